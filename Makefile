@@ -1,0 +1,60 @@
+# Everything from a fresh clone: Python 3.11 or newer, git and make are enough.
+
+PYTHON ?= python3
+ARGS ?=
+PYTEST_WORKERS ?= 2
+
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+
+# pip, Hugging Face and matplotlib keep caches below HOME: without one that can be written, use our own.
+ifneq ($(shell test -d "$$HOME" && test -w "$$HOME" && echo writable),writable)
+export HOME := $(CURDIR)/$(VENV)/home
+endif
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup quickstart test check format clean moved
+
+help:  ## list the targets
+	@echo "make <target>, with Python 3.11 or newer:"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: $(STAMP)  ## make the virtual environment in .venv (the other targets do it too)
+
+quickstart: $(STAMP)  ## train a tiny model on a CPU, start to finish; ARGS="key=value ..."
+	@$(VENV)/bin/rlvr-vocab quickstart overwrite=true $(ARGS)
+
+# One torch thread for each worker: more than the cores can run is slower than one process.
+test: $(STAMP)  ## run the tests; PYTEST_WORKERS=2, ARGS="-k name"
+	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) -m pytest -n $(PYTEST_WORKERS) $(ARGS)
+
+check: $(STAMP)  ## lint, formatting, types
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+
+format: $(STAMP)  ## write the formatting that check asks for
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+clean:  ## remove .venv and the caches; runs in out/ stay
+	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	find rlvr_vocab tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A copied or moved tree carries an environment that still points at the old one: the stamp holds
+# the path that it was made for.
+ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
+$(STAMP): moved
+endif
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1 || true). Name another: make PYTHON=python3.12 ..." >&2; exit 2; }
+	@echo "setting up $(VENV) (once; a minute, or as long as torch takes to download)"
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || { \
+	  echo "$(PYTHON) cannot make a virtual environment; Debian and Ubuntu have it in the package python3-venv" >&2; exit 2; }
+	@$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@echo '$(CURDIR)' > $@

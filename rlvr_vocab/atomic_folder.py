@@ -1,0 +1,27 @@
+"""Folders that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def folder_appearing_whole(folder: Path) -> Iterator[Path]:
+    """A temporary folder to fill, which takes the name `folder` if the block ends well and is removed otherwise.
+
+    Where `folder` has meanwhile been made by somebody else, theirs stays.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        yield partial
+        partial.chmod(0o755)
+        if not folder.exists() or not any(folder.iterdir()):
+            os.replace(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)

@@ -1,0 +1,122 @@
+"""From a cell of an answer column to the bare final answer, or the reason why there is none."""
+
+import math
+import re
+from decimal import Decimal
+
+NOT_AN_ANSWER = "answer is neither text nor a number"
+MISSING_ANSWER = "missing answer"
+NO_HASH = 'no "####" in the answer'
+NO_BOX = r"no complete \boxed{...} in the answer"
+
+GROUPED_NUMBER = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
+BOX_OPENING = re.compile(r"\\boxed\s*\{")
+
+# Above this, floats skip integers and their digits would be invented.
+LARGEST_EXACT_FLOAT = 2.0**53
+
+
+class UnusableRow(ValueError):
+    """A row that cannot be trained on: the reason, and the text that shows it."""
+
+    def __init__(self, reason: str, shown: object) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.shown = shown
+
+
+def final_answer(value: object, answer_format: str) -> str:
+    r"""The bare final answer in one cell.
+
+    Args:
+        value: The cell as it was read.
+        answer_format: `bare`, `hash` or `boxed`.
+
+    Raises:
+        UnusableRow: If there is none.
+
+    Example:
+        >>> final_answer(r"so it is #### 1,000 ", "hash")
+        '1000'
+        >>> final_answer(r"thus \boxed{\frac{1}{2}}.", "boxed")
+        '\\frac{1}{2}'
+    """
+    if value is None or is_nan(value):
+        raise UnusableRow(MISSING_ANSWER, value)
+    text = plain_text(value)
+    if text is None:
+        raise UnusableRow(NOT_AN_ANSWER, value)
+    if text.strip() == "":
+        raise UnusableRow(MISSING_ANSWER, value)
+    answer = EXTRACTORS[answer_format](text).strip()
+    if answer == "":
+        raise UnusableRow(MISSING_ANSWER, value)
+    return answer
+
+
+def plain_text(value: object) -> str | None:
+    """Text as it is, a finite number as its shortest text (72.0 is `72`), None for anything else."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or is_nan(value):
+        return None
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float) and math.isfinite(value):
+        exact_integer = value.is_integer() and abs(value) <= LARGEST_EXACT_FLOAT
+        return str(int(value)) if exact_integer else repr(value)
+    if isinstance(value, Decimal) and value.is_finite():
+        return plain_decimal(value)
+    return None
+
+
+def plain_decimal(value: Decimal) -> str:
+    """A decimal without an exponent and without trailing zeros."""
+    digits = format(value, "f")
+    return digits.rstrip("0").rstrip(".") if "." in digits else digits
+
+
+def is_nan(value: object) -> bool:
+    """Whether the value is a not-a-number, which is how tables write a missing one."""
+    return isinstance(value, float | Decimal) and value != value
+
+
+def bare_answer(text: str) -> str:
+    """The whole cell: LaTeX is never reformatted."""
+    return text
+
+
+def hash_answer(text: str) -> str:
+    """What follows the last `####`, thousands separators of a plain number removed (GSM8K's `1,000`)."""
+    _, marker, answer = text.rpartition("####")
+    if not marker:
+        raise UnusableRow(NO_HASH, text)
+    answer = answer.strip()
+    return answer.replace(",", "") if GROUPED_NUMBER.fullmatch(answer) else answer
+
+
+def boxed_answer(text: str) -> str:
+    r"""The contents of the last `\boxed{...}` whose braces balance."""
+    for opening in reversed(list(BOX_OPENING.finditer(text))):
+        contents = balanced_prefix(text, opening.end())
+        if contents is not None:
+            return contents
+    raise UnusableRow(NO_BOX, text)
+
+
+def balanced_prefix(text: str, start: int) -> str | None:
+    r"""From `start`, just after an opening brace, up to its closing one; `\{` and `\}` do not count."""
+    depth, position = 1, start
+    while position < len(text):
+        character = text[position]
+        if character == "\\":
+            position += 2
+            continue
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if depth == 0:
+            return text[start:position]
+        position += 1
+    return None
+
+
+EXTRACTORS = {"bare": bare_answer, "hash": hash_answer, "boxed": boxed_answer}

@@ -1,0 +1,76 @@
+"""The embedded task: sums of two numbers, made on the spot from a seed."""
+
+import random
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from rlvr_vocab.errors import UserError
+
+ARITHMETIC_COLUMNS = ("problem", "answer", "reasoning")
+
+
+@dataclass(frozen=True)
+class ArithmeticTask:
+    """Sums a+b, where a and b have up to `digits` digits.
+
+    Args:
+        digits: Most digits of a summand.
+        num_problems: Number of problems; no two have the same summands, in whatever order.
+
+    Raises:
+        UserError: If there are not that many different sums.
+    """
+
+    digits: int = 2
+    num_problems: int = 6000
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.digits <= 9:
+            raise UserError(f"dataset.generator.digits is {self.digits}; it must be from 1 to 9")
+        if not 1 <= self.num_problems <= self.num_pairs:
+            raise UserError(
+                f"dataset.generator.num_problems is {self.num_problems}; with digits={self.digits}"
+                f" it must be from 1 to {self.num_pairs}"
+            )
+
+    @property
+    def num_pairs(self) -> int:
+        """How many different sums there are, a+b and b+a being the same."""
+        numbers = 10**self.digits
+        return numbers * (numbers + 1) // 2
+
+
+def addition_problems(task: ArithmeticTask, seed: int) -> list[dict[str, str]]:
+    """Rows with the columns `problem`, `answer` and `reasoning`; the same seed gives the same rows.
+
+    Example:
+        >>> addition_problems(ArithmeticTask(digits=1, num_problems=1), seed=0)
+        [{'problem': '4+9=', 'answer': '13', 'reasoning': '4+9=13'}]
+    """
+    generator = random.Random(seed)
+    largest = 10**task.digits - 1
+    pairs: dict[tuple[int, int], tuple[int, int]] = {}
+    while len(pairs) < task.num_problems:
+        pair = generator.randint(0, largest), generator.randint(0, largest)
+        pairs.setdefault((min(pair), max(pair)), pair)
+    return [addition_problem(*pair) for pair in pairs.values()]
+
+
+def addition_problem(a: int, b: int) -> dict[str, str]:
+    """The row for one sum."""
+    return {"problem": f"{a}+{b}=", "answer": str(a + b), "reasoning": worked_sum(a, b)}
+
+
+def worked_sum(a: int, b: int) -> str:
+    """The sum digit by digit from the right, a carry written as a last `+1`.
+
+    Example:
+        >>> worked_sum(47, 38)
+        '7+8=15,4+3+1=8'
+    """
+    steps, carry = [], 0
+    for digit_a, digit_b in zip_longest(reversed(str(a)), reversed(str(b)), fillvalue="0"):
+        column_sum = int(digit_a) + int(digit_b) + carry
+        steps.append(f"{digit_a}+{digit_b}{'+1' if carry else ''}={column_sum}")
+        carry = column_sum // 10
+    return ",".join(steps)

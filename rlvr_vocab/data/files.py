@@ -1,0 +1,153 @@
+"""Reading rows from .csv, .tsv, .json, .jsonl and .parquet files, values as they were written."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rlvr_vocab.errors import UserError
+
+# The csv module's own limit, 128 KiB a cell, is shorter than a long worked solution.
+LARGEST_CELL = 2**31 - 1
+
+
+def read_rows(path: Path) -> list[Any]:
+    """The rows of a file: dicts, and whatever else a JSON file holds where a row should be.
+
+    Cells of .csv and .tsv files are text, never guessed into numbers.
+
+    Raises:
+        UserError: If the file cannot be read; says where it breaks.
+    """
+    try:
+        return READERS[path.suffix.lower()](path)
+    except OSError as error:
+        raise UserError(f"{path.absolute()} cannot be read: {error}") from error
+
+
+def read_text(path: Path) -> str:
+    """The file as UTF-8 text, with or without a byte order mark."""
+    content = path.read_bytes()
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        # error.object has lost the byte order mark, if there was one.
+        position = error.start + len(content) - len(error.object)
+        raise UserError(
+            f"{path.absolute()} is not UTF-8: byte {position} is 0x{content[position]:02x};"
+            " save the file as UTF-8"
+        ) from error
+
+
+def read_csv(path: Path) -> list[dict[str, str | None]]:
+    """Rows of a comma-separated file, keyed by its first line; cells missing at a line's end are None."""
+    return read_delimited(path, delimiter=",")
+
+
+def read_tsv(path: Path) -> list[dict[str, str | None]]:
+    """Rows of a tab-separated file, quoted as in .csv."""
+    return read_delimited(path, delimiter="\t")
+
+
+def read_delimited(path: Path, delimiter: str) -> list[dict[str, str | None]]:
+    csv.field_size_limit(LARGEST_CELL)
+    lines = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
+    try:
+        header = next((cells for cells in lines if cells), [])
+        check_header(header, path)
+        return [keyed_cells(header, cells, f"{path.absolute()}:{lines.line_num}") for cells in lines if cells]
+    except csv.Error as error:
+        raise UserError(
+            f"{path.absolute()}:{lines.line_num} breaks the quoting rules of CSV: {error}"
+        ) from error
+
+
+def check_header(header: list[str], path: Path) -> None:
+    repeated = sorted({name for name in header if header.count(name) > 1})
+    if repeated:
+        raise UserError(f'{path.absolute()}:1 names the column "{repeated[0]}" twice; names must differ')
+
+
+def keyed_cells(header: list[str], cells: list[str], where: str) -> dict[str, str | None]:
+    if len(cells) > len(header):
+        raise UserError(
+            f"{where} has {len(cells)} cells where the first line names {len(header)} columns;"
+            " put quotes around a cell that holds the delimiter"
+        )
+    missing: list[str | None] = [None] * (len(header) - len(cells))
+    return dict(zip(header, [*cells, *missing], strict=True))
+
+
+def read_json(path: Path) -> list[Any]:
+    """Rows of a list of objects, of `{"data": [...]}`, or of an object of columns."""
+    content = parse_json(read_text(path), str(path.absolute()), hint="; one object per line is .jsonl")
+    if isinstance(content, dict) and is_row_list(content.get("data")):
+        content = content["data"]
+    if isinstance(content, list):
+        return content
+    if isinstance(content, dict) and content and all(isinstance(column, list) for column in content.values()):
+        return rows_of_columns(content, path)
+    raise UserError(
+        f"{path.absolute()} holds neither a list of objects, nor an object of columns (lists of one length),"
+        ' nor {"data": [...]}'
+    )
+
+
+def is_row_list(value: object) -> bool:
+    return isinstance(value, list) and any(isinstance(row, dict) for row in value)
+
+
+def rows_of_columns(columns: dict[str, list[Any]], path: Path) -> list[dict[str, Any]]:
+    lengths = {name: len(values) for name, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        described = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+        raise UserError(
+            f"{path.absolute()} has columns of different lengths ({described}); they must be equal"
+        )
+    return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+
+
+def read_jsonl(path: Path) -> list[Any]:
+    """Rows of a file with one JSON value per line; blank lines are no rows."""
+    return list(jsonl_rows(path))
+
+
+def jsonl_rows(path: Path) -> Iterator[Any]:
+    # Not splitlines(): it also breaks at U+2028, which JSON text may hold (one GSM8K problem does).
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if line.strip():
+            yield parse_json(line, f"{path.absolute()}:{number}")
+
+
+def parse_json(text: str, where: str, hint: str = "") -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where} is not valid JSON: {error}{hint}") from error
+
+
+def read_parquet(path: Path) -> list[dict[str, Any]]:
+    """Rows of a Parquet file."""
+    import pyarrow
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        return ParquetFile(path).read().to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UserError(f"{path.absolute()} is not a readable Parquet file: {one_line(error)}") from error
+
+
+def one_line(error: BaseException, limit: int = 300) -> str:
+    """What a library's error says, as one line of at most `limit` characters."""
+    return " ".join(str(error).split())[:limit] or type(error).__name__
+
+
+READERS: dict[str, Callable[[Path], list[Any]]] = {
+    ".csv": read_csv,
+    ".tsv": read_tsv,
+    ".json": read_json,
+    ".jsonl": read_jsonl,
+    ".parquet": read_parquet,
+}

@@ -1,0 +1,160 @@
+"""Loading a problem set: read, sort out what cannot be used, hold out, lay out as rows for the trainer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from rlvr_vocab.data.arithmetic import ARITHMETIC_COLUMNS, ArithmeticTask, addition_problems
+from rlvr_vocab.data.files import read_rows
+from rlvr_vocab.data.hub import hub_rows
+from rlvr_vocab.data.paths import local_file
+from rlvr_vocab.data.prompts import PromptStyle
+from rlvr_vocab.data.report import LoadReport, count_duplicates, count_reasons, first_examples
+from rlvr_vocab.data.rows import UsableRows, column_names, require_columns, usable_rows
+from rlvr_vocab.data.source import Columns, ProblemSource
+from rlvr_vocab.data.split import Partition, Split, partition
+from rlvr_vocab.data.table import problem_table
+from rlvr_vocab.errors import UserError
+
+if TYPE_CHECKING:
+    import datasets
+
+__all__ = ["LoadReport", "ProblemSets", "Split", "check_source", "load_problem_sets"]
+
+
+@dataclass(frozen=True)
+class ProblemSets:
+    """Problems to train on, held-out problems (None when not asked for), and what happened on the way.
+
+    Columns of both: `prompt` (list of messages), `solution` and `answer` (the bare final answer, twice),
+    `reasoning` when that column is mapped, then the original columns, `raw_<name>` where the name is taken.
+    """
+
+    train: "datasets.Dataset"
+    eval: "datasets.Dataset | None"
+    report: LoadReport
+
+
+def load_problem_sets(source: ProblemSource, style: PromptStyle, split: Split) -> ProblemSets:
+    """Load the problems that `source` names.
+
+    Raises:
+        UserError: If they cannot be read, or none is left to train on or to hold out.
+    """
+    refuse_two_ways_to_hold_out(source, split)
+    train_rows = read_usable_rows(source, split.seed)
+    eval_rows = None
+    if source.eval_split is not None and split.max_eval_samples != 0:
+        eval_rows = read_usable_rows(eval_source(source), split.seed)
+    parts = divide(train_rows, eval_rows, split)
+    problems = train_rows.problems + (eval_rows.problems if eval_rows is not None else ())
+    table = problem_table(problems, style, source.columns.reasoning)
+    report = build_report(source, train_rows, eval_rows, parts, table.notes)
+    require_problems(report, wants_eval=eval_rows is not None)
+    held_out = table.rows(parts.held_out) if parts.held_out else None
+    return ProblemSets(train=table.rows(parts.train), eval=held_out, report=report)
+
+
+def check_source(source: ProblemSource) -> None:
+    """Find what is wrong with a source before anything heavy loads; a hub set or a folder is not looked up.
+
+    Raises:
+        UserError: If a file is missing, empty, unreadable, of unknown kind, or lacks a mapped column.
+    """
+    if source.is_generated:
+        require_columns(source.columns, ARITHMETIC_COLUMNS, source.name)
+        return
+    path = local_file(source.name)
+    if path is None:
+        return
+    require_table(read_rows(path), source.columns, str(path.absolute()))
+    if source.eval_split is not None:
+        check_source(eval_source(source))
+
+
+def eval_source(source: ProblemSource) -> ProblemSource:
+    """The source of the held-out problems: the second file, or the other split of the same set."""
+    if source.eval_split is None:
+        raise ValueError("the source names no eval_split")
+    if local_file(source.name) is None:
+        return replace(source, split=source.eval_split, eval_split=None)
+    if local_file(source.eval_split) is None:
+        raise UserError(
+            f'dataset.eval_split is "{source.eval_split}", but dataset.name is a file, which has no splits:'
+            " name a second file, or hold problems out with dataset.eval_fraction"
+        )
+    return replace(source, name=source.eval_split, eval_split=None)
+
+
+def read_usable_rows(source: ProblemSource, seed: int) -> UsableRows:
+    """Read one source and sort its rows."""
+    if source.is_generated:
+        where, rows = source.name, addition_problems(source.generator or ArithmeticTask(), seed)
+    elif (path := local_file(source.name)) is not None:
+        where, rows = str(path.absolute()), read_rows(path)
+    else:
+        where, rows = source.name, hub_rows(source.name, source.subset, source.split)
+    require_table(rows, source.columns, where)
+    return usable_rows(rows, source.columns, source.answer_format)
+
+
+def require_table(rows: Sequence[object], columns: Columns, where: str) -> None:
+    """Refuse a problem set without rows or without a mapped column."""
+    if not rows:
+        raise UserError(f"{where} has no rows; it must hold at least one problem")
+    require_columns(columns, column_names(rows), where)
+
+
+def refuse_two_ways_to_hold_out(source: ProblemSource, split: Split) -> None:
+    if source.eval_split is not None and split.eval_fraction > 0:
+        raise UserError(
+            f"dataset.eval_split is {source.eval_split} and dataset.eval_fraction is {split.eval_fraction}:"
+            " held-out problems come from one of them; set the other to null or 0"
+        )
+
+
+def divide(train_rows: UsableRows, eval_rows: UsableRows | None, split: Split) -> Partition:
+    """Which of the usable problems go where."""
+    train_keys = [problem.key for problem in train_rows.problems]
+    eval_keys = None if eval_rows is None else [problem.key for problem in eval_rows.problems]
+    return partition(train_keys, eval_keys, split)
+
+
+def build_report(
+    source: ProblemSource,
+    train_rows: UsableRows,
+    eval_rows: UsableRows | None,
+    parts: Partition,
+    notes: tuple[str, ...],
+) -> LoadReport:
+    """Account for every row; a row of the eval set says so in its reason."""
+    dropped, kept, repaired = list(train_rows.dropped), len(train_rows.problems), train_rows.repaired
+    if eval_rows is not None:
+        dropped += [replace(row, reason=f"{row.reason}, in {source.eval_split}") for row in eval_rows.dropped]
+        kept += len(eval_rows.problems)
+        repaired += eval_rows.repaired
+    if repaired:
+        notes = (
+            *notes,
+            f"rows where half a surrogate pair, which UTF-8 cannot write, became U+FFFD: {repaired:,}",
+        )
+    return LoadReport(
+        source=source.name,
+        rows_read=kept + len(dropped),
+        rows_kept=kept,
+        train_rows=len(parts.train),
+        eval_rows=len(parts.held_out),
+        dropped=count_reasons(dropped),
+        examples=first_examples(dropped),
+        duplicates=count_duplicates(problem.key for problem in train_rows.problems),
+        held_out_removed=parts.removed,
+        notes=notes,
+    )
+
+
+def require_problems(report: LoadReport, wants_eval: bool) -> None:
+    """Refuse a set with nothing to train on, or without the held-out problems that were asked for."""
+    if report.train_rows == 0:
+        raise UserError("no problem is left to train on: " + "; ".join(report.lines()))
+    if wants_eval and report.eval_rows == 0:
+        raise UserError("no held-out problem is usable: " + "; ".join(report.lines()))

@@ -1,0 +1,141 @@
+"""From the rows of a problem set to usable problems, with every row left out accounted for."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rlvr_vocab.data.answers import UnusableRow, final_answer, is_nan, plain_text
+from rlvr_vocab.data.nearest import nearest_name
+from rlvr_vocab.data.source import Columns
+from rlvr_vocab.errors import UserError
+
+# Python joins whole pairs on reading, so whatever is left of them in a text is half of one.
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+NOT_AN_OBJECT = "row is not an object"
+EMPTY_PROBLEM = "empty problem"
+NOT_A_PROBLEM = "problem is neither text nor a number"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One usable row: the text of the problem, its bare final answer, and the row as it was read."""
+
+    text: str
+    solution: str
+    row: Mapping[str, Any]
+
+    @property
+    def key(self) -> str:
+        """What makes two problems the same one: their text, whatever the white space."""
+        return " ".join(self.text.split())
+
+
+@dataclass(frozen=True)
+class DroppedRow:
+    """A row left out: its number (from 1), why, and a short text that shows it."""
+
+    row_number: int
+    reason: str
+    shown: str
+
+
+@dataclass(frozen=True)
+class UsableRows:
+    """What a problem set came to; `repaired` counts rows whose text held half a surrogate pair."""
+
+    problems: tuple[Problem, ...] = ()
+    dropped: tuple[DroppedRow, ...] = ()
+    repaired: int = 0
+
+
+def usable_rows(rows: Iterable[object], columns: Columns, answer_format: str) -> UsableRows:
+    """Sort rows into problems and dropped rows, keeping their order."""
+    problems, dropped, repaired = [], [], 0
+    for row_number, row in enumerate(rows, start=1):
+        if has_lone_surrogate(row):
+            row = without_lone_surrogates(row)
+            repaired += 1
+        try:
+            problems.append(problem_of_row(row, columns, answer_format))
+        except UnusableRow as unusable:
+            dropped.append(DroppedRow(row_number, unusable.reason, short_text(unusable.shown)))
+    return UsableRows(tuple(problems), tuple(dropped), repaired)
+
+
+def problem_of_row(row: object, columns: Columns, answer_format: str) -> Problem:
+    """The problem in one row.
+
+    Raises:
+        UnusableRow: If there is none; what it shows is the part of the row that helps to find it.
+    """
+    if not isinstance(row, dict):
+        raise UnusableRow(NOT_AN_OBJECT, row)
+    text = problem_text(row.get(columns.problem), row)
+    try:
+        solution = final_answer(row.get(columns.answer), answer_format)
+    except UnusableRow as unusable:
+        nothing_to_show = unusable.shown is None or str(unusable.shown).strip() in ("", "nan")
+        raise UnusableRow(unusable.reason, text if nothing_to_show else unusable.shown) from None
+    return Problem(text, solution, row)
+
+
+def problem_text(value: object, row: object) -> str:
+    if value is None or is_nan(value) or (isinstance(value, str) and not value.strip()):
+        raise UnusableRow(EMPTY_PROBLEM, row)
+    text = plain_text(value)
+    if text is None:
+        raise UnusableRow(NOT_A_PROBLEM, value)
+    return text
+
+
+def has_lone_surrogate(value: object) -> bool:
+    r"""Whether a text in the value holds half a surrogate pair: JSON can write `"\ud800"`, UTF-8 cannot."""
+    if isinstance(value, str):
+        return LONE_SURROGATE.search(value) is not None
+    if isinstance(value, dict):
+        return any(has_lone_surrogate(name) or has_lone_surrogate(inner) for name, inner in value.items())
+    return isinstance(value, list) and any(has_lone_surrogate(inner) for inner in value)
+
+
+def without_lone_surrogates(value: Any) -> Any:
+    """The same value with each half of a surrogate pair replaced by U+FFFD."""
+    if isinstance(value, str):
+        return LONE_SURROGATE.sub("\ufffd", value)
+    if isinstance(value, dict):
+        pairs = (
+            (without_lone_surrogates(name), without_lone_surrogates(inner)) for name, inner in value.items()
+        )
+        return dict(pairs)
+    if isinstance(value, list):
+        return [without_lone_surrogates(inner) for inner in value]
+    return value
+
+
+def short_text(value: object, limit: int = 60) -> str:
+    """A value on one line, cut at `limit` characters."""
+    line = " ".join(str(value).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def require_columns(columns: Columns, found: Iterable[str], where: str) -> None:
+    """Refuse a problem set that lacks a mapped column.
+
+    Raises:
+        UserError: Names the columns there are, and the one nearest to the missing one.
+    """
+    found = list(found)
+    for wanted in columns.wanted():
+        if wanted not in found:
+            spare = [name for name in found if name not in columns.wanted()]
+            nearest = nearest_name(wanted, spare, cutoff=0.0)
+            hint = f'; nearest to it is "{nearest}"' if nearest is not None else ""
+            raise UserError(
+                f'{where} has no column "{wanted}"; its columns are {", ".join(found) or "none"}{hint}'
+            )
+
+
+def column_names(rows: Iterable[object]) -> list[str]:
+    """The columns that occur in any row, in the order of their first occurrence."""
+    return list(dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row))

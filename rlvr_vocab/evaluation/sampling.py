@@ -1,0 +1,125 @@
+"""Samples chat answers from a model that follows the region policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+
+from rlvr_vocab.vocab.chat import assistant_turn
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.sampling import attach_region_sampler
+from rlvr_vocab.vocab.tokenizer import load_tokenizer
+
+Messages = list[dict[str, str]]
+
+
+@dataclass(frozen=True)
+class SamplingSettings:
+    """How to sample; a temperature of 0 is greedy."""
+
+    max_new_tokens: int = 1024
+    temperature: float = 1.0
+    batch_size: int = 64
+    seed: int = 42
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One sampled answer: ids as the model saw and gave them, and the surface text of the assistant's whole turn."""
+
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    turn: str
+    finished: bool
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model that follows its region policy, with what is needed to talk to it."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    layout: VocabLayout
+
+
+def load_checkpoint(folder: str | Path, **model_kwargs: Any) -> Checkpoint:
+    """Load an expanded or trained folder for sampling, on the accelerator where there is one."""
+    layout = VocabLayout.load(folder)
+    model = AutoModelForCausalLM.from_pretrained(str(folder), **{"dtype": "auto", **model_kwargs})
+    model.to(torch.accelerator.current_accelerator() or "cpu").eval()
+    attach_region_sampler(model, RegionPolicy(layout))
+    return Checkpoint(model, load_tokenizer(folder), layout)
+
+
+def sample_completions(
+    checkpoint: Checkpoint,
+    prompts: Sequence[Messages],
+    settings: SamplingSettings,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Completion]:
+    """One completion per prompt, in their order.
+
+    The same seed gives the same completions, and the random state of the caller is left as it was.
+
+    Args:
+        on_progress: called with (prompts done, prompts in all) after each batch.
+    """
+    completions: list[Completion] = []
+    with _sampling_mode(checkpoint.model, settings.seed):
+        for start in range(0, len(prompts), settings.batch_size):
+            completions += _sample_batch(checkpoint, prompts[start : start + settings.batch_size], settings)
+            on_progress(len(completions), len(prompts))
+    return completions
+
+
+@contextmanager
+def _sampling_mode(model: PreTrainedModel, seed: int) -> Iterator[None]:
+    training = model.training
+    model.eval()
+    try:
+        with torch.random.fork_rng(), torch.no_grad():
+            torch.manual_seed(seed)
+            yield
+    finally:
+        model.train(training)
+
+
+def _sample_batch(
+    checkpoint: Checkpoint, prompts: Sequence[Messages], settings: SamplingSettings
+) -> list[Completion]:
+    tokenizer, model = checkpoint.tokenizer, checkpoint.model
+    inputs = tokenizer.apply_chat_template(
+        list(prompts), add_generation_prompt=True, padding=True, return_tensors="pt", return_dict=True
+    ).to(model.device)
+    sampled = settings.temperature > 0
+    output = model.generate(
+        input_ids=inputs["input_ids"],
+        attention_mask=inputs["attention_mask"],
+        max_new_tokens=settings.max_new_tokens,
+        do_sample=sampled,
+        # Transformers would otherwise cut the distribution to its 50 likeliest ids.
+        **({"temperature": settings.temperature, "top_k": 0, "top_p": 1.0} if sampled else {}),
+    )
+    ends = torch.tensor(_end_ids(model), device=output.device)
+    prompt_length = inputs["input_ids"].size(1)
+    rows = zip(inputs["input_ids"], inputs["attention_mask"].bool(), output[:, prompt_length:], strict=True)
+    return [_completion(checkpoint, prompt[mask].tolist(), ids, ends) for prompt, mask, ids in rows]
+
+
+def _completion(checkpoint: Checkpoint, prompt_ids: list[int], ids: torch.Tensor, ends: torch.Tensor) -> Completion:
+    stops = torch.isin(ids, ends).nonzero()
+    completion_ids = ids[: int(stops[0]) + 1].tolist() if len(stops) else ids.tolist()
+    turn = assistant_turn(checkpoint.tokenizer, checkpoint.layout, prompt_ids, completion_ids)
+    return Completion(prompt_ids, completion_ids, turn, finished=bool(len(stops)))
+
+
+def _end_ids(model: PreTrainedModel) -> list[int]:
+    ends = model.generation_config.eos_token_id
+    return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)

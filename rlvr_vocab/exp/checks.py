@@ -1,0 +1,226 @@
+"""What can be refused before torch is imported: one clear line each, nothing written."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.batch_checks import check_batches
+from rlvr_vocab.exp.environment_checks import check_optional_packages, check_wandb_login
+from rlvr_vocab.exp.from_config import as_typed
+from rlvr_vocab.exp.model_folder import check_checkpoint_folder, check_model_source
+from rlvr_vocab.exp.nearest import did_you_mean, nearest_and_all, nearest_word
+from rlvr_vocab.exp.output_folder import check_new_folder, check_run_folder
+from rlvr_vocab.exp.typed_sections import (
+    LONG_DTYPE_NAMES,
+    DatasetSettings,
+    EvaluateSettings,
+    ExpandSettings,
+    GenerateSettings,
+    ModelSettings,
+    RewardSettings,
+    RunSettings,
+)
+
+KNOWN_REWARDS = ("accuracy",)
+
+# Sampling options and the values under which they change nothing.
+NEUTRAL = {"top_p": (1,), "top_k": (0, -1, None), "min_p": (None, 0), "repetition_penalty": (1,)}
+FREE_GENERATION_KEYS = ("max_new_tokens", "temperature", "cache_implementation", "use_cache")
+WOULD_DIFFER = "the trained and the sampled policy would differ"
+
+# key -> (least, most); None: no bound. A value of None is not checked.
+BOUNDS: dict[str, tuple[float | None, float | None]] = {
+    "model.reasoning_multiplicity": (1, None),
+    "model.init_noise": (0, None),
+    "dataset.eval_fraction": (0, 1),
+    "dataset.max_eval_samples": (0, None),
+    "dataset.max_train_samples": (1, None),
+    "warmup.max_steps": (0, None),
+    "warmup.batch_size": (1, None),
+    "warmup.learning_rate": (0, None),
+    "warmup.until_accuracy": (0, 1),
+    "warmup.check_every": (1, None),
+    "warmup.num_check_problems": (1, None),
+    "training.max_prompt_length": (1, None),
+    "training.warmup_ratio": (0, 1),
+    "training.kl_log_steps": (0, None),
+    "training.max_completion_length": (1, None),
+    "training.learning_rate": (0, None),
+    "training.per_device_train_batch_size": (1, None),
+    "training.gradient_accumulation_steps": (1, None),
+    "training.steps_per_generation": (1, None),
+    "training.generation_batch_size": (1, None),
+    "training.num_iterations": (1, None),
+    "training.max_grad_norm": (0, None),
+    "training.beta": (0, None),
+    "training.warmup_steps": (0, None),
+}
+BELOW_ITS_BOUND = ("dataset.eval_fraction", "training.warmup_ratio")
+
+
+def check_run(settings: RunSettings) -> None:
+    """Refuses a training run that cannot work.
+
+    Raises:
+        UserError: the first thing that is wrong.
+    """
+    check_bounds(settings.resolved)
+    check_exp_name(settings.exp_name)
+    check_model(settings.model)
+    check_dataset(settings.dataset)
+    check_rewards(settings.rewards)
+    check_sampling(settings)
+    check_batches(settings.training.grpo)
+    check_optional_packages(settings.training.grpo, reasoning=settings.model.reasoning_vocab_size != 0)
+    check_wandb_login(settings.logging)
+    check_run_folder(settings.output_dir, settings.resolved, settings.overwrite)
+
+
+def check_evaluate(settings: EvaluateSettings) -> None:
+    check_checkpoint_folder(settings.checkpoint)
+    check_dataset(settings.dataset)
+    limits: dict[str, int | None] = {"samples": settings.samples, "batch_size": settings.batch_size}
+    limits |= {"max_new_tokens": settings.max_new_tokens, "max_samples": settings.max_samples}
+    check_positive(limits)
+    check_serving_temperature(settings.temperature)
+    check_new_file_place(settings)
+
+
+def check_generate(settings: GenerateSettings) -> None:
+    check_checkpoint_folder(settings.checkpoint)
+    check_positive({"max_new_tokens": settings.max_new_tokens})
+    check_serving_temperature(settings.temperature)
+    if not settings.prompt.strip():
+        raise UserError('prompt is empty: give it as prompt="…"')
+
+
+def check_expand(settings: ExpandSettings) -> None:
+    check_model(settings.model)
+    check_new_folder(settings.out, "out")
+
+
+def check_new_file_place(settings: EvaluateSettings) -> None:
+    if settings.out.is_file():
+        raise UserError(f"out={settings.out}: a file is in the way; give a folder")
+
+
+def check_positive(values: Mapping[str, int | None]) -> None:
+    for key, value in values.items():
+        if value is not None and value < 1:
+            raise UserError(f"{key}={value}: must be at least 1")
+
+
+def check_serving_temperature(temperature: float | None) -> None:
+    if temperature is not None and not 0 <= temperature < math.inf:
+        raise UserError(f"temperature={temperature}: must be 0 (greedy) or above")
+
+
+def check_bounds(resolved: Mapping[str, Any]) -> None:
+    for key, (least, most) in BOUNDS.items():
+        section, _, name = key.partition(".")
+        value = resolved[section].get(name)
+        if value is None:
+            continue
+        if least is not None and not value >= least:
+            raise UserError(f"{key}={value}: must be at least {least}")
+        if most is not None and (value > most or (value == most and key in BELOW_ITS_BOUND)):
+            raise UserError(
+                f"{key}={value}: must be {'below' if key in BELOW_ITS_BOUND else 'at most'} {most}"
+            )
+
+
+def check_exp_name(exp_name: str) -> None:
+    if not exp_name.strip() or exp_name in (".", ".."):
+        raise UserError(f"exp_name={exp_name!r}: give the run a name")
+
+
+def check_model(model: ModelSettings) -> None:
+    check_model_kwargs(model.model_kwargs)
+    n, tags = model.reasoning_vocab_size, model.think_tags
+    if isinstance(n, int) and n < 0:
+        raise UserError(f"model.reasoning_vocab_size={n}: must be 0 (the baseline), above, or full")
+    if model.source_ids is not None and (not model.source_ids or min(model.source_ids) < 0):
+        raise UserError(f"model.source_ids={short(model.source_ids)}: must be one or more ids, 0 or above")
+    if tags[0] == tags[1] or not all(tag.strip() for tag in tags):
+        raise UserError(f"model.think_tags={list(tags)}: must be two different non-empty strings")
+    if model.chat_template is not None and not model.chat_template.is_file():
+        raise UserError(f"model.chat_template={model.chat_template}: no such file")
+    if (model.tiny is not None) != (model.name == "tiny"):
+        raise UserError(f"model.name={model.name}: model.tiny belongs to model=tiny alone, choose that file")
+    if model.tiny is None:
+        check_model_source(model)
+
+
+def check_dataset(dataset: DatasetSettings) -> None:
+    if (dataset.generator is not None) != (dataset.name == "arithmetic"):
+        raise UserError(
+            f"dataset.name={dataset.name}: dataset.generator belongs to dataset=arithmetic alone, "
+            "choose that file"
+        )
+    if not dataset.name.strip():
+        raise UserError("dataset.name is empty: give a hub name or a file")
+
+
+def check_model_kwargs(kwargs: Mapping[str, Any]) -> None:
+    ours = ("torch_dtype", "load_in_8bit", "load_in_4bit")
+    for key in kwargs:
+        nearest = nearest_word(key, ours)
+        if key == "dtype" or (key not in ours and nearest and abs(len(key) - len(nearest)) <= 2):
+            raise UserError(
+                f"unknown key model.model_kwargs.{key}; did you mean model.model_kwargs.{nearest}?"
+            )
+    known = sorted({*LONG_DTYPE_NAMES, *LONG_DTYPE_NAMES.values()})
+    if kwargs.get("torch_dtype") not in known:
+        given = kwargs.get("torch_dtype")
+        near = nearest_and_all(str(given), known)
+        raise UserError(f"model.model_kwargs.torch_dtype={given}: no such type{near}")
+    for key in ours[1:]:
+        if kwargs.get(key) not in (True, False, None):
+            raise UserError(f"model.model_kwargs.{key}: expected true or false, got {kwargs[key]!r}")
+        if kwargs.get(key):
+            raise UserError(
+                f"model.model_kwargs.{key}=true: quantized training needs LoRA, "
+                "which this version does not have yet"
+            )
+
+
+def check_rewards(rewards: RewardSettings) -> None:
+    if not rewards.functions:
+        raise UserError("rewards.functions is empty: give at least one, e.g. rewards=accuracy")
+    for function in rewards.functions:
+        if function.name not in KNOWN_REWARDS:
+            near = nearest_and_all(function.name, KNOWN_REWARDS)
+            raise UserError(f"rewards.functions: no reward {function.name}{near}")
+
+
+def check_sampling(settings: RunSettings) -> None:
+    """The sampler must draw from the distribution that is trained: no truncation, no penalties."""
+    grpo = settings.training.grpo
+    temperature = grpo["temperature"]
+    if not 0 < temperature < math.inf:
+        raise UserError(f"training.temperature={temperature}: must be above 0, training samples")
+    for name, neutral in NEUTRAL.items():
+        if name in grpo and grpo[name] not in neutral:
+            raise UserError(f"training.{name}={grpo[name]}: {WOULD_DIFFER}; leave it out")
+    check_generation_kwargs("model.generation_kwargs", settings.model.generation_kwargs, grpo)
+    check_generation_kwargs("training.generation_kwargs", grpo.get("generation_kwargs") or {}, grpo)
+
+
+def check_generation_kwargs(where: str, kwargs: Any, grpo: Mapping[str, Any]) -> None:
+    if not isinstance(kwargs, Mapping):
+        raise UserError(f"{where}: expected a mapping, got {kwargs!r}")
+    for key, value in kwargs.items():
+        if key in NEUTRAL and value in NEUTRAL[key]:
+            continue
+        if key not in FREE_GENERATION_KEYS:
+            near = did_you_mean(key, FREE_GENERATION_KEYS)
+            raise UserError(f"{where}.{key}={as_typed(value)}: {WOULD_DIFFER}; leave it out{near}")
+    for key, field in (("max_new_tokens", "max_completion_length"), ("temperature", "temperature")):
+        if key in kwargs and kwargs[key] != grpo[field]:
+            other = f"training.{field}={grpo[field]}"
+            raise UserError(f"{where}.{key}={kwargs[key]} and {other} are the same thing: set one")
+
+
+def short(ids: tuple[int, ...]) -> str:
+    return str(list(ids)) if len(ids) <= 6 else f"[{', '.join(map(str, ids[:6]))}, …]"

@@ -1,0 +1,56 @@
+"""The last words of a run: what it achieved, how the model thinks now, and what to type next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+# Where there is no colour, reasoning tokens stand between these.
+_OPEN_MARK, _CLOSE_MARK = "⟦", "⟧"
+
+
+def closing_words(summary: dict[str, Any], folder: Path, console: Console) -> None:
+    console.print()
+    before, after = summary["accuracy_before"], summary["accuracy_after"]
+    if before is None or after is None:
+        console.print(f"{summary['steps']} steps in {summary['seconds']:.0f} s; nothing was held out to measure on.")
+    else:
+        console.print(
+            f"held-out accuracy on {summary['held_out_problems']} problems: [bold]{before:.1%}[/] before GRPO, "
+            f"[bold]{after:.1%}[/] after ({100 * (after - before):+.1f} points, {summary['steps']} steps, "
+            f"{summary['grpo_seconds']:.0f} s)",
+            highlight=False,
+        )
+    if summary["sample"] is not None:
+        _show_sample(summary["sample"], console)
+    console.print(
+        f"\nthe run is in {folder}: metrics.jsonl, completions/, summary.json, final_model/\nnext:\n"
+        f"  rlvr-vocab generate checkpoint={folder}/final_model prompt='…'\n"
+        f"  rlvr-vocab train experiment=gsm8k_reasoning      # Qwen3-0.6B, on a GPU\n"
+        f"  rlvr-vocab train --help                          # every key",
+        highlight=False,
+        markup=False,
+    )
+
+
+def _show_sample(sample: dict[str, Any], console: Console) -> None:
+    console.print(f"\na sampled answer to {sample['problem']!r} (gold: {sample['solution']}),", end=" ", markup=False)
+    console.print("reasoning tokens", "marked:" if not console.is_terminal else "in colour:", highlight=False)
+    console.print(Text("  ") + marked_text(sample["stretches"], colour=console.is_terminal), highlight=False)
+
+
+def marked_text(stretches: Sequence[tuple[str, int]], *, colour: bool) -> Text:
+    """Surface text in which reasoning tokens can be told from standard ones."""
+    text = Text()
+    for surface, multiplicity in stretches:
+        if not multiplicity:
+            text.append(surface)
+        elif colour:
+            text.append(surface, style="bold magenta")
+        else:
+            text.append(f"{_OPEN_MARK}{surface}{_CLOSE_MARK}")
+    return text

@@ -1,0 +1,128 @@
+"""What rlvr-vocab --help and rlvr-vocab <command> --help print."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from omegaconf import DictConfig, OmegaConf
+
+from rlvr_vocab.exp.command_line import parse_command_line
+from rlvr_vocab.exp.compose import PRIMARY_CONFIGS, compose, config_folders
+from rlvr_vocab.exp.from_config import as_typed
+from rlvr_vocab.exp.hydra_overrides import GROUPS, group_choices
+from rlvr_vocab.exp.settings import with_recipe
+
+LINE = re.compile(r"(?P<indent> *)(?P<name>[\w.]+):(?P<value>.*?)(?:(?:^|\s)#\s*(?P<comment>.*))?$")
+VALUE_WIDTH = 40
+KEY_WIDTH = 52
+
+
+class Command(NamedTuple):
+    module: str
+    line: str
+    example: str
+
+
+COMMANDS = {
+    "train": Command(
+        "rlvr_vocab.exp.commands.train",
+        "train a model with GRPO, with a reasoning vocabulary or without",
+        "rlvr-vocab train dataset=gsm8k training=small_gpu model.reasoning_vocab_size=1000",
+    ),
+    "quickstart": Command(
+        "rlvr_vocab.exp.commands.train",
+        "the whole pipeline on an embedded tiny model and task, on a CPU, in minutes",
+        "rlvr-vocab quickstart model.reasoning_vocab_size=0 seed=1",
+    ),
+    "expand": Command(
+        "rlvr_vocab.exp.commands.expand",
+        "write a checkpoint with a reasoning vocabulary, without training",
+        "rlvr-vocab expand model=smollm2_135m model.reasoning_vocab_size=1000 out=./smollm2_1000",
+    ),
+    "evaluate": Command(
+        "rlvr_vocab.exp.commands.evaluate",
+        "accuracy of a checkpoint on a problem set, with per-problem results on disk",
+        "rlvr-vocab evaluate checkpoint=out/grpo_baseline/final_model dataset=gsm8k samples=4",
+    ),
+    "generate": Command(
+        "rlvr_vocab.exp.commands.generate",
+        "one chat answer of a checkpoint, its reasoning tokens marked",
+        'rlvr-vocab generate checkpoint=out/grpo_baseline/final_model prompt="What is 17 + 25?"',
+    ),
+}
+
+
+def overview() -> str:
+    rows = [f"  {name:<12}{command.line}" for name, command in COMMANDS.items()]
+    head = ["rlvr-vocab <command> key=value …", "", "Commands:"]
+    return "\n".join([*head, *rows, "", "rlvr-vocab <command> --help lists its keys, with defaults."])
+
+
+def command_help(command: str, argv: Sequence[str]) -> str:
+    """What the command does, an example, its groups and their choices, its keys and their values."""
+    line = parse_command_line(command, with_recipe(command, argv))
+    folders = config_folders(line)
+    config = compose(command, line).config
+    parts = [f"rlvr-vocab {command}: {COMMANDS[command].line}", f"Example:\n  {COMMANDS[command].example}"]
+    groups = [f"  {group:<12}{', '.join(group_choices(group, folders))}" for group in GROUPS[command]]
+    if groups:
+        parts.append("\n".join(["Files to choose from (group=choice):", *groups]))
+    comments = key_comments(command, folders)
+    parts.append("\n".join(["Keys (key=value, as they stand now):", *key_rows(config, comments)]))
+    if "training" in GROUPS[command]:
+        parts.append(
+            "Any other field of TRL's GRPOConfig: training.<field>=value\n"
+            "Start from an earlier run: config=out/<run>/config.yaml"
+        )
+    parts.append("Your own YAML files: --config-dir DIR (DIR/<group>/<choice>.yaml), --config-name NAME")
+    return "\n\n".join(parts)
+
+
+def key_rows(config: DictConfig, comments: dict[str, str]) -> Iterator[str]:
+    for key, value in leaves(OmegaConf.to_container(config, resolve=True, throw_on_missing=False)):
+        shown = " ".join(shown_value(value).split())
+        shown = shown if len(shown) <= VALUE_WIDTH else f"{shown[: VALUE_WIDTH - 1]}…"
+        comment = f"  # {comments[key]}" if key in comments else ""
+        yield f"  {f'{key}={shown}':<{KEY_WIDTH}}{comment}".rstrip()
+
+
+def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, item in value.items():
+        if isinstance(item, dict) and item:
+            yield from leaves(item, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", item
+
+
+def shown_value(value: Any) -> str:
+    return "(required)" if value == "???" else as_typed(value)
+
+
+def key_comments(command: str, folders: Sequence[Path]) -> dict[str, str]:
+    """Dotted key -> the comment beside it in the YAML files; a group's own files before its _base.yaml."""
+    comments: dict[str, str] = {}
+    for folder in folders:
+        files = [(folder / f"{PRIMARY_CONFIGS[command]}.yaml", "")]
+        for group in GROUPS[command]:
+            prefix = "" if group == "experiment" else f"{group}."
+            files += [(path, prefix) for path in sorted((folder / group).glob("*.yaml"))]
+        for path, prefix in files:
+            if path.is_file():
+                for key, comment in commented_keys(path.read_text(encoding="utf-8"), prefix):
+                    comments.setdefault(key, comment)
+    return comments
+
+
+def commented_keys(text: str, prefix: str) -> Iterator[tuple[str, str]]:
+    """(dotted key, comment) of each commented line of a YAML file, read by its indentation."""
+    parents: list[tuple[int, str]] = []
+    for line in text.splitlines():
+        match = LINE.match(line)
+        if match is None:
+            continue
+        indent = len(match["indent"])
+        parents = [parent for parent in parents if parent[0] < indent]
+        parents.append((indent, match["name"]))
+        if match["comment"]:
+            yield prefix + ".".join(name for _, name in parents), match["comment"]

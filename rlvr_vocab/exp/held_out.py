@@ -1,0 +1,72 @@
+"""Held-out accuracy of a run, before and after GRPO, with every problem's result on disk."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from datasets import Dataset
+from rich.console import Console
+
+from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint, write_results
+from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_completions
+from rlvr_vocab.exp.typed_sections import RunSettings
+from rlvr_vocab.exp.wiring import reward_specs
+from rlvr_vocab.rewards.build import build_rewards
+from rlvr_vocab.training.progress import stage
+from rlvr_vocab.vocab.marking import marked_stretches
+
+_LARGEST_BATCH = 256
+
+
+class HeldOut:
+    """The held-out problems of a run and the model that answers them, sampled as in training."""
+
+    def __init__(
+        self, settings: RunSettings, rows: Dataset | None, checkpoint: Checkpoint, console: Console
+    ) -> None:
+        grpo = settings.training.grpo
+        self.size = 0 if rows is None else len(rows)
+        self._rows = rows
+        self._checkpoint = checkpoint
+        self._console = console
+        self._folder = settings.output_dir / "evaluation"
+        [self._grader], _ = build_rewards(reward_specs(settings)[:1], settings.model.think_tags)
+        self._sampling = SamplingSettings(
+            max_new_tokens=grpo["max_completion_length"],
+            temperature=grpo["temperature"],
+            batch_size=min(_LARGEST_BATCH, 8 * grpo["per_device_train_batch_size"]),
+            seed=settings.seed,
+        )
+
+    def accuracy(self, when: str) -> float | None:
+        """Share of the held-out problems that one sample each gets right; None without held-out problems.
+
+        `evaluation/<when>.jsonl` keeps the results; one that is there already is not measured again.
+        """
+        if self._rows is None:
+            return None
+        path = self._folder / f"{when}.jsonl"
+        if path.exists():
+            scores = [json.loads(line)["score"] for line in path.read_text(encoding="utf-8").splitlines()]
+            gradable = [score for score in scores if score is not None]
+            return sum(score == 1.0 for score in gradable) / len(gradable) if gradable else None
+        with stage(self._console, f"held-out accuracy {when} GRPO", self.size) as display:
+            results = evaluate_checkpoint(
+                self._checkpoint,
+                self._rows,
+                self._grader,
+                self._sampling,
+                on_progress=lambda done, total: display.update(done, {"of": f"{total} problems"}),
+            )
+        write_results(results, path)
+        return accuracy_of(results)
+
+    def sample(self) -> dict[str, Any] | None:
+        """One answer to the first held-out problem, in stretches of text with the multiplicity of their tokens."""
+        if self._rows is None:
+            return None
+        prompt = self._rows[0]["prompt"]
+        [completion] = sample_completions(self._checkpoint, [prompt], self._sampling)
+        stretches = marked_stretches(self._checkpoint.tokenizer, self._checkpoint.layout, completion.completion_ids)
+        return {"problem": prompt[-1]["content"], "solution": self._rows[0]["solution"], "stretches": stretches}

@@ -1,0 +1,96 @@
+"""Whether a folder holds a model, and how large its vocabulary is, without loading it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.nearest import nearest_word
+from rlvr_vocab.exp.typed_sections import ModelSettings
+
+WEIGHTS = ("*.safetensors", "*.bin")
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
+
+
+def check_model_source(model: ModelSettings) -> None:
+    """model.name, where it is a folder: it must hold a model whose vocabulary allows what is asked."""
+    name = model.name
+    if not name.strip():
+        raise UserError("model.name is empty: give a hub name or a folder")
+    folder = Path(name).expanduser()
+    if not folder.exists() and not looks_like_path(name):
+        return
+    config = check_folder(folder, f"model.name={name}")
+    rows = vocabulary_rows(config)
+    if rows is not None:
+        check_vocabulary_bound(model, rows)
+
+
+def check_checkpoint_folder(folder: Path) -> None:
+    check_folder(folder, f"checkpoint={folder}")
+
+
+def looks_like_path(name: str) -> bool:
+    return name.startswith(("/", ".", "~")) or name.endswith("/") or name.count("/") > 1
+
+
+def check_folder(folder: Path, given: str) -> dict[str, Any]:
+    """The config.json of a model folder.
+
+    Raises:
+        UserError: naming what is missing, and the nearest folder where there is none.
+    """
+    if not folder.is_dir():
+        what = "is a file, not a model folder" if folder.is_file() else "no such folder"
+        raise UserError(f"{given}: {what}{nearest_sibling(folder)}")
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{given}: no config.json in it{model_inside(folder)}")
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{given}: its config.json is not JSON ({error})") from error
+    if not isinstance(config, dict) or not config.get("model_type"):
+        raise UserError(f"{given}: its config.json names no model_type, so it is not a model")
+    if not any(next(folder.glob(pattern), None) for pattern in WEIGHTS):
+        raise UserError(f"{given}: no weights in it (*.safetensors or *.bin)")
+    if not any((folder / name).is_file() for name in TOKENIZER):
+        raise UserError(f"{given}: no tokenizer in it ({' or '.join(TOKENIZER)})")
+    return config
+
+
+def nearest_sibling(folder: Path) -> str:
+    if not folder.parent.is_dir():
+        return ""
+    nearest = nearest_word(folder.name, [path.name for path in folder.parent.iterdir() if path.is_dir()])
+    return f"; did you mean {folder.parent / nearest}?" if nearest else ""
+
+
+def model_inside(folder: Path) -> str:
+    """A run's folder is often given where one of its models is meant; an adapter is not a model yet."""
+    if (folder / "adapter_config.json").is_file():
+        return ", only an adapter: merge it into its base first"
+    inside = sorted(path.parent for path in folder.glob("*/config.json"))
+    final = [path for path in inside if path.name == "final_model"]
+    return f"; did you mean {(final or inside)[-1]}?" if inside else ""
+
+
+def vocabulary_rows(config: dict[str, Any]) -> int | None:
+    """Rows of the input embedding as config.json has them; None where it does not say."""
+    text = config.get("text_config")
+    rows = config.get("vocab_size") or (text.get("vocab_size") if isinstance(text, dict) else None)
+    return rows if isinstance(rows, int) else None
+
+
+def check_vocabulary_bound(model: ModelSettings, rows: int) -> None:
+    """The exact check needs the tokenizer and happens in expand; two rows are left for the think tags."""
+    standard, n, copies = rows + 2, model.reasoning_vocab_size, model.reasoning_multiplicity
+    if isinstance(n, int) and n > copies * standard:
+        raise UserError(
+            f"model.reasoning_vocab_size={n}: {model.name} has {rows} rows and model.reasoning_multiplicity="
+            f"{copies}, so at most {copies * rows}; or raise model.reasoning_multiplicity to {-(-n // rows)}"
+        )
+    if model.source_ids is not None and max(model.source_ids) >= standard:
+        raise UserError(
+            f"model.source_ids: {max(model.source_ids)} is out of range; "
+            f"{model.name} has the ids 0 to {rows - 1}"
+        )

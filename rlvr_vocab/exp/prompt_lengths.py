@@ -1,0 +1,73 @@
+"""Prompts as the model will see them: too long for the limit, too long for the model, too few for a batch."""
+
+from __future__ import annotations
+
+import os
+
+from datasets import Dataset
+from rich.console import Console
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.typed_sections import TrainingSettings
+from rlvr_vocab.vocab.expand import ExpansionPlan
+
+_SHOWN = 3
+
+
+def fitting_prompts(train: Dataset, plan: ExpansionPlan, training: TrainingSettings, console: Console) -> Dataset:
+    """Leave out prompts longer than `training.max_prompt_length`, counted and said; none is ever cut.
+
+    Raises:
+        UserError: a prompt that stays does not fit the model's context together with its completion.
+    """
+    lengths = [len(ids) for ids in _prompt_ids(train, plan)]
+    limit = training.max_prompt_length
+    if limit is not None:
+        too_long = [index for index, length in enumerate(lengths) if length > limit]
+        if too_long:
+            shown = ", ".join(
+                f"{lengths[index]} tokens: {train[index]['prompt'][-1]['content'][:60]!r}" for index in too_long[:_SHOWN]
+            )
+            console.print(
+                f"left out {len(too_long)} of {len(train)} problems whose prompt is longer than "
+                f"training.max_prompt_length={limit}: {shown}",
+                highlight=False,
+                markup=False,
+            )
+        kept = [index for index, length in enumerate(lengths) if length <= limit]
+        train, lengths = train.select(kept), [lengths[index] for index in kept]
+    _require_context(train, lengths, plan, training.grpo["max_completion_length"])
+    return train
+
+
+def require_a_batch(train: Dataset, training: TrainingSettings) -> None:
+    """Refuse a set smaller than one generation batch: the trainer would take no step and report success."""
+    grpo = training.grpo
+    per_generation = grpo.get("steps_per_generation") or grpo["gradient_accumulation_steps"]
+    completions = grpo["per_device_train_batch_size"] * per_generation * int(os.environ.get("WORLD_SIZE", "1"))
+    needed = completions // grpo["num_generations"]
+    if len(train) < needed:
+        raise UserError(
+            f"dataset: {len(train)} usable problems are fewer than one batch, which takes {needed} "
+            f"({completions} completions, {grpo['num_generations']} for each problem): add problems or lower "
+            "training.per_device_train_batch_size or training.gradient_accumulation_steps"
+        )
+
+
+def _prompt_ids(train: Dataset, plan: ExpansionPlan) -> list[list[int]]:
+    return plan.tokenizer.apply_chat_template(
+        list(train["prompt"]), add_generation_prompt=True, return_dict=False
+    )
+
+
+def _require_context(train: Dataset, lengths: list[int], plan: ExpansionPlan, max_completion: int) -> None:
+    if plan.context_length is None or not lengths:
+        return
+    longest = max(range(len(lengths)), key=lengths.__getitem__)
+    if lengths[longest] + max_completion > plan.context_length:
+        raise UserError(
+            f"dataset: a prompt of {lengths[longest]} tokens ({train[longest]['prompt'][-1]['content'][:60]!r}…) and a "
+            f"completion of up to {max_completion} do not fit the model's context of {plan.context_length}: set "
+            f"training.max_prompt_length to {max(plan.context_length - max_completion, 0)} or less, or lower "
+            "training.max_completion_length"
+        )

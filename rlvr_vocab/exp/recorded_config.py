@@ -1,0 +1,70 @@
+"""The config.yaml of a run: written, read again, and compared with another configuration."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.nearest import did_you_mean
+
+RUN_SECTIONS = ("model", "dataset", "training")
+NOT_COMPARED = ("overwrite", "logging", "output_dir")
+ABSENT = "(absent)"
+
+
+def config_yaml(resolved: Mapping[str, Any]) -> str:
+    """The text of a config.yaml for a resolved configuration; `train config=FILE` reads it back unchanged."""
+    return OmegaConf.to_yaml(OmegaConf.create(escaped(dict(resolved))))
+
+
+def escaped(value: Any) -> Any:
+    """Text with a literal `${` escaped, so that reading it again does not take it for an interpolation."""
+    if isinstance(value, str):
+        return re.sub(r"(\\*)\$\{", r"\1\1\\${", value)
+    if isinstance(value, Mapping):
+        return {key: escaped(item) for key, item in value.items()}
+    return [escaped(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def read_recorded(path: Path, resolve: bool = False) -> dict[str, Any]:
+    """The content of a config.yaml; a run's folder stands for its config.yaml.
+
+    Raises:
+        UserError: where it is missing, unreadable or not the configuration of a run.
+    """
+    if path.is_dir():
+        path = path / "config.yaml"
+    if not path.is_file():
+        siblings = [str(other) for other in path.parent.parent.glob("*/config.yaml")]
+        raise UserError(f"config={path}: no such file{did_you_mean(str(path), siblings)}")
+    try:
+        content = OmegaConf.to_container(OmegaConf.load(path), resolve=resolve)
+    except (yaml.YAMLError, OmegaConfBaseException, UnicodeDecodeError, OSError) as error:
+        raise UserError(f"config={path}: not readable YAML ({str(error).splitlines()[0]})") from error
+    if not isinstance(content, dict) or not all(isinstance(content.get(key), dict) for key in RUN_SECTIONS):
+        raise UserError(f"config={path}: not the config.yaml of a run (no {', '.join(RUN_SECTIONS)} in it)")
+    if "defaults" in content:
+        raise UserError(
+            f"config={path}: a file with a defaults list is given by --config-path and --config-name"
+        )
+    return {str(key): value for key, value in content.items()}
+
+
+def differences(
+    one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    """(dotted key, value in one, value in other) where two configurations differ, bookkeeping left out."""
+    for name in [*one, *(name for name in other if name not in one)]:
+        key = f"{prefix}{name}"
+        here, there = one.get(name, ABSENT), other.get(name, ABSENT)
+        if key in NOT_COMPARED:
+            continue
+        if isinstance(here, Mapping) and isinstance(there, Mapping):
+            yield from differences(here, there, f"{key}.")
+        elif here != there:
+            yield key, here, there

@@ -1,0 +1,76 @@
+"""Settles the keys that say the same thing twice, so that the recorded configuration has one answer."""
+
+from typing import Any
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.compose import Composed, resolve
+from rlvr_vocab.exp.from_config import read
+
+# (key of the model, key of the training, the value shipped in conf/model/_base.yaml)
+SAME_THING: tuple[tuple[str, str, int | float], ...] = (
+    ("max_new_tokens", "max_completion_length", 1024),
+    ("temperature", "temperature", 1.0),
+)
+
+
+def resolved_config(composed: Composed) -> dict[str, Any]:
+    """The composed configuration as plain values, twins settled; as a config.yaml it composes to itself."""
+    config = resolve(composed)
+    if "model" in config:
+        settle_reasoning_vocab_size(config["model"])
+    if "training" in config:
+        for model_key, training_key, shipped in SAME_THING:
+            settle_twins(config, model_key, training_key, shipped, composed)
+        settle_reward_weights(config)
+        config["training"].pop("hub_token", None)  # a secret has no place in a recorded configuration
+    return config
+
+
+def settle_twins(
+    config: dict[str, Any], model_key: str, training_key: str, shipped: Any, composed: Composed
+) -> None:
+    """model.generation_kwargs.X and training.Y are one thing: both get the value set, or the shipped one."""
+    generation, training = config["model"]["generation_kwargs"], config["training"]
+    one, other = f"model.generation_kwargs.{model_key}", f"training.{training_key}"
+    kind = type(shipped)
+    value = read(kind | None, generation.get(model_key), one)
+    twin = read(kind | None, training.get(training_key), other)
+    if composed.recorded:  # a recorded file holds the value twice: what is typed over one replaces both
+        typed_one, typed_other = (
+            one in composed.given,
+            other in composed.given or "training" in composed.chosen,
+        )
+        value = None if typed_other and not typed_one else value
+        twin = None if typed_one and not typed_other else twin
+    value_set = value is not None and (one in composed.given or value != shipped)
+    if value_set and twin is not None and value != twin:
+        raise UserError(f"{one}={value} and {other}={twin} are the same thing with two values: set one")
+    settled = twin if twin is not None else (value if value is not None else shipped)
+    generation[model_key] = training[training_key] = settled
+
+
+def settle_reasoning_vocab_size(model: dict[str, Any]) -> None:
+    """source_ids alone give n; together they must agree."""
+    source_ids, n = model.get("source_ids"), model.get("reasoning_vocab_size")
+    if not isinstance(source_ids, list) or n == len(source_ids):
+        return
+    if n:
+        raise UserError(
+            f"model.source_ids has {len(source_ids)} ids but model.reasoning_vocab_size={n}: give one of them"
+        )
+    model["reasoning_vocab_size"] = len(source_ids)
+
+
+def settle_reward_weights(config: dict[str, Any]) -> None:
+    """training.reward_weights, TRL's name, goes to the weights of the reward functions."""
+    weights = config["training"].pop("reward_weights", None)
+    functions = config["rewards"].get("functions")
+    if weights is None or not isinstance(functions, list):
+        return
+    if not isinstance(weights, list) or len(weights) != len(functions):
+        raise UserError(
+            f"training.reward_weights={weights}: one weight for each of {len(functions)} reward functions"
+        )
+    config["rewards"]["functions"] = [
+        {**function, "weight": weight} for function, weight in zip(functions, weights, strict=True)
+    ]

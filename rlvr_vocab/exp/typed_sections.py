@@ -1,0 +1,180 @@
+"""The configuration as typed, frozen dataclasses: a key that is no field is unknown. Defaults: conf/."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+LONG_DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+NOT_FOR_FROM_PRETRAINED = ("torch_dtype", "load_in_8bit", "load_in_4bit")
+
+
+@dataclass(frozen=True)
+class TinyShape:
+    """Shape of the embedded model."""
+
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    name: str
+    reasoning_vocab_size: int | Literal["full"]
+    reasoning_multiplicity: int
+    source_ids: tuple[int, ...] | None
+    reasoning_mode: Literal["expand", "replace"]
+    preserve_odds: bool
+    think_tags: tuple[str, str]
+    init_noise: float
+    pure_bf16: bool
+    chat_template: Path | None
+    model_kwargs: dict[str, Any]
+    generation_kwargs: dict[str, Any]
+    tiny: TinyShape | None
+
+    @property
+    def dtype(self) -> str:
+        """torch_dtype by its long name: "bfloat16", "float16" or "float32"."""
+        short = self.model_kwargs["torch_dtype"]
+        return LONG_DTYPE_NAMES.get(short, short)
+
+    @property
+    def from_pretrained_kwargs(self) -> dict[str, Any]:
+        """What model_kwargs passes through to from_pretrained."""
+        return {key: value for key, value in self.model_kwargs.items() if key not in NOT_FOR_FROM_PRETRAINED}
+
+
+@dataclass(frozen=True)
+class ColumnMap:
+    problem: str
+    answer: str
+    reasoning: str | None
+
+
+@dataclass(frozen=True)
+class GeneratorSettings:
+    """Shape of generated arithmetic."""
+
+    digits: int
+    num_problems: int
+
+
+@dataclass(frozen=True)
+class SolvedTurn:
+    problem: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class DatasetSettings:
+    name: str
+    subset: str | None
+    split: str
+    eval_split: str | None
+    eval_fraction: float
+    max_eval_samples: int | None
+    max_train_samples: int | None
+    columns: ColumnMap
+    answer_format: Literal["bare", "hash", "boxed"]
+    generator: GeneratorSettings | None
+    system_prompt: str | None
+    examples: tuple[SolvedTurn, ...] | None
+    open_thinking: Literal["auto", "model", "prefill"]
+
+
+@dataclass(frozen=True)
+class WarmupSettings:
+    """Supervised steps before GRPO; max_steps 0: none."""
+
+    max_steps: int
+    batch_size: int
+    learning_rate: float
+    until_accuracy: float | None
+    check_every: int
+    num_check_problems: int
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """grpo: the arguments of GRPOConfig, all but output_dir and report_to."""
+
+    grpo: dict[str, Any]
+    max_prompt_length: int | None
+    warmup_ratio: float | None
+    kl_log_steps: int
+
+
+@dataclass(frozen=True)
+class RewardFunctionSettings:
+    name: str
+    weight: float = 1.0
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RewardSettings:
+    functions: tuple[RewardFunctionSettings, ...]
+
+
+@dataclass(frozen=True)
+class LoggingSettings:
+    enabled: bool
+    project: str
+    mode: Literal["online", "offline", "disabled"]
+
+    @property
+    def report_to(self) -> str:
+        """GRPOConfig's report_to: "wandb" or "none"."""
+        return "wandb" if self.enabled and self.mode != "disabled" else "none"
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """`rlvr-vocab train`. resolved: the whole configuration as plain values, for config.yaml; it reloads."""
+
+    exp_name: str
+    seed: int
+    output_dir: Path
+    overwrite: bool
+    model: ModelSettings
+    dataset: DatasetSettings
+    warmup: WarmupSettings
+    training: TrainingSettings
+    rewards: RewardSettings
+    logging: LoggingSettings
+    resolved: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class EvaluateSettings:
+    checkpoint: Path
+    dataset: DatasetSettings
+    split: Literal["eval", "train"]
+    samples: int
+    batch_size: int
+    temperature: float | None
+    max_new_tokens: int | None
+    max_samples: int | None
+    out: Path
+    seed: int
+
+
+@dataclass(frozen=True)
+class GenerateSettings:
+    checkpoint: Path
+    prompt: str
+    system_prompt: str | None
+    temperature: float | None
+    max_new_tokens: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class ExpandSettings:
+    model: ModelSettings
+    out: Path
+    seed: int

@@ -1,0 +1,75 @@
+"""What a run tells while it trains: a row of metrics on disk per logged step, and a live line of figures."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+# What a person wants to see of a step, in this order: name on the screen, key of the metric, format.
+FIGURES = (
+    ("reward", "reward", "{:.2f}"),
+    ("accuracy", "rewards/accuracy/mean", "{:.2f}"),
+    ("reasoning tokens", "thinking/reasoning_share", "{:.0%}"),
+    ("length", "completions/mean_length", "{:.0f}"),
+    ("kl", "kl", "{:.3f}"),
+)
+
+
+class MetricsFile(TrainerCallback):
+    """Appends every logged row to `metrics.jsonl`, under the names that W&B sees."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Drop rows past the step that training starts from: they are about to be written again."""
+        if state.is_world_process_zero and self.path.exists():
+            rows = [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
+            kept = [json.dumps(row) for row in rows if row["step"] <= state.global_step]
+            self.path.write_text("".join(f"{row}\n" for row in kept), encoding="utf-8")
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        if not state.is_world_process_zero or not logs or "train_runtime" in logs:
+            return
+        row = {"step": state.global_step, **{name: _json_number(value) for name, value in logs.items()}}
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+class LiveFigures(TrainerCallback):
+    """Hands the figures of each logged step to a display."""
+
+    def __init__(self, show: Callable[[int, int, dict[str, str]], None]) -> None:
+        self._show = show
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        if state.is_world_process_zero and logs and "loss" in logs:
+            values = {name: (logs.get(key), form) for name, key, form in FIGURES}
+            figures = {name: form.format(float(value)) for name, (value, form) in values.items() if value is not None}
+            self._show(state.global_step, state.max_steps, figures)
+
+
+def _json_number(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they are written as null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,25 @@
+"""TRL's configuration from plain arguments, with what this machine cannot do taken back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from trl import GRPOConfig
+
+logger = logging.getLogger(__name__)
+
+
+def grpo_config(arguments: Mapping[str, Any]) -> GRPOConfig:
+    """`GRPOConfig(**arguments)`, in full precision, with a word, where the hardware has no bfloat16 of its own."""
+    arguments = {"disable_tqdm": True, "log_level": "error", **arguments}
+    if arguments.get("bf16") and not _has_bf16():
+        logger.warning("training.bf16: this machine computes bfloat16 slowly or not at all, training in float32")
+        arguments["bf16"] = False
+    return GRPOConfig(**arguments)
+
+
+def _has_bf16() -> bool:
+    return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)

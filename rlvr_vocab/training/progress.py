@@ -1,0 +1,58 @@
+"""Progress of long work: a steady bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+# Not on a terminal: at most one line in so many seconds, and always the last one.
+_SECONDS_BETWEEN_LINES = 5.0
+
+
+class Stage:
+    """One piece of long work: `update(done, reward="0.41")`."""
+
+    def __init__(self, console: Console, title: str, total: int, bar: Progress | None) -> None:
+        self._console, self._title, self._total, self._bar = console, title, total, bar
+        self._task: TaskID | None = bar.add_task(title, total=total, figures="") if bar else None
+        self._started = time.monotonic()
+        self._first: int | None = None
+        self._last_line = float("-inf")
+
+    def update(self, done: int, figures: Mapping[str, str] | None = None, *, total: int | None = None) -> None:
+        self._total = total or self._total
+        self._first = done if self._first is None else self._first
+        text = "  ".join(f"{name} {value}" for name, value in (figures or {}).items())
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=done, total=self._total, **({"figures": text} if text else {}))
+        elif text and (time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES or done >= self._total):
+            self._last_line = time.monotonic()
+            self._console.print(f"{self._title} {done}/{self._total}  {text}{self._time_left(done)}", highlight=False)
+
+    def _time_left(self, done: int) -> str:
+        steps = done - (self._first or 0)
+        if not steps or done >= self._total:
+            return ""
+        seconds = (time.monotonic() - self._started) / steps * (self._total - done)
+        return f"  left {int(seconds // 60)}:{int(seconds % 60):02d}"
+
+
+@contextmanager
+def stage(console: Console, title: str, total: int) -> Iterator[Stage]:
+    """Show one stage while the block runs."""
+    if not console.is_terminal:
+        yield Stage(console, title, total, None)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TextColumn("[cyan]{task.fields[figures]}"),
+        TimeRemainingColumn(compact=True),
+    )
+    with Progress(*columns, console=console) as bar:
+        yield Stage(console, title, total, bar)

@@ -1,0 +1,184 @@
+"""TRL's GRPO trainer under the region policy: rollouts, policy, old and reference log-probs, entropy and KL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import trl.trainer.grpo_trainer as trl_grpo
+from accelerate.utils import gather_object
+from transformers import PreTrainedModel, PrinterCallback
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from trl import GRPOConfig, GRPOTrainer
+from trl.models.utils import disable_gradient_checkpointing
+from trl.trainer.utils import create_model_from_path
+
+from rlvr_vocab.training.checkpoints import write_manifest
+from rlvr_vocab.training.completions import CompletionRows, write_completions
+from rlvr_vocab.training.region_metrics import region_counts, region_entropies, region_metrics
+from rlvr_vocab.vocab.chat import assistant_turn
+from rlvr_vocab.vocab.head import attach_region_head
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.regions import ANSWERING, THINKING, scored_regions
+from rlvr_vocab.vocab.sampling import attach_region_sampler
+from rlvr_vocab.vocab.tokenizer import load_tokenizer
+
+
+@contextmanager
+def region_head_in_trl(policy: RegionPolicy) -> Iterator[None]:
+    """While a `GRPOTrainer` is constructed it gives policy and reference a fused head: ours, in its place."""
+    original = trl_grpo.add_fused_lm_head
+    trl_grpo.add_fused_lm_head = partial(attach_region_head, policy=policy)
+    try:
+        yield
+    finally:
+        trl_grpo.add_fused_lm_head = original
+
+
+class RegionGRPOTrainer(GRPOTrainer):
+    """GRPO on an expanded checkpoint.
+
+    Policy, reference and tokenizer are read from one folder, so that the reference is the model before training
+    and nothing has to expand again. Reward functions receive the whole assistant turn, with what the chat template
+    prefilled of it.
+
+    Attributes:
+        policy: the region policy of the folder, in force in every forward and every sample.
+        sampler: what generates, and records the log-probability of each sampled token.
+    """
+
+    def __init__(self, initial_model: str | Path, args: GRPOConfig, *, kl_log_steps: int = 0, **kwargs: Any) -> None:
+        """
+        Args:
+            initial_model: folder written by `rlvr_vocab.vocab.expand`.
+            kl_log_steps: log `kl` to the initial model every so many steps when `beta` is 0; 0 = never.
+            kwargs: passed on to `GRPOTrainer` (`reward_funcs`, `train_dataset`, `callbacks`, …).
+        """
+        self.initial_model = Path(initial_model)
+        self.policy = RegionPolicy(VocabLayout.load(initial_model))
+        self.kl_log_steps = kl_log_steps
+        self._rollouts: CompletionRows | None = None
+        with region_head_in_trl(self.policy):
+            super().__init__(
+                model=str(initial_model), args=args, processing_class=load_tokenizer(initial_model), **kwargs
+            )
+        self.remove_callback(PrinterCallback)
+        self.sampler = attach_region_sampler(self.accelerator.unwrap_model(self.model), self.policy)
+
+    def _generate_single_turn(self, *args: Any, **kwargs: Any) -> tuple[list[list[int]], list[list[float]] | None]:
+        # The same autocast as in scoring: float32 weights would otherwise sample from a slightly other policy.
+        with self.accelerator.autocast(), self.sampler.recording():
+            completion_ids, logps = super()._generate_single_turn(*args, **kwargs)
+        if logps is None and self.sampler.last_logps is not None:
+            rows = self.sampler.last_logps.tolist()
+            logps = [row[: len(ids)] for row, ids in zip(rows, completion_ids, strict=True)]
+        return completion_ids, logps
+
+    def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
+        prompt_ids, completion_ids, tool_mask, completions, *rest = super()._generate(prompts)
+        for completion, before, sampled in zip(completions, prompt_ids, completion_ids, strict=True):
+            completion[0]["content"] = assistant_turn(self._tokenizer, self.policy.layout, before, sampled)
+        return prompt_ids, completion_ids, tool_mask, completions, *rest
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        batch = super()._generate_and_score_completions(inputs)
+        mode = "train" if self.model.training else "eval"
+        counts = region_counts(batch["prompt_ids"], batch["completion_ids"], batch["completion_mask"], self.policy)
+        for name, value in region_metrics(self.accelerator.reduce(counts, reduction="sum")).items():
+            self._metrics[mode][name].append(value)
+        if mode == "train":
+            if self.kl_log_steps and self.beta == 0.0 and self.state.global_step % self.kl_log_steps == 0:
+                self._metrics[mode]["kl"].append(self._kl_to_initial_model(batch))
+            self._rollouts = self._gather_rollouts(inputs, batch)
+        return batch
+
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        logps, entropies, aux_loss = super()._get_per_token_logps_and_entropies(
+            model, input_ids, attention_mask, *args, **kwargs
+        )
+        if entropies is not None:
+            self._log_region_entropies(entropies.detach(), input_ids, attention_mask)
+        return logps, entropies, aux_loss
+
+    def _log_region_entropies(
+        self, entropies: torch.Tensor, input_ids: torch.Tensor, attention_mask: torch.Tensor
+    ) -> None:
+        kept = entropies.size(1)
+        regions = scored_regions(input_ids, self.policy.layout)[:, -kept:]
+        sums = self.accelerator.reduce(region_entropies(entropies, regions, attention_mask[:, -kept:]), reduction="sum")
+        mode = "train" if self.model.training else "eval"
+        for region, name in ((ANSWERING, "entropy/answering"), (THINKING, "entropy/thinking")):
+            total, tokens = sums[region].tolist()
+            if tokens:
+                self._metrics[mode][name].append(total / tokens)
+
+    @torch.no_grad()
+    def _kl_to_initial_model(self, batch: dict[str, torch.Tensor]) -> float:
+        """Mean over tokens of the k3 estimate that TRL uses for `beta > 0`, with a reference loaded for the moment."""
+        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+        attention_mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+        arguments = (ids, attention_mask, batch["completion_ids"].size(1), self.args.per_device_train_batch_size)
+        with torch.random.fork_rng(), disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
+            logps, *_ = self._get_per_token_logps_and_entropies(self.model, *arguments)
+            reference = self._load_reference().to(self.accelerator.device)
+            reference_logps, *_ = self._get_per_token_logps_and_entropies(reference, *arguments)
+        log_ratio = reference_logps - logps
+        mask = batch["completion_mask"]
+        kl = ((log_ratio.exp() - log_ratio - 1) * mask).double().sum()
+        total, tokens = self.accelerator.reduce(torch.stack([kl, mask.double().sum()]), reduction="sum").tolist()
+        return total / max(tokens, 1)
+
+    def _load_reference(self) -> PreTrainedModel:
+        reference = create_model_from_path(
+            str(self.initial_model),
+            dtype=self.model.dtype,
+            attn_implementation=self.model.config._attn_implementation,
+            device_map=None,
+        )
+        attach_region_head(reference, policy=self.policy, temperature=self.temperature)
+        return reference.eval()
+
+    def _gather_rollouts(self, inputs: list[dict[str, Any]], batch: dict[str, Any]) -> CompletionRows:
+        masks = batch["completion_mask"].bool()
+        local_rows = {
+            "prompt_ids": [row[mask.bool()].tolist() for row, mask in zip(batch["prompt_ids"], batch["prompt_mask"])],
+            "completion_ids": [row[mask].tolist() for row, mask in zip(batch["completion_ids"], masks)],
+            "solution": [str(row.get("solution", "")) for row in inputs],
+        }
+        if "sampling_per_token_logps" in batch:
+            logps = batch["sampling_per_token_logps"]
+            local_rows["sampling_logps"] = [row[mask].tolist() for row, mask in zip(logps, masks)]
+        columns = {name: gather_object(values) for name, values in local_rows.items()}
+        num_rows = len(columns["solution"])
+        rewards = {name: list(values)[-num_rows:] for name, values in self._logs["rewards"].items()}
+        return CompletionRows(
+            **columns,
+            completion=[turn[0]["content"] for turn in list(self._logs["completion"])[-num_rows:]],
+            advantage=list(self._logs["advantages"])[-num_rows:],
+            rewards=rewards,
+            weights=dict(zip(self.reward_func_names, self.reward_weights.tolist(), strict=True)),
+        )
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        training = self.model.training
+        super().log(logs, start_time)
+        if training and self._rollouts is not None and self.accelerator.is_main_process:
+            folder = Path(self.args.output_dir) / "completions"
+            write_completions(self._rollouts, self.state.global_step, self._tokenizer, folder)
+            self._rollouts = None
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        super()._save(output_dir, state_dict)
+        self.policy.layout.save(output_dir or self.args.output_dir)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        if self.args.should_save:
+            write_manifest(Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")

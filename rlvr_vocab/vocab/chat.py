@@ -1,0 +1,71 @@
+"""What a chat template says about an assistant's turn: where it starts, and who opens the thinking."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.regions import THINKING, last_turn_start, region_of_next
+
+OpenThinking = Literal["auto", "model", "prefill"]
+_QUESTION, _ANSWER = "a question of no matter", "an answer of no matter"
+
+
+def turn_start_text(tokenizer: PreTrainedTokenizerBase, tags: tuple[str, str]) -> str:
+    """The text that a chat template puts before an assistant's words, up to any think tag; empty without a template."""
+    if tokenizer.chat_template is None:
+        return ""
+    user = [{"role": "user", "content": _QUESTION}]
+    without = tokenizer.apply_chat_template(user, tokenize=False)
+    opened = tokenizer.apply_chat_template(user, tokenize=False, add_generation_prompt=True)
+    if opened.startswith(without) and opened != without:
+        start = opened[len(without) :]
+    else:  # no generation prompt of its own: what stands between the question and the answer
+        turn = tokenizer.apply_chat_template([*user, {"role": "assistant", "content": _ANSWER}], tokenize=False)
+        start = turn.split(_QUESTION)[-1].split(_ANSWER)[0]
+    return min((start.split(tag)[0] for tag in tags), key=len)
+
+
+def find_turn_ids(tokenizer: PreTrainedTokenizerBase, tags: tuple[str, str]) -> tuple[int, ...]:
+    return tuple(tokenizer.encode(turn_start_text(tokenizer, tags), add_special_tokens=False))
+
+
+def open_thinking_in_template(
+    tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, who: OpenThinking, *, base_knows_tag: bool
+) -> None:
+    """Make the template open the thinking where nobody else will, so that training and serving prompt alike.
+
+    `auto`: a template that leaves the tag open is left alone; a base model that knows the tag opens it itself;
+    otherwise the template prefills it. `prefill` adds the tag unless it is already open.
+
+    Raises:
+        UserError: there is no chat template to add to.
+    """
+    if tokenizer.chat_template is None:
+        raise UserError(
+            f"the tokenizer of {tokenizer.name_or_path} has no chat template: name a Jinja file with "
+            "model.chat_template=FILE, or take the instruction-tuned version of the model"
+        )
+    if who == "model" or (who == "auto" and base_knows_tag) or prompt_is_thinking(tokenizer, layout):
+        return
+    tag = tokenizer.convert_ids_to_tokens(layout.think_open_id)
+    tokenizer.chat_template += f"{{%- if add_generation_prompt %}}{{{{- '{tag}\\n' }}}}{{%- endif %}}"
+
+
+def prompt_is_thinking(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout) -> bool:
+    """Whether a rendered prompt ends inside an open think tag."""
+    message = [{"role": "user", "content": _QUESTION}]
+    ids = tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=False)
+    return bool(region_of_next(torch.tensor([ids]), layout)[0] == THINKING)
+
+
+def assistant_turn(
+    tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, prompt_ids: list[int], completion_ids: list[int]
+) -> str:
+    """Surface text of the whole assistant turn: what the template prefilled of it, then what was sampled."""
+    prefilled = prompt_ids[last_turn_start(prompt_ids, layout) :] if layout.turn_ids else []
+    return tokenizer.decode([*prefilled, *completion_ids], skip_special_tokens=True)

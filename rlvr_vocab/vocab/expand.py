@@ -1,0 +1,209 @@
+"""Writes the expanded checkpoint: an ordinary model folder in which every reasoning token copies a standard one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from rlvr_vocab.atomic_folder import folder_appearing_whole
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab.chat import OpenThinking, find_turn_ids, open_thinking_in_template
+from rlvr_vocab.vocab.layout import Mode, VocabLayout, default_source_ids
+from rlvr_vocab.vocab.tokenizer import add_think_tags, write_tokenizer
+
+# A truncated sampler would draw from another distribution than the one that training scores.
+_TRUNCATING_DEFAULTS = ("top_p", "top_k", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "repetition_penalty")
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """What to add to a base model.
+
+    Attributes:
+        size: number of reasoning tokens; None copies every standard token `multiplicity` times.
+        multiplicity: how many copies of the whole vocabulary `size` may reach.
+        source_ids: what each reasoning token copies, instead of `k mod V`; decides the size.
+        init_noise: standard deviation of the noise on copied rows, relative to the row's own; 0 copies exactly.
+        open_thinking: who opens the think tag, see `rlvr_vocab.vocab.chat`.
+        chat_template: text of a template for a base model without one.
+    """
+
+    size: int | None = 0
+    multiplicity: int = 1
+    source_ids: tuple[int, ...] | None = None
+    mode: Mode = "expand"
+    preserve_odds: bool = True
+    think_tags: tuple[str, str] = ("<think>", "</think>")
+    init_noise: float = 0.0
+    open_thinking: OpenThinking = "auto"
+    chat_template: str | None = None
+    seed: int = 42
+
+
+@dataclass(frozen=True)
+class ExpansionPlan:
+    """Everything about an expanded checkpoint but its weights.
+
+    Attributes:
+        tokenizer: the base's, with think tags and a template that opens the thinking where it has to.
+        tag_pieces: for each think tag that the base lacked, the ids whose rows it starts as the mean of.
+        context_length: most positions the model takes, where its configuration says so.
+    """
+
+    base: str
+    source_kwargs: Mapping[str, Any]
+    expansion: Expansion
+    tokenizer: PreTrainedTokenizerBase
+    layout: VocabLayout
+    tag_pieces: Mapping[int, list[int]]
+    context_length: int | None
+
+
+def plan_expansion(
+    base: str, expansion: Expansion, source_kwargs: Mapping[str, Any] | None = None
+) -> ExpansionPlan:
+    """Read configuration and tokenizer of `base` and lay out its reasoning vocabulary; no weights are read.
+
+    Args:
+        base: hub name or folder of a causal language model.
+        source_kwargs: where and how to find the base (`revision`, `token`, `trust_remote_code`, …).
+
+    Raises:
+        UserError: the base is not a causal language model that can be expanded, or does not fit `expansion`.
+    """
+    source_kwargs = dict(source_kwargs or {})
+    config, tokenizer = _read_base(base, source_kwargs)
+    if expansion.chat_template is not None:
+        tokenizer.chat_template = expansion.chat_template
+    text_config = config.get_text_config()
+    pieces = add_think_tags(tokenizer, expansion.think_tags)
+    layout = _lay_out(base, tokenizer, max(text_config.vocab_size, len(tokenizer)), expansion, source_kwargs)
+    open_thinking_in_template(
+        tokenizer, layout, expansion.open_thinking, base_knows_tag=expansion.think_tags[0] not in pieces
+    )
+    return ExpansionPlan(
+        base=base,
+        source_kwargs=source_kwargs,
+        expansion=expansion,
+        tokenizer=tokenizer,
+        layout=layout,
+        tag_pieces={tokenizer.convert_tokens_to_ids(tag): ids for tag, ids in pieces.items()},
+        context_length=getattr(text_config, "max_position_embeddings", None),
+    )
+
+
+def write_expansion(plan: ExpansionPlan, out: Path) -> None:
+    """Read the base's weights, expand them, and write the folder `out`, which appears whole or not at all.
+
+    Raises:
+        UserError: the model has other tensors with a row per token.
+    """
+    model = AutoModelForCausalLM.from_pretrained(plan.base, dtype="auto", **plan.source_kwargs)
+    _refuse_other_vocabularies(model, plan.base)
+    _expand_weights(model, plan)
+    _clean_generation_config(model, plan.tokenizer)
+    with folder_appearing_whole(out) as folder:
+        model.save_pretrained(folder)
+        write_tokenizer(plan.tokenizer, plan.layout, folder)
+        plan.layout.save(folder)
+
+
+def _read_base(base: str, source_kwargs: dict[str, Any]) -> tuple[Any, PreTrainedTokenizerBase]:
+    try:
+        config = AutoConfig.from_pretrained(base, **source_kwargs)
+        tokenizer = AutoTokenizer.from_pretrained(base, **source_kwargs)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"model.name={base} cannot be loaded as a language model: {reason}") from error
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return config, tokenizer
+
+
+def _lay_out(
+    base: str, tokenizer: PreTrainedTokenizerBase, standard_size: int, expansion: Expansion, source_kwargs: Any
+) -> VocabLayout:
+    if expansion.source_ids is not None:
+        source_ids = expansion.source_ids
+    else:
+        size = standard_size * expansion.multiplicity if expansion.size is None else expansion.size
+        source_ids = default_source_ids(size, standard_size, expansion.multiplicity)
+    open_id, close_id = (tokenizer.convert_tokens_to_ids(tag) for tag in expansion.think_tags)
+    return VocabLayout(
+        standard_size=standard_size,
+        source_ids=source_ids,
+        think_open_id=open_id,
+        think_close_id=close_id,
+        turn_ids=find_turn_ids(tokenizer, expansion.think_tags),
+        control_ids=_control_ids(base, tokenizer, (open_id, close_id), source_kwargs),
+        mode=expansion.mode,
+        preserve_odds=expansion.preserve_odds,
+    )
+
+
+def _control_ids(
+    base: str, tokenizer: PreTrainedTokenizerBase, tags: tuple[int, int], source_kwargs: Any
+) -> tuple[int, ...]:
+    ends = end_of_sequence_ids(base, source_kwargs)
+    special = [token_id for token_id, token in tokenizer.added_tokens_decoder.items() if token.special]
+    named = [tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id]
+    return tuple(sorted({*tags, *ends, *special, *(token_id for token_id in named if token_id is not None)}))
+
+
+def end_of_sequence_ids(base: str, source_kwargs: Mapping[str, Any]) -> list[int]:
+    """Every id that ends a completion, from the generation config, else from the model's own."""
+    from transformers import GenerationConfig
+
+    try:
+        config = GenerationConfig.from_pretrained(base, **source_kwargs)
+    except OSError:  # a folder without generation_config.json, which is legitimate
+        config = GenerationConfig.from_model_config(AutoConfig.from_pretrained(base, **source_kwargs))
+    ends = config.eos_token_id
+    return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
+
+
+def _refuse_other_vocabularies(model: PreTrainedModel, base: str) -> None:
+    own = {id(parameter) for parameter in _vocabulary_tensors(model)}
+    rows = model.get_input_embeddings().weight.size(0)
+    for name, parameter in model.named_parameters():
+        if id(parameter) not in own and (rows in parameter.shape or "per_layer" in name and "embed" in name):
+            raise UserError(f"{base} cannot be expanded: {name} is another tensor with a row per token")
+
+
+def _vocabulary_tensors(model: PreTrainedModel) -> list[torch.Tensor]:
+    """Input embedding, output embedding (the same tensor when tied) and the head's bias where there is one."""
+    head = model.get_output_embeddings()
+    bias = getattr(head, "bias", None)
+    tensors = [model.get_input_embeddings().weight, head.weight, *([] if bias is None else [bias])]
+    return list({id(tensor): tensor for tensor in tensors}.values())
+
+
+@torch.no_grad()
+def _expand_weights(model: PreTrainedModel, plan: ExpansionPlan) -> None:
+    layout, expansion = plan.layout, plan.expansion
+    if expansion.init_noise:
+        model.float()  # bf16 would round small noise away
+    if model.get_input_embeddings().weight.size(0) != layout.rows:
+        model.resize_token_embeddings(layout.rows, mean_resizing=False)
+    generator = torch.Generator().manual_seed(expansion.seed)
+    sources = torch.tensor(layout.source_ids, dtype=torch.long)
+    for tensor in _vocabulary_tensors(model):
+        for tag_id, piece_ids in plan.tag_pieces.items():
+            tensor[tag_id] = tensor[piece_ids].float().mean(0).to(tensor.dtype)
+        copies = tensor[sources]
+        if expansion.init_noise and copies.dim() > 1:
+            scale = expansion.init_noise * copies.std(dim=1, keepdim=True)
+            copies += scale * torch.randn(copies.shape, generator=generator, dtype=copies.dtype)
+        tensor[layout.standard_size :] = copies
+
+
+def _clean_generation_config(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    for name in _TRUNCATING_DEFAULTS:
+        setattr(model.generation_config, name, None)
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    model.config.get_text_config().pad_token_id = tokenizer.pad_token_id

@@ -1,0 +1,135 @@
+"""Gives a Transformers model a head that scores labels under the region policy, beside its ordinary forward."""
+
+from __future__ import annotations
+
+import functools
+import types
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.utils import ModelOutput
+
+from rlvr_vocab.vocab.logprobs import HeadSettings, region_logprobs
+from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.regions import scored_regions
+
+
+@dataclass
+class RegionScores(ModelOutput):
+    """Scores of the next-token labels; every field is 0 where the label is -100.
+
+    Attributes:
+        log_probs: `(B, T - 1)` log-probability of each label under the region policy.
+        entropy: `(B, T - 1)` entropy of the distribution that the label was scored under.
+        aux_loss: load-balancing loss of a mixture-of-experts model, when its router logits were asked for.
+    """
+
+    log_probs: torch.Tensor | None = None
+    entropy: torch.Tensor | None = None
+    aux_loss: torch.Tensor | None = None
+
+
+def attach_region_head(
+    model: PreTrainedModel,
+    *,
+    policy: RegionPolicy,
+    temperature: float = 1.0,
+    cast_lm_head_to_fp32: bool = False,
+    outputs: tuple[str, ...] = (),
+) -> None:
+    """`model(input_ids=…, labels=…, fused_lm_head=True)` then returns `RegionScores`.
+
+    It stands where `trl.trainer.utils.add_fused_lm_head` would and is called the same way; without
+    `fused_lm_head=True` the forward is the model's own, so generation is unchanged.
+
+    Args:
+        policy: the policy to score under; its rows must be the model's.
+        temperature: what logits are divided by, fixed from here on.
+        cast_lm_head_to_fp32: run the head in float32, outside autocast.
+        outputs: accepted for TRL's sake; log-probabilities and entropy come from the same pass.
+    """
+    own_forward = model.forward
+    settings = head_settings(model.config, temperature)
+
+    # Keep the original signature: `generate` validates its model kwargs against it.
+    @functools.wraps(type(model).forward)
+    def forward(
+        self: PreTrainedModel,
+        *args: Any,
+        fused_lm_head: bool = False,
+        labels: torch.Tensor | None = None,
+        input_ids: torch.Tensor | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        if not fused_lm_head:
+            given = {"labels": labels, "input_ids": input_ids}
+            return own_forward(*args, **{key: value for key, value in given.items() if value is not None}, **kwargs)
+        if input_ids is None or labels is None:
+            raise ValueError("scoring under the region policy needs `input_ids` and `labels`: regions are read from ids")
+        return _score(self, input_ids, labels, kwargs, policy, settings, cast_lm_head_to_fp32)
+
+    model.forward = types.MethodType(forward, model)
+
+
+def head_settings(config: PreTrainedConfig, temperature: float) -> HeadSettings:
+    """How a model family turns the head's product into logits, by the names that configurations use for it."""
+    text = config.get_text_config()
+    for name in ("logit_scale", "output_multiplier", "lm_head_multiplier"):
+        scale = getattr(text, name, None)
+        if scale is not None:
+            break
+    else:
+        divisor = getattr(text, "logits_scaling", None)
+        # HyperCLOVA X multiplies by what Granite and MiniCPM3 divide by.
+        scale = 1.0 if divisor is None else divisor if text.model_type == "hyperclovax" else 1 / divisor
+    return HeadSettings(temperature, getattr(text, "final_logit_softcapping", None), scale)
+
+
+def _score(
+    model: PreTrainedModel,
+    input_ids: torch.Tensor,
+    labels: torch.Tensor,
+    kwargs: dict[str, Any],
+    policy: RegionPolicy,
+    settings: HeadSettings,
+    cast_lm_head_to_fp32: bool,
+) -> RegionScores:
+    from trl.trainer.utils import maybe_gather_lm_head_ctx
+
+    backbone = model.base_model(input_ids=input_ids, **{**kwargs, "use_cache": False})
+    # Looked up at each call: FSDP and PEFT replace the head after it was attached.
+    head = model.get_output_embeddings()
+    weight, head_bias = (
+        tensor.full_tensor() if isinstance(tensor, DTensor) else tensor for tensor in (head.weight, head.bias)
+    )
+    labels = labels[:, 1:].to(weight.device)
+    scored = labels != -100
+    hidden = backbone.last_hidden_state[:, :-1].to(weight.device)[scored]
+    regions = scored_regions(input_ids.to(weight.device), policy.layout)[:, 1:][scored]
+    if cast_lm_head_to_fp32:
+        hidden = hidden.float()
+    precision = torch.autocast(weight.device.type, enabled=False) if cast_lm_head_to_fp32 else nullcontext()
+    with precision, maybe_gather_lm_head_ctx(weight, head_bias):
+        log_probs, entropy = region_logprobs(hidden, weight, head_bias, labels[scored], regions, policy, settings)
+    # `masked_scatter` keeps the graph even where nothing is scored, so that such a batch still has a backward.
+    return RegionScores(
+        log_probs=log_probs.new_zeros(scored.shape).masked_scatter(scored, log_probs),
+        entropy=entropy.new_zeros(scored.shape).masked_scatter(scored, entropy),
+        aux_loss=_router_loss(model, backbone, kwargs),
+    )
+
+
+def _router_loss(model: PreTrainedModel, backbone: Any, kwargs: dict[str, Any]) -> torch.Tensor | None:
+    if not kwargs.get("output_router_logits"):
+        return None
+    # Every mixture-of-experts family of Transformers uses this one.
+    from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
+
+    text = model.config.get_text_config()
+    return load_balancing_loss_func(
+        backbone.router_logits, text.num_experts, text.num_experts_per_tok, kwargs.get("attention_mask")
+    )

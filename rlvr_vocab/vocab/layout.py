@@ -1,0 +1,111 @@
+"""What a reasoning vocabulary is: which ids exist, what each one copies, and the file that says so."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from rlvr_vocab.errors import UserError
+
+LAYOUT_FILE = "reasoning_vocab.json"
+LAYOUT_VERSION = 1
+Mode = Literal["expand", "replace"]
+
+
+@dataclass(frozen=True)
+class VocabLayout:
+    """The ids of an expanded model, as stored in `reasoning_vocab.json` beside its weights.
+
+    Ids `0 … standard_size - 1` are the standard vocabulary; id `standard_size + k` is the reasoning token that
+    copies standard token `source_ids[k]`. A baseline has no source ids.
+    """
+
+    standard_size: int
+    source_ids: tuple[int, ...]
+    think_open_id: int
+    think_close_id: int
+    turn_ids: tuple[int, ...]
+    control_ids: tuple[int, ...]
+    mode: Mode = "expand"
+    preserve_odds: bool = True
+
+    def __post_init__(self) -> None:
+        if self.mode not in get_args(Mode):
+            raise UserError(f"reasoning mode {self.mode!r} is unknown: use one of {', '.join(get_args(Mode))}")
+        outside = next((source for source in self.source_ids if not 0 <= source < self.standard_size), None)
+        if outside is not None:
+            raise UserError(
+                f"source id {outside} is outside the standard vocabulary, whose ids are 0 … {self.standard_size - 1}"
+            )
+
+    @property
+    def size(self) -> int:
+        """Number of reasoning tokens `n`, copies of control ids counted."""
+        return len(self.source_ids)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the embedding that the layout describes."""
+        return self.standard_size + self.size
+
+    @cached_property
+    def multiplicities(self) -> tuple[int, ...]:
+        """For each reasoning token, which copy of its source it is, from 1."""
+        seen: Counter[int] = Counter()
+        result = []
+        for source in self.source_ids:
+            seen[source] += 1
+            result.append(seen[source])
+        return tuple(result)
+
+    def save(self, folder: str | Path) -> None:
+        content: dict[str, Any] = {"version": LAYOUT_VERSION, **asdict(self)}
+        content["source_ids"] = _packed(self.source_ids)
+        Path(folder, LAYOUT_FILE).write_text(json.dumps(content) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> VocabLayout:
+        """Read the layout of a model folder.
+
+        Raises:
+            UserError: the folder has no layout, or one that this version cannot read.
+        """
+        path = Path(folder, LAYOUT_FILE)
+        if not path.is_file():
+            raise UserError(f"{folder} has no {LAYOUT_FILE}: give a folder written by `rlvr-vocab expand` or `train`")
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            version = content.pop("version")
+            if version != LAYOUT_VERSION:
+                raise UserError(f"{path} has version {version}, this program reads version {LAYOUT_VERSION}")
+            content["source_ids"] = _unpacked(content["source_ids"])
+            for field in ("turn_ids", "control_ids"):
+                content[field] = tuple(content[field])
+            return cls(**content)
+        except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{path} is not a reasoning vocabulary: {error}") from error
+
+
+def default_source_ids(size: int, standard_size: int, multiplicity: int) -> tuple[int, ...]:
+    """`source_ids[k] = k mod V`, refused past `multiplicity` copies of the whole vocabulary."""
+    if size > multiplicity * standard_size:
+        raise UserError(
+            f"model.reasoning_vocab_size={size} is more than model.reasoning_multiplicity={multiplicity} copies of "
+            f"the {standard_size} standard tokens: at most {multiplicity * standard_size}"
+        )
+    return tuple(k % standard_size for k in range(size))
+
+
+def _packed(ids: Sequence[int]) -> dict[str, list[int]] | list[int]:
+    if ids and list(ids) == list(range(ids[0], ids[0] + len(ids))):
+        return {"range": [ids[0], ids[0] + len(ids)]}
+    return list(ids)
+
+
+def _unpacked(ids: dict[str, list[int]] | list[int]) -> tuple[int, ...]:
+    return tuple(range(*ids["range"])) if isinstance(ids, dict) else tuple(ids)

@@ -1,0 +1,129 @@
+"""The region policy as a Transformers sampler: any `model.generate` call follows it once it is attached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedModel
+
+from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.regions import region_of_next
+
+
+class RegionLogitsProcessor(LogitsProcessor):
+    """Adds `temperature × bias` to the logits, which Transformers divides by the temperature afterwards.
+
+    A greedy search (`temperature` None) takes the argmax under the forbids alone: odds between copies are for
+    sampling.
+    """
+
+    def __init__(self, policy: RegionPolicy, temperature: float | None) -> None:
+        self.policy = policy
+        self.temperature = temperature
+        self._scaled_bias: torch.Tensor | None = None
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        if self._scaled_bias is None:
+            self._scaled_bias = self._bias_before_temperature(scores)
+        return scores + self._scaled_bias[region_of_next(input_ids, self.policy.layout)]
+
+    def _bias_before_temperature(self, scores: torch.Tensor) -> torch.Tensor:
+        bias = self.policy.bias_on(scores.device)
+        if bias.size(1) != scores.size(1):
+            raise ValueError(f"the policy describes {bias.size(1)} rows, the model has {scores.size(1)}")
+        if self.temperature is None:
+            return bias.masked_fill(torch.isfinite(bias), 0.0)
+        return bias * self.temperature
+
+
+class SamplingRecorder(LogitsProcessor):
+    """Keeps the log-probability under which each token was sampled, for a plain sampler at one temperature.
+
+    It runs after `RegionLogitsProcessor` and assumes that nothing but the temperature follows it, which is what
+    training allows.
+    """
+
+    def __init__(self, temperature: float) -> None:
+        self.temperature = temperature
+        self._logps: list[torch.Tensor] = []
+        self._pending: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        self._settle(input_ids)
+        self._pending = scores, (scores / self.temperature).logsumexp(dim=1)
+        return scores
+
+    def logps(self, sequences: torch.Tensor) -> torch.Tensor:
+        """`(B, steps)` log-probabilities of the ids that generation appended to its prompts."""
+        self._settle(sequences)
+        return torch.stack(self._logps, dim=1)
+
+    def _settle(self, input_ids: torch.Tensor) -> None:
+        if self._pending is not None:
+            scores, log_z = self._pending
+            chosen = scores.gather(1, input_ids[:, -1:]).squeeze(1) / self.temperature
+            self._logps.append(chosen - log_z)
+            self._pending = None
+
+
+class RegionSampler:
+    """`model.generate` under the region policy, recording log-probabilities on request.
+
+    Attributes:
+        last_logps: `(B, steps)` of the last call under `recording()`; what follows a row's end is meaningless.
+    """
+
+    def __init__(self, model: PreTrainedModel, policy: RegionPolicy) -> None:
+        self.policy = policy
+        self.last_logps: torch.Tensor | None = None
+        self._recording = False
+        self._own_generate = model.generate
+        self._model = model
+
+    def __call__(
+        self,
+        *args: Any,
+        generation_config: GenerationConfig | None = None,
+        logits_processor: LogitsProcessorList | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        temperature = self._temperature(generation_config, kwargs)
+        processors = LogitsProcessorList([*(logits_processor or []), RegionLogitsProcessor(self.policy, temperature)])
+        recorder = SamplingRecorder(temperature or 1.0) if self._recording else None
+        if recorder is not None:
+            processors.append(recorder)
+        output = self._own_generate(*args, generation_config=generation_config, logits_processor=processors, **kwargs)
+        if recorder is not None:
+            self.last_logps = recorder.logps(output if isinstance(output, torch.Tensor) else output.sequences)
+        return output
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Inside the block, calls leave their log-probabilities in `last_logps`."""
+        self.last_logps, self._recording = None, True
+        try:
+            yield
+        finally:
+            self._recording = False
+
+    def _temperature(self, config: GenerationConfig | None, kwargs: dict[str, Any]) -> float | None:
+        """What Transformers will divide by: an argument, else the call's configuration, else the model's, else 1."""
+        defaults = self._model.generation_config
+
+        def resolved(name: str, default: Any) -> Any:
+            for value in (kwargs.get(name), getattr(config, name, None), getattr(defaults, name, None)):
+                if value is not None:
+                    return value
+            return default
+
+        return float(resolved("temperature", 1.0)) if resolved("do_sample", False) else None
+
+
+def attach_region_sampler(model: PreTrainedModel, policy: RegionPolicy) -> RegionSampler:
+    """Make every later `model.generate` follow the policy; stock `generate` knows no regions."""
+    sampler = RegionSampler(model, policy)
+    model.generate = sampler
+    return sampler

@@ -1,0 +1,101 @@
+# shellcheck shell=bash disable=SC2154
+# What the train_*.sh scripts share: submit the script when there is no job yet, train when there is.
+# They source it with `here` (the slurm folder), `overrides` (their arm) and their own arguments,
+# which reach rlvr_vocab/exp/grpo_train.py as they stand.
+
+# --- your cluster: edit here, or set in the environment --------------------------------------
+# Read when a script is started with `bash`. Empty leaves the #SBATCH line of the script, which
+# is also all that a bare `sbatch slurm/train_….sh` sees, in charge.
+PARTITION="${PARTITION:-}"  # such as a100
+ACCOUNT="${ACCOUNT:-}"
+TIME="${TIME:-}"            # such as 12:00:00
+GPUS="${GPUS:-}"            # a number, or type:number, such as a100:4
+CPUS="${CPUS:-}"
+MEM="${MEM:-}"              # such as 128G
+# Read inside the job, however it was submitted.
+MODULES="${MODULES:-}"      # for `module load`, such as "cuda/12.8 python/3.12"
+PROXY="${PROXY:-}"          # a web proxy, where compute nodes reach the hub through one
+VENV="${VENV:-.venv}"       # the environment that `make setup` made
+CONTAINER="${CONTAINER:-}"  # an Apptainer image that holds the environment, used in place of VENV
+ACCELERATE_CONFIG="${ACCELERATE_CONFIG:-}"  # for several GPUs: a file for `accelerate launch`
+LAUNCH_PYTHON="${LAUNCH_PYTHON:-}"          # any other command that starts Python
+# ----------------------------------------------------------------------------------------------
+
+stop() {
+  echo "$*" >&2
+  exit 2
+}
+
+submit() {
+  command -v sbatch >/dev/null ||
+    stop "no sbatch here. Without SLURM: $VENV/bin/python rlvr_vocab/exp/grpo_train.py ${overrides[*]} $*"
+  local flags=()
+  [[ -z "$PARTITION" ]] || flags+=(--partition="$PARTITION")
+  [[ -z "$ACCOUNT" ]] || flags+=(--account="$ACCOUNT")
+  [[ -z "$TIME" ]] || flags+=(--time="$TIME")
+  [[ -z "$GPUS" ]] || flags+=(--gres="gpu:$GPUS")
+  [[ -z "$CPUS" ]] || flags+=(--cpus-per-task="$CPUS")
+  [[ -z "$MEM" ]] || flags+=(--mem="$MEM")
+  exec sbatch "${flags[@]}" "slurm/$(basename "$0")" "$@"
+}
+
+warn_of_values_that_came_too_late() {
+  local pair
+  for pair in "PARTITION=$PARTITION=${SLURM_JOB_PARTITION:-}" "ACCOUNT=$ACCOUNT=${SLURM_JOB_ACCOUNT:-}"; do
+    IFS='=' read -r name wanted got <<<"$pair"
+    [[ -z "$wanted" || "$wanted" == "$got" ]] ||
+      echo "$name=$wanted had no effect: sbatch reads the #SBATCH lines. Start the script with bash instead." >&2
+  done
+}
+
+load_modules() {
+  # Their start-up files touch unset variables.
+  set +u
+  # shellcheck disable=SC1091
+  type module >/dev/null 2>&1 || source /etc/profile
+  # shellcheck disable=SC2086
+  module load $MODULES || stop "module load $MODULES failed"
+  set -u
+}
+
+choose_python() {
+  if [[ -n "$LAUNCH_PYTHON" ]]; then
+    python=("$LAUNCH_PYTHON")
+  elif [[ -n "$CONTAINER" ]]; then
+    python=(apptainer exec --nv "$CONTAINER" python)
+  else
+    [[ -x "$VENV/bin/python" ]] || stop "$VENV/bin/python is not there: run \`make setup\` once, where there is a network"
+    python=("$VENV/bin/python")
+  fi
+}
+
+train() {
+  local processes="${SLURM_GPUS_ON_NODE:-${GPUS##*:}}" line
+  if ((${processes:-1} > 1)); then
+    # Two jobs on one node must not meet on one port.
+    line=("${python[@]}" -m accelerate.commands.launch --num_processes "$processes" --num_machines 1
+      --main_process_port "$((20000 + SLURM_JOB_ID % 20000))")
+    if [[ -n "$ACCELERATE_CONFIG" ]]; then
+      line+=(--config_file "$ACCELERATE_CONFIG")
+    else
+      line+=(--multi_gpu --mixed_precision no --dynamo_backend no) # training.bf16 decides, not the launcher
+    fi
+  else
+    line=("${python[@]}")
+  fi
+  line+=(rlvr_vocab/exp/grpo_train.py "${overrides[@]}" "$@")
+  echo "${SLURM_JOB_NAME:-job} $SLURM_JOB_ID on $(hostname): ${line[*]}"
+  # exec: the job ends with the exit code of training, and SLURM's signals reach it.
+  exec "${line[@]}"
+}
+
+cd "$here/.." || exit
+[[ -n "${SLURM_JOB_ID:-}" ]] || submit "$@"
+((${SLURM_JOB_NUM_NODES:-1} == 1)) || stop "these scripts train on one node; the job has $SLURM_JOB_NUM_NODES"
+warn_of_values_that_came_too_late
+[[ -z "$MODULES" ]] || load_modules
+if [[ -n "$PROXY" ]]; then
+  export http_proxy="$PROXY" https_proxy="$PROXY" HTTP_PROXY="$PROXY" HTTPS_PROXY="$PROXY"
+fi
+choose_python
+train "$@"

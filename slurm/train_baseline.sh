@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# GRPO without a reasoning vocabulary. From the top of the repository, either of
+#
+#   sbatch slurm/train_baseline.sh [key=value ...]
+#   GPUS=4 PARTITION=a100 bash slurm/train_baseline.sh training=large_gpu
+#
+# The second submits the first with your cluster's values: slurm/launch.sh lists them.
+#
+#SBATCH --job-name=grpo_baseline
+#SBATCH --output=slurm/logs/%x-%j.log
+#SBATCH --nodes=1
+#SBATCH --ntasks=1
+#SBATCH --gres=gpu:1
+#SBATCH --cpus-per-task=8
+#SBATCH --mem=64G
+#SBATCH --time=24:00:00
+
+set -euo pipefail
+
+here="$(dirname "${BASH_SOURCE[0]}")"
+# sbatch runs a copy of this file from a folder of its own.
+[[ -e "$here/launch.sh" ]] || here="${SLURM_SUBMIT_DIR:?}/slurm"
+
+overrides=(model.reasoning_vocab_size=0)
+# shellcheck source=slurm/launch.sh
+source "$here/launch.sh"

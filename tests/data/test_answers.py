@@ -1,0 +1,91 @@
+"""Cells of answer columns become bare final answers, or a reason."""
+
+from decimal import Decimal
+
+import pytest
+
+from rlvr_vocab.data.answers import UnusableRow, final_answer
+
+
+@pytest.mark.parametrize(
+    ("value", "answer"),
+    [
+        (60, "60"),
+        (-3, "-3"),
+        (0.5, "0.5"),
+        (72.0, "72"),
+        (-0.0, "0"),
+        (1e300, "1e+300"),
+        (2**70, "1180591620717411303424"),
+        (Decimal("72.00"), "72"),
+        (Decimal("0.50"), "0.5"),
+        (Decimal("1E+2"), "100"),
+        (Decimal("100"), "100"),
+    ],
+)
+def test_numbers_become_their_shortest_text(value: object, answer: str) -> None:
+    assert final_answer(value, "bare") == answer
+
+
+@pytest.mark.parametrize("text", [r"\frac{1}{2}", "1,000", "72.0", "007", r"\text{ A }", "x=1, y=2", "None"])
+def test_bare_text_is_kept_as_it_is(text: str) -> None:
+    assert final_answer(f" {text}\n", "bare") == text
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("worked\n#### 72", "72"),
+        ("#### 1 so #### 2", "2"),
+        ("#### 1,000", "1000"),
+        ("####-1,234,567.25 ", "-1234567.25"),
+        ("#### 1,2", "1,2"),
+        ("#### 12,3456", "12,3456"),
+        ("#### (1,000, 2)", "(1,000, 2)"),
+    ],
+)
+def test_hash_answers_follow_the_last_marker_without_thousands_separators(text: str, answer: str) -> None:
+    assert final_answer(text, "hash") == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (r"first \boxed{1} then \boxed{ 2 }.", "2"),
+        (r"\boxed{\frac{a}{b^{2}}} and {more}", r"\frac{a}{b^{2}}"),
+        (r"\boxed {5}", "5"),
+        (r"\boxed{\left\{ x \right.} }", r"\left\{ x \right."),
+        (r"\boxed{a\\}", r"a\\"),
+        (r"done \boxed{7} cut off \boxed{8", "7"),
+        (r"\boxed{1,000}", "1,000"),
+    ],
+)
+def test_boxed_answers_are_the_contents_of_the_last_balanced_box(text: str, answer: str) -> None:
+    assert final_answer(text, "boxed") == answer
+
+
+@pytest.mark.parametrize(
+    ("value", "answer_format", "reason"),
+    [
+        (None, "bare", "missing answer"),
+        (float("nan"), "bare", "missing answer"),
+        (Decimal("NaN"), "bare", "missing answer"),
+        (" \n", "bare", "missing answer"),
+        ("", "hash", "missing answer"),
+        ("work ####  ", "hash", "missing answer"),
+        (r"\boxed{ }", "boxed", "missing answer"),
+        (True, "bare", "answer is neither text nor a number"),
+        (["5"], "bare", "answer is neither text nor a number"),
+        (float("inf"), "bare", "answer is neither text nor a number"),
+        (Decimal("Infinity"), "bare", "answer is neither text nor a number"),
+        ("72", "hash", 'no "####" in the answer'),
+        (72, "hash", 'no "####" in the answer'),
+        ("72", "boxed", r"no complete \boxed{...} in the answer"),
+        (r"\boxed{72", "boxed", r"no complete \boxed{...} in the answer"),
+        (r"\boxed 72", "boxed", r"no complete \boxed{...} in the answer"),
+    ],
+)
+def test_what_is_no_answer_says_why(value: object, answer_format: str, reason: str) -> None:
+    with pytest.raises(UnusableRow) as caught:
+        final_answer(value, answer_format)
+    assert caught.value.reason == reason

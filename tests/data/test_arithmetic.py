@@ -1,0 +1,71 @@
+"""The generated sums are right, distinct and seeded."""
+
+import re
+
+import pytest
+
+from rlvr_vocab.data.arithmetic import ArithmeticTask, addition_problems, worked_sum
+from rlvr_vocab.errors import UserError
+
+
+def summands(problem: str) -> tuple[int, int]:
+    """The two numbers of a problem, read back from its text."""
+    found = re.fullmatch(r"(\d+)\+(\d+)=", problem)
+    assert found is not None
+    return int(found[1]), int(found[2])
+
+
+def sum_at_the_end_of(reasoning: str) -> int:
+    """The sum that the working comes to: its last digits from right to left, the first step's last."""
+    totals = [int(step.split("=")[1]) for step in reasoning.split(",")]
+    return totals[-1] * 10 ** (len(totals) - 1) + sum(
+        total % 10 * 10**i for i, total in enumerate(totals[:-1])
+    )
+
+
+def test_every_answer_is_the_sum_of_the_numbers_in_the_problem() -> None:
+    for row in addition_problems(ArithmeticTask(digits=3, num_problems=500), seed=1):
+        assert int(row["answer"]) == sum(summands(row["problem"]))
+
+
+def test_the_working_comes_to_the_answer() -> None:
+    for row in addition_problems(ArithmeticTask(digits=3, num_problems=500), seed=2):
+        assert sum_at_the_end_of(row["reasoning"]) == int(row["answer"])
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "steps"),
+    [
+        (47, 38, "7+8=15,4+3+1=8"),
+        (97, 38, "7+8=15,9+3+1=13"),
+        (7, 138, "7+8=15,0+3+1=4,0+1=1"),
+        (995, 5, "5+5=10,9+0+1=10,9+0+1=10"),
+        (0, 0, "0+0=0"),
+    ],
+)
+def test_the_working_carries_from_the_right(a: int, b: int, steps: str) -> None:
+    assert worked_sum(a, b) == steps
+
+
+def test_asking_for_all_pairs_gives_each_pair_once() -> None:
+    rows = addition_problems(ArithmeticTask(digits=1, num_problems=100), seed=3)
+    assert sorted(summands(row["problem"]) for row in rows) == [(a, b) for a in range(10) for b in range(10)]
+
+
+def test_a_seed_gives_the_same_problems_and_another_seed_others() -> None:
+    task = ArithmeticTask(num_problems=50)
+    assert addition_problems(task, seed=4) == addition_problems(task, seed=4)
+    assert addition_problems(task, seed=4) != addition_problems(task, seed=5)
+
+
+@pytest.mark.parametrize(
+    ("digits", "num_problems", "message"),
+    [
+        (1, 101, "num_problems is 101; with digits=1 it must be from 1 to 100"),
+        (2, 0, "num_problems is 0; with digits=2 it must be from 1 to 10000"),
+        (0, 1, "digits is 0; it must be from 1 to 9"),
+    ],
+)
+def test_an_impossible_task_is_refused(digits: int, num_problems: int, message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        ArithmeticTask(digits=digits, num_problems=num_problems)

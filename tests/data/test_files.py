@@ -1,0 +1,119 @@
+"""Files are read as they were written, and broken ones say where they break."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from rlvr_vocab.data.files import read_rows
+from rlvr_vocab.errors import UserError
+
+Write = Callable[[str, str | bytes], Path]
+ROWS = [{"problem": "1+1=", "answer": 2}, {"problem": "½ of 1?", "answer": 0.5}]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps(ROWS),
+        json.dumps({"data": ROWS}),
+        json.dumps({"version": "1", "data": ROWS}),
+        json.dumps({"problem": ["1+1=", "½ of 1?"], "answer": [2, 0.5]}),
+        "\ufeff" + json.dumps(ROWS, ensure_ascii=False),
+    ],
+)
+def test_every_layout_of_json_gives_the_same_rows(write: Write, content: str) -> None:
+    assert read_rows(write("p.json", content)) == ROWS
+
+
+@pytest.mark.parametrize("content", ['{"problem": "1+1=", "answer": 2}', '"text"', "{}", "3"])
+def test_json_that_is_no_table_is_refused(write: Write, content: str) -> None:
+    with pytest.raises(UserError, match=r"p\.json holds neither a list of objects"):
+        read_rows(write("p.json", content))
+
+
+def test_json_columns_of_different_lengths_are_refused(write: Write) -> None:
+    with pytest.raises(UserError, match=r"different lengths \(problem: 2, answer: 1\)"):
+        read_rows(write("p.json", '{"problem": ["a", "b"], "answer": ["1"]}'))
+
+
+def test_lines_of_json_in_a_json_file_are_refused_with_a_hint(write: Write) -> None:
+    with pytest.raises(
+        UserError, match=r"p\.json is not valid JSON: .*line 2.*; one object per line is \.jsonl"
+    ):
+        read_rows(write("p.json", '{"a": 1}\n{"a": 2}\n'))
+
+
+def test_jsonl_breaks_only_at_line_feeds_and_skips_blank_lines(write: Write) -> None:
+    path = write("p.jsonl", '{"a": "x\u2028y"}\r\n\n{"a": "\u0085"}\n  \n5')
+    assert read_rows(path) == [{"a": "x\u2028y"}, {"a": "\u0085"}, 5]
+
+
+def test_a_bad_jsonl_line_is_named_by_file_and_line(write: Write) -> None:
+    path = write("p.jsonl", '{"a": 1}\n\n{"a": \n')
+    with pytest.raises(UserError) as caught:
+        read_rows(path)
+    assert str(caught.value).startswith(f"{path}:3 is not valid JSON")
+
+
+def test_csv_cells_stay_text_with_quotes_line_breaks_and_commas(write: Write) -> None:
+    path = write("p.csv", '\ufeffproblem,answer\r\n"a ""b"",\nc",007\r\nd,1/2\r\n\r\ne,NA\r\nf,\r\ng\r\n')
+    assert read_rows(path) == [
+        {"problem": 'a "b",\nc', "answer": "007"},
+        {"problem": "d", "answer": "1/2"},
+        {"problem": "e", "answer": "NA"},
+        {"problem": "f", "answer": ""},
+        {"problem": "g", "answer": None},
+    ]
+
+
+def test_line_ends_inside_a_csv_cell_stay_as_they_are(write: Write) -> None:
+    assert read_rows(write("p.csv", 'problem,answer\r\n"a\r\nb\nc",1\r\n'))[0]["problem"] == "a\r\nb\nc"
+
+
+def test_tsv_cells_are_separated_by_tabs(write: Write) -> None:
+    assert read_rows(write("p.tsv", 'problem\tanswer\n"a\tb"\t1,5\n')) == [
+        {"problem": "a\tb", "answer": "1,5"}
+    ]
+
+
+def test_a_csv_cell_may_be_as_long_as_a_worked_solution(write: Write) -> None:
+    path = write("p.csv", "problem,answer\n" + "x" * 200_000 + ",1\n")
+    assert [len(row["problem"]) for row in read_rows(path)] == [200_000]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("problem,answer\na,1\nb,2,3\n", r":3 has 3 cells where the first line names 2 columns"),
+        ('problem,answer\na,1\n"b,2\n', r":3 breaks the quoting rules of CSV: unexpected end of data"),
+        ("answer,answer\n1,2\n", r':1 names the column "answer" twice'),
+    ],
+)
+def test_a_broken_csv_file_is_refused_by_its_line(write: Write, content: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read_rows(write("p.csv", content))
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("name", ["p.csv", "p.json", "p.jsonl"])
+def test_text_that_is_not_utf8_is_refused_by_its_byte(write: Write, name: str, mark: bytes) -> None:
+    content = mark + "problem,answer\ncafé,1\n".encode("latin-1")
+    with pytest.raises(UserError, match=f"is not UTF-8: byte {content.index(0xE9)} is 0xe9"):
+        read_rows(write(name, content))
+
+
+def test_parquet_keeps_integers_beside_missing_values(tmp_path: Path) -> None:
+    path = tmp_path / "p.parquet"
+    parquet.write_table(pyarrow.table({"problem": ["a", "b"], "answer": [60, None]}), path)
+    assert read_rows(path) == [{"problem": "a", "answer": 60}, {"problem": "b", "answer": None}]
+
+
+@pytest.mark.parametrize("content", [b"not parquet at all", b"PAR1 cut off"])
+def test_a_broken_parquet_file_is_refused_in_one_line(write: Write, content: bytes) -> None:
+    with pytest.raises(UserError, match=r"p\.parquet is not a readable Parquet file: ") as caught:
+        read_rows(write("p.parquet", content))
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,202 @@
+"""Loading a problem set from end to end."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import datasets
+import pytest
+
+from rlvr_vocab.data import (
+    ArithmeticTask,
+    Columns,
+    ProblemSource,
+    PromptStyle,
+    Split,
+    check_source,
+    load_problem_sets,
+)
+from rlvr_vocab.errors import UserError
+
+WriteJsonl = Callable[..., Path]
+COLUMNS = Columns("problem", "answer")
+STYLE = PromptStyle(None)
+
+
+def sums(count: int, start: int = 0) -> list[dict[str, object]]:
+    return [{"problem": f"{number}+1=", "answer": number + 1} for number in range(start, start + count)]
+
+
+def asked(dataset: datasets.Dataset | None) -> set[str]:
+    """The problems of a data set, as the model is asked them."""
+    assert dataset is not None
+    return {prompt[-1]["content"] for prompt in dataset["prompt"]}
+
+
+def test_problems_keep_their_own_answers_through_the_shuffle(write_jsonl: WriteJsonl) -> None:
+    source = ProblemSource(str(write_jsonl(*sums(50))), COLUMNS)
+    loaded = load_problem_sets(source, STYLE, Split(eval_fraction=0.2))
+    assert loaded.eval is not None
+    rows = [*loaded.train, *loaded.eval]
+    assert len(rows) == 50
+    for row in rows:
+        assert int(row["solution"]) == int(row["prompt"][-1]["content"].split("+")[0]) + 1
+        assert row["answer"] == row["solution"]
+        assert row["raw_answer"] == int(row["solution"])
+
+
+def test_the_same_seed_gives_the_same_sets_and_another_seed_others(write_jsonl: WriteJsonl) -> None:
+    source = ProblemSource(str(write_jsonl(*sums(50))), COLUMNS)
+    first, again, other = (
+        load_problem_sets(source, STYLE, Split(0.1, seed=seed)).train["solution"][:] for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert first != other
+
+
+def test_a_second_file_is_held_out_and_taken_out_of_training(write_jsonl: WriteJsonl) -> None:
+    train = write_jsonl(*sums(10), name="train.jsonl")
+    test = write_jsonl(*sums(4, start=8), {"problem": "?", "answer": ""}, name="test.jsonl")
+    loaded = load_problem_sets(ProblemSource(str(train), COLUMNS, eval_split=str(test)), STYLE, Split())
+    assert asked(loaded.eval) == {"8+1=", "9+1=", "10+1=", "11+1="}
+    assert asked(loaded.train) == {f"{number}+1=" for number in range(8)}
+    assert loaded.report.held_out_removed == 2
+    assert loaded.report.dropped == {f"missing answer, in {test}": 1}
+    assert (loaded.report.rows_read, loaded.report.rows_kept) == (15, 14)
+
+
+def test_repaired_rows_of_an_eval_file_are_reported_too(write_jsonl: WriteJsonl) -> None:
+    train = write_jsonl(*sums(2), name="train.jsonl")
+    test = write_jsonl({"problem": "a\ud800", "answer": "1"}, name="test.jsonl")
+    loaded = load_problem_sets(ProblemSource(str(train), COLUMNS, eval_split=str(test)), STYLE, Split())
+    assert asked(loaded.eval) == {"a\ufffd"}
+    assert loaded.report.notes[-1].endswith("became U+FFFD: 1")
+
+
+def test_another_split_of_a_folder_is_held_out(
+    write_jsonl: WriteJsonl, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
+    write_jsonl(*sums(3), name="train.jsonl")
+    folder = write_jsonl(*sums(2, start=5), name="test.jsonl").parent
+    loaded = load_problem_sets(ProblemSource(str(folder), COLUMNS, eval_split="test"), STYLE, Split())
+    assert asked(loaded.train) == {"0+1=", "1+1=", "2+1="}
+    assert asked(loaded.eval) == {"5+1=", "6+1="}
+
+
+@pytest.mark.parametrize("split", [Split(), Split(eval_fraction=0.5, max_eval_samples=0)])
+def test_nothing_is_held_out_unless_asked_for(write_jsonl: WriteJsonl, split: Split) -> None:
+    loaded = load_problem_sets(ProblemSource(str(write_jsonl(*sums(4))), COLUMNS), STYLE, split)
+    assert loaded.eval is None
+    assert len(loaded.train) == 4
+
+
+def test_an_eval_file_is_not_read_when_no_eval_samples_are_wanted(write_jsonl: WriteJsonl) -> None:
+    path = str(write_jsonl(*sums(4)))
+    source = ProblemSource(path, COLUMNS, eval_split=path)
+    loaded = load_problem_sets(source, STYLE, Split(max_eval_samples=0))
+    assert (len(loaded.train), loaded.eval) == (4, None)
+
+
+def test_every_row_is_accounted_for(write_jsonl: WriteJsonl) -> None:
+    rows = [
+        *sums(6),
+        7,
+        {"problem": "a"},
+        {"problem": "", "answer": "1"},
+        sums(1)[0],
+        {"problem": "b\ud800", "answer": "1"},
+    ]
+    report = load_problem_sets(ProblemSource(str(write_jsonl(*rows)), COLUMNS), STYLE, Split()).report
+    assert (report.rows_read, report.rows_kept) == (11, 8)
+    assert report.dropped == {"row is not an object": 1, "missing answer": 1, "empty problem": 1}
+    assert report.examples["missing answer"] == ((8, "a"),)
+    assert report.duplicates == 1
+    assert report.train_rows == 8
+    assert report.notes == (
+        'column "raw_answer" is handed on as text: its values (int, str) have no one type',
+        "rows where half a surrogate pair, which UTF-8 cannot write, became U+FFFD: 1",
+    )
+
+
+def test_no_training_problem_left_is_refused_with_the_account(write_jsonl: WriteJsonl) -> None:
+    path = write_jsonl({"problem": "a", "answer": None})
+    with pytest.raises(
+        UserError, match=r"no problem is left to train on: .*1 rows read, 0 usable.*missing answer"
+    ):
+        load_problem_sets(ProblemSource(str(path), COLUMNS), STYLE, Split())
+
+
+def test_holding_out_the_training_file_itself_is_refused(write_jsonl: WriteJsonl) -> None:
+    path = str(write_jsonl(*sums(3)))
+    with pytest.raises(UserError, match=r"no problem is left to train on: .*the same problem is held out: 3"):
+        load_problem_sets(ProblemSource(path, COLUMNS, eval_split=path), STYLE, Split())
+
+
+def test_an_eval_file_without_a_usable_problem_is_refused(write_jsonl: WriteJsonl) -> None:
+    train = write_jsonl(*sums(3), name="train.jsonl")
+    test = write_jsonl({"problem": "a", "answer": ""}, name="test.jsonl")
+    with pytest.raises(UserError, match=r"no held-out problem is usable"):
+        load_problem_sets(ProblemSource(str(train), COLUMNS, eval_split=str(test)), STYLE, Split())
+
+
+def test_two_ways_to_hold_out_are_refused() -> None:
+    with pytest.raises(UserError, match=r"eval_split is test and dataset\.eval_fraction is 0\.1"):
+        load_problem_sets(ProblemSource("openai/gsm8k", COLUMNS, eval_split="test"), STYLE, Split(0.1))
+
+
+@pytest.mark.parametrize("load", [check_source, lambda source: load_problem_sets(source, STYLE, Split())])
+def test_checking_and_loading_refuse_the_same_bad_files(
+    load: Callable[[ProblemSource], object], write_jsonl: WriteJsonl, tmp_path: Path
+) -> None:
+    path = str(write_jsonl(*sums(2)))
+    (tmp_path / "header_only.csv").write_text("problem,answer\n")
+    bad = {
+        r"missing\.jsonl does not exist": ProblemSource(str(tmp_path / "missing.jsonl"), COLUMNS),
+        r'no column "question".*nearest to it is "problem"': ProblemSource(
+            path, Columns("question", "answer")
+        ),
+        r"two\.jsonl does not exist": ProblemSource(path, COLUMNS, eval_split=str(tmp_path / "two.jsonl")),
+        r'eval_split is "test", but dataset\.name is a file': ProblemSource(path, COLUMNS, eval_split="test"),
+        r'arithmetic has no column "steps"': ProblemSource(
+            "arithmetic", Columns("problem", "answer", "steps")
+        ),
+        r"header_only\.csv has no rows": ProblemSource(str(tmp_path / "header_only.csv"), COLUMNS),
+    }
+    for message, source in bad.items():
+        with pytest.raises(UserError, match=message):
+            load(source)
+
+
+def test_checking_passes_a_good_file_and_does_not_look_a_hub_set_up(write_jsonl: WriteJsonl) -> None:
+    path = str(write_jsonl(*sums(2)))
+    check_source(ProblemSource(path, COLUMNS, eval_split=path))
+    check_source(ProblemSource("no-such-org/no-such-set", COLUMNS, eval_split="test"))
+    check_source(ProblemSource("arithmetic", Columns("problem", "answer", "reasoning")))
+
+
+def test_the_generated_task_is_divided_without_a_problem_in_common() -> None:
+    source = ProblemSource(
+        "arithmetic", Columns("problem", "answer", "reasoning"), generator=ArithmeticTask(2, 300)
+    )
+    loaded = load_problem_sets(source, STYLE, Split(eval_fraction=0.1, max_train_samples=200))
+    assert (len(asked(loaded.train)), len(asked(loaded.eval))) == (200, 30)
+    assert asked(loaded.train).isdisjoint(asked(loaded.eval))
+    row = loaded.train[0]
+    assert row["solution"] == str(sum(int(summand) for summand in row["problem"].rstrip("=").split("+")))
+    assert row["reasoning"].count("=") == max(len(part) for part in row["problem"].rstrip("=").split("+"))
+
+
+def test_the_room_needs_no_torch_and_imports_no_data_library_until_it_loads() -> None:
+    script = (
+        "import sys; import rlvr_vocab.data as data\n"
+        "assert not {'datasets', 'pyarrow', 'pandas'} & set(sys.modules), 'imported too early'\n"
+        "source = data.ProblemSource('arithmetic', data.Columns('problem', 'answer'))\n"
+        "print(len(data.load_problem_sets(source, data.PromptStyle(None), data.Split(0.1)).train))\n"
+        "assert not {'torch', 'transformers'} & set(sys.modules), 'imported torch'"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert (run.stdout, run.returncode) == ("5400\n", 0), run.stderr

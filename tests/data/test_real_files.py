@@ -1,0 +1,58 @@
+"""The real problem sets load whole; what they hold is counted here in plain Python."""
+
+import json
+from pathlib import Path
+
+from rlvr_vocab.data import Columns, ProblemSource, PromptStyle, Split, load_problem_sets
+
+STYLE = PromptStyle("Box your answer.")
+
+
+def test_all_gsm8k_problems_load_with_a_number_as_solution(real_data: Path) -> None:
+    path = real_data / "gsm8k_train.jsonl"
+    source = ProblemSource(str(path), Columns("question", "answer", reasoning="answer"), answer_format="hash")
+    loaded = load_problem_sets(source, STYLE, Split())
+    assert len(loaded.train) == 7473
+    assert loaded.report.lines()[1:] == []
+    by_question = dict(zip(loaded.train["question"], loaded.train["solution"], strict=True))
+    for line in path.read_text(encoding="utf-8").split("\n")[:-1]:
+        row = json.loads(line)
+        expected = float(row["answer"].splitlines()[-1].removeprefix("#### ").replace(",", ""))
+        assert float(by_question[row["question"]]) == expected
+
+
+def test_deepscaler_math_drops_the_four_problems_without_an_answer(real_data: Path) -> None:
+    path = real_data / "deepscaler_math.json"
+    loaded = load_problem_sets(ProblemSource(str(path), Columns("problem", "answer")), STYLE, Split())
+    unanswered = [
+        number
+        for number, row in enumerate(json.loads(path.read_text(encoding="utf-8")), 1)
+        if not row["answer"]
+    ]
+    assert loaded.report.dropped == {"missing answer": len(unanswered)} == {"missing answer": 4}
+    assert [number for number, _ in loaded.report.examples["missing answer"]] == unanswered[:3]
+    assert len(loaded.train) == 7474 - 4
+    assert loaded.report.duplicates == 1
+    assert all(answer == answer.strip() != "" for answer in loaded.train["solution"])
+
+
+def test_deepscaler_aime_keeps_its_worked_solutions_beside_the_answers(real_data: Path) -> None:
+    source = ProblemSource(str(real_data / "deepscaler_aime.json"), Columns("problem", "answer", "solution"))
+    train = load_problem_sets(source, STYLE, Split()).train
+    assert len(train) == 975
+    assert train["reasoning"][:] == train["raw_solution"][:]
+    assert sum(r"\boxed" in text for text in train["reasoning"]) == 972
+    assert all(isinstance(year, int) and 1983 <= year <= 2024 for year in train["year"])
+
+
+def test_the_boxes_of_aime_solutions_agree_with_its_answers(real_data: Path) -> None:
+    source = ProblemSource(
+        str(real_data / "deepscaler_aime.json"), Columns("problem", "solution"), answer_format="boxed"
+    )
+    loaded = load_problem_sets(source, STYLE, Split())
+    assert loaded.report.dropped == {r"no complete \boxed{...} in the answer": 3}
+    agreeing = sum(
+        solution.lstrip("0") == answer.lstrip("0")
+        for solution, answer in zip(loaded.train["solution"], loaded.train["raw_answer"], strict=True)
+    )
+    assert agreeing > 0.9 * len(loaded.train)

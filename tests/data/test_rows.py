@@ -1,0 +1,80 @@
+"""Every row becomes a problem or a dropped row with a reason."""
+
+from typing import Any
+
+import pytest
+
+from rlvr_vocab.data.rows import Problem, require_columns, short_text, usable_rows
+from rlvr_vocab.data.source import Columns
+from rlvr_vocab.errors import UserError
+
+COLUMNS = Columns("question", "answer")
+
+
+@pytest.mark.parametrize(
+    ("row", "reason", "shown"),
+    [
+        ([1, 2], "row is not an object", "[1, 2]"),
+        (None, "row is not an object", "None"),
+        ({"answer": "1"}, "empty problem", "{'answer': '1'}"),
+        ({"question": " \n", "answer": "1"}, "empty problem", "{'question': ' \\n', 'answer': '1'}"),
+        ({"question": float("nan"), "answer": "1"}, "empty problem", "{'question': nan, 'answer': '1'}"),
+        ({"question": ["a"], "answer": "1"}, "problem is neither text nor a number", "['a']"),
+        ({"question": "What is x?", "answer": None}, "missing answer", "What is x?"),
+        ({"question": "What is x?", "answer": float("nan")}, "missing answer", "What is x?"),
+        ({"question": "What is x?"}, "missing answer", "What is x?"),
+        ({"question": "What is x?", "answer": {"a": 1}}, "answer is neither text nor a number", "{'a': 1}"),
+    ],
+)
+def test_an_unusable_row_is_dropped_with_its_number_reason_and_a_text_that_shows_it(
+    row: Any, reason: str, shown: str
+) -> None:
+    good = {"question": "q", "answer": "1"}
+    found = usable_rows([good, row, good], COLUMNS, "bare")
+    assert [(drop.row_number, drop.reason, drop.shown) for drop in found.dropped] == [(2, reason, shown)]
+    assert len(found.problems) == 2
+
+
+def test_a_problem_that_is_a_number_becomes_text() -> None:
+    [problem] = usable_rows([{"question": 17.0, "answer": 4}], COLUMNS, "bare").problems
+    assert (problem.text, problem.solution) == ("17", "4")
+
+
+def test_half_a_surrogate_pair_is_replaced_everywhere_and_counted_once_per_row() -> None:
+    broken = {"question": "a\ud800", "answer": "\udc00b", "more": [{"\ud83d": "\ud83d"}], "n": 1}
+    whole = {"question": "😀", "answer": "1"}
+    found = usable_rows([broken, whole], COLUMNS, "bare")
+    assert found.repaired == 1
+    assert found.problems[0] == Problem(
+        "a\ufffd",
+        "\ufffdb",
+        {"question": "a\ufffd", "answer": "\ufffdb", "more": [{"\ufffd": "\ufffd"}], "n": 1},
+    )
+    assert found.problems[1].text == "😀"
+
+
+def test_problems_that_differ_in_white_space_alone_are_the_same_one() -> None:
+    assert Problem("What  is\nx? ", "1", {}).key == Problem("What is x?", "2", {}).key
+    assert Problem("What is x?", "1", {}).key != Problem("What is y?", "1", {}).key
+
+
+def test_a_missing_column_names_the_columns_and_the_nearest_unmapped_one() -> None:
+    with pytest.raises(UserError) as caught:
+        require_columns(Columns("problem", "answer"), ["question", "answer"], "p.csv")
+    expected = 'p.csv has no column "problem"; its columns are question, answer; nearest to it is "question"'
+    assert str(caught.value) == expected
+
+
+def test_the_nearest_column_is_found_whatever_its_case() -> None:
+    with pytest.raises(UserError, match='nearest to it is "ANSWER"'):
+        require_columns(COLUMNS, ["question", "source", "ANSWER"], "p.csv")
+
+
+def test_a_mapped_reasoning_column_must_be_there_too() -> None:
+    with pytest.raises(UserError, match='no column "steps"'):
+        require_columns(Columns("question", "answer", "steps"), ["question", "answer"], "p.csv")
+
+
+def test_a_short_text_is_one_line_of_limited_length() -> None:
+    assert short_text("a\n b" + "c" * 100, limit=10) == "a bcccccc…"
+    assert short_text("abcdefghij", limit=10) == "abcdefghij"

@@ -1,0 +1,89 @@
+"""Problems are divided by seed, held-out ones first, with none in common."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from rlvr_vocab.data.split import Split, partition
+from rlvr_vocab.errors import UserError
+
+KEYS = [f"problem {number}" for number in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("fraction", "cap", "held_out"),
+    [(0.0, None, 0), (0.1, None, 10), (0.25, 7, 7), (0.001, None, 1), (0.5, 0, 0), (0.1, 50, 10)],
+)
+def test_a_fraction_is_held_out_up_to_the_cap(fraction: float, cap: int | None, held_out: int) -> None:
+    parts = partition(KEYS, None, Split(eval_fraction=fraction, max_eval_samples=cap))
+    assert (len(parts.held_out), len(parts.train)) == (held_out, 100 - held_out)
+    assert sorted(parts.held_out + parts.train) == list(range(100))
+
+
+def test_more_training_problems_extend_the_same_list_and_leave_the_held_out_ones() -> None:
+    few = partition(KEYS, None, Split(eval_fraction=0.2, max_train_samples=5))
+    many = partition(KEYS, None, Split(eval_fraction=0.2, max_train_samples=50))
+    assert (len(few.train), len(many.train)) == (5, 50)
+    assert few.train == many.train[:5]
+    assert few.held_out == many.held_out
+
+
+def test_repeats_of_a_held_out_problem_leave_training_before_it_is_cut() -> None:
+    keys = [f"problem {number % 10}" for number in range(40)]
+    parts = partition(keys, None, Split(eval_fraction=0.05, max_train_samples=10))
+    held_out_keys = {keys[index] for index in parts.held_out}
+    assert held_out_keys.isdisjoint(keys[index] for index in parts.train)
+    assert len(parts.train) == 10
+    assert parts.removed == sum(key in held_out_keys for key in keys) - len(parts.held_out)
+
+
+def test_an_eval_set_is_indexed_after_training_and_capped_and_taken_out_of_it() -> None:
+    parts = partition(["a", "b", "c", "b"], ["x", "b", "y"], Split())
+    assert sorted(parts.held_out) == [4, 5, 6]
+    assert sorted(parts.train) == [0, 2]
+    assert parts.removed == 2
+    assert len(partition(["a"], ["x", "y", "z"], Split(max_eval_samples=2)).held_out) == 2
+
+
+def test_the_seed_decides_the_order() -> None:
+    first, again, other = (partition(KEYS, None, Split(seed=seed)).train for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+    assert first != sorted(first)
+
+
+def test_the_division_does_not_depend_on_the_hash_seed() -> None:
+    script = (
+        "from rlvr_vocab.data.split import Split, partition\n"
+        "print(partition([f'problem {n % 50}' for n in range(100)], None, Split(eval_fraction=0.1)))"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+    assert "Partition(train=[" in outputs.pop()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"eval_fraction": 1.0}, r"eval_fraction is 1\.0; it must be at least 0 and below 1"),
+        ({"eval_fraction": -0.1}, r"eval_fraction is -0\.1"),
+        ({"eval_fraction": float("nan")}, r"eval_fraction is nan"),
+        ({"max_train_samples": 0}, r"max_train_samples is 0; it must be at least 1"),
+        ({"max_eval_samples": -1}, r"max_eval_samples is -1; it must be at least 0"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Split(**fields)

@@ -1,0 +1,121 @@
+"""Columns for the trainer: ours first, then the original ones, each with one type."""
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlvr_vocab.data.prompts import PromptStyle
+from rlvr_vocab.data.rows import Problem
+from rlvr_vocab.data.table import OUR_COLUMNS, TRL_NAMES, handed_on_names, problem_table
+
+STYLE = PromptStyle(None)
+
+
+def column(values: list[Any]) -> tuple[list[Any], tuple[str, ...]]:
+    """What becomes of one original column, and the notes about it."""
+    problems = [Problem("p", "1", {"extra": value}) for value in values]
+    table = problem_table(problems, STYLE, reasoning=None)
+    return table.rows(range(len(values)))["extra"][:], table.notes
+
+
+def test_rows_hold_the_prompt_the_answer_twice_and_the_original_columns() -> None:
+    problem = Problem("1+1=", "2", {"question": "1+1=", "answer": "#### 2", "level": 3})
+    [row] = problem_table([problem], PromptStyle("Hi."), reasoning=None).rows([0])
+    assert row == {
+        "prompt": [{"role": "system", "content": "Hi."}, {"role": "user", "content": "1+1="}],
+        "solution": "2",
+        "answer": "2",
+        "question": "1+1=",
+        "raw_answer": "#### 2",
+        "level": 3,
+    }
+
+
+def test_rows_come_in_the_order_asked_for() -> None:
+    problems = [Problem(f"p{number}", str(number), {"n": number}) for number in range(4)]
+    assert problem_table(problems, STYLE, reasoning=None).rows([3, 0, 2])["solution"][:] == ["3", "0", "2"]
+
+
+def test_names_that_trl_passes_to_reward_functions_are_never_columns() -> None:
+    package = importlib.util.find_spec("trl")
+    assert package is not None
+    assert package.origin is not None
+    # Read, not imported: importing TRL takes longer than all of these tests.
+    source = (Path(package.origin).parent / "trainer" / "grpo_trainer.py").read_text()
+    passed = set(re.findall(r'reward_kwargs\["(\w+)"\] =', source))
+    for line in source.splitlines():
+        if line.endswith("**reward_kwargs"):
+            passed |= set(re.findall(r"(\w+)=", line))
+    assert {"trainer_state", "log_extra", "prompts", "completion_ids"} <= passed
+    assert passed <= {*OUR_COLUMNS, *TRL_NAMES}
+
+
+@pytest.mark.parametrize(
+    ("names", "reasoning", "handed_on"),
+    [
+        (["prompt", "tools", "x"], None, ["raw_prompt", "raw_tools", "x"]),
+        (["answer", "raw_answer"], None, ["raw_raw_answer", "raw_answer"]),
+        (["question", "reasoning"], None, ["question", "reasoning"]),
+        (["question", "steps", "reasoning"], "steps", ["question", "steps", "raw_reasoning"]),
+    ],
+)
+def test_original_columns_keep_their_names_unless_taken(
+    names: list[str], reasoning: str | None, handed_on: list[str]
+) -> None:
+    assert handed_on_names(names, reasoning) == dict(zip(names, handed_on, strict=True))
+
+
+@pytest.mark.parametrize("mapped", ["reasoning", "solution", "steps"])
+def test_the_mapped_reasoning_is_available_as_reasoning(mapped: str) -> None:
+    problem = Problem("1+1=", "2", {mapped: "one and one"})
+    [row] = problem_table([problem], STYLE, reasoning=mapped).rows([0])
+    assert row["reasoning"] == "one and one"
+    assert row["solution"] == "2"
+    assert "raw_reasoning" not in row
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, None, 3],
+        ["a", None, ""],
+        [1.5, None, 2.0],
+        [True, False, None],
+        [[1, 2], [], None],
+        [{"a": {"b": [1]}}, {"a": {"b": []}}],
+        [None, None],
+    ],
+)
+def test_original_values_are_handed_on_as_they_were_read(values: list[Any]) -> None:
+    assert column(values) == (values, ())
+
+
+@pytest.mark.parametrize(
+    ("values", "texts", "types"),
+    [
+        ([60, "1/2", None, 72.0], ["60", "1/2", None, "72"], "float, int, str"),
+        ([True, 1], ["true", "1"], "bool, int"),
+        ([2**70, 1], ["1180591620717411303424", "1"], "int"),
+        ([[1], "é"], ["[1]", "é"], "list, str"),
+        ([{"a": 1}, {"a": "é"}], ['{"a": 1}', '{"a": "é"}'], "dict"),
+    ],
+)
+def test_a_column_of_mixed_types_becomes_text_with_a_note(
+    values: list[Any], texts: list[str | None], types: str
+) -> None:
+    expected_note = f'column "extra" is handed on as text: its values ({types}) have no one type'
+    assert column(values) == (texts, (expected_note,))
+
+
+def test_a_column_has_the_same_type_however_few_rows_are_taken() -> None:
+    problems = [Problem("p", "1", {"level": value}) for value in (1, 2, "hard")]
+    assert problem_table(problems, STYLE, reasoning=None).rows([0])["level"][:] == ["1"]
+
+
+def test_columns_missing_from_some_rows_are_none_there() -> None:
+    problems = [Problem("p", "1", {"a": 1}), Problem("q", "2", {"b": 2})]
+    rows = problem_table(problems, STYLE, reasoning=None).rows([0, 1])
+    assert [(row["a"], row["b"]) for row in rows] == [(1, None), (None, 2)]

@@ -1,0 +1,229 @@
+"""The rules that hold the repository together: who may import whom, and what no file may hold.
+
+The floors are those of the design: a room imports rooms on lower floors only, never its neighbours,
+and nothing imports `exp`. Imports are read with `ast`, so those inside functions and under
+`TYPE_CHECKING` count too.
+"""
+
+import ast
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "rlvr_vocab"
+
+# `front` is rlvr_vocab/__init__.py, which shows what the rooms below it make; `__main__` starts exp.
+FLOORS = {
+    "errors": 0,
+    "vocab": 1,
+    "rewards": 1,
+    "data": 1,
+    "training": 2,
+    "evaluation": 2,
+    "analysis": 2,
+    "front": 3,
+    "exp": 4,
+    "__main__": 5,
+}
+ROOMS_WITHOUT_TORCH = ("data", "rewards")
+LONGEST_FILE = 400
+SOURCE_FOLDERS = ("rlvr_vocab", "tests", "slurm", "benchmarks", "examples", "docs", ".ci")
+SOURCE_SUFFIXES = {
+    "",
+    ".cfg",
+    ".css",
+    ".html",
+    ".ini",
+    ".js",
+    ".json",
+    ".md",
+    ".py",
+    ".sh",
+    ".toml",
+    ".txt",
+    ".yaml",
+    ".yml",
+}
+MACHINE_PATH = re.compile(r"(?<![\w.~})/-])/(?:root|work|home)/")
+
+
+def room_of(path: Path) -> str:
+    """The room that a file of the package belongs to."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return "front" if parts == ("__init__",) else parts[0]
+
+
+def imported_modules(source: str, package: str) -> Iterator[str]:
+    """Every module that `source`, which lies in `package`, imports, by its full name."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parents = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            module = ".".join([*parents, *filter(None, [node.module])])
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            yield from (arg.value for arg in node.args if isinstance(arg, ast.Constant))
+
+
+def violations(room: str, source: str, package: str) -> list[str]:
+    """What `source`, a file of `room`, imports against the rules."""
+    found = []
+    for module in imported_modules(source, package):
+        top, *below = module.split(".")
+        if room in ROOMS_WITHOUT_TORCH and top == "torch":
+            found.append(f"{room} imports torch")
+        if top != "rlvr_vocab" or below == ["__version__"]:
+            continue
+        target = below[0] if below and below[0] in FLOORS else "front"
+        if target != room and FLOORS[target] >= FLOORS[room]:
+            found.append(f"{room} imports {module}")
+    return found
+
+
+def python_files(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def source_files() -> list[Path]:
+    inside = (path for folder in SOURCE_FOLDERS for path in (ROOT / folder).rglob("*"))
+    return sorted(
+        path
+        for path in [*ROOT.iterdir(), *inside]
+        if path.is_file() and path.suffix in SOURCE_SUFFIXES and path.name != "uv.lock"
+        if path.suffix != ".json" or path.stat().st_size < 1_000_000
+        if "__pycache__" not in path.parts
+    )
+
+
+def test_rooms_import_only_lower_floors() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {violation}"
+        for path in python_files("rlvr_vocab")
+        for violation in violations(
+            room_of(path), path.read_text(encoding="utf-8"), ".".join(path.parent.relative_to(ROOT).parts)
+        )
+    ]
+    assert found == []
+
+
+def test_every_room_has_a_floor() -> None:
+    assert {room_of(path) for path in python_files("rlvr_vocab")} <= FLOORS.keys()
+
+
+@pytest.mark.parametrize(
+    ("room", "source"),
+    [
+        ("vocab", "from rlvr_vocab.data import load"),
+        ("vocab", "from ..training.trainer import Trainer"),
+        ("vocab", "from rlvr_vocab import training"),
+        ("vocab", "from rlvr_vocab import expand"),
+        ("vocab", "import rlvr_vocab"),
+        ("errors", "import rlvr_vocab.vocab"),
+        ("training", "import rlvr_vocab.evaluation.accuracy as accuracy"),
+        ("training", "def late():\n    from rlvr_vocab.exp import cli"),
+        ("training", "import importlib\nimportlib.import_module('rlvr_vocab.exp.cli')"),
+        ("front", "from rlvr_vocab.exp.cli import main"),
+        ("data", "import torch.nn"),
+        ("rewards", "def late():\n    from torch import Tensor"),
+    ],
+)
+def test_forbidden_imports_are_found(room: str, source: str) -> None:
+    assert len(violations(room, source, f"rlvr_vocab.{room}")) == 1
+
+
+@pytest.mark.parametrize(
+    ("room", "source"),
+    [
+        ("vocab", "import torch\nfrom rlvr_vocab.errors import UserError\nfrom . import regions"),
+        ("vocab", "from .regions import regions_of\nfrom rlvr_vocab.vocab.policy import bias_table"),
+        ("vocab", "import torch.nn as rlvr_vocab_data"),
+        ("training", "from rlvr_vocab.data import load\nfrom ..rewards import build"),
+        ("exp", "from rlvr_vocab.training import train\nfrom rlvr_vocab.exp import options"),
+        ("exp", "from rlvr_vocab import expand"),
+        ("front", "from rlvr_vocab.vocab import expand"),
+        ("data", "from rlvr_vocab import __version__"),
+        ("__main__", "from rlvr_vocab.exp.cli import main"),
+    ],
+)
+def test_permitted_imports_pass(room: str, source: str) -> None:
+    assert violations(room, source, f"rlvr_vocab.{room}") == []
+
+
+def test_rooms_without_torch_load_without_it() -> None:
+    rooms = [
+        f"rlvr_vocab.{room}" for room in ROOMS_WITHOUT_TORCH if (PACKAGE / room / "__init__.py").exists()
+    ]
+    code = f"import {', '.join(['sys', *rooms])}; print('torch' in sys.modules)"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.strip() == "False"
+
+
+def test_no_file_of_exp_hides_a_package() -> None:
+    # `python rlvr_vocab/exp/grpo_train.py` puts exp/ first on the import path.
+    importable = sys.stdlib_module_names | importlib.metadata.packages_distributions().keys()
+    here = {path.stem for path in (PACKAGE / "exp").iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert here & (importable | {"bitsandbytes", "reasoning_gym", "unsloth", "vllm"}) == set()
+
+
+def test_no_source_file_is_longer_than_two_files_worth() -> None:
+    too_long = {
+        str(path.relative_to(ROOT)): lines
+        for path in source_files()
+        if path.suffix in {".py", ".sh"}
+        and (lines := len(path.read_text(encoding="utf-8").splitlines())) > LONGEST_FILE
+    }
+    assert too_long == {}
+
+
+def test_no_source_file_names_a_path_of_somebodys_machine() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in source_files()
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
+        if MACHINE_PATH.search(line)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("folder", ["root", "work", "home"])
+def test_machine_paths_are_told_from_other_paths(folder: str) -> None:
+    assert MACHINE_PATH.search(f'open("/{folder}/someone/file")')
+    assert not MACHINE_PATH.search(f"https://example.org/{folder}/page, $HOME/{folder}/file, ./{folder}/file")
+
+
+def constraints() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {name.lower().replace("_", "-"): version for name, version in pins}
+
+
+def test_constraints_are_plain_versions() -> None:
+    for name, version in constraints().items():
+        assert re.fullmatch(r"[a-z0-9.-]+", name), name
+        assert re.fullmatch(r"[0-9][0-9a-z.]*", version), f"{name}=={version}"
+    assert not {"pip", "setuptools", "rlvr-vocab"} & constraints().keys()
+
+
+def test_uv_takes_the_versions_of_the_constraints() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    direct = {re.split(r"[^\w-]", line)[0].lower() for line in project["project"]["dependencies"]}
+    expected = sorted(f"{name}=={constraints()[name]}" for name in direct)
+    assert project["tool"]["uv"]["constraint-dependencies"] == expected
+
+
+def test_git_does_not_carry_a_lock_file() -> None:
+    # A uv lock names package registries by URL.
+    assert "uv.lock" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    if (ROOT / ".git").exists():
+        tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert "uv.lock" not in tracked.stdout.splitlines()
