@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +21,6 @@ def folder_appearing_whole(folder: Path) -> Iterator[Path]:
         yield partial
         partial.chmod(0o755)
         if not folder.exists() or not any(folder.iterdir()):
-            os.replace(partial, folder)
+            partial.replace(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -158,13 +158,9 @@ def test_permitted_imports_pass(room: str, source: str) -> None:
 
 
 def test_rooms_without_torch_load_without_it() -> None:
-    rooms = [
-        f"rlvr_vocab.{room}" for room in ROOMS_WITHOUT_TORCH if (PACKAGE / room / "__init__.py").exists()
-    ]
+    rooms = [f"rlvr_vocab.{room}" for room in ROOMS_WITHOUT_TORCH if (PACKAGE / room / "__init__.py").exists()]
     code = f"import {', '.join(['sys', *rooms])}; print('torch' in sys.modules)"
-    answer = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "False"
 
 

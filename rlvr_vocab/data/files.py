@@ -36,8 +36,7 @@ def read_text(path: Path) -> str:
         # error.object has lost the byte order mark, if there was one.
         position = error.start + len(content) - len(error.object)
         raise UserError(
-            f"{path.absolute()} is not UTF-8: byte {position} is 0x{content[position]:02x};"
-            " save the file as UTF-8"
+            f"{path.absolute()} is not UTF-8: byte {position} is 0x{content[position]:02x}; save the file as UTF-8"
         ) from error
 
 
@@ -59,9 +58,7 @@ def read_delimited(path: Path, delimiter: str) -> list[dict[str, str | None]]:
         check_header(header, path)
         return [keyed_cells(header, cells, f"{path.absolute()}:{lines.line_num}") for cells in lines if cells]
     except csv.Error as error:
-        raise UserError(
-            f"{path.absolute()}:{lines.line_num} breaks the quoting rules of CSV: {error}"
-        ) from error
+        raise UserError(f"{path.absolute()}:{lines.line_num} breaks the quoting rules of CSV: {error}") from error
 
 
 def check_header(header: list[str], path: Path) -> None:
@@ -103,9 +100,7 @@ def rows_of_columns(columns: dict[str, list[Any]], path: Path) -> list[dict[str,
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         described = ", ".join(f"{name}: {length}" for name, length in lengths.items())
-        raise UserError(
-            f"{path.absolute()} has columns of different lengths ({described}); they must be equal"
-        )
+        raise UserError(f"{path.absolute()} has columns of different lengths ({described}); they must be equal")
     return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
 
 

@@ -54,8 +54,7 @@ def check_file(path: Path) -> None:
         raise UserError(f"{absolute} is not a file; a problem set is one of {', '.join(EXTENSIONS)}")
     if path.suffix.lower() not in EXTENSIONS:
         raise UserError(
-            f'data file {absolute} has the extension "{path.suffix}";'
-            f" it must be one of {', '.join(EXTENSIONS)}"
+            f'data file {absolute} has the extension "{path.suffix}"; it must be one of {", ".join(EXTENSIONS)}'
         )
     if path.stat().st_size == 0:
         raise UserError(f"data file {absolute} is empty; it must hold at least one problem")

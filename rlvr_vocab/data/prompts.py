@@ -22,11 +22,7 @@ class PromptStyle:
 
     def __post_init__(self) -> None:
         for number, example in enumerate(self.examples, start=1):
-            if (
-                isinstance(example, str)
-                or len(example) != 2
-                or not all(isinstance(text, str) for text in example)
-            ):
+            if isinstance(example, str) or len(example) != 2 or not all(isinstance(text, str) for text in example):
                 raise UserError(
                     f"dataset.examples: example {number} is {example!r:.80};"
                     " it must be a pair of texts: the problem and the assistant's answer"

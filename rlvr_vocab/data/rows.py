@@ -104,9 +104,7 @@ def without_lone_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return LONE_SURROGATE.sub("\ufffd", value)
     if isinstance(value, dict):
-        pairs = (
-            (without_lone_surrogates(name), without_lone_surrogates(inner)) for name, inner in value.items()
-        )
+        pairs = ((without_lone_surrogates(name), without_lone_surrogates(inner)) for name, inner in value.items())
         return dict(pairs)
     if isinstance(value, list):
         return [without_lone_surrogates(inner) for inner in value]
@@ -131,9 +129,7 @@ def require_columns(columns: Columns, found: Iterable[str], where: str) -> None:
             spare = [name for name in found if name not in columns.wanted()]
             nearest = nearest_name(wanted, spare, cutoff=0.0)
             hint = f'; nearest to it is "{nearest}"' if nearest is not None else ""
-            raise UserError(
-                f'{where} has no column "{wanted}"; its columns are {", ".join(found) or "none"}{hint}'
-            )
+            raise UserError(f'{where} has no column "{wanted}"; its columns are {", ".join(found) or "none"}{hint}')
 
 
 def column_names(rows: Iterable[object]) -> list[str]:

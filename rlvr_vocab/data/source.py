@@ -63,8 +63,7 @@ class ProblemSource:
         if self.answer_format not in ANSWER_FORMATS:
             raise UserError(
                 f'dataset.answer_format is "{self.answer_format}";'
-                f" it must be one of {', '.join(ANSWER_FORMATS)}"
-                + did_you_mean(self.answer_format, ANSWER_FORMATS)
+                f" it must be one of {', '.join(ANSWER_FORMATS)}" + did_you_mean(self.answer_format, ANSWER_FORMATS)
             )
         if self.generator is not None and not self.is_generated:
             raise UserError(

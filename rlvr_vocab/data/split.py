@@ -35,13 +35,11 @@ class Split:
             )
         if self.max_train_samples is not None and self.max_train_samples < 1:
             raise UserError(
-                f"dataset.max_train_samples is {self.max_train_samples};"
-                " it must be at least 1, or null for all"
+                f"dataset.max_train_samples is {self.max_train_samples}; it must be at least 1, or null for all"
             )
         if self.max_eval_samples is not None and self.max_eval_samples < 0:
             raise UserError(
-                f"dataset.max_eval_samples is {self.max_eval_samples};"
-                " it must be at least 0, or null for no limit"
+                f"dataset.max_eval_samples is {self.max_eval_samples}; it must be at least 0, or null for no limit"
             )
 
 

@@ -56,9 +56,7 @@ def problem_table(problems: Sequence[Problem], style: PromptStyle, reasoning: st
     }
     if reasoning is not None:
         columns["reasoning"] = original_cells(problems, reasoning)
-    for name, given_name in handed_on_names(
-        column_names(problem.row for problem in problems), reasoning
-    ).items():
+    for name, given_name in handed_on_names(column_names(problem.row for problem in problems), reasoning).items():
         columns[given_name] = original_cells(problems, name)
     return one_type_per_column(columns)
 

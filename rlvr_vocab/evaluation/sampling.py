@@ -91,9 +91,7 @@ def _sampling_mode(model: PreTrainedModel, seed: int) -> Iterator[None]:
         model.train(training)
 
 
-def _sample_batch(
-    checkpoint: Checkpoint, prompts: Sequence[Messages], settings: SamplingSettings
-) -> list[Completion]:
+def _sample_batch(checkpoint: Checkpoint, prompts: Sequence[Messages], settings: SamplingSettings) -> list[Completion]:
     tokenizer, model = checkpoint.tokenizer, checkpoint.model
     inputs = tokenizer.apply_chat_template(
         list(prompts), add_generation_prompt=True, padding=True, return_tensors="pt", return_dict=True

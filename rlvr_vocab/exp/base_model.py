@@ -16,8 +16,8 @@ from rlvr_vocab.atomic_folder import folder_appearing_whole
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
+from rlvr_vocab.exp.model_wiring import cache_folder, reward_specs
 from rlvr_vocab.exp.typed_sections import ModelSettings, RunSettings, TinyShape
-from rlvr_vocab.exp.wiring import cache_folder, reward_specs
 from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.training.progress import stage
 from rlvr_vocab.training.tiny import TinyShape as TinyModelShape
@@ -44,9 +44,7 @@ def tiny_model(model: ModelSettings, system_prompt: str | None, seed: int) -> Pa
     """The untrained embedded model, in the cache."""
     assert model.tiny is not None
     texts = [system_prompt or "", "\\boxed{}"] * 10
-    folder = _cached(
-        "tiny", {"shape": asdict(model.tiny), "texts": texts, "tags": model.think_tags, "seed": seed}
-    )
+    folder = _cached("tiny", {"shape": asdict(model.tiny), "texts": texts, "tags": model.think_tags, "seed": seed})
     if not folder.exists():
         with folder_appearing_whole(folder) as partial:
             write_tiny_model(partial, _shape(model.tiny), texts, model.think_tags, seed)
@@ -68,24 +66,18 @@ def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Consol
     folder = _cached("warmup", key)
     outcome_file = folder / "warmup.json"
     if folder.exists():
-        console.print(f"warm-up: done before with the same settings, taken from {folder}", highlight=False)
+        console.print(f"warm-up: done before with the same settings, taken from {folder}")
     else:
         with folder_appearing_whole(folder) as partial:
             outcome = _run_warmup(base, partial, settings, train, console)
             (partial / outcome_file.name).write_text(json.dumps(outcome), encoding="utf-8")
     outcome = json.loads(outcome_file.read_text(encoding="utf-8"))
-    reached = (
-        ""
-        if outcome["accuracy"] is None
-        else f", sampled accuracy {outcome['accuracy']:.0%} at the last check"
-    )
-    console.print(f"warm-up: {outcome['steps']} supervised steps{reached}", highlight=False)
+    reached = "" if outcome["accuracy"] is None else f", sampled accuracy {outcome['accuracy']:.0%} at the last check"
+    console.print(f"warm-up: {outcome['steps']} supervised steps{reached}")
     return folder
 
 
-def _run_warmup(
-    base: str, out: Path, settings: RunSettings, train: Dataset, console: Console
-) -> dict[str, Any]:
+def _run_warmup(base: str, out: Path, settings: RunSettings, train: Dataset, console: Console) -> dict[str, Any]:
     warmup, tags = settings.warmup, settings.model.think_tags
     checked = min(warmup.num_check_problems, len(train) // 2) if warmup.until_accuracy is not None else 0
     check_rows = [train[index] for index in range(checked)]
@@ -99,10 +91,7 @@ def _run_warmup(
         open_id, close_id = (tokenizer.convert_tokens_to_ids(tag) for tag in tags)
         layout = VocabLayout(len(tokenizer), (), open_id, close_id, find_turn_ids(tokenizer, tags), ())
         return (
-            accuracy_of(
-                evaluate_checkpoint(Checkpoint(model, tokenizer, layout), check_rows, grader, sampling)
-            )
-            or 0.0
+            accuracy_of(evaluate_checkpoint(Checkpoint(model, tokenizer, layout), check_rows, grader, sampling)) or 0.0
         )
 
     with stage(console, "warm-up", warmup.max_steps) as display:
@@ -141,7 +130,5 @@ def _shape(shape: TinyShape) -> TinyModelShape:
 
 
 def _cached(kind: str, key: dict[str, Any]) -> Path:
-    content = json.dumps(
-        {**key, "versions": [version(package) for package in _PACKAGES]}, sort_keys=True, default=str
-    )
+    content = json.dumps({**key, "versions": [version(package) for package in _PACKAGES]}, sort_keys=True, default=str)
     return cache_folder() / kind / hashlib.sha256(content.encode()).hexdigest()[:16]

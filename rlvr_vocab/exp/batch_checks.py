@@ -20,19 +20,13 @@ def check_batches(grpo: Mapping[str, Any]) -> None:
     group, at_once = value("num_generations"), value("per_device_train_batch_size") * processes
     steps, batch = value("steps_per_generation"), value("generation_batch_size")
     if group < 2:
-        raise UserError(
-            f"training.num_generations={group}: must be at least 2, rewards are compared within a group"
-        )
+        raise UserError(f"training.num_generations={group}: must be at least 2, rewards are compared within a group")
     if steps is not None and batch is not None:
         raise UserError("training.steps_per_generation and training.generation_batch_size: set one of them")
     if value("auto_find_batch_size"):
-        raise UserError(
-            "training.auto_find_batch_size=true: a smaller batch would split groups; set the batch size"
-        )
+        raise UserError("training.auto_find_batch_size=true: a smaller batch would split groups; set the batch size")
     if batch is not None and batch % at_once:
-        raise UserError(
-            f"training.generation_batch_size={batch}: must be a multiple of {at_once} completions at once"
-        )
+        raise UserError(f"training.generation_batch_size={batch}: must be a multiple of {at_once} completions at once")
     steps = steps or value("gradient_accumulation_steps")
     if (batch or at_once * steps) % group:
         raise UserError(indivisible(at_once, steps, batch or at_once * steps, group))

@@ -4,8 +4,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from rlvr_vocab.data import check_source
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.batch_checks import check_batches
+from rlvr_vocab.exp.data_wiring import problem_source, prompt_style
 from rlvr_vocab.exp.environment_checks import check_optional_packages, check_wandb_login
 from rlvr_vocab.exp.from_config import as_typed
 from rlvr_vocab.exp.model_folder import check_checkpoint_folder, check_model_source
@@ -125,9 +127,7 @@ def check_bounds(resolved: Mapping[str, Any]) -> None:
         if least is not None and not value >= least:
             raise UserError(f"{key}={value}: must be at least {least}")
         if most is not None and (value > most or (value == most and key in BELOW_ITS_BOUND)):
-            raise UserError(
-                f"{key}={value}: must be {'below' if key in BELOW_ITS_BOUND else 'at most'} {most}"
-            )
+            raise UserError(f"{key}={value}: must be {'below' if key in BELOW_ITS_BOUND else 'at most'} {most}")
 
 
 def check_exp_name(exp_name: str) -> None:
@@ -155,11 +155,12 @@ def check_model(model: ModelSettings) -> None:
 def check_dataset(dataset: DatasetSettings) -> None:
     if (dataset.generator is not None) != (dataset.name == "arithmetic"):
         raise UserError(
-            f"dataset.name={dataset.name}: dataset.generator belongs to dataset=arithmetic alone, "
-            "choose that file"
+            f"dataset.name={dataset.name}: dataset.generator belongs to dataset=arithmetic alone, choose that file"
         )
     if not dataset.name.strip():
         raise UserError("dataset.name is empty: give a hub name or a file")
+    prompt_style(dataset)  # refuses examples that are not solved turns
+    check_source(problem_source(dataset))
 
 
 def check_model_kwargs(kwargs: Mapping[str, Any]) -> None:
@@ -167,9 +168,7 @@ def check_model_kwargs(kwargs: Mapping[str, Any]) -> None:
     for key in kwargs:
         nearest = nearest_word(key, ours)
         if key == "dtype" or (key not in ours and nearest and abs(len(key) - len(nearest)) <= 2):
-            raise UserError(
-                f"unknown key model.model_kwargs.{key}; did you mean model.model_kwargs.{nearest}?"
-            )
+            raise UserError(f"unknown key model.model_kwargs.{key}; did you mean model.model_kwargs.{nearest}?")
     known = sorted({*LONG_DTYPE_NAMES, *LONG_DTYPE_NAMES.values()})
     if kwargs.get("torch_dtype") not in known:
         given = kwargs.get("torch_dtype")
@@ -180,8 +179,7 @@ def check_model_kwargs(kwargs: Mapping[str, Any]) -> None:
             raise UserError(f"model.model_kwargs.{key}: expected true or false, got {kwargs[key]!r}")
         if kwargs.get(key):
             raise UserError(
-                f"model.model_kwargs.{key}=true: quantized training needs LoRA, "
-                "which this version does not have yet"
+                f"model.model_kwargs.{key}=true: quantized training needs LoRA, which this version does not have yet"
             )
 
 

@@ -23,7 +23,6 @@ def closing_words(summary: dict[str, Any], folder: Path, console: Console) -> No
             f"held-out accuracy on {summary['held_out_problems']} problems: [bold]{before:.1%}[/] before GRPO, "
             f"[bold]{after:.1%}[/] after ({100 * (after - before):+.1f} points, {summary['steps']} steps, "
             f"{summary['grpo_seconds']:.0f} s)",
-            highlight=False,
         )
     if summary["sample"] is not None:
         _show_sample(summary["sample"], console)
@@ -32,15 +31,14 @@ def closing_words(summary: dict[str, Any], folder: Path, console: Console) -> No
         f"  rlvr-vocab generate checkpoint={folder}/final_model prompt='…'\n"
         f"  rlvr-vocab train experiment=gsm8k_reasoning      # Qwen3-0.6B, on a GPU\n"
         f"  rlvr-vocab train --help                          # every key",
-        highlight=False,
         markup=False,
     )
 
 
 def _show_sample(sample: dict[str, Any], console: Console) -> None:
     console.print(f"\na sampled answer to {sample['problem']!r} (gold: {sample['solution']}),", end=" ", markup=False)
-    console.print("reasoning tokens", "marked:" if not console.is_terminal else "in colour:", highlight=False)
-    console.print(Text("  ") + marked_text(sample["stretches"], colour=console.is_terminal), highlight=False)
+    console.print("reasoning tokens", "marked:" if not console.is_terminal else "in colour:")
+    console.print(Text("  ") + marked_text(sample["stretches"], colour=console.is_terminal))
 
 
 def marked_text(stretches: Sequence[tuple[str, int]], *, colour: bool) -> Text:

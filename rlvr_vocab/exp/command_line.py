@@ -50,9 +50,7 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
         files = [word for word in rest if word.startswith("config=")]
         rest = [word for word in rest if not word.startswith("config=")]
         config_file = Path(files[-1].removeprefix("config=")).expanduser() if files else None
-    return CommandLine(
-        tuple(rest), known.config_dir, known.config_path, known.config_name, config_file, known.help
-    )
+    return CommandLine(tuple(rest), known.config_dir, known.config_path, known.config_name, config_file, known.help)
 
 
 def unknown_option(word: str) -> str:

@@ -105,11 +105,7 @@ def known_keys(command: str) -> KnownKeys:
     annotated = dict(annotated_keys(COMMAND_SETTINGS[command]))
     for name in REFUSED_FIELDS:
         annotated.pop(f"training.{name}", None)
-    sections = {
-        key for key, kind in annotated.items() if any(is_dataclass(part) for part in alternatives(kind))
-    }
-    free = {
-        key for key, kind in annotated.items() if dict in {get_origin(p) or p for p in alternatives(kind)}
-    }
+    sections = {key for key, kind in annotated.items() if any(is_dataclass(part) for part in alternatives(kind))}
+    free = {key for key, kind in annotated.items() if dict in {get_origin(p) or p for p in alternatives(kind)}}
     leaves = {key: kind for key, kind in annotated.items() if key not in sections}
     return KnownKeys(command, frozenset(sections), leaves, frozenset(free))

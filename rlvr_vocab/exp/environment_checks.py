@@ -53,13 +53,9 @@ def installed(package: str) -> bool:
 def check_optional_packages(grpo: Mapping[str, Any], reasoning: bool) -> None:
     """Options that need a package which is not always there, or do not go with a reasoning vocabulary."""
     if grpo.get("use_vllm") and reasoning:
-        raise UserError(
-            "training.use_vllm=true: vLLM rollouts with a reasoning vocabulary are not in this version"
-        )
+        raise UserError("training.use_vllm=true: vLLM rollouts with a reasoning vocabulary are not in this version")
     if grpo.get("use_vllm") and not installed("vllm"):
-        raise UserError(
-            "training.use_vllm=true: vllm is not installed; install it, or set training.use_vllm=false"
-        )
+        raise UserError("training.use_vllm=true: vllm is not installed; install it, or set training.use_vllm=false")
     optim = grpo.get("optim") or ""
     if needs_bitsandbytes(optim) and not installed("bitsandbytes"):
         raise UserError(

@@ -77,9 +77,7 @@ def read_tuple(items: tuple[Any, ...], value: Any, key: str) -> tuple[Any, ...]:
     kinds = [items[0]] * len(value) if items[-1] is Ellipsis else list(items)
     if len(kinds) != len(value):
         raise wrong_type(value, key, f"a list of {len(kinds)}")
-    return tuple(
-        read(kind, item, f"{key}[{i}]") for i, (kind, item) in enumerate(zip(kinds, value, strict=True))
-    )
+    return tuple(read(kind, item, f"{key}[{i}]") for i, (kind, item) in enumerate(zip(kinds, value, strict=True)))
 
 
 def read(annotation: Any, value: Any, key: str) -> Any:

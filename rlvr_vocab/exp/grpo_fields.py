@@ -157,9 +157,7 @@ GRPO_FIELDS: dict[str, GrpoField] = {
     "hub_token": GrpoField(("str",), True, None),
     "hub_private_repo": GrpoField(("bool",), True, None),
     "hub_model_id": GrpoField(("str",), True, None),
-    "hub_strategy": GrpoField(
-        ("str",), False, "every_save", ("end", "every_save", "checkpoint", "all_checkpoints")
-    ),
+    "hub_strategy": GrpoField(("str",), False, "every_save", ("end", "every_save", "checkpoint", "all_checkpoints")),
     "hub_always_push": GrpoField(("bool",), False, False),
     "hub_revision": GrpoField(("str",), True, None),
     "load_best_model_at_end": GrpoField(("bool",), False, False),

@@ -10,10 +10,11 @@ from rich.console import Console
 
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint, write_results
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_completions
+from rlvr_vocab.exp.model_wiring import reward_specs
 from rlvr_vocab.exp.typed_sections import RunSettings
-from rlvr_vocab.exp.wiring import reward_specs
 from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.training.progress import stage
+from rlvr_vocab.vocab.chat import prefilled_ids
 from rlvr_vocab.vocab.marking import marked_stretches
 
 _LARGEST_BATCH = 256
@@ -22,9 +23,7 @@ _LARGEST_BATCH = 256
 class HeldOut:
     """The held-out problems of a run and the model that answers them, sampled as in training."""
 
-    def __init__(
-        self, settings: RunSettings, rows: Dataset | None, checkpoint: Checkpoint, console: Console
-    ) -> None:
+    def __init__(self, settings: RunSettings, rows: Dataset | None, checkpoint: Checkpoint, console: Console) -> None:
         grpo = settings.training.grpo
         self.size = 0 if rows is None else len(rows)
         self._rows = rows
@@ -57,7 +56,7 @@ class HeldOut:
                 self._rows,
                 self._grader,
                 self._sampling,
-                on_progress=lambda done, total: display.update(done, {"of": f"{total} problems"}),
+                on_progress=lambda done, total: display.update(done),
             )
         write_results(results, path)
         return accuracy_of(results)
@@ -68,5 +67,11 @@ class HeldOut:
             return None
         prompt = self._rows[0]["prompt"]
         [completion] = sample_completions(self._checkpoint, [prompt], self._sampling)
-        stretches = marked_stretches(self._checkpoint.tokenizer, self._checkpoint.layout, completion.completion_ids)
-        return {"problem": prompt[-1]["content"], "solution": self._rows[0]["solution"], "stretches": stretches}
+        layout = self._checkpoint.layout
+        turn_ids = [*prefilled_ids(completion.prompt_ids, layout), *completion.completion_ids]
+        stretches = marked_stretches(self._checkpoint.tokenizer, layout, turn_ids)
+        return {
+            "problem": prompt[-1]["content"],
+            "solution": self._rows[0]["solution"],
+            "stretches": stretches,
+        }

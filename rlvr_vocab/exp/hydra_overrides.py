@@ -81,9 +81,7 @@ def key_override(match: re.Match[str], text: str, keys: KnownKeys) -> str:
         value = quoted(escaped(value) if key in PROSE else value)
     parsed = parse_override(f"{key}={value}", text)
     if parsed.is_sweep_override():
-        raise UserError(
-            f"cannot read {text!r}: one value per key; a list is [a,b], text with a comma is quoted"
-        )
+        raise UserError(f"cannot read {text!r}: one value per key; a list is [a,b], text with a comma is quoted")
     return f"++{key}={value}"
 
 
@@ -97,9 +95,7 @@ def parse_override(override: str, text: str) -> Override:
     try:
         return OverridesParser.create().parse_override(override)
     except HydraException as error:
-        raise UserError(
-            f"cannot read {text!r}: {first_lines(error)}; quote text with special characters"
-        ) from error
+        raise UserError(f"cannot read {text!r}: {first_lines(error)}; quote text with special characters") from error
 
 
 def first_lines(error: Exception) -> str:

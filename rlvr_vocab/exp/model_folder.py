@@ -91,6 +91,5 @@ def check_vocabulary_bound(model: ModelSettings, rows: int) -> None:
         )
     if model.source_ids is not None and max(model.source_ids) >= standard:
         raise UserError(
-            f"model.source_ids: {max(model.source_ids)} is out of range; "
-            f"{model.name} has the ids 0 to {rows - 1}"
+            f"model.source_ids: {max(model.source_ids)} is out of range; {model.name} has the ids 0 to {rows - 1}"
         )

@@ -20,17 +20,13 @@ def check_run_folder(folder: Path, resolved: Mapping[str, Any], overwrite: bool)
     if not folder.is_dir() or not any(folder.iterdir()):
         return
     if not (folder / "config.yaml").is_file():
-        raise UserError(
-            f"output_dir={folder}: not empty, and not a run of ours (no config.yaml); choose another one"
-        )
+        raise UserError(f"output_dir={folder}: not empty, and not a run of ours (no config.yaml); choose another one")
     try:
         recorded = read_recorded(folder, resolve=True)
     except UserError as error:
         raise UserError(f"output_dir={folder}: not empty, and not a run of ours ({error})") from error
     if overwrite and holds_more_than_a_run(folder):
-        raise UserError(
-            f"output_dir={folder}: overwrite=true would delete more than a run; choose another folder"
-        )
+        raise UserError(f"output_dir={folder}: overwrite=true would delete more than a run; choose another folder")
     different = list(differences(recorded, resolved))
     if different and not overwrite:
         shown = "; ".join(

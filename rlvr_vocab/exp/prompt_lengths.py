@@ -26,12 +26,12 @@ def fitting_prompts(train: Dataset, plan: ExpansionPlan, training: TrainingSetti
         too_long = [index for index, length in enumerate(lengths) if length > limit]
         if too_long:
             shown = ", ".join(
-                f"{lengths[index]} tokens: {train[index]['prompt'][-1]['content'][:60]!r}" for index in too_long[:_SHOWN]
+                f"{lengths[index]} tokens: {train[index]['prompt'][-1]['content'][:60]!r}"
+                for index in too_long[:_SHOWN]
             )
             console.print(
                 f"left out {len(too_long)} of {len(train)} problems whose prompt is longer than "
                 f"training.max_prompt_length={limit}: {shown}",
-                highlight=False,
                 markup=False,
             )
         kept = [index for index, length in enumerate(lengths) if length <= limit]
@@ -55,9 +55,7 @@ def require_a_batch(train: Dataset, training: TrainingSettings) -> None:
 
 
 def _prompt_ids(train: Dataset, plan: ExpansionPlan) -> list[list[int]]:
-    return plan.tokenizer.apply_chat_template(
-        list(train["prompt"]), add_generation_prompt=True, return_dict=False
-    )
+    return plan.tokenizer.apply_chat_template(list(train["prompt"]), add_generation_prompt=True, return_dict=False)
 
 
 def _require_context(train: Dataset, lengths: list[int], plan: ExpansionPlan, max_completion: int) -> None:

@@ -49,15 +49,11 @@ def read_recorded(path: Path, resolve: bool = False) -> dict[str, Any]:
     if not isinstance(content, dict) or not all(isinstance(content.get(key), dict) for key in RUN_SECTIONS):
         raise UserError(f"config={path}: not the config.yaml of a run (no {', '.join(RUN_SECTIONS)} in it)")
     if "defaults" in content:
-        raise UserError(
-            f"config={path}: a file with a defaults list is given by --config-path and --config-name"
-        )
+        raise UserError(f"config={path}: a file with a defaults list is given by --config-path and --config-name")
     return {str(key): value for key, value in content.items()}
 
 
-def differences(
-    one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = ""
-) -> Iterator[tuple[str, Any, Any]]:
+def differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     """(dotted key, value in one, value in other) where two configurations differ, bookkeeping left out."""
     for name in [*one, *(name for name in other if name not in one)]:
         key = f"{prefix}{name}"

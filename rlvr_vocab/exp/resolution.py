@@ -26,9 +26,7 @@ def resolved_config(composed: Composed) -> dict[str, Any]:
     return config
 
 
-def settle_twins(
-    config: dict[str, Any], model_key: str, training_key: str, shipped: Any, composed: Composed
-) -> None:
+def settle_twins(config: dict[str, Any], model_key: str, training_key: str, shipped: Any, composed: Composed) -> None:
     """model.generation_kwargs.X and training.Y are one thing: both get the value set, or the shipped one."""
     generation, training = config["model"]["generation_kwargs"], config["training"]
     one, other = f"model.generation_kwargs.{model_key}", f"training.{training_key}"
@@ -68,9 +66,7 @@ def settle_reward_weights(config: dict[str, Any]) -> None:
     if weights is None or not isinstance(functions, list):
         return
     if not isinstance(weights, list) or len(weights) != len(functions):
-        raise UserError(
-            f"training.reward_weights={weights}: one weight for each of {len(functions)} reward functions"
-        )
+        raise UserError(f"training.reward_weights={weights}: one weight for each of {len(functions)} reward functions")
     config["rewards"]["functions"] = [
         {**function, "weight": weight} for function, weight in zip(functions, weights, strict=True)
     ]

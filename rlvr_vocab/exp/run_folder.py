@@ -38,8 +38,8 @@ def start_run_folder(settings: RunSettings) -> None:
     if settings.overwrite and (folder / CONFIG).is_file():
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / CONFIG).write_text(config_yaml(settings.resolved), encoding="utf-8")  # marks the folder as a run
     write_json(folder / ENVIRONMENT, environment())
-    (folder / CONFIG).write_text(config_yaml(settings.resolved), encoding="utf-8")
 
 
 def environment() -> dict[str, Any]:
@@ -76,7 +76,5 @@ def _version(package: str) -> str | None:
 def _commit() -> str | None:
     """The commit of the source tree; None outside a git checkout."""
     root = Path(__file__).parents[2]
-    answer = subprocess.run(
-        ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-    )
+    answer = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     return answer.stdout.strip() or None

@@ -23,9 +23,7 @@ def read_grpo_value(name: str, value: Any) -> Any:
         if kind == "any":
             return value
         if kind == "float" and isinstance(value, int) and not isinstance(value, bool):
-            return (
-                value  # logging_steps and the like tell a count from a share by its size, TRL keeps ints too
-            )
+            return value  # logging_steps and the like tell a count from a share by its size, TRL keeps ints too
         try:
             converted = read(KINDS[kind], value, key)
         except UserError:

@@ -23,9 +23,7 @@ class RewardSpec:
     params: Mapping[str, Any] = field(default_factory=dict)
 
 
-def build_rewards(
-    specs: Sequence[RewardSpec], think_tags: tuple[str, str]
-) -> tuple[list[RewardFunction], list[float]]:
+def build_rewards(specs: Sequence[RewardSpec], think_tags: tuple[str, str]) -> tuple[list[RewardFunction], list[float]]:
     """Functions and weights, in the order given.
 
     Raises:

@@ -1,0 +1,1 @@
+"""The trainer, the warm-up, and what a run leaves on disk."""

@@ -26,9 +26,7 @@ class MetricsFile(TrainerCallback):
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Drop rows past the step that training starts from: they are about to be written again."""
         if state.is_world_process_zero and self.path.exists():
             rows = [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]

@@ -14,9 +14,7 @@ _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 def write_manifest(folder: Path) -> None:
     """List what `folder` holds; call it once everything else is written."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
-    entries = {
-        str(path.relative_to(folder)): {"size": path.stat().st_size, "sha256": _sha256(path)} for path in files
-    }
+    entries = {str(path.relative_to(folder)): {"size": path.stat().st_size, "sha256": _sha256(path)} for path in files}
     (folder / MANIFEST).write_text(json.dumps({"files": entries}, indent=1) + "\n", encoding="utf-8")
 
 
@@ -36,7 +34,9 @@ def is_complete(folder: Path) -> bool:
 
 def newest_checkpoint(output_dir: Path) -> Path | None:
     """The checkpoint of the highest step that counts."""
-    steps = {int(match[1]): path for path in output_dir.glob("checkpoint-*") if (match := _CHECKPOINT.fullmatch(path.name))}
+    steps = {
+        int(match[1]): path for path in output_dir.glob("checkpoint-*") if (match := _CHECKPOINT.fullmatch(path.name))
+    }
     return next((steps[step] for step in sorted(steps, reverse=True) if is_complete(steps[step])), None)
 
 

@@ -28,9 +28,7 @@ class CompletionRows:
         """Weighted sum over the functions that scored a row."""
         return [
             sum(
-                self.weights[name] * values[row]
-                for name, values in self.rewards.items()
-                if not math.isnan(values[row])
+                self.weights[name] * values[row] for name, values in self.rewards.items() if not math.isnan(values[row])
             )
             for row in range(len(self.completion))
         ]

@@ -21,24 +21,32 @@ class Stage:
         self._task: TaskID | None = bar.add_task(title, total=total, figures="") if bar else None
         self._started = time.monotonic()
         self._first: int | None = None
-        self._last_line = float("-inf")
+        self._last_line = (-1, float("-inf"))
+        self._figures = ""
 
     def update(self, done: int, figures: Mapping[str, str] | None = None, *, total: int | None = None) -> None:
         self._total = total or self._total
         self._first = done if self._first is None else self._first
-        text = "  ".join(f"{name} {value}" for name, value in (figures or {}).items())
+        self._figures = "  ".join(f"{name} {value}" for name, value in (figures or {}).items()) or self._figures
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=done, total=self._total, **({"figures": text} if text else {}))
-        elif text and (time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES or done >= self._total):
-            self._last_line = time.monotonic()
-            self._console.print(f"{self._title} {done}/{self._total}  {text}{self._time_left(done)}", highlight=False)
+            self._bar.update(self._task, completed=done, total=self._total, figures=self._figures)
+        else:
+            self._print_line(done)
+
+    def _print_line(self, done: int) -> None:
+        line_done, line_time = self._last_line
+        waited = time.monotonic() - line_time >= _SECONDS_BETWEEN_LINES
+        if done > line_done and (waited or done >= self._total):
+            self._last_line = done, time.monotonic()
+            parts = [f"{self._title} {done}/{self._total}", self._figures, self._time_left(done)]
+            self._console.print("  ".join(part for part in parts if part), markup=False)
 
     def _time_left(self, done: int) -> str:
         steps = done - (self._first or 0)
         if not steps or done >= self._total:
             return ""
         seconds = (time.monotonic() - self._started) / steps * (self._total - done)
-        return f"  left {int(seconds // 60)}:{int(seconds % 60):02d}"
+        return f"left {int(seconds // 60)}:{int(seconds % 60):02d}"
 
 
 @contextmanager

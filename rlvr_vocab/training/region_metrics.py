@@ -48,9 +48,7 @@ def region_metrics(counts: torch.Tensor) -> dict[str, float]:
     return metrics
 
 
-def region_entropies(
-    entropies_BC: torch.Tensor, regions_BC: torch.Tensor, mask_BC: torch.Tensor
-) -> torch.Tensor:
+def region_entropies(entropies_BC: torch.Tensor, regions_BC: torch.Tensor, mask_BC: torch.Tensor) -> torch.Tensor:
     """`(2, 2)` float64: for answering and thinking, the sum of entropies in nats and the number of tokens."""
     sums = []
     for region in (ANSWERING, THINKING):

@@ -124,8 +124,16 @@ class RegionGRPOTrainer(GRPOTrainer):
         """Mean over tokens of the k3 estimate that TRL uses for `beta > 0`, with a reference loaded for the moment."""
         ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
         attention_mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-        arguments = (ids, attention_mask, batch["completion_ids"].size(1), self.args.per_device_train_batch_size)
-        with torch.random.fork_rng(), disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
+        arguments = (
+            ids,
+            attention_mask,
+            batch["completion_ids"].size(1),
+            self.args.per_device_train_batch_size,
+        )
+        with (
+            torch.random.fork_rng(),
+            disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs),
+        ):
             logps, *_ = self._get_per_token_logps_and_entropies(self.model, *arguments)
             reference = self._load_reference().to(self.accelerator.device)
             reference_logps, *_ = self._get_per_token_logps_and_entropies(reference, *arguments)
@@ -148,13 +156,15 @@ class RegionGRPOTrainer(GRPOTrainer):
     def _gather_rollouts(self, inputs: list[dict[str, Any]], batch: dict[str, Any]) -> CompletionRows:
         masks = batch["completion_mask"].bool()
         local_rows = {
-            "prompt_ids": [row[mask.bool()].tolist() for row, mask in zip(batch["prompt_ids"], batch["prompt_mask"])],
-            "completion_ids": [row[mask].tolist() for row, mask in zip(batch["completion_ids"], masks)],
+            "prompt_ids": [
+                row[mask.bool()].tolist() for row, mask in zip(batch["prompt_ids"], batch["prompt_mask"], strict=True)
+            ],
+            "completion_ids": [row[mask].tolist() for row, mask in zip(batch["completion_ids"], masks, strict=True)],
             "solution": [str(row.get("solution", "")) for row in inputs],
         }
         if "sampling_per_token_logps" in batch:
             logps = batch["sampling_per_token_logps"]
-            local_rows["sampling_logps"] = [row[mask].tolist() for row, mask in zip(logps, masks)]
+            local_rows["sampling_logps"] = [row[mask].tolist() for row, mask in zip(logps, masks, strict=True)]
         columns = {name: gather_object(values) for name, values in local_rows.items()}
         num_rows = len(columns["solution"])
         rewards = {name: list(values)[-num_rows:] for name, values in self._logs["rewards"].items()}
@@ -181,4 +191,6 @@ class RegionGRPOTrainer(GRPOTrainer):
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
         if self.args.should_save:
-            write_manifest(Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
+            write_manifest(
+                Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+            )

@@ -118,14 +118,17 @@ class _WarmupWatch(TrainerCallback):
         self.accuracy: float | None = None
 
     def on_log(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict | None = None, **_: object
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **_: object,
     ) -> None:
         if logs and "loss" in logs:
             self._on_progress(state.global_step, self._settings.max_steps, float(logs["loss"]), None)
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         target = self._settings.until_accuracy
         if target is None or state.global_step % self._settings.check_every:
             return

@@ -63,9 +63,14 @@ def prompt_is_thinking(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout) 
     return bool(region_of_next(torch.tensor([ids]), layout)[0] == THINKING)
 
 
+def prefilled_ids(prompt_ids: list[int], layout: VocabLayout) -> list[int]:
+    """What the template already put into the assistant's turn, at the end of a prompt."""
+    return prompt_ids[last_turn_start(prompt_ids, layout) :] if layout.turn_ids else []
+
+
 def assistant_turn(
     tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, prompt_ids: list[int], completion_ids: list[int]
 ) -> str:
     """Surface text of the whole assistant turn: what the template prefilled of it, then what was sampled."""
-    prefilled = prompt_ids[last_turn_start(prompt_ids, layout) :] if layout.turn_ids else []
-    return tokenizer.decode([*prefilled, *completion_ids], skip_special_tokens=True)
+    ids = [*prefilled_ids(prompt_ids, layout), *completion_ids]
+    return tokenizer.decode(ids, skip_special_tokens=True)

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from rlvr_vocab.atomic_folder import folder_appearing_whole
 from rlvr_vocab.errors import UserError
@@ -17,7 +23,15 @@ from rlvr_vocab.vocab.layout import Mode, VocabLayout, default_source_ids
 from rlvr_vocab.vocab.tokenizer import add_think_tags, write_tokenizer
 
 # A truncated sampler would draw from another distribution than the one that training scores.
-_TRUNCATING_DEFAULTS = ("top_p", "top_k", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "repetition_penalty")
+_TRUNCATING_DEFAULTS = (
+    "top_p",
+    "top_k",
+    "min_p",
+    "typical_p",
+    "epsilon_cutoff",
+    "eta_cutoff",
+    "repetition_penalty",
+)
 
 
 @dataclass(frozen=True)
@@ -64,9 +78,7 @@ class ExpansionPlan:
     context_length: int | None
 
 
-def plan_expansion(
-    base: str, expansion: Expansion, source_kwargs: Mapping[str, Any] | None = None
-) -> ExpansionPlan:
+def plan_expansion(base: str, expansion: Expansion, source_kwargs: Mapping[str, Any] | None = None) -> ExpansionPlan:
     """Read configuration and tokenizer of `base` and lay out its reasoning vocabulary; no weights are read.
 
     Args:
@@ -126,7 +138,11 @@ def _read_base(base: str, source_kwargs: dict[str, Any]) -> tuple[Any, PreTraine
 
 
 def _lay_out(
-    base: str, tokenizer: PreTrainedTokenizerBase, standard_size: int, expansion: Expansion, source_kwargs: Any
+    base: str,
+    tokenizer: PreTrainedTokenizerBase,
+    standard_size: int,
+    expansion: Expansion,
+    source_kwargs: Any,
 ) -> VocabLayout:
     if expansion.source_ids is not None:
         source_ids = expansion.source_ids
@@ -171,7 +187,7 @@ def _refuse_other_vocabularies(model: PreTrainedModel, base: str) -> None:
     own = {id(parameter) for parameter in _vocabulary_tensors(model)}
     rows = model.get_input_embeddings().weight.size(0)
     for name, parameter in model.named_parameters():
-        if id(parameter) not in own and (rows in parameter.shape or "per_layer" in name and "embed" in name):
+        if id(parameter) not in own and (rows in parameter.shape or ("per_layer" in name and "embed" in name)):
             raise UserError(f"{base} cannot be expanded: {name} is another tensor with a row per token")
 
 

@@ -69,7 +69,9 @@ def attach_region_head(
             given = {"labels": labels, "input_ids": input_ids}
             return own_forward(*args, **{key: value for key, value in given.items() if value is not None}, **kwargs)
         if input_ids is None or labels is None:
-            raise ValueError("scoring under the region policy needs `input_ids` and `labels`: regions are read from ids")
+            raise ValueError(
+                "scoring under the region policy needs `input_ids` and `labels`: regions are read from ids"
+            )
         return _score(self, input_ids, labels, kwargs, policy, settings, cast_lm_head_to_fp32)
 
     model.forward = types.MethodType(forward, model)

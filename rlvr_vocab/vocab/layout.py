@@ -87,7 +87,9 @@ class VocabLayout:
             for field in ("turn_ids", "control_ids"):
                 content[field] = tuple(content[field])
             return cls(**content)
-        except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        except UserError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{path} is not a reasoning vocabulary: {error}") from error
 
 
@@ -108,4 +110,7 @@ def _packed(ids: Sequence[int]) -> dict[str, list[int]] | list[int]:
 
 
 def _unpacked(ids: dict[str, list[int]] | list[int]) -> tuple[int, ...]:
-    return tuple(range(*ids["range"])) if isinstance(ids, dict) else tuple(ids)
+    if isinstance(ids, dict):
+        start, end = ids["range"]
+        return tuple(range(start, end))
+    return tuple(ids)

@@ -81,7 +81,7 @@ class _RegionLogProbs(torch.autograd.Function):
         return logprobs, entropy
 
     @staticmethod
-    def backward(  # type: ignore[override]  # torch types it as *Any
+    def backward(
         ctx: Any, grad_logprobs: torch.Tensor | None, grad_entropy: torch.Tensor | None
     ) -> tuple[torch.Tensor | None, ...]:
         from trl.trainer.utils import maybe_gather_lm_head_ctx
@@ -117,7 +117,12 @@ class _Head:
         settings: HeadSettings,
         compute_dtype: torch.dtype,
     ) -> None:
-        self.weight, self.head_bias, self.settings, self.compute_dtype = weight, head_bias, settings, compute_dtype
+        self.weight, self.head_bias, self.settings, self.compute_dtype = (
+            weight,
+            head_bias,
+            settings,
+            compute_dtype,
+        )
         self.sum_dtype = torch.promote_types(compute_dtype, torch.float32)
         self.policy_bias = policy.bias_on(weight.device, finite=True)
         self.row_ranges = policy.row_ranges
@@ -225,7 +230,12 @@ class _Gradients:
         )
 
     def add(
-        self, grad_nv: torch.Tensor, hidden_nH: torch.Tensor, weight_vH: torch.Tensor, block: torch.Tensor, rows: slice
+        self,
+        grad_nv: torch.Tensor,
+        hidden_nH: torch.Tensor,
+        weight_vH: torch.Tensor,
+        block: torch.Tensor,
+        rows: slice,
     ) -> None:
         if self.hidden is not None:
             self.hidden.index_add_(0, block, _product(grad_nv, weight_vH.t(), self.hidden.dtype))

@@ -9,9 +9,7 @@ from transformers import PreTrainedTokenizerBase
 from rlvr_vocab.vocab.layout import VocabLayout
 
 
-def marked_stretches(
-    tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, ids: list[int]
-) -> list[tuple[str, int]]:
+def marked_stretches(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, ids: list[int]) -> list[tuple[str, int]]:
     """Decode ids in runs of equal multiplicity: `(text, 0)` for standard tokens, `(text, m)` for an m-th copy."""
 
     def multiplicity(token: int) -> int:

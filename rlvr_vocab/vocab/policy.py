@@ -1,6 +1,6 @@
 """The region policy: the one table by which a model with a reasoning vocabulary is sampled, scored and served.
 
-    log p(next | context) = log_softmax(logits / temperature + bias[region(context)])
+log p(next | context) = log_softmax(logits / temperature + bias[region(context)])
 """
 
 from __future__ import annotations

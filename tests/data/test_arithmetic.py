@@ -18,9 +18,7 @@ def summands(problem: str) -> tuple[int, int]:
 def sum_at_the_end_of(reasoning: str) -> int:
     """The sum that the working comes to: its last digits from right to left, the first step's last."""
     totals = [int(step.split("=")[1]) for step in reasoning.split(",")]
-    return totals[-1] * 10 ** (len(totals) - 1) + sum(
-        total % 10 * 10**i for i, total in enumerate(totals[:-1])
-    )
+    return totals[-1] * 10 ** (len(totals) - 1) + sum(total % 10 * 10**i for i, total in enumerate(totals[:-1]))
 
 
 def test_every_answer_is_the_sum_of_the_numbers_in_the_problem() -> None:

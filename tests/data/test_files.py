@@ -41,9 +41,7 @@ def test_json_columns_of_different_lengths_are_refused(write: Write) -> None:
 
 
 def test_lines_of_json_in_a_json_file_are_refused_with_a_hint(write: Write) -> None:
-    with pytest.raises(
-        UserError, match=r"p\.json is not valid JSON: .*line 2.*; one object per line is \.jsonl"
-    ):
+    with pytest.raises(UserError, match=r"p\.json is not valid JSON: .*line 2.*; one object per line is \.jsonl"):
         read_rows(write("p.json", '{"a": 1}\n{"a": 2}\n'))
 
 
@@ -75,9 +73,7 @@ def test_line_ends_inside_a_csv_cell_stay_as_they_are(write: Write) -> None:
 
 
 def test_tsv_cells_are_separated_by_tabs(write: Write) -> None:
-    assert read_rows(write("p.tsv", 'problem\tanswer\n"a\tb"\t1,5\n')) == [
-        {"problem": "a\tb", "answer": "1,5"}
-    ]
+    assert read_rows(write("p.tsv", 'problem\tanswer\n"a\tb"\t1,5\n')) == [{"problem": "a\tb", "answer": "1,5"}]
 
 
 def test_a_csv_cell_may_be_as_long_as_a_worked_solution(write: Write) -> None:

@@ -123,9 +123,7 @@ def test_every_row_is_accounted_for(write_jsonl: WriteJsonl) -> None:
 
 def test_no_training_problem_left_is_refused_with_the_account(write_jsonl: WriteJsonl) -> None:
     path = write_jsonl({"problem": "a", "answer": None})
-    with pytest.raises(
-        UserError, match=r"no problem is left to train on: .*1 rows read, 0 usable.*missing answer"
-    ):
+    with pytest.raises(UserError, match=r"no problem is left to train on: .*1 rows read, 0 usable.*missing answer"):
         load_problem_sets(ProblemSource(str(path), COLUMNS), STYLE, Split())
 
 
@@ -155,14 +153,10 @@ def test_checking_and_loading_refuse_the_same_bad_files(
     (tmp_path / "header_only.csv").write_text("problem,answer\n")
     bad = {
         r"missing\.jsonl does not exist": ProblemSource(str(tmp_path / "missing.jsonl"), COLUMNS),
-        r'no column "question".*nearest to it is "problem"': ProblemSource(
-            path, Columns("question", "answer")
-        ),
+        r'no column "question".*nearest to it is "problem"': ProblemSource(path, Columns("question", "answer")),
         r"two\.jsonl does not exist": ProblemSource(path, COLUMNS, eval_split=str(tmp_path / "two.jsonl")),
         r'eval_split is "test", but dataset\.name is a file': ProblemSource(path, COLUMNS, eval_split="test"),
-        r'arithmetic has no column "steps"': ProblemSource(
-            "arithmetic", Columns("problem", "answer", "steps")
-        ),
+        r'arithmetic has no column "steps"': ProblemSource("arithmetic", Columns("problem", "answer", "steps")),
         r"header_only\.csv has no rows": ProblemSource(str(tmp_path / "header_only.csv"), COLUMNS),
     }
     for message, source in bad.items():
@@ -178,9 +172,7 @@ def test_checking_passes_a_good_file_and_does_not_look_a_hub_set_up(write_jsonl:
 
 
 def test_the_generated_task_is_divided_without_a_problem_in_common() -> None:
-    source = ProblemSource(
-        "arithmetic", Columns("problem", "answer", "reasoning"), generator=ArithmeticTask(2, 300)
-    )
+    source = ProblemSource("arithmetic", Columns("problem", "answer", "reasoning"), generator=ArithmeticTask(2, 300))
     loaded = load_problem_sets(source, STYLE, Split(eval_fraction=0.1, max_train_samples=200))
     assert (len(asked(loaded.train)), len(asked(loaded.eval))) == (200, 30)
     assert asked(loaded.train).isdisjoint(asked(loaded.eval))

@@ -11,9 +11,7 @@ from rlvr_vocab.errors import UserError
 Write = Callable[[str, str | bytes], Path]
 
 
-@pytest.mark.parametrize(
-    "name", ["openai/gsm8k", "agentica-org/DeepScaleR-Preview-Dataset", "org/v1.5", "gsm8k"]
-)
+@pytest.mark.parametrize("name", ["openai/gsm8k", "agentica-org/DeepScaleR-Preview-Dataset", "org/v1.5", "gsm8k"])
 def test_a_hub_name_is_no_file(name: str) -> None:
     assert local_file(name) is None
 
@@ -28,9 +26,7 @@ def test_a_file_of_a_known_kind_is_found(write: Write, name: str) -> None:
     assert local_file(str(path)) == path
 
 
-def test_a_tilde_stands_for_the_home_folder(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tilde_stands_for_the_home_folder(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write("p.csv", "x")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert local_file("~/p.csv") == path
@@ -44,9 +40,7 @@ def test_a_missing_file_is_named_absolutely_with_the_nearest_in_its_folder(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError) as caught:
         local_file("gsm8k_trian.jsonl")
-    expected = (
-        f"data file {tmp_path}/gsm8k_trian.jsonl does not exist; the nearest file there is gsm8k_train.jsonl"
-    )
+    expected = f"data file {tmp_path}/gsm8k_trian.jsonl does not exist; the nearest file there is gsm8k_train.jsonl"
     assert str(caught.value) == expected
 
 

@@ -25,9 +25,7 @@ def test_deepscaler_math_drops_the_four_problems_without_an_answer(real_data: Pa
     path = real_data / "deepscaler_math.json"
     loaded = load_problem_sets(ProblemSource(str(path), Columns("problem", "answer")), STYLE, Split())
     unanswered = [
-        number
-        for number, row in enumerate(json.loads(path.read_text(encoding="utf-8")), 1)
-        if not row["answer"]
+        number for number, row in enumerate(json.loads(path.read_text(encoding="utf-8")), 1) if not row["answer"]
     ]
     assert loaded.report.dropped == {"missing answer": len(unanswered)} == {"missing answer": 4}
     assert [number for number, _ in loaded.report.examples["missing answer"]] == unanswered[:3]

@@ -51,9 +51,7 @@ def literals_compared_with(name: str, source: str) -> tuple[str, ...]:
     """Every string that the source compares `self.<name>` or `args.<name>` with, by == or `in [...]`."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
-        if not (
-            isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute) and node.left.attr == name
-        ):
+        if not (isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute) and node.left.attr == name):
             continue
         for operator, right in zip(node.ops, node.comparators, strict=True):
             if isinstance(operator, (ast.Eq, ast.In)):
@@ -107,9 +105,7 @@ def generate() -> str:
     from trl.trainer import grpo_trainer
 
     source, hints = inspect.getsource(grpo_trainer), typing.get_type_hints(GRPOConfig)
-    rows = [
-        field_row(field, hints[field.name], source) for field in dataclasses.fields(GRPOConfig) if field.init
-    ]
+    rows = [field_row(field, hints[field.name], source) for field in dataclasses.fields(GRPOConfig) if field.init]
     return HEADER.format(version=trl.__version__) + "".join(rows) + "}\n"
 
 

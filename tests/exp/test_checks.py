@@ -67,9 +67,7 @@ def test_a_run_that_cannot_work_is_refused_before_anything_is_written(word: str,
     assert all(part in message for part in parts), message
 
 
-@pytest.mark.parametrize(
-    "word", ["training.top_p=1.0", "training.top_k=-1", "model.generation_kwargs.top_p=1"]
-)
+@pytest.mark.parametrize("word", ["training.top_p=1.0", "training.top_k=-1", "model.generation_kwargs.top_p=1"])
 def test_sampling_options_that_change_nothing_are_accepted(word: str) -> None:
     load_settings("train", [word])
 
@@ -115,9 +113,7 @@ def test_a_run_folder_given_for_a_model_points_at_its_final_model(model_folder: 
     assert f"did you mean {final}?" in refusal("evaluate", [f"checkpoint={final.parent}"])
 
 
-@pytest.mark.parametrize(
-    "config", [{"vocab_size": 100}, {"vocab_size": None, "text_config": {"vocab_size": 100}}]
-)
+@pytest.mark.parametrize("config", [{"vocab_size": 100}, {"vocab_size": None, "text_config": {"vocab_size": 100}}])
 def test_the_vocabulary_bound_is_read_from_config_json(
     model_folder: Callable[..., Path], config: dict[str, object]
 ) -> None:
@@ -125,9 +121,7 @@ def test_the_vocabulary_bound_is_read_from_config_json(
     load_settings("train", [name, "model.reasoning_vocab_size=102"])  # the tags may add two rows
     assert "at most 100" in refusal("train", [name, "model.reasoning_vocab_size=103"])
     load_settings("train", [name, "model.reasoning_vocab_size=204", "model.reasoning_multiplicity=2"])
-    assert "to 3" in refusal(
-        "train", [name, "model.reasoning_vocab_size=205", "model.reasoning_multiplicity=2"]
-    )
+    assert "to 3" in refusal("train", [name, "model.reasoning_vocab_size=205", "model.reasoning_multiplicity=2"])
     load_settings("train", [name, "model.source_ids=[0,101]"])
     assert "102 is out of range" in refusal("train", [name, "model.source_ids=[0,102]"])
 
@@ -165,9 +159,7 @@ class TestWandbLogin:
         monkeypatch.setenv("WANDB_API_KEY", "x")
         load_settings("train", [])
 
-    def test_a_netrc_entry_counts_for_its_own_host_only(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_netrc_entry_counts_for_its_own_host_only(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / ".netrc").write_text("machine api.wandb.ai login user password x\n")
         (tmp_path / ".netrc").chmod(0o600)
         load_settings("train", [])

@@ -58,9 +58,7 @@ runpy.run_path(script, run_name="__main__")
 def test_bad_input_is_one_line_on_stderr_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["train", "model=qwen4"]) == 2
     captured = capsys.readouterr()
-    assert (
-        captured.out == "" and captured.err.startswith("error: model=qwen4") and captured.err.count("\n") == 1
-    )
+    assert captured.out == "" and captured.err.startswith("error: model=qwen4") and captured.err.count("\n") == 1
 
 
 def test_an_unknown_command_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,9 +70,7 @@ def test_an_unknown_command_gets_the_nearest(capsys: pytest.CaptureFixture[str])
 def test_the_overview_names_every_command(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(words) == 0
     out = capsys.readouterr().out
-    assert all(
-        f"  {command} " in out for command in ("train", "quickstart", "expand", "evaluate", "generate")
-    )
+    assert all(f"  {command} " in out for command in ("train", "quickstart", "expand", "evaluate", "generate"))
 
 
 def test_help_shows_the_values_that_the_other_words_give(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,11 +11,7 @@ from rlvr_vocab.exp.recorded_config import config_yaml
 from rlvr_vocab.exp.settings import build_settings, load_settings
 from rlvr_vocab.exp.training_section import OURS
 
-CHOICES = [
-    f"{path.parent.name}={path.stem}"
-    for path in sorted(CONF.glob("*/*.yaml"))
-    if not path.stem.startswith("_")
-]
+CHOICES = [f"{path.parent.name}={path.stem}" for path in sorted(CONF.glob("*/*.yaml")) if not path.stem.startswith("_")]
 REQUIRED = {
     "evaluate": ["checkpoint=x"],
     "generate": ["checkpoint=x", "prompt=hello"],
@@ -56,14 +52,10 @@ def test_quickstart_passes_every_check_without_a_network_a_gpu_or_a_login() -> N
 
 @pytest.mark.parametrize("command", ["train", "quickstart", *REQUIRED])
 def test_help_explains_every_key_that_it_lists(command: str) -> None:
-    listed = [
-        line for line in command_help(command, []).splitlines() if line.startswith("  ") and "=" in line
-    ]
+    listed = [line for line in command_help(command, []).splitlines() if line.startswith("  ") and "=" in line]
     keys = [line for line in listed if not line.startswith("  rlvr-vocab")]
     assert len(keys) >= 6
-    assert [
-        line for line in keys if "  # " not in line and not line.startswith("  dataset.system_prompt")
-    ] == []
+    assert [line for line in keys if "  # " not in line and not line.startswith("  dataset.system_prompt")] == []
 
 
 @pytest.mark.parametrize("command", ["train", *REQUIRED])

@@ -57,9 +57,7 @@ def test_an_unrelated_config_yaml_in_config_dir_is_not_taken_for_ours(tmp_path: 
 def test_an_unknown_key_in_a_file_is_named_with_the_file_and_the_nearest_key(tmp_path: Path) -> None:
     path = write(tmp_path / "training" / "mine.yaml", "learning_rat: 1.0e-5\n")
     message = refusal(["-cd", str(tmp_path), "training=mine"])
-    assert (
-        "training.learning_rat " in message and str(path) in message and "training.learning_rate?" in message
-    )
+    assert "training.learning_rat " in message and str(path) in message and "training.learning_rate?" in message
 
 
 def test_a_dropped_key_in_a_file_gets_its_line_too(tmp_path: Path) -> None:
@@ -75,9 +73,7 @@ def test_an_unknown_key_in_a_recipe_is_named_with_its_file(tmp_path: Path) -> No
 
 
 def test_a_recipe_that_names_a_missing_file_gets_the_nearest(tmp_path: Path) -> None:
-    write(
-        tmp_path / "experiment" / "r.yaml", "# @package _global_\ndefaults:\n  - override /model: qwen3_06b\n"
-    )
+    write(tmp_path / "experiment" / "r.yaml", "# @package _global_\ndefaults:\n  - override /model: qwen3_06b\n")
     message = refusal(["-cd", str(tmp_path), "experiment=r"])
     assert "model/qwen3_06b" in message and "qwen3_0.6b?" in message and "experiment/r.yaml" in message
 

@@ -113,7 +113,13 @@ def test_log_prob_of_each_region_sums_to_one_over_what_it_allows():
     everything = torch.arange(rows)
     for region in (0, 1):
         logps, entropy = region_logprobs(
-            hidden[:1].expand(rows, -1), weight, None, everything, torch.full((rows,), region), policy, HeadSettings()
+            hidden[:1].expand(rows, -1),
+            weight,
+            None,
+            everything,
+            torch.full((rows,), region),
+            policy,
+            HeadSettings(),
         )
         assert math.isclose(logps.exp().sum().item(), 1.0, abs_tol=1e-5)
         probabilities = logps.double().exp()

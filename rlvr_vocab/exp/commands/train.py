@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 from accelerate import PartialState
 from datasets import Dataset
@@ -14,21 +13,15 @@ from rlvr_vocab.data import ProblemSets, load_problem_sets
 from rlvr_vocab.evaluation.sampling import Checkpoint
 from rlvr_vocab.exp.base_model import base_model
 from rlvr_vocab.exp.closing import closing_words
+from rlvr_vocab.exp.data_wiring import problem_source, problem_split, prompt_style
 from rlvr_vocab.exp.held_out import HeldOut
+from rlvr_vocab.exp.model_wiring import expansion, loading_kwargs, reward_specs, source_kwargs
 from rlvr_vocab.exp.prompt_lengths import fitting_prompts, require_a_batch
 from rlvr_vocab.exp.quiet import quiet_libraries
 from rlvr_vocab.exp.run_folder import SUMMARY, read_summary, start_run_folder, write_json
+from rlvr_vocab.exp.screen import make_console
 from rlvr_vocab.exp.typed_sections import RunSettings
 from rlvr_vocab.exp.wandb_run import start_wandb
-from rlvr_vocab.exp.wiring import (
-    expansion,
-    loading_kwargs,
-    problem_source,
-    problem_split,
-    prompt_style,
-    reward_specs,
-    source_kwargs,
-)
 from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.training.callbacks import LiveFigures, MetricsFile
 from rlvr_vocab.training.checkpoints import newest_checkpoint
@@ -42,7 +35,7 @@ from rlvr_vocab.vocab.layout import VocabLayout
 def run(settings: RunSettings) -> int:
     """Train as configured; a finished run of the same configuration is shown again, an interrupted one goes on."""
     state = PartialState(cpu=settings.training.grpo.get("use_cpu") or False)
-    console = Console(quiet=not state.is_main_process)
+    console = make_console(quiet=not state.is_main_process)
     quiet_libraries()
     summary = None if settings.overwrite else read_summary(settings.output_dir)
     if summary is not None and summary["finished"]:
@@ -51,16 +44,21 @@ def run(settings: RunSettings) -> int:
         return 0
     started = time.monotonic()
     problems = _load_problems(settings, console)
+    require_a_batch(problems.train, settings.training)
     base = base_model(settings, problems.train, console)
     plan = plan_expansion(
-        base, expansion(settings.model, settings.seed, settings.dataset.open_thinking), source_kwargs(settings.model)
+        base,
+        expansion(settings.model, settings.seed, settings.dataset.open_thinking),
+        source_kwargs(settings.model),
     )
     train = fitting_prompts(problems.train, plan, settings.training, console)
     require_a_batch(train, settings.training)
     initial_model = _write_initial_model(settings, plan, console)
     start_wandb(settings)
     trainer = _trainer(settings, initial_model, train)
-    held_out = HeldOut(settings, problems.eval, Checkpoint(trainer.model, trainer.processing_class, plan.layout), console)
+    held_out = HeldOut(
+        settings, problems.eval, Checkpoint(trainer.model, trainer.processing_class, plan.layout), console
+    )
     accuracy_before = held_out.accuracy("before")
     seconds = _train(trainer, settings, console)
     accuracy_after = held_out.accuracy("after")
@@ -86,11 +84,9 @@ def run(settings: RunSettings) -> int:
 
 def _load_problems(settings: RunSettings, console: Console) -> ProblemSets:
     dataset = settings.dataset
-    problems = load_problem_sets(
-        problem_source(dataset), prompt_style(dataset), problem_split(dataset, settings.seed)
-    )
+    problems = load_problem_sets(problem_source(dataset), prompt_style(dataset), problem_split(dataset, settings.seed))
     for line in problems.report.lines():
-        console.print(line, highlight=False, markup=False)
+        console.print(line, markup=False)
     return problems
 
 
@@ -105,7 +101,6 @@ def _write_initial_model(settings: RunSettings, plan: ExpansionPlan, console: Co
     layout = VocabLayout.load(folder)
     console.print(
         f"model: {layout.standard_size} standard tokens and {layout.size} reasoning tokens, in {folder}",
-        highlight=False,
     )
     return folder
 

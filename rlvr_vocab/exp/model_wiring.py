@@ -1,4 +1,4 @@
-"""From settings to the small dataclasses that the rooms take: the one place where configuration is translated."""
+"""From settings to what the vocab, rewards and training rooms take."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.data import ArithmeticTask, Columns, ProblemSource, PromptStyle, Split
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.exp.typed_sections import DatasetSettings, ModelSettings, RunSettings
+from rlvr_vocab.exp.typed_sections import ModelSettings, RunSettings
 from rlvr_vocab.rewards.build import RewardSpec
 from rlvr_vocab.vocab.expand import Expansion
 
@@ -23,33 +22,6 @@ _SOURCE_ARGUMENTS = (
     "proxies",
     "subfolder",
 )
-
-
-def problem_source(dataset: DatasetSettings) -> ProblemSource:
-    generator = dataset.generator
-    return ProblemSource(
-        name=dataset.name,
-        columns=Columns(dataset.columns.problem, dataset.columns.answer, dataset.columns.reasoning),
-        subset=dataset.subset,
-        split=dataset.split,
-        eval_split=dataset.eval_split,
-        answer_format=dataset.answer_format,
-        generator=None if generator is None else ArithmeticTask(generator.digits, generator.num_problems),
-    )
-
-
-def prompt_style(dataset: DatasetSettings) -> PromptStyle:
-    turns = tuple((turn.problem, turn.answer) for turn in dataset.examples or ())
-    return PromptStyle(dataset.system_prompt, turns)
-
-
-def problem_split(dataset: DatasetSettings, seed: int) -> Split:
-    return Split(
-        eval_fraction=0.0 if dataset.eval_split is not None else dataset.eval_fraction,
-        max_train_samples=dataset.max_train_samples,
-        max_eval_samples=dataset.max_eval_samples,
-        seed=seed,
-    )
 
 
 def expansion(model: ModelSettings, seed: int, open_thinking: str = "auto") -> Expansion:
@@ -73,16 +45,12 @@ def source_kwargs(model: ModelSettings) -> dict[str, Any]:
 
 def loading_kwargs(model: ModelSettings) -> dict[str, Any]:
     """How the expanded checkpoint is loaded to train: float32 weights unless `pure_bf16` says otherwise."""
-    passed = {
-        key: value for key, value in model.from_pretrained_kwargs.items() if key not in _SOURCE_ARGUMENTS
-    }
+    passed = {key: value for key, value in model.from_pretrained_kwargs.items() if key not in _SOURCE_ARGUMENTS}
     return {**passed, "dtype": model.dtype if model.pure_bf16 else "float32"}
 
 
 def reward_specs(settings: RunSettings) -> list[RewardSpec]:
-    return [
-        RewardSpec(function.name, function.weight, function.params) for function in settings.rewards.functions
-    ]
+    return [RewardSpec(function.name, function.weight, function.params) for function in settings.rewards.functions]
 
 
 def cache_folder() -> Path:

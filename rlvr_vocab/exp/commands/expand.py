@@ -1,0 +1,27 @@
+"""`rlvr-vocab expand`: writes a checkpoint with a reasoning vocabulary, without training."""
+
+from __future__ import annotations
+
+from rlvr_vocab.exp.base_model import tiny_model
+from rlvr_vocab.exp.model_wiring import expansion, source_kwargs
+from rlvr_vocab.exp.quiet import quiet_libraries
+from rlvr_vocab.exp.screen import make_console
+from rlvr_vocab.exp.typed_sections import ExpandSettings
+from rlvr_vocab.vocab.expand import plan_expansion, write_expansion
+
+
+def run(settings: ExpandSettings) -> int:
+    quiet_libraries()
+    console = make_console()
+    base = settings.model.name
+    if settings.model.tiny is not None:
+        base = str(tiny_model(settings.model, system_prompt=None, seed=settings.seed))
+    plan = plan_expansion(base, expansion(settings.model, settings.seed), source_kwargs(settings.model))
+    write_expansion(plan, settings.out)
+    console.print(
+        f"{settings.out}: {plan.layout.standard_size} standard tokens and {plan.layout.size} reasoning tokens.\n"
+        "Load the model with AutoModelForCausalLM, the tokenizer with transformers.TokenizersBackend.from_pretrained; "
+        "plain generate knows no regions, rlvr-vocab generate does.",
+        markup=False,
+    )
+    return 0

@@ -1,0 +1,265 @@
+"""Models for the tests: tiny ones of every shape that the project supports, made on the spot, and two real ones."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+SHARED = Path(__file__).parents[1].parent / "shared"
+SENTENCES = (
+    "Natalia sold 48 clips in April, and then she sold half as many clips in May.",
+    "How many clips did Natalia sell altogether in April and May? She sold 72 clips altogether.",
+    "system user assistant: let us think about 12 * 3 = 36 and then answer with \\boxed{36}.",
+    "The café costs €4, naïve as it is; the answer stands in the box.\n\nWhat is 3 + 4?",
+)
+CHATML = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+PLAIN_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
+)
+BODY = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "max_position_embeddings": 512,
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A base model folder and what the tests have to know about it beforehand."""
+
+    folder: Path
+    tied: bool
+    knows_tags: bool
+    chat_template: str | None  # to hand to the expansion, where the tokenizer has none
+
+
+SHAPES = ("qwen3", "qwen2", "llama", "gemma3", "gpt2", "gpt2_untied", "phi")
+
+
+@pytest.fixture(scope="session")
+def make_shape(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Shape]:
+    """A base model by the name of its shape, made at the first call."""
+    root, made = tmp_path_factory.mktemp("bases"), {}
+
+    def make(name: str) -> Shape:
+        if name not in made:
+            made[name] = _write_shape(name, root / name)
+        return made[name]
+
+    return make
+
+
+@pytest.fixture(params=SHAPES)
+def shape(request: pytest.FixtureRequest, make_shape: Callable[[str], Shape]) -> Shape:
+    return make_shape(request.param)
+
+
+@pytest.fixture(scope="session")
+def expand_shape(make_shape: Callable[[str], Shape], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The expanded folder of a shape under given `Expansion` fields, written at the first call."""
+    from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
+
+    root, made = tmp_path_factory.mktemp("expanded"), {}
+
+    def expand(name: str, **fields: Any) -> Path:
+        key = (name, *sorted(fields.items()))
+        if key not in made:
+            base = make_shape(name)
+            expansion = Expansion(**{"chat_template": base.chat_template, **fields})
+            made[key] = root / f"{name}-{len(made)}"
+            write_expansion(plan_expansion(str(base.folder), expansion), made[key])
+        return made[key]
+
+    return expand
+
+
+@pytest.fixture(scope="session")
+def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SmolLM2-135M-Instruct, with its real weights."""
+    return _real_model("smollm2", ("gguf",))
+
+
+@pytest.fixture(scope="session")
+def qwen3() -> Path:
+    """Qwen3's real vocabulary and chat template on a body of two small layers."""
+    return _real_model("qwen3", ("tiktoken",))
+
+
+def _real_model(name: str, packages: tuple[str, ...]) -> Path:
+    """A real folder from `RLVR_VOCAB_TEST_MODELS`, else from a cache that the script beside the repository fills."""
+    given = os.environ.get("RLVR_VOCAB_TEST_MODELS")
+    if given:
+        return Path(given, name)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rlvr-vocab" / "test-models"
+    if (cache / name).is_dir():
+        return cache / name
+    script = SHARED / "tools" / f"get_{name}.py"
+    if not script.is_file():
+        pytest.skip(f"{name} is not made here: {script} is absent")
+    for package in packages:
+        pytest.importorskip(package, reason=f"{script.name} needs {package}")
+    from rlvr_vocab.atomic_folder import folder_appearing_whole
+
+    with _skip_on(OSError, f"{cache} cannot be written"), folder_appearing_whole(cache / name) as folder:
+        done = subprocess.run([sys.executable, str(script), str(folder)], capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"{script.name} failed: {(done.stderr.strip().splitlines() or ['no word'])[-1]}")
+    return cache / name
+
+
+@contextmanager
+def _skip_on(error: type[Exception], reason: str) -> Iterator[None]:
+    try:
+        yield
+    except error as caught:
+        pytest.skip(f"{reason}: {caught}")
+
+
+def _write_shape(name: str, folder: Path) -> Shape:
+    import torch
+    import transformers
+
+    tokenizer = _sentencepiece_like() if name == "gemma3" else _byte_level(name)
+    rows = len(tokenizer) + (13 if name in ("qwen3", "qwen2") else 0)
+    config = _config(transformers, name, rows, tokenizer)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = transformers.AutoModelForCausalLM.from_config(config)
+        for parameter in model.parameters():  # wide enough that no two tokens are equally likely
+            if parameter.dim() > 1:
+                parameter.data.normal_(std=0.3 if parameter.size(0) == rows else 0.08)
+        if name == "phi":
+            model.lm_head.bias.data.normal_()
+    model.generation_config.update(**TRUNCATING_DEFAULTS)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(str(folder))
+    if name == "qwen2":
+        _name_tokenizer_class(folder, "Qwen2Tokenizer")
+    without_template = tokenizer.chat_template is None
+    return Shape(folder, config.tie_word_embeddings, name == "qwen3", PLAIN_TEMPLATE if without_template else None)
+
+
+TRUNCATING_DEFAULTS = {"do_sample": True, "top_p": 0.8, "top_k": 20, "min_p": 0.1, "repetition_penalty": 1.1}
+
+
+def _config(transformers: ModuleType, name: str, rows: int, tokenizer: Any) -> Any:
+    ends = {
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+        "vocab_size": rows,
+    }
+    gpt2 = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 512, **ends}
+    tied, untied = {"tie_word_embeddings": True}, {"tie_word_embeddings": False}
+    match name:
+        case "qwen3":
+            return transformers.Qwen3Config(**BODY, **ends, **tied, head_dim=16, bos_token_id=None)
+        case "qwen2":
+            return transformers.Qwen2Config(**BODY, **ends, **tied, bos_token_id=None)
+        case "llama":
+            return transformers.LlamaConfig(**BODY, **ends, **untied, bos_token_id=tokenizer.bos_token_id)
+        case "gemma3":
+            bos = tokenizer.bos_token_id
+            return transformers.Gemma3TextConfig(
+                **BODY, **ends, **tied, head_dim=16, final_logit_softcapping=4.0, bos_token_id=bos
+            )
+        case "gpt2":
+            return transformers.GPT2Config(**gpt2, **tied, bos_token_id=tokenizer.eos_token_id)
+        case "gpt2_untied":
+            return transformers.GPT2Config(**gpt2, **untied, bos_token_id=tokenizer.eos_token_id)
+        case "phi":  # a head with a bias
+            return transformers.PhiConfig(**{**BODY, "num_key_value_heads": 2}, **ends, **untied, bos_token_id=None)
+    raise ValueError(name)
+
+
+def _byte_level(name: str) -> Any:
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    from tokenizers.processors import TemplateProcessing
+    from transformers import TokenizersBackend
+
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    backend.train_from_iterator(
+        SENTENCES, trainers.BpeTrainer(vocab_size=330, initial_alphabet=alphabet, show_progress=False)
+    )
+    if name in ("gpt2", "gpt2_untied", "phi"):
+        backend.add_special_tokens([AddedToken("<|endoftext|>", normalized=False)])
+        return TokenizersBackend(tokenizer_object=backend, eos_token="<|endoftext|>", bos_token="<|endoftext|>")
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    backend.add_special_tokens([AddedToken(token, normalized=False) for token in special])
+    if name == "qwen3":
+        backend.normalizer = normalizers.NFC()
+        backend.add_tokens([AddedToken(tag, normalized=False) for tag in ("<think>", "</think>")])
+    if name == "llama":
+        start = backend.token_to_id("<|endoftext|>")
+        backend.post_processor = TemplateProcessing(
+            single="<|endoftext|> $A",
+            pair="<|endoftext|> $A $B",
+            special_tokens=[("<|endoftext|>", start)],
+        )
+    return TokenizersBackend(
+        tokenizer_object=backend,
+        eos_token="<|im_end|>",
+        pad_token=None if name == "llama" else "<|endoftext|>",
+        bos_token="<|endoftext|>" if name == "llama" else None,
+        chat_template=CHATML,
+    )
+
+
+def _sentencepiece_like() -> Any:
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, trainers
+    from transformers import TokenizersBackend
+
+    backend = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    backend.normalizer = normalizers.Replace(" ", "▁")
+    bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
+    special = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"]
+    backend.train_from_iterator(
+        SENTENCES,
+        trainers.BpeTrainer(vocab_size=400, special_tokens=[*special, *bytes_], show_progress=False),
+    )
+    backend = _without_added_bytes(backend, bytes_)
+    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    backend.add_special_tokens([AddedToken(token, normalized=False) for token in special])
+    template = (
+        "{{ bos_token }}{% for message in messages %}"
+        "{{ '<start_of_turn>' + message['role'] + '\n' + message['content'] + '<end_of_turn>\n' }}"
+        "{% endfor %}{% if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}"
+    )
+    names = {"eos_token": "<eos>", "bos_token": "<bos>", "pad_token": "<pad>", "unk_token": "<unk>"}
+    return TokenizersBackend(tokenizer_object=backend, chat_template=template, **names)
+
+
+def _without_added_bytes(backend: Any, bytes_: list[str]) -> Any:
+    """The trainer can only take byte tokens as special ones; in the real vocabulary they are ordinary entries."""
+    import json
+
+    from tokenizers import Tokenizer
+
+    content = json.loads(backend.to_str())
+    content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] not in bytes_]
+    return Tokenizer.from_str(json.dumps(content))
+
+
+def _name_tokenizer_class(folder: Path, name: str) -> None:
+    import json
+
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "tokenizer_class": name}))

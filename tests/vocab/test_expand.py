@@ -1,0 +1,248 @@
+"""The expanded checkpoint of every shape, opened with stock Transformers and compared with its base row by row."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
+from rlvr_vocab.vocab.layout import VocabLayout
+
+NAMES = ("qwen3", "qwen2", "llama", "gemma3", "gpt2", "gpt2_untied", "phi")
+
+
+def load(folder):
+    return AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+
+
+def sides(model):
+    """Input rows, output rows, and the head's bias where there is one."""
+    head = model.get_output_embeddings()
+    tensors = {"input": model.get_input_embeddings().weight, "output": head.weight}
+    return tensors if head.bias is None else {**tensors, "bias": head.bias}
+
+
+def is_tied(model):
+    return model.get_input_embeddings().weight.data_ptr() == model.get_output_embeddings().weight.data_ptr()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_stock_transformers_loads_every_tensor_and_nothing_is_left_over(name, make_shape, expand_shape):
+    model, info = load(expand_shape(name, size=None))
+    assert not any(info.values()), info
+    assert type(model) is type(AutoModelForCausalLM.from_pretrained(make_shape(name).folder))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tied_stays_tied_and_untied_untied(name, make_shape, expand_shape):
+    model, _ = load(expand_shape(name, size=None))
+    assert is_tied(model) == model.config.tie_word_embeddings == make_shape(name).tied
+
+
+@pytest.mark.parametrize("fields", [{"size": None}, {"size": 1000, "multiplicity": 3}], ids=["full", "1000"])
+@pytest.mark.parametrize("name", NAMES)
+def test_each_copied_row_equals_its_source_and_no_other_row_moved(name, fields, make_shape, expand_shape):
+    base, _ = load(make_shape(name).folder)
+    folder = expand_shape(name, **fields)
+    model, _ = load(folder)
+    layout = VocabLayout.load(folder)
+    assert model.config.get_text_config().vocab_size == layout.rows == len(sides(model)["input"])
+    base_sides = sides(base)
+    assert base_sides.keys() == sides(model).keys()
+    for side, tensor in sides(model).items():
+        assert len(tensor) == layout.rows
+        known = min(len(base_sides[side]), layout.think_open_id)
+        assert torch.equal(tensor[:known], base_sides[side][:known])
+        for k, source in enumerate(layout.source_ids):
+            assert torch.equal(tensor[layout.standard_size + k], tensor[source])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_standard_size_counts_padding_rows_and_tags(name, make_shape, expand_shape):
+    base = make_shape(name)
+    config = AutoConfig.from_pretrained(base.folder)
+    layout = VocabLayout.load(expand_shape(name, size=0))
+    new_tags = 0 if base.knows_tags else 2
+    entries = len(AutoTokenizer.from_pretrained(base.folder))
+    assert layout.standard_size == max(config.vocab_size, entries + new_tags)
+    assert layout.source_ids == ()
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "qwen3"])
+def test_a_new_tag_starts_as_the_mean_of_its_pieces(name, make_shape, expand_shape):
+    base = make_shape(name).folder
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    (base_model, _), folder = load(base), expand_shape(name, size=None)
+    (model, _), layout = load(folder), VocabLayout.load(folder)
+    tags = {"<think>": layout.think_open_id, "</think>": layout.think_close_id}
+    for tag, token in tags.items():
+        pieces = tokenizer.encode(tag, add_special_tokens=False)
+        assert len(pieces) > 1
+        for side, tensor in sides(model).items():
+            expected = sum(sides(base_model)[side][piece] for piece in pieces) / len(pieces)
+            assert torch.allclose(tensor[token], expected, atol=1e-6)
+
+
+def test_a_tag_that_the_base_knows_keeps_its_row(make_shape, expand_shape):
+    (base, _), folder = load(make_shape("qwen3").folder), expand_shape("qwen3", size=None)
+    (model, _), layout = load(folder), VocabLayout.load(folder)
+    for tag in (layout.think_open_id, layout.think_close_id):
+        assert torch.equal(sides(model)["input"][tag], sides(base)["input"][tag])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_in_the_generation_config_truncates_the_distribution(name, make_shape, expand_shape):
+    before = GenerationConfig.from_pretrained(make_shape(name).folder)
+    assert (before.top_p, before.top_k, before.min_p, before.repetition_penalty) == (0.8, 20, 0.1, 1.1)
+    on_disk = json.loads((expand_shape(name, size=0) / "generation_config.json").read_text())
+    assert not on_disk.keys() & {"top_p", "top_k", "min_p", "repetition_penalty"}
+    after = GenerationConfig.from_pretrained(expand_shape(name, size=0))
+    assert after.eos_token_id == before.eos_token_id
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "phi"])
+def test_end_of_sequence_pads_where_the_base_has_no_pad_token(name, make_shape, expand_shape):
+    assert AutoTokenizer.from_pretrained(make_shape(name).folder).pad_token is None
+    folder = expand_shape(name, size=None)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.pad_token_id == tokenizer.eos_token_id is not None
+    assert GenerationConfig.from_pretrained(folder).pad_token_id == tokenizer.eos_token_id
+
+
+@pytest.mark.parametrize("name", ["qwen3", "llama"])
+def test_noise_on_copies_has_the_size_that_was_asked_for_and_a_seed(name, expand_shape):
+    exact, _ = load(expand_shape(name, size=None))
+    layout = VocabLayout.load(expand_shape(name, size=None))
+    noisy, _ = load(expand_shape(name, size=None, init_noise=0.1))
+    other_seed, _ = load(expand_shape(name, size=None, init_noise=0.1, seed=7))
+    for side in ("input", "output"):
+        before, after = sides(exact)[side], sides(noisy)[side]
+        noise = (after - before)[layout.standard_size :]
+        assert after[: layout.standard_size].equal(before[: layout.standard_size])
+        own = before[layout.standard_size :].std(dim=1)
+        spread = own > 0  # the zeroed row of a padding token has nothing to be relative to
+        relative = noise[spread].std(dim=1) / own[spread]
+        assert relative.mean().item() == pytest.approx(0.1, rel=0.05)
+        assert not torch.equal(after, sides(other_seed)[side])
+
+
+def test_the_same_seed_gives_the_same_noise(make_shape, tmp_path):
+    base = str(make_shape("qwen3").folder)
+    expansion = Expansion(size=100, init_noise=0.1)
+    for out in ("a", "b"):
+        torch.manual_seed(hash(out))
+        write_expansion(plan_expansion(base, expansion), tmp_path / out)
+    weights = [(tmp_path / out / "model.safetensors").read_bytes() for out in ("a", "b")]
+    assert weights[0] == weights[1]
+
+
+def test_source_ids_decide_what_is_copied(expand_shape):
+    folder = expand_shape("llama", source_ids=(65, 66, 65))
+    (model, _), layout = load(folder), VocabLayout.load(folder)
+    assert layout.source_ids == (65, 66, 65)
+    rows = model.get_output_embeddings().weight
+    assert torch.equal(rows[-3:], rows[[65, 66, 65]])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_control_ids_are_tags_special_tokens_and_every_end(name, make_shape, expand_shape):
+    layout = VocabLayout.load(expand_shape(name, size=0))
+    tokenizer = AutoTokenizer.from_pretrained(make_shape(name).folder)
+    added = json.loads((make_shape(name).folder / "tokenizer.json").read_text())["added_tokens"]
+    expected = {token["id"] for token in added if token["special"]}
+    expected |= {layout.think_open_id, layout.think_close_id, tokenizer.eos_token_id}
+    assert set(layout.control_ids) == expected
+
+
+def test_every_end_of_the_generation_config_is_a_control_id(make_shape, tmp_path):
+    base = tmp_path / "base"
+    model, _ = load(make_shape("llama").folder)
+    model.generation_config.eos_token_id = [332, 70, 71]
+    model.save_pretrained(base)
+    AutoTokenizer.from_pretrained(make_shape("llama").folder).save_pretrained(base)
+    assert {332, 70, 71} <= set(plan_expansion(str(base), Expansion()).layout.control_ids)
+
+
+def test_bfloat16_weights_stay_bfloat16_and_exact(make_shape, tmp_path):
+    model, _ = load(make_shape("llama").folder)
+    AutoTokenizer.from_pretrained(make_shape("llama").folder).save_pretrained(tmp_path / "base")
+    model.bfloat16().save_pretrained(tmp_path / "base")
+    write_expansion(plan_expansion(str(tmp_path / "base"), Expansion(size=None)), tmp_path / "out")
+    expanded, _ = load(tmp_path / "out")
+    layout = VocabLayout.load(tmp_path / "out")
+    rows = expanded.get_output_embeddings().weight
+    assert rows.dtype == torch.bfloat16
+    assert torch.equal(rows[layout.standard_size :], rows[: layout.standard_size])
+
+
+def test_too_many_reasoning_tokens_are_refused_before_weights_are_read(make_shape, monkeypatch):
+    base = make_shape("qwen3").folder
+    size = AutoConfig.from_pretrained(base).vocab_size
+
+    def no_weights(*_args, **_kwargs):
+        raise AssertionError("weights were read")
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", no_weights)
+    with pytest.raises(UserError, match=f"at most {size}"):
+        plan_expansion(str(base), Expansion(size=size + 1))
+    with pytest.raises(UserError, match=f"at most {3 * size}"):
+        plan_expansion(str(base), Expansion(size=3 * size + 1, multiplicity=3))
+    assert plan_expansion(str(base), Expansion(size=3 * size, multiplicity=3)).layout.size == 3 * size
+    with pytest.raises(UserError, match=f"source id {size}"):
+        plan_expansion(str(base), Expansion(source_ids=(size,)))
+
+
+def test_another_tensor_with_a_row_per_token_is_refused_and_leaves_no_folder(make_shape, tmp_path, monkeypatch):
+    base, out = make_shape("llama"), tmp_path / "out"
+    plan = plan_expansion(str(base.folder), Expansion(size=None))
+    original = AutoModelForCausalLM.from_pretrained
+
+    def with_another_vocabulary(*args, **kwargs):
+        model = original(*args, **kwargs)
+        rows = model.get_input_embeddings().weight.size(0)
+        model.model.layers[0].per_token = torch.nn.Embedding(rows, 4)
+        return model
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", with_another_vocabulary)
+    with pytest.raises(UserError, match=r"layers\.0\.per_token\.weight"):
+        write_expansion(plan, out)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_while_writing_leaves_nothing_behind(make_shape, tmp_path, monkeypatch):
+    plan = plan_expansion(str(make_shape("llama").folder), Expansion(size=None))
+    monkeypatch.setattr(VocabLayout, "save", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        write_expansion(plan, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tokenizer_that_cannot_carry_copies_is_refused_and_leaves_no_folder(make_shape, tmp_path):
+    plan = plan_expansion(str(make_shape("llama").folder), Expansion(size=10))
+    plan.tokenizer.backend_tokenizer.decoder = None
+    with pytest.raises(UserError, match="decoder"):
+        write_expansion(plan, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["missing", "empty", "not a model"])
+def test_a_base_that_is_no_model_is_said_in_one_line(name, tmp_path):
+    base = tmp_path / name
+    if name != "missing":
+        base.mkdir()
+    if name == "not a model":
+        (base / "config.json").write_text("{}")
+    with pytest.raises(UserError, match=r"model\.name=") as error:
+        plan_expansion(str(base), Expansion())
+    assert "\n" not in str(error.value)
+
+
+def test_the_layout_says_what_was_asked_for(make_shape):
+    expansion = Expansion(size=5, mode="replace", preserve_odds=False, think_tags=("<a>", "</a>"))
+    layout = plan_expansion(str(make_shape("llama").folder), expansion).layout
+    assert (layout.size, layout.mode, layout.preserve_odds) == (5, "replace", False)
+    other = plan_expansion(str(make_shape("llama").folder), replace(expansion, mode="expand")).layout
+    assert other == replace(layout, mode="expand")

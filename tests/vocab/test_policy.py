@@ -1,0 +1,127 @@
+"""The policy's table, against the rules of the design applied to one id at a time."""
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.policy import RegionPolicy, open_ranges
+from rlvr_vocab.vocab.regions import ANSWERING, THINKING
+
+V = 12
+CONTROL = (3, 10, 11)
+SOURCES = {
+    "none": (),
+    "some": (0, 1, 3, 5),
+    "all": tuple(range(V)),
+    "three copies": tuple(range(V)) * 3,
+    "uneven": (1, 1, 1, 2, 3, 3, 10),
+}
+
+
+def make_layout(sources, mode="expand", preserve_odds=True):
+    return VocabLayout(V, sources, 10, 11, (), CONTROL, mode, preserve_odds)
+
+
+def rule(layout, region, token):
+    """What DESIGN section 3 says about one id."""
+    copies = {
+        source: [V + k for k, copied in enumerate(layout.source_ids) if copied == source and source not in CONTROL]
+        for source in range(V)
+    }
+    if token >= V + len(layout.source_ids):
+        return -math.inf
+    if token >= V:
+        source = layout.source_ids[token - V]
+        if region == ANSWERING or source in CONTROL:
+            return -math.inf
+        if not layout.preserve_odds:
+            return 0.0
+        return -math.log(len(copies[source]) + (layout.mode == "expand"))
+    if region == ANSWERING or not copies[token]:
+        return 0.0
+    if layout.mode == "replace":
+        return -math.inf
+    return -math.log(1 + len(copies[token])) if layout.preserve_odds else 0.0
+
+
+@pytest.mark.parametrize("preserve_odds", [True, False])
+@pytest.mark.parametrize("mode", ["expand", "replace"])
+@pytest.mark.parametrize("sources", SOURCES.values(), ids=SOURCES)
+def test_every_entry_of_the_table_follows_the_rules(sources, mode, preserve_odds):
+    layout = make_layout(sources, mode, preserve_odds)
+    padding = 4
+    bias = RegionPolicy(layout, rows=layout.rows + padding).bias
+    assert bias.shape == (2, layout.rows + padding) and bias.dtype == torch.float32
+    for region in (ANSWERING, THINKING):
+        expected = [rule(layout, region, token) for token in range(layout.rows + padding)]
+        assert bias[region].tolist() == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["expand", "replace"])
+def test_without_reasoning_tokens_the_policy_changes_nothing(mode):
+    assert RegionPolicy(make_layout((), mode)).bias.eq(0).all()
+
+
+@pytest.mark.parametrize("mode", ["expand", "replace"])
+@pytest.mark.parametrize("sources", SOURCES.values(), ids=SOURCES)
+def test_odds_of_a_token_and_its_copies_add_up_to_one(sources, mode):
+    policy = RegionPolicy(make_layout(sources, mode))
+    surface = policy.surface_ids(torch.arange(policy.layout.rows))
+    for region in (ANSWERING, THINKING):
+        weight = torch.zeros(V).index_add_(0, surface, policy.bias[region].exp())
+        assert torch.allclose(weight, torch.ones(V), atol=1e-6)
+
+
+def test_open_ranges_hold_every_allowed_row_and_skip_long_gaps():
+    generator = torch.Generator().manual_seed(0)
+    for gap in (1, 3, 10):
+        for density in (0.02, 0.3, 0.9):
+            bias = torch.where(torch.rand(500, generator=generator) < density, 0.0, -math.inf)
+            bias[250] = 0.0
+            covered = set()
+            ranges = open_ranges(bias, shortest_gap=gap)
+            for start, end in ranges:
+                assert bias[start] == 0 and bias[end - 1] == 0
+                covered |= set(range(start, end))
+            assert {row for row in range(500) if bias[row] == 0} <= covered
+            assert all(later - end >= gap for (_, end), (later, _) in pairwise(ranges))
+            assert max(len(run) for run in _forbidden_runs_inside(bias, ranges)) <= gap
+
+
+def _forbidden_runs_inside(bias, ranges):
+    yield []
+    for start, end in ranges:
+        run = []
+        for row in range(start, end):
+            run = [*run, row] if bias[row] != 0 else []
+            yield run
+
+
+def test_answering_leaves_all_reasoning_rows_out_of_the_product():
+    layout = VocabLayout(3000, tuple(range(3000)), 10, 11, (), CONTROL)
+    policy = RegionPolicy(layout)
+    assert policy.row_ranges[ANSWERING] == [(0, 3000)]
+    assert policy.row_ranges[THINKING] == [(0, 6000)]
+
+
+def test_replacing_leaves_copied_standard_rows_out_of_the_product():
+    layout = VocabLayout(3000, tuple(range(3000)), 2998, 2999, (), (2998, 2999), "replace")
+    assert RegionPolicy(layout).row_ranges[THINKING] == [(2998, 5998)]
+
+
+def test_surface_ids_put_the_source_in_place_of_each_copy():
+    policy = RegionPolicy(make_layout((4, 4, 9)))
+    assert policy.surface_ids(torch.tensor([[0, 11, 12], [13, 14, 3]])).tolist() == [[0, 11, 4], [4, 9, 3]]
+    assert policy.is_reasoning(torch.tensor([11, 12, 14, 15])).tolist() == [False, True, True, False]
+    baseline = RegionPolicy(make_layout(()))
+    assert baseline.surface_ids(torch.tensor([0, 11])).tolist() == [0, 11]
+
+
+def test_the_table_that_sums_use_has_no_infinity():
+    policy = RegionPolicy(make_layout(SOURCES["all"]))
+    finite = policy.bias_on(torch.device("cpu"), finite=True)
+    assert torch.isfinite(finite).all()
+    assert torch.equal(finite > -1e20, torch.isfinite(policy.bias))

@@ -1,0 +1,89 @@
+"""Regions of random id sequences, against a walk through each prefix in plain Python."""
+
+import random
+
+import pytest
+import torch
+
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.regions import (
+    ANSWERING,
+    THINKING,
+    last_turn_start,
+    region_of_next,
+    regions_after,
+    scored_regions,
+)
+
+OPEN, CLOSE, PAD = 7, 8, 0
+TURN = (5, 6, 5)
+
+
+def make_layout(turn_ids=TURN):
+    return VocabLayout(10, (1, 2, 3), OPEN, CLOSE, tuple(turn_ids), (OPEN, CLOSE))
+
+
+def walk(prefix, layout):
+    """The definition, read aloud: the last tag since the assistant's turn began, if it is an opening one."""
+    turn, start = list(layout.turn_ids), 0
+    for end in range(len(prefix), 0, -1):
+        if turn and prefix[max(0, end - len(turn)) : end] == turn:
+            start = end
+            break
+    tags = [token for token in prefix[start:] if token in (OPEN, CLOSE)]
+    return THINKING if tags and tags[-1] == OPEN else ANSWERING
+
+
+@pytest.mark.parametrize("turn_ids", [(), (9,), TURN, (5, 5)])
+def test_regions_of_random_sequences_equal_a_walk_through_each_prefix(turn_ids):
+    layout, rng = make_layout(turn_ids), random.Random(0)
+    pieces = [[OPEN], [CLOSE], [1], [2, 12], [5], [6], list(turn_ids) or [9], [OPEN, 3, CLOSE, OPEN]]
+    for _ in range(60):
+        ids = [PAD] * rng.randrange(4) + [token for _ in range(14) for token in rng.choice(pieces)]
+        expected = [walk(ids[: end + 1], layout) for end in range(len(ids))]
+        assert regions_after(torch.tensor([ids]), layout)[0].tolist() == expected
+
+
+def test_rows_of_a_batch_do_not_touch_each_other():
+    layout, rng = make_layout(), random.Random(1)
+    rows = [[rng.choice([OPEN, CLOSE, 5, 6, 1]) for _ in range(40)] for _ in range(16)]
+    together = regions_after(torch.tensor(rows), layout)
+    for row, regions in zip(rows, together, strict=True):
+        assert regions.tolist() == [walk(row[: end + 1], layout) for end in range(len(row))]
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 9])
+def test_region_of_next_is_the_last_column_of_regions_after(length):
+    ids = torch.randint(0, 13, (200, length), generator=torch.Generator().manual_seed(length))
+    ids[:, : length // 2] = torch.where(ids[:, : length // 2] > 8, OPEN, ids[:, : length // 2])
+    layout = make_layout()
+    assert torch.equal(region_of_next(ids, layout), regions_after(ids, layout)[:, -1])
+
+
+def test_a_token_is_scored_in_the_region_after_the_tokens_before_it():
+    ids = torch.tensor([[1, OPEN, 2, CLOSE, 3]])
+    assert scored_regions(ids, make_layout())[0].tolist() == [0, 0, 1, 1, 0]
+
+
+def test_left_padding_changes_no_region():
+    layout, row = make_layout(), [1, *TURN, OPEN, 2, CLOSE, 3]
+    padded = regions_after(torch.tensor([[PAD] * 5 + row]), layout)[0, 5:]
+    assert padded.tolist() == regions_after(torch.tensor([row]), layout)[0].tolist()
+
+
+def test_the_turn_of_the_assistant_closes_thinking_that_a_user_opened():
+    ids = torch.tensor([[OPEN, 1, *TURN, 2]])
+    assert regions_after(ids, make_layout())[0].tolist() == [1, 1, 1, 1, 0, 0]
+    assert regions_after(ids, make_layout(turn_ids=()))[0].tolist() == [1] * 6
+
+
+def test_a_turn_longer_than_the_sequence_is_no_event():
+    assert regions_after(torch.tensor([[OPEN, 1]]), make_layout((1, 2, 3)))[0].tolist() == [1, 1]
+
+
+def test_the_current_turn_starts_after_the_last_turn_ids():
+    layout = make_layout()
+    assert last_turn_start([1, *TURN, 2, *TURN, 3, 4], layout) == 8
+    assert last_turn_start([*TURN], layout) == 3
+    assert last_turn_start([1, 2], layout) == 0
+    assert last_turn_start([1, 2], make_layout(())) == 0

@@ -1,0 +1,215 @@
+"""The tokenizer of an expanded folder against its base's: the same ids for text, the same text for copies."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from tokenizers.decoders import DecodeStream
+from transformers import AutoTokenizer, TextStreamer, TokenizersBackend
+
+from rlvr_vocab.vocab.expand import Expansion, plan_expansion
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.marking import marked_stretches
+from rlvr_vocab.vocab.tokenizer import load_tokenizer, write_tokenizer
+
+NAMES = ("qwen3", "qwen2", "llama", "gemma3", "gpt2", "phi")
+TEXTS = (
+    "Natalia sold 48/2 = <<48/2=24>>24 clips in May.\n#### 72",
+    "The café costs €4, naïve as it is: 日本語 🙂, and \\boxed{\\frac{1}{2}}.",
+    "  two spaces,\ttabs\n\n\nlines  ",
+    "<|im_end|> and </s> as a user types them",
+    "He said <think>hm</think> aloud.",
+)
+GSM8K = Path(__file__).parents[2].parent / "shared" / "data" / "gsm8k_train.jsonl"
+
+
+def half_copies(ids, layout, seed=0):
+    """The same ids with every second one, at random, replaced by one of its copies."""
+    copies = {}
+    for k, source in enumerate(layout.source_ids):
+        copies.setdefault(source, []).append(layout.standard_size + k)
+    rng = random.Random(seed)
+    return [rng.choice(copies[token]) if token in copies and rng.random() < 0.5 else token for token in ids]
+
+
+def streamed(tokenizer, ids):
+    stream = DecodeStream(skip_special_tokens=True)
+    pieces = (stream.step(tokenizer.backend_tokenizer, token) for token in ids)
+    return "".join(piece for piece in pieces if piece is not None)
+
+
+class Collected(TextStreamer):
+    """A streamer that keeps what it would print."""
+
+    def __init__(self, tokenizer):
+        super().__init__(tokenizer, skip_special_tokens=True)
+        self.text = ""
+
+    def on_finalized_text(self, text, stream_end=False):
+        self.text += text
+
+
+def text_streamed(tokenizer, ids):
+    streamer = Collected(tokenizer)
+    for token in ids:
+        streamer.put(_token(token))
+    streamer.end()
+    return streamer.text
+
+
+def _token(token):
+    import torch
+
+    return torch.tensor([token])
+
+
+@pytest.fixture(params=[(name, multiplicity) for name in NAMES for multiplicity in (1, 3)], ids=str)
+def pair(request, make_shape, expand_shape):
+    """Base tokenizer, expanded tokenizer, layout."""
+    name, multiplicity = request.param
+    folder = expand_shape(name, size=None, multiplicity=multiplicity)
+    base = AutoTokenizer.from_pretrained(make_shape(name).folder)
+    return base, load_tokenizer(folder), VocabLayout.load(folder)
+
+
+def test_text_encodes_to_the_same_ids_as_before(pair):
+    base, tokenizer, _ = pair
+    for text in TEXTS[:-1]:
+        assert tokenizer.encode(text) == base.encode(text)
+        assert tokenizer.encode(text, add_special_tokens=False) == base.encode(text, add_special_tokens=False)
+
+
+def test_half_of_the_ids_as_copies_decode_to_the_same_text(pair):
+    base, tokenizer, layout = pair
+    for number, text in enumerate(TEXTS[:-1]):
+        ids = base.encode(text, add_special_tokens=False)
+        copied = half_copies(ids, layout, number)
+        assert sum(token >= layout.standard_size for token in copied) >= len(ids) / 5
+        for skip in (True, False):
+            assert tokenizer.decode(ids, skip_special_tokens=skip) == base.decode(ids, skip_special_tokens=skip)
+        visible = [i for i, token in enumerate(ids) if token not in layout.control_ids]
+        expected = base.decode([ids[i] for i in visible])
+        mixed = [copied[i] for i in visible]
+        assert tokenizer.decode(mixed, skip_special_tokens=True) == expected
+        assert tokenizer.batch_decode([mixed, mixed], skip_special_tokens=True) == [expected, expected]
+
+
+def test_streaming_decoders_show_copies_as_surface_text(pair):
+    base, tokenizer, layout = pair
+    for text in TEXTS[:3]:
+        ids = base.encode(text, add_special_tokens=False)
+        copied = half_copies(ids, layout)
+        assert streamed(tokenizer, copied) == streamed(base, ids)
+        assert text_streamed(tokenizer, copied) == text_streamed(base, ids) == base.decode(ids)
+
+
+def test_the_tokenizer_has_an_entry_for_every_row(pair):
+    _, tokenizer, layout = pair
+    assert len(tokenizer) == layout.rows
+    assert sorted(tokenizer.get_vocab().values()) == list(range(layout.rows))
+
+
+def test_think_tags_are_one_id_each_and_survive_decoding(pair):
+    _, tokenizer, layout = pair
+    ids = tokenizer.encode(TEXTS[-1], add_special_tokens=False)
+    assert ids.count(layout.think_open_id) == ids.count(layout.think_close_id) == 1
+    for skip in (True, False):
+        assert tokenizer.decode(ids, skip_special_tokens=skip) == TEXTS[-1]
+    assert text_streamed(tokenizer, ids) == TEXTS[-1]
+
+
+def test_saving_and_loading_again_keeps_all_that(pair, tmp_path):
+    base, tokenizer, layout = pair
+    tokenizer.save_pretrained(str(tmp_path))
+    again = load_tokenizer(tmp_path)
+    ids = base.encode(TEXTS[1], add_special_tokens=False)
+    assert len(again) == layout.rows
+    assert again.encode(TEXTS[1], add_special_tokens=False) == ids
+    assert again.decode(half_copies(ids, layout)) == base.decode(ids)
+    tagged = again.encode(TEXTS[-1], add_special_tokens=False)
+    assert again.decode(tagged, skip_special_tokens=True) == TEXTS[-1]
+    assert (again.pad_token_id, again.eos_token_id) == (tokenizer.pad_token_id, tokenizer.eos_token_id)
+    assert again.chat_template == tokenizer.chat_template
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "qwen2"])
+def test_stock_auto_tokenizer_decodes_copies_too(name, make_shape, expand_shape):
+    folder = expand_shape(name, size=None)
+    tokenizer, layout = AutoTokenizer.from_pretrained(folder), VocabLayout.load(folder)
+    ids = AutoTokenizer.from_pretrained(make_shape(name).folder).encode(TEXTS[1], add_special_tokens=False)
+    assert tokenizer.decode(half_copies(ids, layout)) == tokenizer.decode(ids)
+
+
+def test_gaps_between_entries_and_rows_decode_to_nothing_as_before(make_shape, expand_shape):
+    base = AutoTokenizer.from_pretrained(make_shape("qwen3").folder)
+    folder = expand_shape("qwen3", size=None)
+    tokenizer, layout = load_tokenizer(folder), VocabLayout.load(folder)
+    gaps = range(len(base), layout.standard_size)
+    assert len(gaps) == 13
+    word = base.encode(" clips", add_special_tokens=False)
+    for gap in gaps:
+        for token in (gap, layout.standard_size + gap):
+            assert tokenizer.decode([*word, token, *word]) == base.decode([*word, gap, *word]) == " clips clips"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_text_encodes_to_a_copy(name, make_shape, expand_shape):
+    folder = expand_shape(name, size=None)
+    tokenizer, layout = load_tokenizer(folder), VocabLayout.load(folder)
+    content = json.loads((folder / "tokenizer.json").read_text())
+    marked = [string for string, token in content["model"]["vocab"].items() if token >= layout.standard_size]
+    for string in random.Random(0).sample(marked, 40):
+        assert max(tokenizer.encode(string, add_special_tokens=False)) < layout.standard_size
+
+
+def test_a_tokenizer_without_reasoning_tokens_is_the_base_with_tags(expand_shape, make_shape):
+    tokenizer = load_tokenizer(expand_shape("llama", size=0))
+    base = AutoTokenizer.from_pretrained(make_shape("llama").folder)
+    assert tokenizer.get_vocab().items() - base.get_vocab().items() == {("<think>", 333), ("</think>", 334)}
+
+
+def test_a_marker_that_the_vocabulary_uses_is_passed_over(make_shape, tmp_path):
+    plan = plan_expansion(str(make_shape("gpt2").folder), Expansion(size=400, multiplicity=2, chat_template="x"))
+    plan.tokenizer.add_tokens(["\ue000private\ue001"])
+    layout = VocabLayout(len(plan.tokenizer), (65, 66, 65), 331, 332, (), ())
+    write_tokenizer(plan.tokenizer, layout, tmp_path)
+    tokenizer = load_tokenizer(tmp_path)
+    ids = tokenizer.encode("\ue000private\ue001", add_special_tokens=False)
+    assert tokenizer.decode(ids) == "\ue000private\ue001"
+    first = layout.standard_size
+    assert tokenizer.decode([first, first + 1, first + 2]) == tokenizer.decode([65, 66, 65])
+
+
+def test_marked_stretches_part_the_surface_text_by_multiplicity(expand_shape):
+    folder = expand_shape("gpt2", source_ids=(34, 35, 34))  # C, D, C again
+    tokenizer, layout = load_tokenizer(folder), VocabLayout.load(folder)
+    first = layout.standard_size
+    ids = [32, 33, first, first + 1, first + 2, 34]
+    assert tokenizer.decode(ids) == "ABCDCC"
+    assert marked_stretches(tokenizer, layout, ids) == [("AB", 0), ("CD", 1), ("C", 2), ("C", 0)]
+
+
+def _gsm8k_texts(step):
+    if not GSM8K.is_file():
+        pytest.skip(f"the real problem sets are not at {GSM8K.parent}")
+    lines = GSM8K.read_text(encoding="utf-8").split("\n")[:-1:step]
+    return [text for line in lines for text in (json.loads(line)["question"], json.loads(line)["answer"])]
+
+
+@pytest.mark.parametrize("name", ["smollm2", "qwen3"])
+def test_real_text_keeps_its_ids_and_real_copies_their_text(name, request, tmp_path):
+    folder = request.getfixturevalue(name)
+    texts = _gsm8k_texts(25)
+    base = AutoTokenizer.from_pretrained(folder)
+    plan = plan_expansion(str(folder), Expansion(size={"smollm2": None, "qwen3": 151_646}[name]))
+    write_tokenizer(plan.tokenizer, plan.layout, tmp_path)
+    tokenizer = load_tokenizer(tmp_path)
+    assert isinstance(tokenizer, TokenizersBackend) and len(tokenizer) == plan.layout.rows
+    before = base(texts)["input_ids"]
+    assert tokenizer(texts)["input_ids"] == before
+    copied = [half_copies(ids, plan.layout, number) for number, ids in enumerate(before)]
+    expected = base.batch_decode(before)
+    assert tokenizer.batch_decode(copied, skip_special_tokens=True) == expected
+    for ids, text in zip(copied[:20], expected, strict=False):
+        assert streamed(tokenizer, ids) == text
