@@ -13,7 +13,6 @@ from datasets import Dataset
 from rich.console import Console
 
 from rlvr_vocab.atomic_folder import folder_appearing_whole
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
 from rlvr_vocab.exp.model_wiring import cache_folder, reward_specs
@@ -52,11 +51,6 @@ def tiny_model(model: ModelSettings, system_prompt: str | None, seed: int) -> Pa
 
 
 def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Console) -> Path:
-    if "reasoning" not in train.column_names:
-        raise UserError(
-            "warmup.max_steps needs worked solutions: name their column with dataset.columns.reasoning, "
-            "or set warmup.max_steps=0"
-        )
     key = {
         "base": base,
         "warmup": asdict(settings.warmup),

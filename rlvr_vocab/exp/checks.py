@@ -71,6 +71,7 @@ def check_run(settings: RunSettings) -> None:
     check_exp_name(settings.exp_name)
     check_model(settings.model)
     check_dataset(settings.dataset)
+    check_warmup(settings)
     check_rewards(settings.rewards)
     check_sampling(settings)
     check_batches(settings.training.grpo)
@@ -161,6 +162,14 @@ def check_dataset(dataset: DatasetSettings) -> None:
         raise UserError("dataset.name is empty: give a hub name or a file")
     prompt_style(dataset)  # refuses examples that are not solved turns
     check_source(problem_source(dataset))
+
+
+def check_warmup(settings: RunSettings) -> None:
+    if settings.warmup.max_steps and settings.dataset.columns.reasoning is None:
+        raise UserError(
+            "warmup.max_steps needs worked solutions: name their column with dataset.columns.reasoning, "
+            "or set warmup.max_steps=0"
+        )
 
 
 def check_model_kwargs(kwargs: Mapping[str, Any]) -> None:

@@ -24,6 +24,11 @@ def closing_words(summary: dict[str, Any], folder: Path, console: Console) -> No
             f"[bold]{after:.1%}[/] after ({100 * (after - before):+.1f} points, {summary['steps']} steps, "
             f"{summary['grpo_seconds']:.0f} s)",
         )
+    if summary["steps_without_signal"] == summary["steps"]:
+        console.print(
+            "[yellow]no step had a group whose rewards differed, so there was nothing to learn from:[/] "
+            "see 'Before a run' in docs/guide.md"
+        )
     if summary["sample"] is not None:
         _show_sample(summary["sample"], console)
     console.print(

@@ -26,7 +26,7 @@ COMMAND_SETTINGS: dict[str, type] = {
     "expand": ExpandSettings,
 }
 NOT_KEYS = ("resolved", "training.grpo")
-REFUSED_FIELDS = ("output_dir", "report_to")
+REFUSED_FIELDS = ("output_dir", "report_to", "model_init_kwargs")
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,11 @@ def check_optional_packages(grpo: Mapping[str, Any], reasoning: bool) -> None:
     """Options that need a package which is not always there, or do not go with a reasoning vocabulary."""
     if grpo.get("use_vllm") and reasoning:
         raise UserError("training.use_vllm=true: vLLM rollouts with a reasoning vocabulary are not in this version")
+    if grpo.get("use_transformers_continuous_batching") and reasoning:
+        raise UserError(
+            "training.use_transformers_continuous_batching=true: it samples past the region policy; "
+            "set it to false, or model.reasoning_vocab_size=0"
+        )
     if grpo.get("use_vllm") and not installed("vllm"):
         raise UserError("training.use_vllm=true: vllm is not installed; install it, or set training.use_vllm=false")
     optim = grpo.get("optim") or ""

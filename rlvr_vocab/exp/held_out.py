@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from accelerate import PartialState
 from datasets import Dataset
 from rich.console import Console
 
@@ -58,7 +59,8 @@ class HeldOut:
                 self._sampling,
                 on_progress=lambda done, total: display.update(done),
             )
-        write_results(results, path)
+        if PartialState().is_main_process:
+            write_results(results, path)
         return accuracy_of(results)
 
     def sample(self) -> dict[str, Any] | None:

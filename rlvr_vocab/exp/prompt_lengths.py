@@ -18,8 +18,13 @@ def fitting_prompts(train: Dataset, plan: ExpansionPlan, training: TrainingSetti
     """Leave out prompts longer than `training.max_prompt_length`, counted and said; none is ever cut.
 
     Raises:
-        UserError: a prompt that stays does not fit the model's context together with its completion.
+        UserError: there is no chat template to render prompts with, or a prompt that stays does not fit the model's context together with its completion.
     """
+    if plan.tokenizer.chat_template is None:
+        raise UserError(
+            f"model.name={plan.base}: its tokenizer has no chat template; name a Jinja file with "
+            "model.chat_template=FILE, or take the instruction-tuned version of the model"
+        )
     lengths = [len(ids) for ids in _prompt_ids(train, plan)]
     limit = training.max_prompt_length
     if limit is not None:

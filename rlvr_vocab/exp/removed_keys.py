@@ -24,6 +24,7 @@ RENAMED = {
     "torchdynamo": "training.torch_compile_backend",
     "report_to": "logging.enabled and logging.mode",
     "output_dir": "output_dir",
+    "model_init_kwargs": "model.model_kwargs",
     "overwrite_output_dir": "overwrite",
     "logging_dir": "output_dir",
 }

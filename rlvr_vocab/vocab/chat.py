@@ -7,7 +7,6 @@ from typing import Literal
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import THINKING, last_turn_start, region_of_next
 
@@ -40,16 +39,11 @@ def open_thinking_in_template(
     """Make the template open the thinking where nobody else will, so that training and serving prompt alike.
 
     `auto`: a template that leaves the tag open is left alone; a base model that knows the tag opens it itself;
-    otherwise the template prefills it. `prefill` adds the tag unless it is already open.
-
-    Raises:
-        UserError: there is no chat template to add to.
+    otherwise the template prefills it. `prefill` adds the tag unless it is already open. Without a template there is
+    nothing to do.
     """
     if tokenizer.chat_template is None:
-        raise UserError(
-            f"the tokenizer of {tokenizer.name_or_path} has no chat template: name a Jinja file with "
-            "model.chat_template=FILE, or take the instruction-tuned version of the model"
-        )
+        return
     if who == "model" or (who == "auto" and base_knows_tag) or prompt_is_thinking(tokenizer, layout):
         return
     tag = tokenizer.convert_ids_to_tokens(layout.think_open_id)

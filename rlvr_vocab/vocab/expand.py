@@ -184,11 +184,15 @@ def end_of_sequence_ids(base: str, source_kwargs: Mapping[str, Any]) -> list[int
 
 
 def _refuse_other_vocabularies(model: PreTrainedModel, base: str) -> None:
-    own = {id(parameter) for parameter in _vocabulary_tensors(model)}
-    rows = model.get_input_embeddings().weight.size(0)
-    for name, parameter in model.named_parameters():
-        if id(parameter) not in own and (rows in parameter.shape or ("per_layer" in name and "embed" in name)):
-            raise UserError(f"{base} cannot be expanded: {name} is another tensor with a row per token")
+    """Refuse per-layer embeddings (Gemma-3n) and the like: their rows would be missing for every reasoning token."""
+    text = model.config.get_text_config()
+    embedding = model.get_input_embeddings()
+    rows = embedding.weight.size(0)
+    for name, module in model.named_modules():
+        is_table = isinstance(module, torch.nn.Embedding) and module is not embedding
+        per_token = is_table and module.num_embeddings in (rows, getattr(text, "vocab_size_per_layer_input", None))
+        if per_token and module.num_embeddings != getattr(text, "max_position_embeddings", None):
+            raise UserError(f"{base} cannot be expanded: {name} is another table with a row per token")
 
 
 def _vocabulary_tensors(model: PreTrainedModel) -> list[torch.Tensor]:

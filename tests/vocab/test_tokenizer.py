@@ -2,9 +2,11 @@
 
 import json
 import random
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
+import torch
 from tokenizers.decoders import DecodeStream
 from transformers import AutoTokenizer, TextStreamer, TokenizersBackend
 
@@ -26,11 +28,17 @@ GSM8K = Path(__file__).parents[2].parent / "shared" / "data" / "gsm8k_train.json
 
 def half_copies(ids, layout, seed=0):
     """The same ids with every second one, at random, replaced by one of its copies."""
+    copies = _copies_of(layout)
+    rng = random.Random(seed)
+    return [rng.choice(copies[token]) if token in copies and rng.random() < 0.5 else token for token in ids]
+
+
+@lru_cache(maxsize=1)
+def _copies_of(layout):
     copies = {}
     for k, source in enumerate(layout.source_ids):
         copies.setdefault(source, []).append(layout.standard_size + k)
-    rng = random.Random(seed)
-    return [rng.choice(copies[token]) if token in copies and rng.random() < 0.5 else token for token in ids]
+    return copies
 
 
 def streamed(tokenizer, ids):
@@ -53,15 +61,9 @@ class Collected(TextStreamer):
 def text_streamed(tokenizer, ids):
     streamer = Collected(tokenizer)
     for token in ids:
-        streamer.put(_token(token))
+        streamer.put(torch.tensor([token]))
     streamer.end()
     return streamer.text
-
-
-def _token(token):
-    import torch
-
-    return torch.tensor([token])
 
 
 @pytest.fixture(params=[(name, multiplicity) for name in NAMES for multiplicity in (1, 3)], ids=str)

@@ -8,6 +8,7 @@ from pathlib import Path
 from accelerate import PartialState
 from datasets import Dataset
 from rich.console import Console
+from transformers.trainer import TRAINING_ARGS_NAME
 
 from rlvr_vocab.data import ProblemSets, load_problem_sets
 from rlvr_vocab.evaluation.sampling import Checkpoint
@@ -55,14 +56,14 @@ def run(settings: RunSettings) -> int:
     require_a_batch(train, settings.training)
     initial_model = _write_initial_model(settings, plan, console)
     start_wandb(settings)
-    trainer = _trainer(settings, initial_model, train)
+    trainer = _trainer(settings, initial_model, train, problems.eval)
     held_out = HeldOut(
         settings, problems.eval, Checkpoint(trainer.model, trainer.processing_class, plan.layout), console
     )
     accuracy_before = held_out.accuracy("before")
     seconds = _train(trainer, settings, console)
     accuracy_after = held_out.accuracy("after")
-    trainer.save_model(str(settings.output_dir / "final_model"))
+    _save_final_model(trainer, settings.output_dir / "final_model")
     summary = {
         "exp_name": settings.exp_name,
         "finished": True,
@@ -72,6 +73,7 @@ def run(settings: RunSettings) -> int:
         "held_out_problems": held_out.size,
         "train_problems": len(train),
         "steps": trainer.state.global_step,
+        "steps_without_signal": _steps_without_signal(trainer),
         "grpo_seconds": round(seconds, 1),
         "seconds": round(time.monotonic() - started, 1),
         "sample": held_out.sample(),
@@ -105,7 +107,9 @@ def _write_initial_model(settings: RunSettings, plan: ExpansionPlan, console: Co
     return folder
 
 
-def _trainer(settings: RunSettings, initial_model: Path, train: Dataset) -> RegionGRPOTrainer:
+def _trainer(
+    settings: RunSettings, initial_model: Path, train: Dataset, held_out: Dataset | None
+) -> RegionGRPOTrainer:
     functions, _ = build_rewards(reward_specs(settings), settings.model.think_tags)
     args = grpo_config(
         {
@@ -121,8 +125,20 @@ def _trainer(settings: RunSettings, initial_model: Path, train: Dataset) -> Regi
         kl_log_steps=settings.training.kl_log_steps,
         reward_funcs=functions,
         train_dataset=train,
+        eval_dataset=held_out,
         callbacks=[MetricsFile(settings.output_dir / "metrics.jsonl")],
     )
+
+
+def _steps_without_signal(trainer: RegionGRPOTrainer) -> int:
+    """Logged steps in which no group held different rewards: their policy gradient was zero."""
+    return sum(row.get("frac_reward_zero_std") == 1.0 for row in trainer.state.log_history)
+
+
+def _save_final_model(trainer: RegionGRPOTrainer, folder: Path) -> None:
+    trainer.save_model(str(folder))
+    if trainer.accelerator.is_main_process:
+        (folder / TRAINING_ARGS_NAME).unlink(missing_ok=True)  # a pickle, of no use to whoever serves the model
 
 
 def _train(trainer: RegionGRPOTrainer, settings: RunSettings, console: Console) -> float:

@@ -1,0 +1,200 @@
+"""One optimisation step, side by side: plain TRL, this trainer without copies, and with a copy of every token.
+
+    python benchmarks/step.py [--hidden 512] [--layers 8] [--rows 151936] [--batch 4] [--prompt 192] [--completion 256]
+
+Each variant runs in a process of its own, on the same random model and the same number of tokens, and reports the
+median time of a step (forward, backward, AdamW) and the peak memory beyond parameters, gradients and optimizer
+state. The first step is not measured: it allocates the optimizer state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+VARIANTS = {
+    "plain TRL": None,
+    "n = 0": {"size": 0},
+    "n = V, replace": {"size": None, "mode": "replace"},
+    "n = V, expand": {"size": None, "mode": "expand"},
+}
+BASELINE = "n = 0"
+
+
+def main() -> None:
+    arguments = parse()
+    if arguments.variant:
+        print(json.dumps(measure(arguments)))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        arguments.folder = folder
+        make_base(arguments)
+        print(f"{arguments}\n{'variant':<16}{'s/step':>8}{'x n=0':>8}{'MiB beyond state':>18}{'x n=0':>8}", flush=True)
+        figures = {name: in_own_process(arguments, name) for name in [BASELINE, *VARIANTS]}
+    base = figures[BASELINE]
+    for name, figure in figures.items():
+        seconds, peak = figure["seconds"], figure["peak_mib"]
+        print(f"{name:<16}{seconds:>8.2f}{seconds / base['seconds']:>8.2f}{peak:>18.0f}{peak / base['peak_mib']:>8.2f}")
+    print(
+        f"thinking positions: {arguments.thinking:.0%}; expand may cost {expand_allowance(base, arguments):.2f} x n = 0"
+    )
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in (("hidden", 512), ("layers", 8), ("rows", 151936), ("batch", 4), ("prompt", 192)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--completion", type=int, default=256)
+    parser.add_argument("--thinking", type=float, default=0.75, help="share of completion tokens that is thinking")
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
+    parser.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def in_own_process(arguments: argparse.Namespace, variant: str) -> dict[str, float]:
+    options = [f"--{name}={value}" for name, value in {**vars(arguments), "variant": variant}.items()]
+    # glibc keeps freed blocks of up to 32 MiB and would blur the peak.
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
+    answer = subprocess.run([sys.executable, __file__, *options], env=environment, stdout=subprocess.PIPE, check=True)
+    return json.loads(answer.stdout.splitlines()[-1])
+
+
+def expand_allowance(base: dict[str, float], arguments: argparse.Namespace) -> float:
+    """What thinking positions pay for a head of twice the rows, where the head's share of n = 0 is measured."""
+    return 1 + arguments.thinking * base["head_share"]
+
+
+def make_base(arguments: argparse.Namespace) -> None:
+    """A Qwen3 of random weights with a real vocabulary's rows, and the embedded model's tokenizer."""
+    from transformers import AutoModelForCausalLM
+
+    from rlvr_vocab.training.tiny import TinyShape, write_tiny_model
+
+    heads = max(2, arguments.hidden // 64)
+    shape = TinyShape(arguments.hidden, 3 * arguments.hidden, arguments.layers, heads, heads // 2, 64)
+    folder = Path(arguments.folder, "base")
+    write_tiny_model(folder, shape, ["a benchmark"], ("<think>", "</think>"), seed=0)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    model.resize_token_embeddings(arguments.rows, mean_resizing=False)
+    model.config.max_position_embeddings = 4096
+    model.save_pretrained(folder)
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, float]:
+    import torch
+
+    trainer, layout = make_trainer(arguments)
+    batch = make_batch(arguments, layout)
+    optimizer = torch.optim.AdamW(trainer.model.parameters(), lr=1e-6)
+    trainer.model.train()
+    trainer.current_gradient_accumulation_steps = 1
+    step(trainer, batch, optimizer)
+    state = resident_mib("VmRSS") + sum(parameter.numel() * 4 for parameter in trainer.model.parameters()) / 2**20
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+    seconds = []
+    for _ in range(arguments.steps):
+        started = time.perf_counter()
+        step(trainer, batch, optimizer)
+        seconds.append(time.perf_counter() - started)
+    peak = resident_mib("VmHWM") - state
+    return {"seconds": median(seconds), "peak_mib": peak, "head_share": head_seconds(trainer, batch) / median(seconds)}
+
+
+def make_trainer(arguments: argparse.Namespace):
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    from rlvr_vocab.training.trainer import RegionGRPOTrainer
+    from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
+
+    base = Path(arguments.folder, "base")
+    config = GRPOConfig(
+        output_dir=str(Path(arguments.folder, "out")),
+        per_device_train_batch_size=arguments.batch,
+        num_generations=arguments.batch,
+        max_completion_length=arguments.completion,
+        gradient_checkpointing=False,
+        bf16=False,
+        use_cpu=True,
+        report_to="none",
+        model_init_kwargs={"dtype": "float32"},
+    )
+    common = {
+        "args": config,
+        "reward_funcs": lambda completions, **_: [0.0] * len(completions),
+        "train_dataset": Dataset.from_list([{"prompt": [{"role": "user", "content": "1+1="}]}]),
+    }
+    options = VARIANTS[arguments.variant]
+    plan = plan_expansion(str(base), Expansion(**(options or {})))
+    if options is None:
+        return GRPOTrainer(model=str(base), **common), plan.layout
+    folder = Path(arguments.folder, arguments.variant)
+    if not folder.exists():
+        write_expansion(plan, folder)
+    return RegionGRPOTrainer(folder, **common), plan.layout
+
+
+def make_batch(arguments: argparse.Namespace, layout):
+    """Completions that think, close their thinking and answer, with ids that the policy allows there."""
+    import torch
+
+    from rlvr_vocab.vocab.policy import RegionPolicy
+
+    generator = torch.Generator().manual_seed(0)
+    bias = RegionPolicy(layout).bias
+    tags = torch.tensor([layout.think_open_id, layout.think_close_id])
+
+    def draw(region: int, length: int) -> torch.Tensor:
+        allowed = torch.isfinite(bias[region])
+        allowed[tags] = False
+        ids = allowed.nonzero().squeeze(1)
+        return ids[torch.randint(len(ids), (arguments.batch, length), generator=generator)]
+
+    thinking = int(arguments.completion * arguments.thinking)
+    opened, closed = tags.repeat(arguments.batch, 1).split(1, dim=1)
+    completion = [draw(1, thinking - 1), closed, draw(0, arguments.completion - thinking)]
+    prompt = torch.cat([draw(0, arguments.prompt - 1), opened], dim=1)
+    completion_ids = torch.cat(completion, dim=1)
+    return {
+        "prompt_ids": prompt,
+        "prompt_mask": torch.ones_like(prompt),
+        "completion_ids": completion_ids,
+        "completion_mask": torch.ones_like(completion_ids),
+        "advantages": torch.randn(arguments.batch, generator=generator),
+        "num_items_in_batch": torch.tensor(completion_ids.numel()),
+    }
+
+
+def step(trainer, batch, optimizer) -> None:
+    trainer.compute_loss(trainer.model, batch).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def head_seconds(trainer, batch) -> float:
+    """Forward and backward of the output layer alone, over the scored positions."""
+    import torch
+
+    weight = trainer.model.get_output_embeddings().weight.detach().requires_grad_()
+    hidden = torch.randn(batch["completion_ids"].numel(), weight.size(1), requires_grad=True)
+    started = time.perf_counter()
+    for block in weight.split(16384):
+        (hidden @ block.t()).float().logsumexp(1).sum().backward()
+    return time.perf_counter() - started
+
+
+def resident_mib(field: str) -> float:
+    status = Path("/proc/self/status").read_text()
+    return int(status.split(f"{field}:")[1].split()[0]) / 1024
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""The commands end to end, on the embedded model with a handful of steps."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from rlvr_vocab.exp.cli import main
+from rlvr_vocab.exp.recorded_config import read_recorded
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.tokenizer import load_tokenizer
+
+SMALL = (
+    "warmup.max_steps=4",
+    "warmup.check_every=4",
+    "warmup.num_check_problems=8",
+    "training.max_steps=3",
+    "training.per_device_train_batch_size=16",
+    "training.num_generations=4",
+    "training.learning_rate=1e-2",
+    "training.entropy_coef=0.1",  # a gradient even where no completion is right
+    "training.kl_log_steps=1",
+    "dataset.max_eval_samples=20",
+)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLVR_VOCAB_CACHE", str(cache))
+
+
+@pytest.fixture(scope="module", params=["full", "0"])
+def run_folder(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cache: Path
+) -> tuple[Path, bool]:
+    """A finished run of three steps, and whether it has a reasoning vocabulary."""
+    folder = tmp_path_factory.mktemp("runs") / f"n_{request.param}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RLVR_VOCAB_CACHE", str(cache))
+        size = f"model.reasoning_vocab_size={request.param}"
+        assert main(["quickstart", size, f"output_dir={folder}", *SMALL]) == 0
+    return folder, request.param == "full"
+
+
+def metrics_of(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def losses_of(folder: Path) -> list[float]:
+    return [row["loss"] for row in metrics_of(folder)]
+
+
+def test_a_run_leaves_what_the_documentation_says(run_folder: tuple[Path, bool]) -> None:
+    folder, reasoning = run_folder
+    expected = {"config.yaml", "environment.json", "metrics.jsonl", "summary.json"}
+    expected |= {"initial_model", "completions", "evaluation", "final_model"}
+    assert {path.name for path in folder.iterdir()} == expected
+    assert [path.name for path in sorted((folder / "completions").iterdir())] == [
+        f"step_{step:05d}.parquet" for step in (1, 2, 3)
+    ]
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["finished"] and summary["steps"] == 3 and summary["held_out_problems"] == 20
+    assert VocabLayout.load(folder / "final_model") == VocabLayout.load(folder / "initial_model")
+    assert not list((folder / "final_model").glob("*.bin"))
+    assert (summary["reasoning_vocab_size"] > 0) == reasoning
+
+
+def test_weights_move_and_the_kl_to_the_initial_model_starts_at_zero(run_folder: tuple[Path, bool]) -> None:
+    folder, reasoning = run_folder
+    before, after = (AutoModelForCausalLM.from_pretrained(folder / name) for name in ("initial_model", "final_model"))
+    changed = {
+        name
+        for (name, old), new in zip(before.named_parameters(), after.parameters(), strict=True)
+        if (old != new).any()
+    }
+    assert changed == {name for name, _ in before.named_parameters()}
+    kl = [row["kl"] for row in metrics_of(folder)]
+    assert abs(kl[0]) < 1e-6 < kl[-1]
+    if reasoning:
+        layout = VocabLayout.load(folder / "final_model")
+        rows = after.get_input_embeddings().weight
+        sources = torch.tensor(layout.source_ids)
+        assert (rows[layout.standard_size :] - rows[sources]).abs().max() > 1e-4
+
+
+def test_metrics_and_completions_agree(run_folder: tuple[Path, bool]) -> None:
+    folder, reasoning = run_folder
+    layout = VocabLayout.load(folder / "final_model")
+    tokenizer = load_tokenizer(folder / "final_model")
+    for row in metrics_of(folder):
+        table = pd.read_parquet(folder / "completions" / f"step_{row['step']:05d}.parquet")
+        assert len(table) == 16
+        assert table["reward"].mean() == pytest.approx(row["reward"], abs=1e-6)
+        assert table["completion_ids"].map(len).mean() == pytest.approx(row["completions/mean_length"], abs=1e-6)
+        assert all(
+            len(ids) == len(logps) for ids, logps in zip(table.completion_ids, table.sampling_logps, strict=True)
+        )
+        reasoning_tokens = sum((ids >= layout.standard_size).sum() for ids in table.completion_ids)
+        thinking_tokens = row["thinking/mean_length"] * len(table)
+        assert reasoning_tokens == pytest.approx(row.get("thinking/reasoning_share", 0) * thinking_tokens, abs=1e-3)
+        assert bool(reasoning_tokens) == (reasoning and thinking_tokens > 0)
+        assert tokenizer.decode(table.completion_ids[0], skip_special_tokens=True) == table.completion[0]
+
+
+def test_a_run_started_from_its_own_config_gives_the_same_losses(run_folder: tuple[Path, bool], tmp_path: Path) -> None:
+    folder, _ = run_folder
+    again = tmp_path / "again"
+    assert main(["train", f"config={folder / 'config.yaml'}", f"output_dir={again}"]) == 0
+    assert losses_of(again) == losses_of(folder)
+    assert any(losses_of(folder))
+
+
+def test_a_finished_run_is_shown_and_not_trained_again(
+    run_folder: tuple[Path, bool], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _ = run_folder
+    modified = (folder / "metrics.jsonl").stat().st_mtime_ns
+    assert main(["train", f"config={folder}"]) == 0
+    assert "overwrite=true" in capsys.readouterr().out
+    assert (folder / "metrics.jsonl").stat().st_mtime_ns == modified
+
+
+def test_another_configuration_does_not_touch_the_folder(
+    run_folder: tuple[Path, bool], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _ = run_folder
+    assert main(["train", f"config={folder}", "training.learning_rate=1e-3"]) == 2
+    assert "training.learning_rate" in capsys.readouterr().err
+    assert read_recorded(folder)["training"]["learning_rate"] == 1e-2
+
+
+def test_evaluate_answers_the_problems_that_the_run_held_out(run_folder: tuple[Path, bool], tmp_path: Path) -> None:
+    folder, _ = run_folder
+    command = ["evaluate", f"checkpoint={folder / 'final_model'}", "dataset=arithmetic", "seed=5"]
+    assert main([*command, "dataset.max_eval_samples=20", f"out={tmp_path / 'results'}"]) == 0
+    ours, evaluated = (
+        [json.loads(line)["prompt"] for line in path.read_text().splitlines()]
+        for path in (folder / "evaluation" / "after.jsonl", tmp_path / "results" / "results.jsonl")
+    )
+    assert ours == evaluated and len(ours) == 20
+
+
+def test_generate_prints_the_assistants_turn(run_folder: tuple[Path, bool], capsys: pytest.CaptureFixture[str]) -> None:
+    folder, _ = run_folder
+    assert main(["generate", f"checkpoint={folder / 'final_model'}", "prompt=3+4=", "max_new_tokens=8"]) == 0
+    assert capsys.readouterr().out.strip()
+
+
+def test_expand_writes_a_folder_and_refuses_to_write_it_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "expanded"
+    assert main(["expand", "model=tiny", "model.reasoning_vocab_size=10", f"out={out}"]) == 0
+    layout = VocabLayout.load(out)
+    assert layout.source_ids == tuple(range(10))
+    assert AutoModelForCausalLM.from_pretrained(out).get_input_embeddings().num_embeddings == layout.rows
+    assert main(["expand", "model=tiny", "model.reasoning_vocab_size=10", f"out={out}"]) == 2
+    assert str(out) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["training.max_prompt_length=1"], "0 usable problems"),
+        (["dataset.max_train_samples=3"], "fewer than one batch"),
+        (["training.max_completion_length=2000"], "context of 1024"),
+        (["dataset.columns.reasoning=null"], "dataset.columns.reasoning"),
+        (["model.reasoning_multiplicity=2", "model.reasoning_vocab_size=99999"], "at most"),
+    ],
+)
+def test_what_only_the_data_or_the_model_shows_is_said_before_anything_is_written(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert main(["quickstart", f"output_dir={out}", *SMALL, *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+    assert not out.exists()

@@ -1,0 +1,304 @@
+"""The documents say what is true: commands compose, links lead somewhere, tables name every key, snippets run."""
+
+import importlib.util
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp import environment_checks
+from rlvr_vocab.exp.batch_checks import check_batches
+from rlvr_vocab.exp.checks import check_bounds, check_model_kwargs, check_rewards, check_sampling
+from rlvr_vocab.exp.command_help import COMMANDS, command_help, leaves
+from rlvr_vocab.exp.command_line import parse_command_line
+from rlvr_vocab.exp.compose import compose
+from rlvr_vocab.exp.recorded_config import config_yaml
+from rlvr_vocab.exp.settings import RunSettings, build_settings
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+DOCUMENTS = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+LINKED_DOCUMENTS = [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+
+FENCE = re.compile(
+    r"(?:<!-- (?P<note>[^\n]*?) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+TABLE = re.compile(r"<!-- keys: (?P<command>\w+) -->\n(?P<table>(?:.+\n|\n)*?)<!-- /keys -->")
+ROW = re.compile(r"^\| `(?P<key>[^`]+)` \| `(?P<default>[^`]+)` \| (?P<meaning>.*) \|$", re.MULTILINE)
+
+# What a reader is told elsewhere: `evaluate` takes the keys of dataset, `expand` those of model.
+SHARED_SECTIONS = {"train": (), "evaluate": ("dataset.",), "expand": ("model.",), "generate": ()}
+# Sections that only one choice fills, shown with the values of that choice.
+FILLED_BY = {"model.tiny": "model=tiny", "dataset.generator": "dataset=arithmetic"}
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, its text, the comment above it, and the line it starts on."""
+
+    language: str
+    text: str
+    note: str
+    line: int
+
+
+def blocks(document: Path, *languages: str) -> list[Block]:
+    text = document.read_text(encoding="utf-8")
+    found = [
+        Block(match["language"], match["text"], match["note"] or "", text.count("\n", 0, match.start("text")) + 1)
+        for match in FENCE.finditer(text)
+    ]
+    return [block for block in found if block.language in languages]
+
+
+def name(document: Path) -> str:
+    return document.relative_to(ROOT).as_posix()
+
+
+# --- commands -----------------------------------------------------------------------------------
+
+
+def shell_lines(document: Path) -> Iterator[str]:
+    """One command each: continuation lines joined, loops and chains taken apart, comments left out."""
+    for block in blocks(document, "sh", "bash"):
+        for line in block.text.replace("\\\n", " ").splitlines():
+            for part in re.split(r"&&|;", line):
+                words = part.strip().removeprefix("do ").strip()
+                if words and not words.startswith("#"):
+                    yield words
+
+
+def our_command(line: str) -> tuple[str, list[str]] | None:
+    """The command of ours that a shell line starts and its words, or None for any other line."""
+    line = re.sub(r"\$\{?\w+\}?", "1", line)  # shell variables: seeds
+    words = [re.sub(r"<[\w-]+>", "1", word) for word in shlex.split(line, comments=True)]
+    for position, word in enumerate(words):
+        rest = words[position + 1 :]
+        if word.endswith("rlvr-vocab") and rest:
+            return rest[0], rest[1:]
+        if word.endswith("exp/grpo_train.py"):
+            return "train", rest
+        if word.endswith("slurm/train_baseline.sh"):
+            return "train", ["model.reasoning_vocab_size=0", *rest]
+        if word.endswith("slurm/train_reasoning.sh"):
+            return "train", ["model.reasoning_vocab_size=full", *rest]
+        if word == "make" and rest[0] == "quickstart":
+            given = [shlex.split(extra.removeprefix("ARGS=")) for extra in rest[1:] if extra.startswith("ARGS=")]
+            return "quickstart", ["overwrite=true", *(extra for words in given for extra in words)]
+    return None
+
+
+def our_commands() -> Iterator[Any]:
+    for document in DOCUMENTS:
+        for line in shell_lines(document):
+            if our_command(line) is not None:
+                yield pytest.param(line, id=f"{name(document)}: {' '.join(line.split())}")
+
+
+def refuse_what_could_never_run(line: str) -> None:
+    """Compose a line and check its values; what only the reader's machine can have is not looked at."""
+    found = our_command(line)
+    assert found is not None
+    command, words = found
+    if command in ("--help", "-h"):
+        return
+    assert command in COMMANDS, f"no command {command}"
+    if parse_command_line(command, words).help:
+        command_help(command, words)
+        return
+    settings = build_settings(command, words)
+    if isinstance(settings, RunSettings):
+        check_bounds(settings.resolved)
+        check_model_kwargs(settings.model.model_kwargs)
+        check_rewards(settings.rewards)
+        check_sampling(settings)
+        check_batches(settings.training.grpo)
+        environment_checks.check_optional_packages(
+            settings.training.grpo, reasoning=settings.model.reasoning_vocab_size != 0
+        )
+
+
+@pytest.fixture
+def readers_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that a reader ends up with: files the documents show by name, and a run to start from."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    monkeypatch.setattr(environment_checks, "installed", lambda package: True)
+    for document in DOCUMENTS:
+        for block in blocks(document, "yaml"):
+            path = re.match(r"(?:# @package \S+\n)?# (\S+\.yaml)\n", block.text)
+            if path is not None:
+                (tmp_path / path[1]).parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / path[1]).write_text(block.text, encoding="utf-8")
+    run = tmp_path / "out" / "grpo_baseline"
+    run.mkdir(parents=True)
+    run.joinpath("config.yaml").write_text(config_yaml(build_settings("train", []).resolved), encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("line", list(our_commands()))
+@pytest.mark.usefixtures("readers_folder")
+def test_a_documented_command_composes(line: str) -> None:
+    refuse_what_could_never_run(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rlvr-vocab train training.learning_rat=1e-5",
+        "uv run python rlvr_vocab/exp/grpo_train.py model=qwen4",
+        "rlvr-vocab train training=large_gpu model.reasoning_vocab_size=full",
+        "GPUS=4 bash slurm/train_baseline.sh training.num_generations=3",
+        'make quickstart ARGS="sed=1"',
+    ],
+)
+@pytest.mark.usefixtures("readers_folder")
+def test_a_wrong_command_would_be_noticed(line: str) -> None:
+    with pytest.raises(UserError):
+        refuse_what_could_never_run(line)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_make_targets_and_commands_in_running_text_exist(document: Path) -> None:
+    targets = re.findall(r"^(\w+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    spans = [*re.findall(r"`([^`\n]+)`", document.read_text(encoding="utf-8")), *shell_lines(document)]
+    for span in spans:
+        if target := re.match(r"make (\w+)", span):
+            assert target[1] in targets, span
+        if command := re.match(r"rlvr-vocab (\w+)", span):
+            assert command[1] in COMMANDS, span
+
+
+# --- configuration keys -------------------------------------------------------------------------
+
+
+def documented_keys(command: str) -> dict[str, str]:
+    """key -> default as it stands in README.md."""
+    tables = [
+        match["table"] for match in TABLE.finditer(README.read_text(encoding="utf-8")) if match["command"] == command
+    ]
+    rows = [row for table in tables for row in ROW.finditer(table)]
+    keys = [row["key"] for row in rows]
+    assert len(keys) == len(set(keys)), f"named twice: {sorted({key for key in keys if keys.count(key) > 1})}"
+    assert not [row["key"] for row in rows if not row["meaning"].strip()]
+    return {row["key"]: row["default"] for row in rows}
+
+
+def keys_of(command: str, words: list[str]) -> dict[str, Any]:
+    """key -> default as the shipped files have it, interpolations applied."""
+    config = compose(command, parse_command_line(command, words)).config
+    return dict(leaves(OmegaConf.to_container(config, resolve=True, throw_on_missing=False)))
+
+
+def actual_keys(command: str) -> dict[str, Any]:
+    keys = keys_of(command, [])
+    for section, choice in FILLED_BY.items():
+        if section in keys:
+            filled = keys_of(command, [choice])
+            keys |= {key: value for key, value in filled.items() if key.startswith(f"{section}.")}
+    shared = SHARED_SECTIONS[command]
+    return {key: value for key, value in keys.items() if not key.startswith(shared)} if shared else keys
+
+
+def is_written_as(value: Any, cell: str) -> bool:
+    if value == "???":
+        return cell == "required"
+    read = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={cell}"]))["value"]
+    return str(value) == cell or (read == value and isinstance(read, bool) == isinstance(value, bool))
+
+
+@pytest.mark.parametrize("command", SHARED_SECTIONS)
+def test_the_key_tables_name_every_key_with_its_default_and_no_other(command: str) -> None:
+    documented, actual = documented_keys(command), actual_keys(command)
+    assert sorted(actual.keys() - documented.keys()) == [], "missing in README.md"
+    assert sorted(documented.keys() - actual.keys()) == [], "in README.md, but no such key"
+    wrong = {key: (cell, actual[key]) for key, cell in documented.items() if not is_written_as(actual[key], cell)}
+    assert wrong == {}, "README.md says the first, conf/ the second"
+
+
+def test_a_default_is_compared_as_a_value_and_not_as_text() -> None:
+    assert is_written_as(5e-6, "5e-6") and is_written_as(None, "null") and is_written_as(["a", "b"], "[a, b]")
+    assert not is_written_as(5e-6, "5e-5") and not is_written_as(None, "none") and not is_written_as(True, "1")
+
+
+def test_the_metrics_table_names_every_metric_of_ours_and_none_that_nobody_logs() -> None:
+    ours = "".join(
+        (ROOT / "rlvr_vocab" / "training" / file).read_text(encoding="utf-8")
+        for file in ("region_metrics.py", "trainer.py")
+    )
+    spec = importlib.util.find_spec("trl")
+    assert spec is not None and spec.origin is not None
+    theirs = (Path(spec.origin).parent / "trainer" / "grpo_trainer.py").read_text(encoding="utf-8")
+    [table] = re.findall(r"<!-- metrics -->\n(.*?)<!-- /metrics -->", README.read_text(encoding="utf-8"), re.DOTALL)
+    documented = set(re.findall(r"`([\w/<>]+)`", " ".join(re.findall(r"^\| (.*?) \|", table, re.MULTILINE))))
+    logged_by_us = set(re.findall(r'"((?:thinking|answering|entropy)/\w+)"', ours))
+    assert logged_by_us - documented == set()
+    for metric in documented - {"loss", "grad_norm", "learning_rate", "epoch"}:  # those are the Trainer's
+        written = metric.replace("<name>", "{reward_func_name}")
+        assert f'"{written}"' in ours + theirs, metric
+
+
+# --- links, pictures, snippets ------------------------------------------------------------------
+
+
+def slug(heading: str) -> str:
+    """The anchor that GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()).strip().replace(" ", "-")
+
+
+def links() -> Iterator[Any]:
+    for document in LINKED_DOCUMENTS:
+        text = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for match in LINK.finditer(text):
+            if "://" not in match["target"] and not match["target"].startswith("mailto:"):
+                yield pytest.param(document, match["target"], id=f"{name(document)}: {match['target']}")
+
+
+@pytest.mark.parametrize(("document", "target"), list(links()))
+def test_a_relative_link_leads_somewhere(document: Path, target: str) -> None:
+    path, _, anchor = target.partition("#")
+    goal = (document.parent / path).resolve() if path else document
+    made = ": render it with rich from a true quickstart run" if goal.name == "quickstart.svg" else ""
+    assert goal.exists(), f"{name(document)} shows {target}, which is not there{made}"
+    if anchor:
+        headings = re.findall(r"^#+ (.+)$", goal.read_text(encoding="utf-8"), re.MULTILINE)
+        assert anchor in map(slug, headings), f"no heading {anchor} in {goal.name}"
+
+
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs" / "img").glob("*.svg")), ids=lambda path: path.name)
+def test_a_picture_loads_nothing_from_elsewhere(picture: Path) -> None:
+    text = picture.read_text(encoding="utf-8")
+    assert re.findall(r"""(?:href=|url\(|@import\s)["']?(https?:[^"')\s]+)""", text) == []
+    assert "<script" not in text
+
+
+@pytest.mark.parametrize("document", [path for path in DOCUMENTS if blocks(path, "python")], ids=name)
+def test_python_snippets_run_from_top_to_bottom(
+    document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    for folder in re.findall(r'"(out/[\w/-]+/final_model)"', document.read_text(encoding="utf-8")):
+        write_checkpoint(tmp_path / folder)
+    names: dict[str, Any] = {"__name__": "snippets"}
+    for block in blocks(document, "python"):
+        if not block.note.startswith("not run"):
+            code = "\n" * (block.line - 1) + block.text
+            exec(compile(code, str(document), "exec"), names)
+
+
+def write_checkpoint(folder: Path) -> None:
+    """A tiny model with a reasoning vocabulary where a document has one that a run left."""
+    from rlvr_vocab.training.tiny import TinyShape, write_tiny_model
+    from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
+
+    base = folder.parent / "base"
+    write_tiny_model(base, TinyShape(num_layers=1), ["Think."], ("<think>", "</think>"), seed=0)
+    write_expansion(plan_expansion(str(base), Expansion(size=None)), folder)

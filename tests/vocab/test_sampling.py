@@ -1,0 +1,157 @@
+"""Transformers' `generate` under the region policy."""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor, LogitsProcessorList
+
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.regions import region_of_next, scored_regions
+from rlvr_vocab.vocab.sampling import RegionLogitsProcessor, attach_region_sampler
+
+PLAIN = {"do_sample": True, "top_k": 0, "top_p": 1.0}
+
+
+def load(folder):
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    return model, RegionPolicy(VocabLayout.load(folder))
+
+
+def prompts(layout, rows=4):
+    ids = torch.randint(10, 320, (rows, 6), generator=torch.Generator().manual_seed(0))
+    ids[::2, -2] = layout.think_open_id
+    return ids
+
+
+def definition(model, policy, sequences, temperature):
+    """log p of every id at each position, from stock logits and the definition, in float64."""
+    with torch.no_grad():
+        logits = model(input_ids=sequences).logits[:, :-1].double()
+    regions = scored_regions(sequences, policy.layout)[:, 1:]
+    return (logits / temperature + policy.bias.double()[regions]).log_softmax(-1)
+
+
+@pytest.mark.parametrize("mode", ["expand", "replace"])
+@pytest.mark.parametrize("name", ["qwen3", "gemma3", "phi"])
+def test_sampled_logps_are_those_of_the_definition_and_nothing_forbidden_is_sampled(name, mode, expand_shape):
+    model, policy = load(expand_shape(name, size=None, mode=mode))
+    sampler = attach_region_sampler(model, policy)
+    ids, new = prompts(policy.layout, 8), 30
+    torch.manual_seed(0)
+    with sampler.recording():
+        out = model.generate(ids, max_new_tokens=new, min_new_tokens=new, temperature=0.6, **PLAIN)
+    expected = definition(model, policy, out, 0.6)[:, -new:]
+    chosen = expected.gather(2, out[:, -new:].unsqueeze(2)).squeeze(2)
+    ends = torch.isin(torch.arange(policy.layout.rows), torch.tensor(model.generation_config.eos_token_id))
+    allowed = torch.where(ends, 0.0, expected.exp()).sum(2).log()  # `min_new_tokens` forbids the end
+    assert torch.isfinite(chosen).all()
+    assert (sampler.last_logps.double() - (chosen - allowed)).abs().max() < 1e-4
+    assert policy.is_reasoning(out).any()
+
+
+@pytest.mark.parametrize("given", ["argument", "generation config", "model default"])
+def test_the_temperature_is_read_where_transformers_reads_it(given, expand_shape):
+    model, policy = load(expand_shape("llama", size=None))
+    sampler = attach_region_sampler(model, policy)
+    ids = prompts(policy.layout)
+    kwargs = {"max_new_tokens": 4, **PLAIN}
+    model.generation_config.temperature = 1.3
+    if given == "argument":
+        kwargs |= {"generation_config": GenerationConfig(temperature=1.3, **PLAIN), "temperature": 0.6}
+    elif given == "generation config":
+        kwargs = {"generation_config": GenerationConfig(max_new_tokens=4, temperature=0.6, **PLAIN)}
+    expected_temperature = 1.3 if given == "model default" else 0.6
+    torch.manual_seed(1)
+    with sampler.recording():
+        out = model.generate(ids, **kwargs)
+    new = out.size(1) - ids.size(1)
+    expected = definition(model, policy, out, expected_temperature)[:, -new:]
+    chosen = expected.gather(2, out[:, -new:].unsqueeze(2)).squeeze(2)
+    ended = torch.isin(out[:, -new:], torch.tensor(model.generation_config.eos_token_id)).cumsum(1) > 0
+    ended[:, 1:] = ended[:, :-1].clone()
+    ended[:, 0] = False
+    assert ended.float().mean() < 0.5
+    assert (sampler.last_logps - chosen)[~ended].abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("mode", ["expand", "replace"])
+def test_greedy_takes_the_argmax_under_the_forbids_alone(mode, expand_shape):
+    model, policy = load(expand_shape("llama", size=200, mode=mode, init_noise=0.3))
+    attach_region_sampler(model, policy)
+    ids = prompts(policy.layout, 12)
+    out = model.generate(ids, max_new_tokens=12, min_new_tokens=12, do_sample=False)
+    with torch.no_grad():
+        logits = model(input_ids=out).logits[:, ids.size(1) - 1 : -1]
+    regions = scored_regions(out, policy.layout)[:, ids.size(1) :]
+    logits = logits.masked_fill(torch.isinf(policy.bias)[regions], -torch.inf)
+    logits[..., model.generation_config.eos_token_id] = -torch.inf
+    assert torch.equal(out[:, ids.size(1) :], logits.argmax(-1))
+    odds_decide = not torch.equal(logits.argmax(-1), (logits + policy.bias[regions]).argmax(-1))
+    assert odds_decide == (mode == "expand")  # one copy each: in `replace` there are no odds to share
+
+
+@pytest.mark.parametrize("do_sample", [True, False])
+def test_a_baseline_generates_what_stock_generate_does(do_sample, expand_shape):
+    folder = expand_shape("qwen3", size=0)
+    stock, _ = load(folder)
+    model, policy = load(folder)
+    attach_region_sampler(model, policy)
+    ids = prompts(policy.layout)
+    kwargs = {"max_new_tokens": 20, **(PLAIN if do_sample else {"do_sample": False})}
+    outputs = []
+    for generator in (stock, model):
+        torch.manual_seed(3)
+        outputs.append(generator.generate(ids, **kwargs))
+    assert torch.equal(*outputs)
+
+
+def test_answering_positions_never_sample_reasoning_tokens(expand_shape):
+    model, policy = load(expand_shape("phi", size=None, multiplicity=3))
+    layout = policy.layout
+    model.lm_head.bias.data[[layout.think_open_id, layout.think_close_id]] += 6.0
+    attach_region_sampler(model, policy)
+    torch.manual_seed(0)
+    ids = prompts(layout, 16)
+    out = model.generate(ids, max_new_tokens=60, min_new_tokens=60, **PLAIN)[:, ids.size(1) :]
+    whole = torch.cat([ids, out], dim=1)
+    thinking = torch.tensor(
+        [[region_of_next(row[None, :end], layout).item() for end in range(ids.size(1), whole.size(1))] for row in whole]
+    ).bool()
+    reasoning = out >= layout.standard_size
+    assert 0.1 < thinking.float().mean() < 0.9
+    assert not reasoning[~thinking].any()
+    copied = thinking & ~torch.isin(out, torch.tensor(layout.control_ids))
+    assert 0.6 < reasoning[copied].float().mean() < 0.9  # three copies and their source
+    sources = torch.tensor(layout.source_ids)[out[reasoning] - layout.standard_size]
+    assert not torch.isin(sources, torch.tensor(layout.control_ids)).any()
+
+
+def test_processors_of_the_caller_stay_in_force(expand_shape):
+    class Only(LogitsProcessor):
+        def __call__(self, input_ids, scores):
+            return scores.index_fill(1, torch.tensor([i for i in range(scores.size(1)) if i != 65]), -torch.inf)
+
+    model, policy = load(expand_shape("llama", size=None))
+    attach_region_sampler(model, policy)
+    out = model.generate(
+        prompts(policy.layout), logits_processor=LogitsProcessorList([Only()]), max_new_tokens=3, **PLAIN
+    )
+    assert out[:, -3:].eq(65).all()
+
+
+def test_recording_works_on_outputs_with_scores_and_stops_with_the_block(expand_shape):
+    model, policy = load(expand_shape("llama", size=None))
+    sampler = attach_region_sampler(model, policy)
+    ids = prompts(policy.layout)
+    with sampler.recording():
+        out = model.generate(ids, max_new_tokens=3, return_dict_in_generate=True, output_logits=True, **PLAIN)
+    recorded = sampler.last_logps
+    assert recorded.shape == (4, out.sequences.size(1) - ids.size(1))
+    model.generate(ids, max_new_tokens=5, **PLAIN)
+    assert sampler.last_logps is recorded
+
+
+def test_a_policy_of_another_model_is_refused():
+    policy = RegionPolicy(VocabLayout(10, (1, 2), 3, 4, (), (3, 4)))
+    with pytest.raises(ValueError, match="12 rows, the model has 13"):
+        RegionLogitsProcessor(policy, 1.0)(torch.tensor([[1]]), torch.zeros(1, 13))
