@@ -2,7 +2,7 @@
 # GRPO with a reasoning vocabulary. From the top of the repository, either of
 #
 #   sbatch slurm/train_reasoning.sh [key=value ...]
-#   GPUS=4 PARTITION=a100 bash slurm/train_reasoning.sh training=large_gpu
+#   GPUS=4 PARTITION=a100 bash slurm/train_reasoning.sh training=small_gpu
 #
 # The second submits the first with your cluster's values: slurm/launch.sh lists them.
 # REASONING_VOCAB_SIZE, from the environment, is a number of tokens or "full" (the default).

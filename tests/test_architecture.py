@@ -22,6 +22,7 @@ PACKAGE = ROOT / "rlvr_vocab"
 # `front` is rlvr_vocab/__init__.py, which shows what the rooms below it make; `__main__` starts exp.
 FLOORS = {
     "errors": 0,
+    "atomic_folder": 0,
     "vocab": 1,
     "rewards": 1,
     "data": 1,

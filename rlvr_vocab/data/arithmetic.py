@@ -22,7 +22,7 @@ class ArithmeticTask:
     """
 
     digits: int = 2
-    num_problems: int = 6000
+    num_problems: int = 5000
 
     def __post_init__(self) -> None:
         if not 1 <= self.digits <= 9:
@@ -42,6 +42,8 @@ class ArithmeticTask:
 
 def addition_problems(task: ArithmeticTask, seed: int) -> list[dict[str, str]]:
     """Rows with the columns `problem`, `answer` and `reasoning`; the same seed gives the same rows.
+
+    Of a+b and b+a at most one occurs: the mirror of a held-out sum would tell its answer.
 
     Example:
         >>> addition_problems(ArithmeticTask(digits=1, num_problems=1), seed=0)

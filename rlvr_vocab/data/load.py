@@ -24,7 +24,7 @@ __all__ = ["LoadReport", "ProblemSets", "Split", "check_source", "load_problem_s
 
 @dataclass(frozen=True)
 class ProblemSets:
-    """Problems to train on, held-out problems (None when not asked for), and what happened on the way.
+    """Problems to train on, held-out problems to measure on (None for none), and what happened on the way.
 
     Columns of both: `prompt` (list of messages), `solution` and `answer` (the bare final answer, twice),
     `reasoning` when that column is mapped, then the original columns, `raw_<name>` where the name is taken.
@@ -44,13 +44,13 @@ def load_problem_sets(source: ProblemSource, style: PromptStyle, split: Split) -
     refuse_two_ways_to_hold_out(source, split)
     train_rows = read_usable_rows(source, split.seed)
     eval_rows = None
-    if source.eval_split is not None and split.max_eval_samples != 0:
+    if source.eval_split is not None:
         eval_rows = read_usable_rows(eval_source(source), split.seed)
     parts = divide(train_rows, eval_rows, split)
     problems = train_rows.problems + (eval_rows.problems if eval_rows is not None else ())
     table = problem_table(problems, style, source.columns.reasoning)
     report = build_report(source, train_rows, eval_rows, parts, table.notes)
-    require_problems(report, wants_eval=eval_rows is not None)
+    require_problems(report, wants_eval=eval_rows is not None and split.max_eval_samples != 0)
     held_out = table.rows(parts.held_out) if parts.held_out else None
     return ProblemSets(train=table.rows(parts.train), eval=held_out, report=report)
 
@@ -148,6 +148,7 @@ def build_report(
         examples=first_examples(dropped),
         duplicates=count_duplicates(problem.key for problem in train_rows.problems),
         held_out_removed=parts.removed,
+        unmeasured=parts.unmeasured,
         notes=notes,
     )
 

@@ -18,11 +18,12 @@ class LoadReport:
         rows_read: Rows in all files or splits that were read.
         rows_kept: Rows that are usable problems.
         train_rows: Problems to train on.
-        eval_rows: Problems held out.
+        eval_rows: Held-out problems to measure on.
         dropped: How many rows each reason cost.
         examples: The first of them, for each reason, as (row number from 1, short text).
         duplicates: Training rows that repeat the problem of an earlier one; they are kept.
         held_out_removed: Rows taken out of training because their problem is held out.
+        unmeasured: Held-out problems beyond `max_eval_samples`: neither trained on nor measured on.
         notes: What was changed in values that are handed on.
     """
 
@@ -35,6 +36,7 @@ class LoadReport:
     examples: Mapping[str, tuple[tuple[int, str], ...]]
     duplicates: int = 0
     held_out_removed: int = 0
+    unmeasured: int = 0
     notes: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
@@ -51,6 +53,8 @@ class LoadReport:
             lines.append(f"repeated problems, kept in training: {self.duplicates:,}")
         if self.held_out_removed:
             lines.append(f"left out of training, as the same problem is held out: {self.held_out_removed:,}")
+        if self.unmeasured:
+            lines.append(f"held out too, but beyond dataset.max_eval_samples: {self.unmeasured:,}")
         return [*lines, *self.notes]
 
 

@@ -12,10 +12,10 @@ class Split:
     """How problems are divided.
 
     Args:
-        eval_fraction: Part of the problems to hold out, from 0 up to but not including 1; at least one
-            problem when it is above 0.
+        eval_fraction: Part of the problems to take away from training, from 0 up to but not including 1; at
+            least one problem when it is above 0.
         max_train_samples: At most that many problems to train on; None for all.
-        max_eval_samples: At most that many held out; None for no limit, 0 for none at all.
+        max_eval_samples: At most that many of those taken away are measured on; None for all, 0 for none.
         seed: Seed of the shuffle, and of generated problems.
 
     Raises:
@@ -47,18 +47,21 @@ class Split:
 class Partition:
     """Indices into the problems, in order of use; those of a separate eval set count on after training.
 
-    `removed` counts problems taken out of training because the same problem is held out.
+    `held_out` are those to measure on; `unmeasured` counts those beyond `max_eval_samples`, which are in neither
+    list. `removed` counts problems taken out of training because the same problem is held out.
     """
 
     train: list[int]
     held_out: list[int]
     removed: int
+    unmeasured: int = 0
 
 
 def partition(train_keys: Sequence[str], eval_keys: Sequence[str] | None, split: Split) -> Partition:
     """Shuffle, hold out, take what is held out away from training, and only then cut to `max_train_samples`.
 
-    So a larger `max_train_samples` adds problems and changes neither the earlier ones nor the held-out ones.
+    So a larger `max_train_samples` adds problems and changes neither the earlier ones nor the held-out ones, and
+    `max_eval_samples` changes nothing about training: a problem that it leaves out is still never trained on.
 
     Args:
         train_keys: What identifies each problem of the training set.
@@ -67,24 +70,26 @@ def partition(train_keys: Sequence[str], eval_keys: Sequence[str] | None, split:
     """
     order = shuffled(len(train_keys), split.seed)
     if eval_keys is None:
-        held_out = order[: num_held_out(len(order), split)]
-        candidates = order[len(held_out) :]
-        held_out_keys = {train_keys[index] for index in held_out}
+        reserved = order[: num_reserved(len(order), split)]
+        candidates = order[len(reserved) :]
+        reserved_keys = {train_keys[index] for index in reserved}
     else:
-        from_eval = shuffled(len(eval_keys), split.seed)[: split.max_eval_samples]
-        held_out = [len(train_keys) + index for index in from_eval]
+        reserved = [len(train_keys) + index for index in shuffled(len(eval_keys), split.seed)]
         candidates = order
-        held_out_keys = {eval_keys[index] for index in from_eval}
-    train = [index for index in candidates if train_keys[index] not in held_out_keys]
-    return Partition(train[: split.max_train_samples], held_out, removed=len(candidates) - len(train))
+        reserved_keys = set(eval_keys)
+    train = [index for index in candidates if train_keys[index] not in reserved_keys]
+    held_out = reserved[: split.max_eval_samples]
+    return Partition(
+        train[: split.max_train_samples],
+        held_out,
+        removed=len(candidates) - len(train),
+        unmeasured=len(reserved) - len(held_out),
+    )
 
 
-def num_held_out(num_problems: int, split: Split) -> int:
-    """How many problems `eval_fraction` holds out."""
-    if split.eval_fraction == 0:
-        return 0
-    wanted = max(1, round(split.eval_fraction * num_problems))
-    return wanted if split.max_eval_samples is None else min(wanted, split.max_eval_samples)
+def num_reserved(num_problems: int, split: Split) -> int:
+    """How many problems `eval_fraction` takes away from training."""
+    return max(1, round(split.eval_fraction * num_problems)) if split.eval_fraction else 0
 
 
 def shuffled(count: int, seed: int) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,13 +33,22 @@ def closing_words(summary: dict[str, Any], folder: Path, console: Console) -> No
         )
     if summary["sample"] is not None:
         _show_sample(summary["sample"], console)
+    command = _command()
     console.print(
         f"\nthe run is in {folder}: metrics.jsonl, completions/, summary.json, final_model/\nnext:\n"
-        f"  rlvr-vocab generate checkpoint={folder}/final_model prompt='…'\n"
-        f"  rlvr-vocab train experiment=gsm8k_reasoning      # Qwen3-0.6B, on a GPU\n"
-        f"  rlvr-vocab train --help                          # every key",
+        f"  {command} generate checkpoint={folder}/final_model prompt='…'\n"
+        f"  {command} train experiment=gsm8k_reasoning      # Qwen3-0.6B, on a GPU\n"
+        f"  {command} train --help                          # every key",
         markup=False,
     )
+
+
+def _command() -> str:
+    """`rlvr-vocab` as the reader can type it: by its path where its environment is not active."""
+    if shutil.which("rlvr-vocab"):
+        return "rlvr-vocab"
+    path = Path(sys.executable).parent / "rlvr-vocab"
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def _show_sample(sample: dict[str, Any], console: Console) -> None:

@@ -15,7 +15,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.command_line import CommandLine
-from rlvr_vocab.exp.config_keys import known_keys
+from rlvr_vocab.exp.config_keys import dotted_keys, known_keys
 from rlvr_vocab.exp.hydra_overrides import GROUPS, first_lines, group_choices, translate
 from rlvr_vocab.exp.nearest import did_you_mean, nearest_and_all
 from rlvr_vocab.exp.recorded_config import read_recorded
@@ -62,8 +62,13 @@ def config_folders(line: CommandLine) -> list[Path]:
     return [*folders, CONF]
 
 
-def compose(command: str, line: CommandLine) -> Composed:
+def compose(command: str, line: CommandLine, dataset_of: Path | None = None) -> Composed:
     """Composes and checks the configuration of `command`.
+
+    Args:
+        command: One of PRIMARY_CONFIGS.
+        line: Its words.
+        dataset_of: Folder of a run whose recorded dataset section takes the place of the default one.
 
     Raises:
         UserError: an unknown key or choice, an override or a file that cannot be read.
@@ -72,6 +77,8 @@ def compose(command: str, line: CommandLine) -> Composed:
     overrides = translate(line.overrides, command, keys, folders)
     recorded = line.config_file is not None
     primary = recorded_primary(line, overrides.groups) if recorded else named_primary(command, line, folders)
+    if dataset_of is not None:
+        primary = with_recorded_dataset(primary, dataset_of)
     ConfigStore.instance().store(name=PRIMARY, node=primary)
     search = ",".join(f"'file://{folder}'" for folder in folders[1:])
     try:
@@ -109,12 +116,16 @@ def as_mapping(config: DictConfig) -> dict[str, Any]:
 
 
 def named_primary(command: str, line: CommandLine, folders: Sequence[Path]) -> dict[str, Any]:
-    """The content of the primary file; --config-dir alone adds groups and does not replace ours."""
+    return read_yaml(primary_file(command, line, folders))
+
+
+def primary_file(command: str, line: CommandLine, folders: Sequence[Path]) -> Path:
+    """The file to start from; --config-dir alone adds groups and does not replace ours."""
     name = (line.config_name or PRIMARY_CONFIGS[command]).removesuffix(".yaml")
     searched = folders if line.config_name or line.config_path else [CONF]
     for folder in searched:
         if (folder / f"{name}.yaml").is_file():
-            return read_yaml(folder / f"{name}.yaml")
+            return folder / f"{name}.yaml"
     known = sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
     raise UserError(f"--config-name {name}: no such file in {searched[0]}{did_you_mean(name, known)}")
 
@@ -146,6 +157,14 @@ def recorded_primary(line: CommandLine, chosen: set[str]) -> dict[str, Any]:
     sections = {key: value for key, value in content.items() if key not in chosen}
     groups = [{group: None} for group in GROUPS["train"] if group != "experiment"]
     return {"defaults": ["model/_base", "dataset/_base", "training/_base", "_self_", *groups], **sections}
+
+
+def with_recorded_dataset(primary: dict[str, Any], run: Path) -> dict[str, Any]:
+    """A primary file whose dataset section is the one that a run recorded."""
+    dataset, known = read_recorded(run)["dataset"], known_keys("evaluate")
+    for key in dotted_keys(dataset, known.sections, "dataset."):
+        known.check(key, f" in {run / 'config.yaml'}")
+    return {**primary, "defaults": ["dataset/_base", "_self_"], "dataset": dataset}
 
 
 def missing_file(error: MissingConfigException, folders: Sequence[Path]) -> UserError:

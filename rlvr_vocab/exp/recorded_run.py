@@ -2,33 +2,75 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from rlvr_vocab.exp.recorded_config import read_recorded
+from rlvr_vocab.exp.typed_sections import DatasetSettings
 
 DEFAULT_MAX_NEW_TOKENS, DEFAULT_TEMPERATURE = 1024, 1.0
+
+# What decides, with the seed, which problems are held out; max_eval_samples only cuts the list of them.
+DIVIDING_KEYS = ("name", "subset", "split", "eval_split", "eval_fraction", "answer_format", "generator")
+DIVIDING_COLUMNS = ("problem", "answer")
 
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """`seed` decides which problems were held out; None where no run is known."""
+    """`seed` and `dataset` decide which problems were held out; `folder`, `seed`, `dataset`: None without a run."""
 
+    folder: Path | None = None
     seed: int | None = None
+    dataset: Mapping[str, Any] | None = None
     system_prompt: str | None = None
     max_new_tokens: int = DEFAULT_MAX_NEW_TOKENS
     temperature: float = DEFAULT_TEMPERATURE
 
 
+def run_folder_of(checkpoint: Path) -> Path | None:
+    """The folder of the run that wrote the checkpoint: the one around it, where that holds a `config.yaml`."""
+    folder = checkpoint.parent if checkpoint.name else checkpoint.absolute().parent
+    return folder if (folder / "config.yaml").is_file() else None
+
+
 def recorded_run(checkpoint: Path) -> RecordedRun:
-    """Read `config.yaml` beside the checkpoint's folder."""
-    if not (checkpoint.parent / "config.yaml").is_file():
+    """Read `config.yaml` beside the checkpoint's folder.
+
+    Raises:
+        UserError: If it is not the configuration of a run.
+    """
+    folder = run_folder_of(checkpoint)
+    if folder is None:
         return RecordedRun()
-    config = read_recorded(checkpoint.parent, resolve=True)
+    config = read_recorded(folder, resolve=True)
     generation = config["model"]["generation_kwargs"]
     return RecordedRun(
+        folder=folder,
         seed=config["seed"],
+        dataset=config["dataset"],
         system_prompt=config["dataset"]["system_prompt"],
         max_new_tokens=generation["max_new_tokens"],
         temperature=generation["temperature"],
     )
+
+
+def problems_line(dataset: DatasetSettings, split: str, run: RecordedRun) -> str:
+    """Which problems an evaluation measures on, seen from the run; a warning where it may have trained on them."""
+    if run.dataset is None:
+        return f"problems of {dataset.name}; the checkpoint is in no run's folder"
+    if dataset.name != run.dataset["name"]:
+        return f"problems of {dataset.name}; the run in {run.folder} had {run.dataset['name']}"
+    if split == "train":
+        return f"warning: split=train: the run in {run.folder} trained on problems of {dataset.name}"
+    if dividing_values(asdict(dataset)) != dividing_values(run.dataset):
+        return (
+            f"warning: {dataset.name} is divided otherwise than by the run in {run.folder}: "
+            "it may have trained on these problems"
+        )
+    return f"problems held out by the run in {run.folder}"
+
+
+def dividing_values(dataset: Mapping[str, Any]) -> list[Any]:
+    return [*(dataset[key] for key in DIVIDING_KEYS), *(dataset["columns"][column] for column in DIVIDING_COLUMNS)]

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from rlvr_vocab.exp.checks import check_evaluate, check_expand, check_generate, check_run
-from rlvr_vocab.exp.command_line import parse_command_line
-from rlvr_vocab.exp.compose import compose
+from rlvr_vocab.exp.command_line import CommandLine, parse_command_line
+from rlvr_vocab.exp.compose import CONF, Composed, compose, config_folders, primary_file, resolve
 from rlvr_vocab.exp.from_config import read, read_section
+from rlvr_vocab.exp.recorded_run import run_folder_of
 from rlvr_vocab.exp.resolution import resolved_config
 from rlvr_vocab.exp.training_section import read_training
 from rlvr_vocab.exp.typed_sections import (
@@ -87,14 +88,25 @@ def load_settings(command: str, argv: Sequence[str]) -> Settings:
 def build_settings(command: str, argv: Sequence[str]) -> Settings:
     """Typed settings: keys and types are right, values are not yet checked against each other."""
     line = parse_command_line(command, with_recipe(command, argv))
-    config = resolved_config(compose(command, line))
     if command == "evaluate":
-        return read_evaluate(config)
+        return read_evaluate(resolved_config(compose_evaluate(line)))
+    config = resolved_config(compose(command, line))
     if command == "generate":
         return read_section(GenerateSettings, config)
     if command == "expand":
         return read_section(ExpandSettings, config)
     return read_run(config)
+
+
+def compose_evaluate(line: CommandLine) -> Composed:
+    """The problems are those of the run that the checkpoint belongs to; single keys apply over its dataset section.
+
+    `dataset=…`, or a primary file of the user's own, names the problems itself.
+    """
+    composed = compose("evaluate", line)
+    chosen = "dataset" in composed.chosen or primary_file("evaluate", line, config_folders(line)).parent != CONF
+    run = None if chosen else run_folder_of(read(Path, resolve(composed)["checkpoint"], "checkpoint"))
+    return composed if run is None else compose("evaluate", line, dataset_of=run)
 
 
 def with_recipe(command: str, argv: Sequence[str]) -> list[str]:

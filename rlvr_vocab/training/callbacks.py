@@ -29,7 +29,7 @@ class MetricsFile(TrainerCallback):
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Drop rows past the step that training starts from: they are about to be written again."""
         if state.is_world_process_zero and self.path.exists():
-            rows = [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
+            rows = _whole_rows(self.path)
             kept = [json.dumps(row) for row in rows if row["step"] <= state.global_step]
             self.path.write_text("".join(f"{row}\n" for row in kept), encoding="utf-8")
 
@@ -66,6 +66,17 @@ class LiveFigures(TrainerCallback):
             values = {name: (logs.get(key), form) for name, key, form in FIGURES}
             figures = {name: form.format(float(value)) for name, (value, form) in values.items() if value is not None}
             self._show(state.global_step, state.max_steps, figures)
+
+
+def _whole_rows(path: Path) -> list[dict[str, Any]]:
+    """Rows up to one that a killed run left half-written."""
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return rows
 
 
 def _json_number(value: Any) -> Any:

@@ -23,7 +23,10 @@ def is_complete(folder: Path) -> bool:
     manifest = folder / MANIFEST
     if not manifest.is_file():
         return False
-    entries = json.loads(manifest.read_text(encoding="utf-8"))["files"]
+    try:
+        entries = json.loads(manifest.read_text(encoding="utf-8"))["files"]
+    except (ValueError, KeyError, TypeError):  # cut short while it was written
+        return False
     return all(
         (folder / name).is_file()
         and (folder / name).stat().st_size == entry["size"]

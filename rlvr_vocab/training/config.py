@@ -13,8 +13,11 @@ logger = logging.getLogger(__name__)
 
 
 def grpo_config(arguments: Mapping[str, Any]) -> GRPOConfig:
-    """`GRPOConfig(**arguments)`, in full precision, with a word, where the hardware has no bfloat16 of its own."""
-    arguments = {"disable_tqdm": True, "log_level": "error", **arguments}
+    """`GRPOConfig(**arguments)`, in full precision, with a word, where the hardware has no bfloat16 of its own.
+
+    Dropout is off unless asked for: a token would be sampled from one thinned network and scored by another.
+    """
+    arguments = {"disable_tqdm": True, "log_level": "error", "disable_dropout": True, **arguments}
     if arguments.get("bf16") and not _has_bf16():
         logger.warning("training.bf16: this machine computes bfloat16 slowly or not at all, training in float32")
         arguments["bf16"] = False

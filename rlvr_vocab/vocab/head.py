@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import types
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -102,7 +103,7 @@ def _score(
 ) -> RegionScores:
     from trl.trainer.utils import maybe_gather_lm_head_ctx
 
-    backbone = model.base_model(input_ids=input_ids, **{**kwargs, "use_cache": False})
+    backbone = model.base_model(input_ids=input_ids, **{**_positions(model, kwargs), **kwargs, "use_cache": False})
     # Looked up at each call: FSDP and PEFT replace the head after it was attached.
     head = model.get_output_embeddings()
     weight, head_bias = (
@@ -123,6 +124,18 @@ def _score(
         entropy=entropy.new_zeros(scored.shape).masked_scatter(scored, entropy),
         aux_loss=_router_loss(model, backbone, kwargs),
     )
+
+
+def _positions(model: PreTrainedModel, kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Positions counted from the first id that is not padding, as `generate` counts them.
+
+    Models with absolute positions (GPT-2) would otherwise sample a left-padded prompt at one place and score it at
+    another.
+    """
+    mask = kwargs.get("attention_mask")
+    if mask is None or "position_ids" not in inspect.signature(model.base_model.forward).parameters:
+        return {}
+    return {"position_ids": (mask.long().cumsum(1) - 1).clamp(min=0)}
 
 
 def _router_loss(model: PreTrainedModel, backbone: Any, kwargs: dict[str, Any]) -> torch.Tensor | None:

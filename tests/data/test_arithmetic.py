@@ -45,9 +45,17 @@ def test_the_working_carries_from_the_right(a: int, b: int, steps: str) -> None:
     assert worked_sum(a, b) == steps
 
 
-def test_asking_for_all_pairs_gives_each_pair_once() -> None:
-    rows = addition_problems(ArithmeticTask(digits=1, num_problems=100), seed=3)
-    assert sorted(summands(row["problem"]) for row in rows) == [(a, b) for a in range(10) for b in range(10)]
+@pytest.mark.parametrize(("digits", "num_problems"), [(1, 55), (2, 5050)])
+def test_asking_for_all_pairs_gives_each_sum_once_in_one_of_its_two_orders(digits: int, num_problems: int) -> None:
+    rows = addition_problems(ArithmeticTask(digits, num_problems), seed=3)
+    pairs = [summands(row["problem"]) for row in rows]
+    every = [(a, b) for a in range(10**digits) for b in range(a, 10**digits)]
+    assert sorted((min(pair), max(pair)) for pair in pairs) == every
+    assert {a < b for a, b in pairs} == {True, False}
+
+
+def test_the_task_that_is_meant_where_none_is_described_can_be_made() -> None:
+    assert len(addition_problems(ArithmeticTask(), seed=3)) == ArithmeticTask().num_problems
 
 
 def test_a_seed_gives_the_same_problems_and_another_seed_others() -> None:
@@ -59,8 +67,8 @@ def test_a_seed_gives_the_same_problems_and_another_seed_others() -> None:
 @pytest.mark.parametrize(
     ("digits", "num_problems", "message"),
     [
-        (1, 101, "num_problems is 101; with digits=1 it must be from 1 to 100"),
-        (2, 0, "num_problems is 0; with digits=2 it must be from 1 to 10000"),
+        (1, 56, "num_problems is 56; with digits=1 it must be from 1 to 55"),
+        (2, 0, "num_problems is 0; with digits=2 it must be from 1 to 5050"),
         (0, 1, "digits is 0; it must be from 1 to 9"),
     ],
 )

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import datasets
@@ -27,6 +28,10 @@ STYLE = PromptStyle(None)
 
 def sums(count: int, start: int = 0) -> list[dict[str, object]]:
     return [{"problem": f"{number}+1=", "answer": number + 1} for number in range(start, start + count)]
+
+
+def uncapped(split: Split) -> Split:
+    return replace(split, max_eval_samples=None)
 
 
 def asked(dataset: datasets.Dataset | None) -> set[str]:
@@ -86,18 +91,31 @@ def test_another_split_of_a_folder_is_held_out(
     assert asked(loaded.eval) == {"5+1=", "6+1="}
 
 
-@pytest.mark.parametrize("split", [Split(), Split(eval_fraction=0.5, max_eval_samples=0)])
-def test_nothing_is_held_out_unless_asked_for(write_jsonl: WriteJsonl, split: Split) -> None:
-    loaded = load_problem_sets(ProblemSource(str(write_jsonl(*sums(4))), COLUMNS), STYLE, split)
-    assert loaded.eval is None
-    assert len(loaded.train) == 4
-
-
-def test_an_eval_file_is_not_read_when_no_eval_samples_are_wanted(write_jsonl: WriteJsonl) -> None:
-    path = str(write_jsonl(*sums(4)))
-    source = ProblemSource(path, COLUMNS, eval_split=path)
-    loaded = load_problem_sets(source, STYLE, Split(max_eval_samples=0))
+def test_nothing_is_held_out_unless_asked_for(write_jsonl: WriteJsonl) -> None:
+    loaded = load_problem_sets(ProblemSource(str(write_jsonl(*sums(4))), COLUMNS), STYLE, Split())
     assert (len(loaded.train), loaded.eval) == (4, None)
+
+
+@pytest.mark.parametrize("cap", [0, 1])
+def test_a_capped_set_trains_on_none_of_the_reserved_problems_and_says_how_many_are_left_over(
+    write_jsonl: WriteJsonl, cap: int
+) -> None:
+    train = str(write_jsonl(*sums(10), name="train.jsonl"))
+    test = str(write_jsonl(*sums(4, start=8), name="test.jsonl"))
+    by_fraction = ProblemSource(train, COLUMNS), Split(eval_fraction=0.4, max_eval_samples=cap)
+    by_file = ProblemSource(train, COLUMNS, eval_split=test), Split(max_eval_samples=cap)
+    for source, split in (by_fraction, by_file):
+        loaded = load_problem_sets(source, STYLE, split)
+        assert asked(loaded.train).isdisjoint(asked(load_problem_sets(source, STYLE, uncapped(split)).eval))
+        assert (0 if loaded.eval is None else len(loaded.eval)) == cap
+        assert f"held out too, but beyond dataset.max_eval_samples: {4 - cap}" in loaded.report.lines()
+
+
+def test_an_eval_file_without_a_usable_problem_is_fine_where_nothing_is_measured(write_jsonl: WriteJsonl) -> None:
+    train = str(write_jsonl(*sums(3), name="train.jsonl"))
+    test = str(write_jsonl({"problem": "a", "answer": ""}, name="test.jsonl"))
+    source = ProblemSource(train, COLUMNS, eval_split=test)
+    assert len(load_problem_sets(source, STYLE, Split(max_eval_samples=0)).train) == 3
 
 
 def test_every_row_is_accounted_for(write_jsonl: WriteJsonl) -> None:
@@ -181,6 +199,17 @@ def test_the_generated_task_is_divided_without_a_problem_in_common() -> None:
     assert row["reasoning"].count("=") == max(len(part) for part in row["problem"].rstrip("=").split("+"))
 
 
+@pytest.mark.parametrize("cap", [5, None])
+def test_neither_a_held_out_sum_nor_its_mirror_is_trained_on(cap: int | None) -> None:
+    source = ProblemSource("arithmetic", Columns("problem", "answer"), generator=ArithmeticTask(2, 5050))
+    split = Split(eval_fraction=0.1, max_eval_samples=cap)
+    trained = asked(load_problem_sets(source, STYLE, split).train)
+    reserved = asked(load_problem_sets(source, STYLE, uncapped(split)).eval)
+    mirrored = {"{1}+{0}=".format(*problem.rstrip("=").split("+")) for problem in reserved}
+    assert (len(trained), len(reserved)) == (4545, 505)
+    assert trained.isdisjoint(reserved | mirrored)
+
+
 def test_the_room_needs_no_torch_and_imports_no_data_library_until_it_loads() -> None:
     script = (
         "import sys; import rlvr_vocab.data as data\n"
@@ -191,4 +220,4 @@ def test_the_room_needs_no_torch_and_imports_no_data_library_until_it_loads() ->
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
-    assert (run.stdout, run.returncode) == ("5400\n", 0), run.stderr
+    assert (run.stdout, run.returncode) == ("4500\n", 0), run.stderr

@@ -32,6 +32,7 @@ def test_each_thing_that_went_otherwise_has_a_line() -> None:
         examples=first_examples(DROPPED),
         duplicates=3,
         held_out_removed=2,
+        unmeasured=4,
         notes=("a note",),
     )
     assert report.lines()[1:] == [
@@ -39,6 +40,7 @@ def test_each_thing_that_went_otherwise_has_a_line() -> None:
         "dropped 1: empty problem (row 1: {})",
         "repeated problems, kept in training: 3",
         "left out of training, as the same problem is held out: 2",
+        "held out too, but beyond dataset.max_eval_samples: 4",
         "a note",
     ]
 

@@ -14,13 +14,39 @@ KEYS = [f"problem {number}" for number in range(100)]
 
 
 @pytest.mark.parametrize(
-    ("fraction", "cap", "held_out"),
-    [(0.0, None, 0), (0.1, None, 10), (0.25, 7, 7), (0.001, None, 1), (0.5, 0, 0), (0.1, 50, 10)],
+    ("fraction", "cap", "held_out", "train"),
+    [
+        (0.0, None, 0, 100),
+        (0.1, None, 10, 90),
+        (0.25, 7, 7, 75),
+        (0.001, None, 1, 99),
+        (0.5, 0, 0, 50),
+        (0.1, 50, 10, 90),
+    ],
 )
-def test_a_fraction_is_held_out_up_to_the_cap(fraction: float, cap: int | None, held_out: int) -> None:
+def test_a_fraction_leaves_training_and_up_to_the_cap_is_measured_on(
+    fraction: float, cap: int | None, held_out: int, train: int
+) -> None:
     parts = partition(KEYS, None, Split(eval_fraction=fraction, max_eval_samples=cap))
-    assert (len(parts.held_out), len(parts.train)) == (held_out, 100 - held_out)
-    assert sorted(parts.held_out + parts.train) == list(range(100))
+    assert (len(parts.held_out), len(parts.train)) == (held_out, train)
+    assert parts.unmeasured == 100 - held_out - train
+    assert len({*parts.held_out, *parts.train}) == held_out + train
+
+
+@pytest.mark.parametrize("eval_keys", [None, [f"problem {number}" for number in range(50, 130)]])
+@pytest.mark.parametrize("cap", [0, 1, 7])
+def test_a_larger_cap_later_meets_only_problems_that_a_capped_run_never_trained_on(
+    eval_keys: list[str] | None, cap: int
+) -> None:
+    fraction = 0.0 if eval_keys else 0.3
+    capped = partition(KEYS, eval_keys, Split(eval_fraction=fraction, max_eval_samples=cap))
+    uncapped = partition(KEYS, eval_keys, Split(eval_fraction=fraction))
+    keys = [*KEYS, *(eval_keys or [])]
+    trained = {keys[index] for index in capped.train}
+    assert trained.isdisjoint(keys[index] for index in uncapped.held_out)
+    assert capped.train == uncapped.train
+    assert capped.held_out == uncapped.held_out[:cap]
+    assert capped.unmeasured == len(uncapped.held_out) - cap
 
 
 def test_more_training_problems_extend_the_same_list_and_leave_the_held_out_ones() -> None:

@@ -8,8 +8,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from rlvr_vocab.data import load_problem_sets
 from rlvr_vocab.exp.cli import main
+from rlvr_vocab.exp.data_wiring import problem_source, problem_split, prompt_style
 from rlvr_vocab.exp.recorded_config import read_recorded
+from rlvr_vocab.exp.settings import load_settings
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
@@ -137,15 +140,48 @@ def test_another_configuration_does_not_touch_the_folder(
     assert read_recorded(folder)["training"]["learning_rate"] == 1e-2
 
 
-def test_evaluate_answers_the_problems_that_the_run_held_out(run_folder: tuple[Path, bool], tmp_path: Path) -> None:
+def prompts_in(results: Path) -> list[str]:
+    return [json.loads(line)["prompt"] for line in results.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("words", [[], ["dataset=arithmetic", "dataset.max_eval_samples=20"]])
+def test_evaluate_answers_the_problems_that_the_run_held_out(
+    words: list[str], run_folder: tuple[Path, bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder, _ = run_folder
-    command = ["evaluate", f"checkpoint={folder / 'final_model'}", "dataset=arithmetic", "seed=5"]
-    assert main([*command, "dataset.max_eval_samples=20", f"out={tmp_path / 'results'}"]) == 0
+    command = ["evaluate", f"checkpoint={folder / 'final_model'}", "seed=5", f"out={tmp_path / 'results'}"]
+    assert main([*command, *words]) == 0
     ours, evaluated = (
-        [json.loads(line)["prompt"] for line in path.read_text().splitlines()]
-        for path in (folder / "evaluation" / "after.jsonl", tmp_path / "results" / "results.jsonl")
+        prompts_in(path) for path in (folder / "evaluation" / "after.jsonl", tmp_path / "results" / "results.jsonl")
     )
     assert ours == evaluated and len(ours) == 20
+    assert f"problems held out by the run in {folder}\n" in capsys.readouterr().out
+
+
+def test_a_larger_cap_at_evaluation_meets_only_problems_that_the_run_never_saw(
+    run_folder: tuple[Path, bool], tmp_path: Path
+) -> None:
+    folder, _ = run_folder
+    command = ["evaluate", f"checkpoint={folder / 'final_model'}", f"out={tmp_path / 'results'}", "max_new_tokens=2"]
+    assert main([*command, "dataset.max_eval_samples=null", "batch_size=256"]) == 0
+    evaluated = prompts_in(tmp_path / "results" / "results.jsonl")
+    assert evaluated[:20] == prompts_in(folder / "evaluation" / "after.jsonl")
+    assert len(evaluated) == len(set(evaluated)) == 500
+    settings = load_settings("train", [f"config={folder}"])
+    style, split = prompt_style(settings.dataset), problem_split(settings.dataset, settings.seed)
+    trained = load_problem_sets(problem_source(settings.dataset), style, split).train["problem"][:]
+    assert len(trained) == 4500 and set(trained).isdisjoint(evaluated)
+    table = pd.read_parquet(folder / "completions" / "step_00001.parquet")
+    assert all(any(problem in prompt for problem in trained) for prompt in table["prompt"])
+
+
+def test_evaluate_warns_about_problems_that_the_run_trained_on(
+    run_folder: tuple[Path, bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _ = run_folder
+    command = ["evaluate", f"checkpoint={folder / 'final_model'}", f"out={tmp_path / 'results'}", "max_new_tokens=2"]
+    assert main([*command, "split=train", "max_samples=2"]) == 0
+    assert f"warning: split=train: the run in {folder} trained on problems" in capsys.readouterr().out
 
 
 def test_generate_prints_the_assistants_turn(run_folder: tuple[Path, bool], capsys: pytest.CaptureFixture[str]) -> None:

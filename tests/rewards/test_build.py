@@ -17,7 +17,7 @@ def test_a_reward_keeps_its_name_its_weight_and_the_tags_of_the_run():
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones():
-    with pytest.raises(UserError, match="'acuracy'.*accuracy"):
+    with pytest.raises(UserError, match=r"'acuracy'.*accuracy"):
         build_rewards([RewardSpec("acuracy")], TAGS)
 
 

@@ -3,7 +3,6 @@
 import pytest
 from transformers import AutoTokenizer
 
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.chat import assistant_turn, find_turn_ids, prompt_is_thinking, turn_start_text
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -33,9 +32,7 @@ def test_the_text_before_an_assistants_words_stops_at_a_tag(template, start, mak
 
 def plan(make_shape, name, who, template=None):
     base = make_shape(name)
-    return plan_expansion(
-        str(base.folder), Expansion(open_thinking=who, chat_template=template or base.chat_template)
-    )
+    return plan_expansion(str(base.folder), Expansion(open_thinking=who, chat_template=template or base.chat_template))
 
 
 @pytest.mark.parametrize(
@@ -68,9 +65,10 @@ def test_a_tag_that_the_template_leaves_open_is_not_opened_twice(who, make_shape
     assert rendered.count("<think>") == 1
 
 
-def test_a_base_without_a_template_is_said_in_one_line(make_shape):
-    with pytest.raises(UserError, match=r"model\.chat_template=FILE"):
-        plan_expansion(str(make_shape("gpt2").folder), Expansion())
+def test_a_base_without_a_template_keeps_none_and_counts_from_the_start_of_the_sequence(make_shape):
+    made = plan_expansion(str(make_shape("gpt2").folder), Expansion())
+    assert made.tokenizer.chat_template is None
+    assert made.layout.turn_ids == ()
 
 
 def test_the_stored_turn_ids_stand_in_every_rendered_prompt(make_shape):

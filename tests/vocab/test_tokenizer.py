@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from functools import lru_cache
 from pathlib import Path
 
@@ -119,6 +120,22 @@ def test_think_tags_are_one_id_each_and_survive_decoding(pair):
     for skip in (True, False):
         assert tokenizer.decode(ids, skip_special_tokens=skip) == TEXTS[-1]
     assert text_streamed(tokenizer, ids) == TEXTS[-1]
+
+
+def test_tags_that_the_base_holds_as_special_tokens_are_shown_all_the_same(make_shape, tmp_path):
+    base = tmp_path / "base"
+    shutil.copytree(make_shape("qwen3").folder, base)
+    content = json.loads((base / "tokenizer.json").read_text())
+    for token in content["added_tokens"]:
+        token["special"] = True
+    (base / "tokenizer.json").write_text(json.dumps(content))
+    assert AutoTokenizer.from_pretrained(base).decode([333, 334], skip_special_tokens=True) == ""
+    plan = plan_expansion(str(base), Expansion(size=None))
+    write_tokenizer(plan.tokenizer, plan.layout, tmp_path)
+    tokenizer = load_tokenizer(tmp_path)
+    assert (plan.layout.think_open_id, plan.layout.think_close_id) == (333, 334)
+    assert tokenizer.decode([333, 334], skip_special_tokens=True) == "<think></think>"
+    assert tokenizer.decode([332], skip_special_tokens=True) == ""
 
 
 def test_saving_and_loading_again_keeps_all_that(pair, tmp_path):

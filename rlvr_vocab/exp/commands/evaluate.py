@@ -10,7 +10,7 @@ from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint, wri
 from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint
 from rlvr_vocab.exp.data_wiring import problem_source, problem_split, prompt_style
 from rlvr_vocab.exp.quiet import quiet_libraries
-from rlvr_vocab.exp.recorded_run import recorded_run
+from rlvr_vocab.exp.recorded_run import problems_line, recorded_run
 from rlvr_vocab.exp.run_folder import write_json
 from rlvr_vocab.exp.screen import make_console
 from rlvr_vocab.exp.typed_sections import EvaluateSettings
@@ -60,19 +60,23 @@ def run(settings: EvaluateSettings) -> int:
 
 
 def _rows(settings: EvaluateSettings, console: Console):  # type: ignore[no-untyped-def]  # datasets has no types
-    """The rows to answer: those that the run held out, where the checkpoint lies in a run's folder."""
-    recorded_seed = recorded_run(settings.checkpoint).seed
-    seed = settings.seed if recorded_seed is None else recorded_seed
-    dataset = settings.dataset
+    """The rows to answer, divided by the seed of the run where the checkpoint lies in a run's folder."""
+    run, dataset = recorded_run(settings.checkpoint), settings.dataset
+    console.print(problems_line(dataset, settings.split, run), markup=False)
+    seed = settings.seed if run.seed is None else run.seed
     problems = load_problem_sets(problem_source(dataset), prompt_style(dataset), problem_split(dataset, seed))
     for line in problems.report.lines():
         console.print(line, markup=False)
     rows = problems.eval if settings.split == "eval" else problems.train
     if rows is None:
-        raise UserError(
-            "split=eval: nothing is held out; set dataset.eval_fraction or dataset.eval_split, or split=train"
-        )
+        raise UserError(f"split=eval: nothing to measure on; {_remedy(settings)}, or split=train")
     return rows if settings.max_samples is None else rows.select(range(min(settings.max_samples, len(rows))))
+
+
+def _remedy(settings: EvaluateSettings) -> str:
+    if settings.dataset.max_eval_samples == 0:
+        return "set dataset.max_eval_samples=null"
+    return "set dataset.eval_fraction or dataset.eval_split"
 
 
 def _sampling(settings: EvaluateSettings) -> SamplingSettings:

@@ -107,9 +107,7 @@ def _write_initial_model(settings: RunSettings, plan: ExpansionPlan, console: Co
     return folder
 
 
-def _trainer(
-    settings: RunSettings, initial_model: Path, train: Dataset, held_out: Dataset | None
-) -> RegionGRPOTrainer:
+def _trainer(settings: RunSettings, initial_model: Path, train: Dataset, held_out: Dataset | None) -> RegionGRPOTrainer:
     functions, _ = build_rewards(reward_specs(settings), settings.model.think_tags)
     args = grpo_config(
         {

@@ -1,0 +1,73 @@
+"""Accuracy over problems and samples, counted another way."""
+
+import json
+
+import pytest
+import torch
+
+from rlvr_vocab.evaluation.accuracy import ProblemResult, accuracy_of, evaluate_checkpoint, write_results
+from rlvr_vocab.evaluation.sampling import SamplingSettings, sample_completions
+
+
+def result(score, completion=""):
+    return ProblemResult(0, 0, "p", "s", completion, score, 1, 0, 0, False, True)
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        ([1.0, 0.0, 0.0, 1.0], 0.5),
+        ([1.0, 0.5], 0.5),  # only a full score is right
+        ([1.0, None, 0.0, None], 0.5),
+        ([None], None),
+        ([], None),
+        ([0.0], 0.0),
+    ],
+)
+def test_accuracy_is_the_share_of_gradable_answers_that_are_right(scores, expected):
+    assert accuracy_of([result(score) for score in scores]) == expected
+
+
+def test_each_sample_of_each_problem_is_graded_on_its_whole_turn(checkpoint, prompts):
+    rows = [{"prompt": prompt, "solution": str(number)} for number, prompt in enumerate(prompts)]
+    graded = []
+
+    def grader(completions, solution):
+        graded.extend(zip((turn[0]["content"] for turn in completions), solution, strict=True))
+        return [None if gold == "2" else float(number % 2) for number, gold in enumerate(solution)]
+
+    settings = SamplingSettings(max_new_tokens=10, seed=3)
+    results = evaluate_checkpoint(checkpoint, rows, grader, settings, samples=2)
+    assert [(r.problem, r.sample) for r in results] == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
+    assert [r.solution for r in results] == ["0", "0", "1", "1", "2", "2"]
+    assert [r.score for r in results] == [0.0, 1.0, 0.0, 1.0, None, None]
+    assert graded == [(r.completion, r.solution) for r in results]
+    assert accuracy_of(results) == 0.5
+    repeated = sample_completions(checkpoint, [row["prompt"] for row in rows for _ in range(2)], settings)
+    layout = checkpoint.layout
+    for r, completion in zip(results, repeated, strict=True):
+        assert (r.completion, r.tokens) == (completion.turn, len(completion.completion_ids))
+        assert r.prompt == rows[r.problem]["prompt"][-1]["content"]
+        assert r.reasoning_tokens == sum(token >= layout.standard_size for token in completion.completion_ids)
+        thinking, inside = 0, True  # the template opens the thinking
+        for token in completion.completion_ids:
+            thinking += inside
+            inside = token == layout.think_open_id or (inside and token != layout.think_close_id)
+        assert (r.thinking_tokens, r.closed) == (thinking, not inside)
+
+
+def test_results_are_one_json_object_a_line_even_with_broken_text(tmp_path):
+    path = tmp_path / "new" / "results.jsonl"
+    write_results([result(1.0, "a\nb \ud800 \x00"), result(None, "日本")], path)
+    lines = path.read_bytes().decode("utf-8", errors="surrogatepass").split("\n")
+    assert lines[-1] == "" and len(lines) == 3
+    assert [json.loads(line)["completion"] for line in lines[:-1]] == ["a\nb \ud800 \x00", "日本"]
+    assert [json.loads(line)["score"] for line in lines[:-1]] == [1.0, None]
+
+
+def test_evaluation_leaves_the_random_state_of_the_caller(checkpoint, prompts):
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    rows = [{"prompt": prompt, "solution": "1"} for prompt in prompts]
+    evaluate_checkpoint(checkpoint, rows, lambda completions, solution: [1.0] * 3, SamplingSettings(max_new_tokens=2))
+    assert torch.equal(torch.get_rng_state(), state)

@@ -1,0 +1,131 @@
+"""Which problems `evaluate` measures on: by default those of the run that the checkpoint belongs to."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.recorded_config import config_yaml
+from rlvr_vocab.exp.recorded_run import problems_line, recorded_run, run_folder_of
+from rlvr_vocab.exp.settings import build_settings
+
+RUN = ("experiment=quickstart", "dataset.eval_fraction=0.2", "dataset.max_eval_samples=20", "seed=5")
+CHECKPOINT = "checkpoint=out/run/final_model"
+
+
+@pytest.fixture(autouse=True)
+def recorded() -> Path:
+    """The config.yaml of a run in out/run."""
+    settings = build_settings("train", [*RUN, r"dataset.system_prompt=pay ${amount}", "exp_name=run"])
+    Path("out/run").mkdir(parents=True)
+    path = Path("out/run/config.yaml")
+    path.write_text(config_yaml(settings.resolved))
+    return path
+
+
+def line_for(*words: str) -> str:
+    settings = build_settings("evaluate", list(words))
+    line = problems_line(settings.dataset, settings.split, recorded_run(settings.checkpoint))
+    assert "\n" not in line
+    return line
+
+
+def test_the_dataset_section_of_the_run_is_the_default(recorded: Path) -> None:
+    of_the_run = build_settings("train", [f"config={recorded}"]).dataset
+    assert build_settings("evaluate", [CHECKPOINT]).dataset == of_the_run
+    assert of_the_run.system_prompt == "pay ${amount}" and of_the_run.eval_fraction == 0.2
+
+
+def test_single_keys_apply_over_the_section_of_the_run() -> None:
+    words = ["dataset.max_eval_samples=null", "dataset.columns.reasoning=null", "dataset.generator.digits=3"]
+    dataset = build_settings("evaluate", [CHECKPOINT, *words]).dataset
+    assert (dataset.max_eval_samples, dataset.columns.reasoning) == (None, None)
+    assert dataset.generator is not None and dataset.generator.digits == 3
+    assert dataset.eval_fraction == 0.2
+
+
+def test_a_dataset_that_is_named_counts_whole() -> None:
+    alone = build_settings("evaluate", ["checkpoint=elsewhere/model", "dataset=gsm8k"])
+    assert build_settings("evaluate", [CHECKPOINT, "dataset=gsm8k"]).dataset == alone.dataset
+
+
+def test_a_checkpoint_of_no_run_is_asked_the_shipped_default() -> None:
+    shipped = build_settings("train", ["dataset=deepscaler"]).dataset
+    assert build_settings("evaluate", ["checkpoint=elsewhere/model"]).dataset == shipped
+
+
+def test_a_primary_file_of_the_users_own_names_its_problems_itself() -> None:
+    Path("mine").mkdir()
+    Path("mine/test_set.yaml").write_text("defaults: [evaluate, override dataset: gsm8k, _self_]\nsamples: 4\n")
+    settings = build_settings("evaluate", [CHECKPOINT, "--config-path", "mine", "--config-name", "test_set"])
+    assert (settings.dataset.name, settings.samples) == ("openai/gsm8k", 4)
+
+
+def test_folders_of_the_users_own_leave_the_section_of_the_run() -> None:
+    Path("mine/dataset").mkdir(parents=True)
+    Path("mine/dataset/physics.yaml").write_text("name: physics.jsonl\n")
+    for option in ("--config-dir", "--config-path"):
+        assert build_settings("evaluate", [CHECKPOINT, option, "mine"]).dataset.name == "arithmetic"
+        assert build_settings("evaluate", [CHECKPOINT, option, "mine", "dataset=physics"]).dataset.name == (
+            "physics.jsonl"
+        )
+
+
+def test_an_unknown_key_in_a_recorded_dataset_section_is_said_with_its_file(recorded: Path) -> None:
+    recorded.write_text(recorded.read_text().replace("  eval_fraction:", "  eval_fractoin:"))
+    with pytest.raises(UserError, match=r"unknown key dataset\.eval_fractoin in out/run/config\.yaml"):
+        build_settings("evaluate", [CHECKPOINT])
+
+
+def test_a_checkpoint_that_is_the_working_folder_belongs_to_the_run_around_it(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = recorded.parent.absolute()
+    (run / "final_model").mkdir()
+    monkeypatch.chdir(run / "final_model")
+    assert run_folder_of(Path()) == run
+
+
+def test_composing_with_a_recorded_run_imports_no_torch() -> None:
+    script = (
+        "import sys; from rlvr_vocab.exp.settings import build_settings\n"
+        f"assert build_settings('evaluate', ['{CHECKPOINT}']).dataset.name == 'arithmetic'\n"
+        "assert not {'torch', 'transformers'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("dataset.max_eval_samples=null", "dataset.system_prompt=null", "dataset.columns.reasoning=null"),
+        ("dataset=arithmetic", "dataset.eval_fraction=0.2"),
+    ],
+)
+def test_problems_divided_as_by_the_run_are_said_to_be_held_out_by_it(words: tuple[str, ...]) -> None:
+    assert line_for(CHECKPOINT, *words) == "problems held out by the run in out/run"
+
+
+@pytest.mark.parametrize(
+    "words", [("dataset=arithmetic",), ("dataset.eval_fraction=0.3",), ("dataset.generator.num_problems=400",)]
+)
+def test_the_runs_own_dataset_divided_otherwise_is_warned_about(words: tuple[str, ...]) -> None:
+    line = line_for(CHECKPOINT, *words)
+    assert line.startswith("warning: arithmetic is divided otherwise than by the run in out/run")
+
+
+def test_measuring_on_what_the_run_trained_on_is_warned_about() -> None:
+    for words in ([], ["dataset=arithmetic"]):
+        line = line_for(CHECKPOINT, "split=train", *words)
+        assert line == "warning: split=train: the run in out/run trained on problems of arithmetic"
+
+
+def test_another_dataset_and_a_checkpoint_of_no_run_are_said_without_a_warning() -> None:
+    for split in ("eval", "train"):
+        other = line_for(CHECKPOINT, "dataset=gsm8k", f"split={split}")
+        assert other == "problems of openai/gsm8k; the run in out/run had arithmetic"
+        alone = line_for("checkpoint=elsewhere/model", "dataset=gsm8k", f"split={split}")
+        assert alone == "problems of openai/gsm8k; the checkpoint is in no run's folder"

@@ -1,0 +1,82 @@
+"""Short GRPO runs on tiny expanded models."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROBLEMS = (
+    [{"role": "user", "content": "What is 3 + 4?"}],
+    [{"role": "system", "content": "Box the answer."}, {"role": "user", "content": "What is <think> for?"}],
+    [
+        {"role": "user", "content": "12 * 3?"},
+        {"role": "assistant", "content": "<think>a</think>36<think>b</think>"},
+        {"role": "user", "content": "And </think> <think>?"},
+    ],
+    [
+        {"role": "user", "content": "How many clips?"},
+        {"role": "assistant", "content": "<think>never closed"},
+        {"role": "user", "content": "And now?"},
+    ],
+)
+
+
+@pytest.fixture(scope="session")
+def make_trainer() -> Callable[..., Any]:
+    """A `RegionGRPOTrainer` for two steps on a folder; keyword arguments are fields of `GRPOConfig`."""
+    from datasets import Dataset
+
+    from rlvr_vocab.training.config import grpo_config
+    from rlvr_vocab.training.trainer import RegionGRPOTrainer
+
+    def make(
+        folder: Path,
+        out: Path,
+        *,
+        trainer: type = RegionGRPOTrainer,
+        kl_log_steps: int = 0,
+        callbacks: Any = (),
+        **args: Any,
+    ) -> Any:
+        rows = [{"prompt": list(prompt), "solution": str(number)} for number, prompt in enumerate(PROBLEMS * 3)]
+        config = grpo_config(
+            {
+                "output_dir": str(out),
+                "max_steps": 2,
+                "per_device_train_batch_size": 4,
+                "num_generations": 4,
+                "max_completion_length": 16,
+                "learning_rate": 1e-3,
+                "temperature": 1.0,
+                "logging_steps": 1,
+                "save_strategy": "no",
+                "report_to": "none",
+                "use_cpu": True,
+                "bf16": False,
+                "gradient_checkpointing": False,
+                "model_init_kwargs": {"dtype": "float32"},
+                **args,
+            }
+        )
+        made = trainer(
+            folder,
+            config,
+            kl_log_steps=kl_log_steps,
+            reward_funcs=[accuracy, spread],
+            train_dataset=Dataset.from_list(rows),
+            callbacks=list(callbacks),
+        )
+        return made
+
+    return make
+
+
+def accuracy(completions: list[Any], **_: Any) -> list[float]:
+    """Differs within every group, so that there is something to learn."""
+    return [float(number % 2) for number, _ in enumerate(completions)]
+
+
+def spread(completions: list[Any], **_: Any) -> list[float | None]:
+    """Scores some completions and passes on others."""
+    return [None if number % 4 == 3 else len(turn[0]["content"]) / 100 for number, turn in enumerate(completions)]

@@ -1,0 +1,21 @@
+"""TRL's configuration with what the machine cannot do taken back."""
+
+import pytest
+import torch
+
+from rlvr_vocab.training.config import grpo_config
+
+
+def arguments(tmp_path, **fields):
+    return {"output_dir": str(tmp_path), "use_cpu": True, "report_to": "none", **fields}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the fallback is for machines without bfloat16")
+def test_bfloat16_is_taken_back_with_a_word_where_there_is_none(tmp_path, caplog):
+    assert grpo_config(arguments(tmp_path, bf16=True)).bf16 is False
+    assert "training.bf16" in caplog.text
+
+
+def test_dropout_is_off_unless_asked_for(tmp_path):
+    assert grpo_config(arguments(tmp_path, bf16=False)).disable_dropout is True
+    assert grpo_config(arguments(tmp_path, bf16=False, disable_dropout=False)).disable_dropout is False

@@ -1,0 +1,137 @@
+"""What the trainer samples under and what it scores under are the same distribution."""
+
+import pytest
+import torch
+
+from rlvr_vocab.training.trainer import RegionGRPOTrainer
+from rlvr_vocab.vocab.regions import scored_regions
+
+MESSAGES = "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}"
+CLOSED = MESSAGES + "{% if add_generation_prompt %}{{ 'assistant: <think>\n\n</think>\n\n' }}{% endif %}"
+
+
+class Watched(RegionGRPOTrainer):
+    """Keeps each generation batch, with the scores that the trainer gives it at that moment."""
+
+    def __init__(self, *args, **kwargs):
+        self.seen = []
+        super().__init__(*args, **kwargs)
+        head = self.model.get_output_embeddings()
+        if head.bias is not None:  # many thinking blocks: tags are likely
+            head.bias.data[[self.policy.layout.think_open_id, self.policy.layout.think_close_id]] += 5.0
+
+    def _generate_and_score_completions(self, inputs):
+        batch = super()._generate_and_score_completions(inputs)
+        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+        mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+        with torch.no_grad():
+            logps, *_ = self._get_per_token_logps_and_entropies(
+                self.model, ids, mask, batch["completion_ids"].size(1), len(ids)
+            )
+        self.seen.append({**batch, "ids": ids, "trainer_logps": logps})
+        return batch
+
+
+KINDS = {
+    "prefilled": {"open_thinking": "prefill"},
+    "opened by the model": {"open_thinking": "model"},
+    "prefilled closed": {"open_thinking": "model", "chat_template": CLOSED},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "mode", "temperature"),
+    [
+        ("phi", "prefilled", "expand", 1.0),
+        ("phi", "prefilled", "replace", 0.6),
+        ("phi", "opened by the model", "expand", 1.5),
+        ("phi", "prefilled closed", "replace", 1.0),
+        ("gemma3", "prefilled", "expand", 0.6),
+        ("qwen3", "prefilled", "replace", 1.0),
+        ("qwen2", "opened by the model", "expand", 1.0),
+        ("gpt2", "prefilled closed", "expand", 1.0),
+    ],
+)
+def test_each_token_is_scored_as_it_was_sampled_and_none_was_forbidden(
+    name, kind, mode, temperature, expand_shape, make_trainer, tmp_path
+):
+    folder = expand_shape(name, size=None, mode=mode, multiplicity=3, **KINDS[kind])
+    trainer = make_trainer(
+        folder,
+        tmp_path,
+        trainer=Watched,
+        temperature=temperature,
+        max_completion_length=40,
+        per_device_train_batch_size=16,
+    )
+    trainer.train()
+    assert len(trainer.seen) == 2
+    layout, regions_seen = trainer.policy.layout, set()
+    for batch in trainer.seen:
+        mask = batch["completion_mask"].bool()
+        difference = (batch["sampling_per_token_logps"] - batch["trainer_logps"])[mask].abs()
+        assert difference.numel() > 100 and difference.max() < 1e-4
+        regions = scored_regions(batch["ids"], layout)[:, batch["prompt_ids"].size(1) :]
+        allowed = torch.isfinite(trainer.policy.bias)[regions].gather(2, batch["completion_ids"].unsqueeze(2))
+        assert allowed.squeeze(2)[mask].all()
+        regions_seen |= set(regions[mask].tolist())
+        starts = regions[:, 0].unique().tolist()
+        assert starts == [int(kind == "prefilled")]
+    assert regions_seen == {0, 1} or name != "phi"
+
+
+def test_the_first_kl_to_the_reference_is_nothing(expand_shape, make_trainer, tmp_path):
+    trainer = make_trainer(expand_shape("llama", size=None), tmp_path, beta=0.04, learning_rate=1e-2)
+    trainer.train()
+    first, second = (row["kl"] for row in trainer.state.log_history if "kl" in row)
+    assert 0 <= first < 1e-6 < second
+
+
+@pytest.fixture(scope="module")
+def logs_of_kl_steps(expand_shape, make_trainer, tmp_path_factory):
+    """Log rows by `kl_log_steps`, and by the stock penalty's `beta` for comparison."""
+    folder, rows = expand_shape("llama", size=None), {}
+    for steps in (0, 1, 2):
+        out = tmp_path_factory.mktemp("kl")
+        trainer = make_trainer(folder, out, kl_log_steps=steps, max_steps=3, learning_rate=1e-2)
+        trainer.train()
+        rows[steps] = [row for row in trainer.state.log_history if "loss" in row]
+    return rows
+
+
+def test_kl_is_logged_every_so_many_steps_and_starts_at_nothing(logs_of_kl_steps):
+    assert ["kl" in row for row in logs_of_kl_steps[0]] == [False] * 3
+    assert ["kl" in row for row in logs_of_kl_steps[2]] == [True, False, True]
+    first, second, third = (row["kl"] for row in logs_of_kl_steps[1])
+    assert abs(first) < 1e-6
+    assert second > 1e-5 and third > 1e-5
+
+
+def test_logging_kl_changes_nothing_else(logs_of_kl_steps):
+    ignored = {"kl", "step_time"}
+    rows = [
+        [{key: value for key, value in row.items() if key not in ignored} for row in logs_of_kl_steps[steps]]
+        for steps in (0, 1)
+    ]
+    assert rows[0] == rows[1]
+
+
+def test_without_reasoning_tokens_a_run_is_that_of_plain_trl(expand_shape, make_trainer, tmp_path):
+    from trl import GRPOTrainer
+
+    from rlvr_vocab.vocab.tokenizer import load_tokenizer
+
+    class Plain(GRPOTrainer):
+        def __init__(self, folder, config, *, kl_log_steps, **kwargs):
+            super().__init__(model=str(folder), args=config, processing_class=load_tokenizer(folder), **kwargs)
+
+    folder = expand_shape("llama", size=0, open_thinking="model")
+    rows = []
+    for number, trainer in enumerate((RegionGRPOTrainer, Plain)):
+        made = make_trainer(folder, tmp_path / str(number), trainer=trainer, max_steps=3, learning_rate=1e-2)
+        made.train()
+        rows.append(
+            [(row["loss"], row["grad_norm"], row["entropy"]) for row in made.state.log_history if "loss" in row]
+        )
+    for ours, plain in zip(*rows, strict=True):
+        assert ours == pytest.approx(plain, abs=1e-5, rel=1e-4)

@@ -1,0 +1,175 @@
+"""What a run leaves on disk, and that going on from a checkpoint is the uninterrupted run."""
+
+import json
+import math
+import shutil
+
+import pandas as pd
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from rlvr_vocab.training.callbacks import MetricsFile
+from rlvr_vocab.training.checkpoints import is_complete, newest_checkpoint
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.tokenizer import load_tokenizer
+
+STEPS = 4
+
+
+@pytest.fixture(scope="module")
+def run(expand_shape, make_trainer, tmp_path_factory):
+    """A finished run of four steps with a checkpoint at every second one."""
+    out = tmp_path_factory.mktemp("run")
+    trainer = make_trainer(
+        expand_shape("llama", size=None),
+        out,
+        callbacks=[MetricsFile(out / "metrics.jsonl")],
+        max_steps=STEPS,
+        save_strategy="steps",
+        save_steps=2,
+        learning_rate=1e-2,
+    )
+    trainer.train()
+    return trainer, out
+
+
+def rows_of(path):
+    return [json.loads(line, parse_constant=lambda name: pytest.fail(name)) for line in path.read_text().splitlines()]
+
+
+def test_metrics_have_a_row_per_step_with_the_names_of_the_log(run):
+    trainer, out = run
+    rows = rows_of(out / "metrics.jsonl")
+    assert [row["step"] for row in rows] == list(range(1, STEPS + 1))
+    logged = [row for row in trainer.state.log_history if "loss" in row]
+    for row, log in zip(rows, logged, strict=True):
+        assert row == log
+        assert row.keys() >= {
+            "loss",
+            "grad_norm",
+            "reward",
+            "rewards/accuracy/mean",
+            "completions/mean_length",
+            "thinking/mean_length",
+            "answering/mean_length",
+            "thinking/closed",
+            "thinking/reasoning_share",
+            "entropy/thinking",
+        }
+        assert row["thinking/mean_length"] + row["answering/mean_length"] == pytest.approx(
+            row["completions/mean_length"]
+        )
+        assert 0.3 < row["thinking/reasoning_share"] < 0.7  # one copy beside each source
+
+
+def test_completions_of_each_step_have_the_columns_of_the_design(run):
+    trainer, out = run
+    files = sorted((out / "completions").iterdir())
+    assert [file.name for file in files] == [f"step_{step:05d}.parquet" for step in range(1, STEPS + 1)]
+    tokenizer = load_tokenizer(trainer.initial_model)
+    metrics = rows_of(out / "metrics.jsonl")
+    for step, file in enumerate(files, 1):
+        table = pd.read_parquet(file)
+        assert set(table.columns) == {
+            "step",
+            "prompt",
+            "completion",
+            "prompt_ids",
+            "completion_ids",
+            "sampling_logps",
+            "solution",
+            "advantage",
+            "reward",
+            "reward/accuracy",
+            "reward/spread",
+        }
+        assert len(table) == 4 and (table["step"] == step).all()
+        for row in table.to_dict("records"):
+            assert len(row["completion_ids"]) == len(row["sampling_logps"])
+            assert all(math.isfinite(logp) and logp <= 0 for logp in row["sampling_logps"])
+            assert row["prompt"] == tokenizer.decode(row["prompt_ids"]) and row["prompt"].endswith("<think>\n")
+            sampled = tokenizer.decode(row["completion_ids"], skip_special_tokens=True)
+            assert row["completion"] == "<think>\n" + sampled
+            scored = [value for value in (row["reward/accuracy"], row["reward/spread"]) if not math.isnan(value)]
+            assert row["reward"] == pytest.approx(sum(scored))
+        assert table["reward/spread"].isna().sum() == 1
+        assert table["advantage"].sum() == pytest.approx(0, abs=1e-4) and table["advantage"].abs().max() > 0.1
+        assert table["reward"].mean() == pytest.approx(metrics[step - 1]["reward"])
+        assert table["completion_ids"].map(len).mean() == metrics[step - 1]["completions/mean_length"]
+
+
+def test_the_logps_on_disk_are_those_of_the_model_before_the_step(run):
+    trainer, out = run
+    table = pd.read_parquet(out / "completions" / "step_00001.parquet")
+    model = AutoModelForCausalLM.from_pretrained(trainer.initial_model).eval()
+    policy = RegionPolicy(VocabLayout.load(trainer.initial_model))
+    for row in table.to_dict("records"):
+        prompt, completion = list(row["prompt_ids"]), list(row["completion_ids"])
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1].double()
+        thinking = True  # every prompt ends in an open tag
+        for step, token in enumerate(completion):
+            log_p = (logits[step] + policy.bias[int(thinking)]).log_softmax(-1)
+            assert row["sampling_logps"][step] == pytest.approx(log_p[token].item(), abs=1e-4)
+            thinking = token == policy.layout.think_open_id or (thinking and token != policy.layout.think_close_id)
+
+
+def test_checkpoints_are_stock_folders_with_layout_and_manifest(run):
+    trainer, out = run
+    assert newest_checkpoint(out) == out / "checkpoint-4"
+    for step in (2, 4):
+        folder = out / f"checkpoint-{step}"
+        assert is_complete(folder)
+        listed = json.loads((folder / "manifest.json").read_text())["files"]
+        assert {"model.safetensors", "tokenizer.json", "reasoning_vocab.json", "optimizer.pt", "rng_state.pth"} <= set(
+            listed
+        )
+        assert VocabLayout.load(folder) == trainer.policy.layout
+        model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+        assert not any(info.values())
+        tokenizer = load_tokenizer(folder)
+        assert len(tokenizer) == model.config.vocab_size == trainer.policy.layout.rows
+        first = trainer.policy.layout.standard_size
+        assert tokenizer.decode([first + 65, first + 66]) == tokenizer.decode([65, 66])
+
+
+def test_weights_change_and_copies_drift_from_their_sources(run):
+    trainer, out = run
+    layout = trainer.policy.layout
+    initial = AutoModelForCausalLM.from_pretrained(trainer.initial_model).lm_head.weight
+    trained = AutoModelForCausalLM.from_pretrained(out / "checkpoint-4").lm_head.weight
+    assert not torch.equal(initial, trained)
+    drift = (trained[layout.standard_size :] - trained[: layout.standard_size]).abs().amax(1)
+    assert (drift > 0).float().mean() > 0.1  # pairs of which neither was sampled move together
+    assert torch.equal(initial[layout.standard_size :], initial[: layout.standard_size])
+
+
+def test_resuming_gives_the_losses_of_the_uninterrupted_run(run, make_trainer, tmp_path):
+    trainer, out = run
+    shutil.copytree(out / "checkpoint-2", tmp_path / "checkpoint-2")
+    shutil.copy(out / "metrics.jsonl", tmp_path / "metrics.jsonl")
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 5, "loss": 1')  # killed while writing
+    torch.manual_seed(99)
+    resumed = make_trainer(
+        trainer.initial_model,
+        tmp_path,
+        callbacks=[MetricsFile(tmp_path / "metrics.jsonl")],
+        max_steps=STEPS,
+        save_strategy="no",
+        learning_rate=1e-2,
+    )
+    resumed.train(resume_from_checkpoint=str(newest_checkpoint(tmp_path)))
+    rows = [
+        [{key: value for key, value in row.items() if key != "step_time"} for row in rows_of(folder / "metrics.jsonl")]
+        for folder in (out, tmp_path)
+    ]
+    assert rows[0] == rows[1]
+    assert any(row["loss"] for row in rows[0])
+    for step in (3, 4):
+        names = [folder / "completions" / f"step_{step:05d}.parquet" for folder in (out, tmp_path)]
+        assert [list(ids) for ids in pd.read_parquet(names[0])["completion_ids"]] == [
+            list(ids) for ids in pd.read_parquet(names[1])["completion_ids"]
+        ]
