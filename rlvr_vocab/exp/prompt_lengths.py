@@ -18,7 +18,8 @@ def fitting_prompts(train: Dataset, plan: ExpansionPlan, training: TrainingSetti
     """Leave out prompts longer than `training.max_prompt_length`, counted and said; none is ever cut.
 
     Raises:
-        UserError: there is no chat template to render prompts with, or a prompt that stays does not fit the model's context together with its completion.
+        UserError: there is no chat template to render prompts with, or a prompt that stays does not fit the model's
+            context together with its completion.
     """
     if plan.tokenizer.chat_template is None:
         raise UserError(

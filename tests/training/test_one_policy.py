@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
+from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 from rlvr_vocab.vocab.regions import scored_regions
 
 MESSAGES = "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}"
@@ -78,6 +79,18 @@ def test_each_token_is_scored_as_it_was_sampled_and_none_was_forbidden(
         starts = regions[:, 0].unique().tolist()
         assert starts == [int(kind == "prefilled")]
     assert regions_seen == {0, 1} or name != "phi"
+
+
+@pytest.mark.parametrize("mode", ["expand", "replace"])
+def test_smollm2_scores_each_token_as_it_was_sampled(mode, smollm2, make_trainer, tmp_path):
+    plan = plan_expansion(str(smollm2), Expansion(size=49_152, mode=mode))
+    write_expansion(plan, tmp_path / "initial")
+    trainer = make_trainer(tmp_path / "initial", tmp_path, trainer=Watched, max_completion_length=24, max_steps=1)
+    inputs = next(iter(trainer.get_train_dataloader()))
+    batch = trainer._generate_and_score_completions(inputs[:4]) and trainer.seen[0]
+    mask = batch["completion_mask"].bool()
+    assert (batch["sampling_per_token_logps"] - batch["trainer_logps"])[mask].abs().max() < 1e-4
+    assert trainer.policy.is_reasoning(batch["completion_ids"][mask]).any()
 
 
 def test_the_first_kl_to_the_reference_is_nothing(expand_shape, make_trainer, tmp_path):

@@ -26,6 +26,11 @@ def test_counts_are_those_of_a_hand_counted_batch():
     assert region_counts(PROMPTS, COMPLETIONS, MASK, POLICY).tolist() == [4, 12, 8, 6, 2]
 
 
+def test_a_closing_tag_as_the_last_id_closes_the_thinking():
+    counts = region_counts(PROMPTS[[0, 0]], torch.tensor([[1, CLOSE], [1, 1]]), torch.ones(2, 2), POLICY)
+    assert counts.tolist() == [2, 4, 0, 0, 1]
+
+
 def test_figures_follow_from_counts():
     assert region_metrics(torch.tensor([4.0, 12.0, 8.0, 6.0, 2.0])) == {
         "thinking/mean_length": 3.0,
