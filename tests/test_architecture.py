@@ -23,6 +23,7 @@ PACKAGE = ROOT / "rlvr_vocab"
 FLOORS = {
     "errors": 0,
     "atomic_folder": 0,
+    "nearest": 0,
     "vocab": 1,
     "rewards": 1,
     "data": 1,

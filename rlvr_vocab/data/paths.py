@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from rlvr_vocab.data.nearest import nearest_name
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.nearest import nearest_word
 
 EXTENSIONS = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 PATH_STARTS = (".", "/", "~")
@@ -68,7 +68,7 @@ def what_is_there(missing: Path) -> str:
     names = sorted(entry.name for entry in folder.iterdir() if entry.suffix.lower() in EXTENSIONS)
     if not names:
         return f"its folder holds no {', '.join(EXTENSIONS)} file"
-    closest = nearest_name(missing.name, names)
+    closest = nearest_word(missing.name, names)
     if closest is not None:
         return f"the nearest file there is {closest}"
     more = f" and {len(names) - FILES_SHOWN} more" if len(names) > FILES_SHOWN else ""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlvr_vocab.data.answers import UnusableRow, final_answer, is_nan, plain_text
-from rlvr_vocab.data.nearest import nearest_name
 from rlvr_vocab.data.source import Columns
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.nearest import nearest_word
 
 # Python joins whole pairs on reading, so whatever is left of them in a text is half of one.
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -127,7 +127,7 @@ def require_columns(columns: Columns, found: Iterable[str], where: str) -> None:
     for wanted in columns.wanted():
         if wanted not in found:
             spare = [name for name in found if name not in columns.wanted()]
-            nearest = nearest_name(wanted, spare, cutoff=0.0)
+            nearest = nearest_word(wanted, spare, cutoff=0.0)
             hint = f'; nearest to it is "{nearest}"' if nearest is not None else ""
             raise UserError(f'{where} has no column "{wanted}"; its columns are {", ".join(found) or "none"}{hint}')
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from rlvr_vocab.data.arithmetic import ArithmeticTask
-from rlvr_vocab.data.nearest import did_you_mean
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.nearest import did_you_mean
 
 GENERATED = "arithmetic"
 ANSWER_FORMATS = ("bare", "hash", "boxed")

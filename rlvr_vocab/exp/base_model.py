@@ -81,19 +81,17 @@ def _run_warmup(base: str, out: Path, settings: RunSettings, train: Dataset, con
         settings.training.grpo["max_completion_length"], settings.training.grpo["temperature"], checked or 1
     )
 
-    def measure(model: Any, tokenizer: Any) -> float:
+    def measure(model: Any, tokenizer: Any) -> float | None:
         open_id, close_id = (tokenizer.convert_tokens_to_ids(tag) for tag in tags)
         layout = VocabLayout(len(tokenizer), (), open_id, close_id, find_turn_ids(tokenizer, tags), ())
-        return (
-            accuracy_of(evaluate_checkpoint(Checkpoint(model, tokenizer, layout), check_rows, grader, sampling)) or 0.0
-        )
+        return accuracy_of(evaluate_checkpoint(Checkpoint(model, tokenizer, layout), check_rows, grader, sampling))
 
     with stage(console, "warm-up", warmup.max_steps) as display:
         shown: dict[str, str] = {}
 
         def show(step: int, total: int, loss: float | None, accuracy: float | None) -> None:
-            shown.update({} if loss is None else {"loss": f"{loss:.3f}"})
             shown.update({} if accuracy is None else {"accuracy": f"{accuracy:.2f}"})
+            shown.update({} if loss is None else {"loss": f"{loss:.3f}"})
             display.update(step, shown, total=total)
 
         outcome = warm_up(
@@ -111,6 +109,7 @@ def _run_warmup(base: str, out: Path, settings: RunSettings, train: Dataset, con
             measure,
             show,
         )
+        display.update(outcome.steps, shown, total=outcome.steps)
     return asdict(outcome)
 
 

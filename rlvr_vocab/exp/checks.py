@@ -11,7 +11,6 @@ from rlvr_vocab.exp.data_wiring import problem_source, prompt_style
 from rlvr_vocab.exp.environment_checks import check_optional_packages, check_wandb_login
 from rlvr_vocab.exp.from_config import as_typed
 from rlvr_vocab.exp.model_folder import check_checkpoint_folder, check_model_source
-from rlvr_vocab.exp.nearest import did_you_mean, nearest_and_all, nearest_word
 from rlvr_vocab.exp.output_folder import check_new_folder, check_run_folder
 from rlvr_vocab.exp.typed_sections import (
     LONG_DTYPE_NAMES,
@@ -23,6 +22,7 @@ from rlvr_vocab.exp.typed_sections import (
     RewardSettings,
     RunSettings,
 )
+from rlvr_vocab.nearest import did_you_mean, nearest_and_all, nearest_word
 
 KNOWN_REWARDS = ("accuracy",)
 

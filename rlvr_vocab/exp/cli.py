@@ -7,8 +7,8 @@ from importlib import import_module
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.command_help import COMMANDS, command_help, overview
 from rlvr_vocab.exp.command_line import parse_command_line
-from rlvr_vocab.exp.nearest import nearest_and_all
 from rlvr_vocab.exp.settings import load_settings
+from rlvr_vocab.nearest import nearest_and_all
 
 BAD_INPUT = 2
 INTERRUPTED = 130

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -33,10 +34,11 @@ def closing_words(summary: dict[str, Any], folder: Path, console: Console) -> No
         )
     if summary["sample"] is not None:
         _show_sample(summary["sample"], console)
-    command = _command()
+    command, sample = _command(), summary["sample"]
+    prompt = "…" if sample is None else sample["problem"]
     console.print(
         f"\nthe run is in {folder}: metrics.jsonl, completions/, summary.json, final_model/\nnext:\n"
-        f"  {command} generate checkpoint={folder}/final_model prompt='…'\n"
+        f"  {command} generate checkpoint={folder}/final_model prompt={shlex.quote(prompt)}\n"
         f"  {command} train experiment=gsm8k_reasoning      # Qwen3-0.6B, on a GPU\n"
         f"  {command} train --help                          # every key",
         markup=False,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.exp.nearest import did_you_mean
+from rlvr_vocab.nearest import did_you_mean
 
 OPTIONS = ("--config-dir", "--config-name", "--config-path", "--help")
 CAN_START_FROM_FILE = ("train", "quickstart")

@@ -17,8 +17,8 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.command_line import CommandLine
 from rlvr_vocab.exp.config_keys import dotted_keys, known_keys
 from rlvr_vocab.exp.hydra_overrides import GROUPS, first_lines, group_choices, translate
-from rlvr_vocab.exp.nearest import did_you_mean, nearest_and_all
 from rlvr_vocab.exp.recorded_config import read_recorded
+from rlvr_vocab.nearest import did_you_mean, nearest_and_all
 
 CONF = Path(__file__).resolve().parent / "conf"
 PRIMARY = "_primary"

@@ -8,7 +8,6 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.grpo_fields import GRPO_FIELDS
-from rlvr_vocab.exp.nearest import nearest_keys
 from rlvr_vocab.exp.removed_keys import removed_key_line
 from rlvr_vocab.exp.typed_sections import (
     EvaluateSettings,
@@ -17,6 +16,7 @@ from rlvr_vocab.exp.typed_sections import (
     RunSettings,
     TrainingSettings,
 )
+from rlvr_vocab.nearest import nearest_keys
 
 COMMAND_SETTINGS: dict[str, type] = {
     "train": RunSettings,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.exp.nearest import did_you_mean, nearest_and_all
+from rlvr_vocab.nearest import did_you_mean, nearest_and_all
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from hydra.errors import HydraException
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.config_keys import KnownKeys
-from rlvr_vocab.exp.nearest import nearest_and_all
 from rlvr_vocab.exp.recorded_config import escaped
+from rlvr_vocab.nearest import nearest_and_all
 
 GROUPS = {
     "train": ("model", "dataset", "training", "rewards", "logging", "experiment"),

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.exp.nearest import nearest_word
 from rlvr_vocab.exp.typed_sections import ModelSettings
+from rlvr_vocab.nearest import nearest_word
 
 WEIGHTS = ("*.safetensors", "*.bin")
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")

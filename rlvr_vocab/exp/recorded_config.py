@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.exp.nearest import did_you_mean
+from rlvr_vocab.nearest import did_you_mean
 
 RUN_SECTIONS = ("model", "dataset", "training")
 NOT_COMPARED = ("overwrite", "logging", "output_dir")

@@ -9,5 +9,5 @@ _NEVER_WRAPPED = 10_000
 
 def make_console(*, quiet: bool = False) -> Console:
     """A console that breaks lines only where a terminal has an edge."""
-    console = Console(quiet=quiet)
+    console = Console(quiet=quiet, highlight=False)
     return console if console.is_terminal else Console(quiet=quiet, highlight=False, width=_NEVER_WRAPPED)

@@ -21,7 +21,7 @@ from transformers import (
 from trl import SFTConfig, SFTTrainer
 
 Messages = list[dict[str, str]]
-AccuracyCheck = Callable[[PreTrainedModel, PreTrainedTokenizerBase], float]
+AccuracyCheck = Callable[[PreTrainedModel, PreTrainedTokenizerBase], float | None]
 ProgressReport = Callable[[int, int, float | None, float | None], None]
 
 
@@ -67,7 +67,8 @@ def warm_up(
     """Fine-tune `base` on worked solutions and save it to `out` as an ordinary model folder.
 
     Args:
-        measure_accuracy: samples answers to problems outside `problems` and returns the share that is right.
+        measure_accuracy: samples answers to problems outside `problems` and returns the share that is right, None
+            where no gold answer can be read.
         on_progress: called with (step, steps at most, loss, accuracy); the last two None where not measured.
     """
     model = AutoModelForCausalLM.from_pretrained(str(base), dtype="float32")
@@ -113,7 +114,9 @@ def _sft_config(settings: WarmupSettings, out: Path) -> SFTConfig:
 class _WarmupWatch(TrainerCallback):
     """Measures accuracy now and then, and stops the warm-up once it suffices."""
 
-    def __init__(self, settings: WarmupSettings, measure: Callable[[], float], on_progress: ProgressReport) -> None:
+    def __init__(
+        self, settings: WarmupSettings, measure: Callable[[], float | None], on_progress: ProgressReport
+    ) -> None:
         self._settings, self._measure, self._on_progress = settings, measure, on_progress
         self.accuracy: float | None = None
 
@@ -134,5 +137,5 @@ class _WarmupWatch(TrainerCallback):
             return
         self.accuracy = self._measure()
         self._on_progress(state.global_step, self._settings.max_steps, None, self.accuracy)
-        if self.accuracy >= target:
+        if self.accuracy is not None and self.accuracy >= target:
             control.should_training_stop = True

@@ -10,7 +10,7 @@ COLUMNS = Columns("problem", "answer")
 
 
 def test_a_mistyped_answer_format_names_the_nearest_one() -> None:
-    with pytest.raises(UserError, match=r'"boxd".*bare, hash, boxed; did you mean "boxed"\?'):
+    with pytest.raises(UserError, match=r'"boxd".*bare, hash, boxed; did you mean boxed\?'):
         ProblemSource("x.csv", COLUMNS, answer_format="boxd")
 
 

@@ -11,15 +11,15 @@ def similarity(word: str, known: str) -> float:
     return SequenceMatcher(None, word.lower(), known.lower()).ratio()
 
 
-def nearest_word(word: str, known: Iterable[str]) -> str | None:
-    """The known word that is most similar, or begins most similarly; None where none does."""
+def nearest_word(word: str, known: Iterable[str], cutoff: float = CLOSE_ENOUGH) -> str | None:
+    """The known word that is most similar, or begins most similarly; None where none reaches `cutoff` (0 to 1)."""
 
     def score(candidate: str) -> tuple[float, float]:
         whole = similarity(word, candidate)
         return max(whole, BEGINNING_COUNTS * similarity(word, candidate[: len(word)])), whole
 
     ranked = sorted(known, key=score, reverse=True)
-    return ranked[0] if ranked and score(ranked[0])[0] >= CLOSE_ENOUGH else None
+    return ranked[0] if ranked and score(ranked[0])[0] >= cutoff else None
 
 
 def nearest_keys(key: str, known: Iterable[str]) -> list[str]:

@@ -2,16 +2,16 @@
 
 import pytest
 
-from rlvr_vocab.data.nearest import did_you_mean, nearest_name
+from rlvr_vocab.nearest import did_you_mean, nearest_word
 
 
 @pytest.mark.parametrize(
     ("given", "nearest"), [("ANSWER", "answer"), ("anwser", "answer"), ("Soluton", "Solution"), ("xyz", None)]
 )
-def test_the_nearest_name_is_the_likeliest_slip(given: str, nearest: str | None) -> None:
-    assert nearest_name(given, ["SANER", "answer", "Solution"]) == nearest
+def test_the_nearest_word_is_the_likeliest_slip(given: str, nearest: str | None) -> None:
+    assert nearest_word(given, ["SANER", "answer", "Solution"]) == nearest
 
 
 def test_without_a_near_name_nothing_is_suggested() -> None:
-    assert did_you_mean("hsh", ["bare", "hash"]) == '; did you mean "hash"?'
+    assert did_you_mean("hsh", ["bare", "hash"]) == "; did you mean hash?"
     assert did_you_mean("xyz", ["bare", "hash"]) == ""
