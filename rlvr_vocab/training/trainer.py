@@ -68,7 +68,19 @@ class RegionGRPOTrainer(GRPOTrainer):
                 model=str(initial_model), args=args, processing_class=load_tokenizer(initial_model), **kwargs
             )
         self.remove_callback(PrinterCallback)
+        self._spare_the_embedding_gradient()
         self.sampler = attach_region_sampler(self.accelerator.unwrap_model(self.model), self.policy)
+
+    def _spare_the_embedding_gradient(self) -> None:
+        """With tied weights, add the input side's gradient to the head's row by row.
+
+        The dense gradient of an embedding is another tensor of the table's size, nearly all zeros; a sparse one is
+        added to the head's dense gradient where it lies. Only in one process: DDP wants to know beforehand which
+        gradients are sparse, and sharded tables have their own way.
+        """
+        embedding, head = self.model.get_input_embeddings(), self.model.get_output_embeddings()
+        if self.accelerator.num_processes == 1 and embedding.weight is head.weight and embedding.weight.requires_grad:
+            embedding.sparse = True
 
     def _generate_single_turn(self, *args: Any, **kwargs: Any) -> tuple[list[list[int]], list[list[float]] | None]:
         # The same autocast as in scoring: float32 weights would otherwise sample from a slightly other policy.
@@ -92,7 +104,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         for name, value in region_metrics(self.accelerator.reduce(counts, reduction="sum")).items():
             self._metrics[mode][name].append(value)
         if mode == "train":
-            if self.kl_log_steps and self.beta == 0.0 and self.state.global_step % self.kl_log_steps == 0:
+            if self._kl_is_due():
                 self._metrics[mode]["kl"].append(self._kl_to_initial_model(batch))
             self._rollouts = self._gather_rollouts(inputs, batch)
         return batch
@@ -118,6 +130,14 @@ class RegionGRPOTrainer(GRPOTrainer):
             total, tokens = sums[region].tolist()
             if tokens:
                 self._metrics[mode][name].append(total / tokens)
+
+    def _kl_is_due(self) -> bool:
+        """Whether this generation is the first at or after a multiple of `kl_log_steps`."""
+        if not self.kl_log_steps or self.beta != 0.0:
+            return False
+        batches = self.args.steps_per_generation * self.num_iterations
+        steps_between_generations = max(1, batches // self.args.gradient_accumulation_steps)
+        return self.state.global_step % self.kl_log_steps < steps_between_generations
 
     @torch.no_grad()
     def _kl_to_initial_model(self, batch: dict[str, torch.Tensor]) -> float:

@@ -17,7 +17,10 @@ from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy
 
 # Shapes: N scored positions, n positions of one block, H hidden size, V embedding rows, v rows of one block.
 _TOKENS_PER_BLOCK = 1024
-_ROWS_PER_BLOCK = 16384
+# A block of logits that stays near a CPU's caches (a fifth faster than one of 64 MiB, measured); an accelerator would
+# rather have fewer, larger kernels.
+_ROWS_PER_BLOCK = 4096
+_ROWS_PER_BLOCK_ON_ACCELERATOR = 16384
 
 
 @dataclass(frozen=True)
@@ -132,9 +135,10 @@ class _Head:
             )
 
     def row_blocks(self, region: int) -> Iterator[slice]:
+        size = _ROWS_PER_BLOCK if self.weight.device.type == "cpu" else _ROWS_PER_BLOCK_ON_ACCELERATOR
         for start, end in self.row_ranges[region]:
-            for block_start in range(start, end, _ROWS_PER_BLOCK):
-                yield slice(block_start, min(block_start + _ROWS_PER_BLOCK, end))
+            for block_start in range(start, end, size):
+                yield slice(block_start, min(block_start + size, end))
 
     def weight_of(self, rows: slice) -> torch.Tensor:
         return self.weight[rows].to(self.compute_dtype)
