@@ -28,6 +28,9 @@ from rlvr_vocab.vocab.regions import ANSWERING, THINKING, scored_regions
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
+# Elements of a tied embedding from which its gradient is kept sparse; a smaller one is added faster as a whole.
+_SMALLEST_SPARED_TABLE = 2**24
+
 
 @contextmanager
 def region_head_in_trl(policy: RegionPolicy) -> Iterator[None]:
@@ -79,7 +82,8 @@ class RegionGRPOTrainer(GRPOTrainer):
         gradients are sparse, and sharded tables have their own way.
         """
         embedding, head = self.model.get_input_embeddings(), self.model.get_output_embeddings()
-        if self.accelerator.num_processes == 1 and embedding.weight is head.weight and embedding.weight.requires_grad:
+        tied = embedding.weight is head.weight and embedding.weight.requires_grad
+        if tied and self.accelerator.num_processes == 1 and embedding.weight.numel() >= _SMALLEST_SPARED_TABLE:
             embedding.sparse = True
 
     def _generate_single_turn(self, *args: Any, **kwargs: Any) -> tuple[list[list[int]], list[list[float]] | None]:

@@ -1,0 +1,24 @@
+"""A tied embedding whose gradient is kept sparse on the way learns what it would learn otherwise."""
+
+import pytest
+import torch
+
+from rlvr_vocab.training import trainer as module
+
+
+@pytest.mark.parametrize("shape", ["qwen3", "llama"])
+def test_a_sparse_input_gradient_changes_no_step(shape, expand_shape, make_trainer, tmp_path, monkeypatch):
+    folder = expand_shape(shape, size=None, open_thinking="model")
+    weights, sparse = [], []
+    for threshold in (0, 2**60):
+        monkeypatch.setattr(module, "_SMALLEST_SPARED_TABLE", threshold)
+        made = make_trainer(folder, tmp_path / str(threshold), gradient_accumulation_steps=2)
+        made.train()
+        embedding = made.model.get_input_embeddings()
+        weights.append(embedding.weight.detach().clone())
+        sparse.append(embedding.sparse)
+    tied = made.model.config.tie_word_embeddings
+    assert sparse == [tied, False]
+    torch.testing.assert_close(weights[0], weights[1], rtol=1e-4, atol=1e-6)
+    initial = module.create_model_from_path(str(folder), dtype="float32").get_input_embeddings().weight
+    assert (weights[0] != initial).any()
