@@ -28,7 +28,7 @@ from rlvr_vocab.vocab.regions import ANSWERING, THINKING, scored_regions
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
-# Elements of a tied embedding from which its gradient is kept sparse; a smaller one is added faster as a whole.
+# Elements of a tied embedding from which a second gradient of its size (64 MiB) is worth sparing.
 _SMALLEST_SPARED_TABLE = 2**24
 
 
