@@ -65,10 +65,18 @@ def accuracy_of(results: Sequence[ProblemResult]) -> float | None:
 
 
 def write_results(results: Sequence[ProblemResult], path: Path) -> None:
-    """One JSON object a line, one line a problem and sample."""
+    """One JSON object a line, one line a problem and sample; the file appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = (json.dumps(asdict(result), ensure_ascii=False) for result in results)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="surrogatepass")
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="surrogatepass")
+    partial.replace(path)
+
+
+def read_results(path: Path) -> list[ProblemResult]:
+    """What `write_results` wrote."""
+    with path.open(encoding="utf-8", errors="surrogatepass") as lines:
+        return [ProblemResult(**json.loads(line)) for line in lines]
 
 
 def _result(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from accelerate import PartialState
 from datasets import Dataset
 from rich.console import Console
 
-from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint, write_results
+from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint, read_results, write_results
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_completions
 from rlvr_vocab.exp.model_wiring import reward_specs
 from rlvr_vocab.exp.typed_sections import RunSettings
@@ -48,9 +47,7 @@ class HeldOut:
             return None
         path = self._folder / f"{when}.jsonl"
         if path.exists():
-            scores = [json.loads(line)["score"] for line in path.read_text(encoding="utf-8").splitlines()]
-            gradable = [score for score in scores if score is not None]
-            return sum(score == 1.0 for score in gradable) / len(gradable) if gradable else None
+            return accuracy_of(read_results(path))
         with stage(self._console, f"held-out accuracy {when} GRPO", self.size) as display:
             results = evaluate_checkpoint(
                 self._checkpoint,

@@ -49,7 +49,6 @@ def write_tokenizer(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, fol
     """
     tokenizer.save_pretrained(str(folder))
     _edit_json(folder / "tokenizer_config.json", _as_plain_backend)
-    _edit_json(folder / "tokenizer.json", lambda content: _show_tags(content, layout))
     if layout.size:
         _edit_json(folder / "tokenizer.json", lambda content: _add_reasoning_tokens(content, layout))
 
@@ -63,12 +62,6 @@ def _edit_json(path: Path, edit: Any) -> None:
 def _as_plain_backend(config: dict[str, Any]) -> None:
     config["tokenizer_class"] = TokenizersBackend.__name__
     config.pop("auto_map", None)
-
-
-def _show_tags(content: dict[str, Any], layout: VocabLayout) -> None:
-    for token in content["added_tokens"]:
-        if token["id"] in (layout.think_open_id, layout.think_close_id):
-            token["special"] = False
 
 
 def _add_reasoning_tokens(content: dict[str, Any], layout: VocabLayout) -> None:

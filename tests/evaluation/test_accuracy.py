@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from rlvr_vocab.evaluation.accuracy import ProblemResult, accuracy_of, evaluate_checkpoint, write_results
+from rlvr_vocab.evaluation.accuracy import ProblemResult, accuracy_of, evaluate_checkpoint, read_results, write_results
 from rlvr_vocab.evaluation.sampling import SamplingSettings, sample_completions
 
 
@@ -58,7 +58,10 @@ def test_each_sample_of_each_problem_is_graded_on_its_whole_turn(checkpoint, pro
 
 def test_results_are_one_json_object_a_line_even_with_broken_text(tmp_path):
     path = tmp_path / "new" / "results.jsonl"
-    write_results([result(1.0, "a\nb \ud800 \x00"), result(None, "日本")], path)
+    results = [result(1.0, "a\nb \ud800 \x00"), result(None, "日本")]
+    write_results(results, path)
+    assert read_results(path) == results
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
     lines = path.read_bytes().decode("utf-8", errors="surrogatepass").split("\n")
     assert lines[-1] == "" and len(lines) == 3
     assert [json.loads(line)["completion"] for line in lines[:-1]] == ["a\nb \ud800 \x00", "日本"]
