@@ -33,8 +33,15 @@ LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 TABLE = re.compile(r"<!-- keys: (?P<command>\w+) -->\n(?P<table>(?:.+\n|\n)*?)<!-- /keys -->")
 ROW = re.compile(r"^\| `(?P<key>[^`]+)` \| `(?P<default>[^`]+)` \| (?P<meaning>.*) \|$", re.MULTILINE)
 
-# What a reader is told elsewhere: `evaluate` takes the keys of dataset, `expand` those of model.
-SHARED_SECTIONS = {"train": (), "evaluate": ("dataset.",), "expand": ("model.",), "generate": ()}
+# What a reader is told elsewhere: `evaluate` takes the keys of dataset, `expand` those of model, `check` both, …
+SHARED_SECTIONS = {
+    "train": (),
+    "check": ("model.", "dataset."),
+    "score": ("model.", "dataset.", "rewards."),
+    "evaluate": ("dataset.",),
+    "expand": ("model.",),
+    "generate": (),
+}
 # Sections that only one choice fills, shown with the values of that choice.
 FILLED_BY = {"model.tiny": "model=tiny", "dataset.generator": "dataset=arithmetic"}
 
@@ -132,8 +139,8 @@ def readers_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     monkeypatch.setattr(environment_checks, "installed", lambda package: True)
     for document in DOCUMENTS:
-        for block in blocks(document, "yaml"):
-            path = re.match(r"(?:# @package \S+\n)?# (\S+\.yaml)\n", block.text)
+        for block in blocks(document, "yaml", "python"):
+            path = re.match(r"(?:# @package \S+\n)?# (\S+\.(?:yaml|py))\n", block.text)
             if path is not None:
                 (tmp_path / path[1]).parent.mkdir(parents=True, exist_ok=True)
                 (tmp_path / path[1]).write_text(block.text, encoding="utf-8")
@@ -230,8 +237,8 @@ def test_a_default_is_compared_as_a_value_and_not_as_text() -> None:
 
 def test_the_metrics_table_names_every_metric_of_ours_and_none_that_nobody_logs() -> None:
     ours = "".join(
-        (ROOT / "rlvr_vocab" / "training" / file).read_text(encoding="utf-8")
-        for file in ("region_metrics.py", "trainer.py")
+        (ROOT / "rlvr_vocab" / file).read_text(encoding="utf-8")
+        for file in ("training/region_metrics.py", "training/trainer.py", "training/place.py", "rewards/guard.py")
     )
     spec = importlib.util.find_spec("trl")
     assert spec is not None and spec.origin is not None
@@ -241,8 +248,8 @@ def test_the_metrics_table_names_every_metric_of_ours_and_none_that_nobody_logs(
     logged_by_us = set(re.findall(r'"((?:thinking|answering|entropy)/\w+)"', ours))
     assert logged_by_us - documented == set()
     for metric in documented - {"loss", "grad_norm", "learning_rate", "epoch"}:  # those are the Trainer's
-        written = metric.replace("<name>", "{reward_func_name}")
-        assert f'"{written}"' in ours + theirs, metric
+        written = [f'"{metric.replace("<name>", name)}"' for name in ("{reward_func_name}", "{name}", "{self.name}")]
+        assert any(name in ours + theirs for name in written), metric
 
 
 # --- links, pictures, snippets ------------------------------------------------------------------

@@ -1,21 +1,37 @@
 """Problem sets: from files, the hub or a generator to {prompt, solution} rows. Needs no torch."""
 
 from rlvr_vocab.data.arithmetic import ArithmeticTask, addition_problems, worked_sum
-from rlvr_vocab.data.load import LoadReport, ProblemSets, Split, check_source, load_problem_sets
+from rlvr_vocab.data.load import (
+    DividedProblems,
+    LoadReport,
+    ProblemSets,
+    Split,
+    check_source,
+    lay_out,
+    load_problem_sets,
+    read_problems,
+)
+from rlvr_vocab.data.other_set import OtherSet, check_other_set, read_other_set
 from rlvr_vocab.data.prompts import PromptStyle, build_messages
 from rlvr_vocab.data.source import Columns, ProblemSource
 
 __all__ = [
     "ArithmeticTask",
     "Columns",
+    "DividedProblems",
     "LoadReport",
+    "OtherSet",
     "ProblemSets",
     "ProblemSource",
     "PromptStyle",
     "Split",
     "addition_problems",
     "build_messages",
+    "check_other_set",
     "check_source",
+    "lay_out",
     "load_problem_sets",
+    "read_other_set",
+    "read_problems",
     "worked_sum",
 ]

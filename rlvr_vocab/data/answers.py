@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 from decimal import Decimal
 
 NOT_AN_ANSWER = "answer is neither text nor a number"
@@ -11,6 +12,8 @@ NO_BOX = r"no complete \boxed{...} in the answer"
 
 GROUPED_NUMBER = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 BOX_OPENING = re.compile(r"\\boxed\s*\{")
+
+NEARLY_ALL = 0.9
 
 # Above this, floats skip integers and their digits would be invented.
 LARGEST_EXACT_FLOAT = 2.0**53
@@ -116,6 +119,18 @@ def balanced_prefix(text: str, start: int) -> str | None:
         if depth == 0:
             return text[start:position]
         position += 1
+    return None
+
+
+def unread_marker(answers: Sequence[str]) -> str | None:
+    """The format that answers, read otherwise, seem to have: `hash` or `boxed` where nearly all hold its marker.
+
+    An answer that is a box alone is no worked solution.
+    """
+    for answer_format, marker in (("hash", "####"), ("boxed", r"\boxed")):
+        worked = sum(marker in answer and not answer.startswith(r"\boxed") for answer in answers)
+        if worked >= NEARLY_ALL * len(answers) > 0:
+            return answer_format
     return None
 
 

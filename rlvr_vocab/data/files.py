@@ -1,5 +1,6 @@
 """Reading rows from .csv, .tsv, .json, .jsonl and .parquet files, values as they were written."""
 
+import codecs
 import csv
 import io
 import json
@@ -30,6 +31,7 @@ def read_rows(path: Path) -> list[Any]:
 def read_text(path: Path) -> str:
     """The file as UTF-8 text, with or without a byte order mark."""
     content = path.read_bytes()
+    refuse_wide_characters(content, path)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -38,6 +40,12 @@ def read_text(path: Path) -> str:
         raise UserError(
             f"{path.absolute()} is not UTF-8: byte {position} is 0x{content[position]:02x}; save the file as UTF-8"
         ) from error
+
+
+def refuse_wide_characters(content: bytes, path: Path) -> None:
+    """UTF-16 and UTF-32, which English text without a mark would otherwise pass as UTF-8 full of null characters."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in content[:4]:
+        raise UserError(f"{path.absolute()} is UTF-16 or UTF-32; save the file as UTF-8")
 
 
 def read_csv(path: Path) -> list[dict[str, str | None]]:
@@ -79,7 +87,7 @@ def keyed_cells(header: list[str], cells: list[str], where: str) -> dict[str, st
 
 def read_json(path: Path) -> list[Any]:
     """Rows of a list of objects, of `{"data": [...]}`, or of an object of columns."""
-    content = parse_json(read_text(path), str(path.absolute()), hint="; one object per line is .jsonl")
+    content = parse_json(read_text(path), str(path.absolute()))
     if isinstance(content, dict) and is_row_list(content.get("data")):
         content = content["data"]
     if isinstance(content, list):
@@ -116,11 +124,20 @@ def jsonl_rows(path: Path) -> Iterator[Any]:
             yield parse_json(line, f"{path.absolute()}:{number}")
 
 
-def parse_json(text: str, where: str, hint: str = "") -> Any:
+def parse_json(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{where} is not valid JSON: {error}{hint}") from error
+        raise UserError(f"{where} is not valid JSON: {error}{what_broke(text, error)}") from error
+
+
+def what_broke(text: str, error: Exception) -> str:
+    """The usual ways to break a JSON file: one of the two kinds under the other's name, and an end that was cut off."""
+    if text.strip() in ("[", "{"):
+        return "; JSON over several lines is .json"
+    if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
+        return "; one object per line is .jsonl"
+    return "" if text.rstrip().endswith(("]", "}")) else "; the text breaks off"
 
 
 def read_parquet(path: Path) -> list[dict[str, Any]]:

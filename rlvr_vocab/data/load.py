@@ -10,7 +10,7 @@ from rlvr_vocab.data.hub import hub_rows
 from rlvr_vocab.data.paths import local_file
 from rlvr_vocab.data.prompts import PromptStyle
 from rlvr_vocab.data.report import LoadReport, count_duplicates, count_reasons, first_examples
-from rlvr_vocab.data.rows import UsableRows, column_names, require_columns, usable_rows
+from rlvr_vocab.data.rows import Problem, UsableRows, column_names, require_columns, usable_rows
 from rlvr_vocab.data.source import Columns, ProblemSource
 from rlvr_vocab.data.split import Partition, Split, partition
 from rlvr_vocab.data.table import problem_table
@@ -19,7 +19,17 @@ from rlvr_vocab.errors import UserError
 if TYPE_CHECKING:
     import datasets
 
-__all__ = ["LoadReport", "ProblemSets", "Split", "check_source", "load_problem_sets"]
+__all__ = [
+    "DividedProblems",
+    "LoadReport",
+    "ProblemSets",
+    "Split",
+    "check_source",
+    "lay_out",
+    "load_problem_sets",
+    "named_rows",
+    "read_problems",
+]
 
 
 @dataclass(frozen=True)
@@ -35,22 +45,55 @@ class ProblemSets:
     report: LoadReport
 
 
+@dataclass(frozen=True)
+class DividedProblems:
+    """A problem set as it was read and divided, row by row; `parts` indexes `problems`."""
+
+    source: ProblemSource
+    split: Split
+    train_rows: UsableRows
+    eval_rows: UsableRows | None
+    parts: Partition
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """All usable problems: those of the training set, then those of a separate eval set."""
+        return self.train_rows.problems + (self.eval_rows.problems if self.eval_rows is not None else ())
+
+
 def load_problem_sets(source: ProblemSource, style: PromptStyle, split: Split) -> ProblemSets:
     """Load the problems that `source` names.
 
     Raises:
         UserError: If they cannot be read, or none is left to train on or to hold out.
     """
+    return lay_out(read_problems(source, split), style)
+
+
+def read_problems(source: ProblemSource, split: Split) -> DividedProblems:
+    """Read, sort and divide the problems that `source` names; there may be none.
+
+    Raises:
+        UserError: If they cannot be read.
+    """
     refuse_two_ways_to_hold_out(source, split)
     train_rows = read_usable_rows(source, split.seed)
     eval_rows = None
     if source.eval_split is not None:
         eval_rows = read_usable_rows(eval_source(source), split.seed)
-    parts = divide(train_rows, eval_rows, split)
-    problems = train_rows.problems + (eval_rows.problems if eval_rows is not None else ())
-    table = problem_table(problems, style, source.columns.reasoning)
-    report = build_report(source, train_rows, eval_rows, parts, table.notes)
-    require_problems(report, wants_eval=eval_rows is not None and split.max_eval_samples != 0)
+    return DividedProblems(source, split, train_rows, eval_rows, divide(train_rows, eval_rows, split))
+
+
+def lay_out(divided: DividedProblems, style: PromptStyle) -> ProblemSets:
+    """The rows for the trainer, and the account of what was read.
+
+    Raises:
+        UserError: If no problem is left to train on or to hold out.
+    """
+    parts = divided.parts
+    table = problem_table(divided.problems, style, divided.source.columns.reasoning)
+    report = build_report(divided, table.notes)
+    require_problems(report, wants_eval=divided.eval_rows is not None and divided.split.max_eval_samples != 0)
     held_out = table.rows(parts.held_out) if parts.held_out else None
     return ProblemSets(train=table.rows(parts.train), eval=held_out, report=report)
 
@@ -88,14 +131,21 @@ def eval_source(source: ProblemSource) -> ProblemSource:
 
 def read_usable_rows(source: ProblemSource, seed: int) -> UsableRows:
     """Read one source and sort its rows."""
+    rows: Sequence[object]
     if source.is_generated:
         where, rows = source.name, addition_problems(source.generator or ArithmeticTask(), seed)
-    elif (path := local_file(source.name)) is not None:
-        where, rows = str(path.absolute()), read_rows(path)
     else:
-        where, rows = source.name, hub_rows(source.name, source.subset, source.split)
+        where, rows = named_rows(source.name, source.subset, source.split)
     require_table(rows, source.columns, where)
     return usable_rows(rows, source.columns, source.answer_format)
+
+
+def named_rows(name: str, subset: str | None, split: str) -> tuple[str, Sequence[object]]:
+    """Where the rows of a file, or of a set that `datasets` reads, come from, and the rows."""
+    path = local_file(name)
+    if path is None:
+        return name, hub_rows(name, subset, split)
+    return str(path.absolute()), read_rows(path)
 
 
 def require_table(rows: Sequence[object], columns: Columns, where: str) -> None:
@@ -120,14 +170,9 @@ def divide(train_rows: UsableRows, eval_rows: UsableRows | None, split: Split) -
     return partition(train_keys, eval_keys, split)
 
 
-def build_report(
-    source: ProblemSource,
-    train_rows: UsableRows,
-    eval_rows: UsableRows | None,
-    parts: Partition,
-    notes: tuple[str, ...],
-) -> LoadReport:
+def build_report(divided: DividedProblems, notes: tuple[str, ...]) -> LoadReport:
     """Account for every row; a row of the eval set says so in its reason."""
+    source, parts, train_rows, eval_rows = divided.source, divided.parts, divided.train_rows, divided.eval_rows
     dropped, kept, repaired = list(train_rows.dropped), len(train_rows.problems), train_rows.repaired
     if eval_rows is not None:
         dropped += [replace(row, reason=f"{row.reason}, in {source.eval_split}") for row in eval_rows.dropped]

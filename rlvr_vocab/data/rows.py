@@ -1,12 +1,13 @@
 """From the rows of a problem set to usable problems, with every row left out accounted for."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rlvr_vocab.data.answers import UnusableRow, final_answer, is_nan, plain_text
 from rlvr_vocab.data.source import Columns
+from rlvr_vocab.data.visible import visible_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_word
 
@@ -20,11 +21,12 @@ NOT_A_PROBLEM = "problem is neither text nor a number"
 
 @dataclass(frozen=True)
 class Problem:
-    """One usable row: the text of the problem, its bare final answer, and the row as it was read."""
+    """One usable row: the text of the problem, its bare final answer, the row as it was read, its number from 1."""
 
     text: str
     solution: str
     row: Mapping[str, Any]
+    row_number: int
 
     @property
     def key(self) -> str:
@@ -48,9 +50,10 @@ class UsableRows:
     problems: tuple[Problem, ...] = ()
     dropped: tuple[DroppedRow, ...] = ()
     repaired: int = 0
+    columns: tuple[str, ...] = ()
 
 
-def usable_rows(rows: Iterable[object], columns: Columns, answer_format: str) -> UsableRows:
+def usable_rows(rows: Sequence[object], columns: Columns, answer_format: str) -> UsableRows:
     """Sort rows into problems and dropped rows, keeping their order."""
     problems, dropped, repaired = [], [], 0
     for row_number, row in enumerate(rows, start=1):
@@ -58,13 +61,13 @@ def usable_rows(rows: Iterable[object], columns: Columns, answer_format: str) ->
             row = without_lone_surrogates(row)
             repaired += 1
         try:
-            problems.append(problem_of_row(row, columns, answer_format))
+            problems.append(problem_of_row(row, row_number, columns, answer_format))
         except UnusableRow as unusable:
             dropped.append(DroppedRow(row_number, unusable.reason, short_text(unusable.shown)))
-    return UsableRows(tuple(problems), tuple(dropped), repaired)
+    return UsableRows(tuple(problems), tuple(dropped), repaired, tuple(column_names(rows)))
 
 
-def problem_of_row(row: object, columns: Columns, answer_format: str) -> Problem:
+def problem_of_row(row: object, row_number: int, columns: Columns, answer_format: str) -> Problem:
     """The problem in one row.
 
     Raises:
@@ -78,7 +81,7 @@ def problem_of_row(row: object, columns: Columns, answer_format: str) -> Problem
     except UnusableRow as unusable:
         nothing_to_show = unusable.shown is None or str(unusable.shown).strip() in ("", "nan")
         raise UnusableRow(unusable.reason, text if nothing_to_show else unusable.shown) from None
-    return Problem(text, solution, row)
+    return Problem(text, solution, row, row_number)
 
 
 def problem_text(value: object, row: object) -> str:
@@ -112,8 +115,8 @@ def without_lone_surrogates(value: Any) -> Any:
 
 
 def short_text(value: object, limit: int = 60) -> str:
-    """A value on one line, cut at `limit` characters."""
-    line = " ".join(str(value).split())
+    """A value on one line, cut at `limit` characters; nothing in it that a terminal would obey."""
+    line = visible_text(" ".join(str(value).split()))
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
@@ -125,11 +128,16 @@ def require_columns(columns: Columns, found: Iterable[str], where: str) -> None:
     """
     found = list(found)
     for wanted in columns.wanted():
-        if wanted not in found:
-            spare = [name for name in found if name not in columns.wanted()]
-            nearest = nearest_word(wanted, spare, cutoff=0.0)
-            hint = f'; nearest to it is "{nearest}"' if nearest is not None else ""
-            raise UserError(f'{where} has no column "{wanted}"; its columns are {", ".join(found) or "none"}{hint}')
+        require_column(wanted, found, [name for name in found if name not in columns.wanted()], where)
+
+
+def require_column(wanted: str, found: Sequence[str], spare: Sequence[str], where: str) -> None:
+    """Refuse a problem set whose columns, the `found` ones, lack the wanted one; `spare` may be meant instead."""
+    if wanted in found:
+        return
+    nearest = nearest_word(wanted, spare, cutoff=0.0)
+    hint = f'; nearest to it is "{nearest}"' if nearest is not None else ""
+    raise UserError(f'{where} has no column "{wanted}"; its columns are {", ".join(found) or "none"}{hint}')
 
 
 def column_names(rows: Iterable[object]) -> list[str]:

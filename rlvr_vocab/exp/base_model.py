@@ -15,9 +15,9 @@ from rich.console import Console
 from rlvr_vocab.atomic_folder import folder_appearing_whole
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
-from rlvr_vocab.exp.model_wiring import cache_folder, reward_specs
+from rlvr_vocab.exp.model_wiring import cache_folder
+from rlvr_vocab.exp.reward_wiring import grader_of
 from rlvr_vocab.exp.typed_sections import ModelSettings, RunSettings, TinyShape
-from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.training.progress import stage
 from rlvr_vocab.training.tiny import TinyShape as TinyModelShape
 from rlvr_vocab.training.tiny import write_tiny_model
@@ -76,7 +76,7 @@ def _run_warmup(base: str, out: Path, settings: RunSettings, train: Dataset, con
     checked = min(warmup.num_check_problems, len(train) // 2) if warmup.until_accuracy is not None else 0
     check_rows = [train[index] for index in range(checked)]
     worked = [_worked_problem(train[index], tags) for index in range(checked, len(train))]
-    [grader], _ = build_rewards(reward_specs(settings)[:1], tags)
+    grader = grader_of(settings.rewards, tags).function
     sampling = SamplingSettings(
         settings.training.grpo["max_completion_length"], settings.training.grpo["temperature"], checked or 1
     )

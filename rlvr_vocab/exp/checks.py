@@ -4,16 +4,19 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from rlvr_vocab.data import check_source
+from rlvr_vocab.data import check_other_set, check_source
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.batch_checks import check_batches
-from rlvr_vocab.exp.data_wiring import problem_source, prompt_style
+from rlvr_vocab.exp.data_wiring import other_sets, problem_source, prompt_style
 from rlvr_vocab.exp.environment_checks import check_optional_packages, check_wandb_login
 from rlvr_vocab.exp.from_config import as_typed
 from rlvr_vocab.exp.model_folder import check_checkpoint_folder, check_model_source
-from rlvr_vocab.exp.output_folder import check_new_folder, check_run_folder
+from rlvr_vocab.exp.output_folder import check_new_file, check_new_folder, check_run_folder
+from rlvr_vocab.exp.reward_wiring import reward_specs
+from rlvr_vocab.exp.stage_words import naming_the_stage
 from rlvr_vocab.exp.typed_sections import (
     LONG_DTYPE_NAMES,
+    CheckSettings,
     DatasetSettings,
     EvaluateSettings,
     ExpandSettings,
@@ -21,10 +24,10 @@ from rlvr_vocab.exp.typed_sections import (
     ModelSettings,
     RewardSettings,
     RunSettings,
+    StageSettings,
 )
 from rlvr_vocab.nearest import did_you_mean, nearest_and_all, nearest_word
-
-KNOWN_REWARDS = ("accuracy",)
+from rlvr_vocab.rewards.build import RewardContext, build_rewards
 
 # Sampling options and the values under which they change nothing.
 NEUTRAL = {"top_p": (1,), "top_k": (0, -1, None), "min_p": (None, 0), "repetition_penalty": (1,)}
@@ -67,17 +70,48 @@ def check_run(settings: RunSettings) -> None:
     Raises:
         UserError: the first thing that is wrong.
     """
-    check_bounds(settings.resolved)
     check_exp_name(settings.exp_name)
     check_model(settings.model)
-    check_dataset(settings.dataset)
     check_warmup(settings)
-    check_rewards(settings.rewards)
-    check_sampling(settings)
-    check_batches(settings.training.grpo)
+    check_training(settings)
+    for stage in settings.stages:
+        check_stage(stage)
     check_optional_packages(settings.training.grpo, reasoning=settings.model.reasoning_vocab_size != 0)
     check_wandb_login(settings.logging)
     check_run_folder(settings.output_dir, settings.resolved, settings.overwrite)
+
+
+def check_training(settings: RunSettings) -> None:
+    """What each stage of a run may set otherwise."""
+    check_bounds(settings.resolved)
+    check_dataset(settings.dataset)
+    check_rewards(settings.rewards)
+    check_sampling(settings)
+    check_batches(settings.training.grpo)
+
+
+def check_stage(stage: StageSettings) -> None:
+    with naming_the_stage(stage.name):
+        check_training(stage.run)
+        until = stage.until
+        if until is None:
+            return
+        if (until.above is None) == (until.below is None):
+            raise UserError("until: give either above or below")
+        if until.window < 1:
+            raise UserError(f"until.window={until.window}: must be at least 1")
+
+
+def check_check(settings: CheckSettings) -> None:
+    dataset = settings.dataset
+    check_dataset(dataset)
+    if settings.model is not None:
+        check_model(settings.model)
+    for other in other_sets(settings):
+        check_other_set(other)
+    if settings.out is not None:
+        read = [dataset.name, *([dataset.eval_split] if dataset.eval_split else []), *settings.against]
+        check_new_file(settings.out, "out", read)
 
 
 def check_evaluate(settings: EvaluateSettings) -> None:
@@ -193,12 +227,15 @@ def check_model_kwargs(kwargs: Mapping[str, Any]) -> None:
 
 
 def check_rewards(rewards: RewardSettings) -> None:
+    """Every function is there, takes its parameters and has a weight; user code is loaded."""
     if not rewards.functions:
         raise UserError("rewards.functions is empty: give at least one, e.g. rewards=accuracy")
     for function in rewards.functions:
-        if function.name not in KNOWN_REWARDS:
-            near = nearest_and_all(function.name, KNOWN_REWARDS)
-            raise UserError(f"rewards.functions: no reward {function.name}{near}")
+        if not math.isfinite(function.weight):
+            raise UserError(f"rewards: the weight of {function.name} is {function.weight}: must be a finite number")
+    context = RewardContext(("<think>", "</think>"), 1_000, 1, 2, 1_000)  # stands in for what is known later
+    for reward in build_rewards(reward_specs(rewards), context):
+        reward.check_parameters()
 
 
 def check_sampling(settings: RunSettings) -> None:

@@ -35,6 +35,16 @@ COMMANDS = {
         "the whole pipeline on an embedded tiny model and task, on a CPU, in minutes",
         "rlvr-vocab quickstart model.reasoning_vocab_size=0 seed=1",
     ),
+    "check": Command(
+        "rlvr_vocab.exp.commands.check",
+        "what is in a problem set, as the model will see it, without training",
+        "rlvr-vocab check dataset=gsm8k model=qwen3_0.6b against=test.jsonl",
+    ),
+    "score": Command(
+        "rlvr_vocab.exp.commands.score",
+        "what rewards give for completions, gold answers or samples of a model, without training",
+        "rlvr-vocab score rewards=[accuracy,boxed] completions=samples.jsonl",
+    ),
     "expand": Command(
         "rlvr_vocab.exp.commands.expand",
         "write a checkpoint with a reasoning vocabulary, without training",

@@ -25,6 +25,8 @@ PRIMARY = "_primary"
 PRIMARY_CONFIGS = {
     "train": "config",
     "quickstart": "config",
+    "check": "check",
+    "score": "score",
     "evaluate": "evaluate",
     "generate": "generate",
     "expand": "expand",

@@ -10,10 +10,12 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.grpo_fields import GRPO_FIELDS
 from rlvr_vocab.exp.removed_keys import removed_key_line
 from rlvr_vocab.exp.typed_sections import (
+    CheckSettings,
     EvaluateSettings,
     ExpandSettings,
     GenerateSettings,
     RunSettings,
+    ScoreSettings,
     TrainingSettings,
 )
 from rlvr_vocab.nearest import nearest_keys
@@ -21,6 +23,8 @@ from rlvr_vocab.nearest import nearest_keys
 COMMAND_SETTINGS: dict[str, type] = {
     "train": RunSettings,
     "quickstart": RunSettings,
+    "check": CheckSettings,
+    "score": ScoreSettings,
     "evaluate": EvaluateSettings,
     "generate": GenerateSettings,
     "expand": ExpandSettings,

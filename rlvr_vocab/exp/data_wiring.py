@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rlvr_vocab.data import ArithmeticTask, Columns, ProblemSource, PromptStyle, Split
-from rlvr_vocab.exp.typed_sections import DatasetSettings
+from rlvr_vocab.data import ArithmeticTask, Columns, OtherSet, ProblemSource, PromptStyle, Split
+from rlvr_vocab.exp.typed_sections import CheckSettings, DatasetSettings
 
 
 def problem_source(dataset: DatasetSettings) -> ProblemSource:
@@ -22,6 +22,11 @@ def problem_source(dataset: DatasetSettings) -> ProblemSource:
 def prompt_style(dataset: DatasetSettings) -> PromptStyle:
     turns = tuple((turn.problem, turn.answer) for turn in dataset.examples or ())
     return PromptStyle(dataset.system_prompt, turns)
+
+
+def other_sets(settings: CheckSettings) -> list[OtherSet]:
+    column = settings.against_problem_column or settings.dataset.columns.problem
+    return [OtherSet(name, column, settings.against_subset, settings.against_split) for name in settings.against]
 
 
 def problem_split(dataset: DatasetSettings, seed: int) -> Split:

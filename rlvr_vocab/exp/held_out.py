@@ -10,9 +10,8 @@ from rich.console import Console
 
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint, read_results, write_results
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_completions
-from rlvr_vocab.exp.model_wiring import reward_specs
+from rlvr_vocab.exp.reward_wiring import grader_of
 from rlvr_vocab.exp.typed_sections import RunSettings
-from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.training.progress import stage
 from rlvr_vocab.vocab.chat import prefilled_ids
 from rlvr_vocab.vocab.marking import marked_stretches
@@ -21,16 +20,15 @@ _LARGEST_BATCH = 256
 
 
 class HeldOut:
-    """The held-out problems of a run and the model that answers them, sampled as in training."""
+    """The held-out problems of a run, answered as they would be in training."""
 
-    def __init__(self, settings: RunSettings, rows: Dataset | None, checkpoint: Checkpoint, console: Console) -> None:
+    def __init__(self, settings: RunSettings, rows: Dataset | None, console: Console) -> None:
         grpo = settings.training.grpo
         self.size = 0 if rows is None else len(rows)
         self._rows = rows
-        self._checkpoint = checkpoint
         self._console = console
         self._folder = settings.output_dir / "evaluation"
-        [self._grader], _ = build_rewards(reward_specs(settings)[:1], settings.model.think_tags)
+        self._grader = grader_of(settings.rewards, settings.model.think_tags).function
         self._sampling = SamplingSettings(
             max_new_tokens=grpo["max_completion_length"],
             temperature=grpo["temperature"],
@@ -38,7 +36,7 @@ class HeldOut:
             seed=settings.seed,
         )
 
-    def accuracy(self, when: str) -> float | None:
+    def accuracy(self, when: str, checkpoint: Checkpoint) -> float | None:
         """Share of the held-out problems that one sample each gets right; None without held-out problems.
 
         `evaluation/<when>.jsonl` keeps the results; one that is there already is not measured again.
@@ -50,7 +48,7 @@ class HeldOut:
             return accuracy_of(read_results(path))
         with stage(self._console, f"held-out accuracy {when} GRPO", self.size) as display:
             results = evaluate_checkpoint(
-                self._checkpoint,
+                checkpoint,
                 self._rows,
                 self._grader,
                 self._sampling,
@@ -60,15 +58,15 @@ class HeldOut:
             write_results(results, path)
         return accuracy_of(results)
 
-    def sample(self) -> dict[str, Any] | None:
+    def sample(self, checkpoint: Checkpoint) -> dict[str, Any] | None:
         """One answer to the first held-out problem, in stretches of text with the multiplicity of their tokens."""
         if self._rows is None:
             return None
         prompt = self._rows[0]["prompt"]
-        [completion] = sample_completions(self._checkpoint, [prompt], self._sampling)
-        layout = self._checkpoint.layout
+        [completion] = sample_completions(checkpoint, [prompt], self._sampling)
+        layout = checkpoint.layout
         turn_ids = [*prefilled_ids(completion.prompt_ids, layout), *completion.completion_ids]
-        stretches = marked_stretches(self._checkpoint.tokenizer, layout, turn_ids)
+        stretches = marked_stretches(checkpoint.tokenizer, layout, turn_ids)
         return {
             "problem": prompt[-1]["content"],
             "solution": self._rows[0]["solution"],

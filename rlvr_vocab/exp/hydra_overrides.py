@@ -17,6 +17,8 @@ from rlvr_vocab.nearest import nearest_and_all
 GROUPS = {
     "train": ("model", "dataset", "training", "rewards", "logging", "experiment"),
     "quickstart": ("model", "dataset", "training", "rewards", "logging", "experiment"),
+    "check": ("model", "dataset"),
+    "score": ("rewards", "dataset", "model"),
     "evaluate": ("dataset",),
     "generate": (),
     "expand": ("model",),
@@ -49,6 +51,9 @@ def translate(texts: Sequence[str], command: str, keys: KnownKeys, folders: Sequ
         if match is None or (match["value"] is None and match["prefix"] != "~"):
             raise UserError(f"cannot read {text!r}: write key=value")
         key, value = match["key"], match["value"]
+        if key == "rewards" and (value or "").startswith("["):
+            key, text = "rewards.functions", f"rewards.functions={value}"
+            match = OVERRIDE.fullmatch(text) or match
         if key in GROUPS[command]:
             overrides.groups.add(key)
             if key == "experiment" and value == "null":  # takes back an experiment named before
@@ -69,6 +74,7 @@ def group_override(group: str, choice: str | None, folders: Sequence[Path]) -> s
     if choice in choices:
         return f"{group}={choice}"
     own = f"; a hub name or a file goes to {group}.name" if group in ("model", "dataset") else ""
+    own = f"; functions stand in brackets, rewards=[{choice}]" if group == "rewards" else own
     raise UserError(f"{group}={choice}: no such choice{nearest_and_all(choice or '', choices)}{own}")
 
 

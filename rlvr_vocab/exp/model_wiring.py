@@ -1,4 +1,4 @@
-"""From settings to what the vocab, rewards and training rooms take."""
+"""From settings to what the vocab and training rooms take."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.exp.typed_sections import ModelSettings, RunSettings
-from rlvr_vocab.rewards.build import RewardSpec
+from rlvr_vocab.exp.typed_sections import ModelSettings
 from rlvr_vocab.vocab.expand import Expansion
 
 # Arguments of `from_pretrained` that say where a base model comes from; the others are for loading it to train.
@@ -47,10 +46,6 @@ def loading_kwargs(model: ModelSettings) -> dict[str, Any]:
     """How the expanded checkpoint is loaded to train: float32 weights unless `pure_bf16` says otherwise."""
     passed = {key: value for key, value in model.from_pretrained_kwargs.items() if key not in _SOURCE_ARGUMENTS}
     return {**passed, "dtype": model.dtype if model.pure_bf16 else "float32"}
-
-
-def reward_specs(settings: RunSettings) -> list[RewardSpec]:
-    return [RewardSpec(function.name, function.weight, function.params) for function in settings.rewards.functions]
 
 
 def cache_folder() -> Path:

@@ -1,7 +1,7 @@
 """Whether a run may write where it is told to: not over another configuration's run or foreign files."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,15 @@ def check_new_folder(folder: Path, key: str) -> None:
     check_no_file_in_the_way(folder, key)
     if folder.is_dir() and any(folder.iterdir()):
         raise UserError(f"{key}={folder}: not empty; choose another folder")
+
+
+def check_new_file(file: Path, key: str, read: Iterable[str]) -> None:
+    """Raises UserError where a folder is in the way, or the file is one of those that are read."""
+    if file.is_dir():
+        raise UserError(f"{key}={file}: a folder; give a file")
+    if any(Path(name).expanduser().resolve() == file.resolve() for name in read):
+        raise UserError(f"{key}={file}: is a problem set of this command; give another file")
+    check_no_file_in_the_way(file.parent, key)
 
 
 def check_no_file_in_the_way(folder: Path, key: str) -> None:

@@ -21,11 +21,7 @@ def fitting_prompts(train: Dataset, plan: ExpansionPlan, training: TrainingSetti
         UserError: there is no chat template to render prompts with, or a prompt that stays does not fit the model's
             context together with its completion.
     """
-    if plan.tokenizer.chat_template is None:
-        raise UserError(
-            f"model.name={plan.base}: its tokenizer has no chat template; name a Jinja file with "
-            "model.chat_template=FILE, or take the instruction-tuned version of the model"
-        )
+    require_chat_template(plan)
     lengths = [len(ids) for ids in _prompt_ids(train, plan)]
     limit = training.max_prompt_length
     if limit is not None:
@@ -44,6 +40,15 @@ def fitting_prompts(train: Dataset, plan: ExpansionPlan, training: TrainingSetti
         train, lengths = train.select(kept), [lengths[index] for index in kept]
     _require_context(train, lengths, plan, training.grpo["max_completion_length"])
     return train
+
+
+def require_chat_template(plan: ExpansionPlan) -> None:
+    """Raises UserError where there is none to render prompts with."""
+    if plan.tokenizer.chat_template is None:
+        raise UserError(
+            f"model.name={plan.base}: its tokenizer has no chat template; name a Jinja file with "
+            "model.chat_template=FILE, or take the instruction-tuned version of the model"
+        )
 
 
 def require_a_batch(train: Dataset, training: TrainingSettings) -> None:

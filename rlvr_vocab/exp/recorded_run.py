@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rlvr_vocab.exp.from_config import read
 from rlvr_vocab.exp.recorded_config import read_recorded
-from rlvr_vocab.exp.typed_sections import DatasetSettings
+from rlvr_vocab.exp.typed_sections import DatasetSettings, RewardSettings
 
 DEFAULT_MAX_NEW_TOKENS, DEFAULT_TEMPERATURE = 1024, 1.0
 
@@ -19,20 +20,22 @@ DIVIDING_COLUMNS = ("problem", "answer")
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """`seed` and `dataset` decide which problems were held out; `folder`, `seed`, `dataset`: None without a run."""
+    """`seed` and `dataset` decide which problems were held out; all that is None is so without a run."""
 
     folder: Path | None = None
     seed: int | None = None
     dataset: Mapping[str, Any] | None = None
+    rewards: RewardSettings | None = None
     system_prompt: str | None = None
     max_new_tokens: int = DEFAULT_MAX_NEW_TOKENS
     temperature: float = DEFAULT_TEMPERATURE
 
 
 def run_folder_of(checkpoint: Path) -> Path | None:
-    """The folder of the run that wrote the checkpoint: the one around it, where that holds a `config.yaml`."""
+    """The folder of the run that wrote the checkpoint: the one around it, or around its stage, with a `config.yaml`."""
     folder = checkpoint.parent if checkpoint.name else checkpoint.absolute().parent
-    return folder if (folder / "config.yaml").is_file() else None
+    around = (folder, folder.parent.parent) if folder.parent.name == "stages" else (folder,)
+    return next((each for each in around if (each / "config.yaml").is_file()), None)
 
 
 def recorded_run(checkpoint: Path) -> RecordedRun:
@@ -50,6 +53,7 @@ def recorded_run(checkpoint: Path) -> RecordedRun:
         folder=folder,
         seed=config["seed"],
         dataset=config["dataset"],
+        rewards=read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards"),
         system_prompt=config["dataset"]["system_prompt"],
         max_new_tokens=generation["max_new_tokens"],
         temperature=generation["temperature"],

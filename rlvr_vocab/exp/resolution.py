@@ -1,5 +1,6 @@
 """Settles the keys that say the same thing twice, so that the recorded configuration has one answer."""
 
+from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.errors import UserError
@@ -21,6 +22,7 @@ def resolved_config(composed: Composed) -> dict[str, Any]:
     if "training" in config:
         for model_key, training_key, shipped in SAME_THING:
             settle_twins(config, model_key, training_key, shipped, composed)
+        settle_reward_functions(config)
         settle_reward_weights(config)
         config["training"].pop("hub_token", None)  # a secret has no place in a recorded configuration
     return config
@@ -57,6 +59,27 @@ def settle_reasoning_vocab_size(model: dict[str, Any]) -> None:
             f"model.source_ids has {len(source_ids)} ids but model.reasoning_vocab_size={n}: give one of them"
         )
     model["reasoning_vocab_size"] = len(source_ids)
+
+
+def settle_reward_functions(config: dict[str, Any]) -> None:
+    """A name alone is a whole function; `adaptive: true` means the usual factors; a file is named by its full path."""
+    functions = config["rewards"].get("functions")
+    if isinstance(functions, list):
+        config["rewards"]["functions"] = [settled_function(function) for function in functions]
+
+
+def settled_function(function: Any) -> Any:
+    if isinstance(function, str):
+        function = {"name": function}
+    if not isinstance(function, dict):
+        return function
+    function = dict(function)
+    if isinstance(function.get("adaptive"), bool):
+        function["adaptive"] = {} if function["adaptive"] else None
+    file, _, attribute = str(function.get("name")).rpartition(":")
+    if file.endswith(".py") and Path(file).expanduser().is_file():
+        function["name"] = f"{Path(file).expanduser().absolute()}:{attribute}"
+    return function
 
 
 def settle_reward_weights(config: dict[str, Any]) -> None:

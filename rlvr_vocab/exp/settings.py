@@ -1,18 +1,22 @@
 """load_settings: from command-line words to checked, typed settings, without importing torch."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from rlvr_vocab.exp.checks import check_evaluate, check_expand, check_generate, check_run
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.checks import check_check, check_evaluate, check_expand, check_generate, check_run
 from rlvr_vocab.exp.command_line import CommandLine, parse_command_line
 from rlvr_vocab.exp.compose import CONF, Composed, compose, config_folders, primary_file, resolve
 from rlvr_vocab.exp.from_config import read, read_section
 from rlvr_vocab.exp.recorded_run import run_folder_of
 from rlvr_vocab.exp.resolution import resolved_config
+from rlvr_vocab.exp.score_section import check_score, read_score
+from rlvr_vocab.exp.stage_words import naming_the_stage, read_stages
 from rlvr_vocab.exp.training_section import read_training
 from rlvr_vocab.exp.typed_sections import (
+    CheckSettings,
     ColumnMap,
     DatasetSettings,
     EvaluateSettings,
@@ -24,13 +28,17 @@ from rlvr_vocab.exp.typed_sections import (
     RewardFunctionSettings,
     RewardSettings,
     RunSettings,
+    ScoreSettings,
     SolvedTurn,
+    StageSettings,
     TinyShape,
     TrainingSettings,
+    UntilSettings,
     WarmupSettings,
 )
 
 __all__ = [
+    "CheckSettings",
     "ColumnMap",
     "DatasetSettings",
     "EvaluateSettings",
@@ -42,19 +50,26 @@ __all__ = [
     "RewardFunctionSettings",
     "RewardSettings",
     "RunSettings",
+    "ScoreSettings",
     "SolvedTurn",
+    "StageSettings",
     "TinyShape",
     "TrainingSettings",
+    "UntilSettings",
     "WarmupSettings",
     "build_settings",
     "load_settings",
 ]
 
-Settings = RunSettings | EvaluateSettings | GenerateSettings | ExpandSettings
+Settings = RunSettings | CheckSettings | ScoreSettings | EvaluateSettings | GenerateSettings | ExpandSettings
 
 
 @overload
 def load_settings(command: Literal["train", "quickstart"], argv: Sequence[str]) -> RunSettings: ...
+@overload
+def load_settings(command: Literal["check"], argv: Sequence[str]) -> CheckSettings: ...
+@overload
+def load_settings(command: Literal["score"], argv: Sequence[str]) -> ScoreSettings: ...
 @overload
 def load_settings(command: Literal["evaluate"], argv: Sequence[str]) -> EvaluateSettings: ...
 @overload
@@ -67,7 +82,7 @@ def load_settings(command: str, argv: Sequence[str]) -> Settings:
     """The checked settings of one command.
 
     Args:
-        command: train, quickstart, evaluate, generate or expand.
+        command: train, quickstart, check, score, evaluate, generate or expand.
         argv: the words after it, e.g. ["model=tiny", "training.max_steps=3"].
 
     Raises:
@@ -76,6 +91,10 @@ def load_settings(command: str, argv: Sequence[str]) -> Settings:
     settings = build_settings(command, argv)
     if isinstance(settings, RunSettings):
         check_run(settings)
+    elif isinstance(settings, CheckSettings):
+        check_check(settings)
+    elif isinstance(settings, ScoreSettings):
+        check_score(settings)
     elif isinstance(settings, EvaluateSettings):
         check_evaluate(settings)
     elif isinstance(settings, GenerateSettings):
@@ -90,12 +109,17 @@ def build_settings(command: str, argv: Sequence[str]) -> Settings:
     line = parse_command_line(command, with_recipe(command, argv))
     if command == "evaluate":
         return read_evaluate(resolved_config(compose_evaluate(line)))
-    config = resolved_config(compose(command, line))
+    composed = compose(command, line)
+    config = resolved_config(composed)
+    if command == "check":
+        return read_check(config, composed.given)
+    if command == "score":
+        return read_score(config, composed.given)
     if command == "generate":
         return read_section(GenerateSettings, config)
     if command == "expand":
         return read_section(ExpandSettings, config)
-    return read_run(config)
+    return with_stages(read_run(config), command, line)
 
 
 def compose_evaluate(line: CommandLine) -> Composed:
@@ -124,7 +148,28 @@ def read_run(config: dict[str, Any]) -> RunSettings:
     functions = [asdict(function) for function in rewards.functions]
     # Reloading a recorded configuration must not overwrite anything by itself.
     resolved = {**config, "overwrite": False, "rewards": {"functions": functions}}
-    return read_section(RunSettings, config, ready={**ready, "resolved": resolved})
+    return read_section(RunSettings, config, ready={**ready, "resolved": resolved, "stages": ()})
+
+
+def with_stages(settings: RunSettings, command: str, line: CommandLine) -> RunSettings:
+    """The run with the settings of each of its stages: what was typed, and the stage's own keys after it."""
+    stages = []
+    for stage in read_stages(settings.resolved["stages"]):
+        with naming_the_stage(stage.name):
+            composed = compose(command, replace(line, overrides=(*line.overrides, *stage.words)))
+            stages.append(StageSettings(stage.name, stage.until, read_run(resolved_config(composed))))
+    return replace(settings, stages=tuple(stages))
+
+
+def read_check(config: dict[str, Any], given: frozenset[str]) -> CheckSettings:
+    """Without a name the model's other keys are defaults that nothing reads; given all the same, they are refused."""
+    named = config["model"]["name"] is not None
+    for key in sorted(key for key in given if key.startswith("model.") and not named):
+        raise UserError(f"{key} has no model to apply to: choose one with model=… or model.name=…")
+    model = read(ModelSettings, config["model"], "model") if named else None
+    against = [config["against"]] if isinstance(config["against"], str) else config["against"] or []
+    names = read(tuple[str, ...], against, "against")
+    return read_section(CheckSettings, config, ready={"model": model, "against": names})
 
 
 def read_evaluate(config: dict[str, Any]) -> EvaluateSettings:

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from rlvr_vocab.rewards.adaptive import Adaptation
+
 LONG_DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 NOT_FOR_FROM_PRETRAINED = ("torch_dtype", "load_in_8bit", "load_in_4bit")
 
@@ -110,9 +112,13 @@ class TrainingSettings:
 
 @dataclass(frozen=True)
 class RewardFunctionSettings:
+    """adaptive: how the weight follows success; None for a fixed weight."""
+
     name: str
     weight: float = 1.0
     params: dict[str, Any] = field(default_factory=dict)
+    adaptive: Adaptation | None = None
+    full_mark: float | None = None
 
 
 @dataclass(frozen=True)
@@ -133,8 +139,22 @@ class LoggingSettings:
 
 
 @dataclass(frozen=True)
+class UntilSettings:
+    """Ends a stage early: the mean of a metric over the last `window` logged steps is above, or below, a value."""
+
+    metric: str
+    above: float | None = None
+    below: float | None = None
+    window: int = 20
+
+
+@dataclass(frozen=True)
 class RunSettings:
-    """`rlvr-vocab train`. resolved: the whole configuration as plain values, for config.yaml; it reloads."""
+    """`rlvr-vocab train`.
+
+    stages: what is trained one after another, each with settings of its own; empty for a run in one piece.
+    resolved: the whole configuration as plain values, for config.yaml; it reloads.
+    """
 
     exp_name: str
     seed: int
@@ -147,6 +167,16 @@ class RunSettings:
     rewards: RewardSettings
     logging: LoggingSettings
     resolved: dict[str, Any]
+    stages: "tuple[StageSettings, ...]" = ()
+
+
+@dataclass(frozen=True)
+class StageSettings:
+    """One stage of a run: the settings in force in it, and when it may end early."""
+
+    name: str
+    until: UntilSettings | None
+    run: RunSettings
 
 
 @dataclass(frozen=True)
@@ -170,6 +200,45 @@ class GenerateSettings:
     system_prompt: str | None
     temperature: float | None
     max_new_tokens: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class CheckSettings:
+    """`rlvr-vocab check`. model: None where no tokens are counted."""
+
+    model: ModelSettings | None
+    dataset: DatasetSettings
+    against: tuple[str, ...]
+    against_subset: str | None
+    against_split: str
+    against_problem_column: str | None
+    out: Path | None
+    seed: int
+
+
+@dataclass(frozen=True)
+class ScoreSettings:
+    """`rlvr-vocab score`: completions, or the gold answers of a dataset, or a model's answers to its problems.
+
+    think_tags: None for those of the run that the completions are from.
+    """
+
+    model: ModelSettings | None
+    dataset: DatasetSettings | None
+    rewards: RewardSettings
+    completions: Path | None
+    completion_column: str
+    prompt_column: str | None
+    solution_column: str | None
+    solution_format: Literal["bare", "hash", "boxed"]
+    think_tags: tuple[str, str] | None
+    samples: int
+    batch_size: int
+    max_samples: int | None
+    show: int
+    order: Literal["lowest", "highest", "file"]
+    out: Path | None
     seed: int
 
 

@@ -2,60 +2,87 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
-from rlvr_vocab.rewards.answer import THINK_TAGS, after_thinking, last_box, turn_text
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.nearest import nearest_and_all
+from rlvr_vocab.rewards.parameters import number
+from rlvr_vocab.rewards.reward import Mark, reward
+from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
+from rlvr_vocab.rewards.verify.extraction import SOURCES, final_answer
+from rlvr_vocab.rewards.verify.verdict import Verdict
+from rlvr_vocab.rewards.verify.verifier import DEADLINE_SECONDS, verify
 
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,300}")
+_SHORTEST_DEADLINE = 0.01
 
 
+@reward(full_mark=1.0)
 def accuracy(
     completions: Sequence[Any],
-    solution: Sequence[str],
+    solution: Sequence[Any],
     think_tags: tuple[str, str] = THINK_TAGS,
+    answer_from: Sequence[str] = ("box",),
+    deadline: float = DEADLINE_SECONDS,
     **_columns: Any,
-) -> list[float | None]:
+) -> list[Mark]:
     r"""1 for a right answer, 0 for a wrong one, a missing one, or thinking that was never closed.
 
-    Where both sides are whole numbers they are compared as such; everything else is judged by TRL's
-    `accuracy_reward` (math-verify), given the gold answer in a box, in which it parses, and the last box alone.
+    The answer is what the last box after the thinking holds. It is compared by value: exactly where both sides are
+    numbers, by algebra where they are formulas, as text where one is text; tuples, intervals, sets, matrices and
+    equations part by part. It is never accepted on doubt. Nothing in a completion can hang or crash the caller.
 
     Args:
         completions: assistant turns, as strings or lists of messages, the opening of their thinking included.
-        solution: bare gold answers, one per completion.
+        solution: gold answers, one per completion: bare LaTeX, numbers, letters or words, in `$…$` or in a box.
+        think_tags: what opens and closes the thinking.
+        answer_from: where the answer may stand, the first that holds one decides: `box`, `answer_tag`
+            (`<answer>…</answer>`), `hash` (after `####`), `phrase` (after "the answer is").
+        deadline: seconds for one comparison; an answer that needs more scores 0.
 
     Returns:
-        A score per completion; None where math-verify cannot read the gold answer.
+        A score per completion; None where the gold answer cannot be used. `accuracy.marks` gives the reasons.
+
+    Raises:
+        UserError: `answer_from` or `deadline` is none that there can be.
 
     Example:
         >>> accuracy(["<think>6 * 7</think>\\boxed{42}", r"<think>\boxed{42}"], solution=["42", "42"])
         [1.0, 0.0]
+        >>> accuracy.marks([r"\boxed{\frac24}", r"\boxed{0.6}"], solution=["1/2", "1/2"])
+        [Mark(score=1.0, reason='equal'), Mark(score=0.0, reason='different: 3/5 is not 1/2')]
     """
-    return [
-        _score(turn_text(completion), gold, think_tags) for completion, gold in zip(completions, solution, strict=True)
-    ]
+    found = verdicts(completions, solution, think_tags, answer_from, deadline)
+    return [Mark(verdict.score, str(verdict)) for verdict in found]
 
 
-def _score(turn: str, gold: str, think_tags: tuple[str, str]) -> float | None:
-    answer = after_thinking(turn, think_tags)
-    if answer is None:
-        return 0.0
-    box = last_box(answer)
-    if box is None:
-        return _judged_by_math_verify(answer, gold)
-    numbers = [side.strip() for side in (box, gold)]
-    if all(_WHOLE_NUMBER.fullmatch(number) for number in numbers):
-        return float(int(numbers[0]) == int(numbers[1]))
-    return _judged_by_math_verify(f"\\boxed{{{box}}}", gold)
+def verdicts(
+    completions: Sequence[Any],
+    solution: Sequence[Any],
+    think_tags: tuple[str, str] = THINK_TAGS,
+    answer_from: Sequence[str] = ("box",),
+    deadline: float = DEADLINE_SECONDS,
+) -> list[Verdict]:
+    """What `accuracy` scores, with both sides as they were read and the milliseconds.
+
+    Raises:
+        UserError: `answer_from` names a source that there is none of, or `deadline` is no time.
+    """
+    sources, deadline = _sources(answer_from), number("accuracy", "deadline", deadline, least=_SHORTEST_DEADLINE)
+    golds = ["" if gold is None else str(gold) for gold in solution]
+    return verify(golds, [_answer(turn_text(turn), think_tags, sources) for turn in completions], deadline)
 
 
-def _judged_by_math_verify(answer: str, gold: str) -> float | None:
-    from trl.rewards import accuracy_reward
+def _sources(answer_from: Sequence[str]) -> Sequence[str]:
+    sources = [answer_from] if isinstance(answer_from, str) else answer_from
+    if not sources:
+        raise UserError(f"accuracy: answer_from is empty: name at least one of {', '.join(SOURCES)}")
+    for source in sources:
+        if source not in SOURCES:
+            raise UserError(f"accuracy: answer_from={source}: no such source{nearest_and_all(str(source), SOURCES)}")
+    return sources
 
-    wrapped = gold if "$" in gold or "\\boxed" in gold else f"\\boxed{{{gold}}}"
-    try:
-        return accuracy_reward([[{"role": "assistant", "content": answer}]], [wrapped])[0]
-    except RecursionError:  # model output is untrusted: some of it nests deeper than the parser can follow
-        return 0.0
+
+def _answer(turn: str, think_tags: tuple[str, str], answer_from: Sequence[str]) -> str | None:
+    text = after_thinking(turn, think_tags)
+    return None if text is None else final_answer(text, answer_from)

@@ -2,45 +2,217 @@
 
 from __future__ import annotations
 
-import functools
+import copy
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.accuracy import accuracy
+from rlvr_vocab.nearest import did_you_mean, nearest_and_all
+from rlvr_vocab.rewards.accuracy import accuracy, verdicts
+from rlvr_vocab.rewards.adaptive import Adaptation, AdaptiveWeight
+from rlvr_vocab.rewards.guard import GuardedReward
+from rlvr_vocab.rewards.library import LIBRARY
+from rlvr_vocab.rewards.reward import Mark
+from rlvr_vocab.rewards.user_code import is_user_code, load_function
+from rlvr_vocab.rewards.verify.verdict import Verdict
 
-RewardFunction = Callable[..., list[float | None]]
-LIBRARY: dict[str, RewardFunction] = {"accuracy": accuracy}
+# What TRL hands to every reward function beside the columns of the data set.
+FROM_THE_TRAINER = ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")
 
 
 @dataclass(frozen=True)
 class RewardSpec:
-    """One reward of a run: a name of `LIBRARY`, its weight in the sum, its parameters."""
+    """One reward of a run.
+
+    Attributes:
+        name: a name of `LIBRARY`, `module:function` or `file.py:function`.
+        weight: its weight in the sum.
+        params: its parameters.
+        adaptation: how the weight follows success; None for a fixed one.
+        full_mark: the score that counts as success, for a function of the user's own; the library knows its own.
+    """
 
     name: str
     weight: float = 1.0
     params: Mapping[str, Any] = field(default_factory=dict)
+    adaptation: Adaptation | None = None
+    full_mark: float | None = None
 
 
-def build_rewards(specs: Sequence[RewardSpec], think_tags: tuple[str, str]) -> tuple[list[RewardFunction], list[float]]:
-    """Functions and weights, in the order given.
+@dataclass(frozen=True)
+class RewardContext:
+    """What a run knows and a reward function may ask for by the name of a parameter; None for what is not known."""
+
+    think_tags: tuple[str, str] | None = None
+    standard_size: int | None = None
+    think_open_id: int | None = None
+    think_close_id: int | None = None
+    max_completion_length: int | None = None
+
+
+@dataclass(frozen=True)
+class BuiltReward:
+    """A reward function ready for a trainer, with its weight.
+
+    Attributes:
+        name: what it is logged as, different for each reward of a run.
+        function: what the trainer calls.
+        bound: what stands behind it.
+        weight: its weight, at the start.
+        full_mark: the score that counts as success.
+        adaptive: the weight as it moves; None for a fixed one.
+    """
+
+    name: str
+    function: GuardedReward
+    bound: Bound
+    weight: float
+    full_mark: float
+    adaptive: AdaptiveWeight | None = None
+
+    def check_parameters(self) -> None:
+        """Raises UserError where the library's function cannot take the values of its parameters."""
+        if self.bound.is_library:
+            self.bound(prompts=[], completions=[], completion_ids=[], solution=[])
+
+    def marks(self, **columns: Any) -> list[Mark]:
+        """Scores with reasons, where the function gives any; where it fails on a row, a `Mistake` and no warning."""
+        return self.function.marks(**columns)
+
+    def verdicts(self, **columns: Any) -> list[Verdict] | None:
+        """What the verifier read and decided; None for a function other than `accuracy`."""
+        if self.bound.function is not accuracy:
+            return None
+        arguments = self.bound.arguments(columns)
+        return verdicts(**{name: arguments[name] for name in _parameters(verdicts) if name in arguments})
+
+
+class Bound:
+    """A reward function with its parameters, those that the run knows filled in.
+
+    Called, it returns marks where the function gives them (`function.marks`, see `rewards.reward`), else its scores.
+    """
+
+    def __init__(self, function: Callable[..., Any], params: Mapping[str, Any], is_library: bool) -> None:
+        self.function = function
+        self.is_library = is_library
+        self._params = params
+        marks = getattr(function, "marks", None)
+        self._called = marks if callable(marks) else function
+        # A column that happens to be called like a parameter of ours is no value for it.
+        defaults = {
+            name for name, parameter in _parameters(function).items() if parameter.default is not parameter.empty
+        }
+        self._not_columns = defaults - set(FROM_THE_TRAINER) if is_library else frozenset()
+        self._takes_only = None if _takes_any(function) else set(_parameters(function))
+
+    def arguments(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        wanted = {name: values for name, values in columns.items() if name not in self._not_columns}
+        if self._takes_only is not None:
+            wanted = {name: values for name, values in wanted.items() if name in self._takes_only}
+        return {**wanted, **copy.deepcopy(dict(self._params))}
+
+    def reads(self, column: str) -> bool:
+        """Whether the function may look at a column."""
+        return column in _parameters(self.function) or (not self.is_library and self._takes_only is None)
+
+    def __call__(self, **columns: Any) -> Any:
+        return self._called(**self.arguments(columns))
+
+
+def build_rewards(specs: Sequence[RewardSpec], context: RewardContext) -> list[BuiltReward]:
+    """The rewards of a run, in the order given.
 
     Raises:
-        UserError: a name is not in the library, or there is no reward at all.
+        UserError: a name or a parameter is not known, user code cannot be loaded, or there is no reward at all.
     """
     if not specs:
         raise UserError("rewards: the list of functions is empty, a run needs at least one")
-    return [_build(spec, think_tags) for spec in specs], [spec.weight for spec in specs]
+    return [_build(spec, name, context) for spec, name in zip(specs, _different_names(specs), strict=True)]
 
 
-def _build(spec: RewardSpec, think_tags: tuple[str, str]) -> RewardFunction:
-    if spec.name not in LIBRARY:
-        raise UserError(f"rewards: {spec.name!r} is not a reward function: use one of {', '.join(sorted(LIBRARY))}")
-    function = LIBRARY[spec.name]
+def _build(spec: RewardSpec, name: str, context: RewardContext) -> BuiltReward:
+    function = find_function(spec.name)
+    parameters = _parameters(function)
+    _require_known(spec, parameters)
+    known = {item.name: getattr(context, item.name) for item in fields(context)}
+    filled = {key: value for key, value in known.items() if key in parameters and value is not None}
+    bound = Bound(function, {**filled, **spec.params}, is_library=not is_user_code(spec.name))
+    full_mark = spec.full_mark if spec.full_mark is not None else getattr(function, "full_mark", 1.0)
+    adaptive = None if spec.adaptation is None else AdaptiveWeight(spec.weight, full_mark, spec.adaptation)
+    return BuiltReward(name, GuardedReward(bound, name), bound, spec.weight, full_mark, adaptive)
 
-    @functools.wraps(function)  # the trainer logs each reward under its function's name
-    def reward(**columns: Any) -> list[float | None]:
-        return function(**{**columns, **spec.params, "think_tags": think_tags})
 
-    return reward
+def find_function(name: str) -> Callable[..., Any]:
+    """The function that a reward is named by.
+
+    Raises:
+        UserError: there is none.
+    """
+    if is_user_code(name):
+        return load_function(name)
+    if name not in LIBRARY:
+        own = "; a function of your own is file.py:function or module:function"
+        raise UserError(f"rewards: no reward {name}{nearest_and_all(name, LIBRARY)}{own}")
+    return LIBRARY[name]
+
+
+def required_columns(spec: RewardSpec, trainer: Sequence[str] = FROM_THE_TRAINER) -> list[str]:
+    """The columns that a function cannot do without: its parameters without a default.
+
+    Args:
+        trainer: what it gets besides the columns.
+    """
+    return [
+        name
+        for name, parameter in _parameters(find_function(spec.name)).items()
+        if parameter.default is parameter.empty and name not in trainer and name not in spec.params
+    ]
+
+
+def _require_known(spec: RewardSpec, parameters: Mapping[str, inspect.Parameter]) -> None:
+    takes_any = is_user_code(spec.name) and _takes_any(find_function(spec.name))
+    names = [name for name in parameters if name not in FROM_THE_TRAINER]
+    for name in spec.params:
+        if name not in names and not takes_any:
+            takes = f"its parameters are {', '.join(names)}" if names else "it has none"
+            hint = did_you_mean(name, names) or f"; {takes}"
+            raise UserError(f"rewards: {spec.name} has no parameter {name}{hint}")
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The named parameters, as they can be given by keyword."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {name: item for name, item in _signature(function).parameters.items() if item.kind in kinds}
+
+
+def _takes_any(function: Callable[..., Any]) -> bool:
+    return any(item.kind is item.VAR_KEYWORD for item in _signature(function).parameters.values())
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """What a function takes.
+
+    Raises:
+        UserError: it does not say, or takes something by its position alone, while rewards are called by keyword.
+    """
+    try:
+        signature = inspect.signature(function)
+    except ValueError as error:  # some functions written in C
+        raise UserError(f"rewards: {error}; wrap it in a function of Python's") from error
+    for item in signature.parameters.values():
+        if item.kind is item.POSITIONAL_ONLY and item.default is item.empty:
+            raise UserError(f"rewards: {function!r} takes {item.name} by position only; rewards are called by keyword")
+    return signature
+
+
+def _different_names(specs: Sequence[RewardSpec]) -> list[str]:
+    """What each is logged as: its function's name, with a number where that occurs again."""
+    names: list[str] = []
+    for spec in specs:
+        plain = spec.name.rpartition(":")[2]
+        count = sum(name == plain or name.startswith(f"{plain}_") for name in names)
+        names.append(plain if plain not in names else f"{plain}_{count + 1}")
+    return names

@@ -10,6 +10,8 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from rlvr_vocab.training.place import RunPlace
+
 # What a person wants to see of a step, in this order: name on the screen, key of the metric, format.
 FIGURES = (
     ("reward", "reward", "{:.2f}"),
@@ -21,16 +23,21 @@ FIGURES = (
 
 
 class MetricsFile(TrainerCallback):
-    """Appends every logged row to `metrics.jsonl`, under the names that W&B sees."""
+    """Appends every logged row to `metrics.jsonl`, under the names that W&B sees.
 
-    def __init__(self, path: Path) -> None:
+    In a run of several stages a row's `step` counts through all of them; `stage` names the one it belongs to and
+    `stage_step` counts within it.
+    """
+
+    def __init__(self, path: Path, place: RunPlace) -> None:
         self.path = path
+        self._place = place
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Drop rows past the step that training starts from: they are about to be written again."""
         if state.is_world_process_zero and self.path.exists():
             rows = _whole_rows(self.path)
-            kept = [json.dumps(row) for row in rows if row["step"] <= state.global_step]
+            kept = [json.dumps(row) for row in rows if row["step"] <= self._place.step(state.global_step)]
             self.path.write_text("".join(f"{row}\n" for row in kept), encoding="utf-8")
 
     def on_log(
@@ -43,7 +50,7 @@ class MetricsFile(TrainerCallback):
     ) -> None:
         if not state.is_world_process_zero or not logs or "train_runtime" in logs:
             return
-        row = {"step": state.global_step, **{name: _json_number(value) for name, value in logs.items()}}
+        row = {**self._place.columns(state.global_step), **{key: _json_number(value) for key, value in logs.items()}}
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 

@@ -35,12 +35,13 @@ def is_complete(folder: Path) -> bool:
     )
 
 
-def newest_checkpoint(output_dir: Path) -> Path | None:
-    """The checkpoint of the highest step that counts."""
+def newest_checkpoint(output_dir: Path, at_step: int | None = None) -> Path | None:
+    """The checkpoint of the highest step that counts, or the one of a given step if that counts."""
     steps = {
         int(match[1]): path for path in output_dir.glob("checkpoint-*") if (match := _CHECKPOINT.fullmatch(path.name))
     }
-    return next((steps[step] for step in sorted(steps, reverse=True) if is_complete(steps[step])), None)
+    wanted = sorted(steps, reverse=True) if at_step is None else [at_step] * (at_step in steps)
+    return next((steps[step] for step in wanted if is_complete(steps[step])), None)
 
 
 def _sha256(path: Path) -> str:

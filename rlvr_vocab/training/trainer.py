@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,9 +17,12 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import create_model_from_path
 
-from rlvr_vocab.training.checkpoints import write_manifest
+from rlvr_vocab.rewards.adaptive import AdaptiveWeight
+from rlvr_vocab.training.checkpoints import newest_checkpoint, write_manifest
 from rlvr_vocab.training.completions import CompletionRows, write_completions
+from rlvr_vocab.training.place import RunPlace, count_steps_of_the_run
 from rlvr_vocab.training.region_metrics import region_counts, region_entropies, region_metrics
+from rlvr_vocab.training.reward_weights import RewardWeights, require_scores
 from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -53,24 +56,39 @@ class RegionGRPOTrainer(GRPOTrainer):
     Attributes:
         policy: the region policy of the folder, in force in every forward and every sample.
         sampler: what generates, and records the log-probability of each sampled token.
+        weights: the reward weights that follow success.
     """
 
-    def __init__(self, initial_model: str | Path, args: GRPOConfig, *, kl_log_steps: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        initial_model: str | Path,
+        args: GRPOConfig,
+        *,
+        kl_log_steps: int = 0,
+        adaptive_weights: Mapping[str, AdaptiveWeight] | None = None,
+        place: RunPlace | None = None,
+        **kwargs: Any,
+    ) -> None:
         """
         Args:
             initial_model: folder written by `rlvr_vocab.vocab.expand`.
             kl_log_steps: log `kl` to the initial model every so many steps when `beta` is 0; 0 = never.
+            adaptive_weights: weights that follow success, by the name of their reward function.
+            place: where in a run of several stages this trainer stands; by default it is the whole run.
             kwargs: passed on to `GRPOTrainer` (`reward_funcs`, `train_dataset`, `callbacks`, …).
         """
         self.initial_model = Path(initial_model)
         self.policy = RegionPolicy(VocabLayout.load(initial_model))
         self.kl_log_steps = kl_log_steps
+        self.place = place or RunPlace(Path(args.output_dir))
+        self.weights = RewardWeights(adaptive_weights or {})
         self._rollouts: CompletionRows | None = None
         with region_head_in_trl(self.policy):
             super().__init__(
                 model=str(initial_model), args=args, processing_class=load_tokenizer(initial_model), **kwargs
             )
         self.remove_callback(PrinterCallback)
+        count_steps_of_the_run(self, self.place)
         self._spare_the_embedding_gradient()
         self.sampler = attach_region_sampler(self.accelerator.unwrap_model(self.model), self.policy)
 
@@ -101,6 +119,12 @@ class RegionGRPOTrainer(GRPOTrainer):
             completion[0]["content"] = assistant_turn(self._tokenizer, self.policy.layout, before, sampled)
         return prompt_ids, completion_ids, tool_mask, completions, *rest
 
+    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        rewards_BR = super()._calculate_rewards(*args, **kwargs)
+        require_scores(rewards_BR, self.reward_func_names, self.place.step(self.state.global_step))
+        self._rewards_BR = rewards_BR
+        return rewards_BR
+
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         batch = super()._generate_and_score_completions(inputs)
         mode = "train" if self.model.training else "eval"
@@ -111,7 +135,16 @@ class RegionGRPOTrainer(GRPOTrainer):
             if self._kl_is_due():
                 self._metrics[mode]["kl"].append(self._kl_to_initial_model(batch))
             self._rollouts = self._gather_rollouts(inputs, batch)
+            self._move_weights()
         return batch
+
+    def _move_weights(self) -> None:
+        """Log the weights that this batch was scored with, and set those of the next."""
+        for name, value in self.weights.values().items():
+            self._metrics["train"][f"rewards/{name}/weight"].append(value)
+        self.weights.observe(self._rewards_BR, self.reward_func_names)
+        for name, value in self.weights.values().items():
+            self.reward_weights[self.reward_func_names.index(name)] = value
 
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, *args: Any, **kwargs: Any
@@ -204,8 +237,8 @@ class RegionGRPOTrainer(GRPOTrainer):
         training = self.model.training
         super().log(logs, start_time)
         if training and self._rollouts is not None and self.accelerator.is_main_process:
-            folder = Path(self.args.output_dir) / "completions"
-            write_completions(self._rollouts, self.state.global_step, self._tokenizer, folder)
+            step, folder = self.place.step(self.state.global_step), self.place.run_folder / "completions"
+            write_completions(self._rollouts, step, self._tokenizer, folder)
             self._rollouts = None
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
@@ -215,6 +248,22 @@ class RegionGRPOTrainer(GRPOTrainer):
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
         if self.args.should_save:
-            write_manifest(
-                Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-            )
+            folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+            self.weights.save(folder)
+            write_manifest(folder)
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:
+        if isinstance(resume_from_checkpoint, str):
+            self.weights.restore(Path(resume_from_checkpoint))
+            for name, value in self.weights.values().items():
+                self.reward_weights[self.reward_func_names.index(name)] = value
+        return super().train(resume_from_checkpoint, **kwargs)
+
+    def save_checkpoint(self) -> None:
+        """Write a checkpoint of the present step, where there is none yet."""
+        if newest_checkpoint(Path(self.args.output_dir), at_step=self.state.global_step) is None:
+            self._save_checkpoint(self.model, trial=None)
+
+    def load_weights(self, checkpoint: Path) -> None:
+        """Take over the weights of a checkpoint, and nothing else of it."""
+        self._load_from_checkpoint(str(checkpoint))

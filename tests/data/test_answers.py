@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from rlvr_vocab.data.answers import UnusableRow, final_answer
+from rlvr_vocab.data.answers import UnusableRow, final_answer, unread_marker
 
 
 @pytest.mark.parametrize(
@@ -89,3 +89,20 @@ def test_what_is_no_answer_says_why(value: object, answer_format: str, reason: s
     with pytest.raises(UnusableRow) as caught:
         final_answer(value, answer_format)
     assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("answers", "likelier"),
+    [
+        ([r"so \boxed{3}"] * 9 + ["3"], "boxed"),
+        ([r"so \boxed{3}"] * 8 + ["3"] * 2, None),
+        (["2 + 1 #### 3"] * 10, "hash"),
+        ([r"\boxed{3}"] * 10, None),
+        (["3", "4"], None),
+        ([], None),
+    ],
+)
+def test_bare_answers_that_hold_a_marker_nine_times_in_ten_are_noticed(
+    answers: list[str], likelier: str | None
+) -> None:
+    assert unread_marker(answers) == likelier

@@ -45,6 +45,17 @@ def test_lines_of_json_in_a_json_file_are_refused_with_a_hint(write: Write) -> N
         read_rows(write("p.json", '{"a": 1}\n{"a": 2}\n'))
 
 
+def test_json_over_several_lines_in_a_jsonl_file_is_refused_with_a_hint(write: Write) -> None:
+    with pytest.raises(UserError, match=r"p\.jsonl:1 is not valid JSON: .*; JSON over several lines is \.json$"):
+        read_rows(write("p.jsonl", '[\n {"a": 1}\n]\n'))
+
+
+@pytest.mark.parametrize(("name", "content"), [("p.json", '[{"a": 1}, {"a": "x'), ("p.jsonl", '{"a": 1}\n{"a": "x')])
+def test_json_that_was_cut_off_is_said_to_break_off(write: Write, name: str, content: str) -> None:
+    with pytest.raises(UserError, match=r"is not valid JSON: Unterminated string .*; the text breaks off"):
+        read_rows(write(name, content))
+
+
 def test_jsonl_breaks_only_at_line_feeds_and_skips_blank_lines(write: Write) -> None:
     path = write("p.jsonl", '{"a": "x\u2028y"}\r\n\n{"a": "\u0085"}\n  \n5')
     assert read_rows(path) == [{"a": "x\u2028y"}, {"a": "\u0085"}, 5]
@@ -100,6 +111,13 @@ def test_text_that_is_not_utf8_is_refused_by_its_byte(write: Write, name: str, m
     content = mark + "problem,answer\ncafé,1\n".encode("latin-1")
     with pytest.raises(UserError, match=f"is not UTF-8: byte {content.index(0xE9)} is 0xe9"):
         read_rows(write(name, content))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
+@pytest.mark.parametrize("name", ["p.csv", "p.json", "p.jsonl"])
+def test_wide_characters_are_refused_by_name(write: Write, name: str, encoding: str) -> None:
+    with pytest.raises(UserError, match="is UTF-16 or UTF-32; save the file as UTF-8"):
+        read_rows(write(name, "problem,answer\nx,1\n".encode(encoding)))
 
 
 def test_parquet_keeps_integers_beside_missing_values(tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ from rlvr_vocab.data import (
     PromptStyle,
     Split,
     check_source,
+    lay_out,
     load_problem_sets,
+    read_problems,
 )
 from rlvr_vocab.errors import UserError
 
@@ -70,6 +72,18 @@ def test_a_second_file_is_held_out_and_taken_out_of_training(write_jsonl: WriteJ
     assert loaded.report.held_out_removed == 2
     assert loaded.report.dropped == {f"missing answer, in {test}": 1}
     assert (loaded.report.rows_read, loaded.report.rows_kept) == (15, 14)
+
+
+def test_every_problem_is_known_by_its_row_and_is_where_training_has_it(write_jsonl: WriteJsonl) -> None:
+    train = write_jsonl({"problem": "", "answer": "1"}, *sums(6), name="train.jsonl")
+    test = write_jsonl({"problem": "a", "answer": ""}, *sums(2, start=6), name="test.jsonl")
+    divided = read_problems(ProblemSource(str(train), COLUMNS, eval_split=str(test)), Split())
+    assert [problem.row_number for problem in divided.problems] == [2, 3, 4, 5, 6, 7, 2, 3]
+    laid_out = lay_out(divided, STYLE)
+    assert laid_out.eval is not None
+    texts = [problem.text for problem in divided.problems]
+    for indices, rows in ((divided.parts.train, laid_out.train), (divided.parts.held_out, laid_out.eval)):
+        assert [texts[index] for index in indices] == [prompt[-1]["content"] for prompt in rows["prompt"]]
 
 
 def test_repaired_rows_of_an_eval_file_are_reported_too(write_jsonl: WriteJsonl) -> None:

@@ -32,7 +32,7 @@ def test_an_unusable_row_is_dropped_with_its_number_reason_and_a_text_that_shows
     good = {"question": "q", "answer": "1"}
     found = usable_rows([good, row, good], COLUMNS, "bare")
     assert [(drop.row_number, drop.reason, drop.shown) for drop in found.dropped] == [(2, reason, shown)]
-    assert len(found.problems) == 2
+    assert [problem.row_number for problem in found.problems] == [1, 3]
 
 
 def test_a_problem_that_is_a_number_becomes_text() -> None:
@@ -49,13 +49,14 @@ def test_half_a_surrogate_pair_is_replaced_everywhere_and_counted_once_per_row()
         "a\ufffd",
         "\ufffdb",
         {"question": "a\ufffd", "answer": "\ufffdb", "more": [{"\ufffd": "\ufffd"}], "n": 1},
+        1,
     )
     assert found.problems[1].text == "😀"
 
 
 def test_problems_that_differ_in_white_space_alone_are_the_same_one() -> None:
-    assert Problem("What  is\nx? ", "1", {}).key == Problem("What is x?", "2", {}).key
-    assert Problem("What is x?", "1", {}).key != Problem("What is y?", "1", {}).key
+    assert Problem("What  is\nx? ", "1", {}, 1).key == Problem("What is x?", "2", {}, 2).key
+    assert Problem("What is x?", "1", {}, 1).key != Problem("What is y?", "1", {}, 2).key
 
 
 def test_a_missing_column_names_the_columns_and_the_nearest_unmapped_one() -> None:
@@ -73,6 +74,15 @@ def test_the_nearest_column_is_found_whatever_its_case() -> None:
 def test_a_mapped_reasoning_column_must_be_there_too() -> None:
     with pytest.raises(UserError, match='no column "steps"'):
         require_columns(Columns("question", "answer", "steps"), ["question", "answer"], "p.csv")
+
+
+def test_the_columns_of_all_rows_are_named_in_the_order_of_their_first_occurrence() -> None:
+    rows = [{"question": "q", "answer": "1"}, 5, {"level": 3, "answer": "2"}]
+    assert usable_rows(rows, COLUMNS, "bare").columns == ("question", "answer", "level")
+
+
+def test_a_short_text_holds_nothing_that_a_terminal_would_obey() -> None:
+    assert short_text("red \x1b[31m\u202edna") == "red ␛[31m<U+202E>dna"
 
 
 def test_a_short_text_is_one_line_of_limited_length() -> None:

@@ -16,13 +16,13 @@ STYLE = PromptStyle(None)
 
 def column(values: list[Any]) -> tuple[list[Any], tuple[str, ...]]:
     """What becomes of one original column, and the notes about it."""
-    problems = [Problem("p", "1", {"extra": value}) for value in values]
+    problems = [Problem("p", "1", {"extra": value}, 1) for value in values]
     table = problem_table(problems, STYLE, reasoning=None)
     return table.rows(range(len(values)))["extra"][:], table.notes
 
 
 def test_rows_hold_the_prompt_the_answer_twice_and_the_original_columns() -> None:
-    problem = Problem("1+1=", "2", {"question": "1+1=", "answer": "#### 2", "level": 3})
+    problem = Problem("1+1=", "2", {"question": "1+1=", "answer": "#### 2", "level": 3}, 1)
     [row] = problem_table([problem], PromptStyle("Hi."), reasoning=None).rows([0])
     assert row == {
         "prompt": [{"role": "system", "content": "Hi."}, {"role": "user", "content": "1+1="}],
@@ -35,7 +35,7 @@ def test_rows_hold_the_prompt_the_answer_twice_and_the_original_columns() -> Non
 
 
 def test_rows_come_in_the_order_asked_for() -> None:
-    problems = [Problem(f"p{number}", str(number), {"n": number}) for number in range(4)]
+    problems = [Problem(f"p{number}", str(number), {"n": number}, number) for number in range(4)]
     assert problem_table(problems, STYLE, reasoning=None).rows([3, 0, 2])["solution"][:] == ["3", "0", "2"]
 
 
@@ -70,7 +70,7 @@ def test_original_columns_keep_their_names_unless_taken(
 
 @pytest.mark.parametrize("mapped", ["reasoning", "solution", "steps"])
 def test_the_mapped_reasoning_is_available_as_reasoning(mapped: str) -> None:
-    problem = Problem("1+1=", "2", {mapped: "one and one"})
+    problem = Problem("1+1=", "2", {mapped: "one and one"}, 1)
     [row] = problem_table([problem], STYLE, reasoning=mapped).rows([0])
     assert row["reasoning"] == "one and one"
     assert row["solution"] == "2"
@@ -111,11 +111,11 @@ def test_a_column_of_mixed_types_becomes_text_with_a_note(
 
 
 def test_a_column_has_the_same_type_however_few_rows_are_taken() -> None:
-    problems = [Problem("p", "1", {"level": value}) for value in (1, 2, "hard")]
+    problems = [Problem("p", "1", {"level": value}, 1) for value in (1, 2, "hard")]
     assert problem_table(problems, STYLE, reasoning=None).rows([0])["level"][:] == ["1"]
 
 
 def test_columns_missing_from_some_rows_are_none_there() -> None:
-    problems = [Problem("p", "1", {"a": 1}), Problem("q", "2", {"b": 2})]
+    problems = [Problem("p", "1", {"a": 1}, 1), Problem("q", "2", {"b": 2}, 2)]
     rows = problem_table(problems, STYLE, reasoning=None).rows([0, 1])
     assert [(row["a"], row["b"]) for row in rows] == [(1, None), (None, 2)]

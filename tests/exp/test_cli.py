@@ -21,7 +21,18 @@ def run(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str
     return subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=cwd, env=environment)
 
 
-@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["train", "training.learning_rat=1"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["train", "--help"],
+        ["train", "training.learning_rat=1"],
+        ["check", "--help"],
+        ["check", "training.learning_rat=1"],
+        ["score", "--help"],
+        ["score", "rewards=[accuracy]", "training.learning_rat=1"],
+    ],
+)
 def test_help_and_a_mistyped_key_import_nothing_heavy_and_answer_at_once(words: list[str]) -> None:
     script = (
         "import sys; from rlvr_vocab.exp.cli import main; code = main(sys.argv[1:]);"
@@ -70,7 +81,8 @@ def test_an_unknown_command_gets_the_nearest(capsys: pytest.CaptureFixture[str])
 def test_the_overview_names_every_command(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(words) == 0
     out = capsys.readouterr().out
-    assert all(f"  {command} " in out for command in ("train", "quickstart", "expand", "evaluate", "generate"))
+    commands = ("train", "quickstart", "check", "score", "expand", "evaluate", "generate")
+    assert all(f"  {command} " in out for command in commands)
 
 
 def test_help_shows_the_values_that_the_other_words_give(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,9 @@ from rlvr_vocab.exp.settings import build_settings, load_settings
 from rlvr_vocab.exp.training_section import OURS
 
 CHOICES = [f"{path.parent.name}={path.stem}" for path in sorted(CONF.glob("*/*.yaml")) if not path.stem.startswith("_")]
-REQUIRED = {
+REQUIRED: dict[str, list[str]] = {
+    "check": [],
+    "score": [],
     "evaluate": ["checkpoint=x"],
     "generate": ["checkpoint=x", "prompt=hello"],
     "expand": ["out=x"],
@@ -21,6 +23,8 @@ REQUIRED = {
 # Choices with which no section is null.
 EVERY_SECTION = {
     "train": ["model=tiny", "dataset=arithmetic"],
+    "check": ["model=tiny", "dataset=arithmetic"],
+    "score": ["model=tiny", "dataset=arithmetic"],
     "evaluate": ["dataset=arithmetic"],
     "generate": [],
     "expand": ["model=tiny"],

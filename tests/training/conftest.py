@@ -37,6 +37,7 @@ def make_trainer() -> Callable[..., Any]:
         trainer: type = RegionGRPOTrainer,
         kl_log_steps: int = 0,
         callbacks: Any = (),
+        adaptive_weights: Any = None,
         **args: Any,
     ) -> Any:
         rows = [{"prompt": list(prompt), "solution": str(number)} for number, prompt in enumerate(PROBLEMS * 3)]
@@ -63,6 +64,7 @@ def make_trainer() -> Callable[..., Any]:
             folder,
             config,
             kl_log_steps=kl_log_steps,
+            **({} if adaptive_weights is None else {"adaptive_weights": adaptive_weights}),
             reward_funcs=[accuracy, spread],
             train_dataset=Dataset.from_list(rows),
             callbacks=list(callbacks),

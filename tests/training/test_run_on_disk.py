@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.training.callbacks import MetricsFile
 from rlvr_vocab.training.checkpoints import is_complete, newest_checkpoint
+from rlvr_vocab.training.place import RunPlace
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
@@ -25,7 +26,7 @@ def run(expand_shape, make_trainer, tmp_path_factory):
     trainer = make_trainer(
         expand_shape("llama", size=None),
         out,
-        callbacks=[MetricsFile(out / "metrics.jsonl")],
+        callbacks=[MetricsFile(out / "metrics.jsonl", RunPlace(out))],
         max_steps=STEPS,
         save_strategy="steps",
         save_steps=2,
@@ -156,7 +157,7 @@ def test_resuming_gives_the_losses_of_the_uninterrupted_run(run, make_trainer, t
     resumed = make_trainer(
         trainer.initial_model,
         tmp_path,
-        callbacks=[MetricsFile(tmp_path / "metrics.jsonl")],
+        callbacks=[MetricsFile(tmp_path / "metrics.jsonl", RunPlace(tmp_path))],
         max_steps=STEPS,
         save_strategy="no",
         learning_rate=1e-2,

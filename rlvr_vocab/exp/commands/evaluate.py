@@ -11,10 +11,10 @@ from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint
 from rlvr_vocab.exp.data_wiring import problem_source, problem_split, prompt_style
 from rlvr_vocab.exp.quiet import quiet_libraries
 from rlvr_vocab.exp.recorded_run import problems_line, recorded_run
+from rlvr_vocab.exp.reward_wiring import grader_of
 from rlvr_vocab.exp.run_folder import write_json
 from rlvr_vocab.exp.screen import make_console
 from rlvr_vocab.exp.typed_sections import EvaluateSettings
-from rlvr_vocab.rewards.build import RewardSpec, build_rewards
 from rlvr_vocab.training.progress import stage
 
 
@@ -25,7 +25,7 @@ def run(settings: EvaluateSettings) -> int:
     checkpoint = load_checkpoint(settings.checkpoint)
     tags = [checkpoint.layout.think_open_id, checkpoint.layout.think_close_id]
     opened, closed = checkpoint.tokenizer.convert_ids_to_tokens(tags)
-    [grader], _ = build_rewards([RewardSpec("accuracy")], (opened, closed))
+    grader = grader_of(recorded_run(settings.checkpoint).rewards, (opened, closed)).function
     with stage(console, "evaluating", len(rows) * settings.samples) as display:
         results = evaluate_checkpoint(
             checkpoint,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlvr_vocab.rewards.answer import after_thinking, last_box, turn_text
+from rlvr_vocab.rewards.turns import after_thinking, last_box, turn_text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,71 @@
+"""Problems that stand in a set more than once, and those whose answers then contradict each other."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from rlvr_vocab.data.rows import Problem
+from rlvr_vocab.data.wording import words_of
+
+Pair = tuple[str, str]
+# Of each pair of answers, whether they mean the same; asked once for all pairs.
+SameAnswers = Callable[[Sequence[Pair]], Sequence[bool]]
+# A column that holds one text in all rows is no column of problems; its answers need not all be compared.
+MOST_COMPARED = 20
+
+
+@dataclass(frozen=True)
+class RepeatedProblem:
+    """One problem that stands in several rows.
+
+    Args:
+        text: As its first row has it.
+        row_numbers: All of its rows, from 1, in the order of the file.
+        answers: The answers that differ from one another, each with the first row that gives it.
+        verbatim: Whether the rows agree in everything but white space.
+    """
+
+    text: str
+    row_numbers: tuple[int, ...]
+    answers: tuple[tuple[int, str], ...]
+    verbatim: bool
+
+    @property
+    def is_contradiction(self) -> bool:
+        """Whether at least one of the answers must be wrong."""
+        return len(self.answers) > 1
+
+
+def repeated_problems(problems: Sequence[Problem], same_answers: SameAnswers) -> list[RepeatedProblem]:
+    """The problems that occur more than once, whatever their case, punctuation and spacing.
+
+    Args:
+        problems: In the order of the file.
+        same_answers: Whether answers that are written differently mean the same; asked for up to `MOST_COMPARED`
+            answers to one problem, beyond which their texts decide.
+    """
+    groups: dict[tuple[str, ...], list[Problem]] = {}
+    for problem in problems:
+        groups.setdefault(words_of(problem.text), []).append(problem)
+    repeated = [group for group in groups.values() if len(group) > 1]
+    pairs = list(dict.fromkeys(pair for group in repeated for pair in pairs_to_compare(group)))
+    same = dict(zip(pairs, same_answers(pairs), strict=True))
+    return [repeated_problem(group, same) for group in repeated]
+
+
+def pairs_to_compare(group: Sequence[Problem]) -> list[Pair]:
+    different = list(dict.fromkeys(problem.solution for problem in group))
+    return list(combinations(different[:MOST_COMPARED], 2))
+
+
+def repeated_problem(group: Sequence[Problem], same: Mapping[Pair, bool]) -> RepeatedProblem:
+    answers: dict[str, int] = {}
+    for problem in group:
+        if problem.solution not in answers and not any(same.get((known, problem.solution)) for known in answers):
+            answers[problem.solution] = problem.row_number
+    return RepeatedProblem(
+        text=group[0].text,
+        row_numbers=tuple(problem.row_number for problem in group),
+        answers=tuple((row_number, answer) for answer, row_number in answers.items()),
+        verbatim=len({problem.key for problem in group}) == 1,
+    )

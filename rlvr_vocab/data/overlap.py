@@ -1,0 +1,170 @@
+"""Which problems of one set occur in another, word for word or nearly so."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from rlvr_vocab.data.wording import numbers_in, words_of
+
+Words = tuple[str, ...]
+Shingle = tuple[str, ...]
+
+# A shingle is a run of this many words; in a problem of fewer than LONG words, a shorter run.
+SHINGLE, SHORT_SHINGLE = 8, 5
+LONG = 16
+# With fewer shingles a problem cannot be told from a turn of phrase; so many has one of eight words.
+FEWEST_SHINGLES = 4
+# A shingle in more problems than this, and in more than this share of them, belongs to no problem: "Remember to box
+# your answer", or "where m and n are relatively prime positive integers".
+COMMON, COMMON_SHARE = 5, 0.1
+NEARLY = 0.8
+PROBLEMS_BETWEEN_REPORTS = 500
+
+
+@dataclass(frozen=True)
+class Match:
+    """A problem of the measured set, and the one in training that is most like it; both by their index.
+
+    Args:
+        contained: Share of the measured problem's shingles that the other one holds; 1 where the words are the same.
+        same_words: Whether all words are the same, in the same order.
+        same_numbers: Whether both name the same numbers; where not, they are often two problems of one kind.
+    """
+
+    measured: int
+    trained: int
+    contained: float
+    same_words: bool
+    same_numbers: bool
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """`matches` holds the closest match of each measured problem that has any; `trained` indexes all trained problems
+    that match one with the same numbers."""
+
+    num_measured: int
+    num_trained: int
+    matches: tuple[Match, ...]
+    trained: tuple[int, ...]
+
+    @property
+    def same(self) -> list[Match]:
+        return [match for match in self.matches if match.same_words]
+
+    @property
+    def nearly_same(self) -> list[Match]:
+        return [match for match in self.matches if not match.same_words and match.same_numbers]
+
+    @property
+    def other_numbers(self) -> list[Match]:
+        """What is nearly the same but for its numbers."""
+        return [match for match in self.matches if not match.same_numbers]
+
+
+def find_overlap(
+    trained: Sequence[str],
+    measured: Sequence[str],
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Overlap:
+    """Look for every measured problem among the trained ones.
+
+    Two problems are the same where their words are (`words_of`), and nearly the same where one trained problem
+    holds at least `NEARLY` of the measured problem's shingles, apart from those that many measured problems have.
+    Nothing that reaches the threshold is missed.
+    """
+    index = MeasuredIndex([words_of(text) for text in measured])
+    best: dict[int, Match] = {}
+    touched = []
+    for position, text in enumerate(trained):
+        found = list(index.matches(words_of(text), position))
+        touched += [position] if any(match.same_numbers for match in found) else []
+        for match in found:
+            known = best.get(match.measured)
+            if known is None or closeness(match) > closeness(known):
+                best[match.measured] = match
+        if (position + 1) % PROBLEMS_BETWEEN_REPORTS == 0 or position + 1 == len(trained):
+            on_progress(position + 1, len(trained))
+    return Overlap(len(measured), len(trained), tuple(best[key] for key in sorted(best)), tuple(touched))
+
+
+def closeness(match: Match) -> tuple[bool, bool, float]:
+    return match.same_words, match.same_numbers, match.contained
+
+
+class MeasuredIndex:
+    """The measured problems by their words, and by their rarest shingles.
+
+    A text that holds 80 % of a problem's m shingles lacks at most 20 % of them, so it holds one of any ⌊0.2 m⌋ + 1:
+    the rarest that many lead to few candidates, and to every one that counts.
+    """
+
+    def __init__(self, measured: Sequence[Words]) -> None:
+        self._words = measured
+        self._same: dict[Words, list[int]] = {}
+        for key, words in enumerate(measured):
+            self._same.setdefault(words, []).append(key)
+        self._shingles = own_shingles(measured)
+        self._leads = leads(self._shingles)
+
+    def matches(self, words: Words, position: int) -> Iterator[Match]:
+        """The measured problems that a trained one is, or nearly is."""
+        same = self._same.get(words, ())
+        for key in same:
+            yield Match(key, position, 1.0, same_words=True, same_numbers=True)
+        held = {length: shingles(words, length) for length in (SHINGLE, SHORT_SHINGLE)}
+        candidates = {
+            key
+            for length, lead in self._leads.items()
+            for shingle in lead.keys() & held[length]
+            for key in lead[shingle]
+        }
+        for key in sorted(candidates.difference(same)):
+            wanted = self._shingles[key]
+            contained = len(wanted & held[shingle_length(self._words[key])]) / len(wanted)
+            if contained >= NEARLY:
+                same_numbers = numbers_in(words) == numbers_in(self._words[key])
+                yield Match(key, position, contained, same_words=False, same_numbers=same_numbers)
+
+
+def shingle_length(words: Words) -> int:
+    return SHINGLE if len(words) >= LONG else SHORT_SHINGLE
+
+
+def shingles(words: Words, length: int) -> set[Shingle]:
+    """The different runs of `length` words."""
+    return set(zip(*(words[start:] for start in range(length)), strict=False))
+
+
+def own_shingles(measured: Sequence[Words]) -> dict[int, set[Shingle]]:
+    """Of each problem the shingles outside of what is common to many; nothing of a problem that has too few."""
+    held = {key: shingles(words, shingle_length(words)) for key, words in enumerate(measured)}
+    most = max(COMMON, COMMON_SHARE * len(measured))
+    common = {shingle for shingle, problems in frequencies(held).items() if problems > most}
+    own = {key: shingles_outside(common, words) for key, words in enumerate(measured)}
+    return {key: found for key, found in own.items() if len(found) >= FEWEST_SHINGLES}
+
+
+def shingles_outside(common: set[Shingle], words: Words) -> set[Shingle]:
+    """The shingles of a problem that share no word with a common one: a frame around it is no part of it."""
+    length = shingle_length(words)
+    runs = list(zip(*(words[start:] for start in range(length)), strict=False))
+    framed = {start + offset for start, run in enumerate(runs) if run in common for offset in range(length)}
+    return {run for start, run in enumerate(runs) if framed.isdisjoint(range(start, start + length))}
+
+
+def frequencies(shingles_of: Mapping[int, set[Shingle]]) -> Counter[Shingle]:
+    return Counter(shingle for held in shingles_of.values() for shingle in held)
+
+
+def leads(shingles_of: Mapping[int, set[Shingle]]) -> dict[int, dict[Shingle, list[int]]]:
+    """For each length, the shingles that lead to candidates: of every problem its rarest ones."""
+    frequency = frequencies(shingles_of)
+    found: dict[int, dict[Shingle, list[int]]] = {SHINGLE: {}, SHORT_SHINGLE: {}}
+    for key, held in shingles_of.items():
+        may_lack = len(held) - ceil(NEARLY * len(held))
+        rarest = sorted(held, key=lambda shingle: (frequency[shingle], shingle))[: may_lack + 1]
+        for shingle in rarest:
+            found[len(shingle)].setdefault(shingle, []).append(key)
+    return found

@@ -1,0 +1,36 @@
+"""Text with its invisible characters made visible: what a screen would hide, obey, or pass for a space."""
+
+# Unicode draws the characters below U+0020 as pictures, in their order, from here on.
+CONTROL_PICTURES = 0x2400
+LAST_CONTROL = 0x1F
+LINE_BREAK = "⏎\n"
+
+
+def visible_text(text: str) -> str:
+    r"""The text with pictures for control characters and code points for others that do not show.
+
+    A line feed is drawn and still breaks the line.
+
+    Example:
+        >>> visible_text("a\tb\x1b[31m\u200b") == "a␉b␛[31m<U+200B>"
+        True
+    """
+    if text.isprintable():
+        return text
+    return "".join(map(visible_character, text))
+
+
+def visible_character(character: str) -> str:
+    if character == "\n":
+        return LINE_BREAK
+    if character.isprintable():
+        return character
+    code = ord(character)
+    return chr(CONTROL_PICTURES + code) if code <= LAST_CONTROL else f"<U+{code:04X}>"
+
+
+def hidden_characters(text: str) -> set[str]:
+    """The characters of a text that do not show, line feeds and tabs apart."""
+    if text.isprintable():
+        return set()
+    return {character for character in text if not character.isprintable()} - {"\n", "\t"}

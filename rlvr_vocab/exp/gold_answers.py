@@ -1,0 +1,48 @@
+"""Gold answers that the verifier cannot use are counted, shown and left out before anything is trained on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from datasets import Dataset
+from rich.console import Console
+
+from rlvr_vocab.rewards.verify.golds import check_golds
+from rlvr_vocab.training.progress import stage
+
+_SHOWN = 3
+
+
+def usable_problems(rows: Dataset, which: str, console: Console) -> Dataset:
+    """The problems whose gold answer can be compared with.
+
+    Args:
+        which: what the rows are for, in words.
+    """
+    golds = list(rows["solution"])
+    with stage(console, f"gold answers {which}", len(golds)) as display:
+        findings = check_golds(golds, lambda done, total: display.update(done, total=total))
+    for line in finding_lines(golds, findings.unusable, findings.by_text_only, which):
+        console.print(line, markup=False)
+    if not findings.unusable:
+        return rows
+    return rows.select([index for index in range(len(rows)) if index not in findings.unusable])
+
+
+def finding_lines(
+    golds: list[str], unusable: Mapping[int, str], by_text_only: Mapping[int, str], which: str
+) -> list[str]:
+    """What was found, with the first of each kind."""
+    lines = []
+    if unusable:
+        lines.append(f"left out {len(unusable):,} problems {which} whose gold answer nothing can be compared with: "
+                     + _examples(golds, unusable))  # fmt: skip
+    if by_text_only:
+        lines.append(f"gold answers {which} that only an answer written alike can match, as algebra cannot evaluate "
+                     f"them: {len(by_text_only):,} ({_examples(golds, by_text_only)})")  # fmt: skip
+    return lines
+
+
+def _examples(golds: list[str], reasons: Mapping[int, str]) -> str:
+    shown = [f"{golds[index][:40]!r}: {reason}" for index, reason in list(reasons.items())[:_SHOWN]]
+    return "; ".join(shown) + ("; …" if len(reasons) > _SHOWN else "")

@@ -1,0 +1,43 @@
+"""JSON and JSONL files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rlvr_vocab.errors import UserError
+
+
+def write_json_whole(path: Path, content: dict[str, Any], key: str) -> None:
+    """Write the file beside its place and move it there; `key` is the one that named it.
+
+    Raises:
+        UserError: it cannot be written there.
+    """
+    _write_whole(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", key)
+
+
+def write_jsonl_whole(path: Path, rows: Iterable[dict[str, Any]], key: str) -> None:
+    """The same with an object a line; what JSON has no form for, a date for instance, is written as text.
+
+    Raises:
+        UserError: it cannot be written there.
+    """
+    lines = (json.dumps(row, ensure_ascii=False, allow_nan=False, default=str) for row in rows)
+    _write_whole(path, "".join(f"{line}\n" for line in lines), key)
+
+
+def _write_whole(path: Path, text: str, key: str) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            # Half a surrogate pair, which UTF-8 cannot write, becomes the escape that JSON has for it.
+            partial.write_text(text, encoding="utf-8", errors="backslashreplace")
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(f"{key}={path} cannot be written: {error.strerror or error}") from error

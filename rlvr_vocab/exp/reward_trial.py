@@ -1,0 +1,80 @@
+"""Turns as right as can be, to try reward functions with before a model is loaded: right shape, finite numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.reward_wiring import reward_context, reward_specs
+from rlvr_vocab.exp.typed_sections import RewardFunctionSettings, RewardSettings, RunSettings
+from rlvr_vocab.rewards.build import RewardContext, build_rewards, required_columns
+from rlvr_vocab.rewards.trial import try_out
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+_ROWS = 8
+_ONLY_LOOKS = "debug"
+_STATED = {"box": "\\boxed{%s}", "answer_tag": "<answer>%s</answer>", "hash": "#### %s", "phrase": "The answer is %s."}
+_GRADERS = ("accuracy", "accuracy_reward")
+_BOX_READERS = (*_GRADERS, "boxed", "cosine_length", "exact_match", "multiple_choice", "numeric")
+
+
+def try_rewards(settings: RunSettings, rows: Dataset) -> None:
+    """Refuse a reward function that cannot score the problems of a run.
+
+    Raises:
+        UserError: a function needs a column that is not there, raises, or returns something else than scores.
+    """
+    require_reward_columns(settings.rewards, rows.column_names, "the problems have")
+    trial = [dict(row) for row in rows.select(range(min(_ROWS, len(rows))))]
+    turns = [gold_turn(row["solution"], settings.rewards, settings.model.think_tags) for row in trial]
+    for reward in build_rewards(reward_specs(settings.rewards), stand_in_context(reward_context(settings))):
+        if reward.name != _ONLY_LOOKS:
+            try_out(reward.function, trial, turns)
+
+
+def require_reward_columns(rewards: RewardSettings, columns: Sequence[str], there: str) -> None:
+    """Raises UserError where a reward function cannot do without a column that is not among `columns`."""
+    for spec in reward_specs(rewards):
+        for column in required_columns(spec):
+            if column not in columns:
+                listed = ", ".join(name for name in columns if name != "prompt") or "none"
+                raise UserError(f"reward {spec.name} needs a column {column!r}; {there} {listed}")
+
+
+def gold_turn(solution: str, rewards: RewardSettings, think_tags: tuple[str, str]) -> list[dict[str, Any]]:
+    r"""An assistant's turn that is as right as can be: some thinking, then the gold answer where rewards look for it.
+
+    With an `xml_*` reward the turn has reasoning and answer elements, else thinking and a `\boxed{…}`.
+    """
+    opened, closed = think_tags
+    in_tag = any(function.name.startswith("xml_") for function in rewards.functions)
+    answer = _stated(solution, rewards, in_tag)
+    if in_tag:
+        text = f"<reasoning>\nWork it out.\n</reasoning>\n<answer>\n{answer}\n</answer>\n"
+    else:
+        text = f"{opened}\nWork it out.\n{closed}\n{answer}"
+    return [{"role": "assistant", "content": text}]
+
+
+def _stated(solution: str, rewards: RewardSettings, in_tag: bool) -> str:
+    """The gold answer at each place where a reward looks first; bare in an answer tag where that is enough."""
+    sources = [_sources(function) for function in rewards.functions if function.name in _BOX_READERS]
+    if in_tag:
+        sources = [each for each in sources if "answer_tag" not in each]
+        if not sources:
+            return solution
+    places = dict.fromkeys(each[0] for each in sources) or ("box",)
+    return "\n".join(_STATED[place] % solution for place in places)
+
+
+def _sources(function: RewardFunctionSettings) -> tuple[str, ...]:
+    """Where a reward looks for the answer, the first place first."""
+    return tuple(function.params.get("answer_from", ("box",))) if function.name in _GRADERS else ("box",)
+
+
+def stand_in_context(context: RewardContext) -> RewardContext:
+    """The ids of the vocabulary are known once the model is: any will do to call a function."""
+    return RewardContext(context.think_tags, 1_000, 1, 2, context.max_completion_length)

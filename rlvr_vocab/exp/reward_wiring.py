@@ -1,0 +1,47 @@
+"""From settings to what the rewards room takes; imports no torch, so that functions are checked before models load."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rlvr_vocab.exp.typed_sections import RewardSettings, RunSettings
+from rlvr_vocab.rewards.build import BuiltReward, RewardContext, RewardSpec, build_rewards
+
+if TYPE_CHECKING:
+    from rlvr_vocab.vocab.layout import VocabLayout
+
+# Functions that compare with a gold answer through the verifier.
+VERIFYING = ("accuracy", "accuracy_reward", "cosine_length")
+_GRADERS = ("accuracy", "accuracy_reward")
+
+
+def reward_specs(rewards: RewardSettings) -> list[RewardSpec]:
+    return [
+        RewardSpec(function.name, function.weight, function.params, function.adaptive, function.full_mark)
+        for function in rewards.functions
+    ]
+
+
+def reward_context(settings: RunSettings, layout: VocabLayout | None = None) -> RewardContext:
+    """What reward functions may ask for of a run; without a layout, the ids of its vocabulary are not yet known."""
+    return RewardContext(
+        think_tags=settings.model.think_tags,
+        standard_size=None if layout is None else layout.standard_size,
+        think_open_id=None if layout is None else layout.think_open_id,
+        think_close_id=None if layout is None else layout.think_close_id,
+        max_completion_length=settings.training.grpo["max_completion_length"],
+    )
+
+
+def grader_of(rewards: RewardSettings | None, think_tags: tuple[str, str]) -> BuiltReward:
+    """What tells right answers from wrong ones in a run: its own accuracy where it has one, else the plain one."""
+    given = [] if rewards is None else reward_specs(rewards)
+    specs = [replace(spec, adaptation=None) for spec in given if spec.name in _GRADERS]
+    [grader] = build_rewards(specs[:1] or [RewardSpec("accuracy")], RewardContext(think_tags=think_tags))
+    return grader
+
+
+def needs_gold_answers(rewards: RewardSettings) -> bool:
+    """Whether a function compares with the gold answer through the verifier."""
+    return any(function.name in VERIFYING for function in rewards.functions)

@@ -1,0 +1,188 @@
+"""Trains the stages of a run one after another, each from where the one before ended, and remembers how far it came.
+
+A run in one piece is a single stage without a name, whose checkpoints lie in the run's own folder. Those of a named
+one lie in `stages/<number>_<name>/`; its `stage.json`, written when it has ended, is what a resumed run goes by.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from datasets import Dataset
+from rich.console import Console
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.model_wiring import loading_kwargs
+from rlvr_vocab.exp.reward_wiring import reward_context, reward_specs
+from rlvr_vocab.exp.typed_sections import RunSettings, UntilSettings
+from rlvr_vocab.rewards.build import build_rewards
+from rlvr_vocab.training.callbacks import LiveFigures, MetricsFile
+from rlvr_vocab.training.checkpoints import newest_checkpoint
+from rlvr_vocab.training.config import grpo_config
+from rlvr_vocab.training.goal import Goal, StopAtGoal
+from rlvr_vocab.training.place import RunPlace
+from rlvr_vocab.training.progress import stage as progress
+from rlvr_vocab.training.trainer import RegionGRPOTrainer
+from rlvr_vocab.vocab.layout import VocabLayout
+
+RECORD = "stage.json"
+
+
+@dataclass(frozen=True)
+class StageRecord:
+    """What a stage came to.
+
+    Attributes:
+        ended_by: `steps`, or the goal that it reached.
+        steps_without_signal: logged steps in which no group held different rewards: their policy gradient was zero.
+    """
+
+    name: str
+    steps: int
+    ended_by: str
+    steps_without_signal: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage, ready to be trained: its place in the run and the problems that it trains on."""
+
+    number: int
+    of: int
+    name: str
+    settings: RunSettings
+    until: UntilSettings | None
+    train: Dataset
+
+    @property
+    def title(self) -> str:
+        return f"stage {self.number}/{self.of} {self.name}" if self.name else "GRPO"
+
+    @property
+    def folder(self) -> Path:
+        """Where its checkpoints go."""
+        run_folder = self.settings.output_dir
+        return run_folder / "stages" / f"{self.number}_{self.name}" if self.name else run_folder
+
+    def record(self) -> StageRecord | None:
+        """What it came to; None as long as it has not ended."""
+        path = self.folder / RECORD
+        return StageRecord(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+
+
+class StagedRun:
+    """Goes through the stages of a run, from the first that has not ended.
+
+    Attributes:
+        trainer: the trainer of the stage that is trained, or was trained last.
+        records: what each stage came to, as far as they have ended.
+    """
+
+    def __init__(
+        self, stages: Sequence[Stage], initial_model: Path, held_out: Dataset | None, console: Console
+    ) -> None:
+        self._stages = stages
+        self._initial_model = initial_model
+        self._held_out = held_out
+        self._console = console
+        self.records = [record for stage in stages if (record := stage.record()) is not None]
+        self._current = min(len(self.records), len(stages) - 1)
+        self.trainer = self._trainer_of_current()
+
+    @property
+    def steps(self) -> int:
+        return sum(record.steps for record in self.records)
+
+    def train(self) -> None:
+        """Train what is left of the run."""
+        while len(self.records) < len(self._stages):
+            if self._current != len(self.records):
+                self._current = len(self.records)
+                del self.trainer
+                self.trainer = self._trainer_of_current()
+            self.records.append(self._train(self._stages[self._current], self.trainer))
+
+    def _trainer_of_current(self) -> RegionGRPOTrainer:
+        """The trainer of the current stage, with the weights that the stages before it have left."""
+        stage = self._stages[self._current]
+        before = self.records[: self._current]
+        place = RunPlace(stage.settings.output_dir, stage.name, sum(record.steps for record in before))
+        trainer = stage_trainer(stage, self._initial_model, place, self._held_out)
+        ended = self._stages[: self._current + (stage.record() is not None)]
+        if ended and stage.name:
+            trainer.load_weights(_last_checkpoint(ended[-1]))
+        return trainer
+
+    def _train(self, stage: Stage, trainer: RegionGRPOTrainer) -> StageRecord:
+        started = time.monotonic()
+        checkpoint = newest_checkpoint(stage.folder)
+        goal = None if stage.until is None else Goal(**asdict(stage.until))
+        if goal is not None:
+            trainer.add_callback(StopAtGoal(goal))
+        with progress(self._console, stage.title, 1) as display:
+            trainer.add_callback(LiveFigures(lambda step, total, shown: display.update(step, shown, total=total)))
+            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        history = trainer.state.log_history
+        reached = goal is not None and goal.reached(history)
+        record = StageRecord(
+            name=stage.name,
+            steps=trainer.state.global_step,
+            ended_by=f"until {goal}" if reached else "steps",
+            steps_without_signal=sum(row.get("frac_reward_zero_std") == 1.0 for row in history),
+            seconds=round(time.monotonic() - started, 1),
+        )
+        if stage.name:
+            self._close(stage, trainer, record)
+        return record
+
+    def _close(self, stage: Stage, trainer: RegionGRPOTrainer, record: StageRecord) -> None:
+        """Write down the end of a named stage: its weights first, then that it has ended."""
+        trainer.save_checkpoint()
+        if trainer.accelerator.is_main_process:
+            partial = stage.folder / f".{RECORD}.partial"
+            partial.write_text(json.dumps(asdict(record), indent=2) + "\n", encoding="utf-8")
+            partial.replace(stage.folder / RECORD)
+        trainer.accelerator.wait_for_everyone()
+        self._console.print(f"{stage.title}: {record.steps} steps, ended by {record.ended_by}", markup=False)
+
+
+def stage_trainer(stage: Stage, initial_model: Path, place: RunPlace, held_out: Dataset | None) -> RegionGRPOTrainer:
+    """A trainer for one stage; policy and reference are those of the initial model."""
+    settings = stage.settings
+    layout = VocabLayout.load(initial_model)
+    rewards = build_rewards(reward_specs(settings.rewards), reward_context(settings, layout))
+    args = grpo_config(
+        {
+            **settings.training.grpo,
+            "seed": settings.training.grpo["seed"] + stage.number - 1,
+            "output_dir": str(stage.folder),
+            "report_to": settings.logging.report_to,
+            "model_init_kwargs": loading_kwargs(settings.model),
+        }
+    )
+    return RegionGRPOTrainer(
+        initial_model,
+        args,
+        kl_log_steps=settings.training.kl_log_steps,
+        adaptive_weights={reward.name: reward.adaptive for reward in rewards if reward.adaptive is not None},
+        place=place,
+        reward_funcs=[reward.function for reward in rewards],
+        train_dataset=stage.train,
+        eval_dataset=held_out,
+        callbacks=[MetricsFile(settings.output_dir / "metrics.jsonl", place)],
+    )
+
+
+def _last_checkpoint(stage: Stage) -> Path:
+    checkpoint = newest_checkpoint(stage.folder)
+    if checkpoint is None:
+        raise UserError(
+            f"{stage.folder}: {RECORD} says that this stage has ended, but no whole checkpoint of it is there; "
+            f"remove {RECORD} to train it again"
+        )
+    return checkpoint

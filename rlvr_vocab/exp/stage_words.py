@@ -1,0 +1,121 @@
+"""The stages of a run as they are written, and as the command-line words that set their keys over the run's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.from_config import read
+from rlvr_vocab.exp.hydra_overrides import quoted
+from rlvr_vocab.exp.recorded_config import escaped
+from rlvr_vocab.exp.resolution import SAME_THING
+from rlvr_vocab.exp.typed_sections import UntilSettings
+from rlvr_vocab.nearest import did_you_mean
+
+OVERRIDDEN = ("rewards", "training", "dataset", "generation")
+KEYS = ("name", *OVERRIDDEN, "until")
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+
+
+@dataclass(frozen=True)
+class WrittenStage:
+    """A stage before its keys are composed; `words` as a user would type them."""
+
+    name: str
+    until: UntilSettings | None
+    words: tuple[str, ...]
+
+
+@contextmanager
+def naming_the_stage(name: str) -> Iterator[None]:
+    """Says in which stage something is wrong; nothing of a run in one piece, whose stage has no name."""
+    try:
+        yield
+    except UserError as error:
+        if not name:
+            raise
+        raise UserError(f"stage {name}: {error}") from error
+
+
+def read_stages(stages: Any) -> list[WrittenStage]:
+    """The list under `stages`; None or an empty one is a run in one piece.
+
+    Raises:
+        UserError: it is no list of mappings, a name is missing or occurs twice, a key is not a stage's.
+    """
+    if stages is None:
+        return []
+    if not isinstance(stages, list) or not all(isinstance(stage, Mapping) for stage in stages):
+        raise UserError("stages: expected a list of {name, rewards, training, dataset, generation, until}")
+    read_ones = [_read_stage(stage, place) for place, stage in enumerate(stages, start=1)]
+    names = [stage.name for stage in read_ones]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"stages: {names.count(name)} of them are called {name}; give each a name of its own")
+    return read_ones
+
+
+def _read_stage(stage: Mapping[str, Any], place: int) -> WrittenStage:
+    name = str(stage.get("name") or "")
+    if not _NAME.fullmatch(name):
+        given = f"{name!r} is no name for a folder" if name else "it has no name"
+        raise UserError(f"stages: number {place}: {given}; give it one of letters, digits, - and _")
+    with naming_the_stage(name):
+        for key in stage:
+            if key not in KEYS:
+                raise UserError(f"unknown key {key}{did_you_mean(str(key), KEYS)}; a stage has {', '.join(KEYS)}")
+        until = read(UntilSettings | None, stage.get("until"), "until")
+        words = tuple(word for key in OVERRIDDEN if stage.get(key) is not None for word in _words(key, stage[key]))
+    return WrittenStage(name, until, words)
+
+
+def _words(section: str, content: Any) -> Iterator[str]:
+    """`training: {learning_rate: 1e-6}` → `training.learning_rate=1e-06`; a name chooses a file of the group."""
+    if isinstance(content, str) and section != "generation":
+        yield f"{section}={content}"
+    elif isinstance(content, list) and section == "rewards":
+        yield f"rewards={hydra_text(content)}"
+    elif isinstance(content, Mapping):
+        for key, value in _leaves(content):
+            yield from _word(section, key, value)
+    else:
+        raise UserError(f"{section}: expected a mapping of keys, got {content!r}")
+
+
+def _word(section: str, key: str, value: Any) -> Iterator[str]:
+    for model_key, training_key, _ in SAME_THING:  # one thing under two names: both are set, or they would differ
+        if (section, key) in (("generation", model_key), ("training", training_key)):
+            yield f"model.generation_kwargs.{model_key}={hydra_text(value)}"
+            yield f"training.{training_key}={hydra_text(value)}"
+            return
+    prefix = "model.generation_kwargs" if section == "generation" else section
+    yield f"{prefix}.{key}={hydra_text(value)}"
+
+
+def _leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in content.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def hydra_text(value: Any) -> str:
+    """A plain value in the grammar of Hydra's overrides.
+
+    >>> hydra_text({"a": [1, None, "x, y"]})
+    "{a:[1,null,'x, y']}"
+    """
+    if isinstance(value, str):
+        return quoted(escaped(value))
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{key}:{hydra_text(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(hydra_text, value)) + "]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return repr(value)

@@ -1,0 +1,210 @@
+"""Stands between a reward function and the trainer: what is not a score becomes None, counted, with a warning."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sysconfig
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.returned import NotAScore, mark_of, values_of
+from rlvr_vocab.rewards.reward import Mark
+from rlvr_vocab.rewards.turns import turn_text
+
+logger = logging.getLogger(__name__)
+
+# The first mistakes of a function are told one by one, then every tenth, from the hundredth on every hundredth, …
+_TOLD_ONE_BY_ONE = 3
+_OF_THE_WHOLE_BATCH = ("trainer_state", "log_extra", "log_metric", "environments")
+# Where the user's own code is not: frames of an error that are passed over when its line is looked for.
+_NOT_THE_USERS = (f"{Path(__file__).parents[1]}{os.sep}", f"{sysconfig.get_paths()['stdlib']}{os.sep}", "<frozen ")
+# What a user's function may raise: also what is meant to end a program, or a task within it.
+_RAISED = (Exception, SystemExit, asyncio.CancelledError)
+
+
+@dataclass(frozen=True)
+class Mistake(Mark):
+    """The mark of a row where a function raised or returned no score: None, and what it did instead.
+
+    Attributes:
+        of_the_batch: it concerns what was returned for the batch, and no row in particular.
+    """
+
+    of_the_batch: bool = False
+
+
+class GuardedReward:
+    """A reward function whose mistakes cost a row, not a run.
+
+    A row for which the function raises, or returns something else than a finite number or None, scores None; so do
+    all rows where it returns no list of the batch's length. Every such row is counted in `failures` and told in a
+    warning that names function, row and value. Asynchronous functions are awaited. The function gets copies of the
+    columns, so that nothing it does to them reaches the next one.
+
+    Attributes:
+        function: called with columns by name; returns numbers, None or marks.
+        failures: rows that scored None because of a mistake, so far.
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        self.function = function
+        self.name = self.__name__ = name
+        self.failures = 0
+
+    def __call__(self, **columns: Any) -> list[float | None]:
+        marks = self.marks(**columns)
+        before = self.failures
+        self._tell(marks, columns)
+        log_metric = columns.get("log_metric")
+        if log_metric is not None and self.failures > before:
+            log_metric(f"rewards/{self.name}/failures", float(self.failures - before))
+        return [mark.score for mark in marks]
+
+    def marks(self, **columns: Any) -> list[Mark]:
+        """Scores with reasons where the function gives any, and a `Mistake` for each row that it failed on.
+
+        Raises:
+            UserError: the function says itself that it is used wrongly.
+        """
+        rows = len(columns["completions"])
+        try:
+            return self._called(columns)
+        except NotAScore as mistake:
+            return [Mistake(None, str(mistake), of_the_batch=True)] * rows
+        except UserError:
+            raise
+        except _RAISED as error:
+            return self._row_by_row(columns, rows, _said(error))
+
+    def _called(self, columns: dict[str, Any]) -> list[Mark]:
+        """The marks of a batch, mistakes in single values among them; whatever else goes wrong is raised."""
+        values = values_of(self.function(**_copies(columns)), len(columns["completions"]))
+        return [_mark_or_mistake(value) for value in values]
+
+    def _row_by_row(self, columns: dict[str, Any], rows: int, raised: str) -> list[Mark]:
+        """Keep the scores of the rows for which the function does not raise."""
+        marks = [self._mark_alone(columns, row) for row in range(rows)]
+        if any(isinstance(mark, Mistake) for mark in marks):
+            return marks
+        # It raises for no row alone, only for what stands at one place of a batch.
+        place = self._first_row_that_raises(columns, rows)
+        if place is None:
+            logger.warning("reward %s %s once, and not when it was called again: no row is lost", self.name, raised)
+        else:
+            marks[place] = Mistake(None, raised)
+        return marks
+
+    def _mark_alone(self, columns: dict[str, Any], row: int) -> Mark:
+        try:
+            [mark] = self._called(_rows_of(columns, row, row + 1))
+        except NotAScore as mistake:
+            return Mistake(None, str(mistake))
+        except _RAISED as error:
+            return Mistake(None, _said(error))
+        return mark
+
+    def _first_row_that_raises(self, columns: dict[str, Any], rows: int) -> int | None:
+        """The last row of the shortest beginning of a batch for which the function raises, found by halving."""
+        if not self._raises(columns):
+            return None
+        passes, raises = 0, rows
+        while raises - passes > 1:
+            length = (passes + raises) // 2
+            if self._raises(_rows_of(columns, 0, length)):
+                raises = length
+            else:
+                passes = length
+        return raises - 1
+
+    def _raises(self, columns: dict[str, Any]) -> bool:
+        try:
+            self._called(columns)
+        except NotAScore:
+            return False
+        except _RAISED:
+            return True
+        return False
+
+    def _tell(self, marks: list[Mark], columns: dict[str, Any]) -> None:
+        """Count the mistakes among the marks of a batch, and warn of the first and then ever fewer of them."""
+        for row, mark in enumerate(marks):
+            if not isinstance(mark, Mistake):
+                continue
+            self.failures += 1
+            count = self.failures
+            if mark.of_the_batch:
+                if row == 0:
+                    logger.warning("reward %s %s: all of them score None", self.name, mark.reason)
+            elif count <= _TOLD_ONE_BY_ONE or (count >= 10 and count % 10 ** (len(str(count)) - 1) == 0):
+                shown = shown_row(columns["completions"], row)
+                logger.warning(
+                    "reward %s %s for %s: it scores None (such rows so far: %d)", self.name, mark.reason, shown, count
+                )
+
+
+def shown_row(completions: Any, row: int) -> str:
+    """A row as a person finds it again: its number from 1, and how its completion begins."""
+    text = " ".join(turn_text(completions[row]).split())
+    return f"row {row + 1} ({text[:50]!r}{'…' if len(text) > 50 else ''})"
+
+
+def _mark_or_mistake(value: Any) -> Mark:
+    try:
+        return mark_of(value)
+    except NotAScore as mistake:
+        return Mistake(None, str(mistake))
+    except _RAISED as error:  # an object that cannot even be looked at: a tensor without storage, for instance
+        return Mistake(None, f"returned {type(value).__name__}, which {_said(error)}")
+
+
+def _copies(columns: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: [_copy(cell) for cell in column] if isinstance(column, list) else column
+        for name, column in columns.items()
+    }
+
+
+def _copy(cell: Any) -> Any:
+    """A cell of its own: lists and dicts, and the messages of a turn; ids, of which there are many, not one by one."""
+    if isinstance(cell, list):
+        messages = bool(cell) and isinstance(cell[0], dict)
+        return [dict(item) if isinstance(item, dict) else item for item in cell] if messages else list(cell)
+    return dict(cell) if isinstance(cell, dict) else cell
+
+
+def _rows_of(columns: dict[str, Any], start: int, end: int) -> dict[str, Any]:
+    rows = len(columns["completions"])
+    per_row = {
+        name
+        for name, values in columns.items()
+        if name not in _OF_THE_WHOLE_BATCH and isinstance(values, list | tuple) and len(values) == rows
+    }
+    return {name: values[start:end] if name in per_row else values for name, values in columns.items()}
+
+
+def _said(error: BaseException) -> str:
+    """`raised KeyError: 'x' (mine.py, line 12)`: an error and the line of the user's file that it came through."""
+    try:
+        text = " ".join(str(error).split())[:200]
+    except _RAISED:
+        text = "an error that cannot say what it is"
+    return f"raised {type(error).__name__}{': ' * bool(text)}{text}{_where(error)}"
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith(_NOT_THE_USERS) or "site-packages" in file
+
+
+def _where(error: BaseException) -> str:
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    users = [(file, line) for file, line in frames if not _is_library(file)]
+    if not users:
+        return ""
+    file, line = [place for place in users if place[0] == users[0][0]][-1]
+    return f" ({Path(file).name}, line {line})"

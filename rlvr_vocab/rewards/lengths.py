@@ -1,0 +1,222 @@
+"""Rewards for length: a range to stay in, a cosine that depends on being right, and a margin before the limit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.nearest import nearest_and_all
+from rlvr_vocab.rewards.length_units import parts, sampled_ids
+from rlvr_vocab.rewards.parameters import number, required, shown, whole_number
+from rlvr_vocab.rewards.reward import Mark, reward
+from rlvr_vocab.rewards.turns import THINK_TAGS
+
+_PASSING_SCORE = 0.5
+_LONGEST_MEANING = "the limit on sampled tokens, training.max_completion_length of the run"
+
+
+def length_mark(size: int, shortest: int, longest: float, falloff: float, unit: str = "tokens") -> Mark:
+    """How near a length is to a range: 1 inside, 0 at `falloff` outside, linear between."""
+    distance = max(shortest - size, size - longest, 0)
+    side = "" if not distance else ", too short" if size < shortest else ", too long"
+    return Mark(max(0.0, 1.0 - distance / falloff), f"{size} {unit}{side}")
+
+
+def cosine_mark(
+    right: bool,
+    size: int,
+    max_length: int,
+    correct: tuple[float, float] = (0.5, 1.0),
+    wrong: tuple[float, float] = (-1.0, -0.5),
+    exceed_penalty: float | None = None,
+) -> Mark:
+    """A length on the cosine between two values, `(lowest, highest)` for right and for wrong answers."""
+    reason = f"{'right' if right else 'wrong'}, {size} of {max_length} tokens"
+    if exceed_penalty is not None and size >= max_length:
+        return Mark(exceed_penalty, f"{reason}, too long")
+    at_the_limit, at_once = correct if right else (wrong[1], wrong[0])
+    # Past the limit the cosine would climb again.
+    progress = min(size / max_length, 1.0)
+    return Mark(at_the_limit + 0.5 * (at_once - at_the_limit) * (1.0 + math.cos(math.pi * progress)), reason)
+
+
+def overlong_mark(size: int, max_completion_length: int, cache: int) -> Mark:
+    """How far a length reaches into the last `cache` tokens before the limit."""
+    free = max_completion_length - cache
+    if size <= free:
+        return Mark(0.0, f"{size} tokens")
+    if size > max_completion_length:
+        return Mark(-1.0, f"{size} tokens, over the limit")
+    return Mark((free - size) / cache, f"{size - free} tokens into the last {cache}")
+
+
+@reward(full_mark=1.0)
+def length(
+    completions: Sequence[Any],
+    completion_ids: Sequence[Sequence[int]] | None = None,
+    shortest: int = 0,
+    longest: int | None = None,
+    falloff: float | None = None,
+    unit: str = "tokens",
+    **_columns: Any,
+) -> list[Mark]:
+    """1 for a length from `shortest` to `longest`, falling linearly to 0 at `falloff` outside.
+
+    The score is `max(0, 1 - d / falloff)`, with `d` the distance to the range.
+
+    Args:
+        completions: assistant turns, as strings or lists of messages.
+        completion_ids: sampled token ids per completion; a trainer passes them.
+        shortest: least length that earns the full mark.
+        longest: greatest length that does; None for no limit.
+        falloff: distance from the range at which nothing is left; by default the width of the range, and `shortest`
+            where there is no limit.
+        unit: `tokens` that were sampled, or `words` or `characters` of the text.
+
+    Returns:
+        A score from 0 to 1 per completion.
+
+    Raises:
+        UserError: no range, or an impossible one; tokens without `completion_ids`.
+
+    Example:
+        >>> length(["", "one two three", "one two three four"], shortest=2, longest=3, falloff=4, unit="words")
+        [0.5, 1.0, 0.75]
+    """
+    whole_number("length", "shortest", shortest)
+    if longest is None and shortest == 0:
+        raise UserError("length: shortest and longest are missing: give one of them, or both")
+    if longest is not None and whole_number("length", "longest", longest) < shortest:
+        raise UserError(f"length: longest={longest} is less than shortest={shortest}")
+    limit = math.inf if longest is None else longest
+    if falloff is None:
+        falloff = max(1, shortest if longest is None else longest - shortest)
+    falloff = number("length", "falloff", falloff, least=1)
+    sizes = map(len, parts("length", completions, completion_ids, unit))
+    return [length_mark(size, shortest, limit, falloff, unit) for size in sizes]
+
+
+@reward(full_mark=1.0)
+def cosine_length(
+    completions: Sequence[Any],
+    solution: Sequence[Any],
+    completion_ids: Sequence[Sequence[int]] | None = None,
+    max_completion_length: int | None = None,
+    min_value_correct: float = 0.5,
+    max_value_correct: float = 1.0,
+    min_value_wrong: float = -1.0,
+    max_value_wrong: float = -0.5,
+    exceed_penalty: float | None = None,
+    grader: str | Callable[..., list[float | None]] = "accuracy",
+    think_tags: tuple[str, str] = THINK_TAGS,
+    **columns: Any,
+) -> list[Mark]:
+    r"""Correctness shaped by length: right answers earn more the shorter they are, wrong ones lose more.
+
+    With `t` sampled tokens and limit `T`, the score is `b + (a - b) / 2 * (1 + cos(pi * t / T))`, from `a` at length 0
+    to `b` at the limit and beyond: `max_value_correct` to `min_value_correct` for right answers, `min_value_wrong` to
+    `max_value_wrong` for wrong ones. From "Demystifying Long Chain-of-Thought Reasoning in LLMs" (arXiv 2502.03373),
+    appendix C.1; values as in TRL's `get_cosine_scaled_reward`.
+
+    Args:
+        completions: assistant turns, as strings or lists of messages.
+        solution: gold answers, one per completion.
+        completion_ids: sampled token ids per completion; a trainer passes them.
+        max_completion_length: the limit `T` in tokens.
+        min_value_correct: score of a right answer at the limit.
+        max_value_correct: score of a right answer at length 0.
+        min_value_wrong: score of a wrong answer at length 0.
+        max_value_wrong: score of a wrong answer at the limit.
+        exceed_penalty: score of every completion that reaches the limit, as in the paper; None to leave those on the
+            cosine, as TRL does.
+        grader: what tells right from wrong, above 0.5 being right: a name in the library, or a reward function.
+        think_tags: what opens and closes thinking.
+
+    Returns:
+        A score per completion; None where the grader has none.
+
+    Raises:
+        UserError: no `max_completion_length`, no `completion_ids`, an unknown grader.
+
+    Example:
+        >>> turns, ids = ["7", "7", "8", "8"], [[0] * 0, [0] * 50, [0] * 50, [0] * 100]
+        >>> [round(s, 3) for s in cosine_length(turns, ["7"] * 4, ids, max_completion_length=100, grader="numeric")]
+        [1.0, 0.75, -0.75, -0.5]
+    """
+    limit = required("cosine_length", "max_completion_length", max_completion_length, _LONGEST_MEANING)
+    whole_number("cosine_length", "max_completion_length", limit, least=1)
+    given = {
+        "min_value_correct": min_value_correct,
+        "max_value_correct": max_value_correct,
+        "min_value_wrong": min_value_wrong,
+        "max_value_wrong": max_value_wrong,
+    }
+    low_correct, high_correct, low_wrong, high_wrong = (
+        number("cosine_length", name, value) for name, value in given.items()
+    )
+    if exceed_penalty is not None:
+        number("cosine_length", "exceed_penalty", exceed_penalty)
+    sizes = [len(ids) for ids in sampled_ids("cosine_length", completion_ids)]
+    scores = _grader(grader)(completions=completions, solution=solution, think_tags=think_tags, **_quiet(columns))
+    return [
+        Mark(None, "not graded")
+        if score is None
+        else cosine_mark(
+            score > _PASSING_SCORE, size, limit, (low_correct, high_correct), (low_wrong, high_wrong), exceed_penalty
+        )
+        for score, size in zip(scores, sizes, strict=True)
+    ]
+
+
+@reward(full_mark=0.0)
+def overlong(
+    completions: Sequence[Any],
+    completion_ids: Sequence[Sequence[int]] | None = None,
+    max_completion_length: int | None = None,
+    cache: int | None = None,
+    **_columns: Any,
+) -> list[Mark]:
+    """A soft punishment before the limit on length: 0, then falling to -1 over the last `cache` tokens.
+
+    With `t` sampled tokens, limit `L` and cache `c`: 0 up to `L - c`, `((L - c) - t) / c` up to `L`, -1 beyond. From
+    DAPO (arXiv 2503.14476), equation 13; the same as TRL's `get_soft_overlong_punishment`.
+
+    Args:
+        completions: assistant turns, as strings or lists of messages.
+        completion_ids: sampled token ids per completion; a trainer passes them.
+        max_completion_length: the limit `L`.
+        cache: width `c` of the margin before it; 0 for none. By default a fifth of the limit, as in DAPO.
+
+    Returns:
+        A score from -1 to 0 per completion.
+
+    Raises:
+        UserError: the limit or `completion_ids` is missing, or `cache` is larger than the limit.
+
+    Example:
+        >>> overlong([""] * 3, [[0] * 80, [0] * 90, [0] * 100], max_completion_length=100, cache=20)
+        [0.0, -0.5, -1.0]
+    """
+    limit = required("overlong", "max_completion_length", max_completion_length, _LONGEST_MEANING)
+    whole_number("overlong", "max_completion_length", limit, least=1)
+    margin = whole_number("overlong", "cache", limit // 5 if cache is None else cache)
+    if margin > limit:
+        raise UserError(f"overlong: cache={margin} is more than max_completion_length={limit}")
+    return [overlong_mark(len(ids), limit, margin) for ids in sampled_ids("overlong", completion_ids)]
+
+
+def _grader(grader: str | Callable[..., list[float | None]]) -> Callable[..., list[float | None]]:
+    from rlvr_vocab.rewards.library import LIBRARY  # it imports this module
+
+    if not isinstance(grader, str):
+        return grader
+    if grader not in LIBRARY:
+        raise UserError(f"cosine_length: grader={shown(grader)} is unknown{nearest_and_all(grader, sorted(LIBRARY))}")
+    return LIBRARY[grader]
+
+
+def _quiet(columns: dict[str, Any]) -> dict[str, Any]:
+    """Columns without what a grader could log with: the run may well use it as a reward of its own besides."""
+    return {name: column for name, column in columns.items() if name not in ("log_extra", "log_metric")}

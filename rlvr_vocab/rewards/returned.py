@@ -1,0 +1,116 @@
+"""What a reward function returned, believed only where it is a list with a finite number or None for each row."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import reprlib
+from collections.abc import Iterator, Sequence, ValuesView
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from itertools import islice
+from numbers import Real
+from typing import Any
+
+from rlvr_vocab.rewards.reward import Mark
+
+# A trainer keeps rewards as float32, in which anything larger is infinite.
+LARGEST_SCORE = 3.4028234e38
+
+
+class NotAScore(ValueError):
+    """What a reward function returned for a row, or for a batch, cannot be a score."""
+
+
+def values_of(result: Any, rows: int) -> list[Any]:
+    """What a function returned, as a list with a value per row.
+
+    Lists, tuples and other sequences will do, as will generators, numpy arrays and torch tensors of one dimension.
+
+    Raises:
+        NotAScore: it is something else, or of another length.
+    """
+    if inspect.isawaitable(result):
+        result = _awaited_result(result)
+    if getattr(result, "ndim", None) == 1 and hasattr(result, "tolist"):
+        result = result.tolist()
+    if isinstance(result, Iterator | ValuesView):  # never more of it than is needed: it may have no end
+        result = list(islice(result, rows + 1))
+        if len(result) > rows:
+            raise NotAScore(f"returned more than {_counted(rows, 'value')} for {_counted(rows, 'row')}")
+    if not isinstance(result, Sequence) or isinstance(result, str | bytes | bytearray):
+        shape = getattr(result, "shape", None)
+        shape = f" of shape {tuple(shape)}" if shape else ""
+        raise NotAScore(f"returned {shown_value(result)}{_kind(result)}{shape}, not a list")
+    values = list(islice(result, rows + 1))
+    if len(result) != rows or len(values) != rows:
+        raise NotAScore(f"returned {_counted(len(result), 'value')} for {_counted(rows, 'row')}")
+    return values
+
+
+def mark_of(value: Any) -> Mark:
+    """A mark as it is, a number or None as a mark without a reason.
+
+    Raises:
+        NotAScore: it is neither, or its score is not finite.
+    """
+    if isinstance(value, Mark):
+        return Mark(score_of(value.score), str(value.reason))
+    return Mark(score_of(value), "")
+
+
+def score_of(value: Any) -> float | None:
+    """A finite number as a float, None as None.
+
+    Raises:
+        NotAScore: it is neither.
+    """
+    if value is None:
+        return None
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):  # a scalar of numpy or torch
+        value = value.item()
+    if not isinstance(value, Real | Decimal):
+        raise NotAScore(f"returned {shown_value(value)}{_kind(value)}, not a number")
+    try:
+        score = float(value)
+    except (OverflowError, ValueError):  # 10**400; a signalling NaN
+        raise NotAScore(f"returned {shown_value(value)}{_kind(value)}, which no float can hold") from None
+    if not math.isfinite(score):
+        raise NotAScore(f"returned {score}")
+    if abs(score) > LARGEST_SCORE:
+        raise NotAScore(f"returned {score}, which is infinite as float32")
+    return score
+
+
+def shown_value(value: Any) -> str:
+    """A value as it stands in a message: on one line, and not at any length."""
+    try:
+        return " ".join(reprlib.repr(value).split())
+    except ValueError:  # a whole number with more digits than Python prints
+        return "a number with thousands of digits"
+
+
+def _awaited_result(awaitable: Any) -> Any:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:  # no loop runs in this thread, so one may
+        return asyncio.run(_awaited(awaitable))
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(asyncio.run, _awaited(awaitable)).result()
+
+
+async def _awaited(awaitable: Any) -> Any:
+    return await awaitable
+
+
+def _kind(value: Any) -> str:
+    """` (a str)`; nothing for None, which says it itself."""
+    if value is None:
+        return ""
+    name = type(value).__name__
+    return f" ({'an' if name[:1].lower() in 'aeiou' else 'a'} {name})"
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count} {thing}{'' if count == 1 else 's'}"

@@ -1,0 +1,61 @@
+"""A reward function is called once before anything is trained, and refused where it makes a mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.guard import GuardedReward, Mistake, shown_row
+from rlvr_vocab.rewards.turns import turn_text
+
+
+def try_out(reward: GuardedReward, rows: Sequence[dict[str, Any]], completions: Sequence[Any]) -> None:
+    """Call a reward function once and refuse it where it raises or returns something else than scores.
+
+    Args:
+        rows: rows of the data set, with `prompt`.
+        completions: an assistant's turn for each of them, as messages.
+
+    Raises:
+        UserError: naming the function, the row and what it returned or raised.
+    """
+    names = [name for name in rows[0] if name != "prompt"]
+    columns: dict[str, Any] = {name: [row[name] for row in rows] for name in names}
+    columns |= {
+        "prompts": [row["prompt"] for row in rows],
+        "completions": list(completions),
+        "completion_ids": stand_in_ids(completions),
+        **stand_in_trainer(),
+    }
+    for row, mark in enumerate(reward.marks(**columns)):
+        if isinstance(mark, Mistake) and mark.of_the_batch:
+            raise UserError(f"reward {reward.name} {mark.reason}; it must return a list with a number or None per row")
+        if isinstance(mark, Mistake):
+            raise UserError(f"reward {reward.name} {mark.reason} for {shown_row(completions, row)} in its trial")
+
+
+def stand_in_ids(completions: Sequence[Any]) -> list[list[int]]:
+    """As many ids as a completion has characters, where nothing was sampled."""
+    return [list(range(len(turn_text(completion)))) for completion in completions]
+
+
+def stand_in_trainer() -> dict[str, Any]:
+    """What a trainer hands over beside the columns, before there is one: the state of a run that has not begun."""
+    state = SimpleNamespace(
+        epoch=0.0,
+        global_step=0,
+        max_steps=1,
+        num_train_epochs=1,
+        num_input_tokens_seen=0,
+        best_metric=None,
+        log_history=[],
+        is_local_process_zero=True,
+        is_world_process_zero=True,
+    )
+    return {
+        "trainer_state": state,
+        "log_extra": lambda column, values: None,
+        "log_metric": lambda name, value: None,
+    }

@@ -1,0 +1,91 @@
+"""Reward functions of the user's own, named as `module:function` or `file.py:function`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from operator import attrgetter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.nearest import did_you_mean
+
+
+def is_user_code(name: str) -> bool:
+    """Whether a reward is named by where its code is, rather than by its name in the library."""
+    return ":" in name
+
+
+def load_function(name: str) -> Callable[..., Any]:
+    """The function that `module:function` or `file.py:function` names; `file.py:object.method` names a method.
+
+    Raises:
+        UserError: the file or module cannot be imported, or holds no such function.
+    """
+    where, _, attribute = name.rpartition(":")
+    module = _from_file(Path(where).expanduser(), name) if where.endswith(".py") else _from_module(where, name)
+    try:
+        function = attrgetter(attribute)(module)
+    except AttributeError:
+        raise _no_such_function(name, "does not exist", module) from None
+    if not callable(function):
+        raise _no_such_function(name, "is not a function", module)
+    if isinstance(function, type):
+        raise UserError(f"rewards: {name} is a class: name a function, or an object of it that can be called")
+    return function
+
+
+def _no_such_function(name: str, what: str, module: ModuleType) -> UserError:
+    where, _, attribute = name.rpartition(":")
+    functions = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+    return UserError(f"rewards: {name}: {attribute!r} {what} in {where}{did_you_mean(attribute, functions)}")
+
+
+def _from_file(path: Path, name: str) -> ModuleType:
+    if not path.is_file():
+        nearest = [str(other) for other in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        raise UserError(f"rewards: {name}: no such file {path}{did_you_mean(str(path), nearest)}")
+    key = f"rlvr_vocab_user_code_{path.resolve()}"
+    if key in sys.modules:
+        return sys.modules[key]
+    spec = importlib.util.spec_from_file_location(key, path.resolve())
+    if spec is None or spec.loader is None:
+        raise UserError(f"rewards: {name}: {path} is not Python source")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[key] = module
+    _let_it_import_its_neighbours(path.resolve().parent)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:
+        del sys.modules[key]
+        raise _cannot_be_imported(name, error) from error
+    return module
+
+
+def _let_it_import_its_neighbours(folder: Path) -> None:
+    """As when the file is run by itself, but last: no file of the folder hides an installed package."""
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+
+def _from_module(where: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(where)
+    except ModuleNotFoundError as error:
+        file = Path(f"{where}.py")
+        hint = f"; name the file: {file}:{name.rpartition(':')[2]}" if file.is_file() else ""
+        raise UserError(f"rewards: {name} cannot be imported: {error}{hint}") from error
+    except BaseException as error:
+        raise _cannot_be_imported(name, error) from error
+
+
+def _cannot_be_imported(name: str, error: BaseException) -> BaseException:
+    """Whatever a user's file raises while it is imported is the user's error; an interruption stays one."""
+    if isinstance(error, KeyboardInterrupt | UserError):
+        return error
+    line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+    return UserError(f"rewards: {name} cannot be imported: {type(error).__name__}{line}: {error}")

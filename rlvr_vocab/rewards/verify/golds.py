@@ -1,0 +1,58 @@
+"""What the verifier can do with the gold answers of a data set, found out before anything is trained on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from rlvr_vocab.rewards.verify.limits import TooLarge, Unreadable
+from rlvr_vocab.rewards.verify.reading.parser import parse
+from rlvr_vocab.rewards.verify.reading.reader import read
+from rlvr_vocab.rewards.verify.reading.readings import Reading, expressions
+
+
+@dataclass(frozen=True)
+class GoldFindings:
+    """What is wrong with gold answers, by their index.
+
+    Attributes:
+        unusable: nothing can be compared with them: empty, or larger than an answer can be.
+        by_text_only: formulas that algebra cannot evaluate; an answer is right only when it is written alike.
+    """
+
+    unusable: dict[int, str] = field(default_factory=dict)
+    by_text_only: dict[int, str] = field(default_factory=dict)
+
+
+def check_golds(golds: Sequence[str], on_progress: Callable[[int, int], object] | None = None) -> GoldFindings:
+    """Read every gold answer as training will.
+
+    Args:
+        golds: gold answers: bare, in `$…$` or in a box.
+        on_progress: called with the number of gold answers that have been read, and that have to be read.
+
+    >>> check_golds(["42", "", r"\\sum_{n=1}^{9} n"]).unusable
+    {1: 'empty'}
+    """
+    findings = GoldFindings()
+    for index, gold in enumerate(golds):
+        try:
+            why = _unread_formula(read(gold))
+        except (TooLarge, Unreadable) as error:
+            findings.unusable[index] = str(error)
+        else:
+            if why:
+                findings.by_text_only[index] = why
+        if on_progress:
+            on_progress(index + 1, len(golds))
+    return findings
+
+
+def _unread_formula(reading: Reading) -> str | None:
+    """Why one of the formulas in a reading cannot be evaluated, None where all can."""
+    try:
+        for expression in expressions(reading):
+            parse(expression)
+    except (TooLarge, Unreadable) as error:
+        return str(error)
+    return None

@@ -1,0 +1,8 @@
+"""From the LaTeX, plain text or Unicode of an answer to what it says.
+
+text ──characters, cleaning──▶ one spelling ──reader──▶ a reading: number, tuple, set, equation, words, formula, …
+"""
+
+from rlvr_vocab.rewards.verify.reading.reader import read
+
+__all__ = ["read"]

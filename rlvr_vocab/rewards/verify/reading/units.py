@@ -1,0 +1,174 @@
+r"""What stands around a number and is not part of it: currency before it, a unit, a per cent sign, a scale after it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+_CURRENCIES = {r"\$": "dollar", "€": "euro", "£": "pound sterling", "¥": "yen", "₹": "rupee"}
+_SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+# Each unit with its other spellings. What is not here is compared by its own letters, a plural's s apart.
+_SPELLINGS = {
+    "mm": ("millimeter", "millimetre"),
+    "cm": ("centimeter", "centimetre"),
+    "dm": ("decimeter", "decimetre"),
+    "m": ("meter", "metre"),
+    "km": ("kilometer", "kilometre"),
+    "in": ("inch", "inches"),
+    "ft": ("foot", "feet"),
+    "yd": ("yard",),
+    "mi": ("mile",),
+    "mg": ("milligram",),
+    "g": ("gram",),
+    "kg": ("kilogram", "kilo"),
+    "lb": ("pound", "lbs"),
+    "oz": ("ounce",),
+    "ml": ("milliliter", "millilitre", "mL"),
+    "l": ("liter", "litre", "L"),
+    "s": ("second", "sec"),
+    "min": ("minute",),
+    "h": ("hour", "hr"),
+    "day": ("d",),
+    "mph": ("mile per hour", "miles per hour", "mi/h", "mi/hr", "miles/hour"),
+    "km/h": ("kilometer per hour", "kilometers per hour", "kilometres per hour", "kph", "kmh", "km/hr"),
+    "m/s": ("meter per second", "meters per second", "metres per second", "m/sec"),
+    "ft/s": ("foot per second", "feet per second", "ft/sec"),
+    "percent": ("%", "per cent", "percentage"),
+    "degree": (r"\degree", "deg"),
+    "degree c": (r"\degree C", r"\degreeC", "degrees c", "degrees celsius", "celsius"),
+    "degree f": (r"\degree F", r"\degreeF", "degrees f", "degrees fahrenheit", "fahrenheit"),
+    "dollar": (r"\$", "usd"),
+    "euro": ("€", "eur"),
+    "pound sterling": ("£", "gbp"),
+    "cent": ("¢",),
+    "radian": ("rad",),
+    "unit": (),
+}
+_BY_SPELLING = {spelling: unit for unit, others in _SPELLINGS.items() for spelling in (unit, *others)}
+# These are units without \text around them too. Other short ones are products as well: mg is a weight in mechanics.
+_BARE_UNITS = frozenset(
+    spelling
+    for spelling in (*_BY_SPELLING, *_SCALES, "square", "cubic", "sq", "year")
+    if len(spelling) > 2 or spelling in ("cm", "mm", "km", "kg", "ft", "yd", "lb", "oz", "hr", "sq")
+)
+# With one of these among them, words after a number are not what the number counts.
+_NOT_COUNTED = """
+    or and not no nor to by between more less fewer than about approximately approx approximate nearly almost roughly
+    around estimated rounded under above below exceeding exactly least most minus plus times over divided into out root
+    sqrt factorial choose squared cubed power mod modulo base remainder log sine cosine pi infinity if when for where
+    with without except only is are was the other another point each either neither both one two three four five six
+    seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty
+    fifty sixty seventy eighty ninety hundred hundreds dozen dozens gross score lakh crore half halves third thirds
+    quarter quarters fourth fourths sixth sixths seventh sevenths eighth eighths ninth ninths tenth tenths hundredth
+    hundredths thousandth thousandths wrong right true false correct incorrect invalid undefined impossible never none
+    zero negative positive maybe possibly answer solution undetermined unknown error
+"""
+_NOT_COUNTED_WORDS = frozenset(_NOT_COUNTED.split())
+_PART_OF_ONE = re.compile(r"\b\w*(?:eenth|ieth|llionth|fth)s?\b")
+_TRAILING_TEXT = re.compile(r"\\text\{(?P<words>[^{}]*)\}(?P<power>\^\{[23]\})?$")
+_TRAILING_WORDS = re.compile(r"(?:(?<=[0-9)}])| )(?P<words>[A-Za-z][A-Za-z./ ]{0,60})(?P<power>\^\{[23]\})?$")
+_TRAILING_SIGN = re.compile(r"(?P<words>%|\\degree(?: ?[CF]| ?\\text\{ *[CF] *\})?|€|£|¢|\\\$)$")
+_TEXT_OF = re.compile(r"\\text\{ *([A-Za-z]) *\}")
+_LEADING = re.compile(r"(?P<sign>[+-]?)(?P<currency>\\\$|€|£|¥|₹)(?P<rest>.+)")
+_PLAIN_NUMBER = re.compile(r"[+-]?[0-9][0-9.,/ ]*")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """`name` in one spelling; `power` 2 for square, 3 for cubic."""
+
+    name: str
+    power: int = 1
+
+    def __str__(self) -> str:
+        return self.name if self.power == 1 else f"{self.name}^{self.power}"
+
+
+PERCENT, DEGREE, RADIAN = Unit("percent"), Unit("degree"), Unit("radian")
+
+
+def split_unit(text: str) -> tuple[str, Unit | None, int]:
+    r"""Take a unit off a cleaned answer.
+
+    Returns:
+        What is left, the unit, None where there is none, and the scale that the words named.
+
+    >>> split_unit(r"10\text{cm}^{2}"), split_unit(r"\$5"), split_unit(r"5\text{ million}")
+    (('10', Unit(name='cm', power=2), 1), ('5', Unit(name='dollar', power=1), 1), ('5', None, 1000000))
+    """
+    leading = _LEADING.fullmatch(text)
+    if leading is None:
+        return _split_trailing(text)
+    rest, unit, scale = _split_trailing(leading["sign"] + leading["rest"])
+    currency = Unit(_CURRENCIES[leading["currency"]])
+    return (rest, currency, scale) if unit in (None, currency) else (text, None, 1)
+
+
+def _split_trailing(text: str) -> tuple[str, Unit | None, int]:
+    found = _TRAILING_SIGN.search(text) or _TRAILING_TEXT.search(text) or _bare_words(text)
+    named = _named(found["words"], found.groupdict().get("power")) if found and found.start() else None
+    if found is None or named is None:
+        return text, None, 1
+    return text[: found.start()].strip(), *named
+
+
+def _bare_words(text: str) -> re.Match[str] | None:
+    r"""Words behind a number without `\text`: where they are known as units, or where the number is plain text too."""
+    found = _TRAILING_WORDS.search(text)
+    if found is None:
+        return None
+    words = found["words"].split()
+    prose = text[found.start()] == " " and all(len(word) > 2 for word in words)
+    in_prose = prose and _PLAIN_NUMBER.fullmatch(text, 0, found.start())
+    return found if _singular(words[0]) in _BARE_UNITS or words[0] in _BARE_UNITS or in_prose else None
+
+
+def _named(words: str, power: str | None) -> tuple[Unit | None, int] | None:
+    """The unit and the scale that words name; None where they say something else."""
+    plain = _TEXT_OF.sub(r" \1", words).replace("-", " ").replace(".", "").split()
+    scale = _SCALES.get(plain[0].lower().removesuffix("s"), 1) if plain else 1
+    plain = plain[1:] if scale != 1 else plain
+    if not plain:
+        return (None, scale) if scale != 1 and not power else None
+    exponent = int(power[2]) if power else 1
+    if plain[0].lower() in ("square", "sq", "cubic"):
+        exponent = 3 if plain.pop(0).lower() == "cubic" else 2
+    elif len(plain) > 1 and plain[-1].lower() in ("squared", "cubed"):
+        exponent = 3 if plain.pop().lower() == "cubed" else 2
+    name = _unit_name(plain)
+    return None if name is None else (Unit(name, exponent), scale)
+
+
+def _unit_name(words: list[str]) -> str | None:
+    """The one spelling of a known unit, or the words themselves where they are what a number may count."""
+    name = " ".join(words)
+    folded = name.lower() if len(name) > 2 else name  # the case of a symbol tells mega from milli
+    for spelling in (name, _singular(name), folded, _singular(folded)):
+        if spelling in _BY_SPELLING:
+            return _BY_SPELLING[spelling]
+    countable = words and all(re.fullmatch(r"[A-Za-z/']{3,}|of|in", word) for word in words)
+    says_more = not _NOT_COUNTED_WORDS.isdisjoint(folded.split()) or _PART_OF_ONE.search(folded)
+    return _singular(folded) if countable and not says_more else None
+
+
+def _singular(name: str) -> str:
+    return name[:-1] if len(name) > 2 and name.endswith("s") else name
+
+
+def same_value(gold: Fraction, gold_unit: Unit | None, answer: Fraction, answer_unit: Unit | None) -> bool:
+    """Whether two numbers with units say the same.
+
+    A unit may be left out on one side, as exams and data sets do; two different ones are two different answers. What
+    changes the value must not be added: 42 is neither 42 % nor 42 radians. Of a gold answer in per cent the sign may
+    be left out where the number is above 1, since 0.5 and 0.5 % are both likely answers; 50 % is also one half.
+    """
+    if gold_unit == answer_unit:
+        return gold == answer
+    if gold_unit is not None and answer_unit is not None:
+        return False
+    if gold_unit == PERCENT:
+        return answer == gold / 100 or (answer == gold and abs(gold) > 1)
+    if answer_unit == PERCENT:
+        return gold == answer / 100
+    return answer_unit != RADIAN and gold == answer

@@ -1,0 +1,69 @@
+"""Ends a stage when a metric has reached what it was trained for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.nearest import did_you_mean
+
+
+@dataclass(frozen=True)
+class Goal:
+    """The mean of `metric` over the last `window` logged steps is above, or below, a value."""
+
+    metric: str
+    above: float | None = None
+    below: float | None = None
+    window: int = 20
+
+    def reached(self, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether the last rows reach it; rows without the metric are passed over.
+
+        >>> Goal("reward", above=0.5, window=2).reached([{"reward": 0.0}, {"reward": 0.5}, {"reward": 0.7}])
+        True
+        """
+        values = [float(row[self.metric]) for row in rows if self.metric in row][-self.window :]
+        if len(values) < self.window:
+            return False
+        mean = sum(values) / len(values)
+        return mean > self.above if self.above is not None else self.below is not None and mean < self.below
+
+    def __str__(self) -> str:
+        bound = f"above {self.above}" if self.above is not None else f"below {self.below}"
+        return f"{self.metric} {bound} over {self.window} steps"
+
+
+class StopAtGoal(TrainerCallback):
+    """Stops the training at the first logged step that reaches the goal.
+
+    It looks at the logged history alone, which a checkpoint holds: a resumed stage stops at the same step.
+    """
+
+    def __init__(self, goal: Goal) -> None:
+        self._goal = goal
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        if not logs or "loss" not in logs:
+            return
+        if self._goal.metric not in logs and state.global_step > 1 and not _was_logged(state, self._goal.metric):
+            known = sorted(key for key, value in logs.items() if isinstance(value, int | float))
+            hint = did_you_mean(self._goal.metric, known) or f"; it has {', '.join(known)}"
+            raise UserError(f"until.metric={self._goal.metric}: no logged step has it{hint}")
+        if self._goal.reached(state.log_history):
+            control.should_training_stop = True
+
+
+def _was_logged(state: TrainerState, metric: str) -> bool:
+    return any(metric in row for row in state.log_history)

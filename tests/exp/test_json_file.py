@@ -1,0 +1,38 @@
+"""A JSON file appears whole or not at all."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.json_file import write_json_whole
+
+
+def test_the_file_holds_the_content_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "facts.json"
+    write_json_whole(path, {"a": ["ü", None, 1.5]}, "out")
+    assert json.loads(path.read_text(encoding="utf-8")) == {"a": ["ü", None, 1.5]}
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_failed_write_leaves_the_earlier_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "facts.json"
+    path.write_text("{}")
+
+    def full_disk(self: Path, text: str, **_: object) -> int:
+        with self.open("w") as file:
+            file.write(text[:3])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full_disk)
+    with pytest.raises(UserError, match=r"out=.*facts\.json cannot be written: No space left on device"):
+        write_json_whole(path, {"a": 1}, "out")
+    assert path.read_text() == "{}"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_no_json_is_a_fault_of_ours_and_writes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json_whole(tmp_path / "facts.json", {"a": float("nan")}, "out")
+    assert list(tmp_path.iterdir()) == []

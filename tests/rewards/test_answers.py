@@ -1,0 +1,185 @@
+"""Scores of texts, numbers and choices, each against a gold answer."""
+
+from fractions import Fraction
+
+import pytest
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.answers import exact_match, multiple_choice, number_mark, numeric
+
+
+@pytest.mark.parametrize(
+    ("turn", "gold", "score"),
+    [
+        (r"\boxed{Paris}", "Paris", 1.0),
+        (r"\boxed{ New   York }", "New\nYork", 1.0),
+        (r"<think>\boxed{Rome}</think>\boxed{Paris}", "Paris", 1.0),
+        (r"<think>x</think>\boxed{Rome}, no: \boxed{Paris}", "Paris", 1.0),
+        (r"<think>x</think>\boxed{Paris}, no: \boxed{Rome}", "Paris", 0.0),
+        ("<think>x</think>\n Paris\n", "Paris", 1.0),
+        ("<think>x</think>It is Paris", "Paris", 0.0),
+        ("<think>Paris", "Paris", 0.0),
+        ("Paris", r"\boxed{Paris}", 1.0),
+        ("Paris", r"So it is \boxed{Paris}.", 1.0),
+        ("paris", "Paris", 0.0),
+        ("Paris.", "Paris", 0.0),
+        ("7", 7, 1.0),
+        (r"\boxed{Paris", r"\boxed{Paris", 0.0),
+        ("", "Paris", 0.0),
+        ("", "", None),
+        ("", " \n", None),
+        ("None", None, None),
+    ],
+)
+def test_texts_are_compared_without_regard_to_white_space(turn, gold, score):
+    assert exact_match([turn], solution=[gold]) == [score]
+
+
+def test_case_and_punctuation_are_ignored_where_that_is_asked_for():
+    turns, golds = ["STRASSE!", "«stra-ße»", "strase"], ["Straße"] * 3
+    assert exact_match(turns, solution=golds, ignore_case=True, ignore_punctuation=True) == [1.0, 1.0, 0.0]
+    assert exact_match(["STRASSE!", "STRASSE"], solution=["Straße"] * 2, ignore_case=True) == [0.0, 1.0]
+    assert exact_match(["...", ""], solution=["!", "!"], ignore_punctuation=True) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("turn", "gold", "score"),
+    [
+        (r"\boxed{42}", "42", 1.0),
+        (r"\boxed{41}", "42", 0.0),
+        (r"<think>\boxed{42}</think>", "42", 0.0),
+        (r"<think>42", "42", 0.0),
+        (r"<think>41</think>The answer is 42.", "42", 1.0),
+        (r"<think>41</think>42, or rather 41.", "42", 0.0),
+        (r"\boxed{\frac{3}{4}}", "0.75", 1.0),
+        (r"\boxed{0.0000002}", "0.0000001", 0.0),
+        (r"\boxed{0.333}", "1/3", 0.0),
+        (r"\boxed{3.1415926}", "3.14159", 0.0),
+        (r"\boxed{41=42}", "42", 0.0),
+        (r"\boxed{41, 42}", "42", 0.0),
+        (r"\boxed{3\sqrt{2}}", "3", 0.0),
+        (r"\boxed{2\pi}", "2", 0.0),
+        (r"\boxed{0.\overline{3}}", "0", 0.0),
+        (r"\boxed{42", "42", 0.0),  # cut off: 421 perhaps
+        (r"\boxed{42} and \boxed{4", "4", 0.0),
+        (r"no idea", "42", 0.0),
+        (r"\boxed{42}", "forty-two", None),
+        (r"<think>", "forty-two", None),
+        (r"\boxed{42}", None, None),
+        (r"\boxed{42}", "6 * 7 = 42", None),
+        (r"\boxed{42}", 42, 1.0),
+        (r"\boxed{0.1}", 0.1, 1.0),
+        (r"\boxed{42}", r"\boxed{42}", 1.0),
+    ],
+)
+def test_numbers_are_compared_exactly(turn, gold, score):
+    assert numeric([turn], solution=[gold]) == [score]
+
+
+@pytest.mark.parametrize(
+    ("given", "gold", "score"),
+    [
+        (r"50\%", "50", 1.0),
+        (r"50\%", "0.5", 1.0),
+        ("50", r"50\%", 1.0),
+        ("0.5", r"50\%", 1.0),
+        (r"50\%", r"50\%", 1.0),
+        (r"50\%", r"0.5\%", 0.0),
+        (r"0.5\%", "50", 0.0),
+        ("5000", r"50\%", 0.0),
+    ],
+)
+def test_a_percent_sign_on_one_side_may_mean_the_number_or_its_hundredth(given, gold, score):
+    assert numeric([f"\\boxed{{{given}}}"], solution=[gold]) == [score]
+
+
+def test_tolerances_hold_up_to_the_last_digit():
+    off_by = [f"\\boxed{{{value}}}" for value in ("10.1", "9.9", "10.1000000000000001")]
+    assert numeric(off_by, solution=["10"] * 3, absolute_tolerance=0.1) == [1.0, 1.0, 0.0]
+    assert numeric(off_by, solution=["10"] * 3, relative_tolerance=0.01) == [1.0, 1.0, 0.0]
+    assert numeric(off_by, solution=["-10"] * 3, relative_tolerance=0.01) == [0.0, 0.0, 0.0]
+    assert numeric([r"\boxed{-10.1}"], solution=["-10"], relative_tolerance=0.01) == [1.0]
+    assert number_mark("2", "1", Fraction(1), Fraction(1, 2)).score == 1.0  # the larger holds
+    # One percent of fifty percent is half a point, not half of one.
+    assert numeric(["0.9", "0.504", "50.5"], solution=["50%"] * 3, relative_tolerance=0.01) == [0.0, 1.0, 1.0]
+
+
+def test_reasons_say_what_was_found():
+    turns = [r"\boxed{42}", r"\boxed{42.5}", r"\boxed{x}", "x", "<think>42", r"\boxed{4"]
+    reasons = [mark.reason for mark in numeric.marks(turns, ["42"] * 6, absolute_tolerance=0.5)]
+    assert reasons == [
+        "equal",
+        "within the tolerance",
+        "the box is not a number",
+        "no number in the answer",
+        "thinking never closed",
+        "the box is not closed",
+    ]
+
+
+@pytest.mark.parametrize("tolerance", [-0.1, float("nan"), float("inf"), "0.1", [0.1], True])
+def test_a_tolerance_is_a_number_of_at_least_0(tolerance):
+    with pytest.raises(UserError, match=r"numeric: relative_tolerance=.* at least 0"):
+        numeric([], solution=[], relative_tolerance=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("turn", "gold", "score"),
+    [
+        (r"\boxed{C}", "C", 1.0),
+        (r"\boxed{B}", "C", 0.0),
+        (r"\boxed{\textbf{(C)}}", "(C)", 1.0),
+        (r"\boxed{B, C}", "C", 0.0),
+        (r"\boxed{BC}", "C", 0.0),
+        (r"<think>Not A, not B.</think>The answer is C.", "C", 1.0),
+        (r"<think>Not A, not B.</think>The answer is B or C.", "C", 0.0),
+        (r"<think>The answer is C.", "C", 0.0),
+        (r"<think>C</think>", "C", 0.0),
+        (r"\boxed{C}", r"\text{C}", 1.0),
+        (r"\boxed{C}", "c", 1.0),
+        (r"\boxed{C}", "C. Paris", 1.0),
+        (r"\boxed{C}", "Paris", None),
+        (r"<think>", "Paris", None),
+        (r"\boxed{C}", "B or C", None),
+        (r"\boxed{C}", None, None),
+        (r"\boxed{K}", "C", 0.0),
+        (r"The answer is \boxed{C", "C", 0.0),
+        (r"\boxed{C}", "K", None),
+    ],
+)
+def test_choices_are_compared_by_letter(turn, gold, score):
+    assert multiple_choice([turn], solution=[gold]) == [score]
+
+
+def test_a_choice_comes_with_a_reason():
+    turns = [r"\boxed{C}", r"\boxed{B}", r"\boxed{B, C}", r"\boxed{Paris}", "<think>C"]
+    assert [mark.reason for mark in multiple_choice.marks(turns, ["C"] * 5)] == [
+        "the right letter",
+        "B is wrong",
+        "2 different letters",
+        "no letter",
+        "thinking never closed",
+    ]
+
+
+def test_letters_of_choices_can_be_named():
+    assert multiple_choice([r"\boxed{K}", r"\boxed{C}"], solution=["K", "C"], letters="JKL") == [1.0, None]
+
+
+@pytest.mark.parametrize("letters", ["", "abc", "AA", "A-D", "ÄB", "A B", ["A", "B"], None])
+def test_letters_that_no_choices_have_are_refused(letters):
+    with pytest.raises(UserError, match="multiple_choice: letters="):
+        multiple_choice([], solution=[], letters=letters)
+
+
+@pytest.mark.parametrize("function", [exact_match, numeric, multiple_choice], ids=lambda function: function.__name__)
+def test_thinking_ends_with_the_tags_of_the_run(function):
+    gold = "A" if function is multiple_choice else "7"
+    turns = [f"[r]x[/r]{gold}", f"[r]{gold}", f"<think>{gold}</think>\\boxed{{{gold}}}"]
+    assert function(turns, solution=[gold] * 3, think_tags=("[r]", "[/r]")) == [1.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("function", [exact_match, numeric, multiple_choice], ids=lambda function: function.__name__)
+def test_a_solution_is_needed_for_every_completion(function):
+    with pytest.raises(ValueError, match="shorter"):
+        function(["7", "7"], solution=["7"])

@@ -1,0 +1,160 @@
+"""Scores of lengths, by hand and against TRL's own functions."""
+
+import math
+
+import pytest
+from trl.rewards import get_cosine_scaled_reward, get_soft_overlong_punishment
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.answers import numeric
+from rlvr_vocab.rewards.lengths import cosine_length, length, overlong
+
+
+def ids(*sizes):
+    return [[1] * size for size in sizes]
+
+
+def test_a_length_in_the_range_is_perfect_and_falls_off_outside():
+    sizes = (0, 50, 99, 100, 150, 200, 201, 250, 299, 300, 10_000)
+    scores = length([""] * len(sizes), ids(*sizes), shortest=100, longest=200)
+    assert scores == pytest.approx([0.0, 0.5, 0.99, 1.0, 1.0, 1.0, 0.99, 0.5, 0.01, 0.0, 0.0], abs=1e-12)
+
+
+def test_the_slope_of_the_falloff_can_be_set():
+    assert length([""] * 3, ids(90, 205, 211), shortest=100, longest=200, falloff=10) == [0.0, 0.5, 0.0]
+    assert length([""] * 3, ids(0, 5, 500), shortest=10) == [0.0, 0.5, 1.0]  # no upper limit
+    assert length([""] * 3, ids(0, 10, 15), longest=10) == [1.0, 1.0, 0.5]
+    assert length([""] * 3, ids(6, 7, 8), shortest=7, longest=7) == [0.0, 1.0, 0.0]
+
+
+def test_a_length_is_counted_in_the_unit_that_was_asked_for():
+    turn, tokens = "Two words", ids(4)
+    assert length([turn], tokens, shortest=4, longest=4) == [1.0]
+    assert length([turn], tokens, shortest=2, longest=2, unit="words") == [1.0]
+    assert length([turn], shortest=9, longest=9, unit="characters") == [1.0]
+    [mark] = length.marks([turn], longest=1, unit="words")
+    assert mark.reason == "2 words, too long"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({}, "shortest and longest are missing"),
+        ({"shortest": 5, "longest": 4}, "longest=4 is less than shortest=5"),
+        ({"longest": -1}, "longest=-1 must be a whole number"),
+        ({"longest": 2.5}, r"longest=2\.5 must be a whole number"),
+        ({"longest": "4"}, "longest='4' must be a whole number"),
+        ({"longest": 4, "falloff": 0}, "falloff=0 must be a number, at least 1"),
+        ({"longest": 4, "unit": "letters"}, "unit='letters' must be one of tokens, words, characters"),
+        ({"longest": 4, "unit": ["cm", "m"]}, "unit="),  # a column of that name
+        ({"longest": 4}, "completion_ids is missing"),
+    ],
+)
+def test_a_range_that_cannot_be_is_refused_before_anything_is_scored(parameters, message):
+    with pytest.raises(UserError, match=f"^length: {message}"):
+        length([], **parameters)
+
+
+def test_overlong_is_that_of_trl():
+    sizes = range(140)
+    for limit, cache in ((100, 20), (100, 1), (100, 0), (100, 100)):
+        theirs = get_soft_overlong_punishment(limit, cache)(ids(*sizes))
+        assert overlong([""] * 140, ids(*sizes), max_completion_length=limit, cache=cache) == theirs
+
+
+def test_overlong_punishes_the_last_tokens_before_the_limit():
+    marks = overlong.marks([""] * 4, ids(80, 85, 100, 101), max_completion_length=100, cache=20)
+    assert [mark.score for mark in marks] == [0.0, -0.25, -1.0, -1.0]
+    assert [mark.reason for mark in marks] == [
+        "80 tokens",
+        "5 tokens into the last 20",
+        "20 tokens into the last 20",
+        "101 tokens, over the limit",
+    ]
+
+
+def test_the_margin_is_a_fifth_of_the_limit_where_nothing_is_said():
+    # DAPO: 4,096 of 20,480
+    scores = overlong([""] * 3, ids(16_384, 18_432, 20_480), max_completion_length=20_480)
+    assert scores == [0.0, -0.5, -1.0]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"cache": 5}, "max_completion_length is missing"),
+        ({"max_completion_length": "5"}, "max_completion_length='5' must be a whole number"),
+        ({"max_completion_length": 5, "cache": -1}, "cache=-1 must be a whole number, at least 0"),
+        ({"max_completion_length": 5, "cache": 6}, "cache=6 is more than max_completion_length=5"),
+        ({"max_completion_length": 0, "cache": 0}, "max_completion_length=0 must be a whole number, at least 1"),
+        ({"max_completion_length": 5, "cache": 1}, "completion_ids is missing"),
+    ],
+)
+def test_an_overlong_limit_that_cannot_be_is_refused(parameters, message):
+    with pytest.raises(UserError, match=f"^overlong: {message}"):
+        overlong([], **parameters)
+
+
+def test_cosine_length_is_that_of_trl():
+    sizes = [0, 1, 33, 50, 99, 100, 101, 5000] * 2
+    turns = [r"\boxed{7}"] * 8 + [r"\boxed{8}"] * 8
+    completions = [[{"role": "assistant", "content": turn}] for turn in turns]
+    values = {"min_value_correct": 0.2, "max_value_correct": 0.9, "min_value_wrong": -0.8, "max_value_wrong": -0.1}
+    theirs = get_cosine_scaled_reward(max_len=100, **values)(completions, ["$7$"] * 16, ids(*sizes))
+    ours = cosine_length(completions, ["7"] * 16, ids(*sizes), max_completion_length=100, grader="numeric", **values)
+    assert ours == pytest.approx(theirs, abs=1e-12)
+    defaults = get_cosine_scaled_reward(max_len=100)(completions, ["$7$"] * 16, ids(*sizes))
+    ours = cosine_length(completions, ["7"] * 16, ids(*sizes), max_completion_length=100, grader="numeric")
+    assert ours == pytest.approx(defaults, abs=1e-12)
+
+
+def test_cosine_length_follows_the_paper_at_the_limit():
+    turns, sizes = ["7", "7", "8", "8"], ids(99, 100, 100, 300)
+    scores = cosine_length(turns, ["7"] * 4, sizes, max_completion_length=100, exceed_penalty=-10.0, grader=numeric)
+    # 0.5 + 0.25 * (1 + cos(0.99 pi)), where cos(pi - x) = x² / 2 - 1 but for x⁴ / 24
+    assert scores[0] == pytest.approx(0.5 + 0.25 * (math.pi / 100) ** 2 / 2, abs=1e-7)
+    assert scores[1:] == [-10.0, -10.0, -10.0]
+
+
+def test_cosine_length_asks_its_grader_with_columns_tags_and_nothing_to_log_with():
+    seen = {}
+
+    def grader(completions, **columns):
+        seen.update(columns)
+        return [1.0, 0.0, None]
+
+    columns = {"level": ["a", "b", "c"], "log_extra": print, "log_metric": print}
+    marks = cosine_length.marks(
+        ["", "", ""],
+        ["7"] * 3,
+        ids(0, 0, 0),
+        max_completion_length=10,
+        grader=grader,
+        think_tags=("[r]", "[/r]"),
+        **columns,
+    )
+    assert [mark.score for mark in marks] == [1.0, -1.0, None]
+    assert [mark.reason for mark in marks] == ["right, 0 of 10 tokens", "wrong, 0 of 10 tokens", "not graded"]
+    assert seen == {"solution": ["7"] * 3, "level": ["a", "b", "c"], "think_tags": ("[r]", "[/r]")}
+
+
+def test_cosine_length_is_graded_by_accuracy_where_nothing_is_said():
+    scores = cosine_length([r"\boxed{7}", r"\boxed{8}"], ["7", "7"], ids(0, 0), max_completion_length=10)
+    assert scores == [1.0, -1.0]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({}, "max_completion_length is missing"),
+        ({"max_completion_length": 0}, "max_completion_length=0 must be a whole number, at least 1"),
+        ({"max_completion_length": 5, "min_value_wrong": math.inf}, "min_value_wrong=inf must be a number"),
+        ({"max_completion_length": 5, "exceed_penalty": "much"}, "exceed_penalty='much' must be a number"),
+        ({"max_completion_length": 5, "grader": "numerik"}, "grader='numerik' is unknown; did you mean numeric"),
+    ],
+)
+def test_a_cosine_that_cannot_be_is_refused(parameters, message):
+    with pytest.raises(UserError, match=f"^cosine_length: {message}"):
+        cosine_length([], [], **{"completion_ids": [], **parameters})
+    with pytest.raises(UserError, match=r"^cosine_length: completion_ids is missing"):
+        cosine_length([], [], max_completion_length=5)

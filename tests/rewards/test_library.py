@@ -1,0 +1,194 @@
+"""Every reward function of the library: hostile texts, examples, cost of importing, a run in TRL's own trainer."""
+
+import doctest
+import importlib
+import inspect
+import json
+import math
+import pickle
+import pkgutil
+import re
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+
+import rlvr_vocab.rewards
+from rlvr_vocab.rewards.library import LIBRARY
+
+NEEDED = {
+    "cosine_length": {"max_completion_length": 16, "grader": "numeric"},
+    "forbidden_text": {"patterns": {"[a-z]+9": 0.5}},
+    "length": {"longest": 16},
+    "overlong": {"max_completion_length": 16, "cache": 4},
+    "reasoning_share": {"standard_size": 400, "think_open_id": 1, "think_close_id": 2},
+}
+UNITS = [(name, {"unit": unit}) for name in ("length", "repetition") for unit in ("words", "characters")]
+MEGABYTE = 1_000_000
+HOSTILE = {
+    "one letter": "a" * MEGABYTE,
+    "digits": "9" * MEGABYTE,
+    "numbers": "1 " * (MEGABYTE // 2),
+    "thousands": "123" + ",123" * (MEGABYTE // 4),
+    "fractions": r"\frac{1}" * (MEGABYTE // 8),
+    "words": " ".join(map(str, range(MEGABYTE // 7))),
+    "spaces": " " * MEGABYTE,
+    "lines": "\n" * MEGABYTE,
+    "boxes": r"\boxed{1}" * (MEGABYTE // 9),
+    "open boxes": r"\boxed{" * (MEGABYTE // 7),
+    "a large box": r"\boxed{" + "A." * (MEGABYTE // 2) + "}",
+    "braces": "{" * MEGABYTE,
+    "opening tags": "<think>" * (MEGABYTE // 7),
+    "closing tags": "</think>" * (MEGABYTE // 8),
+    "half elements": "<reasoning>"
+    + "\n</reasoning" * (MEGABYTE // 12)
+    + "</reasoning>"
+    + " " * 1000
+    + "<answer></answer>!",
+    "long thinking": "<think>" + "x" * MEGABYTE + "</think>1",
+    "answers": "the answer is " * (MEGABYTE // 14),
+    "signs": "-$" * (MEGABYTE // 2),
+    "surrogates": "\ud800" * MEGABYTE,
+    "nulls": "\x00" * MEGABYTE,
+    "right to left": "\u202e5" * (MEGABYTE // 2),
+    "no text": [{"role": "assistant", "content": None}],
+    "no messages": [],
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+@pytest.mark.parametrize(("name", "more"), [*((name, {}) for name in LIBRARY), *UNITS])
+def test_hostile_completions_are_scored_at_once(name, more, hostile):
+    batch = {
+        "prompts": ["p"] * 2,
+        "completions": [HOSTILE[hostile], "7"],
+        "completion_ids": [[1, 401, 3] * 10_000, [7]],
+        "solution": ["7", "7"],
+    }
+    started = time.process_time()
+    scores = LIBRARY[name](**batch, **NEEDED.get(name, {}), **more)
+    assert time.process_time() - started < 1
+    assert len(scores) == 2
+    assert all(score is None or (isinstance(score, float) and math.isfinite(score)) for score in scores)
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_an_empty_batch_has_no_scores(name):
+    batch = {"prompts": [], "completions": [], "completion_ids": [], "solution": []}
+    assert LIBRARY[name](**batch, **NEEDED.get(name, {})) == []
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_a_reward_function_says_its_name_its_full_mark_and_its_reasons(name):
+    function = LIBRARY[name]
+    assert function.__name__ == name.removesuffix("_reward")
+    assert math.isfinite(function.full_mark)
+    batch = {"prompts": ["p"], "completions": ["7"], "completion_ids": [[1, 401]], "solution": ["7"]}
+    [mark] = function.marks(**batch, **NEEDED.get(name, {}))
+    assert mark.reason and len(mark.reason) < 100
+    assert mark.score is None or mark.score <= function.full_mark
+    assert pickle.loads(pickle.dumps(function)) is function  # TRL sends them to other processes
+
+
+def module_names():
+    found = pkgutil.walk_packages(rlvr_vocab.rewards.__path__, "rlvr_vocab.rewards.")
+    return [module.name for module in found if not module.ispkg]
+
+
+@pytest.mark.parametrize("module_name", module_names(), ids=lambda name: name.removeprefix("rlvr_vocab.rewards."))
+def test_the_examples_of_a_module_are_true(module_name):
+    module = importlib.import_module(module_name)
+    finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner(verbose=False)
+    for name, member in vars(module).items():
+        # Looked for by hand: doctest passes over decorated functions.
+        if getattr(member, "__module__", None) == module_name and callable(member):
+            for test in finder.find(inspect.unwrap(member), name, globs=dict(vars(module))):
+                runner.run(test)
+    assert runner.failures == 0
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_a_reward_function_comes_with_an_example(name):
+    assert doctest.DocTestParser().get_examples(inspect.getdoc(LIBRARY[name]))
+
+
+def test_importing_the_library_costs_next_to_nothing():
+    code = (
+        "import json, sys, time; before = set(sys.modules); started = time.process_time()\n"
+        "import rlvr_vocab.rewards.library\n"
+        "print(json.dumps([time.process_time() - started, sorted(set(sys.modules) - before)]))"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    seconds, imported = json.loads(answer)
+    heavy = {"torch", "trl", "transformers", "sympy", "math_verify", "numpy", "datasets"}
+    assert heavy & set(imported) == set()
+    assert seconds < 0.3
+
+
+def test_every_reward_function_works_in_trls_own_trainer(make_shape, tmp_path):
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    rows = [
+        {
+            "prompt": [{"role": "user", "content": f"What is 3 + {number}?"}],
+            "solution": str(3 + number),
+            "level": "easy",
+        }
+        for number in range(4)
+    ]
+    config = GRPOConfig(
+        output_dir=str(tmp_path),
+        max_steps=1,
+        per_device_train_batch_size=4,
+        num_generations=2,
+        max_completion_length=16,
+        learning_rate=1e-3,
+        logging_steps=1,
+        save_strategy="no",
+        report_to="none",
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+    )
+    functions = [partial(function, **NEEDED.get(name, {})) for name, function in LIBRARY.items()]
+    trainer = GRPOTrainer(str(make_shape("qwen3").folder), functions, config, train_dataset=Dataset.from_list(rows))
+    trainer.train()
+    [logged] = [entry for entry in trainer.state.log_history if "reward" in entry]
+    assert all(f"rewards/{function.__name__}/mean" in logged for function in LIBRARY.values())
+    assert logged["rewards/debug/mean"] == 1.0
+    # What the tiny model says is noise: at most 16 tokens, so the punishment of the last 4 is between -1 and 0.
+    assert -1.0 <= logged["rewards/overlong/mean"] <= 0.0 and logged["rewards/length/mean"] == 1.0
+    assert math.isfinite(logged["loss"]) and math.isfinite(logged["reward"])
+
+
+def documented_parameters():
+    """reward -> parameter -> default as it stands in docs/rewards.md, None for what is needed."""
+    text = (Path(__file__).parents[2] / "docs" / "rewards.md").read_text(encoding="utf-8")
+    sections = re.findall(r"^### `(\w+)`\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
+    found = {}
+    for name, section in sections:
+        [paragraph] = re.findall(r"^- Parameters: (.*?)(?=^- )", section, re.MULTILINE | re.DOTALL)
+        spans = [span.partition(": ") for span in re.findall(r"`([a-z_]+(?:: [^`{]+)?)`", paragraph)]
+        found[name] = {parameter: yaml.safe_load(default) if default else None for parameter, _, default in spans}
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(LIBRARY.keys() - {"accuracy", "accuracy_reward"}))
+def test_the_document_names_every_parameter_with_its_default(name):
+    given_by_the_trainer = {"completions", "completion_ids", "prompts", "solution", "think_tags"}
+    parameters = inspect.signature(LIBRARY[name]).parameters.values()
+    actual = {
+        parameter.name: parameter.default or None if parameter.default == () else parameter.default
+        for parameter in parameters
+        if parameter.kind is not parameter.VAR_KEYWORD and parameter.name not in given_by_the_trainer
+    }
+    documented = documented_parameters()[name]
+    assert {key: value for key, value in documented.items() if key in actual} == actual
+    # Other words in that paragraph are values of a parameter.
+    assert documented.keys() - actual.keys() <= {"words", "characters", "answer", "thinking"}

@@ -1,0 +1,143 @@
+"""Penalties for repetition, sameness and forbidden text."""
+
+import random
+import time
+
+import pytest
+from trl.rewards import get_repetition_penalty_reward
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.style import diversity, forbidden_text, repetition
+
+
+def test_repetition_over_tokens_is_that_of_trl():
+    dice = random.Random(0)
+    ids = [[dice.randrange(sides) for _ in range(dice.randrange(40))] for sides in (1, 2, 3, 9) for _ in range(25)]
+    for size, penalty in ((1, -1.0), (2, -0.5), (3, -1.0), (5, -2.0)):
+        theirs = get_repetition_penalty_reward(size, penalty)(ids)
+        ours = repetition([""] * 100, ids, ngram_size=size, max_penalty=penalty)
+        assert ours == pytest.approx(theirs, abs=1e-12)
+        assert len(set(theirs)) > 20
+
+
+def test_repetition_counts_words_in_lower_case():
+    # 6 trigrams, of which "a b c" stands twice more
+    [mark] = repetition.marks(["a b c A B C a b"], unit="words")
+    assert mark.score == -0.5 and mark.reason == "3 of 6 3-grams repeated"
+    assert repetition(["a b", "", "a b c"], unit="words") == [0.0, 0.0, 0.0]
+
+
+def test_copies_of_a_token_hide_repetition_from_ids_and_not_from_words():
+    turn, alternating = "no " * 8, [[1, 2, 1, 1, 2, 2, 2, 1]]
+    assert repetition([turn], alternating, ngram_size=3) == [0.0]
+    assert repetition([turn], alternating, ngram_size=3, unit="words") == [pytest.approx(-5 / 6)]
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"ngram_size": 0}, {"ngram_size": 1.5}, {"max_penalty": 0.1}, {"unit": "lines"}, {}]
+)
+def test_a_repetition_that_cannot_be_counted_is_refused(parameters):
+    with pytest.raises(UserError, match=r"^repetition: "):
+        repetition([], **parameters)
+
+
+def test_near_duplicates_are_counted_within_the_group_of_a_prompt():
+    texts = ["a b c d", "a b c d", "x y z", "A  b\nc d"]
+    assert diversity(texts, prompts=["p"] * 4) == pytest.approx([-2 / 3, -2 / 3, 0.0, -2 / 3])
+    assert diversity(texts, prompts=["p", "p", "q", "q"]) == [-1.0, -1.0, 0.0, 0.0]
+    assert diversity(texts, prompts=["p", "q", "p", "q"]) == [0.0, 0.0, 0.0, 0.0]  # side by side
+    chats = [[{"role": "user", "content": "p"}]] * 2 + [[{"role": "user", "content": "q"}]] * 2
+    assert diversity(texts, prompts=chats, penalty=0.5) == [-0.5, -0.5, 0.0, 0.0]
+    assert diversity(texts) == diversity(texts, prompts=["p"] * 4)
+    [first, *_] = diversity.marks(texts)
+    assert first.reason == "2 near-duplicates in a group of 4"
+
+
+def test_texts_are_near_duplicates_from_the_threshold_on():
+    # 12 words make 10 shingles; with one word more there are 11, of which 10 are shared: 10 / 11 = 0.909…
+    first = " ".join("abcdefghijkl")
+    # with the last word exchanged 9 of 11 are shared: 0.818…
+    other = first[:-1] + "z"
+    assert diversity([first, first + " m"]) == [-1.0, -1.0]
+    assert diversity([first, first + " m"], threshold=0.91) == [0.0, 0.0]
+    assert diversity([first, other]) == [0.0, 0.0]
+    assert diversity([first, other], threshold=9 / 11) == [-1.0, -1.0]
+    assert diversity([first, first], threshold=1) == [-1.0, -1.0]
+
+
+def test_short_and_empty_texts_have_duplicates_too():
+    assert diversity(["7", "7", "8", ""]) == pytest.approx([-1 / 3, -1 / 3, 0.0, 0.0])
+    assert diversity(["", " "]) == [-1.0, -1.0]
+    assert diversity(["7"]) == [0.0]
+    assert diversity([]) == diversity([], prompts=[]) == []
+
+
+@pytest.mark.parametrize("parameters", [{"threshold": 0}, {"threshold": 1.1}, {"penalty": -1}, {"penalty": None}])
+def test_a_diversity_that_cannot_be_measured_is_refused(parameters):
+    with pytest.raises(UserError, match=r"^diversity: "):
+        diversity([], **parameters)
+
+
+def test_a_group_of_64_long_texts_is_compared_in_no_time():
+    dice = random.Random(0)
+    texts = [" ".join(f"w{dice.randrange(500)}" for _ in range(4_000)) for _ in range(62)]
+    texts += [texts[0] + " and", texts[0]]
+    started = time.process_time()
+    scores = diversity(texts, prompts=["p"] * 64)
+    assert time.process_time() - started < 2
+    assert [place for place, score in enumerate(scores) if score] == [0, 62, 63]
+
+
+def test_forbidden_text_costs_each_time_it_occurs_up_to_a_bound():
+    patterns = {"(?i)sure": 0.25, "As an AI": 0.5}
+    turns = ["Sure, sure, SURE", "As an AI", "sure. As an AI", "42"]
+    assert forbidden_text(turns, patterns) == [-0.25, -0.5, -0.75, 0.0]
+    assert forbidden_text(turns, patterns, at_most=2) == [-0.5, -0.5, -0.75, 0.0]
+    assert forbidden_text(turns, patterns, at_most=9) == [-0.75, -0.5, -0.75, 0.0]
+    [mark] = forbidden_text.marks(["sure. As an AI"], patterns)
+    assert mark.reason == "found '(?i)sure', 'As an AI'"
+
+
+def test_patterns_may_be_a_list():
+    patterns = [{"pattern": "a", "penalty": 1}, {"pattern": "b", "penalty": 0.5}]
+    assert forbidden_text(["ab", "b"], patterns) == [-1.5, -0.5]
+
+
+def test_forbidden_text_is_looked_for_where_that_was_asked():
+    turns = ["<think>no</think>yes", "<think>yes</think>no", "no", "<think>no", "</think>no"]
+    found = {
+        where: [bool(score) for score in forbidden_text(turns, {"no": 1.0}, where=where)]
+        for where in ("answer", "thinking", "all")
+    }
+    assert found == {
+        "answer": [False, True, True, False, True],
+        "thinking": [True, False, False, True, False],
+        "all": [True] * 5,
+    }
+    assert forbidden_text(["[r]no[/r]yes"], {"no": 1.0}, where="answer", think_tags=("[r]", "[/r]")) == [0.0]
+
+
+def test_a_slow_pattern_sees_a_bounded_text():
+    started = time.process_time()
+    assert forbidden_text(["a" * 1_000_000], {"a+b": 1.0}) == [0.0]  # quadratic: 1e12 steps on all of it
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({}, "patterns is missing"),
+        ({"patterns": {}}, "patterns is missing"),
+        ({"patterns": {"(": 1.0}}, r"'\(' is not a regular expression: missing \)"),
+        ({"patterns": {"a": -1.0}}, "penalty of 'a'=-1.0 must be a number, at least 0"),
+        ({"patterns": {"a": None}}, "penalty of 'a'=None must be a number"),
+        ({"patterns": ["a"]}, "patterns holds 'a': an entry is"),
+        ({"patterns": [{"pattern": "a"}]}, "patterns holds {'pattern': 'a'}: an entry is"),
+        ({"patterns": [{"pattern": 5, "penalty": 1}]}, "5 is not a regular expression"),
+        ({"patterns": {"a": 1.0}, "where": "prompt"}, "where='prompt' must be one of answer, thinking, all"),
+        ({"patterns": {"a": 1.0}, "at_most": 0}, "at_most=0 must be a whole number, at least 1"),
+    ],
+)
+def test_patterns_that_cannot_be_searched_for_are_refused(parameters, message):
+    with pytest.raises(UserError, match=f"^forbidden_text: {message}"):
+        forbidden_text([], **parameters)

@@ -1,0 +1,134 @@
+"""A reward named by its file or module is found, and what is wrong with it is said in one line."""
+
+import sys
+
+import pytest
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.user_code import is_user_code, load_function
+
+SOURCE = """
+from __future__ import annotations
+from dataclasses import dataclass
+
+CONSTANT = 3
+
+def shouts(completions, **columns):
+    return [float(turn.isupper()) for turn in completions]
+
+@dataclass
+class Judge:
+    mark: float = 0.5
+    def __call__(self, completions):
+        return [self.mark] * len(completions)
+    def strict(self, completions):
+        return [0.0] * len(completions)
+
+judge = Judge()
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+@pytest.fixture
+def file(tmp_path):
+    return write(tmp_path / "my rewards.py", SOURCE)
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def refusal(name):
+    with pytest.raises(UserError) as caught:
+        load_function(str(name))
+    return " ".join(str(caught.value).split())
+
+
+def test_code_is_told_from_a_name_of_the_library():
+    assert is_user_code("mine.py:shouts") and is_user_code("package.module:shouts") and not is_user_code("accuracy")
+
+
+def test_functions_objects_and_methods_of_a_file_are_found(file):
+    assert load_function(f"{file}:shouts")(["A", "b"]) == [1.0, 0.0]
+    assert load_function(f"{file}:judge")(["A"]) == [0.5]
+    assert load_function(f"{file}:judge.strict")(["A"]) == [0.0]
+
+
+def test_a_file_is_run_once_whatever_path_names_it(tmp_path):
+    write(tmp_path / "once.py", "def one(completions): return []\ndef other(completions): return []\nprint('run')")
+    assert load_function("once.py:one").__globals__ is load_function(f"{tmp_path}/once.py:other").__globals__
+
+
+def test_a_file_may_import_its_neighbours_and_hides_no_package(tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    write(tmp_path / "rewards" / "neighbour.py", "ANSWER = 42")
+    write(tmp_path / "rewards" / "colorsys.py", "raise RuntimeError('a file called like a package')")
+    source = (
+        "import colorsys, neighbour\ndef late(completions):\n    import neighbour as again\n    return [again.ANSWER]"
+    )
+    write(tmp_path / "rewards" / "mine.py", source)
+    assert load_function("rewards/mine.py:late")([""]) == [42]
+
+
+def test_a_module_is_imported_by_its_name():
+    assert load_function("math:hypot")(3.0, 4.0) == 5.0
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("{file}:shots", "'shots' does not exist in {file}; did you mean shouts?"),
+        ("{file}:judge.strickt", "'judge.strickt' does not exist"),
+        ("{file}:", "'' does not exist"),
+        ("{file}:CONSTANT", "'CONSTANT' is not a function"),
+        ("{file}:Judge", "Judge is a class: name a function, or an object of it"),
+        ("my reward.py:shouts", "no such file my reward.py; did you mean my rewards.py?"),
+        ("nowhere/mine.py:shouts", "no such file nowhere/mine.py"),
+        ("no_such_module:shouts", "cannot be imported: No module named 'no_such_module'"),
+        (":shouts", "cannot be imported: ValueError"),
+        ("..up:shouts", "cannot be imported: TypeError"),
+    ],
+)
+def test_what_cannot_be_found_is_named_with_the_nearest(name, said, file):
+    message = refusal(name.format(file=file))
+    assert message.startswith("rewards: ") and said.format(file=file) in message
+
+
+def test_a_module_that_lies_in_the_folder_is_to_be_named_as_a_file(tmp_path):
+    write(tmp_path / "grading.py", SOURCE)
+    assert refusal("grading:shouts").endswith("name the file: grading.py:shouts")
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("x = (", "SyntaxError, line 1"),
+        ("import no_such_package", "ModuleNotFoundError: No module named 'no_such_package'"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("x = '\0'", "SyntaxError: source code string cannot contain null bytes"),
+    ],
+)
+def test_a_file_that_cannot_be_imported_says_why_and_leaves_nothing_behind(source, said, tmp_path):
+    path = write(tmp_path / "broken.py", source)
+    assert said in refusal(f"{path}:f")
+    write(path, SOURCE)
+    assert load_function(f"{path}:judge")([""]) == [0.5]
+
+
+def test_a_file_in_another_encoding_is_the_users_error(tmp_path):
+    (tmp_path / "latin.py").write_bytes("é = 1".encode("latin-1"))
+    assert "cannot be imported: SyntaxError" in refusal("latin.py:f")
+
+
+def test_an_interruption_while_importing_stays_one(tmp_path):
+    write(tmp_path / "slow.py", "raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        load_function("slow.py:f")

@@ -1,0 +1,81 @@
+"""The verifier against pairs of a gold answer and a boxed one whose verdict no careful mathematician would dispute.
+
+A pair is in `pairs.jsonl` only if the verdict is clear without the problem. The wrong answers are near misses.
+"""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from rlvr_vocab.rewards import accuracy
+
+LEAST_SHARE = 0.98
+GOLD_FORMS = {"bare": "{}", "dollars": "${}$", "boxed": r"\boxed{{{}}}"}
+CATEGORIES = {
+    "integers", "fractions", "mixed_numbers", "decimals", "repeating_decimals", "scientific_notation",
+    "thousands_separators", "percent", "currency", "units", "degrees", "radicals", "pi", "complex", "algebra",
+    "equations", "inequalities", "intervals", "sets", "tuples", "matrices", "number_bases", "plus_minus", "text",
+    "multiple_choice",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A gold answer, what stands in the box of the completion, and whether that is right."""
+
+    category: str
+    gold: str
+    answer: str
+    right: bool
+
+
+PAIRS = [Pair(**json.loads(line)) for line in Path(__file__).with_name("pairs.jsonl").open(encoding="utf-8")]
+
+
+@pytest.fixture(scope="module", params=GOLD_FORMS)
+def scored(request: pytest.FixtureRequest) -> list[tuple[Pair, float | None]]:
+    """Every pair with its score, the gold written in one of the three forms: one batch for each category."""
+    form = GOLD_FORMS[request.param]
+    scores: list[tuple[Pair, float | None]] = []
+    for _, batch in groupby(PAIRS, key=lambda pair: pair.category):
+        pairs = list(batch)
+        turns = [rf"<think>work</think>The answer is $\boxed{{{pair.answer}}}$." for pair in pairs]
+        golds = [form.format(pair.gold) for pair in pairs]
+        scores += zip(pairs, accuracy(completions=turns, solution=golds), strict=True)
+    return scores
+
+
+def listed(pairs: list[Pair]) -> str:
+    return "\n".join(f"{pair.category}: {pair.answer} for {pair.gold}" for pair in pairs)
+
+
+def test_no_wrong_answer_is_accepted(scored: list[tuple[Pair, float | None]]) -> None:
+    accepted = [pair for pair, score in scored if score == 1.0 and not pair.right]
+    assert not accepted, f"accepted:\n{listed(accepted)}"
+
+
+def test_nearly_every_verdict_is_right(scored: list[tuple[Pair, float | None]]) -> None:
+    mistaken = [pair for pair, score in scored if score != float(pair.right)]
+    assert 1 - len(mistaken) / len(PAIRS) >= LEAST_SHARE, f"{len(mistaken)} of {len(PAIRS)}:\n{listed(mistaken)}"
+
+
+def test_every_pair_is_there_once() -> None:
+    counts = Counter((pair.gold, pair.answer) for pair in PAIRS)
+    assert [pair for pair, count in counts.items() if count > 1] == []
+    assert len(PAIRS) >= 700
+
+
+def test_every_category_has_enough_of_both_verdicts() -> None:
+    sizes = Counter(pair.category for pair in PAIRS)
+    right = Counter(pair.category for pair in PAIRS if pair.right)
+    assert sizes.keys() == CATEGORIES
+    assert all(size >= 25 and 0.4 <= right[category] / size <= 0.6 for category, size in sizes.items()), sizes
+
+
+def test_every_answer_closes_the_braces_that_it_opens() -> None:
+    # Otherwise the box around it would end early, or never.
+    assert [pair for pair in PAIRS if pair.answer.count("{") != pair.answer.count("}")] == []
