@@ -36,16 +36,19 @@ class HeldOut:
             seed=settings.seed,
         )
 
-    def accuracy(self, when: str, checkpoint: Checkpoint) -> float | None:
+    def accuracy(self, when: str, checkpoint: Checkpoint | None) -> float | None:
         """Share of the held-out problems that one sample each gets right; None without held-out problems.
 
         `evaluation/<when>.jsonl` keeps the results; one that is there already is not measured again.
+
+        Args:
+            checkpoint: the model to measure; None where it is past that moment, and only the file can tell.
         """
-        if self._rows is None:
-            return None
         path = self._folder / f"{when}.jsonl"
         if path.exists():
             return accuracy_of(read_results(path))
+        if self._rows is None or checkpoint is None:
+            return None
         with stage(self._console, f"held-out accuracy {when} GRPO", self.size) as display:
             results = evaluate_checkpoint(
                 checkpoint,

@@ -52,7 +52,7 @@ def run(settings: RunSettings) -> int:
     start_wandb(settings)
     training = StagedRun(stages, initial_model, problems.held_out, console)
     held_out = HeldOut(stages[-1].settings, problems.held_out, console)
-    accuracy_before = held_out.accuracy("before", _checkpoint(training, plan))
+    accuracy_before = held_out.accuracy("before", None if training.records else _checkpoint(training, plan))
     training.train()
     checkpoint = _checkpoint(training, plan)
     accuracy_after = held_out.accuracy("after", checkpoint)

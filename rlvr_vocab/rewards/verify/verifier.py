@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rlvr_vocab.rewards.verify.judge import AlgebraNeeded, NoAlgebra, judge
+from rlvr_vocab.rewards.verify.limits import MAX_CHARACTERS
 from rlvr_vocab.rewards.verify.pool import Outcome, WorkerPool, shared_pool
 from rlvr_vocab.rewards.verify.verdict import FAILED, TIMEOUT, TOO_LARGE, Verdict
 
@@ -13,6 +14,10 @@ DEADLINE_SECONDS = 2.0
 _TASK = "rlvr_vocab.rewards.verify.work:work"
 _WARM_UP = "rlvr_vocab.rewards.verify.work:warm_up"
 _REASONS = {"timeout": TIMEOUT, "too large": TOO_LARGE}
+_MOST_REMEMBERED = 4_096
+
+_Key = tuple[str, str | None, float]
+_remembered: dict[_Key, Verdict] = {}
 
 
 def verify(
@@ -23,8 +28,9 @@ def verify(
 ) -> list[Verdict]:
     """Judge each answer against the gold answer at its place.
 
-    Pairs that are the same are judged once. No answer can hang, crash or fill the caller: whatever needs algebra is
-    done in workers with a deadline and a memory limit.
+    Pairs that are the same are judged once, over several calls too, as long as they are among the last few thousand.
+    No answer can hang, crash or fill the caller: whatever needs algebra is done in workers with a deadline and a
+    memory limit.
 
     Args:
         golds: gold answers: bare LaTeX, numbers, letters or words, in `$…$` or in a box.
@@ -33,11 +39,13 @@ def verify(
         on_progress: called with the number of pairs that workers have judged, and that they have to judge.
     """
     pairs = list(zip(golds, answers, strict=True))
-    decided = {pair: _decided_here(*pair) for pair in dict.fromkeys(pairs)}
-    undecided = [pair for pair, verdict in decided.items() if verdict is None]
+    here = {pair: _remembered.get((*pair, deadline)) or _decided_here(*pair) for pair in dict.fromkeys(pairs)}
+    decided = {pair: verdict for pair, verdict in here.items() if verdict is not None}
+    undecided = [pair for pair in here if pair not in decided]
     outcomes = verifier_pool(deadline).run(undecided, on_progress) if undecided else []
-    judged = dict(zip(undecided, map(_verdict_of, outcomes), strict=True))
-    return [decided[pair] or judged[pair] for pair in pairs]
+    decided |= {pair: _verdict_of(outcome) for pair, outcome in zip(undecided, outcomes, strict=True)}
+    _remember({(*pair, deadline): verdict for pair, verdict in decided.items()})
+    return [decided[pair] for pair in pairs]
 
 
 def verifier_pool(deadline: float = DEADLINE_SECONDS) -> WorkerPool:
@@ -52,6 +60,14 @@ def _decided_here(gold: str, answer: str | None) -> Verdict | None:
         return None
     except Exception:  # noqa: BLE001 - a fault of ours: a worker meets it again, and reports it in the verdict
         return None
+
+
+def _remember(decided: dict[_Key, Verdict]) -> None:
+    for (gold, answer, deadline), verdict in decided.items():
+        if len(_remembered) >= _MOST_REMEMBERED:
+            _remembered.clear()
+        if len(gold) + len(answer or "") <= MAX_CHARACTERS:
+            _remembered[gold, answer, deadline] = verdict
 
 
 def _verdict_of(outcome: Outcome) -> Verdict:

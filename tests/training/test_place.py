@@ -1,0 +1,54 @@
+"""Steps count through the stages of a run: in rows, in names of files, and for Weights & Biases."""
+
+from types import SimpleNamespace
+
+from transformers import TrainerCallback, TrainerState
+from transformers.integrations import WandbCallback
+
+from rlvr_vocab.training.place import RunPlace, count_steps_of_the_run
+
+
+class Callbacks:
+    """As much of a trainer as has callbacks."""
+
+    def __init__(self, *callbacks: TrainerCallback) -> None:
+        self.callbacks = list(callbacks)
+
+    def pop_callback(self, kind: type) -> TrainerCallback | None:
+        found = next((callback for callback in self.callbacks if type(callback) is kind), None)
+        self.callbacks = [callback for callback in self.callbacks if callback is not found]
+        return found
+
+    def add_callback(self, callback: TrainerCallback) -> None:
+        self.callbacks.append(callback)
+
+
+def test_a_stage_says_which_step_of_the_run_its_own_steps_are(tmp_path):
+    place = RunPlace(tmp_path, "long", first_step=40)
+    assert place.step(3) == 43
+    assert place.columns(3) == {"step": 43, "stage": "long", "stage_step": 3}
+    assert RunPlace(tmp_path).columns(3) == {"step": 3}
+
+
+def test_weights_and_biases_sees_the_steps_of_the_run(tmp_path):
+    trainer = Callbacks(WandbCallback())
+    count_steps_of_the_run(trainer, RunPlace(tmp_path, "long", first_step=40))
+    [callback] = trainer.callbacks
+    logged = []
+    callback._wandb, callback._initialized = SimpleNamespace(log=logged.append, run=None), True
+    state = TrainerState(global_step=3, is_world_process_zero=True)
+    callback.on_log(None, state, None, logs={"reward": 0.5})
+    assert logged == [{"train/reward": 0.5, "train/global_step": 43}]
+    assert state.global_step == 3
+
+
+def test_without_weights_and_biases_nothing_is_added(tmp_path):
+    trainer = Callbacks()
+    count_steps_of_the_run(trainer, RunPlace(tmp_path, "long", first_step=40))
+    assert trainer.callbacks == []
+
+
+def test_a_run_in_one_piece_keeps_the_callback_of_transformers(tmp_path):
+    trainer = Callbacks(WandbCallback())
+    count_steps_of_the_run(trainer, RunPlace(tmp_path))
+    assert [type(callback) for callback in trainer.callbacks] == [WandbCallback]
