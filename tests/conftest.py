@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+_REAL_DATA = Path(__file__).parents[2] / "shared" / "data"
 SHARED = Path(__file__).parents[1].parent / "shared"
 SENTENCES = (
     "Natalia sold 48 clips in April, and then she sold half as many clips in May.",
@@ -257,3 +258,11 @@ def _name_tokenizer_class(folder: Path, name: str) -> None:
 
     path = folder / "tokenizer_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "tokenizer_class": name}))
+
+
+@pytest.fixture
+def real_data() -> Path:
+    """The folder of real problem sets, which the project does not carry."""
+    if not _REAL_DATA.is_dir():
+        pytest.skip(f"the real problem sets are not at {_REAL_DATA}")
+    return _REAL_DATA

@@ -26,7 +26,9 @@ _PACKAGES = (
     "accelerate",
     "peft",
     "datasets",
-    "math-verify",
+    "mpmath",
+    "sympy",
+    "latex2sympy2-extended",
     "vllm",
 )
 CONFIG, ENVIRONMENT, SUMMARY = "config.yaml", "environment.json", "summary.json"

@@ -1,12 +1,10 @@
-"""Fixtures of the data tests: files written on the spot, and the real problem sets where they are at hand."""
+"""Fixtures of the data tests: files written on the spot."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-REAL_DATA = Path(__file__).parents[2].parent / "shared" / "data"
 
 
 @pytest.fixture
@@ -29,11 +27,3 @@ def write_jsonl(write: Callable[[str, str | bytes], Path]) -> Callable[..., Path
         return write(name, "".join(json.dumps(row) + "\n" for row in rows))
 
     return write_rows
-
-
-@pytest.fixture
-def real_data() -> Path:
-    """The folder of real problem sets, which the project does not carry."""
-    if not REAL_DATA.is_dir():
-        pytest.skip(f"the real problem sets are not at {REAL_DATA}")
-    return REAL_DATA

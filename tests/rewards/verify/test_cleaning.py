@@ -25,7 +25,10 @@ from rlvr_vocab.rewards.verify.reading.cleaning import clean
         ([r"9\text{ m}^2", r"9\,\mathrm{m}^2", r"9\,\mathrm{m^2}", r"9\text{ m^2}"], r"9\text{m}^{2}"),
         ([r"6\,\frac{\text{km}}{\text{h}}", r"6 \text{ km}/\text{h}", r"6\text{ km/h}"], r"6\text{km/h}"),
         ([r"\sin x", "sin x", r"\mathrm{sin}\,x", r"\operatorname{sin} x"], r"\sin x"),
-        ([r"\mathbf{42}", r"\text{42}", "**42**", r"\boxed{42}", r"\(42\)", r"\large 42", r"\underline{42}", "= 42"], "42"),
+        (
+            [r"\mathbf{42}", r"\text{42}", "**42**", r"\boxed{42}", r"\(42\)", r"\large 42", r"\underline{42}", "= 42"],
+            "42",
+        ),
         ([r"\varnothing", r"\emptyset", r"\O"], r"\emptyset"),
         ([r"y'", r"y^\prime", r"y^{\prime}"], "y'"),
         ([r"\pm{3}", r"\pm 3"], r"\pm3"),
@@ -63,7 +66,12 @@ def test_what_differs_stays_apart(one: str, other: str) -> None:
 
 
 def test_cleaning_again_changes_nothing() -> None:
-    for text in (r"$\dfrac{\sqrt3}{2}\,\text{cm}^2$", r"x\in(-\infty,-2]\cup[3,\infty)", r"\textbf{(C) }12", "1, 2, and 3"):
+    for text in (
+        r"$\dfrac{\sqrt3}{2}\,\text{cm}^2$",
+        r"x\in(-\infty,-2]\cup[3,\infty)",
+        r"\textbf{(C) }12",
+        "1, 2, and 3",
+    ):
         assert clean(clean(text)) == clean(text)
 
 

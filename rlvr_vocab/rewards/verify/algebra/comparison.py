@@ -3,7 +3,7 @@ r"""Whether two formulas are equal: by exact rational numbers where they suffice
 Simplifying in order to prove equality can take for ever, and comparing few digits accepts what is merely close. So
 two formulas are equal here when their values agree: numbers once, formulas with variables at points chosen
 beforehand, which for rational functions is proof but for a vanishing chance (Schwartz, Zippel). A formula that cannot
-be evaluated is equal to nothing.
+be evaluated is equal to nothing, but for two in a notation that only math-verify's parser knows: see `same_tree`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from functools import lru_cache
 import mpmath
 
 from rlvr_vocab.rewards.verify.algebra.evaluation import approximate, rounding
+from rlvr_vocab.rewards.verify.algebra.other_notation import same_tree
 from rlvr_vocab.rewards.verify.algebra.points import points_for
 from rlvr_vocab.rewards.verify.algebra.rational import Point, Undefined, exact_value
-from rlvr_vocab.rewards.verify.limits import TooLarge
+from rlvr_vocab.rewards.verify.limits import TooLarge, Unreadable
 from rlvr_vocab.rewards.verify.reading import parser
 from rlvr_vocab.rewards.verify.reading.formula import Formula, variables
 
@@ -36,6 +37,8 @@ def equal(one: str, other: str) -> bool:
         TooLarge: one of them is bigger than an answer can be.
         Undefined: they are numbers without a value.
     """
+    if not _is_read(one) and not _is_read(other):
+        return same_tree(one, other)
     left, right = parse(one), parse(other)
     if variables(left) != variables(right):
         return False
@@ -106,6 +109,14 @@ def _ratio(sides: Sequence[Formula], point: Point) -> mpmath.mpc:
 def parse(latex: str) -> Formula:
     """The formula that cleaned LaTeX says; raises `Unreadable` or `TooLarge`."""
     return parser.parse(latex)
+
+
+def _is_read(latex: str) -> bool:
+    try:
+        parse(latex)
+    except Unreadable:
+        return False
+    return True
 
 
 def _equal_at(left: Formula, right: Formula, point: Point, digits: int) -> bool:

@@ -36,8 +36,8 @@ _DEEPEST = 8
 _MOST_ITEMS = 200
 _SOMETHING = re.compile(r"[^\W_]|\\emptyset|\\infty|\\\{")
 _ONLY_TEXT = re.compile(r"\\text\{([^{}]+)\}[.):]?")
-_GROUPED = re.compile(r"[+-]?(?:\\\$)?[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]+)?(?![0-9,])")
 _COMMAS = separators("[,;]")
+_COMMAS_OF_LIST = separators("[,;]", except_in=r"(?<![0-9.,])[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9,])")
 _AND_OR = separators(r"\\text\{ *,? *(?:or|and) *,? *\}|(?<![A-Za-z\\])(?:or|and)(?![A-Za-z])")
 _CUP = separators(r"\\cup(?![A-Za-z])")
 _SUCH_THAT = separators(r"\\mid(?![A-Za-z])|[:|]")
@@ -102,12 +102,8 @@ def _read(text: str, depth: int) -> Reading:
 
 def _several(text: str, read_part: ReadPart) -> Reading | None:
     """Answers side by side. Words are no list: whether `and` or `or` joins them makes a difference."""
-    if _GROUPED.match(text):
-        number, unit, scale = split_unit(text)
-        if (value := read_number(number)) is not None:
-            return Number(value * scale, unit)
     joined = split_at(text, _AND_OR)
-    parts = [part.strip(" ,") for _, part in (joined if len(joined) > 1 else split_at(text, _COMMAS))]
+    parts = [part.strip(" ,") for _, part in (joined if len(joined) > 1 else split_at(text, _COMMAS_OF_LIST))]
     if len(parts) == 1:
         return _plus_minus(text, read_part)
     if len(parts) > _MOST_ITEMS:

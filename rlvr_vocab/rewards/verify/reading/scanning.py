@@ -37,9 +37,9 @@ def bracket_end(text: str, start: int) -> int | None:
     return None
 
 
-def separators(pattern: str) -> re.Pattern[str]:
-    """What `split_at` looks for: the separators that `pattern` matches, and all that may enclose them."""
-    return re.compile(rf"(?P<separator>{pattern})|\\(?:[A-Za-z]+|.)|[()\[\]{{}}]", re.DOTALL)
+def separators(pattern: str, except_in: str = r"\Z") -> re.Pattern[str]:
+    """What `split_at` looks for: separators, what they are no separators in, and all that may enclose them."""
+    return re.compile(rf"(?:{except_in})|(?P<separator>{pattern})|\\(?:[A-Za-z]+|.)|[()\[\]{{}}]", re.DOTALL)
 
 
 def split_at(text: str, wanted: re.Pattern[str]) -> list[tuple[str, str]]:
