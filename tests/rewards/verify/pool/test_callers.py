@@ -163,7 +163,8 @@ def test_a_forked_child_holds_none_of_the_parents_connections(make_pool: MakePoo
         os.write(writing, b"%d" % len(open_files()))
         os._exit(0)
     os.waitpid(child, 0)
-    assert int(os.read(reading, 10)) == len(before) + 2  # the pipe
+    # The pipe came to them; pools that other tests have shared may have gone.
+    assert int(os.read(reading, 10)) <= len(before) + 2
     os.close(reading)
     os.close(writing)
 
