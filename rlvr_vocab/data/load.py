@@ -70,6 +70,12 @@ def load_problem_sets(source: ProblemSource, style: PromptStyle, split: Split) -
     return lay_out(read_problems(source, split), style)
 
 
+def held_out_keys(source: ProblemSource, split: Split) -> frozenset[str]:
+    """What identifies the problems that a split holds out (`Problem.key`), those beyond `max_eval_samples` included."""
+    divided = read_problems(source, replace(split, max_eval_samples=None))
+    return frozenset(divided.problems[index].key for index in divided.parts.held_out)
+
+
 def read_problems(source: ProblemSource, split: Split) -> DividedProblems:
     """Read, sort and divide the problems that `source` names; there may be none.
 

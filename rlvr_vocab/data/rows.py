@@ -14,6 +14,9 @@ from rlvr_vocab.nearest import nearest_word
 # Python joins whole pairs on reading, so whatever is left of them in a text is half of one.
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
+# What the columns that a user maps, by the names of `Columns`, hold.
+_CONTENTS = {"problem": "problems", "answer": "answers", "reasoning": "worked solutions"}
+
 NOT_AN_OBJECT = "row is not an object"
 EMPTY_PROBLEM = "empty problem"
 NOT_A_PROBLEM = "problem is neither text nor a number"
@@ -124,20 +127,24 @@ def require_columns(columns: Columns, found: Iterable[str], where: str) -> None:
     """Refuse a problem set that lacks a mapped column.
 
     Raises:
-        UserError: Names the columns there are, and the one nearest to the missing one.
+        UserError: Names the columns there are, one with a similar name, and the key of the missing one.
     """
     found = list(found)
-    for wanted in columns.wanted():
-        require_column(wanted, found, [name for name in found if name not in columns.wanted()], where)
+    spare = [name for name in found if name not in columns.wanted()]
+    for key, content in _CONTENTS.items():
+        wanted = getattr(columns, key)
+        if wanted is not None:
+            advice = f"; name the column of its {content} with dataset.columns.{key}=…"
+            require_column(wanted, found, spare, where, advice)
 
 
-def require_column(wanted: str, found: Sequence[str], spare: Sequence[str], where: str) -> None:
+def require_column(wanted: str, found: Sequence[str], spare: Sequence[str], where: str, advice: str = "") -> None:
     """Refuse a problem set whose columns, the `found` ones, lack the wanted one; `spare` may be meant instead."""
     if wanted in found:
         return
-    nearest = nearest_word(wanted, spare, cutoff=0.0)
+    nearest = nearest_word(wanted, spare)
     hint = f'; nearest to it is "{nearest}"' if nearest is not None else ""
-    raise UserError(f'{where} has no column "{wanted}"; its columns are {", ".join(found) or "none"}{hint}')
+    raise UserError(f'{where} has no column "{wanted}"; its columns are {", ".join(found) or "none"}{hint}{advice}')
 
 
 def column_names(rows: Iterable[object]) -> list[str]:

@@ -25,6 +25,7 @@ from rlvr_vocab.exp.typed_sections import (
     RewardSettings,
     RunSettings,
     StageSettings,
+    UntilSettings,
 )
 from rlvr_vocab.nearest import did_you_mean, nearest_and_all, nearest_word
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
@@ -33,6 +34,15 @@ from rlvr_vocab.rewards.build import RewardContext, build_rewards
 NEUTRAL = {"top_p": (1,), "top_k": (0, -1, None), "min_p": (None, 0), "repetition_penalty": (1,)}
 FREE_GENERATION_KEYS = ("max_new_tokens", "temperature", "cache_implementation", "use_cache")
 WOULD_DIFFER = "the trained and the sampled policy would differ"
+
+# What `until` of a stage may look at; the README says what each is.
+LOGGED_METRICS = (
+    *("reward", "reward_std", "frac_reward_zero_std", "loss", "grad_norm", "learning_rate", "entropy", "kl"),
+    *("completions/mean_length", "completions/min_length", "completions/max_length", "completions/clipped_ratio"),
+    *("completions/mean_terminated_length", "thinking/mean_length", "thinking/closed", "thinking/reasoning_share"),
+    *("answering/mean_length", "entropy/thinking", "entropy/answering", "num_tokens", "step_time"),
+)
+REWARD_FIGURES = ("mean", "std", "weight", "failures")
 
 # key -> (least, most); None: no bound. A value of None is not checked.
 BOUNDS: dict[str, tuple[float | None, float | None]] = {
@@ -76,7 +86,6 @@ def check_run(settings: RunSettings) -> None:
     check_training(settings)
     for stage in settings.stages:
         check_stage(stage)
-    check_optional_packages(settings.training.grpo, reasoning=settings.model.reasoning_vocab_size != 0)
     check_wandb_login(settings.logging)
     check_run_folder(settings.output_dir, settings.resolved, settings.overwrite)
 
@@ -88,18 +97,27 @@ def check_training(settings: RunSettings) -> None:
     check_rewards(settings.rewards)
     check_sampling(settings)
     check_batches(settings.training.grpo)
+    check_optional_packages(settings.training.grpo, reasoning=settings.model.reasoning_vocab_size != 0)
 
 
 def check_stage(stage: StageSettings) -> None:
     with naming_the_stage(stage.name):
         check_training(stage.run)
-        until = stage.until
-        if until is None:
-            return
-        if (until.above is None) == (until.below is None):
-            raise UserError("until: give either above or below")
-        if until.window < 1:
-            raise UserError(f"until.window={until.window}: must be at least 1")
+        if stage.until is not None:
+            check_until(stage.until, stage.run)
+
+
+def check_until(until: UntilSettings, settings: RunSettings) -> None:
+    bound = until.below if until.above is None else until.above
+    if (until.above is None) == (until.below is None) or bound is None or not math.isfinite(bound):
+        raise UserError("until: give either above or below, as a number")
+    if until.window < 1:
+        raise UserError(f"until.window={until.window}: must be at least 1")
+    rewards = [reward.name for reward in build_rewards(reward_specs(settings.rewards), RewardContext())]
+    known = [*LOGGED_METRICS, *(f"rewards/{name}/{figure}" for name in rewards for figure in REWARD_FIGURES)]
+    if until.metric not in known:
+        near = did_you_mean(until.metric, known) or f"; there are {', '.join(known)}"
+        raise UserError(f"until.metric={until.metric}: no step logs that{near}")
 
 
 def check_check(settings: CheckSettings) -> None:

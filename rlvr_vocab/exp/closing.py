@@ -32,6 +32,14 @@ def closing_words(summary: dict[str, Any], folder: Path, console: Console) -> No
             "[yellow]no step had a group whose rewards differed, so there was nothing to learn from:[/] "
             "see 'Before a run' in docs/guide.md"
         )
+    # An older run's summary has no such key.
+    for name, failures in summary.get("reward_failures", {}).items():
+        console.print(
+            f"reward {name} failed on {failures:,} completion{'s' * (failures != 1)}, without a score from it: "
+            f"rewards/{name}/failures in metrics.jsonl",
+            style="yellow",
+            markup=False,
+        )
     if summary["sample"] is not None:
         _show_sample(summary["sample"], console)
     command, sample = _command(), summary["sample"]

@@ -16,7 +16,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.command_line import CommandLine
 from rlvr_vocab.exp.config_keys import dotted_keys, known_keys
-from rlvr_vocab.exp.hydra_overrides import GROUPS, first_lines, group_choices, translate
+from rlvr_vocab.exp.hydra_overrides import GROUPS, first_lines, group_choices, group_override, translate
 from rlvr_vocab.exp.recorded_config import read_recorded
 from rlvr_vocab.nearest import did_you_mean, nearest_and_all
 
@@ -81,11 +81,34 @@ def compose(command: str, line: CommandLine, dataset_of: Path | None = None) -> 
     primary = recorded_primary(line, overrides.groups) if recorded else named_primary(command, line, folders)
     if dataset_of is not None:
         primary = with_recorded_dataset(primary, dataset_of)
+    config = compose_with_hydra(primary, overrides.hydra, folders)
+    for key in keys.unknown_in(as_mapping(config)):
+        keys.check(key, file_with(key, folders, line.config_file))
+    return Composed(config, frozenset(overrides.given), frozenset(overrides.groups), recorded)
+
+
+def compose_section(group: str, choice: str, folders: Sequence[Path]) -> dict[str, Any]:
+    """What a file of a group says, over the defaults of the group.
+
+    Raises:
+        UserError: there is no such file, or it cannot be read.
+    """
+    group_override(group, choice, folders)
+    base = [f"{group}/_base"] if (CONF / group / "_base.yaml").is_file() else []
+    config = compose_with_hydra({"defaults": [*base, {group: choice}]}, [], folders)
+    section = as_mapping(config)[group]
+    if not isinstance(section, dict):
+        raise UserError(f"{group}={choice}: expected keys and values in the file, found {section!r:.80}")
+    return section
+
+
+def compose_with_hydra(primary: dict[str, Any], overrides: Sequence[str], folders: Sequence[Path]) -> DictConfig:
+    """One composition, what goes wrong in it as one line."""
     ConfigStore.instance().store(name=PRIMARY, node=primary)
     search = ",".join(f"'file://{folder}'" for folder in folders[1:])
     try:
         with initialize_config_dir(config_dir=str(folders[0]), version_base="1.3"):
-            config = hydra_compose(PRIMARY, overrides=[f"hydra.searchpath=[{search}]", *overrides.hydra])
+            return hydra_compose(PRIMARY, overrides=[f"hydra.searchpath=[{search}]", *overrides])
     except MissingConfigException as error:
         raise missing_file(error, folders) from error
     except yaml.MarkedYAMLError as error:
@@ -93,9 +116,6 @@ def compose(command: str, line: CommandLine, dataset_of: Path | None = None) -> 
         raise UserError(f"{name}: {yaml_line(error)}") from error
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(first_lines(error)) from error
-    for key in keys.unknown_in(as_mapping(config)):
-        keys.check(key, file_with(key, folders, line.config_file))
-    return Composed(config, frozenset(overrides.given), frozenset(overrides.groups), recorded)
 
 
 def resolve(composed: Composed) -> dict[str, Any]:

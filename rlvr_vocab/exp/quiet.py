@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
+
+# TRL says this of every batch with a row that no reward scores, whole row included. That is no mistake: a reward may
+# not apply to a row, and where one fails, a warning of ours says so and is counted.
+_NO_SCORE = "All reward functions returned None for the following kwargs"
 
 
 def quiet_libraries() -> None:
     """Errors and warnings of the run stay; `TRANSFORMERS_VERBOSITY` brings the rest back."""
     import datasets
-    from transformers.utils import logging
+    from transformers.utils import logging as transformers_logging
 
     if "TRANSFORMERS_VERBOSITY" not in os.environ:
-        logging.set_verbosity_error()
-    logging.disable_progress_bar()
+        transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
     datasets.disable_progress_bars()
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
     warnings.filterwarnings("ignore", message=".*pin_memory.*")
+    logging.getLogger("trl.trainer.grpo_trainer").addFilter(_is_of_use)
+
+
+def _is_of_use(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(_NO_SCORE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ class RecordedRun:
     folder: Path | None = None
     seed: int | None = None
     dataset: Mapping[str, Any] | None = None
+    stage_datasets: tuple[str, ...] = ()
     rewards: RewardSettings | None = None
     system_prompt: str | None = None
     max_new_tokens: int = DEFAULT_MAX_NEW_TOKENS
@@ -48,22 +49,37 @@ def recorded_run(checkpoint: Path) -> RecordedRun:
     if folder is None:
         return RecordedRun()
     config = read_recorded(folder, resolve=True)
-    generation = config["model"]["generation_kwargs"]
+    stage = stage_of(checkpoint, config.get("stages") or [])
+    generation = {**config["model"]["generation_kwargs"], **stage.get("generation", {})}
     return RecordedRun(
         folder=folder,
         seed=config["seed"],
         dataset=config["dataset"],
-        rewards=read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards"),
+        stage_datasets=tuple(
+            each["dataset"]["name"] for each in config.get("stages") or [] if "name" in each.get("dataset", {})
+        ),
+        rewards=read(RewardSettings, stage.get("rewards") or config.get("rewards") or {"functions": []}, "rewards"),
         system_prompt=config["dataset"]["system_prompt"],
         max_new_tokens=generation["max_new_tokens"],
         temperature=generation["temperature"],
     )
 
 
+def stage_of(checkpoint: Path, stages: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """What the stage of a checkpoint sets over the run: its own stage's folder tells, else it is past the last one."""
+    folder = checkpoint.absolute().parent
+    if folder.parent.name == "stages":
+        name = folder.name.partition("_")[2]
+        return next((stage for stage in stages if stage["name"] == name), {})
+    return stages[-1] if stages else {}
+
+
 def problems_line(dataset: DatasetSettings, split: str, run: RecordedRun) -> str:
     """Which problems an evaluation measures on, seen from the run; a warning where it may have trained on them."""
     if run.dataset is None:
         return f"problems of {dataset.name}; the checkpoint is in no run's folder"
+    if dataset.name in run.stage_datasets:
+        return f"warning: a stage of the run in {run.folder} trained on problems of {dataset.name}"
     if dataset.name != run.dataset["name"]:
         return f"problems of {dataset.name}; the run in {run.folder} had {run.dataset['name']}"
     if split == "train":

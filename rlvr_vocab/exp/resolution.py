@@ -63,6 +63,8 @@ def settle_reasoning_vocab_size(model: dict[str, Any]) -> None:
 
 def settle_reward_functions(config: dict[str, Any]) -> None:
     """A name alone is a whole function; `adaptive: true` means the usual factors; a file is named by its full path."""
+    if not isinstance(config["rewards"], dict):
+        raise UserError(f"rewards: expected functions: [...], got {config['rewards']!r:.80}")
     functions = config["rewards"].get("functions")
     if isinstance(functions, list):
         config["rewards"]["functions"] = [settled_function(function) for function in functions]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datasets import Dataset
 from rich.console import Console
 
-from rlvr_vocab.data import ProblemSets, load_problem_sets
+from rlvr_vocab.data import ProblemSets, held_out_keys, load_problem_sets
 from rlvr_vocab.exp.data_wiring import problem_source, problem_split, prompt_style
 from rlvr_vocab.exp.gold_answers import usable_problems
 from rlvr_vocab.exp.prompt_lengths import require_a_batch
@@ -51,7 +51,9 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
             dataset = stage.run.dataset
             if dataset not in loaded:
                 loaded[dataset] = _load(stage.run, console)
-            train = _never_held_out(loaded[dataset].train, own.eval)
+            train = loaded[dataset].train
+            if dataset != settings.dataset:
+                train = _never_held_out(train, settings)
             if needs_gold_answers(stage.run.rewards):
                 if dataset not in usable:
                     usable[dataset] = usable_problems(train, "to train on", console)
@@ -70,12 +72,9 @@ def _load(settings: RunSettings, console: Console) -> ProblemSets:
     return sets if sets.eval is None else replace(sets, eval=usable_problems(sets.eval, "held out", console))
 
 
-def _never_held_out(train: Dataset, held_out: Dataset | None) -> Dataset:
-    """Without the problems that the run is measured on: a stage may take its own from the same set, cut otherwise."""
-    measured = {_wording(row) for row in held_out["prompt"]} if held_out is not None else set()
-    kept = [index for index, prompt in enumerate(train["prompt"]) if _wording(prompt) not in measured]
+def _never_held_out(train: Dataset, settings: RunSettings) -> Dataset:
+    """Without the problems that the run holds out: a stage may take its own from the same set, cut otherwise."""
+    held_out = held_out_keys(problem_source(settings.dataset), problem_split(settings.dataset, settings.seed))
+    keys = (" ".join(prompt[-1]["content"].split()) for prompt in train["prompt"])
+    kept = [index for index, key in enumerate(keys) if key not in held_out]
     return train if len(kept) == len(train) else train.select(kept)
-
-
-def _wording(prompt: list[dict[str, str]]) -> str:
-    return " ".join(prompt[-1]["content"].split())

@@ -8,12 +8,12 @@ from typing import Any, Literal, overload
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.checks import check_check, check_evaluate, check_expand, check_generate, check_run
 from rlvr_vocab.exp.command_line import CommandLine, parse_command_line
-from rlvr_vocab.exp.compose import CONF, Composed, compose, config_folders, primary_file, resolve
+from rlvr_vocab.exp.compose import CONF, Composed, compose, compose_section, config_folders, primary_file, resolve
 from rlvr_vocab.exp.from_config import read, read_section
 from rlvr_vocab.exp.recorded_run import run_folder_of
 from rlvr_vocab.exp.resolution import resolved_config
 from rlvr_vocab.exp.score_section import check_score, read_score
-from rlvr_vocab.exp.stage_words import naming_the_stage, read_stages
+from rlvr_vocab.exp.stage_words import naming_the_stage, read_stages, recorded_stage
 from rlvr_vocab.exp.training_section import read_training
 from rlvr_vocab.exp.typed_sections import (
     CheckSettings,
@@ -156,9 +156,12 @@ def with_stages(settings: RunSettings, command: str, line: CommandLine) -> RunSe
     stages = []
     for stage in read_stages(settings.resolved["stages"]):
         with naming_the_stage(stage.name):
-            composed = compose(command, replace(line, overrides=(*line.overrides, *stage.words)))
-            stages.append(StageSettings(stage.name, stage.until, read_run(resolved_config(composed))))
-    return replace(settings, stages=tuple(stages))
+            words = stage.all_words(lambda group, name: compose_section(group, name, config_folders(line)))
+            composed = compose(command, replace(line, overrides=(*line.overrides, *words)))
+            of_stage = read_run({**resolved_config(composed), "stages": None})
+            stages.append(StageSettings(stage.name, stage.until, of_stage))
+    recorded = [recorded_stage(stage, settings) for stage in stages] or None
+    return replace(settings, stages=tuple(stages), resolved={**settings.resolved, "stages": recorded})
 
 
 def read_check(config: dict[str, Any], given: frozenset[str]) -> CheckSettings:

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from datasets import Dataset
@@ -39,12 +40,14 @@ class StageRecord:
     Attributes:
         ended_by: `steps`, or the goal that it reached.
         steps_without_signal: logged steps in which no group held different rewards: their policy gradient was zero.
+        reward_failures: rows on which a reward function failed, by its name, since the stage was last started.
     """
 
     name: str
     steps: int
     ended_by: str
     steps_without_signal: int
+    reward_failures: dict[str, int]
     seconds: float
 
 
@@ -72,7 +75,12 @@ class Stage:
     def record(self) -> StageRecord | None:
         """What it came to; None as long as it has not ended."""
         path = self.folder / RECORD
-        return StageRecord(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+        if not path.is_file():
+            return None
+        try:
+            return StageRecord(**json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise UserError(f"{path} is not readable ({error}); remove it to train this stage again") from error
 
 
 class StagedRun:
@@ -90,7 +98,7 @@ class StagedRun:
         self._initial_model = initial_model
         self._held_out = held_out
         self._console = console
-        self.records = [record for stage in stages if (record := stage.record()) is not None]
+        self.records = _ended(stages)
         self._current = min(len(self.records), len(stages) - 1)
         self.trainer = self._trainer_of_current()
 
@@ -113,9 +121,10 @@ class StagedRun:
         before = self.records[: self._current]
         place = RunPlace(stage.settings.output_dir, stage.name, sum(record.steps for record in before))
         trainer = stage_trainer(stage, self._initial_model, place, self._held_out)
-        ended = self._stages[: self._current + (stage.record() is not None)]
-        if ended and stage.name:
-            trainer.load_weights(_last_checkpoint(ended[-1]))
+        if stage.name and len(self.records) > self._current:
+            trainer.load_weights(_last_checkpoint(stage))
+        elif self._current and newest_checkpoint(stage.folder) is None:
+            trainer.load_weights(_last_checkpoint(self._stages[self._current - 1]))
         return trainer
 
     def _train(self, stage: Stage, trainer: RegionGRPOTrainer) -> StageRecord:
@@ -134,6 +143,7 @@ class StagedRun:
             steps=trainer.state.global_step,
             ended_by=f"until {goal}" if reached else "steps",
             steps_without_signal=sum(row.get("frac_reward_zero_std") == 1.0 for row in history),
+            reward_failures={reward.name: reward.failures for reward in trainer.reward_funcs if reward.failures},
             seconds=round(time.monotonic() - started, 1),
         )
         if stage.name:
@@ -149,6 +159,24 @@ class StagedRun:
             partial.replace(stage.folder / RECORD)
         trainer.accelerator.wait_for_everyone()
         self._console.print(f"{stage.title}: {record.steps} steps, ended by {record.ended_by}", markup=False)
+
+
+def _ended(stages: Sequence[Stage]) -> list[StageRecord]:
+    """The records of the stages that have ended, from the first on.
+
+    Raises:
+        UserError: a later one has ended, and an earlier one has not.
+    """
+    records = [stage.record() for stage in stages]
+    ended = list(takewhile(lambda record: record is not None, records))
+    for stage, record in zip(stages[len(ended) :], records[len(ended) :], strict=True):
+        if record is not None:
+            missing = stages[len(ended)]
+            raise UserError(
+                f"{stage.folder} has ended, but {missing.title}, which comes before it, has not: remove that folder "
+                "too, and summary.json, to train both again"
+            )
+    return [record for record in ended if record is not None]
 
 
 def stage_trainer(stage: Stage, initial_model: Path, place: RunPlace, held_out: Dataset | None) -> RegionGRPOTrainer:

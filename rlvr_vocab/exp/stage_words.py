@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rlvr_vocab.errors import UserError
@@ -13,21 +13,53 @@ from rlvr_vocab.exp.from_config import read
 from rlvr_vocab.exp.hydra_overrides import quoted
 from rlvr_vocab.exp.recorded_config import escaped
 from rlvr_vocab.exp.resolution import SAME_THING
-from rlvr_vocab.exp.typed_sections import UntilSettings
+from rlvr_vocab.exp.typed_sections import RunSettings, StageSettings, UntilSettings
 from rlvr_vocab.nearest import did_you_mean
 
 OVERRIDDEN = ("rewards", "training", "dataset", "generation")
 KEYS = ("name", *OVERRIDDEN, "until")
+_TWINS = tuple(training_key for _, training_key, _ in SAME_THING)
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
 @dataclass(frozen=True)
 class WrittenStage:
-    """A stage before its keys are composed; `words` as a user would type them."""
+    """A stage before its keys are composed; `files` by their group, `words` as a user would type them."""
 
     name: str
     until: UntilSettings | None
+    files: Mapping[str, str]
     words: tuple[str, ...]
+
+    def all_words(self, section_of: Callable[[str, str], Mapping[str, Any]]) -> list[str]:
+        """The stage's keys as words: those of the files that it names, then its own.
+
+        A file is taken key by key, so that it goes over whatever was typed or stands in a recipe for the run.
+
+        Args:
+            section_of: what a file says, from its group and name.
+        """
+        named = [
+            word
+            for group, name in self.files.items()
+            for key, value in section_of(group, name).items()
+            if value is not None or key not in _TWINS
+            for word in _word(group, key, value)
+        ]
+        return [*named, *self.words]
+
+
+def recorded_stage(stage: StageSettings, run: RunSettings) -> dict[str, Any]:
+    """A stage as config.yaml keeps it: every key in which it differs from the run, resolved."""
+    here, there = stage.run.resolved, run.resolved
+    sections = {section: _differing(here[section], there[section]) for section in ("rewards", "training", "dataset")}
+    sections["generation"] = _differing(here["model"]["generation_kwargs"], there["model"]["generation_kwargs"])
+    until = {"until": asdict(stage.until)} if stage.until is not None else {}
+    return {"name": stage.name, **{key: keys for key, keys in sections.items() if keys}, **until}
+
+
+def _differing(here: Mapping[str, Any], there: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in here.items() if key not in there or there[key] != value}
 
 
 @contextmanager
@@ -68,16 +100,25 @@ def _read_stage(stage: Mapping[str, Any], place: int) -> WrittenStage:
         for key in stage:
             if key not in KEYS:
                 raise UserError(f"unknown key {key}{did_you_mean(str(key), KEYS)}; a stage has {', '.join(KEYS)}")
+        for model_key, training_key, _ in SAME_THING:
+            both = [(stage.get("generation") or {}).get(model_key), _of_mapping(stage.get("training"), training_key)]
+            if None not in both and both[0] != both[1]:
+                one, other = f"generation.{model_key}={both[0]}", f"training.{training_key}={both[1]}"
+                raise UserError(f"{one} and {other} are the same thing with two values: set one")
         until = read(UntilSettings | None, stage.get("until"), "until")
-        words = tuple(word for key in OVERRIDDEN if stage.get(key) is not None for word in _words(key, stage[key]))
-    return WrittenStage(name, until, words)
+        files = {key: stage[key] for key in OVERRIDDEN if key != "generation" and isinstance(stage.get(key), str)}
+        own = [key for key in OVERRIDDEN if key not in files and stage.get(key) is not None]
+        words = tuple(word for key in own for word in _words(key, stage[key]))
+    return WrittenStage(name, until, files, words)
+
+
+def _of_mapping(section: Any, key: str) -> Any:
+    return section.get(key) if isinstance(section, Mapping) else None
 
 
 def _words(section: str, content: Any) -> Iterator[str]:
-    """`training: {learning_rate: 1e-6}` → `training.learning_rate=1e-06`; a name chooses a file of the group."""
-    if isinstance(content, str) and section != "generation":
-        yield f"{section}={content}"
-    elif isinstance(content, list) and section == "rewards":
+    """`training: {learning_rate: 1e-6}` → `training.learning_rate=1e-06`."""
+    if isinstance(content, list) and section == "rewards":
         yield f"rewards={hydra_text(content)}"
     elif isinstance(content, Mapping):
         for key, value in _leaves(content):

@@ -7,7 +7,7 @@ from typing import Any
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_and_all
-from rlvr_vocab.rewards.parameters import number
+from rlvr_vocab.rewards.parameters import number, shown
 from rlvr_vocab.rewards.reward import Mark, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
 from rlvr_vocab.rewards.verify.extraction import SOURCES, final_answer
@@ -22,7 +22,7 @@ def accuracy(
     completions: Sequence[Any],
     solution: Sequence[Any],
     think_tags: tuple[str, str] = THINK_TAGS,
-    answer_from: Sequence[str] = ("box",),
+    answer_from: str | Sequence[str] = ("box",),
     deadline: float = DEADLINE_SECONDS,
     **_columns: Any,
 ) -> list[Mark]:
@@ -60,7 +60,7 @@ def verdicts(
     completions: Sequence[Any],
     solution: Sequence[Any],
     think_tags: tuple[str, str] = THINK_TAGS,
-    answer_from: Sequence[str] = ("box",),
+    answer_from: str | Sequence[str] = ("box",),
     deadline: float = DEADLINE_SECONDS,
 ) -> list[Verdict]:
     """What `accuracy` scores, with both sides as they were read and the milliseconds.
@@ -68,17 +68,24 @@ def verdicts(
     Raises:
         UserError: `answer_from` names a source that there is none of, or `deadline` is no time.
     """
-    sources, deadline = _sources(answer_from), number("accuracy", "deadline", deadline, least=_SHORTEST_DEADLINE)
+    sources, deadline = sources_of(answer_from), number("accuracy", "deadline", deadline, least=_SHORTEST_DEADLINE)
     golds = ["" if gold is None else str(gold) for gold in solution]
     return verify(golds, [_answer(turn_text(turn), think_tags, sources) for turn in completions], deadline)
 
 
-def _sources(answer_from: Sequence[str]) -> Sequence[str]:
+def sources_of(answer_from: str | Sequence[str]) -> Sequence[str]:
+    """Where an answer may stand, the first place first; one place may be named without a list.
+
+    Raises:
+        UserError: nothing is named, or a place that there is none of.
+    """
     sources = [answer_from] if isinstance(answer_from, str) else answer_from
+    if not isinstance(sources, list | tuple):
+        raise UserError(f"accuracy: answer_from={shown(sources)} must be one or more of {', '.join(SOURCES)}")
     if not sources:
         raise UserError(f"accuracy: answer_from is empty: name at least one of {', '.join(SOURCES)}")
     for source in sources:
-        if source not in SOURCES:
+        if not isinstance(source, str) or source not in SOURCES:
             raise UserError(f"accuracy: answer_from={source}: no such source{nearest_and_all(str(source), SOURCES)}")
     return sources
 

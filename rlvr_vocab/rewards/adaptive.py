@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rlvr_vocab.errors import UserError
+
+# Weighted scores are summed in float32, where a far larger weight leaves nothing of the others, or infinity.
+LARGEST_WEIGHT = 1e6
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,9 @@ class Adaptation:
     most: float = 10.0
 
     def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not math.isfinite(value):
+                raise UserError(f"adaptive: {name}={value} must be a finite number")
         if not 0 <= self.below <= self.above <= 1:
             raise UserError(f"adaptive: below={self.below} and above={self.above} must be shares, the first no larger")
         if not 0 < self.lower_by <= 1 <= self.raise_by:
@@ -38,6 +45,8 @@ class Adaptation:
             raise UserError(f"adaptive: {factors} must lie above 0 and on either side of 1")
         if not 0 < self.least <= self.most:
             raise UserError(f"adaptive: least={self.least} must be above 0 and at most most={self.most}")
+        if self.most > LARGEST_WEIGHT:
+            raise UserError(f"adaptive: most={self.most} must be at most {LARGEST_WEIGHT:,.0f}")
         if self.window < 1:
             raise UserError(f"adaptive: window={self.window} must be at least 1")
 

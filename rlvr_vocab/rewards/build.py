@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import copy
 import inspect
+import itertools
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean, nearest_and_all
 from rlvr_vocab.rewards.accuracy import accuracy, verdicts
-from rlvr_vocab.rewards.adaptive import Adaptation, AdaptiveWeight
+from rlvr_vocab.rewards.adaptive import LARGEST_WEIGHT, Adaptation, AdaptiveWeight
 from rlvr_vocab.rewards.guard import GuardedReward
 from rlvr_vocab.rewards.library import LIBRARY
 from rlvr_vocab.rewards.reward import Mark
@@ -126,7 +130,8 @@ def build_rewards(specs: Sequence[RewardSpec], context: RewardContext) -> list[B
     """The rewards of a run, in the order given.
 
     Raises:
-        UserError: a name or a parameter is not known, user code cannot be loaded, or there is no reward at all.
+        UserError: a name or a parameter is not known, user code cannot be loaded, a weight or full mark is no number
+            that there can be, or there is no reward at all.
     """
     if not specs:
         raise UserError("rewards: the list of functions is empty, a run needs at least one")
@@ -141,6 +146,7 @@ def _build(spec: RewardSpec, name: str, context: RewardContext) -> BuiltReward:
     filled = {key: value for key, value in known.items() if key in parameters and value is not None}
     bound = Bound(function, {**filled, **spec.params}, is_library=not is_user_code(spec.name))
     full_mark = spec.full_mark if spec.full_mark is not None else getattr(function, "full_mark", 1.0)
+    _require_numbers(spec, full_mark)
     adaptive = None if spec.adaptation is None else AdaptiveWeight(spec.weight, full_mark, spec.adaptation)
     return BuiltReward(name, GuardedReward(bound, name), bound, spec.weight, full_mark, adaptive)
 
@@ -149,10 +155,10 @@ def find_function(name: str) -> Callable[..., Any]:
     """The function that a reward is named by.
 
     Raises:
-        UserError: there is none.
+        UserError: there is none, or it cannot be called with columns by name.
     """
     if is_user_code(name):
-        return load_function(name)
+        return _called_by_keyword(load_function(name), name)
     if name not in LIBRARY:
         own = "; a function of your own is file.py:function or module:function"
         raise UserError(f"rewards: no reward {name}{nearest_and_all(name, LIBRARY)}{own}")
@@ -172,6 +178,15 @@ def required_columns(spec: RewardSpec, trainer: Sequence[str] = FROM_THE_TRAINER
     ]
 
 
+def _require_numbers(spec: RewardSpec, full_mark: Any) -> None:
+    # `not <=` is true of NaN too.
+    if not abs(spec.weight) <= LARGEST_WEIGHT:
+        most = f"{LARGEST_WEIGHT:,.0f}"
+        raise UserError(f"rewards: the weight of {spec.name} is {spec.weight}: must be from -{most} to {most}")
+    if not isinstance(full_mark, int | float) or not math.isfinite(full_mark):
+        raise UserError(f"rewards: the full_mark of {spec.name} is {full_mark}: must be a finite number")
+
+
 def _require_known(spec: RewardSpec, parameters: Mapping[str, inspect.Parameter]) -> None:
     takes_any = is_user_code(spec.name) and _takes_any(find_function(spec.name))
     names = [name for name in parameters if name not in FROM_THE_TRAINER]
@@ -185,34 +200,43 @@ def _require_known(spec: RewardSpec, parameters: Mapping[str, inspect.Parameter]
 def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """The named parameters, as they can be given by keyword."""
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return {name: item for name, item in _signature(function).parameters.items() if item.kind in kinds}
+    return {name: item for name, item in inspect.signature(function).parameters.items() if item.kind in kinds}
 
 
 def _takes_any(function: Callable[..., Any]) -> bool:
-    return any(item.kind is item.VAR_KEYWORD for item in _signature(function).parameters.values())
+    return any(item.kind is item.VAR_KEYWORD for item in inspect.signature(function).parameters.values())
 
 
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    """What a function takes.
+def _called_by_keyword(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The function that a user named, which must say what it takes, and take it by keyword.
 
     Raises:
-        UserError: it does not say, or takes something by its position alone, while rewards are called by keyword.
+        UserError: it does not.
     """
     try:
-        signature = inspect.signature(function)
+        parameters = inspect.signature(function).parameters
     except ValueError as error:  # some functions written in C
-        raise UserError(f"rewards: {error}; wrap it in a function of Python's") from error
-    for item in signature.parameters.values():
+        raise UserError(f"rewards: {name}: {error}; wrap it in a function of Python's") from error
+    for item in parameters.values():
         if item.kind is item.POSITIONAL_ONLY and item.default is item.empty:
-            raise UserError(f"rewards: {function!r} takes {item.name} by position only; rewards are called by keyword")
-    return signature
+            raise UserError(f"rewards: {name} takes {item.name} by position only; rewards are called by keyword")
+    return function
 
 
 def _different_names(specs: Sequence[RewardSpec]) -> list[str]:
     """What each is logged as: its function's name, with a number where that occurs again."""
     names: list[str] = []
     for spec in specs:
-        plain = spec.name.rpartition(":")[2]
-        count = sum(name == plain or name.startswith(f"{plain}_") for name in names)
-        names.append(plain if plain not in names else f"{plain}_{count + 1}")
+        plain = _plain_name(spec.name)
+        numbered = (f"{plain}_{number}" for number in itertools.count(2))
+        names.append(next(name for name in itertools.chain([plain], numbered) if name not in names))
     return names
+
+
+def _plain_name(name: str) -> str:
+    """A function's name; where it is one of the library's, which mean the library's own, after that of its file."""
+    where, _, function = name.rpartition(":")
+    if not where or function not in LIBRARY:
+        return function
+    module = Path(where).stem if where.endswith(".py") else where.rpartition(".")[2]
+    return f"{re.sub(r'[^0-9A-Za-z_]', '_', module)}_{function}"

@@ -8,15 +8,19 @@ from typing import Any
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.guard import GuardedReward, Mistake, shown_row
+from rlvr_vocab.rewards.reward import Mark
 from rlvr_vocab.rewards.turns import turn_text
 
 
-def try_out(reward: GuardedReward, rows: Sequence[dict[str, Any]], completions: Sequence[Any]) -> None:
+def try_out(reward: GuardedReward, rows: Sequence[dict[str, Any]], completions: Sequence[Any]) -> list[Mark]:
     """Call a reward function once and refuse it where it raises or returns something else than scores.
 
     Args:
         rows: rows of the data set, with `prompt`.
         completions: an assistant's turn for each of them, as messages.
+
+    Returns:
+        What it scored each row, and why.
 
     Raises:
         UserError: naming the function, the row and what it returned or raised.
@@ -29,11 +33,13 @@ def try_out(reward: GuardedReward, rows: Sequence[dict[str, Any]], completions: 
         "completion_ids": stand_in_ids(completions),
         **stand_in_trainer(),
     }
-    for row, mark in enumerate(reward.marks(**columns)):
+    marks = reward.marks(**columns)
+    for row, mark in enumerate(marks):
         if isinstance(mark, Mistake) and mark.of_the_batch:
             raise UserError(f"reward {reward.name} {mark.reason}; it must return a list with a number or None per row")
         if isinstance(mark, Mistake):
             raise UserError(f"reward {reward.name} {mark.reason} for {shown_row(completions, row)} in its trial")
+    return marks
 
 
 def stand_in_ids(completions: Sequence[Any]) -> list[list[int]]:

@@ -8,9 +8,6 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import did_you_mean
-
 
 @dataclass(frozen=True)
 class Goal:
@@ -57,13 +54,5 @@ class StopAtGoal(TrainerCallback):
     ) -> None:
         if not logs or "loss" not in logs:
             return
-        if self._goal.metric not in logs and state.global_step > 1 and not _was_logged(state, self._goal.metric):
-            known = sorted(key for key, value in logs.items() if isinstance(value, int | float))
-            hint = did_you_mean(self._goal.metric, known) or f"; it has {', '.join(known)}"
-            raise UserError(f"until.metric={self._goal.metric}: no logged step has it{hint}")
         if self._goal.reached(state.log_history):
             control.should_training_stop = True
-
-
-def _was_logged(state: TrainerState, metric: str) -> bool:
-    return any(metric in row for row in state.log_history)

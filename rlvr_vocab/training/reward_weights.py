@@ -58,7 +58,7 @@ def require_scores(rewards_BR: torch.Tensor, names: Sequence[str], step: int) ->
         listed = ", ".join(names)
         raise UserError(
             f"step {step + 1}: none of {len(rewards_BR)} completions has a reward: {listed} gave only None, NaN or "
-            "infinite ones; the warnings above name the rows. The last checkpoint is as it was"
+            "infinite ones; the warnings above name the rows"
         )
     infinite = torch.isinf(rewards_BR).nonzero()
     if len(infinite):

@@ -61,9 +61,28 @@ def test_problems_that_differ_in_white_space_alone_are_the_same_one() -> None:
 
 def test_a_missing_column_names_the_columns_and_the_nearest_unmapped_one() -> None:
     with pytest.raises(UserError) as caught:
-        require_columns(Columns("problem", "answer"), ["question", "answer"], "p.csv")
-    expected = 'p.csv has no column "problem"; its columns are question, answer; nearest to it is "question"'
-    assert str(caught.value) == expected
+        require_columns(Columns("problem", "answer"), ["problem_text", "answer"], "p.csv")
+    assert str(caught.value) == (
+        'p.csv has no column "problem"; its columns are problem_text, answer; nearest to it is "problem_text"; '
+        "name the column of its problems with dataset.columns.problem=…"
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        (Columns("problem", "expert_answer"), "the column of its problems with dataset.columns.problem=…"),
+        (Columns("question", "gold"), "the column of its answers with dataset.columns.answer=…"),
+        (
+            Columns("question", "expert_answer", "q"),
+            "the column of its worked solutions with dataset.columns.reasoning=…",
+        ),
+    ],
+)
+def test_no_column_is_guessed_where_none_has_a_similar_name_and_the_key_is_named(columns: Columns, said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        require_columns(columns, ["question", "expert_answer"], "p.csv")
+    assert str(caught.value).endswith(f"; its columns are question, expert_answer; name {said}")
 
 
 def test_the_nearest_column_is_found_whatever_its_case() -> None:

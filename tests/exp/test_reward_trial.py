@@ -50,6 +50,7 @@ def test_an_xml_reward_gives_the_turn_its_form_with_the_answer_bare_where_that_i
     [
         ["accuracy", "boxed", "think_format", "numeric", "exact_match"],
         [accuracy("hash")],
+        [{"name": "accuracy", "params": {"answer_from": "hash"}}, "exact_match"],
         [accuracy("phrase", "box")],
         [accuracy("answer_tag")],
         [accuracy("hash"), "exact_match"],
@@ -79,3 +80,47 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path)
     settings = build_settings("train", ["model=tiny", "dataset=arithmetic", f"rewards=[{tmp_path}/mine.py:mine]"])
     with pytest.raises(UserError, match="needs a column 'difficulty'; the problems have solution, level"):
         try_rewards(settings, ROWS)  # type: ignore[arg-type]
+
+
+def tried(*words: str) -> None:
+    try_rewards(build_settings("train", ["model=tiny", "dataset=arithmetic", *words]), ROWS)  # type: ignore[arg-type]
+
+
+def test_one_place_of_the_answer_needs_no_list() -> None:
+    one = {"name": "accuracy", "params": {"answer_from": "hash"}}
+    assert text(rewards(one)) == "<think>\nWork it out.\n</think>\n#### 42"
+    tried("rewards=[{name:accuracy,params:{answer_from:hash}}]")
+
+
+def test_rewards_without_a_score_for_any_problem_are_refused_with_their_reasons(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def mine(completions):\n    return [None] * len(completions)\n")
+    with pytest.raises(UserError) as caught:
+        tried(f"rewards=[multiple_choice,{tmp_path}/mine.py:mine]")
+    assert str(caught.value) == (
+        "rewards: nothing could be learned, the first 3 problems have no score: "
+        "multiple_choice gave None (the gold answer is not one letter); mine gave None"
+    )
+    tried("rewards=[multiple_choice,accuracy]")
+    with pytest.raises(UserError, match="nothing could be learned"):
+        tried("rewards=[multiple_choice,{name:accuracy,weight:0},debug]")
+
+
+def test_weights_that_are_all_0_are_refused() -> None:
+    with pytest.raises(UserError, match="every weight is 0, so nothing could be learned"):
+        tried("rewards=[{name:accuracy,weight:0},{name:boxed,weight:0.0}]")
+    tried("rewards=[{name:accuracy,weight:0},boxed]")
+
+
+@pytest.mark.parametrize("name", ["diversity", "reasoning_share", "overlong", "repetition", "cosine_length"])
+def test_a_reward_that_applies_to_any_turn_passes_alone(name: str) -> None:
+    tried(f"rewards=[{name}]")
+
+
+def test_a_function_that_only_looks_is_not_tried_and_a_namesake_of_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried("rewards=[accuracy,debug,debug]")
+    assert capsys.readouterr().err == ""
+    (tmp_path / "mine.py").write_text("def debug(completions):\n    return ['no'] * len(completions)\n")
+    with pytest.raises(UserError, match="reward mine_debug returned 'no'"):
+        tried(f"rewards=[accuracy,{tmp_path}/mine.py:debug]")

@@ -119,3 +119,69 @@ def test_any_plain_value_survives_hydras_grammar(value):
 
 def test_no_stages_are_a_run_in_one_piece():
     assert read_stages(None) == read_stages([]) == []
+
+
+@pytest.fixture
+def own_files(tmp_path):
+    """A folder with a rewards file and a training file of the user's own."""
+    for group, name, text in (
+        ("rewards", "mine", "functions:\n  - name: boxed\n    weight: 0.3\n"),
+        ("training", "slow", "defaults:\n  - grpo_default\n  - _self_\nlearning_rate: 9.0e-5\nmax_steps: 3\n"),
+        ("dataset", "mine", "name: arithmetic\neval_fraction: 0.2\ngenerator:\n  digits: 1\n  num_problems: 40\n"),
+    ):
+        (tmp_path / "conf" / group).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "conf" / group / f"{name}.yaml").write_text(text)
+    return tmp_path / "conf"
+
+
+def test_a_file_that_a_stage_names_goes_over_what_was_typed_and_over_the_recipe(own_files):
+    typed = ["--config-dir", str(own_files), "rewards=[accuracy]", "training.learning_rate=1e-5"]
+    text = "[{name:a},{name:b,rewards:mine,training:slow,dataset:mine},{name:c,rewards:format,training:{max_steps:9}}]"
+    first, second, third = stages(text, *typed)
+    assert [function.name for function in first.run.rewards.functions] == ["accuracy"]
+    assert [(function.name, function.weight) for function in second.run.rewards.functions] == [("boxed", 0.3)]
+    assert [function.name for function in third.run.rewards.functions] == ["think_format", "boxed"]
+    assert second.run.training.grpo["learning_rate"] == 9e-5
+    assert (second.run.training.grpo["max_steps"], third.run.training.grpo["max_steps"]) == (3, 9)
+    assert second.run.training.grpo["max_completion_length"] == 48  # the file does not say: the run's
+    assert (second.run.dataset.eval_fraction, second.run.dataset.generator.digits) == (0.2, 1)
+    assert first.run.dataset.eval_fraction == 0.1
+
+
+def test_the_record_of_a_stage_does_not_depend_on_files(own_files, tmp_path):
+    from rlvr_vocab.exp.recorded_config import config_yaml
+
+    words = [*QUICK, "--config-dir", str(own_files), "stages=[{name:b,rewards:mine,training:{max_steps:3}}]"]
+    settings = load_settings("train", words)
+    assert settings.resolved["stages"][0]["rewards"]["functions"][0]["name"] == "boxed"
+    (tmp_path / "config.yaml").write_text(config_yaml(settings.resolved))
+    (own_files / "rewards" / "mine.yaml").write_text("functions: [accuracy]\n")
+    assert load_settings("train", [f"config={tmp_path / 'config.yaml'}"]).stages == settings.stages
+    changed = load_settings("train", words)
+    assert changed.resolved != settings.resolved  # which a run's folder refuses
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[{name:a,training:{use_transformers_continuous_batching:true}}]", r"stage a: .*region policy"),
+        ("[{name:a,generation:{max_new_tokens:12},training:{max_completion_length:20}}]", r"stage a: .*two values"),
+        (
+            "[{name:a,until:{metric:rewad,above:1}}]",
+            r"stage a: until.metric=rewad: no step logs that; did you mean reward",
+        ),
+        (
+            "[{name:a,rewards:format,until:{metric:rewards/accuracy/mean,above:1}}]",
+            r"stage a: until.metric=rewards/acc",
+        ),
+        ("[{name:a,until:{metric:reward,below:nan}}]", r"stage a: until: give either above or below, as a number"),
+    ],
+)
+def test_what_would_go_wrong_in_a_stage_is_refused_before_the_run(text, message):
+    with pytest.raises(UserError, match=message):
+        stages(text)
+
+
+def test_a_metric_that_is_only_sometimes_logged_may_end_a_stage():
+    [stage] = stages("[{name:a,until:{metric:thinking/reasoning_share,above:0.5}}]")
+    assert stage.until is not None

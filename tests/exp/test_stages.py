@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -156,3 +157,37 @@ def test_a_stage_ends_early_when_it_has_reached_its_goal(tmp_path):
     first, second = json.loads((tmp_path / "run" / "summary.json").read_text())["stages"]
     assert (first["steps"], first["ended_by"]) == (2, "until rewards/length/mean above -1000.0 over 2 steps")
     assert (second["steps"], second["ended_by"]) == (1, "steps")
+
+
+def test_a_checkpoint_is_evaluated_as_its_stage_was_sampled(tmp_path):
+    from rlvr_vocab.exp.recorded_config import config_yaml
+    from rlvr_vocab.exp.recorded_run import recorded_run
+    from rlvr_vocab.exp.settings import load_settings
+
+    text = "stages=[{name:a},{name:b,generation:{max_new_tokens:8,temperature:0.3},rewards:[boxed]}]"
+    settings = load_settings("train", ["experiment=quickstart", f"output_dir={tmp_path}", text])
+    (tmp_path / "config.yaml").write_text(config_yaml(settings.resolved))
+    first, last = (recorded_run(tmp_path / folder) for folder in ("stages/1_a/checkpoint-5", "final_model"))
+    assert (first.max_new_tokens, first.temperature) == (48, 1.0)
+    assert (last.max_new_tokens, last.temperature) == (8, 0.3)
+    assert [function.name for function in last.rewards.functions] == ["boxed"]
+    assert first.folder == last.folder == tmp_path
+
+
+@pytest.mark.parametrize("broken", ["{", '{"name": "form"}'])
+def test_a_record_that_cannot_be_read_is_named(whole_run, broken, tmp_path, capsys):
+    folder = tmp_path / "copy"
+    shutil.copytree(whole_run, folder)
+    (folder / "summary.json").unlink()
+    (folder / "stages/1_form/stage.json").write_text(broken)
+    assert main(["quickstart", f"output_dir={folder}", *SMALL]) == 2
+    assert "1_form/stage.json is not readable" in capsys.readouterr().err
+
+
+def test_a_later_stage_that_has_ended_before_an_earlier_one_is_refused(whole_run, tmp_path, capsys):
+    folder = tmp_path / "copy"
+    shutil.copytree(whole_run, folder)
+    (folder / "summary.json").unlink()
+    (folder / "stages/1_form/stage.json").unlink()
+    assert main(["quickstart", f"output_dir={folder}", *SMALL]) == 2
+    assert "2_answers has ended, but stage 1/2 form" in capsys.readouterr().err

@@ -87,6 +87,8 @@ def test_the_answer_is_taken_from_where_the_caller_says(sources: object, score: 
     [
         ({"answer_from": ("box", "boxes")}, "accuracy: answer_from=boxes: no such source; did you mean box?"),
         ({"answer_from": ()}, "accuracy: answer_from is empty"),
+        ({"answer_from": 5}, "accuracy: answer_from=5 must be one or more of box, answer_tag, hash, phrase"),
+        ({"answer_from": [["box"]]}, "accuracy: answer_from=['box']: no such source"),
         ({"deadline": 0}, "accuracy: deadline=0 must be a number, at least 0.01"),
         ({"deadline": "2"}, "accuracy: deadline='2' must be a number"),
     ],

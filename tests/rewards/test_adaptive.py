@@ -81,6 +81,10 @@ def test_a_state_is_a_copy():
         ({"least": 0.0}, "least=0.0"),
         ({"least": 5.0, "most": 2.0}, "most=2.0"),
         ({"window": 0}, "window=0"),
+        ({"raise_by": math.inf}, "raise_by=inf must be a finite number"),
+        ({"most": math.inf}, "most=inf must be a finite number"),
+        ({"window": math.nan}, "window=nan must be a finite number"),
+        ({"most": 1_000_001.0}, "most=1000001.0 must be at most 1,000,000"),
     ],
 )
 def test_an_impossible_rule_is_refused(rule, said):

@@ -1,5 +1,7 @@
 """Named rewards become the functions and weights of a run."""
 
+import math
+
 import pytest
 
 from rlvr_vocab.errors import UserError
@@ -59,6 +61,20 @@ def test_the_same_function_twice_is_logged_under_two_names(mine):
     names = ["accuracy", "accuracy", "boxed", mine("only"), mine("only"), "accuracy"]
     rewards = build_rewards([RewardSpec(name) for name in names], CONTEXT)
     assert [reward.name for reward in rewards] == ["accuracy", "accuracy_2", "boxed", "only", "only_2", "accuracy_3"]
+
+
+def test_a_name_of_the_library_is_that_of_its_function_whatever_a_user_calls_one(tmp_path, mine):
+    (tmp_path / "my clash.py").write_text("def accuracy(completions): return [0.5] * len(completions)\n")
+    theirs = f"{tmp_path}/my clash.py:accuracy"
+    rewards = build_rewards([RewardSpec(name) for name in (theirs, "accuracy", theirs, mine("only"))], CONTEXT)
+    assert [reward.name for reward in rewards] == ["my_clash_accuracy", "accuracy", "my_clash_accuracy_2", "only"]
+    assert scores(rewards[0]) == [0.5, 0.5] and scores(rewards[1]) == [0.0, 0.0]
+
+
+def test_a_number_that_is_a_functions_own_is_not_given_again(tmp_path):
+    (tmp_path / "own.py").write_text("def f_3(completions): return []\ndef f(completions): return []\n")
+    specs = [RewardSpec(f"{tmp_path}/own.py:{name}") for name in ("f_3", "f", "f", "f")]
+    assert [reward.name for reward in build_rewards(specs, CONTEXT)] == ["f_3", "f", "f_2", "f_4"]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +167,12 @@ def test_an_adaptive_weight_starts_at_the_weight_and_knows_the_full_mark(mine):
         (RewardSpec("boxed", params={"tags": 1}), "boxed has no parameter tags; its parameters are think_tags"),
         (RewardSpec("math:hypot"), "no signature found for builtin <built-in function hypot>; wrap it"),
         (RewardSpec("length", params={"longst": 1}), "length has no parameter longst; did you mean longest?"),
-        (RewardSpec("builtins:len"), "takes obj by position only"),
+        (RewardSpec("builtins:len"), "builtins:len takes obj by position only"),
+        (RewardSpec("boxed", 1_000_001.0), "weight of boxed is 1000001.0: must be from -1,000,000 to 1,000,000"),
+        (RewardSpec("boxed", -math.inf), "weight of boxed is -inf: must be from"),
+        (RewardSpec("boxed", math.nan), "weight of boxed is nan: must be from"),
+        (RewardSpec("boxed", full_mark=math.nan), "full_mark of boxed is nan: must be a finite number"),
+        (RewardSpec("boxed", full_mark=math.inf), "full_mark of boxed is inf: must be a finite number"),
     ],
 )
 def test_a_wrong_name_or_parameter_is_refused(spec, said):
@@ -161,8 +182,15 @@ def test_a_wrong_name_or_parameter_is_refused(spec, said):
 
 
 def test_a_function_that_wants_its_columns_by_position_is_refused(mine):
-    with pytest.raises(UserError, match="takes completions by position only; rewards are called by keyword"):
+    with pytest.raises(UserError) as caught:
         built(mine("by_position"))
+    told = f"rewards: {mine('by_position')} takes completions by position only; rewards are called by keyword"
+    assert str(caught.value) == told
+
+
+def test_the_largest_weights_are_weights_and_so_is_none_at_all():
+    rewards = build_rewards([RewardSpec("boxed", weight) for weight in (1e6, -1e6, 0.0)], CONTEXT)
+    assert [reward.weight for reward in rewards] == [1e6, -1e6, 0.0]
 
 
 def test_parameters_of_the_library_are_checked_before_there_is_a_completion():

@@ -27,7 +27,8 @@ def test_a_function_gets_what_a_trainer_hands_over():
         log_metric("rows", 3.0)
         return [1.0, None, 0]
 
-    try_out(GuardedReward(thorough, "mine"), ROWS, TURNS)
+    marks = try_out(GuardedReward(thorough, "mine"), ROWS, TURNS)
+    assert [mark.score for mark in marks] == [1.0, None, 0.0]
 
 
 def test_a_row_that_raises_is_named():

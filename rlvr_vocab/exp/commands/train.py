@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
@@ -67,6 +68,7 @@ def run(settings: RunSettings) -> int:
         "train_problems": len(stages[0].train),
         "steps": training.steps,
         "steps_without_signal": sum(record.steps_without_signal for record in training.records),
+        "reward_failures": _reward_failures(training),
         "grpo_seconds": round(sum(record.seconds for record in training.records), 1),
         "seconds": round(time.monotonic() - started, 1),
         "sample": held_out.sample(checkpoint),
@@ -77,6 +79,14 @@ def run(settings: RunSettings) -> int:
         write_json(settings.output_dir / SUMMARY, summary)
     closing_words(summary, settings.output_dir, console)
     return 0
+
+
+def _reward_failures(training: StagedRun) -> dict[str, int]:
+    """On how many rows each reward function failed, all stages together."""
+    failures: Counter[str] = Counter()
+    for record in training.records:
+        failures.update(record.reward_failures)
+    return dict(failures)
 
 
 def _stages(settings: RunSettings, problems: RunProblems, plan: ExpansionPlan, console: Console) -> list[Stage]:

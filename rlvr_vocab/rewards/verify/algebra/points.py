@@ -49,9 +49,8 @@ def points_for(*formulas: Formula) -> list[Point]:
 
 
 def _reach(formulas: tuple[Formula, ...]) -> int:
-    """The product of the sizes of all numbers in whatever has corners, 0 where nothing has."""
-    sizes = [_size(part) for formula in formulas for part in parts(formula) if _has_corners(part)]
-    reach = math.prod(sizes, start=1) if sizes else 0
+    """The size of the largest part that has corners, 0 where none has."""
+    reach = max((_size(part) for formula in formulas for part in parts(formula) if _has_corners(part)), default=0)
     if reach > _FARTHEST:
         raise TooLarge("corners out of reach")
     return reach
