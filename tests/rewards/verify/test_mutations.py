@@ -47,12 +47,20 @@ def test_no_damaged_answer_raises(seed: int) -> None:
         assert judge(answer, gold, algebra).correct in (True, False, None), (answer, gold)
 
 
-@pytest.mark.parametrize("fragment", FRAGMENTS)
-def test_no_repetition_holds_up_the_caller(fragment: str) -> None:
-    for before, after in (("", ""), ("7", "?"), ("x", "7"), (r"\{", "}")):
-        text = (before + fragment * (MAX_CHARACTERS // len(fragment)))[: MAX_CHARACTERS - len(after)] + after
+def seconds_to_judge(text: str) -> float:
+    """The best of three: what else this process has to clean up must not count."""
+    seconds = []
+    for _ in range(3):
         read.cache_clear()
         started = time.process_time()
         with contextlib.suppress(AlgebraNeeded):
             judge("42", text, NoAlgebra())
-        assert time.process_time() - started < 0.1, text[:80]
+        seconds.append(time.process_time() - started)
+    return min(seconds)
+
+
+@pytest.mark.parametrize("fragment", FRAGMENTS)
+def test_no_repetition_holds_up_the_caller(fragment: str) -> None:
+    for before, after in (("", ""), ("7", "?"), ("x", "7"), (r"\{", "}")):
+        text = (before + fragment * (MAX_CHARACTERS // len(fragment)))[: MAX_CHARACTERS - len(after)] + after
+        assert seconds_to_judge(text) < 0.1, text[:80]
