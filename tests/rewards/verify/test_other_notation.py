@@ -26,7 +26,9 @@ def test_trees_are_compared_and_nothing_is_computed(one, other, same):
     assert equal(one, other) is same
 
 
-@pytest.mark.parametrize("latex", ["f'(x)", "f(2 3)", "f(1/2x)", r"f(x)\dots", "x2", "f(37_{8})", r"\foo", "f(x)=1"])
+@pytest.mark.parametrize(
+    "latex", ["f'(x)", "f(2 3)", "f(1/2x)", r"f(x)\dots", "x2", "f(37_{8})", r"\foo", "12.5.0", r"7\mod 3"]
+)
 def test_where_their_parser_would_guess_it_is_not_asked(latex):
     with pytest.raises(Unreadable):
         same_tree(latex, latex)

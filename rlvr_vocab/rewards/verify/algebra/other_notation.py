@@ -14,7 +14,7 @@ from rlvr_vocab.rewards.verify.limits import Unreadable
 # Primes and indexes of numbers are dropped, numbers side by side added up, `1/2x` is decided, words become products.
 _GUESSED_AT = re.compile(
     r"'|[0-9)}]_|(?<![\\A-Za-z])[A-Za-z][0-9]|[0-9] [0-9]|/[0-9]+ ?[A-Za-z\\(]|[%:?~]"
-    r"|\\(?:text|dots|pm|mp|equiv|not|to|circ)(?![A-Za-z])"
+    r"|\\(?:text|dots|pm|mp|equiv|not|to|circ|[bp]?mod)(?![A-Za-z])|\.[0-9]*\."
 )
 
 
