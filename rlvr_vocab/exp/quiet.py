@@ -26,4 +26,4 @@ def quiet_libraries() -> None:
 
 
 def _is_of_use(record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith(_NO_SCORE)
+    return _NO_SCORE not in record.getMessage()  # accelerate puts the rank in front

@@ -5,6 +5,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from accelerate import PartialState
+from accelerate.logging import get_logger
 
 from rlvr_vocab.exp.quiet import quiet_libraries
 
@@ -21,6 +23,8 @@ def test_rows_that_no_reward_scores_are_not_printed_whole(
     quiet_libraries()
     quiet_libraries()
     logger.warning(f"{NO_SCORE}\n{{'solution': '100%'}}\nPlease ensure that …")
+    PartialState()
+    get_logger(TRL_LOGGER).warning(f"{NO_SCORE}\n{{'solution': '7'}}")  # as TRL says it, with the rank in front
     logger.warning("another warning")
     logging.getLogger("rlvr_vocab.rewards.guard").warning(NO_SCORE)
     assert [(record.name, record.getMessage()) for record in caplog.records] == [

@@ -83,14 +83,14 @@ def test_completions_are_numbered_by_the_step_of_the_run(whole_run):
     assert set(pd.read_parquet(files[-1])["step"]) == {2 * STEPS}
 
 
-def test_the_weight_of_what_is_never_right_rises_in_its_stage(whole_run):
-    rows = rows_of(whole_run)
-    if any(row["rewards/accuracy/mean"] >= 0.3 for row in rows[STEPS:]):
-        pytest.skip("the untrained model was right too often")
-    weights = [row["rewards/accuracy/weight"] for row in rows[STEPS:]]
-    assert weights == pytest.approx([1.2**step for step in range(STEPS)])
+def test_the_weight_follows_success_in_its_stage(whole_run):
+    rows, expected = rows_of(whole_run)[STEPS:], [1.0]
+    for rate in (row["rewards/accuracy/mean"] for row in rows):
+        expected.append(expected[-1] * (1.2 if rate < 0.3 else 0.9 if rate > 0.8 else 1.0))
+    assert [row["rewards/accuracy/weight"] for row in rows] == pytest.approx(expected[:STEPS])
+    assert expected[-1] != 1.0  # an untrained model is rarely right
     state = json.loads((whole_run / f"stages/2_answers/checkpoint-{STEPS}/reward_state.json").read_text())
-    assert state["accuracy"]["value"] == pytest.approx(1.2**STEPS)
+    assert state["accuracy"]["value"] == pytest.approx(expected[STEPS])
 
 
 def test_checkpoints_lie_with_their_stage_and_the_summary_tells_of_each(whole_run):
