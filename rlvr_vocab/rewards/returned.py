@@ -45,7 +45,8 @@ def values_of(result: Any, rows: int) -> list[Any]:
         raise NotAScore(f"returned {shown_value(result)}{_kind(result)}{shape}, not a list")
     values = list(islice(result, rows + 1))
     if len(result) != rows or len(values) != rows:
-        raise NotAScore(f"returned {_counted(len(result), 'value')} for {_counted(rows, 'row')}")
+        short = f", none for row {len(values) + 1}" if len(values) < rows else ""
+        raise NotAScore(f"returned {_counted(len(result), 'value')} for {_counted(rows, 'row')}{short}")
     return values
 
 
