@@ -12,7 +12,7 @@ from rlvr_vocab.exp.environment_checks import check_optional_packages, check_wan
 from rlvr_vocab.exp.from_config import as_typed
 from rlvr_vocab.exp.model_folder import check_checkpoint_folder, check_model_source
 from rlvr_vocab.exp.output_folder import check_new_file, check_new_folder, check_run_folder
-from rlvr_vocab.exp.reward_wiring import reward_specs
+from rlvr_vocab.exp.reward_wiring import reward_specs, stand_in_context
 from rlvr_vocab.exp.stage_words import naming_the_stage
 from rlvr_vocab.exp.typed_sections import (
     LONG_DTYPE_NAMES,
@@ -248,11 +248,7 @@ def check_rewards(rewards: RewardSettings) -> None:
     """Every function is there, takes its parameters and has a weight; user code is loaded."""
     if not rewards.functions:
         raise UserError("rewards.functions is empty: give at least one, e.g. rewards=accuracy")
-    for function in rewards.functions:
-        if not math.isfinite(function.weight):
-            raise UserError(f"rewards: the weight of {function.name} is {function.weight}: must be a finite number")
-    context = RewardContext(("<think>", "</think>"), 1_000, 1, 2, 1_000)  # stands in for what is known later
-    for reward in build_rewards(reward_specs(rewards), context):
+    for reward in build_rewards(reward_specs(rewards), stand_in_context(RewardContext())):
         reward.check_parameters()
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.exp.reward_wiring import reward_context, reward_specs
+from rlvr_vocab.exp.reward_wiring import GRADERS, reward_context, reward_specs, stand_in_context
 from rlvr_vocab.exp.typed_sections import RewardFunctionSettings, RewardSettings, RunSettings
 from rlvr_vocab.rewards.accuracy import sources_of
-from rlvr_vocab.rewards.build import RewardContext, build_rewards, required_columns
+from rlvr_vocab.rewards.build import build_rewards, required_columns
 from rlvr_vocab.rewards.debug import debug
 from rlvr_vocab.rewards.reward import Mark
 from rlvr_vocab.rewards.trial import try_out
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 _ROWS = 8
 _STATED = {"box": "\\boxed{%s}", "answer_tag": "<answer>%s</answer>", "hash": "#### %s", "phrase": "The answer is %s."}
-_GRADERS = ("accuracy", "accuracy_reward")
-_BOX_READERS = (*_GRADERS, "boxed", "cosine_length", "exact_match", "multiple_choice", "numeric")
+_BOX_READERS = (*GRADERS, "boxed", "cosine_length", "exact_match", "multiple_choice", "numeric")
 
 
 def try_rewards(settings: RunSettings, rows: Dataset) -> None:
@@ -94,9 +93,4 @@ def _stated(solution: str, rewards: RewardSettings, in_tag: bool) -> str:
 
 def _sources(function: RewardFunctionSettings) -> Sequence[str]:
     """Where a reward looks for the answer, the first place first."""
-    return sources_of(function.params.get("answer_from", "box")) if function.name in _GRADERS else ("box",)
-
-
-def stand_in_context(context: RewardContext) -> RewardContext:
-    """The ids of the vocabulary are known once the model is: any will do to call a function."""
-    return RewardContext(context.think_tags, 1_000, 1, 2, context.max_completion_length)
+    return sources_of(function.params.get("answer_from", "box")) if function.name in GRADERS else ("box",)

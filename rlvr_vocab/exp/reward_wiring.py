@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from rlvr_vocab.exp.typed_sections import RewardSettings, RunSettings
 from rlvr_vocab.rewards.build import BuiltReward, RewardContext, RewardSpec, build_rewards
+from rlvr_vocab.rewards.turns import THINK_TAGS
 
 if TYPE_CHECKING:
     from rlvr_vocab.vocab.layout import VocabLayout
 
 # Functions that compare with a gold answer through the verifier.
-VERIFYING = ("accuracy", "accuracy_reward", "cosine_length")
-_GRADERS = ("accuracy", "accuracy_reward")
+GRADERS = ("accuracy", "accuracy_reward")
+VERIFYING = (*GRADERS, "cosine_length")
 
 
 def reward_specs(rewards: RewardSettings) -> list[RewardSpec]:
@@ -34,10 +35,15 @@ def reward_context(settings: RunSettings, layout: VocabLayout | None = None) -> 
     )
 
 
+def stand_in_context(context: RewardContext) -> RewardContext:
+    """What is not known before a model is loaded, filled in: to call a function, any values will do."""
+    return RewardContext(context.think_tags or THINK_TAGS, 1_000, 1, 2, context.max_completion_length or 1_000)
+
+
 def grader_of(rewards: RewardSettings | None, think_tags: tuple[str, str]) -> BuiltReward:
     """What tells right answers from wrong ones in a run: its own accuracy where it has one, else the plain one."""
     given = [] if rewards is None else reward_specs(rewards)
-    specs = [replace(spec, adaptation=None) for spec in given if spec.name in _GRADERS]
+    specs = [replace(spec, adaptation=None) for spec in given if spec.name in GRADERS]
     [grader] = build_rewards(specs[:1] or [RewardSpec("accuracy")], RewardContext(think_tags=think_tags))
     return grader
 
