@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from rlvr_vocab.vocab.adapter import load_model
 from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
@@ -49,10 +50,14 @@ class Checkpoint:
     layout: VocabLayout
 
 
-def load_checkpoint(folder: str | Path, **model_kwargs: Any) -> Checkpoint:
-    """Load an expanded or trained folder for sampling, on the accelerator where there is one."""
+def load_checkpoint(folder: str | Path, base: str | Path | None = None, **model_kwargs: Any) -> Checkpoint:
+    """Load an expanded or trained folder for sampling, on the accelerator where there is one.
+
+    Args:
+        base: the model under an adapter, where that is not where it was.
+    """
     layout = VocabLayout.load(folder)
-    model = AutoModelForCausalLM.from_pretrained(str(folder), **{"dtype": "auto", **model_kwargs})
+    model: Any = load_model(folder, base, **model_kwargs)
     model.to(torch.accelerator.current_accelerator() or "cpu").eval()
     attach_region_sampler(model, RegionPolicy(layout))
     return Checkpoint(model, load_tokenizer(folder), layout)

@@ -18,6 +18,7 @@ KIND_NAMES = {
     Path: "a path",
     dict: "a mapping",
     list: "a list",
+    tuple: "a list",
 }
 
 
@@ -67,7 +68,7 @@ def read_union(options: tuple[Any, ...], value: Any, key: str) -> Any:
         return value
     plain = next(option for option in options if get_origin(option) is not Literal)
     if isinstance(value, str):
-        raise wrong_type(value, key, " or ".join([KIND_NAMES[plain], *map(str, literals)]))
+        raise wrong_type(value, key, " or ".join([KIND_NAMES[get_origin(plain) or plain], *map(str, literals)]))
     return read(plain, value, key)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.typed_sections import ModelSettings
+from rlvr_vocab.training.lora import Lora
 from rlvr_vocab.vocab.expand import Expansion
 
 # Arguments of `from_pretrained` that say where a base model comes from; the others are for loading it to train.
@@ -43,9 +45,17 @@ def source_kwargs(model: ModelSettings) -> dict[str, Any]:
 
 
 def loading_kwargs(model: ModelSettings) -> dict[str, Any]:
-    """How the expanded checkpoint is loaded to train: float32 weights unless `pure_bf16` says otherwise."""
+    """How the expanded checkpoint is loaded: weights that train are float32 unless `pure_bf16` says otherwise."""
     passed = {key: value for key, value in model.from_pretrained_kwargs.items() if key not in _SOURCE_ARGUMENTS}
-    return {**passed, "dtype": model.dtype if model.pure_bf16 else "float32"}
+    return {**passed, "dtype": model.dtype if model.pure_bf16 or model.trains_adapter else "float32"}
+
+
+def lora(model: ModelSettings) -> Lora | None:
+    """The adapter that a run trains; None where it trains the model itself."""
+    if not model.trains_adapter:
+        return None
+    chosen = {key: value for key, value in asdict(model.lora).items() if key != "enabled"}
+    return Lora(**chosen)
 
 
 def cache_folder() -> Path:

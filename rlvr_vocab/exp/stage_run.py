@@ -17,7 +17,7 @@ from datasets import Dataset
 from rich.console import Console
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.exp.model_wiring import loading_kwargs
+from rlvr_vocab.exp.model_wiring import loading_kwargs, lora
 from rlvr_vocab.exp.reward_wiring import reward_context, reward_specs
 from rlvr_vocab.exp.typed_sections import RunSettings, UntilSettings
 from rlvr_vocab.rewards.build import build_rewards
@@ -199,6 +199,7 @@ def stage_trainer(stage: Stage, initial_model: Path, place: RunPlace, held_out: 
         kl_log_steps=settings.training.kl_log_steps,
         adaptive_weights={reward.name: reward.adaptive for reward in rewards if reward.adaptive is not None},
         place=place,
+        lora=lora(settings.model),
         reward_funcs=[reward.function for reward in rewards],
         train_dataset=stage.train,
         eval_dataset=held_out,

@@ -23,6 +23,18 @@ class TinyShape:
 
 
 @dataclass(frozen=True)
+class LoraSettings:
+    """enabled null: on where weights are quantized, off elsewhere."""
+
+    enabled: bool | None
+    r: int
+    lora_alpha: int
+    target_modules: Literal["all-linear"] | tuple[str, ...]
+    lora_dropout: float
+    train_rows: Literal["reasoning", "all", "none"]
+
+
+@dataclass(frozen=True)
 class ModelSettings:
     name: str
     reasoning_vocab_size: int | Literal["full"]
@@ -36,7 +48,17 @@ class ModelSettings:
     chat_template: Path | None
     model_kwargs: dict[str, Any]
     generation_kwargs: dict[str, Any]
+    lora: LoraSettings
     tiny: TinyShape | None
+
+    @property
+    def quantized(self) -> bool:
+        return bool(self.model_kwargs.get("load_in_8bit") or self.model_kwargs.get("load_in_4bit"))
+
+    @property
+    def trains_adapter(self) -> bool:
+        """Quantized weights cannot be trained: asked for alone, they switch LoRA on."""
+        return self.quantized if self.lora.enabled is None else self.lora.enabled
 
     @property
     def dtype(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import trl.trainer.grpo_trainer as trl_grpo
 from accelerate.utils import gather_object
+from peft import PeftModel
 from transformers import PreTrainedModel, PrinterCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOConfig, GRPOTrainer
@@ -20,6 +21,8 @@ from trl.trainer.utils import create_model_from_path
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.training.checkpoints import newest_checkpoint, write_manifest
 from rlvr_vocab.training.completions import CompletionRows, write_completions
+from rlvr_vocab.training.lora import Lora, complete_adapter, without_dropout
+from rlvr_vocab.training.movement import MovementCheck
 from rlvr_vocab.training.place import RunPlace, count_steps_of_the_run
 from rlvr_vocab.training.region_metrics import region_counts, region_entropies, region_metrics
 from rlvr_vocab.training.reward_weights import RewardWeights, require_scores
@@ -30,6 +33,7 @@ from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, scored_regions
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
+from rlvr_vocab.vocab.trained_rows import TrainedRows
 
 # Elements of a tied embedding from which a second gradient of its size (64 MiB) is worth sparing.
 _SMALLEST_SPARED_TABLE = 2**24
@@ -67,6 +71,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         kl_log_steps: int = 0,
         adaptive_weights: Mapping[str, AdaptiveWeight] | None = None,
         place: RunPlace | None = None,
+        lora: Lora | None = None,
         **kwargs: Any,
     ) -> None:
         """
@@ -75,6 +80,7 @@ class RegionGRPOTrainer(GRPOTrainer):
             kl_log_steps: log `kl` to the initial model every so many steps when `beta` is 0; 0 = never.
             adaptive_weights: weights that follow success, by the name of their reward function.
             place: where in a run of several stages this trainer stands; by default it is the whole run.
+            lora: train an adapter, and rows of the vocabulary beside it, in place of the model's own weights.
             kwargs: passed on to `GRPOTrainer` (`reward_funcs`, `train_dataset`, `callbacks`, …).
         """
         self.initial_model = Path(initial_model)
@@ -85,9 +91,16 @@ class RegionGRPOTrainer(GRPOTrainer):
         self._rollouts: CompletionRows | None = None
         with region_head_in_trl(self.policy):
             super().__init__(
-                model=str(initial_model), args=args, processing_class=load_tokenizer(initial_model), **kwargs
+                model=str(initial_model),
+                args=args,
+                processing_class=load_tokenizer(initial_model),
+                peft_config=None if lora is None else lora.config(),
+                **kwargs,
             )
+        if lora is not None:
+            complete_adapter(self.model, lora, self.policy.layout)
         self.remove_callback(PrinterCallback)
+        self.add_callback(MovementCheck())
         count_steps_of_the_run(self, self.place)
         self._spare_the_embedding_gradient()
         self.sampler = attach_region_sampler(self.accelerator.unwrap_model(self.model), self.policy)
@@ -100,13 +113,15 @@ class RegionGRPOTrainer(GRPOTrainer):
         gradients are sparse, and sharded tables have their own way.
         """
         embedding, head = self.model.get_input_embeddings(), self.model.get_output_embeddings()
-        tied = embedding.weight is head.weight and embedding.weight.requires_grad
-        if tied and self.accelerator.num_processes == 1 and embedding.weight.numel() >= _SMALLEST_SPARED_TABLE:
+        tied = embedding.weight is head.weight
+        table = embedding.parameter if isinstance(embedding, TrainedRows) else embedding.weight
+        large = table.requires_grad and table.numel() >= _SMALLEST_SPARED_TABLE
+        if tied and large and self.accelerator.num_processes == 1:
             embedding.sparse = True
 
     def _generate_single_turn(self, *args: Any, **kwargs: Any) -> tuple[list[list[int]], list[list[float]] | None]:
         # The same autocast as in scoring: float32 weights would otherwise sample from a slightly other policy.
-        with self.accelerator.autocast(), self.sampler.recording():
+        with self.accelerator.autocast(), self.sampler.recording(), without_dropout(self.model):
             completion_ids, logps = super()._generate_single_turn(*args, **kwargs)
         if logps is None and self.sampler.last_logps is not None:
             rows = self.sampler.last_logps.tolist()
@@ -149,9 +164,11 @@ class RegionGRPOTrainer(GRPOTrainer):
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-        logps, entropies, aux_loss = super()._get_per_token_logps_and_entropies(
-            model, input_ids, attention_mask, *args, **kwargs
-        )
+        # The loss alone sees dropout; what it is compared with (old and reference log-probs) is the whole policy.
+        with nullcontext() if torch.is_grad_enabled() else without_dropout(model):
+            logps, entropies, aux_loss = super()._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, *args, **kwargs
+            )
         if entropies is not None:
             self._log_region_entropies(entropies.detach(), input_ids, attention_mask)
         return logps, entropies, aux_loss
@@ -192,13 +209,22 @@ class RegionGRPOTrainer(GRPOTrainer):
             disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs),
         ):
             logps, *_ = self._get_per_token_logps_and_entropies(self.model, *arguments)
-            reference = self._load_reference().to(self.accelerator.device)
-            reference_logps, *_ = self._get_per_token_logps_and_entropies(reference, *arguments)
+            with self._reference() as reference:
+                reference_logps, *_ = self._get_per_token_logps_and_entropies(reference, *arguments)
         log_ratio = reference_logps - logps
         mask = batch["completion_mask"]
         kl = ((log_ratio.exp() - log_ratio - 1) * mask).double().sum()
         total, tokens = self.accelerator.reduce(torch.stack([kl, mask.double().sum()]), reduction="sum").tolist()
         return total / max(tokens, 1)
+
+    @contextmanager
+    def _reference(self) -> Iterator[PreTrainedModel]:
+        """The initial model: the one that trains with its adapter switched off, or read from disk for the moment."""
+        if isinstance(self.model, PeftModel):
+            with self.model.disable_adapter():
+                yield self.model
+        else:
+            yield self._load_reference().to(self.accelerator.device)
 
     def _load_reference(self) -> PreTrainedModel:
         reference = create_model_from_path(

@@ -17,6 +17,7 @@ from transformers.utils import ModelOutput
 from rlvr_vocab.vocab.logprobs import HeadSettings, region_logprobs
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import scored_regions
+from rlvr_vocab.vocab.trained_rows import TrainedRowsHead
 
 
 @dataclass
@@ -106,9 +107,8 @@ def _score(
     backbone = model.base_model(input_ids=input_ids, **{**_positions(model, kwargs), **kwargs, "use_cache": False})
     # Looked up at each call: FSDP and PEFT replace the head after it was attached.
     head = model.get_output_embeddings()
-    weight, head_bias = (
-        tensor.full_tensor() if isinstance(tensor, DTensor) else tensor for tensor in (head.weight, head.bias)
-    )
+    rows = head.rows if isinstance(head, TrainedRowsHead) else None
+    weight, head_bias, trained_rows = _whole(head.weight), _whole(head.bias), _whole(rows)
     labels = labels[:, 1:].to(weight.device)
     scored = labels != -100
     hidden = backbone.last_hidden_state[:, :-1].to(weight.device)[scored]
@@ -117,13 +117,20 @@ def _score(
         hidden = hidden.float()
     precision = torch.autocast(weight.device.type, enabled=False) if cast_lm_head_to_fp32 else nullcontext()
     with precision, maybe_gather_lm_head_ctx(weight, head_bias):
-        log_probs, entropy = region_logprobs(hidden, weight, head_bias, labels[scored], regions, policy, settings)
+        log_probs, entropy = region_logprobs(
+            hidden, weight, head_bias, labels[scored], regions, policy, settings, trained_rows
+        )
     # `masked_scatter` keeps the graph even where nothing is scored, so that such a batch still has a backward.
     return RegionScores(
         log_probs=log_probs.new_zeros(scored.shape).masked_scatter(scored, log_probs),
         entropy=entropy.new_zeros(scored.shape).masked_scatter(scored, entropy),
         aux_loss=_router_loss(model, backbone, kwargs),
     )
+
+
+def _whole(tensor: Any) -> Any:
+    """A parameter that FSDP2 has sharded, gathered once; others as they are."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def _positions(model: PreTrainedModel, kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:

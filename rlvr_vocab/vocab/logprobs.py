@@ -40,6 +40,7 @@ def region_logprobs(
     regions_N: torch.Tensor,
     policy: RegionPolicy,
     settings: HeadSettings,
+    trained_rows_MH: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Score targets under the region policy.
 
@@ -49,12 +50,15 @@ def region_logprobs(
         head_bias_V: bias of the output layer, or None.
         targets_N: the ids to score, int64.
         regions_N: region in which each target was chosen, int64.
+        trained_rows_MH: a parameter that stands for the last M rows of the output embedding, or None.
 
     Returns:
         Log-probabilities and entropies in nats, `(N,)` each, float32 (float64 for float64 inputs). A target that
         its region forbids scores about `FORBIDDEN`.
     """
-    return _RegionLogProbs.apply(hidden_NH, weight_VH, head_bias_V, targets_N, regions_N, policy, settings)
+    return _RegionLogProbs.apply(
+        hidden_NH, weight_VH, head_bias_V, trained_rows_MH, targets_N, regions_N, policy, settings
+    )
 
 
 class _RegionLogProbs(torch.autograd.Function):
@@ -64,13 +68,14 @@ class _RegionLogProbs(torch.autograd.Function):
         hidden: torch.Tensor,
         weight: torch.Tensor,
         head_bias: torch.Tensor | None,
+        trained_rows: torch.Tensor | None,
         targets: torch.Tensor,
         regions: torch.Tensor,
         policy: RegionPolicy,
         settings: HeadSettings,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         ctx.set_materialize_grads(False)
-        head = _Head(weight, head_bias, policy, settings, _compute_dtype(hidden))
+        head = _Head(weight, head_bias, trained_rows, policy, settings, _compute_dtype(hidden))
         log_z = torch.empty(len(hidden), device=hidden.device, dtype=head.sum_dtype)
         logprobs, entropy = torch.empty_like(log_z), torch.empty_like(log_z)
         for region, block in _token_blocks(regions):
@@ -79,7 +84,7 @@ class _RegionLogProbs(torch.autograd.Function):
             for rows in head.row_blocks(region):
                 score.add(head.logits(hidden_nH, region, rows)[0], rows.start)
             log_z[block], logprobs[block], entropy[block] = score.results()
-        ctx.save_for_backward(hidden, weight, head_bias, targets, regions, log_z, entropy)
+        ctx.save_for_backward(hidden, weight, head_bias, trained_rows, targets, regions, log_z, entropy)
         ctx.policy, ctx.settings, ctx.compute_dtype = policy, settings, head.compute_dtype
         return logprobs, entropy
 
@@ -89,10 +94,10 @@ class _RegionLogProbs(torch.autograd.Function):
     ) -> tuple[torch.Tensor | None, ...]:
         from trl.trainer.utils import maybe_gather_lm_head_ctx
 
-        hidden, weight, head_bias, targets, regions, log_z, entropy = ctx.saved_tensors
+        hidden, weight, head_bias, trained_rows, targets, regions, log_z, entropy = ctx.saved_tensors
         with maybe_gather_lm_head_ctx(weight, head_bias):
-            head = _Head(weight, head_bias, ctx.policy, ctx.settings, ctx.compute_dtype)
-            grads = _Gradients(hidden, weight, head_bias, ctx.needs_input_grad, head.sum_dtype)
+            head = _Head(weight, head_bias, trained_rows, ctx.policy, ctx.settings, ctx.compute_dtype)
+            grads = _Gradients((hidden, weight, head_bias, trained_rows), ctx.needs_input_grad, head)
             for region, block in _token_blocks(regions):
                 hidden_nH = hidden[block].to(head.compute_dtype)
                 upstream = _Upstream(
@@ -116,6 +121,7 @@ class _Head:
         self,
         weight: torch.Tensor,
         head_bias: torch.Tensor | None,
+        trained_rows: torch.Tensor | None,
         policy: RegionPolicy,
         settings: HeadSettings,
         compute_dtype: torch.dtype,
@@ -126,6 +132,8 @@ class _Head:
             settings,
             compute_dtype,
         )
+        self.trained_rows = trained_rows
+        self.first_trained = len(weight) - (0 if trained_rows is None else len(trained_rows))
         self.sum_dtype = torch.promote_types(compute_dtype, torch.float32)
         self.policy_bias = policy.bias_on(weight.device, finite=True)
         self.row_ranges = policy.row_ranges
@@ -136,12 +144,24 @@ class _Head:
 
     def row_blocks(self, region: int) -> Iterator[slice]:
         size = _ROWS_PER_BLOCK if self.weight.device.type == "cpu" else _ROWS_PER_BLOCK_ON_ACCELERATOR
-        for start, end in self.row_ranges[region]:
+        for start, end in self._of_one_table(self.row_ranges[region]):
             for block_start in range(start, end, size):
                 yield slice(block_start, min(block_start + size, end))
 
     def weight_of(self, rows: slice) -> torch.Tensor:
-        return self.weight[rows].to(self.compute_dtype)
+        if self.trained_rows is None or rows.start < self.first_trained:
+            return self.weight[rows].to(self.compute_dtype)
+        return self.trained_rows[self.trained_slice(rows)].to(self.compute_dtype)
+
+    def trained_slice(self, rows: slice) -> slice:
+        """Where rows of the output embedding lie among the trained ones."""
+        return slice(rows.start - self.first_trained, rows.stop - self.first_trained)
+
+    def _of_one_table(self, ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        """The same rows, cut where the trained ones begin."""
+        for start, end in ranges:
+            cut = min(max(start, self.first_trained), end)
+            yield from ((first, last) for first, last in ((start, cut), (cut, end)) if first < last)
 
     def logits(self, hidden_nH: torch.Tensor, region: int, rows: slice) -> tuple[torch.Tensor, torch.Tensor | float]:
         """`(n, v)` logits in the summing type, and their derivative by the head's product (before its bias)."""
@@ -218,19 +238,18 @@ class _Upstream:
 class _Gradients:
     """Gradients of the inputs, summed in float32 (or float64) whatever the type of the products."""
 
-    def __init__(
-        self,
-        hidden: torch.Tensor,
-        weight: torch.Tensor,
-        head_bias: torch.Tensor | None,
-        needed: tuple[bool, ...],
-        dtype: torch.dtype,
-    ) -> None:
-        inputs = (hidden, weight, head_bias)
-        self._inputs = inputs
-        self.hidden, self.weight, self.head_bias = (
-            torch.zeros(tensor.shape, device=tensor.device, dtype=dtype) if need and tensor is not None else None
-            for tensor, need in zip(inputs, needed[:3], strict=True)
+    def __init__(self, inputs: tuple[torch.Tensor | None, ...], needed: tuple[bool, ...], head: _Head) -> None:
+        """
+        Args:
+            inputs: hidden states, weight, head bias and trained rows, as given.
+            needed: which of them need a gradient.
+        """
+        self._inputs, self._head = inputs, head
+        self.hidden, self.weight, self.head_bias, self.trained_rows = (
+            torch.zeros(tensor.shape, device=tensor.device, dtype=head.sum_dtype)
+            if need and tensor is not None
+            else None
+            for tensor, need in zip(inputs, needed[:4], strict=True)
         )
 
     def add(
@@ -243,15 +262,23 @@ class _Gradients:
     ) -> None:
         if self.hidden is not None:
             self.hidden.index_add_(0, block, _product(grad_nv, weight_vH.t(), self.hidden.dtype))
-        if self.weight is not None:
-            _add_product(self.weight[rows], grad_nv.t(), hidden_nH)
+        table = self._table(rows)
+        if table is not None:
+            _add_product(table, grad_nv.t(), hidden_nH)
         if self.head_bias is not None:
             self.head_bias[rows] += grad_nv.sum(0, dtype=self.head_bias.dtype)
 
+    def _table(self, rows: slice) -> torch.Tensor | None:
+        """The gradient of the rows of one block, whichever tensor they belong to."""
+        if rows.start >= self._head.first_trained:
+            return None if self.trained_rows is None else self.trained_rows[self._head.trained_slice(rows)]
+        return None if self.weight is None else self.weight[rows]
+
     def results(self) -> tuple[torch.Tensor | None, ...]:
+        gradients = (self.hidden, self.weight, self.head_bias, self.trained_rows)
         return tuple(
             None if grad is None or tensor is None else grad.to(tensor.dtype)
-            for grad, tensor in zip((self.hidden, self.weight, self.head_bias), self._inputs, strict=True)
+            for grad, tensor in zip(gradients, self._inputs, strict=True)
         )
 
 

@@ -1,0 +1,78 @@
+"""A LoRA adapter on a run's model, with the rows of the reasoning vocabulary that train beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from peft import LoraConfig, PeftModel
+from peft.tuners.lora import LoraLayer
+from torch import nn
+
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.trained_rows import add_trained_rows, first_trained_row
+
+TrainRows = Literal["reasoning", "all", "none"]
+
+
+@dataclass(frozen=True)
+class Lora:
+    """What trains in place of the model's own weights.
+
+    Attributes:
+        target_modules: names of the modules that get an adapter, or `all-linear`: every linear layer but the head.
+        lora_dropout: share of an adapter's inputs that an update does without; sampling and scoring know no dropout.
+        train_rows: which rows of embedding and head train as well.
+    """
+
+    r: int = 16
+    lora_alpha: int = 32
+    target_modules: str | tuple[str, ...] = "all-linear"
+    lora_dropout: float = 0.05
+    train_rows: TrainRows = "reasoning"
+
+    def config(self) -> LoraConfig:
+        targets = self.target_modules if isinstance(self.target_modules, str) else list(self.target_modules)
+        return LoraConfig(
+            r=self.r,
+            lora_alpha=self.lora_alpha,
+            target_modules=targets,
+            lora_dropout=self.lora_dropout,
+            task_type="CAUSAL_LM",
+        )
+
+
+def complete_adapter(model: PeftModel, lora: Lora, layout: VocabLayout) -> None:
+    """Bring an adapter to what training asks for: rows beside it, float32, its own dropout.
+
+    TRL makes the adapter of a quantized model bfloat16, in which small updates round away, and switches every dropout
+    of a model off, where ours is the base model's alone.
+    """
+    first = first_trained_row(lora.train_rows, layout)
+    if first is not None:
+        add_trained_rows(model, first)
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()
+    for dropout in _dropouts(model):
+        dropout.p = lora.lora_dropout
+
+
+@contextmanager
+def without_dropout(model: nn.Module) -> Iterator[None]:
+    """Inside the block adapters drop nothing: samples, and what updates are compared with, are the whole policy's."""
+    active = [dropout for dropout in _dropouts(model) if dropout.training]
+    for dropout in active:
+        dropout.eval()
+    try:
+        yield
+    finally:
+        for dropout in active:
+            dropout.train()
+
+
+def _dropouts(model: nn.Module) -> list[nn.Dropout]:
+    layers = [module for module in model.modules() if isinstance(module, LoraLayer)]
+    return [each for layer in layers for each in layer.lora_dropout.values() if isinstance(each, nn.Dropout)]
