@@ -25,6 +25,7 @@ from rlvr_vocab.training.callbacks import LiveFigures, MetricsFile
 from rlvr_vocab.training.checkpoints import newest_checkpoint
 from rlvr_vocab.training.config import grpo_config
 from rlvr_vocab.training.goal import Goal, StopAtGoal
+from rlvr_vocab.training.movement import parameter_groups, table_of
 from rlvr_vocab.training.place import RunPlace
 from rlvr_vocab.training.progress import stage as progress
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
@@ -129,6 +130,8 @@ class StagedRun:
 
     def _train(self, stage: Stage, trainer: RegionGRPOTrainer) -> StageRecord:
         started = time.monotonic()
+        for line in table_of(parameter_groups(trainer.model)):
+            self._console.print(line, markup=False)
         checkpoint = newest_checkpoint(stage.folder)
         goal = None if stage.until is None else Goal(**asdict(stage.until))
         if goal is not None:

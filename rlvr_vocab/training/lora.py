@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+import torch
 from peft import LoraConfig, PeftModel
 from peft.tuners.lora import LoraLayer
 from torch import nn
@@ -53,11 +54,46 @@ def complete_adapter(model: PeftModel, lora: Lora, layout: VocabLayout) -> None:
     first = first_trained_row(lora.train_rows, layout)
     if first is not None:
         add_trained_rows(model, first)
+    ExactMerge(model)
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
     for dropout in _dropouts(model):
         dropout.p = lora.lora_dropout
+
+
+class ExactMerge:
+    """Lets a model's adapter be merged for vLLM at every step and taken out again without a trace.
+
+    PEFT adds the update to a weight and subtracts it again, which rounds twice: in bfloat16 the frozen weights, and
+    with them the reference policy, would wander off step by step.
+    """
+
+    def __init__(self, model: PeftModel) -> None:
+        self._tuner = model.base_model
+        self._layers: list[Any] = [module for module in model.modules() if isinstance(module, LoraLayer)]
+        self._kept: list[torch.Tensor] = []
+        setattr(model, "merge_adapter", self.merge)  # noqa: B010  # found on the tuner by PEFT, not declared
+        setattr(model, "unmerge_adapter", self.unmerge)  # noqa: B010
+
+    def merge(self, *args: Any, **kwargs: Any) -> None:
+        if not self._kept:
+            self._kept = [_kept(layer.get_base_layer().weight) for layer in self._layers]
+        self._tuner.merge_adapter(*args, **kwargs)
+
+    def unmerge(self) -> None:
+        self._tuner.unmerge_adapter()
+        for layer, kept in zip(self._layers, self._kept, strict=True):
+            base = layer.get_base_layer()
+            if isinstance(kept, nn.Parameter):
+                base.weight = kept
+            else:
+                base.weight.data.copy_(kept)
+
+
+def _kept(weight: nn.Parameter) -> torch.Tensor:
+    """What a weight is restored from: a copy in main memory, or, where merging puts another in its place, itself."""
+    return weight.data.to("cpu", copy=True) if weight.is_floating_point() else weight
 
 
 @contextmanager

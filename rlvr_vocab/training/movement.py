@@ -52,6 +52,15 @@ def parameter_groups(model: Any) -> list[ParameterGroup]:
     return sorted(groups, key=lambda group: not group.trains)
 
 
+def table_of(groups: Sequence[ParameterGroup]) -> list[str]:
+    """What trains and what does not, a line a group: name, number of values, type."""
+    width = max(len(group.name) for group in groups)
+    return [
+        f"{'trains' if group.trains else 'frozen'}  {group.name:<{width}}  {group.size:>13,}  {group.dtypes}"
+        for group in groups
+    ]
+
+
 class MovementCheck(TrainerCallback):
     """Stops a run in which something that should train stays as it was, or something frozen moves.
 

@@ -38,6 +38,7 @@ def make_trainer() -> Callable[..., Any]:
         kl_log_steps: int = 0,
         callbacks: Any = (),
         adaptive_weights: Any = None,
+        lora: Any = None,
         **args: Any,
     ) -> Any:
         rows = [{"prompt": list(prompt), "solution": str(number)} for number, prompt in enumerate(PROBLEMS * 3)]
@@ -64,6 +65,7 @@ def make_trainer() -> Callable[..., Any]:
             folder,
             config,
             kl_log_steps=kl_log_steps,
+            lora=lora,
             **({} if adaptive_weights is None else {"adaptive_weights": adaptive_weights}),
             reward_funcs=[accuracy, spread],
             train_dataset=Dataset.from_list(rows),

@@ -133,3 +133,27 @@ def test_no_positions_give_no_scores_and_a_zero_gradient():
     logps, _ = region_logprobs(hidden[:0], weight, None, targets[:0], nothing, policy, HeadSettings())
     logps.sum().backward()
     assert logps.shape == (0,) and weight.grad.eq(0).all()
+
+
+@pytest.mark.parametrize("first", [0, 23, STANDARD, STANDARD + COPIES - 1])
+@pytest.mark.parametrize("mix", MIXES)
+def test_trained_rows_stand_for_the_end_of_the_table_and_get_its_gradient(mix, first):
+    policy, regions = make_policy("expand"), MIXES[mix]
+    regions_N, settings = torch.tensor(regions), HeadSettings(0.8)
+    hidden, weight, bias, targets = make_inputs(regions, policy, head_bias=True)
+    frozen = weight.detach().clone()
+    frozen[first:] = torch.nan  # what stands there is not read
+    rows = weight.detach()[first:].clone().requires_grad_()
+    upstream = torch.randn(2, POSITIONS, generator=torch.Generator().manual_seed(1))
+
+    logps, entropy = region_logprobs(hidden, frozen, bias, targets, regions_N, policy, settings, rows)
+    (logps * upstream[0] + entropy * upstream[1]).sum().backward()
+    ours = (logps, entropy, hidden.grad.clone(), bias.grad.clone(), rows.grad)
+    hidden.grad = bias.grad = None
+    logps, entropy = dense(hidden, weight, bias, targets, regions_N, policy, settings)
+    (logps * upstream[0] + entropy * upstream[1]).sum().backward()
+
+    for result, reference in zip(ours, (logps, entropy, hidden.grad, bias.grad, weight.grad[first:]), strict=True):
+        assert torch.isfinite(result).all()
+        scale = reference.abs().max().clamp(min=1e-3)
+        assert (result.double() - reference.double()).abs().max() <= 1e-5 * scale
