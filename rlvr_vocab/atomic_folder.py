@@ -19,8 +19,14 @@ def folder_appearing_whole(folder: Path) -> Iterator[Path]:
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         yield partial
-        partial.chmod(0o755)
+        make_readable(partial)
         if not folder.exists() or not any(folder.iterdir()):
             partial.replace(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def make_readable(folder: Path) -> None:
+    """Let others read what lies in a folder: safetensors writes for its own user alone, and a server may be another."""
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)

@@ -266,3 +266,36 @@ def real_data() -> Path:
     if not _REAL_DATA.is_dir():
         pytest.skip(f"the real problem sets are not at {_REAL_DATA}")
     return _REAL_DATA
+
+
+@pytest.fixture
+def make_adapter(tmp_path: Path) -> Callable[..., Path]:
+    """An adapter folder as a run leaves it, on an expanded folder, with weights that no training has to find first."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    from rlvr_vocab.vocab.layout import VocabLayout
+    from rlvr_vocab.vocab.tokenizer import load_tokenizer
+    from rlvr_vocab.vocab.trained_rows import add_trained_rows, first_trained_row
+
+    def make(base: Path, train_rows: str = "none", folder: Path | None = None, **config: Any) -> Path:
+        folder = folder or tmp_path / f"adapter-{train_rows}"
+        model = AutoModelForCausalLM.from_pretrained(base)
+        layout = VocabLayout.load(base)
+        lora = {"r": 4, "lora_alpha": 8, "target_modules": "all-linear", "task_type": "CAUSAL_LM", **config}
+        adapted: Any = get_peft_model(model, LoraConfig(**lora))
+        first = first_trained_row(train_rows, layout)
+        if first is not None:
+            add_trained_rows(adapted, first)
+        generator = torch.Generator().manual_seed(1)
+        for name, parameter in adapted.named_parameters():
+            if parameter.requires_grad:
+                scale = 0.3 if "lora_rows" in name else 0.1
+                parameter.data += scale * torch.randn(parameter.shape, generator=generator)
+        adapted.save_pretrained(folder)
+        load_tokenizer(base).save_pretrained(str(folder))
+        layout.save(folder)
+        return folder
+
+    return make

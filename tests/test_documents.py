@@ -14,12 +14,15 @@ from omegaconf import OmegaConf
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp import environment_checks
 from rlvr_vocab.exp.batch_checks import check_batches
-from rlvr_vocab.exp.checks import check_bounds, check_model_kwargs, check_rewards, check_sampling
+from rlvr_vocab.exp.checks import check_bounds, check_rewards, check_sampling
 from rlvr_vocab.exp.command_help import COMMANDS, command_help, leaves
 from rlvr_vocab.exp.command_line import parse_command_line
 from rlvr_vocab.exp.compose import compose
+from rlvr_vocab.exp.kernel_checks import check_kernels
+from rlvr_vocab.exp.model_checks import check_model_kwargs, check_rollouts, check_trained_model
 from rlvr_vocab.exp.recorded_config import config_yaml
 from rlvr_vocab.exp.settings import RunSettings, build_settings
+from rlvr_vocab.exp.vllm_checks import check_vllm
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -41,6 +44,7 @@ SHARED_SECTIONS = {
     "evaluate": ("dataset.",),
     "expand": ("model.",),
     "generate": (),
+    "merge": (),
 }
 # Sections that only one choice fills, shown with the values of that choice.
 FILLED_BY = {"model.tiny": "model=tiny", "dataset.generator": "dataset=arithmetic"}
@@ -85,6 +89,7 @@ def shell_lines(document: Path) -> Iterator[str]:
 def our_command(line: str) -> tuple[str, list[str]] | None:
     """The command of ours that a shell line starts and its words, or None for any other line."""
     line = re.sub(r"\$\{?\w+\}?", "1", line)  # shell variables: seeds
+    line = re.sub(r" > \S+$", "", line)  # where its output goes
     words = [re.sub(r"<[\w-]+>", "1", word) for word in shlex.split(line, comments=True)]
     for position, word in enumerate(words):
         rest = words[position + 1 :]
@@ -124,12 +129,14 @@ def refuse_what_could_never_run(line: str) -> None:
     if isinstance(settings, RunSettings):
         check_bounds(settings.resolved)
         check_model_kwargs(settings.model.model_kwargs)
+        check_trained_model(settings.model)
         check_rewards(settings.rewards)
         check_sampling(settings)
         check_batches(settings.training.grpo)
-        environment_checks.check_optional_packages(
-            settings.training.grpo, reasoning=settings.model.reasoning_vocab_size != 0
-        )
+        reasoning = settings.model.reasoning_vocab_size != 0
+        check_vllm(settings.training.grpo, reasoning=reasoning)
+        check_kernels(settings.training.grpo, reasoning=reasoning)
+        check_rollouts(settings.model, settings.training.grpo)
 
 
 @pytest.fixture
@@ -161,7 +168,7 @@ def test_a_documented_command_composes(line: str) -> None:
     [
         "rlvr-vocab train training.learning_rat=1e-5",
         "uv run python rlvr_vocab/exp/grpo_train.py model=qwen4",
-        "rlvr-vocab train training=large_gpu model.reasoning_vocab_size=full",
+        "rlvr-vocab train model.backend=unsloth model.reasoning_vocab_size=full",
         "GPUS=4 bash slurm/train_baseline.sh training.num_generations=3",
         'make quickstart ARGS="sed=1"',
     ],

@@ -205,6 +205,7 @@ def test_the_log_folder_that_a_script_names_is_part_of_the_repository(script: st
 def test_the_examples_in_the_scripts_heads_would_be_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     from rlvr_vocab.exp import environment_checks
     from rlvr_vocab.exp.settings import build_settings
+    from rlvr_vocab.exp.vllm_checks import check_vllm
 
     monkeypatch.setattr(environment_checks, "installed", lambda package: True)
     for script, arm in zip(SCRIPTS, ("0", "full"), strict=True):
@@ -212,4 +213,4 @@ def test_the_examples_in_the_scripts_heads_would_be_accepted(monkeypatch: pytest
         [example] = re.findall(rf"^# .*bash slurm/{script} (.*)$", text, re.MULTILINE)
         settings = build_settings("train", [f"model.reasoning_vocab_size={arm}", *shlex.split(example)])
         reasoning = settings.model.reasoning_vocab_size != 0  # type: ignore[union-attr]
-        environment_checks.check_optional_packages(settings.training.grpo, reasoning=reasoning)  # type: ignore[union-attr]
+        check_vllm(settings.training.grpo, reasoning=reasoning)  # type: ignore[union-attr]

@@ -23,10 +23,11 @@ Messages = list[dict[str, str]]
 
 @dataclass(frozen=True)
 class SamplingSettings:
-    """How to sample; a temperature of 0 is greedy."""
+    """How to sample; a temperature of 0 is greedy. `top_p` below 1 truncates the region policy's distribution."""
 
     max_new_tokens: int = 1024
     temperature: float = 1.0
+    top_p: float = 1.0
     batch_size: int = 64
     seed: int = 42
 
@@ -108,7 +109,7 @@ def _sample_batch(checkpoint: Checkpoint, prompts: Sequence[Messages], settings:
         max_new_tokens=settings.max_new_tokens,
         do_sample=sampled,
         # Transformers would otherwise cut the distribution to its 50 likeliest ids.
-        **({"temperature": settings.temperature, "top_k": 0, "top_p": 1.0} if sampled else {}),
+        **({"temperature": settings.temperature, "top_k": 0, "top_p": settings.top_p} if sampled else {}),
     )
     ends = torch.tensor(_end_ids(model), device=output.device)
     prompt_length = inputs["input_ids"].size(1)

@@ -31,12 +31,17 @@ _PACKAGES = ("torch", "transformers", "trl", "tokenizers")
 
 def base_model(settings: RunSettings, train: Dataset, console: Console) -> str:
     """Hub name or folder of the model to expand; making and warming up are done once per configuration."""
-    base = settings.model.name
-    if settings.model.tiny is not None:
-        base = str(tiny_model(settings.model, settings.dataset.system_prompt, settings.seed))
+    base = untrained_base(settings)
     if settings.warmup.max_steps:
         base = str(_warmed_up(base, settings, train, console))
     return base
+
+
+def untrained_base(settings: RunSettings) -> str:
+    """The model before any warm-up: as named, or made now."""
+    if settings.model.tiny is None:
+        return settings.model.name
+    return str(tiny_model(settings.model, settings.dataset.system_prompt, settings.seed))
 
 
 def tiny_model(model: ModelSettings, system_prompt: str | None, seed: int) -> Path:

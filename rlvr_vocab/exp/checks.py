@@ -6,28 +6,30 @@ from typing import Any
 
 from rlvr_vocab.data import check_other_set, check_source
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.attention_checks import check_attention_precision
 from rlvr_vocab.exp.batch_checks import check_batches
 from rlvr_vocab.exp.data_wiring import other_sets, problem_source, prompt_style
-from rlvr_vocab.exp.environment_checks import check_optional_packages, check_wandb_login
+from rlvr_vocab.exp.environment_checks import check_wandb_login
 from rlvr_vocab.exp.from_config import as_typed
-from rlvr_vocab.exp.model_folder import check_checkpoint_folder, check_model_source
+from rlvr_vocab.exp.kernel_checks import check_kernels
+from rlvr_vocab.exp.model_checks import check_model, check_rollouts, check_trained_model
+from rlvr_vocab.exp.model_folder import check_checkpoint_folder
+from rlvr_vocab.exp.optimizer_checks import check_optimizer
 from rlvr_vocab.exp.output_folder import check_new_file, check_new_folder, check_run_folder
 from rlvr_vocab.exp.reward_wiring import reward_specs, stand_in_context
 from rlvr_vocab.exp.stage_words import naming_the_stage
 from rlvr_vocab.exp.typed_sections import (
-    LONG_DTYPE_NAMES,
     CheckSettings,
     DatasetSettings,
     EvaluateSettings,
     ExpandSettings,
-    GenerateSettings,
-    ModelSettings,
     RewardSettings,
     RunSettings,
     StageSettings,
     UntilSettings,
 )
-from rlvr_vocab.nearest import did_you_mean, nearest_and_all, nearest_word
+from rlvr_vocab.exp.vllm_checks import check_vllm
+from rlvr_vocab.nearest import did_you_mean
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
 
 # Sampling options and the values under which they change nothing.
@@ -82,6 +84,7 @@ def check_run(settings: RunSettings) -> None:
     """
     check_exp_name(settings.exp_name)
     check_model(settings.model)
+    check_trained_model(settings.model)
     check_warmup(settings)
     check_training(settings)
     for stage in settings.stages:
@@ -97,7 +100,14 @@ def check_training(settings: RunSettings) -> None:
     check_rewards(settings.rewards)
     check_sampling(settings)
     check_batches(settings.training.grpo)
-    check_optional_packages(settings.training.grpo, reasoning=settings.model.reasoning_vocab_size != 0)
+    reasoning = settings.model.reasoning_vocab_size != 0 or settings.model.source_ids is not None
+    check_rollouts(settings.model, settings.training.grpo)
+    check_vllm(settings.training.grpo, reasoning=reasoning)
+    check_optimizer(settings.training.grpo.get("optim"))
+    check_kernels(settings.training.grpo, reasoning=reasoning)
+    check_attention_precision(
+        settings.model.model_kwargs.get("attn_implementation"), settings.model.loaded_dtype, settings.training.grpo
+    )
 
 
 def check_stage(stage: StageSettings) -> None:
@@ -133,21 +143,13 @@ def check_check(settings: CheckSettings) -> None:
 
 
 def check_evaluate(settings: EvaluateSettings) -> None:
-    check_checkpoint_folder(settings.checkpoint)
+    check_checkpoint_folder(settings.checkpoint, settings.base)
     check_dataset(settings.dataset)
     limits: dict[str, int | None] = {"samples": settings.samples, "batch_size": settings.batch_size}
     limits |= {"max_new_tokens": settings.max_new_tokens, "max_samples": settings.max_samples}
     check_positive(limits)
     check_serving_temperature(settings.temperature)
     check_new_file_place(settings)
-
-
-def check_generate(settings: GenerateSettings) -> None:
-    check_checkpoint_folder(settings.checkpoint)
-    check_positive({"max_new_tokens": settings.max_new_tokens})
-    check_serving_temperature(settings.temperature)
-    if not settings.prompt.strip():
-        raise UserError('prompt is empty: give it as prompt="…"')
 
 
 def check_expand(settings: ExpandSettings) -> None:
@@ -188,23 +190,6 @@ def check_exp_name(exp_name: str) -> None:
         raise UserError(f"exp_name={exp_name!r}: give the run a name")
 
 
-def check_model(model: ModelSettings) -> None:
-    check_model_kwargs(model.model_kwargs)
-    n, tags = model.reasoning_vocab_size, model.think_tags
-    if isinstance(n, int) and n < 0:
-        raise UserError(f"model.reasoning_vocab_size={n}: must be 0 (the baseline), above, or full")
-    if model.source_ids is not None and (not model.source_ids or min(model.source_ids) < 0):
-        raise UserError(f"model.source_ids={short(model.source_ids)}: must be one or more ids, 0 or above")
-    if tags[0] == tags[1] or not all(tag.strip() for tag in tags):
-        raise UserError(f"model.think_tags={list(tags)}: must be two different non-empty strings")
-    if model.chat_template is not None and not model.chat_template.is_file():
-        raise UserError(f"model.chat_template={model.chat_template}: no such file")
-    if (model.tiny is not None) != (model.name == "tiny"):
-        raise UserError(f"model.name={model.name}: model.tiny belongs to model=tiny alone, choose that file")
-    if model.tiny is None:
-        check_model_source(model)
-
-
 def check_dataset(dataset: DatasetSettings) -> None:
     if (dataset.generator is not None) != (dataset.name == "arithmetic"):
         raise UserError(
@@ -222,26 +207,6 @@ def check_warmup(settings: RunSettings) -> None:
             "warmup.max_steps needs worked solutions: name their column with dataset.columns.reasoning, "
             "or set warmup.max_steps=0"
         )
-
-
-def check_model_kwargs(kwargs: Mapping[str, Any]) -> None:
-    ours = ("torch_dtype", "load_in_8bit", "load_in_4bit")
-    for key in kwargs:
-        nearest = nearest_word(key, ours)
-        if key == "dtype" or (key not in ours and nearest and abs(len(key) - len(nearest)) <= 2):
-            raise UserError(f"unknown key model.model_kwargs.{key}; did you mean model.model_kwargs.{nearest}?")
-    known = sorted({*LONG_DTYPE_NAMES, *LONG_DTYPE_NAMES.values()})
-    if kwargs.get("torch_dtype") not in known:
-        given = kwargs.get("torch_dtype")
-        near = nearest_and_all(str(given), known)
-        raise UserError(f"model.model_kwargs.torch_dtype={given}: no such type{near}")
-    for key in ours[1:]:
-        if kwargs.get(key) not in (True, False, None):
-            raise UserError(f"model.model_kwargs.{key}: expected true or false, got {kwargs[key]!r}")
-        if kwargs.get(key):
-            raise UserError(
-                f"model.model_kwargs.{key}=true: quantized training needs LoRA, which this version does not have yet"
-            )
 
 
 def check_rewards(rewards: RewardSettings) -> None:
@@ -278,7 +243,3 @@ def check_generation_kwargs(where: str, kwargs: Any, grpo: Mapping[str, Any]) ->
         if key in kwargs and kwargs[key] != grpo[field]:
             other = f"training.{field}={grpo[field]}"
             raise UserError(f"{where}.{key}={kwargs[key]} and {other} are the same thing: set one")
-
-
-def short(ids: tuple[int, ...]) -> str:
-    return str(list(ids)) if len(ids) <= 6 else f"[{', '.join(map(str, ids[:6]))}, …]"

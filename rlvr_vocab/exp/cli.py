@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.backend import import_backend
 from rlvr_vocab.exp.command_help import COMMANDS, command_help, overview
 from rlvr_vocab.exp.command_line import parse_command_line
+from rlvr_vocab.exp.quiet import quiet_imports
 from rlvr_vocab.exp.settings import load_settings
 from rlvr_vocab.nearest import nearest_and_all
 
@@ -37,6 +39,8 @@ def dispatch(words: list[str]) -> int:
         print(command_help(command, rest))
         return 0
     settings = load_settings(command, rest)
+    quiet_imports()
+    import_backend(settings)
     return int(import_module(COMMANDS[command].module).run(settings))
 
 

@@ -43,9 +43,10 @@ def closing_words(summary: dict[str, Any], folder: Path, console: Console) -> No
     if summary["sample"] is not None:
         _show_sample(summary["sample"], console)
     command, sample = _command(), summary["sample"]
+    models = "final_adapter/, final_model" if (folder / "final_adapter").is_dir() else "final_model"
     prompt = "…" if sample is None else sample["problem"]
     console.print(
-        f"\nthe run is in {folder}: metrics.jsonl, completions/, summary.json, final_model/\nnext:\n"
+        f"\nthe run is in {folder}: metrics.jsonl, completions/, summary.json, {models}/\nnext:\n"
         f"  {command} generate checkpoint={folder}/final_model prompt={shlex.quote(prompt)}\n"
         f"  {command} train experiment=gsm8k_reasoning      # Qwen3-0.6B, on a GPU\n"
         f"  {command} train --help                          # every key",

@@ -57,8 +57,13 @@ COMMANDS = {
     ),
     "generate": Command(
         "rlvr_vocab.exp.commands.generate",
-        "one chat answer of a checkpoint, its reasoning tokens marked",
+        "chat answers of a checkpoint, thinking set apart and reasoning tokens marked",
         'rlvr-vocab generate checkpoint=out/grpo_baseline/final_model prompt="What is 17 + 25?"',
+    ),
+    "merge": Command(
+        "rlvr_vocab.exp.commands.merge",
+        "fold an adapter into its base: a model folder for any tool, proven by loading it again",
+        "rlvr-vocab merge checkpoint=out/grpo_baseline/checkpoint-500 out=production_model",
     ),
 }
 

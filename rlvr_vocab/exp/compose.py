@@ -29,6 +29,7 @@ PRIMARY_CONFIGS = {
     "score": "score",
     "evaluate": "evaluate",
     "generate": "generate",
+    "merge": "merge",
     "expand": "expand",
 }
 

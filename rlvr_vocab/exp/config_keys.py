@@ -14,6 +14,7 @@ from rlvr_vocab.exp.typed_sections import (
     EvaluateSettings,
     ExpandSettings,
     GenerateSettings,
+    MergeSettings,
     RunSettings,
     ScoreSettings,
     TrainingSettings,
@@ -27,6 +28,7 @@ COMMAND_SETTINGS: dict[str, type] = {
     "score": ScoreSettings,
     "evaluate": EvaluateSettings,
     "generate": GenerateSettings,
+    "merge": MergeSettings,
     "expand": ExpandSettings,
 }
 NOT_KEYS = ("resolved", "training.grpo")

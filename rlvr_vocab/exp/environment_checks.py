@@ -1,12 +1,10 @@
-"""What this machine must have before a run starts: a W&B login, optional packages."""
+"""What this machine has: a W&B login, which a run may need before it starts, and optional packages."""
 
 import netrc
 import os
 import sys
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlparse
 
 from rlvr_vocab.errors import UserError
@@ -48,30 +46,3 @@ def netrc_has(path: Path, host: str) -> bool:
 
 def installed(package: str) -> bool:
     return find_spec(package) is not None
-
-
-def check_optional_packages(grpo: Mapping[str, Any], reasoning: bool) -> None:
-    """Options that need a package which is not always there, or do not go with a reasoning vocabulary."""
-    if grpo.get("use_vllm") and reasoning:
-        raise UserError("training.use_vllm=true: vLLM rollouts with a reasoning vocabulary are not in this version")
-    if grpo.get("use_transformers_continuous_batching") and reasoning:
-        raise UserError(
-            "training.use_transformers_continuous_batching=true: it samples past the region policy; "
-            "set it to false, or model.reasoning_vocab_size=0"
-        )
-    if grpo.get("use_vllm") and not installed("vllm"):
-        raise UserError("training.use_vllm=true: vllm is not installed; install it, or set training.use_vllm=false")
-    optim = grpo.get("optim") or ""
-    if needs_bitsandbytes(optim) and not installed("bitsandbytes"):
-        raise UserError(
-            f"training.optim={optim}: bitsandbytes is not installed; "
-            "install it, or set training.optim=adamw_torch_fused"
-        )
-
-
-def needs_bitsandbytes(optim: str) -> bool:
-    # The 8-bit optimizers of torchao, GaLore and the like have packages of their own.
-    return optim.startswith(("paged_", "rmsprop_bnb", "ademamix", "lion_")) or optim in (
-        "adamw_8bit",
-        "adamw_bnb_8bit",
-    )

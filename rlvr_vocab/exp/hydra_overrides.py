@@ -21,6 +21,7 @@ GROUPS = {
     "score": ("rewards", "dataset", "model"),
     "evaluate": ("dataset",),
     "generate": (),
+    "merge": (),
     "expand": ("model",),
 }
 PROSE = ("prompt", "system_prompt", "dataset.system_prompt")  # where a literal ${ is no interpolation

@@ -4,9 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.typed_sections import ModelSettings
 from rlvr_vocab.nearest import nearest_word
+from rlvr_vocab.vocab.adapter_base import ADAPTER_CONFIG, ADAPTER_WEIGHTS, find_base, is_adapter
+from rlvr_vocab.vocab.quantized_base import refuse_quantized
 
 WEIGHTS = ("*.safetensors", "*.bin")
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
@@ -21,13 +25,36 @@ def check_model_source(model: ModelSettings) -> None:
     if not folder.exists() and not looks_like_path(name):
         return
     config = check_folder(folder, f"model.name={name}")
+    refuse_quantized(name, config.get("quantization_config"))
     rows = vocabulary_rows(config)
     if rows is not None:
         check_vocabulary_bound(model, rows)
 
 
-def check_checkpoint_folder(folder: Path) -> None:
+def check_checkpoint_folder(folder: Path, base: Path | None) -> None:
+    """A checkpoint to sample from: a whole model, or an adapter whose base is there."""
+    if is_adapter(folder):
+        check_adapter_folder(folder, base)
+        return
     check_folder(folder, f"checkpoint={folder}")
+    if base is not None:
+        raise UserError(f"base={base}: checkpoint={folder} is a whole model and needs none; leave it out")
+
+
+def check_adapter_folder(folder: Path, base: Path | None) -> None:
+    """An adapter with whole weights, and the model that it belongs on."""
+    weights = folder / ADAPTER_WEIGHTS
+    if not weights.is_file():
+        raise UserError(f"checkpoint={folder}: an adapter's configuration, but no {ADAPTER_WEIGHTS} in it")
+    try:
+        with safe_open(weights, framework="numpy"):
+            pass
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"checkpoint={folder}: its {ADAPTER_WEIGHTS} cannot be read: {error}") from error
+    if base is not None:
+        check_folder(base, f"base={base}")
+    found = find_base(folder, base)
+    check_folder(found, f"checkpoint={folder}: its base {found}")
 
 
 def looks_like_path(name: str) -> bool:
@@ -67,8 +94,8 @@ def nearest_sibling(folder: Path) -> str:
 
 def model_inside(folder: Path) -> str:
     """A run's folder is often given where one of its models is meant; an adapter is not a model yet."""
-    if (folder / "adapter_config.json").is_file():
-        return ", only an adapter: merge it into its base first"
+    if (folder / ADAPTER_CONFIG).is_file():
+        return f", only an adapter: fold it into its base first, rlvr-vocab merge checkpoint={folder} out=…"
     inside = sorted(path.parent for path in folder.glob("*/config.json"))
     final = [path for path in inside if path.name == "final_model"]
     return f"; did you mean {(final or inside)[-1]}?" if inside else ""

@@ -7,9 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from transformers import BitsAndBytesConfig
+
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.typed_sections import ModelSettings
 from rlvr_vocab.training.lora import Lora
+from rlvr_vocab.training.quantization import quantization_config
+from rlvr_vocab.training.unsloth_model import Unsloth
 from rlvr_vocab.vocab.expand import Expansion
 
 # Arguments of `from_pretrained` that say where a base model comes from; the others are for loading it to train.
@@ -44,10 +48,12 @@ def source_kwargs(model: ModelSettings) -> dict[str, Any]:
     return {key: value for key, value in model.from_pretrained_kwargs.items() if key in _SOURCE_ARGUMENTS}
 
 
-def loading_kwargs(model: ModelSettings) -> dict[str, Any]:
-    """How the expanded checkpoint is loaded: weights that train are float32 unless `pure_bf16` says otherwise."""
+def loading_kwargs(model: ModelSettings, *, use_cpu: bool = False) -> dict[str, Any]:
+    """Arguments of `from_pretrained` for the expanded checkpoint."""
     passed = {key: value for key, value in model.from_pretrained_kwargs.items() if key not in _SOURCE_ARGUMENTS}
-    return {**passed, "dtype": model.dtype if model.pure_bf16 or model.trains_adapter else "float32"}
+    if use_cpu and model.bits is not None:
+        passed.setdefault("device_map", {"": "cpu"})  # quantized weights stay where they were read, by default on a GPU
+    return {**passed, "dtype": model.loaded_dtype}
 
 
 def lora(model: ModelSettings) -> Lora | None:
@@ -56,6 +62,20 @@ def lora(model: ModelSettings) -> Lora | None:
         return None
     chosen = {key: value for key, value in asdict(model.lora).items() if key != "enabled"}
     return Lora(**chosen)
+
+
+def quantization(model: ModelSettings, initial_model: Path) -> BitsAndBytesConfig | None:
+    """How its linear layers are quantized as they are read; None where they are not, or Unsloth does it."""
+    if model.bits is None or model.backend == "unsloth":
+        return None
+    return quantization_config(model.bits, initial_model, model.dtype)
+
+
+def unsloth(model: ModelSettings) -> Unsloth | None:
+    """How Unsloth loads the model; None under the other backend."""
+    if model.backend != "unsloth":
+        return None
+    return Unsloth(**asdict(model.unsloth), load_in_4bit=model.bits == 4, dtype=model.dtype)
 
 
 def cache_folder() -> Path:

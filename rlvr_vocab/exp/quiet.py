@@ -11,6 +11,12 @@ import warnings
 _NO_SCORE = "All reward functions returned None for the following kwargs"
 
 
+def quiet_imports() -> None:
+    """For what is said while libraries are imported; before that."""
+    # It warns of a kernel for other processors, and of every rounding that 8 bit consists of.
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+
+
 def quiet_libraries() -> None:
     """Errors and warnings of the run stay; `TRANSFORMERS_VERBOSITY` brings the rest back."""
     import datasets
@@ -22,6 +28,8 @@ def quiet_libraries() -> None:
     datasets.disable_progress_bars()
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
     warnings.filterwarnings("ignore", message=".*pin_memory.*")
+    warnings.filterwarnings("ignore", message=".use_liger_kernel=True. is deprecated")  # of TRL 2, not of this one
+    warnings.filterwarnings("ignore", message="Paged optimizers are not supported on CPU")  # said in our own words
     logging.getLogger("trl.trainer.grpo_trainer").addFilter(_is_of_use)
 
 

@@ -29,6 +29,8 @@ _PACKAGES = (
     "mpmath",
     "sympy",
     "latex2sympy2-extended",
+    "bitsandbytes",
+    "unsloth",
     "vllm",
 )
 CONFIG, ENVIRONMENT, SUMMARY = "config.yaml", "environment.json", "summary.json"

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.exp.checks import check_check, check_evaluate, check_expand, check_generate, check_run
+from rlvr_vocab.exp.checks import check_check, check_evaluate, check_expand, check_run
 from rlvr_vocab.exp.command_line import CommandLine, parse_command_line
 from rlvr_vocab.exp.compose import CONF, Composed, compose, compose_section, config_folders, primary_file, resolve
 from rlvr_vocab.exp.from_config import read, read_section
 from rlvr_vocab.exp.recorded_run import run_folder_of
 from rlvr_vocab.exp.resolution import resolved_config
 from rlvr_vocab.exp.score_section import check_score, read_score
+from rlvr_vocab.exp.serving_checks import check_generate, check_merge
 from rlvr_vocab.exp.stage_words import naming_the_stage, read_stages, recorded_stage
 from rlvr_vocab.exp.training_section import read_training
 from rlvr_vocab.exp.typed_sections import (
@@ -24,6 +25,7 @@ from rlvr_vocab.exp.typed_sections import (
     GenerateSettings,
     GeneratorSettings,
     LoggingSettings,
+    MergeSettings,
     ModelSettings,
     RewardFunctionSettings,
     RewardSettings,
@@ -46,6 +48,7 @@ __all__ = [
     "GenerateSettings",
     "GeneratorSettings",
     "LoggingSettings",
+    "MergeSettings",
     "ModelSettings",
     "RewardFunctionSettings",
     "RewardSettings",
@@ -61,7 +64,9 @@ __all__ = [
     "load_settings",
 ]
 
-Settings = RunSettings | CheckSettings | ScoreSettings | EvaluateSettings | GenerateSettings | ExpandSettings
+Settings = (
+    RunSettings | CheckSettings | ScoreSettings | EvaluateSettings | GenerateSettings | MergeSettings | ExpandSettings
+)
 
 
 @overload
@@ -75,6 +80,8 @@ def load_settings(command: Literal["evaluate"], argv: Sequence[str]) -> Evaluate
 @overload
 def load_settings(command: Literal["generate"], argv: Sequence[str]) -> GenerateSettings: ...
 @overload
+def load_settings(command: Literal["merge"], argv: Sequence[str]) -> MergeSettings: ...
+@overload
 def load_settings(command: Literal["expand"], argv: Sequence[str]) -> ExpandSettings: ...
 @overload
 def load_settings(command: str, argv: Sequence[str]) -> Settings: ...
@@ -82,7 +89,7 @@ def load_settings(command: str, argv: Sequence[str]) -> Settings:
     """The checked settings of one command.
 
     Args:
-        command: train, quickstart, check, score, evaluate, generate or expand.
+        command: train, quickstart, check, score, evaluate, generate, merge or expand.
         argv: the words after it, e.g. ["model=tiny", "training.max_steps=3"].
 
     Raises:
@@ -99,6 +106,8 @@ def load_settings(command: str, argv: Sequence[str]) -> Settings:
         check_evaluate(settings)
     elif isinstance(settings, GenerateSettings):
         check_generate(settings)
+    elif isinstance(settings, MergeSettings):
+        check_merge(settings)
     else:
         check_expand(settings)
     return settings
@@ -117,6 +126,8 @@ def build_settings(command: str, argv: Sequence[str]) -> Settings:
         return read_score(config, composed.given)
     if command == "generate":
         return read_section(GenerateSettings, config)
+    if command == "merge":
+        return read_section(MergeSettings, config)
     if command == "expand":
         return read_section(ExpandSettings, config)
     return with_stages(read_run(config), command, line)

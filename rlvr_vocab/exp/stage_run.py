@@ -17,7 +17,7 @@ from datasets import Dataset
 from rich.console import Console
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.exp.model_wiring import loading_kwargs, lora
+from rlvr_vocab.exp.model_wiring import loading_kwargs, lora, quantization, unsloth
 from rlvr_vocab.exp.reward_wiring import reward_context, reward_specs
 from rlvr_vocab.exp.typed_sections import RunSettings, UntilSettings
 from rlvr_vocab.rewards.build import build_rewards
@@ -29,9 +29,11 @@ from rlvr_vocab.training.movement import parameter_groups, table_of
 from rlvr_vocab.training.place import RunPlace
 from rlvr_vocab.training.progress import stage as progress
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
+from rlvr_vocab.training.unsloth_model import load_with_unsloth
 from rlvr_vocab.vocab.layout import VocabLayout
 
 RECORD = "stage.json"
+HAS_ITS_OWN_CHECKPOINTING = {"gradient_checkpointing": False}  # Unsloth has switched its own on while it loaded
 
 
 @dataclass(frozen=True)
@@ -187,22 +189,29 @@ def stage_trainer(stage: Stage, initial_model: Path, place: RunPlace, held_out: 
     settings = stage.settings
     layout = VocabLayout.load(initial_model)
     rewards = build_rewards(reward_specs(settings.rewards), reward_context(settings, layout))
+    adapter, backend = lora(settings.model), unsloth(settings.model)
+    seed = settings.training.grpo["seed"] + stage.number - 1
+    use_cpu = bool(settings.training.grpo.get("use_cpu"))
+    loading = {"model_init_kwargs": loading_kwargs(settings.model, use_cpu=use_cpu)}
     args = grpo_config(
         {
             **settings.training.grpo,
-            "seed": settings.training.grpo["seed"] + stage.number - 1,
+            "seed": seed,
             "output_dir": str(stage.folder),
             "report_to": settings.logging.report_to,
-            "model_init_kwargs": loading_kwargs(settings.model),
+            **(loading if backend is None else HAS_ITS_OWN_CHECKPOINTING),
         }
     )
+    loaded = None if backend is None or adapter is None else load_with_unsloth(initial_model, backend, adapter, seed)
     return RegionGRPOTrainer(
         initial_model,
         args,
         kl_log_steps=settings.training.kl_log_steps,
         adaptive_weights={reward.name: reward.adaptive for reward in rewards if reward.adaptive is not None},
         place=place,
-        lora=lora(settings.model),
+        lora=adapter,
+        model=loaded,
+        quantization_config=quantization(settings.model, initial_model),
         reward_funcs=[reward.function for reward in rewards],
         train_dataset=stage.train,
         eval_dataset=held_out,

@@ -24,7 +24,7 @@ class TinyShape:
 
 @dataclass(frozen=True)
 class LoraSettings:
-    """enabled null: on where weights are quantized, off elsewhere."""
+    """enabled null: on where nothing else can train, off elsewhere."""
 
     enabled: bool | None
     r: int
@@ -32,6 +32,16 @@ class LoraSettings:
     target_modules: Literal["all-linear"] | tuple[str, ...]
     lora_dropout: float
     train_rows: Literal["reasoning", "all", "none"]
+
+
+@dataclass(frozen=True)
+class UnslothSettings:
+    """What Unsloth is asked for beside model_kwargs and lora."""
+
+    max_seq_length: int
+    fast_inference: bool
+    max_lora_rank: int
+    use_gradient_checkpointing: Literal["unsloth"] | bool
 
 
 @dataclass(frozen=True)
@@ -49,22 +59,39 @@ class ModelSettings:
     model_kwargs: dict[str, Any]
     generation_kwargs: dict[str, Any]
     lora: LoraSettings
+    backend: Literal["transformers", "unsloth"]
+    unsloth: UnslothSettings
     tiny: TinyShape | None
 
     @property
-    def quantized(self) -> bool:
-        return bool(self.model_kwargs.get("load_in_8bit") or self.model_kwargs.get("load_in_4bit"))
+    def bits(self) -> Literal[4, 8] | None:
+        """Of the weights of linear layers; None where they are not quantized."""
+        if self.model_kwargs.get("load_in_8bit"):
+            return 8
+        return 4 if self.model_kwargs.get("load_in_4bit") else None
+
+    @property
+    def needs_adapter(self) -> str | None:
+        """What of the settings can train an adapter alone; None where the weights themselves may train."""
+        if self.bits is not None:
+            return f"model.model_kwargs.load_in_{self.bits}bit=true"
+        return "model.backend=unsloth" if self.backend == "unsloth" else None
 
     @property
     def trains_adapter(self) -> bool:
         """Quantized weights cannot be trained: asked for alone, they switch LoRA on."""
-        return self.quantized if self.lora.enabled is None else self.lora.enabled
+        return self.needs_adapter is not None if self.lora.enabled is None else self.lora.enabled
 
     @property
     def dtype(self) -> str:
         """torch_dtype by its long name: "bfloat16", "float16" or "float32"."""
         short = self.model_kwargs["torch_dtype"]
         return LONG_DTYPE_NAMES.get(short, short)
+
+    @property
+    def loaded_dtype(self) -> str:
+        """Type of the weights that a run loads: those that train are float32 unless pure_bf16 says otherwise."""
+        return self.dtype if self.pure_bf16 or self.trains_adapter else "float32"
 
     @property
     def from_pretrained_kwargs(self) -> dict[str, Any]:
@@ -204,6 +231,7 @@ class StageSettings:
 @dataclass(frozen=True)
 class EvaluateSettings:
     checkpoint: Path
+    base: Path | None
     dataset: DatasetSettings
     split: Literal["eval", "train"]
     samples: int
@@ -217,12 +245,27 @@ class EvaluateSettings:
 
 @dataclass(frozen=True)
 class GenerateSettings:
+    """`rlvr-vocab generate`. One of prompt and prompts is given."""
+
     checkpoint: Path
-    prompt: str
+    base: Path | None
+    prompt: str | None
+    prompts: Path | None
     system_prompt: str | None
     temperature: float | None
+    top_p: float
     max_new_tokens: int
+    batch_size: int
+    format: Literal["text", "json"]
     seed: int
+
+
+@dataclass(frozen=True)
+class MergeSettings:
+    checkpoint: Path
+    base: Path | None
+    out: Path
+    dtype: Literal["auto", "fp32", "bf16", "fp16"]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from peft import LoraConfig, PeftModel
 from peft.tuners.lora import LoraLayer
 from torch import nn
 
+from rlvr_vocab.training.quantization import compute_one_policy
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.trained_rows import add_trained_rows, first_trained_row
 
@@ -46,7 +47,7 @@ class Lora:
 
 
 def complete_adapter(model: PeftModel, lora: Lora, layout: VocabLayout) -> None:
-    """Bring an adapter to what training asks for: rows beside it, float32, its own dropout.
+    """Bring an adapter to what training asks for: rows beside it, float32, its own dropout, one arithmetic.
 
     TRL makes the adapter of a quantized model bfloat16, in which small updates round away, and switches every dropout
     of a model off, where ours is the base model's alone.
@@ -55,6 +56,7 @@ def complete_adapter(model: PeftModel, lora: Lora, layout: VocabLayout) -> None:
     if first is not None:
         add_trained_rows(model, first)
     ExactMerge(model)
+    compute_one_policy(model)
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
@@ -70,7 +72,7 @@ class ExactMerge:
     """
 
     def __init__(self, model: PeftModel) -> None:
-        self._tuner = model.base_model
+        self._tuner: Any = model.base_model
         self._layers: list[Any] = [module for module in model.modules() if isinstance(module, LoraLayer)]
         self._kept: list[torch.Tensor] = []
         setattr(model, "merge_adapter", self.merge)  # noqa: B010  # found on the tuner by PEFT, not declared

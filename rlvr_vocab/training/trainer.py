@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import trl.trainer.grpo_trainer as trl_grpo
-from accelerate.utils import gather_object
+from accelerate.utils import DistributedType, gather_object
 from peft import PeftModel
 from transformers import PreTrainedModel, PrinterCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
@@ -26,6 +26,7 @@ from rlvr_vocab.training.movement import MovementCheck
 from rlvr_vocab.training.place import RunPlace, count_steps_of_the_run
 from rlvr_vocab.training.region_metrics import region_counts, region_entropies, region_metrics
 from rlvr_vocab.training.reward_weights import RewardWeights, require_scores
+from rlvr_vocab.training.vllm_rollouts import VLLMCanary
 from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -72,6 +73,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         adaptive_weights: Mapping[str, AdaptiveWeight] | None = None,
         place: RunPlace | None = None,
         lora: Lora | None = None,
+        model: PeftModel | None = None,
         **kwargs: Any,
     ) -> None:
         """
@@ -81,6 +83,7 @@ class RegionGRPOTrainer(GRPOTrainer):
             adaptive_weights: weights that follow success, by the name of their reward function.
             place: where in a run of several stages this trainer stands; by default it is the whole run.
             lora: train an adapter, and rows of the vocabulary beside it, in place of the model's own weights.
+            model: the initial model with its adapter on, where something else has loaded it.
             kwargs: passed on to `GRPOTrainer` (`reward_funcs`, `train_dataset`, `callbacks`, …).
         """
         self.initial_model = Path(initial_model)
@@ -91,10 +94,10 @@ class RegionGRPOTrainer(GRPOTrainer):
         self._rollouts: CompletionRows | None = None
         with region_head_in_trl(self.policy):
             super().__init__(
-                model=str(initial_model),
+                model=str(initial_model) if model is None else model,
                 args=args,
                 processing_class=load_tokenizer(initial_model),
-                peft_config=None if lora is None else lora.config(),
+                peft_config=None if lora is None or model is not None else lora.config(),
                 **kwargs,
             )
         if lora is not None:
@@ -104,6 +107,8 @@ class RegionGRPOTrainer(GRPOTrainer):
         count_steps_of_the_run(self, self.place)
         self._spare_the_embedding_gradient()
         self.sampler = attach_region_sampler(self.accelerator.unwrap_model(self.model), self.policy)
+        if self.use_vllm and self.policy.layout.size:
+            self.add_callback(VLLMCanary(self))
 
     def _spare_the_embedding_gradient(self) -> None:
         """With tied weights, add the input side's gradient to the head's row by row.
@@ -116,7 +121,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         tied = embedding.weight is head.weight
         table = embedding.parameter if isinstance(embedding, TrainedRows) else embedding.weight
         large = table.requires_grad and table.numel() >= _SMALLEST_SPARED_TABLE
-        if tied and large and self.accelerator.num_processes == 1:
+        if tied and large and self.accelerator.distributed_type == DistributedType.NO:
             embedding.sparse = True
 
     def _generate_single_turn(self, *args: Any, **kwargs: Any) -> tuple[list[list[int]], list[list[float]] | None]:

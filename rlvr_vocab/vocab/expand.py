@@ -20,6 +20,7 @@ from rlvr_vocab.atomic_folder import folder_appearing_whole
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.chat import OpenThinking, find_turn_ids, open_thinking_in_template
 from rlvr_vocab.vocab.layout import Mode, VocabLayout, default_source_ids
+from rlvr_vocab.vocab.quantized_base import refuse_quantized
 from rlvr_vocab.vocab.tokenizer import add_think_tags, write_tokenizer
 
 # A truncated sampler would draw from another distribution than the one that training scores.
@@ -78,6 +79,17 @@ class ExpansionPlan:
     context_length: int | None
 
 
+def expand(base: str, out: str | Path, expansion: Expansion | None = None) -> VocabLayout:
+    """Write the expanded checkpoint of a base model, by default a baseline without reasoning tokens.
+
+    Raises:
+        UserError: as `plan_expansion` and `write_expansion` do.
+    """
+    plan = plan_expansion(base, expansion or Expansion())
+    write_expansion(plan, Path(out))
+    return plan.layout
+
+
 def plan_expansion(base: str, expansion: Expansion, source_kwargs: Mapping[str, Any] | None = None) -> ExpansionPlan:
     """Read configuration and tokenizer of `base` and lay out its reasoning vocabulary; no weights are read.
 
@@ -89,7 +101,7 @@ def plan_expansion(base: str, expansion: Expansion, source_kwargs: Mapping[str, 
         UserError: the base is not a causal language model that can be expanded, or does not fit `expansion`.
     """
     source_kwargs = dict(source_kwargs or {})
-    config, tokenizer = _read_base(base, source_kwargs)
+    config, tokenizer = read_base(base, source_kwargs)
     if expansion.chat_template is not None:
         tokenizer.chat_template = expansion.chat_template
     text_config = config.get_text_config()
@@ -125,13 +137,19 @@ def write_expansion(plan: ExpansionPlan, out: Path) -> None:
         plan.layout.save(folder)
 
 
-def _read_base(base: str, source_kwargs: dict[str, Any]) -> tuple[Any, PreTrainedTokenizerBase]:
+def read_base(base: str, source_kwargs: dict[str, Any]) -> tuple[Any, PreTrainedTokenizerBase]:
+    """Configuration and tokenizer of a model that can be expanded.
+
+    Raises:
+        UserError: there is none by that name, or its weights are quantized.
+    """
     try:
         config = AutoConfig.from_pretrained(base, **source_kwargs)
         tokenizer = AutoTokenizer.from_pretrained(base, **source_kwargs)
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"model.name={base} cannot be loaded as a language model: {reason}") from error
+    refuse_quantized(base, getattr(config, "quantization_config", None))
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return config, tokenizer

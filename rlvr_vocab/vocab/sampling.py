@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedModel
 
+from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import region_of_next
 
@@ -24,6 +26,16 @@ class RegionLogitsProcessor(LogitsProcessor):
         self.policy = policy
         self.temperature = temperature
         self._scaled_bias: torch.Tensor | None = None
+
+    @classmethod
+    def from_folder(cls, folder: str | Path, temperature: float | None = 1.0) -> RegionLogitsProcessor:
+        """The policy of a model folder, for stock generation: `generate(…, logits_processor=[processor])`.
+
+        Args:
+            folder: where `reasoning_vocab.json` lies.
+            temperature: the one that `generate` is given; None or 0 for a greedy search.
+        """
+        return cls(RegionPolicy(VocabLayout.load(folder)), temperature or None)
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if self._scaled_bias is None:

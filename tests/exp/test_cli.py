@@ -81,7 +81,7 @@ def test_an_unknown_command_gets_the_nearest(capsys: pytest.CaptureFixture[str])
 def test_the_overview_names_every_command(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(words) == 0
     out = capsys.readouterr().out
-    commands = ("train", "quickstart", "check", "score", "expand", "evaluate", "generate")
+    commands = ("train", "quickstart", "check", "score", "expand", "evaluate", "generate", "merge")
     assert all(f"  {command} " in out for command in commands)
 
 

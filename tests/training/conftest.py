@@ -28,6 +28,7 @@ def make_trainer() -> Callable[..., Any]:
     from datasets import Dataset
 
     from rlvr_vocab.training.config import grpo_config
+    from rlvr_vocab.training.quantization import quantization_config
     from rlvr_vocab.training.trainer import RegionGRPOTrainer
 
     def make(
@@ -39,6 +40,7 @@ def make_trainer() -> Callable[..., Any]:
         callbacks: Any = (),
         adaptive_weights: Any = None,
         lora: Any = None,
+        bits: Any = None,
         **args: Any,
     ) -> Any:
         rows = [{"prompt": list(prompt), "solution": str(number)} for number, prompt in enumerate(PROBLEMS * 3)]
@@ -65,7 +67,8 @@ def make_trainer() -> Callable[..., Any]:
             folder,
             config,
             kl_log_steps=kl_log_steps,
-            lora=lora,
+            **({} if lora is None else {"lora": lora}),
+            quantization_config=None if bits is None else quantization_config(bits, folder, "float32"),
             **({} if adaptive_weights is None else {"adaptive_weights": adaptive_weights}),
             reward_funcs=[accuracy, spread],
             train_dataset=Dataset.from_list(rows),

@@ -233,3 +233,26 @@ def test_merging_at_every_step_leaves_no_trace_in_frozen_weights(expand_shape, m
 
 def a_frozen_weight(tensors):
     return next(name for name in tensors if name.endswith("q_proj.base_layer.weight"))
+
+
+@pytest.mark.parametrize("name", ["qwen3", "llama"])
+def test_gradient_checkpointing_changes_no_update(name, expand_shape, make_trainer, tmp_path):
+    folder = expand_shape(name, size=None, open_thinking="prefill")
+    ends = []
+    for checkpointing in (False, True):
+        out = tmp_path / str(checkpointing)
+        trainer = make_trainer(folder, out, lora=Lora(), gradient_checkpointing=checkpointing, learning_rate=0.01)
+        trainer.train()
+        assert trainer.model.is_gradient_checkpointing is checkpointing
+        ends.append({name: p.detach() for name, p in trainer.model.named_parameters() if p.requires_grad})
+    for name, parameter in ends[0].items():
+        torch.testing.assert_close(parameter, ends[1][name], rtol=1e-4, atol=1e-6)
+    assert any("lora_rows" in name for name in ends[0])
+
+
+def test_a_frozen_bfloat16_model_learns_in_float32(expand_shape, make_trainer, tmp_path):
+    folder = expand_shape("qwen3", size=None, open_thinking="prefill")
+    trainer = make_trainer(folder, tmp_path, lora=Lora(), model_init_kwargs={"dtype": "bfloat16"}, **STEPS)
+    kinds = {(p.requires_grad, p.dtype) for p in trainer.model.parameters()}
+    assert kinds == {(True, torch.float32), (False, torch.bfloat16)}
+    require_what_lora_promises(trainer, folder, tmp_path, "reasoning")

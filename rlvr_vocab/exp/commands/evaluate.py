@@ -22,7 +22,7 @@ def run(settings: EvaluateSettings) -> int:
     quiet_libraries()
     console = make_console()
     rows = _rows(settings, console)
-    checkpoint = load_checkpoint(settings.checkpoint)
+    checkpoint = load_checkpoint(settings.checkpoint, settings.base)
     tags = [checkpoint.layout.think_open_id, checkpoint.layout.think_close_id]
     opened, closed = checkpoint.tokenizer.convert_ids_to_tokens(tags)
     grader = grader_of(recorded_run(settings.checkpoint).rewards, (opened, closed)).function

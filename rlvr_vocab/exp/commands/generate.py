@@ -1,34 +1,117 @@
-"""`rlvr-vocab generate`: one chat answer of a checkpoint, its reasoning tokens marked."""
+"""`rlvr-vocab generate`: chat answers of a checkpoint, thinking set apart and reasoning tokens marked."""
 
 from __future__ import annotations
 
-from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, sample_completions
+import json
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.evaluation.sampling import (
+    Checkpoint,
+    Completion,
+    Messages,
+    SamplingSettings,
+    load_checkpoint,
+    sample_completions,
+)
+from rlvr_vocab.evaluation.turn_parts import turn_parts
 from rlvr_vocab.exp.closing import marked_text
+from rlvr_vocab.exp.prompt_file import read_prompts
 from rlvr_vocab.exp.quiet import quiet_libraries
-from rlvr_vocab.exp.recorded_run import recorded_run
+from rlvr_vocab.exp.recorded_run import RecordedRun, recorded_run
 from rlvr_vocab.exp.screen import make_console
 from rlvr_vocab.exp.typed_sections import GenerateSettings
-from rlvr_vocab.vocab.chat import prefilled_ids
+from rlvr_vocab.training.progress import stage
 from rlvr_vocab.vocab.marking import marked_stretches
 
 
 def run(settings: GenerateSettings) -> int:
     quiet_libraries()
     console = make_console()
-    checkpoint = load_checkpoint(settings.checkpoint)
     trained = recorded_run(settings.checkpoint)
-    system_prompt = trained.system_prompt if settings.system_prompt is None else settings.system_prompt
-    messages = [{"role": "user", "content": settings.prompt}]
-    if system_prompt:
-        messages.insert(0, {"role": "system", "content": system_prompt})
+    prompts = _prompts(settings, trained)
+    checkpoint = load_checkpoint(settings.checkpoint, settings.base)
+    _require_chat(checkpoint, settings)
     sampling = SamplingSettings(
         max_new_tokens=settings.max_new_tokens,
         temperature=trained.temperature if settings.temperature is None else settings.temperature,
-        batch_size=1,
+        top_p=settings.top_p,
+        batch_size=settings.batch_size,
         seed=settings.seed,
     )
-    [completion] = sample_completions(checkpoint, [messages], sampling)
-    turn_ids = [*prefilled_ids(completion.prompt_ids, checkpoint.layout), *completion.completion_ids]
-    stretches = marked_stretches(checkpoint.tokenizer, checkpoint.layout, turn_ids)
-    console.print(marked_text(stretches, colour=console.is_terminal))
+    completions = _sampled(checkpoint, prompts, sampling)
+    for number, (prompt, completion) in enumerate(zip(prompts, completions, strict=True), start=1):
+        if settings.format == "json":
+            print(json.dumps(answer_row(checkpoint, prompt, completion)))
+        else:
+            head = f"[{number}/{len(prompts)}] {prompt[-1]['content']}" if len(prompts) > 1 else ""
+            _show(checkpoint, completion, head, console)
     return 0
+
+
+def answer_row(checkpoint: Checkpoint, prompt: Messages, completion: Completion) -> dict[str, object]:
+    """One answer as plain values; the prompt as text where it was one, else as messages."""
+    layout, tokenizer = checkpoint.layout, checkpoint.tokenizer
+    thinking, answer = turn_parts(layout, completion.prompt_ids, completion.completion_ids)
+    asked = [message for message in prompt if message["role"] != "system"]
+    return {
+        "prompt": asked[0]["content"] if len(asked) == 1 else prompt,
+        "thinking": tokenizer.decode(thinking, skip_special_tokens=True).strip(),
+        "answer": tokenizer.decode(answer, skip_special_tokens=True).strip(),
+        "text": completion.turn,
+        "reasoning_tokens": sum(token >= layout.standard_size for token in completion.completion_ids),
+        "ids": completion.completion_ids,
+        "finished": completion.finished,
+    }
+
+
+def _prompts(settings: GenerateSettings, trained: RecordedRun) -> list[Messages]:
+    """The messages of each chat; a system message goes before those that bring none."""
+    system = trained.system_prompt if settings.system_prompt is None else settings.system_prompt
+    if settings.prompts is None:
+        prompts = [[{"role": "user", "content": settings.prompt or ""}]]
+    else:
+        prompts = read_prompts(settings.prompts)
+    head = [{"role": "system", "content": system}] if system else []
+    return [prompt if prompt[0]["role"] == "system" else [*head, *prompt] for prompt in prompts]
+
+
+def _require_chat(checkpoint: Checkpoint, settings: GenerateSettings) -> None:
+    if checkpoint.tokenizer.chat_template is None:
+        raise UserError(
+            f"checkpoint={settings.checkpoint} has no chat template: expand its base with model.chat_template=FILE"
+        )
+
+
+def _sampled(checkpoint: Checkpoint, prompts: Sequence[Messages], sampling: SamplingSettings) -> list[Completion]:
+    if len(prompts) == 1:
+        return sample_completions(checkpoint, prompts, sampling)
+    with stage(Console(stderr=True, highlight=False), "answering", len(prompts)) as display:
+        return sample_completions(checkpoint, prompts, sampling, lambda done, total: display.update(done))
+
+
+def _show(checkpoint: Checkpoint, completion: Completion, head: str, console: Console) -> None:
+    layout = checkpoint.layout
+    thinking, answer = turn_parts(layout, completion.prompt_ids, completion.completion_ids)
+    if head:
+        console.print(Text(head, style="bold"))
+    if thinking:
+        reasoning = sum(token >= layout.standard_size for token in thinking)
+        console.print(Text(f"thinking ({len(thinking)} tokens, {reasoning} of them reasoning tokens)", style="dim"))
+        console.print(_marked(checkpoint, thinking, console), end="\n\n")
+        console.print(Text("answer", style="dim"))
+    console.print(_marked(checkpoint, answer, console) if answer else "(none)")
+    if not completion.finished:
+        console.print(Text(f"(cut off after {len(completion.completion_ids)} tokens: max_new_tokens)", style="yellow"))
+    if head:
+        console.print()
+
+
+def _marked(checkpoint: Checkpoint, ids: list[int], console: Console) -> Text:
+    stretches = marked_stretches(checkpoint.tokenizer, checkpoint.layout, ids)
+    text = marked_text(stretches, colour=console.is_terminal)
+    text.rstrip()
+    return text[len(text.plain) - len(text.plain.lstrip()) :]

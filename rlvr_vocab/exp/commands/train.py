@@ -9,11 +9,13 @@ from pathlib import Path
 
 from accelerate import PartialState
 from rich.console import Console
-from transformers.trainer import TRAINING_ARGS_NAME
 
 from rlvr_vocab.evaluation.sampling import Checkpoint
+from rlvr_vocab.exp.accelerator_checks import check_accelerator
+from rlvr_vocab.exp.adapter_checks import check_target_modules
 from rlvr_vocab.exp.base_model import base_model
 from rlvr_vocab.exp.closing import closing_words
+from rlvr_vocab.exp.final_model import save_final_model
 from rlvr_vocab.exp.held_out import HeldOut
 from rlvr_vocab.exp.model_wiring import expansion, source_kwargs
 from rlvr_vocab.exp.prompt_lengths import fitting_prompts, require_a_batch
@@ -25,7 +27,6 @@ from rlvr_vocab.exp.stage_run import Stage, StagedRun
 from rlvr_vocab.exp.stage_words import naming_the_stage
 from rlvr_vocab.exp.typed_sections import RunSettings
 from rlvr_vocab.exp.wandb_run import start_wandb
-from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.expand import ExpansionPlan, plan_expansion, write_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
 
@@ -41,6 +42,10 @@ def run(settings: RunSettings) -> int:
         closing_words(summary, settings.output_dir, console)
         return 0
     started = time.monotonic()
+    check_accelerator(settings)
+    check_target_modules(settings)
+    if settings.model.needs_adapter is not None and settings.model.lora.enabled is None:
+        console.print(f"{settings.model.needs_adapter}: the weights themselves cannot train, so LoRA is switched on")
     problems = load_run_problems(settings, console)
     base = base_model(settings, problems.train, console)
     plan = plan_expansion(
@@ -53,11 +58,13 @@ def run(settings: RunSettings) -> int:
     start_wandb(settings)
     training = StagedRun(stages, initial_model, problems.held_out, console)
     held_out = HeldOut(stages[-1].settings, problems.held_out, console)
-    accuracy_before = held_out.accuracy("before", None if training.records else _checkpoint(training, plan))
+    with training.trainer.accelerator.autocast():  # as in training: flash attention computes in 16 bits alone
+        accuracy_before = held_out.accuracy("before", None if training.records else _checkpoint(training, plan))
     training.train()
     checkpoint = _checkpoint(training, plan)
-    accuracy_after = held_out.accuracy("after", checkpoint)
-    _save_final_model(training.trainer, settings.output_dir / "final_model")
+    with training.trainer.accelerator.autocast():
+        accuracy_after, sample = held_out.accuracy("after", checkpoint), held_out.sample(checkpoint)
+    save_final_model(training.trainer, settings, training.steps, console)
     summary = {
         "exp_name": settings.exp_name,
         "finished": True,
@@ -71,7 +78,7 @@ def run(settings: RunSettings) -> int:
         "reward_failures": _reward_failures(training),
         "grpo_seconds": round(sum(record.seconds for record in training.records), 1),
         "seconds": round(time.monotonic() - started, 1),
-        "sample": held_out.sample(checkpoint),
+        "sample": sample,
     }
     if settings.stages:
         summary["stages"] = [asdict(record) for record in training.records]
@@ -118,9 +125,3 @@ def _write_initial_model(settings: RunSettings, plan: ExpansionPlan, console: Co
         f"model: {layout.standard_size} standard tokens and {layout.size} reasoning tokens, in {folder}",
     )
     return folder
-
-
-def _save_final_model(trainer: RegionGRPOTrainer, folder: Path) -> None:
-    trainer.save_model(str(folder))
-    if trainer.accelerator.is_main_process:
-        (folder / TRAINING_ARGS_NAME).unlink(missing_ok=True)  # a pickle, of no use to whoever serves the model

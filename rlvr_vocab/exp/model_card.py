@@ -1,0 +1,156 @@
+"""The model card of a final or merged folder: what it is, how it was made, what was measured, how to serve it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from huggingface_hub import ModelCard, ModelCardData
+
+from rlvr_vocab import __version__
+from rlvr_vocab.exp.card_facts import CardFacts
+from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
+from rlvr_vocab.vocab.merge import MergeReport
+
+CARD = "README.md"
+
+
+def write_card(folder: Path, facts: CardFacts, merge: MergeReport | None = None) -> None:
+    """Write the card of a whole model, beside its weights."""
+    layout = VocabLayout.load(folder) if (folder / LAYOUT_FILE).is_file() else None
+    sections = [
+        f"# {facts.name}",
+        _what_it_is(facts, layout),
+        _results(facts),
+        _serving(layout),
+        _merging(facts, merge),
+        _configuration(facts),
+    ]
+    _save(folder, facts, "transformers", sections)
+
+
+def write_adapter_card(folder: Path, facts: CardFacts) -> None:
+    """Write the card of an adapter that lies beside its merged model, in place of PEFT's empty form."""
+    text = (
+        f"The LoRA adapter of {facts.name}, with the rows of the vocabulary that trained beside it. It belongs on "
+        "`initial_model` of its run; the merged model is in `final_model`.\n\n"
+        "```sh\nrlvr-vocab merge checkpoint=FOLDER base=INITIAL_MODEL out=merged_model\n```"
+    )
+    _save(folder, facts, "peft", [f"# {facts.name}, adapter", text, _configuration(facts)])
+
+
+def _save(folder: Path, facts: CardFacts, library: str, sections: list[str]) -> None:
+    data = ModelCardData(
+        base_model=facts.base,
+        datasets=None if facts.dataset is None else [facts.dataset],
+        library_name=library,
+        pipeline_tag="text-generation",
+        tags=["rlvr-vocab"] if facts.config is None else ["grpo", "rlvr", "trl", "rlvr-vocab"],
+    )
+    text = "\n\n".join(section for section in sections if section)
+    ModelCard(f"---\n{data.to_yaml()}\n---\n\n{text}\n").save(folder / CARD)
+
+
+def _what_it_is(facts: CardFacts, layout: VocabLayout | None) -> str:
+    trained = "" if facts.config is None else " after GRPO with verifiable rewards"
+    how = ", a LoRA adapter folded into its base" if facts.adapter else ""
+    text = f"A causal language model{trained}{how}, written by rlvr-vocab {__version__}. "
+    if layout is None:
+        return text + "It has no reasoning vocabulary."
+    known = facts.think_tags or (f"id {layout.think_open_id}", f"id {layout.think_close_id}")
+    tags = f"It thinks between `{known[0]}` and `{known[1]}`"
+    if not layout.size:
+        return f"{text}{tags}, and has no reasoning vocabulary: stock tools sample it as it was trained."
+    return (
+        f"{text}{tags}. Beside its {layout.standard_size:,} standard tokens it has {layout.size:,} *reasoning tokens*, "
+        f"ids {layout.standard_size:,} to {layout.rows - 1:,}: copies of standard tokens, with the same text, that "
+        f"may be sampled only while it thinks (mode `{layout.mode}`, odds "
+        f"{'shared between copies' if layout.preserve_odds else 'not shared'}). `{LAYOUT_FILE}` says what each copies."
+    )
+
+
+def _results(facts: CardFacts) -> str:
+    if facts.config is None:
+        return ""
+    rows = [
+        ("GRPO steps", facts.steps or "not known"),
+        ("held-out accuracy before GRPO", str(facts.before or "not measured")),
+        ("held-out accuracy of this model", str(facts.after or "not measured")),
+    ]
+    note = "One sample for each problem that was held out of training, at the temperature of training."
+    return f"## Results\n\n{_table('measure', 'value', rows)}\n\n{note}"
+
+
+def _serving(layout: VocabLayout | None) -> str:
+    bring = layout is not None and layout.size
+    imports = "from rlvr_vocab import RegionLogitsProcessor\n" if bring else ""
+    processor = "regions = RegionLogitsProcessor.from_folder(folder, temperature=0.7)\n" if bring else ""
+    argument = ", logits_processor=[regions]" if bring else ""
+    code = (
+        "```python\nfrom transformers import TokenizersBackend, pipeline\n"
+        f"{imports}\n"
+        'folder = "path/to/this/folder"\n'
+        'pipe = pipeline("text-generation", model=folder, tokenizer=TokenizersBackend.from_pretrained(folder))\n'
+        f"{processor}"
+        'messages = [{"role": "user", "content": "What is 17 + 25?"}]\n'
+        f"print(pipe(messages, max_new_tokens=512, temperature=0.7, top_k=0{argument}))\n```"
+    )
+    commands = ['rlvr-vocab generate checkpoint=path/to/this/folder prompt="What is 17 + 25?"']
+    if layout is None:
+        commands = []
+    commands.append("vllm serve path/to/this/folder")
+    shell = "```sh\n" + "\n".join(commands) + "\n```"
+    return "\n\n".join(["## How to serve it", code, shell, *([_CAVEAT] if bring else [])])
+
+
+_CAVEAT = (
+    "**Stock sampling knows no regions.** Loaded with other tools and without the two lines above, the model samples "
+    "reasoning tokens in its answers too, which it was never trained to do; they read as ordinary text. The "
+    "temperature of the processor is the one of the sampling. vLLM has the "
+    "regions where the package is installed beside it."
+)
+
+
+def _merging(facts: CardFacts, merge: MergeReport | None) -> str:
+    if merge is None:
+        return ""
+    text = (
+        f"The adapter was folded in in float32 and the weights written in {merge.dtype}. On a chat of "
+        f"{merge.probe_tokens} tokens, in {merge.arithmetic}, logits differ by at most {merge.merging:.0e} from the "
+        f"adapter on its base, and by {merge.reloading:.0e} after loading this folder with stock classes."
+    )
+    if merge.rounding is not None:
+        text += (
+            f" Rounding to {merge.dtype} costs at most {merge.rounding.largest:.2g} in a logit and "
+            f"{merge.rounding.mean_kl:.1e} nats a token, where training moved the base by "
+            f"{merge.training.largest:.2g} and {merge.training.mean_kl:.1e}."
+        )
+    if merge.untied:
+        text += " Embedding and head, one table in the base, are two here."
+    return f"## Merging\n\n{text} {quantized_note(facts)}".rstrip()
+
+
+def quantized_note(facts: CardFacts) -> str:
+    """What is to be said where the adapter was trained on weights that are not those it was folded into."""
+    if facts.quantized_bits is None:
+        return ""
+    return (
+        f"The adapter was trained on the base in {facts.quantized_bits} bit and folded into the unquantized base: "
+        "its weights differ by what the quantization had rounded away."
+    )
+
+
+def _configuration(facts: CardFacts) -> str:
+    rows = [(f"`{key}`", f"`{value}`") for key, value in facts.rows()]
+    if not rows:
+        return ""
+    prompt = (
+        f"\n\nIt was trained with this system prompt:\n\n```text\n{facts.system_prompt}\n```"
+        if facts.system_prompt
+        else ""
+    )
+    return f"## Configuration\n\n{_table('key', 'value', rows)}{prompt}"
+
+
+def _table(left: str, right: str, rows: list[tuple[str, str]]) -> str:
+    lines = [f"| {left} | {right} |", "|---|---|"]
+    return "\n".join([*lines, *(f"| {key} | {value.replace('|', chr(92) + '|')} |" for key, value in rows)])

@@ -1,0 +1,171 @@
+"""What of the model section can be refused before torch is imported: vocabulary, adapter, quantization, backend."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp import environment_checks
+from rlvr_vocab.exp.attention_checks import check_attention
+from rlvr_vocab.exp.from_config import as_typed
+from rlvr_vocab.exp.model_folder import check_model_source
+from rlvr_vocab.exp.optimizer_checks import QUANTIZATION
+from rlvr_vocab.exp.typed_sections import LONG_DTYPE_NAMES, NOT_FOR_FROM_PRETRAINED, LoraSettings, ModelSettings
+from rlvr_vocab.nearest import nearest_and_all, nearest_word
+
+
+def check_model(model: ModelSettings) -> None:
+    """What holds for a model, whatever is done with it."""
+    check_model_kwargs(model.model_kwargs)
+    check_vocabulary(model)
+    if model.tiny is None:
+        check_model_source(model)
+
+
+def check_trained_model(model: ModelSettings) -> None:
+    """What a run asks for beyond that: an adapter, quantized weights, another backend, an attention."""
+    check_lora(model.lora)
+    check_adapter(model)
+    check_quantization(model)
+    check_backend(model)
+    check_attention(model.model_kwargs.get("attn_implementation"))
+    if model.model_kwargs.get("use_kernels") and not environment_checks.installed("kernels"):
+        raise UserError(
+            "model.model_kwargs.use_kernels=true: kernels is not installed; install it with pip install kernels, or "
+            "leave it out"
+        )
+
+
+def check_vocabulary(model: ModelSettings) -> None:
+    n, tags = model.reasoning_vocab_size, model.think_tags
+    if isinstance(n, int) and n < 0:
+        raise UserError(f"model.reasoning_vocab_size={n}: must be 0 (the baseline), above, or full")
+    if model.source_ids is not None and (not model.source_ids or min(model.source_ids) < 0):
+        raise UserError(f"model.source_ids={short(model.source_ids)}: must be one or more ids, 0 or above")
+    if tags[0] == tags[1] or not all(tag.strip() for tag in tags):
+        raise UserError(f"model.think_tags={list(tags)}: must be two different non-empty strings")
+    if model.chat_template is not None and not model.chat_template.is_file():
+        raise UserError(f"model.chat_template={model.chat_template}: no such file")
+    if (model.tiny is not None) != (model.name == "tiny"):
+        raise UserError(f"model.name={model.name}: model.tiny belongs to model=tiny alone, choose that file")
+
+
+def check_model_kwargs(kwargs: Mapping[str, Any]) -> None:
+    for key in kwargs:
+        nearest = nearest_word(key, NOT_FOR_FROM_PRETRAINED)
+        if key == "dtype" or (key not in NOT_FOR_FROM_PRETRAINED and nearest and abs(len(key) - len(nearest)) <= 2):
+            raise UserError(f"unknown key model.model_kwargs.{key}; did you mean model.model_kwargs.{nearest}?")
+    if "quantization_config" in kwargs:
+        raise UserError(
+            "model.model_kwargs.quantization_config is not used here: set model.model_kwargs.load_in_8bit or "
+            "model.model_kwargs.load_in_4bit to true"
+        )
+    known = sorted({*LONG_DTYPE_NAMES, *LONG_DTYPE_NAMES.values()})
+    if kwargs.get("torch_dtype") not in known:
+        given = kwargs.get("torch_dtype")
+        near = nearest_and_all(str(given), known)
+        raise UserError(f"model.model_kwargs.torch_dtype={given}: no such type{near}")
+    for key in ("load_in_8bit", "load_in_4bit"):
+        if kwargs.get(key) not in (True, False, None):
+            raise UserError(f"model.model_kwargs.{key}: expected true or false, got {kwargs[key]!r}")
+
+
+def check_lora(lora: LoraSettings) -> None:
+    if lora.r < 1:
+        raise UserError(f"model.lora.r={lora.r}: must be at least 1")
+    if lora.lora_alpha < 1:
+        raise UserError(f"model.lora.lora_alpha={lora.lora_alpha}: must be at least 1")
+    if not 0 <= lora.lora_dropout < 1:
+        raise UserError(f"model.lora.lora_dropout={lora.lora_dropout}: must be at least 0 and below 1")
+    if not lora.target_modules or not all(name.strip() for name in lora.target_modules):
+        raise UserError(
+            "model.lora.target_modules: name one module or more, e.g. [q_proj,v_proj], or set it to all-linear"
+        )
+
+
+def check_adapter(model: ModelSettings) -> None:
+    if model.needs_adapter is not None and model.lora.enabled is False:
+        raise UserError(
+            f"{model.needs_adapter} trains an adapter, nothing else can train: leave model.lora.enabled=false out"
+        )
+    if model.pure_bf16 and model.trains_adapter:
+        raise UserError(
+            "model.pure_bf16=true is for a model whose own weights train: an adapter stays float32 and costs little "
+            f"memory, the frozen weights are {model.dtype} already; leave it out"
+        )
+
+
+def check_quantization(model: ModelSettings) -> None:
+    if model.model_kwargs.get("load_in_8bit") and model.model_kwargs.get("load_in_4bit"):
+        raise UserError("model.model_kwargs.load_in_8bit=true and load_in_4bit=true: choose one of them")
+    if model.bits is not None and model.backend == "transformers" and not environment_checks.installed("bitsandbytes"):
+        key = f"model.model_kwargs.load_in_{model.bits}bit"
+        raise UserError(
+            f"{key}=true: bitsandbytes is not installed; install it with {QUANTIZATION}, or set {key}=false"
+        )
+
+
+def check_backend(model: ModelSettings) -> None:
+    """What Unsloth cannot do, or would do past the region policy; on its own it trains."""
+    if model.backend != "unsloth":
+        return
+    if model.reasoning_vocab_size != 0 or model.source_ids is not None:
+        raise UserError(
+            "model.backend=unsloth with a reasoning vocabulary: Unsloth's forward and generation read embedding and "
+            "head past the region policy and the rows that train; set model.reasoning_vocab_size=0, or "
+            "model.backend=transformers"
+        )
+    if model.lora.train_rows == "all":
+        raise UserError(
+            "model.lora.train_rows=all with model.backend=unsloth: Unsloth's forward reads embedding and head past the "
+            "rows that train; set model.lora.train_rows=none, or model.backend=transformers"
+        )
+    if model.bits == 8:
+        raise UserError(
+            "model.model_kwargs.load_in_8bit=true with model.backend=unsloth: it is for 4 bit; set "
+            "model.model_kwargs.load_in_4bit=true, or model.backend=transformers"
+        )
+    if "attn_implementation" in model.model_kwargs:
+        raise UserError(
+            "model.model_kwargs.attn_implementation with model.backend=unsloth: Unsloth brings its own attention; "
+            "leave it out"
+        )
+    unsloth = model.unsloth
+    if unsloth.max_seq_length < 1:
+        raise UserError(f"model.unsloth.max_seq_length={unsloth.max_seq_length}: must be at least 1")
+    if unsloth.max_lora_rank < model.lora.r:
+        raise UserError(
+            f"model.unsloth.max_lora_rank={unsloth.max_lora_rank}: must be at least model.lora.r={model.lora.r}"
+        )
+    if not environment_checks.installed("unsloth"):
+        raise UserError(
+            "model.backend=unsloth: unsloth is not installed; see docs/lora.md for how, or set "
+            "model.backend=transformers"
+        )
+
+
+def check_rollouts(model: ModelSettings, grpo: Mapping[str, Any]) -> None:
+    """How a run samples must go with how its model is loaded."""
+    with_vllm = bool(grpo.get("use_vllm"))
+    if with_vllm and model.bits == 8:
+        raise UserError(
+            "training.use_vllm=true with model.model_kwargs.load_in_8bit=true: vLLM does not take weights in 8 bit; "
+            "set model.model_kwargs.load_in_4bit=true, or training.use_vllm=false"
+        )
+    if model.backend != "unsloth":
+        return
+    fast = model.unsloth.fast_inference
+    if fast != with_vllm:
+        raise UserError(
+            f"model.unsloth.fast_inference={as_typed(fast)} and training.use_vllm={as_typed(with_vllm)}: the engine "
+            "that the one loads is the other's; set both to true or both to false"
+        )
+    room, completion = model.unsloth.max_seq_length, grpo["max_completion_length"]
+    if completion >= room:
+        raise UserError(
+            f"model.unsloth.max_seq_length={room}: leaves no room for a prompt beside "
+            f"training.max_completion_length={completion}"
+        )
+
+
+def short(ids: tuple[int, ...]) -> str:
+    return str(list(ids)) if len(ids) <= 6 else f"[{', '.join(map(str, ids[:6]))}, …]"

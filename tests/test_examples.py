@@ -1,0 +1,70 @@
+"""What is made to be copied runs as it stands."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from rlvr_vocab.vocab.adapter_base import is_adapter
+
+ROOT = Path(__file__).parents[1]
+TASK = ROOT / "examples" / "custom_task.py"
+
+
+def test_the_custom_task_trains_and_leaves_a_model_that_answers(smollm2, tmp_path):
+    out = tmp_path / "sorting"
+    command = [sys.executable, str(TASK), str(smollm2), str(out), "1"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert is_adapter(out / "final_adapter")
+    layout = json.loads((out / "final_model" / "reasoning_vocab.json").read_text())
+    assert layout["source_ids"] == {"range": [0, 1000]}
+    generate = ["-m", "rlvr_vocab.exp.cli", "generate", f"checkpoint={out / 'final_model'}", "prompt=Sort: b, a"]
+    answer = subprocess.run(
+        [sys.executable, *generate, "max_new_tokens=8", "format=json"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert answer.returncode == 0, answer.stderr[-2000:]
+    assert json.loads(answer.stdout)["prompt"] == "Sort: b, a"
+
+
+def test_the_custom_task_is_short_enough_to_be_read():
+    assert len(TASK.read_text().splitlines()) < 80
+
+
+def test_its_rewards_tell_right_from_wrong_by_hand():
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("custom_task", TASK)
+    task = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(task)
+    words = ["apple", "bread", "cloud"]
+    answers = (
+        "<think>x</think> apple, bread, cloud.",
+        "apple, cloud, bread",
+        "cloud, apple, bread",
+        "<think>apple, bread",
+    )
+    turns = [[{"role": "assistant", "content": answer}] for answer in answers]
+    columns = {"completions": turns, "solution": [words] * len(turns)}
+    assert task.sorted_right(**columns) == [1.0, 0.0, 0.0, 0.0]
+    assert task.partly_sorted(**columns) == [1.0, 0.0, 0.5, 0.0]
+    assert all(row["solution"] == sorted(row["solution"]) for row in task.get_dataset(50))
+
+
+def test_the_lora_recipe_runs_with_any_model(make_shape, tmp_path):
+    """`experiment=gsm8k_lora_xml` as it stands, but for a small model, few problems and short answers."""
+    problems = tmp_path / "gsm8k.jsonl"
+    rows = [{"question": f"{n} clips and {n} more?", "answer": f"2 * {n} = {2 * n}\n#### {2 * n}"} for n in range(40)]
+    problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = [f"model.name={make_shape('qwen2').folder}", f"dataset.name={problems}", "dataset.subset=null"]
+    words += ["dataset.eval_split=null", "dataset.max_eval_samples=4", "logging=disabled", "training.use_cpu=true"]
+    words += ["training.max_steps=2", "training.max_completion_length=12", f"output_dir={tmp_path / 'run'}"]
+    command = [sys.executable, "-m", "rlvr_vocab.exp.cli", "train", "experiment=gsm8k_lora_xml", *words]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "trains  LoRA adapter" in done.stdout
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["finished"] and summary["steps"] == 2
+    rewards = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])
+    assert {f"rewards/{name}/mean" for name in ("xml_tags", "xml_format", "accuracy")} <= set(rewards)
+    assert is_adapter(tmp_path / "run" / "final_adapter") and not is_adapter(tmp_path / "run" / "final_model")

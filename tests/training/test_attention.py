@@ -1,0 +1,69 @@
+"""The same policy is sampled, scored and referred to under every attention that a CPU has."""
+
+import pytest
+import torch
+
+from rlvr_vocab.training.lora import Lora
+
+ATTENTIONS = ("sdpa", "eager", "flex_attention")
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("lora", [None, Lora()], ids=["whole", "adapter"])
+def test_a_token_is_scored_as_it_was_sampled(attention, lora, expand_shape, make_trainer, tmp_path):
+    trainer = make_trainer(
+        expand_shape("llama", size=None, open_thinking="prefill"),
+        tmp_path,
+        lora=lora,
+        max_completion_length=24,
+        kl_log_steps=1,
+        model_init_kwargs={"dtype": "float32", "attn_implementation": attention},
+    )
+    assert trainer.model.config._attn_implementation == attention
+    trainer.model.train()
+    batch = trainer._generate_and_score_completions(next(iter(trainer.get_train_dataloader()))[:4])
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+    with torch.no_grad():
+        scores, *_ = trainer._get_per_token_logps_and_entropies(
+            trainer.model, ids, mask, batch["completion_ids"].size(1), len(ids)
+        )
+    sampled = batch["completion_mask"].bool()
+    assert (batch["sampling_per_token_logps"] - scores)[sampled].abs().max() < 1e-4
+    assert abs(trainer._metrics["train"]["kl"][0]) < 1e-6  # to the reference read from disk, or the adapter's base
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_the_reference_has_the_attention_of_the_policy(attention, expand_shape, make_trainer, tmp_path):
+    trainer = make_trainer(
+        expand_shape("llama", size=None),
+        tmp_path,
+        beta=0.04,
+        model_init_kwargs={"dtype": "float32", "attn_implementation": attention},
+    )
+    assert trainer.ref_model.config._attn_implementation == attention
+    with trainer._reference() as read_from_disk:
+        assert read_from_disk.config._attn_implementation == attention
+
+
+@pytest.mark.parametrize("attention", [name for name in ATTENTIONS if name != "flex_attention"])
+def test_a_run_trains_under_it(attention, expand_shape, make_trainer, tmp_path):
+    trainer = make_trainer(
+        expand_shape("llama", size=None, open_thinking="prefill"),
+        tmp_path,
+        model_init_kwargs={"dtype": "float32", "attn_implementation": attention},
+    )
+    before = [parameter.clone() for parameter in trainer.model.parameters()]
+    trainer.train()
+    assert not any(torch.equal(old, new) for old, new in zip(before, trainer.model.parameters(), strict=True))
+
+
+def test_flex_attention_cannot_train_on_a_cpu(expand_shape, make_trainer, tmp_path):
+    """Why it is refused where there is no GPU; once this fails, that refusal has outlived its reason."""
+    trainer = make_trainer(
+        expand_shape("llama", size=None),
+        tmp_path,
+        model_init_kwargs={"dtype": "float32", "attn_implementation": "flex_attention"},
+    )
+    with pytest.raises(NotImplementedError, match="backward on CPU"):
+        trainer.train()
