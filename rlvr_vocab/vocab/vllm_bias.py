@@ -45,7 +45,9 @@ class LogitsBias:
         if logits.size(1) != self.width:
             raise ValueError(f"the policy describes {self.width} rows, vLLM's logits have {logits.size(1)}")
 
-    def add_to_rows(self, logits: torch.Tensor, region: int, rows_b: torch.Tensor, temperatures_b: torch.Tensor) -> None:
+    def add_to_rows(
+        self, logits: torch.Tensor, region: int, rows_b: torch.Tensor, temperatures_b: torch.Tensor
+    ) -> None:
         """Rows by their index, where the host knows who is in which region."""
         columns = self._columns[region]
         for block in columns.forbidden_slices:

@@ -23,7 +23,9 @@ class RequestRegion:
         temperature: what vLLM divides this request's logits by; 0.0 for a greedy one.
     """
 
-    def __init__(self, layout: VocabLayout, prompt_ids: Sequence[int], output_ids: list[int], temperature: float) -> None:
+    def __init__(
+        self, layout: VocabLayout, prompt_ids: Sequence[int], output_ids: list[int], temperature: float
+    ) -> None:
         """
         Args:
             prompt_ids: the request's prompt.
@@ -38,12 +40,11 @@ class RequestRegion:
         self._region, self._taken = self._prompt_region, 0
         self.advance()
 
-    def advance(self) -> bool:
-        """Take over the tokens committed since the last call; False where some of them are not known yet."""
+    def advance(self) -> None:
+        """Take over the tokens committed since the last call, up to the first that is not known yet."""
         if len(self._output) < self._taken:  # vLLM takes tokens back after a failed load of the cache
             self._region, self._taken = self._prompt_region, 0
         self._region, self._taken = self._followed()
-        return self._taken == len(self._output)
 
     def region(self) -> int:
         """Region of the next token, with tokens that became known since `advance`; changes nothing.
@@ -56,8 +57,7 @@ class RequestRegion:
         region, taken = self._followed()
         if taken < len(self._output):
             raise RuntimeError(
-                "vLLM did not tell the region policy which token was sampled last: let the plugin "
-                "rlvr_vocab_engine load (VLLM_PLUGINS must not leave it out), or start vLLM with --no-async-scheduling"
+                "vLLM did not tell the region policy which token it sampled last: start it with --no-async-scheduling"
             )
         return region
 
@@ -80,7 +80,7 @@ class RequestRegion:
     def _turn_opens_at(self, position: int) -> bool:
         start = position + 1 - len(self._layout.turn_ids)
         before = self._prompt_tail[start:] if start < 0 else []
-        return tuple([*before, *self._output[max(0, start) : position + 1]]) == self._layout.turn_ids
+        return (*before, *self._output[max(0, start) : position + 1]) == self._layout.turn_ids
 
 
 def last_region(layout: VocabLayout, ids: Sequence[int]) -> int:
@@ -103,7 +103,6 @@ class BatchRegions:
     def __init__(self, layout: VocabLayout) -> None:
         self._layout = layout
         self._requests: dict[int, RequestRegion] = {}
-        self._all_known = True
 
     def update(
         self,
@@ -130,8 +129,8 @@ class BatchRegions:
                 self._requests[source] = other
 
     def advance(self) -> None:
-        known = [request.advance() for request in self._requests.values()]
-        self._all_known = all(known)
+        for request in self._requests.values():
+            request.advance()
 
     def rows(self) -> dict[int, list[tuple[int, float]]]:
         """For each region, the rows in it with their temperatures, as things stand now."""

@@ -1,0 +1,165 @@
+"""Real vLLM engines, one at a time and in this process, so that a test can look inside them."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def in_this_process() -> None:
+    settings = {
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_LOGGING_LEVEL": "WARNING",
+        "VLLM_NO_USAGE_STATS": "1",
+        "TORCHDYNAMO_DISABLE": "1",  # nothing here runs long enough to earn back a compilation
+    }
+    os.environ.update(settings)
+
+
+@pytest.fixture(scope="module")
+def start_engine() -> Iterator[Callable[..., Any]]:
+    """An `LLM` on a folder; the one before it is ended first."""
+    from vllm import LLM
+    from vllm.distributed import cleanup_dist_env_and_memory
+
+    running: list[Any] = []
+
+    def stop() -> None:
+        while running:
+            running.pop().llm_engine.engine_core.shutdown()
+            cleanup_dist_env_and_memory()
+
+    def start(folder: Path, **settings: Any) -> Any:
+        stop()
+        defaults = {
+            "dtype": "float32",
+            "max_model_len": 512,
+            "max_num_seqs": 64,
+            "logprobs_mode": "processed_logprobs",
+            "enforce_eager": True,
+            "disable_log_stats": False,
+        }
+        running.append(LLM(str(folder), **{**defaults, **settings}))
+        return running[-1]
+
+    yield start
+    stop()
+
+
+@pytest.fixture
+def asynchronous(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scheduling a step before the last one's tokens are known, which the CPU platform switches off."""
+    from vllm.platforms.cpu import CpuPlatform
+
+    own = CpuPlatform.check_and_update_config.__func__
+
+    def keep_asynchronous(cls: type, vllm_config: Any) -> None:
+        own(cls, vllm_config)
+        vllm_config.scheduler_config.async_scheduling = True
+
+    monkeypatch.setattr(CpuPlatform, "check_and_update_config", classmethod(keep_asynchronous))
+
+
+@pytest.fixture(scope="session")
+def chatty_smollm2(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """SmolLM2 with a full reasoning vocabulary that opens and closes thinking as often as it ends a sentence."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
+    from rlvr_vocab.vocab.layout import VocabLayout
+    from rlvr_vocab.vocab.tokenizer import load_tokenizer
+
+    root, made = tmp_path_factory.mktemp("chatty"), {}
+
+    def write(mode: str) -> Path:
+        if mode not in made:
+            folder = root / mode
+            write_expansion(plan_expansion(str(smollm2), Expansion(size=None, mode=mode)), folder)
+            layout, tokenizer = VocabLayout.load(folder), load_tokenizer(folder)
+            model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+            rows = model.get_input_embeddings().weight.data
+            rows[layout.think_open_id] = rows[tokenizer.encode(".")[0]]
+            rows[layout.think_close_id] = rows[tokenizer.encode(",")[0]]
+            model.save_pretrained(folder)
+            made[mode] = folder
+        return made[mode]
+
+    return write
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampled:
+    """One request as vLLM answered it; logps of the tokens that it sampled."""
+
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    logps: list[float]
+    temperature: float
+
+
+@pytest.fixture(scope="session")
+def sample() -> Callable[..., list[Sampled]]:
+    def run(llm: Any, prompts: list[list[int]], temperatures: list[float], lengths: list[int]) -> list[Sampled]:
+        from vllm import SamplingParams
+
+        params = [
+            SamplingParams(temperature=temperature, max_tokens=length, logprobs=0, ignore_eos=True)
+            for temperature, length in zip(temperatures, lengths, strict=True)
+        ]
+        answers = llm.generate([{"prompt_token_ids": ids} for ids in prompts], params, use_tqdm=False)
+        return [
+            Sampled(
+                list(answer.prompt_token_ids),
+                list(answer.outputs[0].token_ids),
+                [next(iter(entry.values())).logprob for entry in answer.outputs[0].logprobs],
+                temperature,
+            )
+            for answer, temperature in zip(answers, temperatures, strict=True)
+        ]
+
+    return run
+
+
+@pytest.fixture
+def make_trainer() -> Callable[..., Any]:
+    """A trainer for three steps whose rollouts come from vLLM; keyword arguments are fields of `GRPOConfig`."""
+    from datasets import Dataset
+
+    from rlvr_vocab.training.config import grpo_config
+    from rlvr_vocab.training.trainer import RegionGRPOTrainer
+
+    def alternating(completions: list[Any], **_: Any) -> list[float]:
+        return [float(number % 2) for number, _ in enumerate(completions)]
+
+    def make(folder: Path, out: Path, **args: Any) -> Any:
+        prompts = [[{"role": "user", "content": f"What is 3 + {number}?"}] for number in range(12)]
+        settings = {
+            "output_dir": str(out),
+            "max_steps": 3,
+            "per_device_train_batch_size": 4,
+            "num_generations": 4,
+            "max_completion_length": 16,
+            "learning_rate": 1e-4,
+            "temperature": 0.9,
+            "logging_steps": 1,
+            "save_strategy": "no",
+            "report_to": "none",
+            "use_cpu": True,
+            "bf16": False,
+            "gradient_checkpointing": False,
+            "model_init_kwargs": {"dtype": "float32"},
+            "use_vllm": True,
+            "vllm_max_model_length": 256,
+            "vllm_gpu_memory_utilization": 0.3,
+            **args,
+        }
+        dataset = Dataset.from_list([{"prompt": prompt, "solution": ""} for prompt in prompts])
+        return RegionGRPOTrainer(folder, grpo_config(settings), reward_funcs=[alternating], train_dataset=dataset)
+
+    return make

@@ -1,0 +1,141 @@
+"""What an engine does on account of the plugin being installed: nothing for other models, refusals where it must."""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+pytest.importorskip("vllm", reason="vllm is not installed here: make test-vllm has an environment of its own")
+
+from vllm.engine.arg_utils import EngineArgs
+from vllm.v1.sample import logits_processor as vllm_processors
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
+from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
+from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.vllm_plugin import (
+    NAME_OF_INSTALLED,
+    NAME_OF_NAMED,
+    NamedRegionLogitsProcessor,
+    RegionLogitsProcessor,
+    reasoning_layout,
+)
+
+PROMPTS = [[1, 9531, 198, 40 + number] for number in range(8)]
+REQUESTS = PROMPTS, [0.0, 1.0] * 4, [12] * 8
+
+
+def config(folder, **settings):
+    return EngineArgs(model=str(folder), max_model_len=256, **settings).create_engine_config()
+
+
+def processors(llm):
+    worker = llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker
+    return list(worker.model_runner.input_batch.logitsprocs.all)
+
+
+def test_a_stock_model_samples_what_it_samples_without_the_plugin(smollm2, start_engine, sample, monkeypatch):
+    with_plugin = start_engine(smollm2)
+    ours = [one for one in processors(with_plugin) if isinstance(one, RegionLogitsProcessor)]
+    assert [type(one) for one in ours] == [RegionLogitsProcessor] and ours[0].is_argmax_invariant()
+    assert not with_plugin.llm_engine.vllm_config.model_config.logits_processors
+    answers = sample(with_plugin, *REQUESTS)
+    monkeypatch.setattr(vllm_processors, "_load_logitsprocs_plugins", list)
+    without = start_engine(smollm2)
+    assert not [one for one in processors(without) if isinstance(one, RegionLogitsProcessor)]
+    assert sample(without, *REQUESTS) == answers
+
+
+def test_a_baseline_checkpoint_is_a_stock_model_to_the_plugin(expand_shape, make_shape):
+    for folder in (expand_shape("qwen3", size=0), make_shape("qwen3").folder):
+        assert not config(folder).model_config.logits_processors
+
+
+def test_with_a_reasoning_vocabulary_one_processor_is_in_force_and_told_of_every_token(expand_shape, start_engine):
+    llm = start_engine(expand_shape("qwen3", size=None))
+    ours = [one for one in processors(llm) if isinstance(one, RegionLogitsProcessor)]
+    in_force = [one for one in ours if not one.is_argmax_invariant()]
+    assert [type(one) for one in in_force] == [NamedRegionLogitsProcessor]
+
+
+def test_the_real_vocabulary_of_qwen3_is_sampled_by_its_policy(qwen3, start_engine, sample, tmp_path):
+    folder = tmp_path / "expanded"
+    write_expansion(plan_expansion(str(qwen3), Expansion(size=None)), folder)
+    layout = VocabLayout.load(folder)
+    policy = RegionPolicy(layout)
+    opened = [layout.think_open_id]
+    prompts = [[*ids, *(opened if number % 2 else [])] for number, ids in enumerate(PROMPTS)]
+    sampled = sample(start_engine(folder), prompts, [0.0, 0.0, 1.0, 1.0] * 2, [8] * 8)
+    reasoning = [policy.is_reasoning(torch.tensor(one.completion_ids)).any().item() for one in sampled]
+    assert reasoning[0::2] == [False] * 4 and any(reasoning[1::2])
+
+
+def test_speculative_decoding_is_refused_for_a_reasoning_vocabulary_alone(expand_shape, make_shape):
+    ngram = {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 2}
+    assert config(make_shape("llama").folder, speculative_config=dict(ngram)).speculative_config is not None
+    with pytest.raises(UserError, match="without --speculative-config"):
+        config(expand_shape("llama", size=None), speculative_config=dict(ngram))
+
+
+def test_prompts_without_ids_are_refused(expand_shape):
+    with pytest.raises(UserError, match="without --enable-prompt-embeds"):
+        config(expand_shape("llama", size=None), enable_prompt_embeds=True)
+
+
+@pytest.mark.parametrize("named", [NAME_OF_INSTALLED, RegionLogitsProcessor])
+def test_naming_the_installed_processor_is_refused_since_its_bias_would_count_twice(named, expand_shape):
+    with pytest.raises(UserError, match="leave it out of logits_processors"):
+        config(expand_shape("llama", size=None), logits_processors=[named])
+
+
+def test_other_processors_that_a_user_names_stay_named(expand_shape):
+    other = "vllm.v1.sample.logits_processor.builtin:MinPLogitsProcessor"
+    made = config(expand_shape("llama", size=None), logits_processors=[other])
+    assert made.model_config.logits_processors == [other, NAME_OF_NAMED]
+
+
+def test_a_model_with_fewer_rows_than_its_file_says_is_refused(expand_shape, tmp_path):
+    folder = expand_shape("llama", size=None)
+    for file in folder.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    layout = VocabLayout.load(folder)
+    (tmp_path / LAYOUT_FILE).unlink()
+    replace(layout, source_ids=(*layout.source_ids, 0)).save(tmp_path)
+    with pytest.raises(UserError, match=rf"describes {layout.rows + 1} tokens, the model has {layout.rows}"):
+        config(tmp_path)
+
+
+@pytest.mark.usefixtures("asynchronous")
+def test_kept_out_by_vllm_plugins_the_policy_refuses_to_guess_late_tokens(expand_shape):
+    made = config(expand_shape("llama", size=None))
+    made.model_config.logits_processors = None
+    with pytest.raises(UserError, match="rlvr_vocab_engine"):
+        RegionLogitsProcessor(made, torch.device("cpu"), False)
+
+
+def test_a_name_on_the_hub_is_found_in_the_cache_without_a_network(tmp_path, monkeypatch, expand_shape):
+    import huggingface_hub.constants
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    layout = VocabLayout.load(expand_shape("llama", size=None))
+    repository = tmp_path / "models--someone--expanded"
+    (repository / "snapshots" / "abc").mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("abc")
+    layout.save(repository / "snapshots" / "abc")
+    assert reasoning_layout(_served("someone/expanded")) == layout
+    assert reasoning_layout(_served("someone/else")) is None
+
+
+def _served(name):
+    return SimpleNamespace(model=name, revision=None)
+
+
+def test_a_broken_file_is_refused_and_not_taken_for_a_stock_model(tmp_path):
+    (tmp_path / LAYOUT_FILE).write_text(json.dumps({"version": 1}))
+    with pytest.raises(UserError, match="is not a reasoning vocabulary"):
+        reasoning_layout(_served(str(tmp_path)))

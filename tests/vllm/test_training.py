@@ -1,0 +1,74 @@
+"""GRPO with rollouts from a vLLM in the same process, and the canary that has to sing first."""
+
+import pytest
+import torch
+
+pytest.importorskip("vllm", reason="vllm is not installed here: make test-vllm has an environment of its own")
+
+import trl.generation.vllm_generation as trl_vllm
+import vllm.engine.arg_utils
+from vllm.distributed import cleanup_dist_env_and_memory
+from vllm.model_executor.layers import utils as vllm_layers
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab import vllm_plugin
+
+ENGINE = {"dtype": "float32", "enforce_eager": True}  # by itself TRL has vLLM take a checkpoint as bfloat16
+
+
+@pytest.fixture(autouse=True)
+def small_engine(monkeypatch):
+    own = trl_vllm.LLM
+    monkeypatch.setattr(trl_vllm, "LLM", lambda **settings: own(**{**settings, **ENGINE}))
+    yield
+    cleanup_dist_env_and_memory()
+
+
+@pytest.fixture
+def weights_kept(monkeypatch):
+    """The CPU build packs linear layers and drops their weights; with them in place it takes new ones."""
+
+    def keep(layer, remove_weight):
+        layer.cpu_linear = torch.nn.functional.linear
+
+    monkeypatch.setattr(vllm_layers, "dispatch_cpu_unquantized_gemm", keep)
+
+
+@pytest.mark.usefixtures("weights_kept")
+@pytest.mark.parametrize("mode", ["expand", "replace"])
+def test_three_steps_sample_from_the_policy_that_each_update_made(mode, chatty_smollm2, make_trainer, tmp_path):
+    trainer = make_trainer(chatty_smollm2(mode), tmp_path)
+    trainer.train()
+    rows = trainer.state.log_history[:3]
+    assert trainer.state.global_step == 3 and all(row["grad_norm"] > 0 for row in rows)
+    assert max(row["sampling/sampling_logp_difference/max"] for row in rows) < 1e-3
+
+
+def test_the_cpu_build_as_it_is_stops_at_the_first_new_weight(chatty_smollm2, make_trainer, tmp_path):
+    trainer = make_trainer(chatty_smollm2("expand"), tmp_path)
+    with pytest.raises(AttributeError, match="weight_loader"):
+        trainer.train()
+
+
+def test_without_the_plugin_a_run_ends_before_its_first_step(chatty_smollm2, make_trainer, tmp_path, monkeypatch):
+    engine_args = vllm.engine.arg_utils.EngineArgs
+    monkeypatch.setattr(engine_args, "create_engine_config", engine_args.create_engine_config.__wrapped__)
+    monkeypatch.setattr(vllm_plugin, "reasoning_layout", lambda model_config: None)
+    trainer = make_trainer(chatty_smollm2("expand"), tmp_path)
+    with pytest.raises(UserError, match=r"vLLM samples past the region policy.*rlvr-vocab is not installed"):
+        trainer.train()
+    assert trainer.state.global_step == 0
+
+
+def test_a_policy_named_but_not_obeyed_ends_a_run(chatty_smollm2, make_trainer, tmp_path, monkeypatch):
+    monkeypatch.setattr(vllm_plugin.LogitsBias, "add_to_rows", lambda *_: None)
+    trainer = make_trainer(chatty_smollm2("expand"), tmp_path)
+    with pytest.raises(UserError, match="sampled reasoning token 49171 while answering"):
+        trainer.train()
+
+
+def test_logps_before_processing_end_a_run(chatty_smollm2, make_trainer, tmp_path, monkeypatch):
+    monkeypatch.setitem(ENGINE, "logprobs_mode", "raw_logprobs")
+    trainer = make_trainer(chatty_smollm2("expand"), tmp_path)
+    with pytest.raises(UserError, match="vLLM reports raw_logprobs, before temperature and region policy"):
+        trainer.train()
