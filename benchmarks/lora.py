@@ -1,10 +1,11 @@
 """Peak memory, trainable parameters, saved bytes and step time: the whole model, LoRA with rows, 8 bit and 4 bit.
 
-    python benchmarks/lora.py MODEL [--completions 8] [--tokens 64] [--steps 4] [--only NAME]
+    python benchmarks/lora.py MODEL [--completions 8] [--tokens 64] [--steps 4] [--frozen float32] [--only NAME]
 
 MODEL is a folder or a hub name, given a copy of every token. Each variant runs in a process of its own: GRPO steps of
-the trainer, sampling included. Peak memory is that of the process beyond what it holds before a model is loaded (on
-a GPU: of the allocator); step time is the shortest after the first. `rows by a mask` is the form that was given up:
+the trainer, sampling included. Peak memory is what training allocates at most beyond what the process holds before a
+model is loaded, files that are only mapped left out (on a GPU: of the allocator); step time is the shortest after the
+first. `rows by a mask` is the form that was given up:
 the whole table trains, and a hook takes away the gradient of its standard rows.
 """
 
@@ -12,21 +13,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
+import re
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 VARIANTS: dict[str, dict[str, Any]] = {
-    "whole model": {"dtype": "float32"},
-    "LoRA": {"dtype": "bfloat16", "train_rows": "none"},
-    "LoRA, reasoning rows": {"dtype": "bfloat16", "train_rows": "reasoning"},
-    "LoRA, rows by a mask": {"dtype": "bfloat16", "train_rows": "none", "mask": True},
-    "LoRA, all rows": {"dtype": "bfloat16", "train_rows": "all"},
-    "8 bit, LoRA, reasoning rows": {"dtype": "bfloat16", "train_rows": "reasoning", "bits": 8},
-    "4 bit, LoRA, reasoning rows": {"dtype": "bfloat16", "train_rows": "reasoning", "bits": 4},
+    "whole model": {},
+    "LoRA": {"train_rows": "none"},
+    "LoRA, reasoning rows": {"train_rows": "reasoning"},
+    "LoRA, rows by a mask": {"train_rows": "none", "mask": True},
+    "LoRA, all rows": {"train_rows": "all"},
+    "8 bit, LoRA, reasoning rows": {"train_rows": "reasoning", "bits": 8},
+    "4 bit, LoRA, reasoning rows": {"train_rows": "reasoning", "bits": 4},
 }
 
 
@@ -54,6 +57,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--completions", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--frozen", default="float32", help="type of frozen weights; bfloat16 on a GPU")
     parser.add_argument("--only", choices=VARIANTS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
     parser.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)
@@ -78,7 +82,7 @@ def expand(arguments: argparse.Namespace) -> None:
 
 
 def measure(
-    arguments: argparse.Namespace, dtype: str, train_rows: Any = None, bits: int = 0, mask: bool = False
+    arguments: argparse.Namespace, train_rows: Any = None, bits: int = 0, mask: bool = False
 ) -> dict[str, float]:
     import torch
     from datasets import Dataset
@@ -88,7 +92,7 @@ def measure(
     from rlvr_vocab.training.trainer import RegionGRPOTrainer
 
     on_gpu = torch.cuda.is_available()
-    before = 0 if on_gpu else peak_of_process()
+    before = 0 if on_gpu else allocated()
     out = Path(arguments.folder, arguments.variant.replace(" ", "_"))
     options = {
         "output_dir": str(out),
@@ -103,21 +107,22 @@ def measure(
         "use_cpu": not on_gpu,
         "bf16": on_gpu,
         "gradient_checkpointing": False,
-        "model_init_kwargs": {"dtype": dtype},
+        "model_init_kwargs": {"dtype": arguments.frozen if train_rows else "float32"},
     }
     problems = [{"prompt": [{"role": "user", "content": f"What is {number} + 4?"}]} for number in range(64)]
     trainer = RegionGRPOTrainer(
         Path(arguments.folder, "initial_model"),
         grpo_config(options),
         lora=None if train_rows is None else Lora(train_rows=train_rows),
-        quantization_config=quantization(bits),
+        quantization_config=quantization(bits, arguments.frozen),
         reward_funcs=[every_other],
         train_dataset=Dataset.from_list(problems),
     )
     if mask:
         train_the_table_under_a_mask(trainer)
+    watch = Watch()
     trainer.train()
-    peak = torch.cuda.max_memory_allocated() if on_gpu else peak_of_process() - before
+    peak = torch.cuda.max_memory_allocated() if on_gpu else watch.peak - before
     trainer.save_model(str(out / "saved"))
     return {
         "trained": sum(parameter.numel() for parameter in trainer.model.parameters() if parameter.requires_grad),
@@ -127,7 +132,7 @@ def measure(
     }
 
 
-def quantization(bits: int) -> Any:
+def quantization(bits: int, compute_dtype: str) -> Any:
     import torch
     from transformers import BitsAndBytesConfig
 
@@ -136,7 +141,7 @@ def quantization(bits: int) -> Any:
             load_in_4bit=True,
             bnb_4bit_quant_type="nf4",
             bnb_4bit_use_double_quant=True,
-            bnb_4bit_compute_dtype=torch.bfloat16,
+            bnb_4bit_compute_dtype=getattr(torch, compute_dtype),
         )
     return BitsAndBytesConfig(load_in_8bit=True) if bits == 8 else None
 
@@ -157,8 +162,24 @@ def every_other(completions: list[Any], **_: Any) -> list[float]:
     return [float(number % 2) for number, _ in enumerate(completions)]
 
 
-def peak_of_process() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+class Watch(threading.Thread):
+    """Looks fifty times a second at what the process has allocated."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.peak = 0
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            self.peak = max(self.peak, allocated())
+            time.sleep(0.02)
+
+
+def allocated() -> int:
+    """Bytes of main memory that belong to the process alone; Linux."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return 1024 * int(re.search(r"RssAnon:\s+(\d+)", status)[1])
 
 
 if __name__ == "__main__":

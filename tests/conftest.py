@@ -110,8 +110,10 @@ def _real_model(name: str, packages: tuple[str, ...]) -> Path:
     for package in packages:
         pytest.importorskip(package, reason=f"{script.name} needs {package}")
     from rlvr_vocab.atomic_folder import folder_appearing_whole
+    from rlvr_vocab.errors import UserError
 
-    with _skip_on(OSError, f"{cache} cannot be written"), folder_appearing_whole(cache / name) as folder:
+    whole = folder_appearing_whole(cache / name, theirs_stays=True)
+    with _skip_on(OSError, UserError, reason=f"{cache} cannot be written"), whole as folder:
         done = subprocess.run([sys.executable, str(script), str(folder)], capture_output=True, text=True)
         if done.returncode:
             pytest.skip(f"{script.name} failed: {(done.stderr.strip().splitlines() or ['no word'])[-1]}")
@@ -119,10 +121,10 @@ def _real_model(name: str, packages: tuple[str, ...]) -> Path:
 
 
 @contextmanager
-def _skip_on(error: type[Exception], reason: str) -> Iterator[None]:
+def _skip_on(*errors: type[Exception], reason: str) -> Iterator[None]:
     try:
         yield
-    except error as caught:
+    except errors as caught:
         pytest.skip(f"{reason}: {caught}")
 
 
@@ -275,6 +277,7 @@ def make_adapter(tmp_path: Path) -> Callable[..., Path]:
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 
+    from rlvr_vocab.vocab.adapter_base import record_base
     from rlvr_vocab.vocab.layout import VocabLayout
     from rlvr_vocab.vocab.tokenizer import load_tokenizer
     from rlvr_vocab.vocab.trained_rows import add_trained_rows, first_trained_row
@@ -296,6 +299,7 @@ def make_adapter(tmp_path: Path) -> Callable[..., Path]:
         adapted.save_pretrained(folder)
         load_tokenizer(base).save_pretrained(str(folder))
         layout.save(folder)
+        record_base(folder, base)
         return folder
 
     return make

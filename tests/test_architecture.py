@@ -21,7 +21,7 @@ PACKAGE = ROOT / "rlvr_vocab"
 
 # `front` is rlvr_vocab/__init__.py, which shows what the rooms below it make; `__main__` starts exp.
 FLOORS = {
-    "errors": 0,
+    "errors": -1,
     "atomic_folder": 0,
     "nearest": 0,
     "vocab": 1,

@@ -1,10 +1,12 @@
 """A folder appears whole or not at all, and others can read it."""
 
 import stat
+from pathlib import Path
 
 import pytest
 
 from rlvr_vocab.atomic_folder import folder_appearing_whole
+from rlvr_vocab.errors import UserError
 
 
 def test_it_takes_its_name_with_everything_in_it_readable_by_all(tmp_path):
@@ -31,10 +33,60 @@ def test_a_failure_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_somebody_else_made_meanwhile_stays(tmp_path):
-    with folder_appearing_whole(tmp_path / "model") as partial:
+def fill_while_somebody_else_does(folder, **arguments):
+    with folder_appearing_whole(folder, **arguments) as partial:
         (partial / "mine").write_text("x")
-        (tmp_path / "model").mkdir()
-        (tmp_path / "model" / "theirs").write_text("y")
-    assert [path.name for path in (tmp_path / "model").iterdir()] == ["theirs"]
+        folder.mkdir()
+        (folder / "theirs").write_text("y")
+
+
+def test_what_somebody_else_made_meanwhile_stays_and_the_loss_of_mine_is_told(tmp_path):
+    folder = tmp_path / "model"
+    with pytest.raises(UserError, match=r"model cannot be written: Directory not empty$"):
+        fill_while_somebody_else_does(folder)
+    assert [path.name for path in folder.iterdir()] == ["theirs"]
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_in_a_cache_theirs_is_as_good_as_mine(tmp_path):
+    folder = tmp_path / "model"
+    fill_while_somebody_else_does(folder, theirs_stays=True)
+    assert [path.name for path in folder.iterdir()] == ["theirs"]
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def refusal(folder):
+    """Why the folder is refused; the block that would fill it is not entered."""
+    with pytest.raises(UserError) as caught, folder_appearing_whole(folder):
+        pytest.fail("the work began")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_filled_folder_is_refused_before_the_work(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "theirs").touch()
+    assert refusal(tmp_path / "model") == f"{tmp_path / 'model'}: not empty; choose another folder"
+    assert refusal(tmp_path / "model" / "theirs").endswith("not empty; choose another folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_place_that_cannot_be_written_is_told_before_the_work(tmp_path):
+    (tmp_path / "file").touch()
+    assert refusal(tmp_path / "file" / "model") == f"{tmp_path / 'file' / 'model'} cannot be written: File exists"
+    assert refusal(Path("/proc/model")) == "/proc/model cannot be written: No such file or directory"
+
+
+def test_an_empty_folder_is_filled_and_a_link_to_one_stays_a_link(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "model").symlink_to(tmp_path / "disk")
+    with folder_appearing_whole(tmp_path / "model") as partial:
+        (partial / "weights").write_text("x")
+    assert (tmp_path / "disk" / "weights").is_file() and (tmp_path / "model").is_symlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "model"]
+
+
+def test_the_working_folder_is_not_replaced_under_the_feet_of_whoever_stands_in_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert refusal(Path()).startswith(".: the working folder, or a mounted one, cannot be replaced; name a new folder")
+    assert Path.cwd() == tmp_path and list(tmp_path.iterdir()) == []

@@ -11,9 +11,12 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from rlvr_vocab.data.rows import short_text
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.adapter import load_model
+from rlvr_vocab.vocab.adapter_base import folder_with
 from rlvr_vocab.vocab.chat import assistant_turn
-from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
@@ -57,11 +60,11 @@ def load_checkpoint(folder: str | Path, base: str | Path | None = None, **model_
     Args:
         base: the model under an adapter, where that is not where it was.
     """
-    layout = VocabLayout.load(folder)
+    layout = VocabLayout.load(folder_with(LAYOUT_FILE, folder, base))
     model: Any = load_model(folder, base, **model_kwargs)
     model.to(torch.accelerator.current_accelerator() or "cpu").eval()
     attach_region_sampler(model, RegionPolicy(layout))
-    return Checkpoint(model, load_tokenizer(folder), layout)
+    return Checkpoint(model, load_tokenizer(folder_with("tokenizer.json", folder, base)), layout)
 
 
 def sample_completions(
@@ -69,6 +72,7 @@ def sample_completions(
     prompts: Sequence[Messages],
     settings: SamplingSettings,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_batch: Callable[[list[Completion]], None] = lambda completions: None,
 ) -> list[Completion]:
     """One completion per prompt, in their order.
 
@@ -76,13 +80,35 @@ def sample_completions(
 
     Args:
         on_progress: called with (prompts done, prompts in all) after each batch.
+        on_batch: called with the completions of each batch, as soon as they are there.
+
+    Raises:
+        UserError: a prompt and its completion could outgrow the model's context; nothing is sampled.
     """
+    _require_room(checkpoint, prompts, settings.max_new_tokens)
     completions: list[Completion] = []
     with _sampling_mode(checkpoint.model, settings.seed):
         for start in range(0, len(prompts), settings.batch_size):
-            completions += _sample_batch(checkpoint, prompts[start : start + settings.batch_size], settings)
+            batch = _sample_batch(checkpoint, prompts[start : start + settings.batch_size], settings)
+            completions += batch
+            on_batch(batch)
             on_progress(len(completions), len(prompts))
     return completions
+
+
+def _require_room(checkpoint: Checkpoint, prompts: Sequence[Messages], max_new_tokens: int) -> None:
+    context = getattr(checkpoint.model.config.get_text_config(), "max_position_embeddings", None)
+    if context is None or not prompts:
+        return
+    ids = checkpoint.tokenizer.apply_chat_template(list(prompts), add_generation_prompt=True, return_dict=False)
+    for number, (prompt, prompt_ids) in enumerate(zip(prompts, ids, strict=True), start=1):
+        if len(prompt_ids) + max_new_tokens > context:
+            room = context - len(prompt_ids)
+            remedy = f"set max_new_tokens to {room} or less" if room > 0 else "shorten the prompt"
+            raise UserError(
+                f'prompt {number}, "{short_text(prompt[-1]["content"], 40)}": its {len(prompt_ids)} tokens and '
+                f"max_new_tokens={max_new_tokens} do not fit the model's context of {context}; {remedy}"
+            )
 
 
 @contextmanager

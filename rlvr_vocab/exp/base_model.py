@@ -50,7 +50,7 @@ def tiny_model(model: ModelSettings, system_prompt: str | None, seed: int) -> Pa
     texts = [system_prompt or "", "\\boxed{}"] * 10
     folder = _cached("tiny", {"shape": asdict(model.tiny), "texts": texts, "tags": model.think_tags, "seed": seed})
     if not folder.exists():
-        with folder_appearing_whole(folder) as partial:
+        with folder_appearing_whole(folder, theirs_stays=True) as partial:
             write_tiny_model(partial, _shape(model.tiny), texts, model.think_tags, seed)
     return folder
 
@@ -67,7 +67,7 @@ def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Consol
     if folder.exists():
         console.print(f"warm-up: done before with the same settings, taken from {folder}")
     else:
-        with folder_appearing_whole(folder) as partial:
+        with folder_appearing_whole(folder, theirs_stays=True) as partial:
             outcome = _run_warmup(base, partial, settings, train, console)
             (partial / outcome_file.name).write_text(json.dumps(outcome), encoding="utf-8")
     outcome = json.loads(outcome_file.read_text(encoding="utf-8"))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.evaluation.accuracy import read_results
 from rlvr_vocab.exp.from_config import as_typed
+from rlvr_vocab.exp.hub_names import names_on_hub, without_folder
 from rlvr_vocab.exp.recorded_config import read_recorded
 from rlvr_vocab.exp.recorded_run import run_folder_of
-from rlvr_vocab.exp.run_folder import read_summary
-
-FINAL_ADAPTER = "final_adapter"
+from rlvr_vocab.exp.run_folder import read_summary, recorded_names_on_hub
+from rlvr_vocab.vocab.run_places import FINAL_ADAPTER
 
 # The keys of a card, in its order. Only these are shown: model_kwargs may hold a login token.
 SHOWN_KEYS = (
@@ -47,8 +48,8 @@ SHOWN_KEYS = (
     "training.loss_type",
     "seed",
 )
-_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
-_FILES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
+# Where the keys of a stage stand in the configuration of a run, if not under the same name.
+_OF_A_STAGE = {"generation": "model.generation_kwargs"}
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,9 @@ class CardFacts:
         config: the resolved configuration of the run; None for an adapter that lies in no run's folder.
         adapter: whether the run trained an adapter.
         steps: of GRPO that the weights have seen; None where that is not known.
-        before, after: accuracy on held-out problems; None where it was not measured on these weights.
+        before, after: accuracy on held-out problems at the start and at the end of training; None where it was not
+            measured, or the weights are not those of the end.
+        recorded_on_hub: the names that the run found on the hub; None for a run that is going on, in its folder.
     """
 
     config: Mapping[str, Any] | None
@@ -78,6 +81,13 @@ class CardFacts:
     steps: str | None = None
     before: Accuracy | None = None
     after: Accuracy | None = None
+    recorded_on_hub: tuple[str, ...] | None = None
+
+    @cached_property
+    def on_hub(self) -> Collection[str]:
+        if self.recorded_on_hub is not None or self.config is None:
+            return self.recorded_on_hub or ()
+        return names_on_hub(self.config)
 
     @property
     def name(self) -> str:
@@ -86,11 +96,11 @@ class CardFacts:
     @property
     def base(self) -> str | None:
         """Hub name of the model that was trained; None for a folder, or one that was made on the spot."""
-        return None if self.config is None else hub_name(self.config["model"]["name"])
+        return self._if_on_hub("model")
 
     @property
     def dataset(self) -> str | None:
-        return None if self.config is None else hub_name(self.config["dataset"]["name"])
+        return self._if_on_hub("dataset")
 
     @property
     def quantized_bits(self) -> int | None:
@@ -110,13 +120,34 @@ class CardFacts:
         if self.config is None:
             return []
         keys = SHOWN_KEYS if self.adapter else [key for key in SHOWN_KEYS if not key.startswith("model.lora.")]
-        rows = [(key, _value(self.config, key)) for key in keys]
-        functions = self.config["rewards"]["functions"]
-        rewards = [f"{without_folder(each['name'])} × {each.get('weight', 1.0):g}" for each in functions]
+        rows = [(key, self._shown(_found(self.config, key))) for key in keys]
         return [
             *((key, value) for key, value in rows if value not in ("null", "false")),
-            ("rewards", ", ".join(rewards)),
+            ("rewards", self._rewards(self.config["rewards"])),
         ]
+
+    def stages(self) -> list[tuple[str, list[tuple[str, str]]]]:
+        """(name, rows) of each stage: those of the keys of `rows` in which it differs from the run, and its `until`."""
+        recorded = [] if self.config is None else self.config.get("stages") or []
+        return [(stage["name"], self._rows_of(stage)) for stage in recorded]
+
+    def _rows_of(self, stage: Mapping[str, Any]) -> list[tuple[str, str]]:
+        keys = [(f"{_OF_A_STAGE.get(section, section)}.{key}", value) for section, key, value in _own_keys(stage)]
+        rows = [(key, self._shown(value)) for key, value in keys if key in SHOWN_KEYS]
+        rewards = [("rewards", self._rewards(stage["rewards"]))] if "rewards" in stage else []
+        until = ((f"until.{key}", value) for key, value in stage.get("until", {}).items())
+        return [*rows, *rewards, *((key, as_typed(value)) for key, value in until if value is not None)]
+
+    def _if_on_hub(self, section: str) -> str | None:
+        name = None if self.config is None else self.config[section]["name"]
+        return name if name in self.on_hub else None
+
+    def _shown(self, value: Any) -> str:
+        return without_folder(value, self.on_hub) if isinstance(value, str) else as_typed(value)
+
+    def _rewards(self, section: Mapping[str, Any]) -> str:
+        named = ((without_folder(each["name"], self.on_hub), each.get("weight", 1.0)) for each in section["functions"])
+        return ", ".join(f"{name} × {weight:g}" for name, weight in named)
 
 
 def facts_of_adapter(checkpoint: Path) -> CardFacts:
@@ -131,6 +162,7 @@ def facts_of_adapter(checkpoint: Path) -> CardFacts:
         steps=_steps_of_run(folder) if final else _steps_of(checkpoint),
         before=measured(folder, "before"),
         after=measured(folder, "after") if final else None,
+        recorded_on_hub=recorded_names_on_hub(folder),
     )
 
 
@@ -141,17 +173,6 @@ def measured(run_folder: Path, when: str) -> Accuracy | None:
         return None
     scores = [result.score for result in read_results(path) if result.score is not None]
     return Accuracy(sum(score == 1.0 for score in scores), len(scores)) if scores else None
-
-
-def hub_name(name: str) -> str | None:
-    """A name on the hub, as far as a name can tell."""
-    is_file = PurePath(name).suffix in _FILES or Path(name).exists()
-    return name if _HUB_NAME.fullmatch(name) and not is_file else None
-
-
-def without_folder(name: str) -> str:
-    """A path by its last part: where it lies on somebody's machine is nobody else's business."""
-    return name if hub_name(name) else re.split(r"[/\\]", name.rstrip("/\\"))[-1]
 
 
 def _steps_of_run(folder: Path) -> str | None:
@@ -168,8 +189,14 @@ def _steps_of(checkpoint: Path) -> str | None:
     return f"{int(match[1]):,}" + (f" of stage {stage.name}" if stage.parent.name == "stages" else "")
 
 
-def _value(config: Mapping[str, Any], key: str) -> str:
+def _found(config: Mapping[str, Any], key: str) -> Any:
     value: Any = config
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
-    return without_folder(value) if isinstance(value, str) else as_typed(value)
+    return value
+
+
+def _own_keys(stage: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
+    """(section, key, value) of what a stage sets."""
+    sections = (section for section in ("generation", "dataset", "training") if section in stage)
+    return [(section, key, value) for section in sections for key, value in stage[section].items()]

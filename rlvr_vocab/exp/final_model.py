@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import torch
+from accelerate.utils import broadcast_object_list
 from peft import PeftModel
 from rich.console import Console
 from transformers.trainer import TRAINING_ARGS_NAME
 
-from rlvr_vocab.atomic_folder import make_readable
-from rlvr_vocab.exp.card_facts import FINAL_ADAPTER, CardFacts, measured
+from rlvr_vocab.atomic_folder import folder_appearing_whole
+from rlvr_vocab.exp.card_facts import CardFacts, measured
 from rlvr_vocab.exp.merge_words import report_lines
 from rlvr_vocab.exp.model_card import quantized_note, write_adapter_card, write_card
+from rlvr_vocab.exp.run_folder import recorded_names_on_hub
 from rlvr_vocab.exp.typed_sections import RunSettings
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.merge import merge_adapter
+from rlvr_vocab.vocab.run_places import FINAL_ADAPTER
 
 FINAL_MODEL = "final_model"
 
@@ -27,29 +32,41 @@ def save_final_model(trainer: RegionGRPOTrainer, settings: RunSettings, steps: i
     Raises:
         UserError: the merged model is not the one that was trained; the adapter stays.
     """
-    run_folder = settings.output_dir
+    run_folder, is_main = settings.output_dir, trainer.accelerator.is_main_process
     facts = CardFacts(
         settings.resolved,
         adapter=isinstance(trainer.model, PeftModel),
         steps=f"{steps:,}",
         before=measured(run_folder, "before"),
         after=measured(run_folder, "after"),
+        recorded_on_hub=recorded_names_on_hub(run_folder),
     )
     saved = run_folder / (FINAL_ADAPTER if facts.adapter else FINAL_MODEL)
-    trainer.save_model(str(saved))
-    if trainer.accelerator.is_main_process:
-        (saved / TRAINING_ARGS_NAME).unlink(missing_ok=True)  # a pickle, of no use to whoever serves the model
-        make_readable(saved)
-        if facts.adapter:
-            write_adapter_card(saved, facts)
-            _merge(saved, trainer.initial_model, run_folder / FINAL_MODEL, facts, console)
-        else:
-            write_card(saved, facts)
+    with _in_place_of_an_earlier_one(saved) if is_main else nullcontext(saved) as folder:
+        trainer.save_model(*broadcast_object_list([str(folder)]))  # by all processes: each may hold a part of it
+        trainer.accelerator.wait_for_everyone()
+        if is_main:
+            (folder / TRAINING_ARGS_NAME).unlink(missing_ok=True)  # a pickle, of no use to whoever serves the model
+            if facts.adapter:
+                write_adapter_card(folder, facts)
+            else:
+                write_card(folder, facts)
     trainer.accelerator.wait_for_everyone()
+    if is_main and facts.adapter:  # past the barrier, where waiting for long would end the others
+        _merge(saved, trainer.initial_model, run_folder / FINAL_MODEL, facts, console)
+
+
+@contextmanager
+def _in_place_of_an_earlier_one(folder: Path) -> Iterator[Path]:
+    """What an earlier end of this run wrote, which was interrupted before its summary, makes room."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    with folder_appearing_whole(folder) as partial:
+        yield partial
 
 
 def _merge(adapter: Path, base: Path, out: Path, facts: CardFacts, console: Console) -> None:
-    if out.exists():  # of an earlier end of this run, which was interrupted before its summary
+    if out.exists():
         shutil.rmtree(out)
     # In float32, like a model that was trained whole: what was measured is what is kept.
     report = merge_adapter(

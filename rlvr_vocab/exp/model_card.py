@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from huggingface_hub import ModelCard, ModelCardData
 
 from rlvr_vocab import __version__
 from rlvr_vocab.exp.card_facts import CardFacts
+from rlvr_vocab.exp.typed_sections import LONG_DTYPE_NAMES
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.merge import MergeReport
 
@@ -20,7 +22,7 @@ def write_card(folder: Path, facts: CardFacts, merge: MergeReport | None = None)
     sections = [
         f"# {facts.name}",
         _what_it_is(facts, layout),
-        _results(facts),
+        _results(facts, merge),
         _serving(layout),
         _merging(facts, merge),
         _configuration(facts),
@@ -68,16 +70,29 @@ def _what_it_is(facts: CardFacts, layout: VocabLayout | None) -> str:
     )
 
 
-def _results(facts: CardFacts) -> str:
+def _results(facts: CardFacts, merge: MergeReport | None) -> str:
     if facts.config is None:
         return ""
     rows = [
         ("GRPO steps", facts.steps or "not known"),
         ("held-out accuracy before GRPO", str(facts.before or "not measured")),
-        ("held-out accuracy of this model", str(facts.after or "not measured")),
+        (_measured_on(facts, merge), str(facts.after or "not measured")),
     ]
     note = "One sample for each problem that was held out of training, at the temperature of training."
     return f"## Results\n\n{_table('measure', 'value', rows)}\n\n{note}"
+
+
+def _measured_on(facts: CardFacts, merge: MergeReport | None) -> str:
+    """Of which weights the accuracy after training is: those that trained need not be those beside the card."""
+    quantized = merge is not None and facts.quantized_bits is not None
+    rounded = merge is not None and merge.rounding is not None
+    if facts.after is None or not (quantized or rounded):
+        return "held-out accuracy of this model"
+    where = [f"on the base in {facts.quantized_bits} bit"] if quantized else []
+    if merge is not None and rounded:
+        short = {long: short for short, long in LONG_DTYPE_NAMES.items()}
+        where.append(f"before rounding to {short.get(merge.dtype, merge.dtype)}")
+    return f"held-out accuracy at the end of training ({', '.join(where)})"
 
 
 def _serving(layout: VocabLayout | None) -> str:
@@ -143,12 +158,26 @@ def _configuration(facts: CardFacts) -> str:
     rows = [(f"`{key}`", f"`{value}`") for key, value in facts.rows()]
     if not rows:
         return ""
-    prompt = (
-        f"\n\nIt was trained with this system prompt:\n\n```text\n{facts.system_prompt}\n```"
-        if facts.system_prompt
-        else ""
-    )
-    return f"## Configuration\n\n{_table('key', 'value', rows)}{prompt}"
+    sections = ["## Configuration", _table("key", "value", rows), _stages(facts), _system_prompt(facts)]
+    return "\n\n".join(section for section in sections if section)
+
+
+def _stages(facts: CardFacts) -> str:
+    lines = []
+    for name, rows in facts.stages():
+        keys = ", ".join(f"`{key}={value}`" for key, value in rows)
+        lines.append(f"- `{name}`: {keys or 'as above'}")
+    head = "It was trained in these stages, each with these keys in the place of those above:\n\n"
+    return head + "\n".join(lines) if lines else ""
+
+
+def _system_prompt(facts: CardFacts) -> str:
+    prompt = facts.system_prompt
+    if not prompt:
+        return ""
+    # A fence ends at the first run of backticks that is as long as its own.
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", prompt)), default=0))
+    return f"It was trained with this system prompt:\n\n{fence}text\n{prompt}\n{fence}"
 
 
 def _table(left: str, right: str, rows: list[tuple[str, str]]) -> str:

@@ -37,6 +37,7 @@ def check_checkpoint_folder(folder: Path, base: Path | None) -> None:
         check_adapter_folder(folder, base)
         return
     check_folder(folder, f"checkpoint={folder}")
+    _require_whole(folder)
     if base is not None:
         raise UserError(f"base={base}: checkpoint={folder} is a whole model and needs none; leave it out")
 
@@ -51,10 +52,22 @@ def check_adapter_folder(folder: Path, base: Path | None) -> None:
             pass
     except (SafetensorError, OSError) as error:
         raise UserError(f"checkpoint={folder}: its {ADAPTER_WEIGHTS} cannot be read: {error}") from error
+    _require_whole(folder)
     if base is not None:
         check_folder(base, f"base={base}")
     found = find_base(folder, base)
     check_folder(found, f"checkpoint={folder}: its base {found}")
+
+
+def _require_whole(folder: Path) -> None:
+    """Every file of a run's checkpoint is the one that its manifest names; other folders have none."""
+    from rlvr_vocab.training.checkpoints import MANIFEST, is_complete  # not needed to refuse a mistyped key
+
+    if (folder / MANIFEST).is_file() and not is_complete(folder):
+        raise UserError(
+            f"checkpoint={folder}: not what was written, by its {MANIFEST}: a file is damaged, changed or gone; "
+            "take another checkpoint"
+        )
 
 
 def looks_like_path(name: str) -> bool:

@@ -32,7 +32,8 @@ def read_prompts(path: Path) -> list[Messages]:
         UserError: the file cannot be read, has no prompts, or a row is none.
     """
     if path.suffix.lower() == ".txt":
-        lines = read_text(path).splitlines()
+        # Not splitlines(): it also breaks at U+2028, U+0085 and form feeds, which a prompt may hold.
+        lines = [line.removesuffix("\r") for line in read_text(path).split("\n")]
         prompts = [_user(line) for line in lines if line.strip()]
     else:
         rows = read_rows(path)
@@ -60,7 +61,9 @@ def _column(rows: Sequence[dict[str, Any]], path: Path) -> str | None:
 
 
 def _messages(cell: Any, where: str) -> Messages:
-    if isinstance(cell, str) and cell.strip():
+    if cell is None or (isinstance(cell, str) and not cell.strip()):
+        raise UserError(f"{where} is empty")
+    if isinstance(cell, str):
         return _user(cell)
     if isinstance(cell, list) and cell and all(_is_message(message) for message in cell):
         return [{"role": message["role"], "content": message["content"]} for message in cell]

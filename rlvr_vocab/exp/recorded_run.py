@@ -10,6 +10,7 @@ from typing import Any
 from rlvr_vocab.exp.from_config import read
 from rlvr_vocab.exp.recorded_config import read_recorded
 from rlvr_vocab.exp.typed_sections import DatasetSettings, RewardSettings
+from rlvr_vocab.vocab.run_places import runs_around
 
 DEFAULT_MAX_NEW_TOKENS, DEFAULT_TEMPERATURE = 1024, 1.0
 
@@ -34,9 +35,7 @@ class RecordedRun:
 
 def run_folder_of(checkpoint: Path) -> Path | None:
     """The folder of the run that wrote the checkpoint: the one around it, or around its stage, with a `config.yaml`."""
-    folder = checkpoint.parent if checkpoint.name else checkpoint.absolute().parent
-    around = (folder, folder.parent.parent) if folder.parent.name == "stages" else (folder,)
-    return next((each for each in around if (each / "config.yaml").is_file()), None)
+    return next((each for each in runs_around(checkpoint) if (each / "config.yaml").is_file()), None)
 
 
 def recorded_run(checkpoint: Path) -> RecordedRun:

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from rlvr_vocab.exp.hub_names import names_on_hub
 from rlvr_vocab.exp.recorded_config import config_yaml
 from rlvr_vocab.exp.typed_sections import RunSettings
 
@@ -43,7 +44,7 @@ def start_run_folder(settings: RunSettings) -> None:
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / CONFIG).write_text(config_yaml(settings.resolved), encoding="utf-8")  # marks the folder as a run
-    write_json(folder / ENVIRONMENT, environment())
+    write_json(folder / ENVIRONMENT, {**environment(), "names_on_hub": names_on_hub(settings.resolved)})
 
 
 def environment() -> dict[str, Any]:
@@ -59,6 +60,12 @@ def environment() -> dict[str, Any]:
         "gpus": gpus,
         "versions": {package: found for package in _PACKAGES if (found := _version(package)) is not None},
     }
+
+
+def recorded_names_on_hub(folder: Path) -> tuple[str, ...]:
+    """The names that were on the hub when the run started; none where it wrote nothing of it down."""
+    path = folder / ENVIRONMENT
+    return tuple(json.loads(path.read_text(encoding="utf-8")).get("names_on_hub", ())) if path.is_file() else ()
 
 
 def read_summary(folder: Path) -> dict[str, Any] | None:

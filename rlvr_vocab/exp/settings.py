@@ -1,6 +1,6 @@
 """load_settings: from command-line words to checked, typed settings, without importing torch."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -130,7 +130,21 @@ def build_settings(command: str, argv: Sequence[str]) -> Settings:
         return read_section(MergeSettings, config)
     if command == "expand":
         return read_section(ExpandSettings, config)
-    return with_stages(read_run(config), command, line)
+    run = read_run(config)
+    require_that_typed_keys_apply(run.model, composed.given)
+    return with_stages(run, command, line)
+
+
+def require_that_typed_keys_apply(model: ModelSettings, given: Collection[str]) -> None:
+    """Settings of an adapter, or of Unsloth, that are typed where there is neither would be read by nothing."""
+    applies = {
+        "model.lora.": (model.trains_adapter, "model.lora.enabled=true"),
+        "model.unsloth.": (model.backend == "unsloth", "model.backend=unsloth"),
+    }
+    for key in sorted(given):
+        for prefix, (on, switch) in applies.items():
+            if key.startswith(prefix) and key != "model.lora.enabled" and not on:
+                raise UserError(f"{key} has nothing to apply to: add {switch}")
 
 
 def compose_evaluate(line: CommandLine) -> Composed:

@@ -136,11 +136,8 @@ class StagedRun:
             self._console.print(line, markup=False)
         checkpoint = newest_checkpoint(stage.folder)
         goal = None if stage.until is None else Goal(**asdict(stage.until))
-        if goal is not None:
-            trainer.add_callback(StopAtGoal(goal))
-        with progress(self._console, stage.title, 1) as display:
-            trainer.add_callback(LiveFigures(lambda step, total, shown: display.update(step, shown, total=total)))
-            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        if checkpoint is None or not trainer.stands_at_its_end(checkpoint, goal):
+            self._go_on(stage, trainer, checkpoint, goal)
         history = trainer.state.log_history
         reached = goal is not None and goal.reached(history)
         record = StageRecord(
@@ -154,6 +151,13 @@ class StagedRun:
         if stage.name:
             self._close(stage, trainer, record)
         return record
+
+    def _go_on(self, stage: Stage, trainer: RegionGRPOTrainer, checkpoint: Path | None, goal: Goal | None) -> None:
+        if goal is not None:
+            trainer.add_callback(StopAtGoal(goal))
+        with progress(self._console, stage.title, 1) as display:
+            trainer.add_callback(LiveFigures(lambda step, total, shown: display.update(step, shown, total=total)))
+            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
 
     def _close(self, stage: Stage, trainer: RegionGRPOTrainer, record: StageRecord) -> None:
         """Write down the end of a named stage: its weights first, then that it has ended."""

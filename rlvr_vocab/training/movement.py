@@ -77,9 +77,17 @@ class MovementCheck(TrainerCallback):
         self._frozen_is_checked = False
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: nn.Module, **_: Any
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        **_: Any,
     ) -> None:
         self.groups = parameter_groups(model)
+        if args.deepspeed_plugin is None:  # which hands its optimizer flat copies of the parameters
+            _require_in_optimizer(self.groups, optimizer)
         self.waiting = {group.name for group in self.groups if group.trains}
         self._frozen_is_checked = False
         self._before = {(group.name, group.trains): fingerprint(group.parameters) for group in self.groups}
@@ -114,7 +122,7 @@ class MovementCheck(TrainerCallback):
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         for name in sorted(self.waiting):
-            logger.warning("%s had no gradient in the whole of training and stays as it was", name)
+            logger.warning("%s was never updated: no gradient at a learning rate above 0", name)
 
     def _check_frozen(self) -> None:
         moved = _of_any_process({group.name for group in self.groups if not group.trains and self._has_moved(group)})
@@ -133,6 +141,14 @@ def fingerprint(parameters: Iterable[torch.Tensor]) -> list[int]:
         bits = _local(parameter.detach()).view(_INTEGERS[parameter.element_size()])
         sums.append(int(bits.sum(dtype=torch.int64)))
     return sums
+
+
+def _require_in_optimizer(groups: Sequence[ParameterGroup], optimizer: torch.optim.Optimizer) -> None:
+    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    for group in groups:
+        missing = sum(id(parameter) not in held for parameter in group.parameters)
+        if group.trains and missing:
+            raise UserError(f"{group.name} should train, and the optimizer lacks {missing} of its tensors")
 
 
 def _named_specially(model: Any) -> Iterator[tuple[nn.Parameter, str]]:

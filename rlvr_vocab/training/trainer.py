@@ -12,7 +12,8 @@ import torch
 import trl.trainer.grpo_trainer as trl_grpo
 from accelerate.utils import DistributedType, gather_object
 from peft import PeftModel
-from transformers import PreTrainedModel, PrinterCallback
+from transformers import PreTrainedModel, PrinterCallback, TrainerState
+from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOConfig, GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
@@ -21,12 +22,14 @@ from trl.trainer.utils import create_model_from_path
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.training.checkpoints import newest_checkpoint, write_manifest
 from rlvr_vocab.training.completions import CompletionRows, write_completions
+from rlvr_vocab.training.goal import Goal
 from rlvr_vocab.training.lora import Lora, complete_adapter, without_dropout
 from rlvr_vocab.training.movement import MovementCheck
 from rlvr_vocab.training.place import RunPlace, count_steps_of_the_run
 from rlvr_vocab.training.region_metrics import region_counts, region_entropies, region_metrics
 from rlvr_vocab.training.reward_weights import RewardWeights, require_scores
 from rlvr_vocab.training.vllm_rollouts import VLLMCanary
+from rlvr_vocab.vocab.adapter_base import record_base
 from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -275,6 +278,8 @@ class RegionGRPOTrainer(GRPOTrainer):
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         super()._save(output_dir, state_dict)
         self.policy.layout.save(output_dir or self.args.output_dir)
+        if self.args.should_save:
+            record_base(output_dir or self.args.output_dir, self.initial_model)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
@@ -298,3 +303,15 @@ class RegionGRPOTrainer(GRPOTrainer):
     def load_weights(self, checkpoint: Path) -> None:
         """Take over the weights of a checkpoint, and nothing else of it."""
         self._load_from_checkpoint(str(checkpoint))
+
+    def stands_at_its_end(self, checkpoint: Path, goal: Goal | None = None) -> bool:
+        """Take over a checkpoint after which there is nothing left to train; False where there is, and nothing done.
+
+        Transformers would train one more step from a checkpoint of the last one.
+        """
+        state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+        over = 0 < self.args.max_steps <= state.global_step or (goal is not None and goal.reached(state.log_history))
+        if over:
+            self.load_weights(checkpoint)
+            self.state = state
+        return over

@@ -10,8 +10,11 @@ from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.adapter_base import ADAPTER_WEIGHTS, find_base, is_adapter
+from rlvr_vocab.vocab.adapter_base import ADAPTER_CONFIG, ADAPTER_WEIGHTS, find_base, is_adapter, read_adapter_config
 from rlvr_vocab.vocab.trained_rows import ADAPTER, ROWS_KEY, add_trained_rows
+
+# What PEFT ends in over a configuration with a wrong name or a value of a wrong type, here or when it makes layers.
+_PEFT_ERRORS = (KeyError, TypeError, ValueError, AttributeError)
 
 
 def load_model(folder: str | Path, base: str | Path | None = None, **model_kwargs: Any) -> PreTrainedModel | PeftModel:
@@ -22,28 +25,65 @@ def load_model(folder: str | Path, base: str | Path | None = None, **model_kwarg
         model_kwargs: passed on to `from_pretrained`; the type of the weights is the folder's own by default.
 
     Raises:
-        UserError: an adapter without its base, or one that does not fit it.
+        UserError: weights that cannot be read, an adapter without its base, or one that does not fit it.
     """
     source = find_base(folder, base) if is_adapter(folder) else folder
-    model = AutoModelForCausalLM.from_pretrained(str(source), **{"dtype": "auto", **model_kwargs})
+    try:
+        model = AutoModelForCausalLM.from_pretrained(str(source), **{"dtype": "auto", **model_kwargs})
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"the weights of {source} cannot be read: {_in_one_line(error)}") from error
     return put_adapter_on(model, folder).eval() if is_adapter(folder) else model.eval()
 
 
 def put_adapter_on(model: PreTrainedModel, folder: str | Path) -> PeftModel:
-    """An adapter folder on its base, with the rows that trained beside it."""
-    adapted: Any = get_peft_model(model, PeftConfig.from_pretrained(str(folder)), adapter_name=ADAPTER)
-    rows = _trained_rows(Path(folder, ADAPTER_WEIGHTS))
+    """An adapter folder on its base, with the rows that trained beside it.
+
+    Raises:
+        UserError: the adapter is broken, or does not fit.
+    """
+    adapted, rows = _bare_adapter_on(model, Path(folder)), _trained_rows(Path(folder, ADAPTER_WEIGHTS))
     if rows:
         add_trained_rows(adapted, model.get_input_embeddings().weight.size(0) - rows)
     try:
         result = adapted.load_adapter(str(folder), ADAPTER, torch_device=str(model.device))
     except RuntimeError as error:  # torch's word for tensors of another shape
-        raise UserError(f"{folder} does not fit its base: {' '.join(str(error).split())}") from error
+        raise UserError(f"{folder} does not fit its base: {_in_one_line(error)}") from error
     missing, unexpected = result.missing_keys, result.unexpected_keys
     if missing or unexpected:
         lacks = [f"{len(keys)} {what} ({keys[0]} …)" for keys, what in _named(missing, unexpected) if keys]
         raise UserError(f"{folder} does not fit its base: {', '.join(lacks)}")
     return adapted
+
+
+def open_adapter(folder: Path) -> PeftConfig:
+    """The configuration of an adapter folder.
+
+    Raises:
+        UserError: it is broken, or of a kind that PEFT does not know.
+    """
+    read_adapter_config(folder)
+    try:
+        return PeftConfig.from_pretrained(str(folder))
+    except _PEFT_ERRORS as error:
+        raise _broken(folder, error) from error
+
+
+def _bare_adapter_on(model: PreTrainedModel, folder: Path) -> Any:
+    config = open_adapter(folder)
+    config.base_model_name_or_path = model.name_or_path  # where it is now, which PEFT would warn of
+    try:
+        return get_peft_model(model, config, adapter_name=ADAPTER)
+    except _PEFT_ERRORS as error:
+        raise _broken(folder, error) from error
+
+
+def _broken(folder: Path, error: Exception) -> UserError:
+    reason = f"{type(error).__name__}: {_in_one_line(error)}"
+    return UserError(f"{folder / ADAPTER_CONFIG} cannot be used as the configuration of an adapter: {reason}")
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _named(missing: list[str], unexpected: list[str]) -> list[tuple[list[str], str]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -125,16 +126,24 @@ def write_expansion(plan: ExpansionPlan, out: Path) -> None:
     """Read the base's weights, expand them, and write the folder `out`, which appears whole or not at all.
 
     Raises:
-        UserError: the model has other tensors with a row per token.
+        UserError: the folder is not empty or cannot be made, the weights cannot be read, or the model has other tensors
+            with a row per token.
     """
-    model = AutoModelForCausalLM.from_pretrained(plan.base, dtype="auto", **plan.source_kwargs)
-    _refuse_other_vocabularies(model, plan.base)
-    _expand_weights(model, plan)
-    _clean_generation_config(model, plan.tokenizer)
     with folder_appearing_whole(out) as folder:
+        model = _read_weights(plan)
+        _refuse_other_vocabularies(model, plan.base)
+        _expand_weights(model, plan)
+        _clean_generation_config(model, plan.tokenizer)
         model.save_pretrained(folder)
         write_tokenizer(plan.tokenizer, plan.layout, folder)
         plan.layout.save(folder)
+
+
+def _read_weights(plan: ExpansionPlan) -> PreTrainedModel:
+    try:
+        return AutoModelForCausalLM.from_pretrained(plan.base, dtype="auto", **plan.source_kwargs)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"the weights of {plan.base} cannot be read: {' '.join(str(error).split())}") from error
 
 
 def read_base(base: str, source_kwargs: dict[str, Any]) -> tuple[Any, PreTrainedTokenizerBase]:

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import PeftConfig
+from peft import PeftType
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 from transformers import AutoConfig, PreTrainedModel
 
 from rlvr_vocab.atomic_folder import folder_appearing_whole
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.adapter import load_model
+from rlvr_vocab.vocab.adapter import load_model, open_adapter
 from rlvr_vocab.vocab.adapter_base import find_base
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
 from rlvr_vocab.vocab.merge_check import MergeCheck, Shift, shift
@@ -91,10 +91,18 @@ def merge_adapter(
         finish: adds to the proven folder what else belongs in it, before it appears.
 
     Raises:
-        UserError: the adapter or its base cannot be used, or the result is not the model that was merged.
+        UserError: the adapter or its base cannot be used, `out` is not empty or cannot be made, or the result is not
+            the model that was merged.
     """
     source = find_base(adapter, base)
-    model = _in_float32(adapter, base)
+    with folder_appearing_whole(out) as folder:
+        report = _merge_into(folder, adapter, source, dtype)
+        finish(folder, report)
+    return report
+
+
+def _merge_into(folder: Path, adapter: Path, source: Path, dtype: torch.dtype | None) -> MergeReport:
+    model = _in_float32(adapter, source)
     check, was_tied = MergeCheck(source, model), is_tied(model)
     with model.disable_adapter():
         untrained = check.logits(model)
@@ -106,30 +114,29 @@ def merge_adapter(
     for parameter in model.parameters():  # not the buffers: stock classes compute those in float32 again
         parameter.data = parameter.data.to(dtype)
     untied = was_tied and not is_tied(model)
-    with folder_appearing_whole(out) as folder:
-        write_stock_folder(model, source, folder)
-        written, digests = check.logits(model), digests_of(model)
-        del model  # the fresh process may need the room
-        report = MergeReport(
-            base=source,
-            dtype=str(dtype).removeprefix("torch."),
-            untied=untied,
-            probe_tokens=len(check.ids),
-            arithmetic=check.arithmetic_name,
-            merging=merging,
-            reloading=check.require_reload(folder, written, digests),
-            training=training,
-            rounding=None if dtype == torch.float32 else shift(exact, written),
-        )
-        finish(folder, report)
-    return report
+    write_stock_folder(model, source, folder)
+    written, digests = check.logits(model), digests_of(model)
+    del model  # the fresh process may need the room
+    return MergeReport(
+        base=source,
+        dtype=str(dtype).removeprefix("torch."),
+        untied=untied,
+        probe_tokens=len(check.ids),
+        arithmetic=check.arithmetic_name,
+        merging=merging,
+        reloading=check.require_reload(folder, written, digests),
+        training=training,
+        rounding=None if dtype == torch.float32 else shift(exact, written),
+    )
 
 
-def _in_float32(adapter: Path, base: Path | None) -> Any:
+def _in_float32(adapter: Path, base: Path) -> Any:
     """The adapter on its base, on the CPU."""
-    config = PeftConfig.from_pretrained(str(adapter))
+    config = open_adapter(adapter)
     if config.is_prompt_learning:
-        raise UserError(f"{adapter} is an adapter of the kind {config.peft_type.value}, which no weights can hold")
+        raise UserError(
+            f"{adapter} is an adapter of the kind {PeftType(config.peft_type).value}, which no weights can hold"
+        )
     with warnings.catch_warnings():
         # PEFT's advice on merging such an adapter by hand; `fold` sees to it.
         warnings.filterwarnings("ignore", message="Model has `tie_word_embeddings=True` and a tied layer")

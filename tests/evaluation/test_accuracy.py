@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import ProblemResult, accuracy_of, evaluate_checkpoint, read_results, write_results
 from rlvr_vocab.evaluation.sampling import SamplingSettings, sample_completions
 
@@ -74,3 +75,13 @@ def test_evaluation_leaves_the_random_state_of_the_caller(checkpoint, prompts):
     rows = [{"prompt": prompt, "solution": "1"} for prompt in prompts]
     evaluate_checkpoint(checkpoint, rows, lambda completions, solution: [1.0] * 3, SamplingSettings(max_new_tokens=2))
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_problem_that_outgrows_the_context_is_refused_before_anything_is_sampled(checkpoint, prompts):
+    rows = [{"prompt": prompt, "solution": "1"} for prompt in prompts]
+    batches = []
+    with pytest.raises(UserError, match=r'^prompt 1, "What is 3 \+ 9\?": its \d+ tokens and max_new_tokens=512 do not'):
+        evaluate_checkpoint(
+            checkpoint, rows, None, SamplingSettings(max_new_tokens=512), on_progress=lambda *done: batches.append(done)
+        )
+    assert batches == []

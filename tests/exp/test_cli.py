@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 import types
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -135,3 +136,77 @@ def test_any_other_exception_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -
     fake_command(monkeypatch, ValueError("a fault of ours"))
     with pytest.raises(ValueError, match="a fault of ours"):
         cli.main(["quickstart"])
+
+
+def unread(*words: str) -> tuple[int, str]:
+    """Exit code and stderr of Python where nobody reads stdout any more."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}  # buffered, as in a shell
+    try:
+        done = subprocess.run(
+            [sys.executable, *words], stdout=writer, stderr=subprocess.PIPE, text=True, env=environment, check=False
+        )
+    finally:
+        os.close(writer)
+    return done.returncode, done.stderr
+
+
+WRITERS = (
+    "print('one', flush=True)",
+    "print('one')",
+    "from rlvr_vocab.exp.screen import make_console; make_console().print('one')",
+)
+
+
+@pytest.mark.parametrize("writing", WRITERS)
+def test_output_that_nobody_reads_any_more_ends_a_command_quietly(writing: str) -> None:
+    script = (
+        "import sys; from rlvr_vocab.exp import cli\n"
+        f"def dispatch(words):\n    {writing}\n    return 0\n"
+        "cli.dispatch = dispatch\n"
+        "sys.exit(cli.main([]))"
+    )
+    assert unread("-c", script) == (141, "")
+    assert unread("-m", "rlvr_vocab.exp.cli", "--help") == (141, "")
+
+
+def test_a_broken_pipe_to_something_else_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_command(monkeypatch, BrokenPipeError("a worker is gone"))
+    with pytest.raises(BrokenPipeError, match="a worker is gone"):
+        cli.main(["quickstart"])
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        (["quickstart"], "seed"),
+        (["quickstart"], "training.seed"),
+        (["quickstart"], "training.data_seed"),
+        (["check", "dataset=arithmetic"], "seed"),
+        (["score", "dataset=arithmetic", "rewards=accuracy"], "seed"),
+        (["expand", "model=tiny", "out=new"], "seed"),
+    ],
+)
+@pytest.mark.parametrize("seed", ["99999999999999999999999", "2147483648", "-1"])
+def test_a_seed_that_no_generator_takes_is_one_line(
+    seed: str, words: list[str], key: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*words, f"{key}={seed}"]) == 2
+    captured = capsys.readouterr()
+    assert captured.err == f"error: {key}={seed}: must be from 0 to 2147483647\n" and captured.out == ""
+    assert not Path("new").exists() and not Path("out").exists()
+
+
+def test_the_seed_of_a_stage_is_bounded_and_named_with_its_stage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["quickstart", "stages=[{name:a,training:{seed:-3}}]"]) == 2
+    assert "stage a: training.seed=-3: must be from 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["generate", "evaluate"])
+def test_the_seed_of_a_sampling_is_bounded(
+    command: str, model_folder: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = {"generate": ["prompt=hello"], "evaluate": ["dataset=arithmetic", "out=new"]}[command]
+    assert cli.main([command, f"checkpoint={model_folder()}", *words, "seed=99999999999999999999999"]) == 2
+    assert "seed=99999999999999999999999: must be from 0 to" in capsys.readouterr().err

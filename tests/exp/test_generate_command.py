@@ -1,12 +1,15 @@
 """`generate` sets thinking apart, marks reasoning tokens, and for machines prints one JSON object a line."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.evaluation import sampling
 from rlvr_vocab.exp.cli import main
 from rlvr_vocab.exp.prompt_file import read_prompts
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -84,6 +87,45 @@ def test_a_small_top_p_leaves_only_the_likeliest_token(folder: Path, capsys: pyt
     assert capsys.readouterr().out not in answers
 
 
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_answers_are_printed_batch_by_batch(
+    form: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"What is {number} + 4?" for number in range(5)]
+    (tmp_path / "prompts.txt").write_text("\n".join(texts))
+    sample, shown = sampling._sample_batch, []
+
+    def watched(*arguments: Any) -> list[sampling.Completion]:
+        shown.append(capsys.readouterr().out)
+        return sample(*arguments)
+
+    monkeypatch.setattr(sampling, "_sample_batch", watched)
+    words = ["generate", f"checkpoint={folder}", "prompts=prompts.txt", "max_new_tokens=2", "batch_size=2"]
+    assert main([*words, f"format={form}"]) == 0
+    shown.append(capsys.readouterr().out)
+    assert [[text for text in texts if text in part] for part in shown] == [[], texts[:2], texts[2:4], texts[4:]]
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gpt2"])
+def test_a_prompt_that_outgrows_the_context_is_one_line_before_anything_is_sampled(
+    name: str, expand_shape: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = f"checkpoint={expand_shape(name, size=20)}"
+    (tmp_path / "prompts.txt").write_text("short\nWhat is 1 and then" + " and 1" * 600)
+    words = ["generate", checkpoint, "prompts=prompts.txt", "batch_size=1", "format=json"]
+    assert main([*words, "max_new_tokens=1"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    assert 'prompt 2, "What is 1 and then' in captured.err and "shorten the prompt" in captured.err
+    assert main(["generate", checkpoint, "prompt=hello", "max_new_tokens=512"]) == 2
+    error = capsys.readouterr().err
+    found = re.search(
+        r"its (\d+) tokens and max_new_tokens=512 do not fit .* of 512; set max_new_tokens to (\d+)", error
+    )
+    assert found is not None and int(found[1]) + int(found[2]) == 512
+    assert main(["generate", checkpoint, "prompt=hello", f"max_new_tokens={found[2]}", "seed=1"]) == 0
+
+
 def test_an_adapter_is_asked_on_the_base_that_is_given(
     expand_shape: Callable[..., Path],
     make_adapter: Callable[..., Path],
@@ -142,12 +184,17 @@ def test_prompts_are_read_from_lines_columns_and_conversations(tmp_path: Path) -
 
     one, two = ({"role": "user", "content": text} for text in ("one", "two"))
     assert read_prompts(written("a.txt", "one\n\n two\n")) == [[one], [{**two, "content": " two"}]]
+    odd = "a\u2028b\x0cc\x85d"
+    (tmp_path / "b.txt").write_bytes(f"{odd}\r\none\n".encode())
+    assert read_prompts(tmp_path / "b.txt") == [[{"role": "user", "content": odd}], [one]]
     assert read_prompts(written("a.csv", "id,question\n1,one\n2,two\n")) == [[one], [two]]
     assert read_prompts(written("a.json", '["one", "two"]')) == [[one], [two]]
     talk = [{"role": "system", "content": "be short"}, one]
     assert read_prompts(written("a.jsonl", json.dumps({"messages": talk}))) == [talk]
     for name, text, said in (
         ("b.csv", "id,words\n1,one\n", "its columns are id, words"),
+        ("b.tsv", "id\tprompt\n1\tone\n2\t\n", "row 2 is empty$"),
+        ("c.jsonl", '{"prompt": " "}', "row 1 is empty$"),
         ("b.jsonl", '{"prompt": 3}', "row 1 is 3, neither text nor a list of messages"),
         ("b.txt", "\n\n", "no prompts in it"),
     ):

@@ -18,7 +18,9 @@ from transformers import AutoModelForCausalLM
 from rlvr_vocab.exp import final_model
 from rlvr_vocab.exp.card_facts import CardFacts
 from rlvr_vocab.exp.cli import main
+from rlvr_vocab.training.checkpoints import write_manifest
 from rlvr_vocab.vocab.adapter import load_model
+from rlvr_vocab.vocab.adapter_base import BASE_RECORD, record_base
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.merge_probe import probe_ids
 
@@ -145,14 +147,66 @@ def test_a_run_whose_merge_is_refused_keeps_its_adapter_and_says_why_in_one_line
 def test_a_final_model_is_float32_whatever_its_base_is_and_replaces_that_of_an_interrupted_end(
     run_folder: Path, tmp_path: Path
 ) -> None:
-    base, out = tmp_path / "initial_model", tmp_path / "final_model"
+    base, out, adapter = (tmp_path / name for name in ("initial_model", "final_model", "adapter"))
     shutil.copytree(run_folder / "initial_model", base)
+    shutil.copytree(run_folder / "final_adapter", adapter)
     AutoModelForCausalLM.from_pretrained(base).bfloat16().save_pretrained(base)
+    record_base(adapter, base)
     out.mkdir()
     (out / "stale").touch()
-    final_model._merge(run_folder / "final_adapter", base, out, CardFacts(None, adapter=True), Console(quiet=True))
+    final_model._merge(adapter, base, out, CardFacts(None, adapter=True), Console(quiet=True))
     assert not (out / "stale").exists()
     assert {tensor.dtype for tensor in load_file(out / "model.safetensors").values()} == {torch.float32}
+
+
+@pytest.mark.parametrize("name", ["checkpoint-1", "final_adapter"])
+def test_an_adapter_of_a_run_knows_its_base_from_other_models_of_the_same_vocabulary(
+    name: str, run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (run_folder / name / BASE_RECORD).is_file()
+    given = [f"checkpoint={run_folder / name}", f"out={tmp_path / 'out'}", f"base={run_folder / 'final_model'}"]
+    error = refused(given, capsys)
+    assert f"{run_folder / 'final_model'} has other weights than the model that" in error
+
+
+def test_a_checkpoint_that_is_not_what_was_written_is_refused_by_every_command(
+    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint, out = tmp_path / "run" / "checkpoint-1", tmp_path / "out"
+    shutil.copytree(run_folder / "checkpoint-1", checkpoint)
+    weights = checkpoint / "adapter_model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    given = f"checkpoint={checkpoint}"
+    for words in (["merge", given, f"out={out}"], ["generate", given, "prompt=1+1="], ["evaluate", given]):
+        assert main(words) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1 and f"{given}: not what was written, by its manifest.json" in error
+    assert not out.exists()
+
+
+def test_a_whole_model_that_is_not_what_was_written_is_refused_too(
+    expand_shape: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = shutil.copytree(expand_shape("llama", size=20), tmp_path / "checkpoint-3")
+    write_manifest(checkpoint)
+    (checkpoint / "generation_config.json").unlink()
+    assert main(["generate", f"checkpoint={checkpoint}", "prompt=1+1="]) == 2
+    assert "not what was written, by its manifest.json" in capsys.readouterr().err
+
+
+def test_the_place_of_the_merged_model_is_looked_at_first(
+    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = f"checkpoint={run_folder / 'final_adapter'}"
+    monkeypatch.chdir(tmp_path)
+    assert "name a new folder in it" in refused([given, "out=."], capsys)
+    assert "/proc/m cannot be written" in refused([given, "out=/proc/m"], capsys)
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to("disk")
+    assert main(["merge", given, "out=link"]) == 0 and (tmp_path / "disk" / "model.safetensors").is_file()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "link"]
 
 
 def test_the_python_of_a_card_runs(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,10 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 
-from rlvr_vocab.exp.card_facts import Accuracy, CardFacts, hub_name, without_folder
+from rlvr_vocab.exp.card_facts import Accuracy, CardFacts, facts_of_adapter
+from rlvr_vocab.exp.hub_names import names_on_hub, without_folder
 from rlvr_vocab.exp.model_card import write_adapter_card, write_card
+from rlvr_vocab.exp.run_folder import start_run_folder
 from rlvr_vocab.exp.settings import build_settings
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.merge import MergeReport
@@ -123,5 +125,79 @@ def test_an_adapter_of_no_run_and_of_no_reasoning_vocabulary_has_a_card_too(tmp_
     ],
 )
 def test_of_a_path_only_its_last_part_is_shown(name: str, shown: str) -> None:
-    assert without_folder(name) == shown
-    assert (hub_name(name) is None) == ("Qwen/" not in name)
+    on_hub = names_on_hub({"model": {"name": name}, "dataset": {"name": "tiny"}})
+    assert without_folder(name, on_hub) == shown
+    assert on_hub == (["Qwen/Qwen3-0.6B"] if "Qwen/" in name else [])
+
+
+def test_a_folder_with_the_look_of_a_hub_name_is_no_link_from_whatever_folder_its_run_is_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "customers" / "acme-tickets").mkdir(parents=True)
+    settings = build_settings("train", [*WORDS, f"output_dir={tmp_path / 'run'}"])
+    settings.resolved["dataset"]["name"] = "customers/acme-tickets"
+    start_run_folder(settings)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    facts = facts_of_adapter(tmp_path / "run" / "final_adapter")
+    text = card(tmp_path, facts)
+    assert "customers" not in text and "| `dataset.name` | `acme-tickets` |" in text
+    assert facts.base == "Qwen/Qwen3-0.6B" and "| `model.name` | `Qwen/Qwen3-0.6B` |" in text
+    (tmp_path / "run" / "environment.json").write_text("{}")  # of a run before names were recorded
+    facts = facts_of_adapter(tmp_path / "run" / "final_adapter")
+    assert facts.base is None and facts.dataset is None
+    assert "customers" not in card(tmp_path, facts)
+
+
+def merged(dtype: str) -> MergeReport:
+    rounding = None if dtype == "float32" else Shift(1.25, 9.5e-4)
+    return MergeReport(Path("b"), dtype, False, 144, "float64", 2.1e-5, 0.0, Shift(3.0, 0.25), rounding)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bits", "said"),
+    [
+        ("float32", None, "of this model"),
+        ("bfloat16", None, "at the end of training (before rounding to bf16)"),
+        ("float16", None, "at the end of training (before rounding to fp16)"),
+        ("float32", 4, "at the end of training (on the base in 4 bit)"),
+        ("bfloat16", 8, "at the end of training (on the base in 8 bit, before rounding to bf16)"),
+    ],
+)
+def test_an_accuracy_is_said_to_be_of_the_weights_that_it_was_measured_on(
+    dtype: str, bits: int | None, said: str, tmp_path: Path
+) -> None:
+    words = [] if bits is None else [f"model.model_kwargs.load_in_{bits}bit=true"]
+    facts = CardFacts(config_of(*words), adapter=True, after=Accuracy(5, 8))
+    lines = card(tmp_path, facts, merge=merged(dtype)).splitlines()
+    assert [line for line in lines if "62.5%" in line] == [f"| held-out accuracy {said} | 62.5% (5 of 8) |"]
+
+
+def test_a_card_shows_what_each_stage_sets_otherwise_and_no_path_of_it(tmp_path: Path) -> None:
+    functions = f"{tmp_path}/mine.py"
+    Path(functions).write_text("def short(completions):\n    return [0.0 for _ in completions]\n")
+    stages = (
+        f"[{{name:form,rewards:[{{name:'{functions}:short',weight:0.5}}],training:{{max_steps:7,warmup_steps:3}},"
+        "until:{metric:reward,above:0.9}},"
+        "{name:long,generation:{max_new_tokens:2048},dataset:{name:/secret/place/hard.jsonl,subset:null}},{name:same}]"
+    )
+    text = card(tmp_path, CardFacts(config_of(f"stages={stages}"), adapter=False))
+    listed = [line for line in text.splitlines() if line.startswith("- `")]
+    assert listed == [
+        "- `form`: `training.max_steps=7`, `rewards=mine.py:short × 0.5`, `until.metric=reward`, `until.above=0.9`, "
+        "`until.window=20`",
+        "- `long`: `model.generation_kwargs.max_new_tokens=2048`, `dataset.name=hard.jsonl`, `dataset.subset=null`",
+        "- `same`: as above",
+    ]
+    assert "secret" not in text and str(tmp_path) not in text
+    assert "stages" not in card(tmp_path, CardFacts(config_of(), adapter=False))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "fence"), [("Think.", "```"), ("Write\n```python\n1\n```", "````"), ("`````", "``````")]
+)
+def test_a_system_prompt_does_not_end_its_own_fence(prompt: str, fence: str, tmp_path: Path) -> None:
+    config = copy.deepcopy(config_of())
+    config["dataset"]["system_prompt"] = prompt
+    text = card(tmp_path, CardFacts(config, adapter=False))
+    assert text.endswith(f":\n\n{fence}text\n{prompt}\n{fence}\n")

@@ -11,8 +11,9 @@ from rlvr_vocab.exp import environment_checks
 from rlvr_vocab.exp.attention_checks import ATTENTIONS
 from rlvr_vocab.exp.grpo_fields import GRPO_FIELDS
 from rlvr_vocab.exp.optimizer_checks import INSTALLED_BY, packages_of
-from rlvr_vocab.exp.settings import load_settings
+from rlvr_vocab.exp.settings import build_settings, load_settings
 
+LORA = "model.lora.enabled=true"
 FOUR_BIT = "model.model_kwargs.load_in_4bit=true"
 EIGHT_BIT = "model.model_kwargs.load_in_8bit=true"
 UNSLOTH = "model.backend=unsloth"
@@ -40,13 +41,13 @@ def refusal(*words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["model.lora.r=0"], ["model.lora.r=0", "at least 1"]),
-        (["model.lora.lora_alpha=-1"], ["lora_alpha=-1", "at least 1"]),
-        (["model.lora.lora_dropout=1.5"], ["lora_dropout=1.5", "below 1"]),
-        (["model.lora.lora_dropout=1"], ["below 1"]),
-        (["model.lora.train_rows=reasonin"], ["did you mean reasoning?"]),
-        (["model.lora.target_modules=[]"], ["all-linear"]),
-        (["model.lora.target_modules=q_proj"], ["a list or all-linear"]),
+        ([LORA, "model.lora.r=0"], ["model.lora.r=0", "at least 1"]),
+        ([LORA, "model.lora.lora_alpha=-1"], ["lora_alpha=-1", "at least 1"]),
+        ([LORA, "model.lora.lora_dropout=1.5"], ["lora_dropout=1.5", "below 1"]),
+        ([LORA, "model.lora.lora_dropout=1"], ["below 1"]),
+        ([LORA, "model.lora.train_rows=reasonin"], ["did you mean reasoning?"]),
+        ([LORA, "model.lora.target_modules=[]"], ["all-linear"]),
+        ([LORA, "model.lora.target_modules=q_proj"], ["a list or all-linear"]),
         ([FOUR_BIT, "model.lora.enabled=false"], ["load_in_4bit=true", "model.lora.enabled=false"]),
         ([EIGHT_BIT, "model.lora.enabled=false"], ["load_in_8bit=true", "model.lora.enabled=false"]),
         ([UNSLOTH, "model.lora.enabled=false"], ["model.backend=unsloth", "model.lora.enabled=false"]),
@@ -187,3 +188,18 @@ def test_every_optimizer_that_transformers_imports_from_elsewhere_is_known() -> 
             Trainer.get_optimizer_cls_and_kwargs(arguments, model=None)
     assert not any(packages_of(name) for name in ("adamw_torch", "adamw_torch_fused", "adafactor", "sgd", "rmsprop"))
     assert set(INSTALLED_BY) <= {module for name in GRPO_FIELDS["optim"].choices for module in packages_of(name)}
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["model.lora.r=64"], "model.lora.r has nothing to apply to: add model.lora.enabled=true"),
+        (["model.lora.enabled=false", "model.lora.train_rows=all"], "model.lora.train_rows has nothing to apply to"),
+        (["model.unsloth.max_seq_length=512"], "model.unsloth.max_seq_length has nothing to apply to: add model.back"),
+    ],
+)
+def test_a_typed_key_that_nothing_would_read_is_refused(words, line):
+    with pytest.raises(UserError, match=line):
+        build_settings("train", ["model=tiny", *words])
+    build_settings("train", ["model=tiny", "model.lora.enabled=true", "model.lora.r=64"])
+    build_settings("train", ["model=tiny", "model.lora.enabled=false"])

@@ -220,3 +220,24 @@ def test_what_only_the_data_or_the_model_shows_is_said_before_anything_is_writte
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
     assert not out.exists()
+
+
+@pytest.mark.parametrize("lora", ["false", "true"])
+def test_a_run_that_lacks_only_its_summary_is_finished_and_not_trained_further(lora: str, tmp_path: Path) -> None:
+    """Killed after its last checkpoint, while it measured, merged or wrote."""
+    folder = tmp_path / "run"
+    words = [*SMALL, "training.save_strategy=steps", "training.save_steps=1", "training.lr_scheduler_type=constant"]
+    command = ["quickstart", *words, f"model.lora.enabled={lora}", f"output_dir={folder}"]
+    assert main(command) == 0
+    weights = (folder / "final_model" / "model.safetensors").read_bytes()
+    metrics, summary = metrics_of(folder), json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").unlink()
+    assert main(command) == 0
+    assert metrics_of(folder) == metrics
+    assert sorted(path.name for path in folder.glob("checkpoint-*")) == [f"checkpoint-{step}" for step in (1, 2, 3)]
+    assert (folder / "final_model" / "model.safetensors").read_bytes() == weights
+    again = json.loads((folder / "summary.json").read_text())
+    assert {key: again[key] for key in ("steps", "accuracy_after")} == {
+        "steps": 3,
+        "accuracy_after": summary["accuracy_after"],
+    }

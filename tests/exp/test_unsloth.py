@@ -122,3 +122,10 @@ def test_the_other_backend_never_imports_it(command):
     assert done.returncode == 0
     done = command(*(word for word in RUN if word != "model.backend=unsloth"), UNSLOTH_STAND_IN_FAILS="1")
     assert done.returncode == 0, done.stderr
+
+
+def test_a_prompt_that_its_room_does_not_hold_is_refused_before_training(command, tmp_path):
+    limits = ["model.unsloth.max_seq_length=40", "training.max_completion_length=30"]
+    done = command(*RUN, *limits)
+    assert done.returncode == 2 and "context of 40" in done.stderr
+    assert not (tmp_path / "run").exists()

@@ -1,6 +1,7 @@
 """The expanded checkpoint of every shape, opened with stock Transformers and compared with its base row by row."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
+from rlvr_vocab.vocab.expand import Expansion, expand, plan_expansion, write_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
 
 NAMES = ("qwen3", "qwen2", "llama", "gemma3", "gpt2", "gpt2_untied", "phi")
@@ -220,6 +221,18 @@ def test_a_failure_while_writing_leaves_nothing_behind(make_shape, tmp_path, mon
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_cannot_take_the_checkpoint_is_refused_before_any_weight_is_read(
+    make_shape, tmp_path, monkeypatch
+):
+    base = str(make_shape("llama").folder)
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", lambda *_, **__: pytest.fail("weights were read"))
+    (tmp_path / "theirs").touch()
+    with pytest.raises(UserError, match="not empty; choose another folder"):
+        expand(base, tmp_path)
+    with pytest.raises(UserError, match="/proc/m cannot be written"):
+        expand(base, "/proc/m")
+
+
 def test_a_tokenizer_that_cannot_carry_copies_is_refused_and_leaves_no_folder(make_shape, tmp_path):
     plan = plan_expansion(str(make_shape("llama").folder), Expansion(size=10))
     plan.tokenizer.backend_tokenizer.decoder = None
@@ -246,3 +259,13 @@ def test_the_layout_says_what_was_asked_for(make_shape):
     assert (layout.size, layout.mode, layout.preserve_odds) == (5, "replace", False)
     other = plan_expansion(str(make_shape("llama").folder), replace(expansion, mode="expand")).layout
     assert other == replace(layout, mode="expand")
+
+
+def test_a_base_with_truncated_weights_is_said_in_one_line_and_leaves_no_folder(make_shape, tmp_path):
+    base = tmp_path / "base"
+    shutil.copytree(make_shape("qwen3").folder, base)
+    weights = base / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    with pytest.raises(UserError, match=r"^the weights of .*base cannot be read: .+$"):
+        expand(str(base), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

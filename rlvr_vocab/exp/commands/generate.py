@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -42,13 +43,7 @@ def run(settings: GenerateSettings) -> int:
         batch_size=settings.batch_size,
         seed=settings.seed,
     )
-    completions = _sampled(checkpoint, prompts, sampling)
-    for number, (prompt, completion) in enumerate(zip(prompts, completions, strict=True), start=1):
-        if settings.format == "json":
-            print(json.dumps(answer_row(checkpoint, prompt, completion)))
-        else:
-            head = f"[{number}/{len(prompts)}] {prompt[-1]['content']}" if len(prompts) > 1 else ""
-            _show(checkpoint, completion, head, console)
+    _sample(checkpoint, prompts, sampling, _printer(checkpoint, prompts, settings, console), console)
     return 0
 
 
@@ -86,11 +81,37 @@ def _require_chat(checkpoint: Checkpoint, settings: GenerateSettings) -> None:
         )
 
 
-def _sampled(checkpoint: Checkpoint, prompts: Sequence[Messages], sampling: SamplingSettings) -> list[Completion]:
-    if len(prompts) == 1:
-        return sample_completions(checkpoint, prompts, sampling)
+def _printer(
+    checkpoint: Checkpoint, prompts: Sequence[Messages], settings: GenerateSettings, console: Console
+) -> Callable[[list[Completion]], None]:
+    """Prints the answers of one batch after another, in the order of their prompts."""
+    stdout = sys.stdout  # a bar on a terminal puts its own in the place of sys.stdout
+    numbered = enumerate(prompts, start=1)
+
+    def show(batch: list[Completion]) -> None:
+        for completion, (number, prompt) in zip(batch, numbered, strict=False):
+            if settings.format == "json":
+                print(json.dumps(answer_row(checkpoint, prompt, completion)), file=stdout, flush=True)
+            else:
+                head = f"[{number}/{len(prompts)}] {prompt[-1]['content']}" if len(prompts) > 1 else ""
+                _show(checkpoint, completion, head, console)
+
+    return show
+
+
+def _sample(
+    checkpoint: Checkpoint,
+    prompts: Sequence[Messages],
+    sampling: SamplingSettings,
+    show: Callable[[list[Completion]], None],
+    console: Console,
+) -> None:
+    """Answer the prompts; on a terminal the answers themselves are the progress, and a bar would run into them."""
+    if len(prompts) == 1 or console.is_terminal:
+        sample_completions(checkpoint, prompts, sampling, on_batch=show)
+        return
     with stage(Console(stderr=True, highlight=False), "answering", len(prompts)) as display:
-        return sample_completions(checkpoint, prompts, sampling, lambda done, total: display.update(done))
+        sample_completions(checkpoint, prompts, sampling, lambda done, total: display.update(done), show)
 
 
 def _show(checkpoint: Checkpoint, completion: Completion, head: str, console: Console) -> None:

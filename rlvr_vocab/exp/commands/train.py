@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from accelerate import PartialState
@@ -102,10 +102,18 @@ def _stages(settings: RunSettings, problems: RunProblems, plan: ExpansionPlan, c
     written = stages_of(settings)
     for number, (stage, rows) in enumerate(zip(written, problems.by_stage, strict=True), start=1):
         with naming_the_stage(stage.name):
-            train = fitting_prompts(rows, plan, stage.run.training, console)
+            train = fitting_prompts(rows, _as_loaded(plan, settings), stage.run.training, console)
             require_a_batch(train, stage.run.training)
         stages.append(Stage(number, len(written), stage.name, stage.run, stage.until, train))
     return stages
+
+
+def _as_loaded(plan: ExpansionPlan, settings: RunSettings) -> ExpansionPlan:
+    """Unsloth makes room for so many tokens and no more, whatever the model could take."""
+    if settings.model.backend != "unsloth":
+        return plan
+    room = settings.model.unsloth.max_seq_length
+    return replace(plan, context_length=min(plan.context_length or room, room))
 
 
 def _checkpoint(training: StagedRun, plan: ExpansionPlan) -> Checkpoint:
