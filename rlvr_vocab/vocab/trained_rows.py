@@ -7,6 +7,7 @@ the bit.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import torch
@@ -39,9 +40,9 @@ class TrainedRows(nn.Module, BaseTunerLayer):
         self._initial_rows: torch.Tensor | None = None
 
     @property
+    @abstractmethod
     def parameter(self) -> nn.Parameter:
         """`(rows - first, H)` float32, whether in force or not."""
-        raise NotImplementedError
 
     @property
     def rows(self) -> nn.Parameter | None:
@@ -54,9 +55,9 @@ class TrainedRows(nn.Module, BaseTunerLayer):
         rows = self.rows
         return self.base_layer(inputs) if rows is None else self.joined(inputs, rows)
 
+    @abstractmethod
     def joined(self, inputs: torch.Tensor, rows: nn.Parameter) -> torch.Tensor:
         """What the layer gives where `rows` stand for the end of its table."""
-        raise NotImplementedError
 
     @property
     def shares_table(self) -> bool:

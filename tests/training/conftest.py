@@ -87,3 +87,21 @@ def accuracy(completions: list[Any], **_: Any) -> list[float]:
 def spread(completions: list[Any], **_: Any) -> list[float | None]:
     """Scores some completions and passes on others."""
     return [None if number % 4 == 3 else len(turn[0]["content"]) / 100 for number, turn in enumerate(completions)]
+
+
+@pytest.fixture
+def farthest_from_its_score() -> Callable[[Any, dict[str, Any]], float]:
+    """Of the tokens of a batch, the largest distance between sampled and scored log-probability."""
+    import torch
+
+    def farthest(trainer: Any, batch: dict[str, Any]) -> float:
+        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+        mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+        with torch.no_grad():
+            scores, *_ = trainer._get_per_token_logps_and_entropies(
+                trainer.model, ids, mask, batch["completion_ids"].size(1), len(ids)
+            )
+        sampled = batch["completion_mask"].bool()
+        return (batch["sampling_per_token_logps"] - scores)[sampled].abs().max().item()
+
+    return farthest
