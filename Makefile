@@ -21,11 +21,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-vllm check format clean moved
+.PHONY: help setup quickstart test test-vllm test-slurm check format clean moved
 
 help:  ## list the targets
 	@echo "make <target>, with Python 3.11 or newer:"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP)  ## make the virtual environment in .venv (the other targets do it too)
 
@@ -38,6 +38,12 @@ test: $(STAMP)  ## run the tests; PYTEST_WORKERS=2, ARGS="-k name"
 
 test-vllm: $(VLLM_STAMP)  ## run tests/vllm on a CPU build of vLLM, in an environment of its own; ARGS="-k name"
 	@$(VLLM_VENV)/bin/python -m pytest tests/vllm $(ARGS)
+
+test-slurm: export PATH := $(PATH):/usr/sbin:/sbin
+test-slurm: $(STAMP)  ## run tests/slurm on a SLURM that they start on this machine; ARGS="-k name"
+	@for program in slurmctld slurmd sbatch munged; do command -v $$program >/dev/null || { \
+	  echo "$$program is missing; Debian and Ubuntu have SLURM in the packages slurmctld slurmd slurm-client munge" >&2; exit 2; }; done
+	@RLVR_VOCAB_TEST_SLURM=1 $(PY) -m pytest tests/slurm $(ARGS)
 
 check: $(STAMP)  ## lint, formatting, types
 	@$(PY) -m ruff check .

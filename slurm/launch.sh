@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154
-# What the train_*.sh scripts share: submit the script when there is no job yet, train when there is.
+# What the scripts share: submit the script when there is no job yet, train when there is.
 # They source it with `here` (the slurm folder), `overrides` (their arm) and their own arguments,
-# which reach rlvr_vocab/exp/grpo_train.py as they stand.
+# which reach rlvr_vocab/exp/grpo_train.py as they stand. docs/slurm.md tells what a job does.
 
 # --- your cluster: edit here, or set in the environment --------------------------------------
 # Read when a script is started with `bash`. Empty leaves the #SBATCH line of the script, which
@@ -9,9 +9,10 @@
 PARTITION="${PARTITION:-}"  # such as a100
 ACCOUNT="${ACCOUNT:-}"
 TIME="${TIME:-}"            # such as 12:00:00
-GPUS="${GPUS:-}"            # a number, or type:number, such as a100:4
-CPUS="${CPUS:-}"
-MEM="${MEM:-}"              # such as 128G
+NODES="${NODES:-}"
+GPUS="${GPUS:-}"            # on each node: a number, or type:number, such as a100:4
+CPUS="${CPUS:-}"            # on each node
+MEM="${MEM:-}"              # on each node, such as 128G
 # Read inside the job, however it was submitted.
 MODULES="${MODULES:-}"      # for `module load`, such as "cuda/12.8 python/3.12"
 PROXY="${PROXY:-}"          # a web proxy, where compute nodes reach the hub through one
@@ -33,15 +34,18 @@ submit() {
   [[ -z "$PARTITION" ]] || flags+=(--partition="$PARTITION")
   [[ -z "$ACCOUNT" ]] || flags+=(--account="$ACCOUNT")
   [[ -z "$TIME" ]] || flags+=(--time="$TIME")
+  [[ -z "$NODES" ]] || flags+=(--nodes="$NODES")
   [[ -z "$GPUS" ]] || flags+=(--gres="gpu:$GPUS")
   [[ -z "$CPUS" ]] || flags+=(--cpus-per-task="$CPUS")
   [[ -z "$MEM" ]] || flags+=(--mem="$MEM")
+  [[ -z "${array:-}" ]] || flags+=(--array="$array")
   exec sbatch "${flags[@]}" "slurm/$(basename "$0")" "$@"
 }
 
 warn_of_values_that_came_too_late() {
   local pair
-  for pair in "PARTITION=$PARTITION=${SLURM_JOB_PARTITION:-}" "ACCOUNT=$ACCOUNT=${SLURM_JOB_ACCOUNT:-}"; do
+  for pair in "PARTITION=$PARTITION=${SLURM_JOB_PARTITION:-}" "ACCOUNT=$ACCOUNT=${SLURM_JOB_ACCOUNT:-}" \
+    "NODES=$NODES=$SLURM_JOB_NUM_NODES"; do
     IFS='=' read -r name wanted got <<<"$pair"
     [[ -z "$wanted" || "$wanted" == "$got" ]] ||
       echo "$name=$wanted had no effect: sbatch reads the #SBATCH lines. Start the script with bash instead." >&2
@@ -69,33 +73,50 @@ choose_python() {
   fi
 }
 
-train() {
-  local processes="${SLURM_GPUS_ON_NODE:-${GPUS##*:}}" line
-  if ((${processes:-1} > 1)); then
+# The name or address under which the other nodes reach the first one.
+first_host() {
+  local first
+  first="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
+  # A node's name in SLURM need not be a name on the network; its address is.
+  [[ "$(scontrol show node "$first")" =~ NodeAddr=([^[:space:]]+) ]] && first="${BASH_REMATCH[1]}"
+  echo "$first"
+}
+
+# `line`: what one node runs. node.sh puts its own number in the place of {machine_rank}.
+compose_line() {
+  local nodes="$SLURM_JOB_NUM_NODES" gpus="${SLURM_GPUS_ON_NODE:-${GPUS##*:}}"
+  local processes=$((nodes * ${gpus:-1}))
+  line=("${python[@]}")
+  if ((processes > 1)); then
     # Two jobs on one node must not meet on one port.
-    line=("${python[@]}" -m accelerate.commands.launch --num_processes "$processes" --num_machines 1
+    line+=(-m accelerate.commands.launch --num_processes "$processes" --num_machines "$nodes"
       --main_process_port "$((20000 + SLURM_JOB_ID % 20000))")
+    ((nodes == 1)) || line+=(--machine_rank "{machine_rank}" --main_process_ip "$(first_host)")
     if [[ -n "$ACCELERATE_CONFIG" ]]; then
       line+=(--config_file "$ACCELERATE_CONFIG")
     else
       line+=(--multi_gpu --mixed_precision no --dynamo_backend no) # training.bf16 decides, not the launcher
     fi
-  else
-    line=("${python[@]}")
   fi
-  line+=(rlvr_vocab/exp/grpo_train.py "${overrides[@]}" "$@")
-  echo "${SLURM_JOB_NAME:-job} $SLURM_JOB_ID on $(hostname): ${line[*]}"
-  # exec: the job ends with the exit code of training, and SLURM's signals reach it.
-  exec "${line[@]}"
+  line+=(rlvr_vocab/exp/grpo_train.py "${overrides[@]}")
 }
 
 cd "$here/.." || exit
 [[ -n "${SLURM_JOB_ID:-}" ]] || submit "$@"
-((${SLURM_JOB_NUM_NODES:-1} == 1)) || stop "these scripts train on one node; the job has $SLURM_JOB_NUM_NODES"
+# shellcheck source=slurm/job.sh
+source slurm/job.sh
+listen_to_slurm
+SLURM_JOB_NUM_NODES="${SLURM_JOB_NUM_NODES:-1}"
 warn_of_values_that_came_too_late
 [[ -z "$MODULES" ]] || load_modules
 if [[ -n "$PROXY" ]]; then
   export http_proxy="$PROXY" https_proxy="$PROXY" HTTP_PROXY="$PROXY" HTTPS_PROXY="$PROXY"
 fi
 choose_python
-train "$@"
+overrides+=("$@")
+# A requeued job goes on with its run: what the first start was told about an earlier one is done.
+((${SLURM_RESTART_COUNT:-0} == 0)) || overrides+=(overwrite=false resume=auto)
+open_log
+compose_line
+train
+end_job

@@ -9,11 +9,14 @@
 #SBATCH --job-name=grpo_baseline
 #SBATCH --output=slurm/logs/%x-%j.log
 #SBATCH --nodes=1
-#SBATCH --ntasks=1
+#SBATCH --ntasks-per-node=1
 #SBATCH --gres=gpu:1
 #SBATCH --cpus-per-task=8
 #SBATCH --mem=64G
 #SBATCH --time=24:00:00
+#SBATCH --signal=B:USR1@300
+#SBATCH --requeue
+#SBATCH --open-mode=append
 
 set -euo pipefail
 

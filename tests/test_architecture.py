@@ -22,8 +22,11 @@ PACKAGE = ROOT / "rlvr_vocab"
 # `front` is rlvr_vocab/__init__.py, which shows what the rooms below it make; `__main__` starts exp.
 FLOORS = {
     "errors": -1,
+    "atomic_file": -1,
     "atomic_folder": 0,
+    "stop_signals": 0,
     "nearest": 0,
+    "secret_words": 0,
     "vocab": 1,
     "rewards": 1,
     "data": 1,

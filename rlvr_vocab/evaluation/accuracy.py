@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.evaluation.sampling import Checkpoint, Completion, SamplingSettings, sample_completions
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after, scored_regions
@@ -68,9 +69,7 @@ def write_results(results: Sequence[ProblemResult], path: Path) -> None:
     """One JSON object a line, one line a problem and sample; the file appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = (json.dumps(asdict(result), ensure_ascii=False) for result in results)
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="surrogatepass")
-    partial.replace(path)
+    write_whole(path, "".join(f"{line}\n" for line in lines), errors="surrogatepass")
 
 
 def read_results(path: Path) -> list[ProblemResult]:

@@ -90,7 +90,8 @@ def check_run(settings: RunSettings) -> None:
     for stage in settings.stages:
         check_stage(stage)
     check_wandb_login(settings.logging)
-    check_run_folder(settings.output_dir, settings.resolved, settings.overwrite)
+    check_positive_number("max_hours", settings.max_hours)
+    check_run_folder(settings)
 
 
 def check_training(settings: RunSettings) -> None:
@@ -166,6 +167,11 @@ def check_positive(values: Mapping[str, int | None]) -> None:
     for key, value in values.items():
         if value is not None and value < 1:
             raise UserError(f"{key}={value}: must be at least 1")
+
+
+def check_positive_number(key: str, value: float | None) -> None:
+    if value is not None and not 0 < value < math.inf:
+        raise UserError(f"{key}={value}: must be above 0")
 
 
 def check_serving_temperature(temperature: float | None) -> None:

@@ -4,34 +4,58 @@ import os
 import select
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib import import_module
 
-from rlvr_vocab.errors import UserError
+from rlvr_vocab.errors import Interrupted, OutOfRoom, UserError
 from rlvr_vocab.exp.backend import import_backend
-from rlvr_vocab.exp.command_help import COMMANDS, command_help, overview
+from rlvr_vocab.exp.command_help import COMMANDS, command_help, overview, shown_key
 from rlvr_vocab.exp.command_line import parse_command_line
+from rlvr_vocab.exp.exit_code import (
+    BAD_INPUT,
+    INTERRUPTED,
+    OUT_OF_ROOM,
+    READER_GONE,
+    RESUME_ME,
+    write_exit_code,
+)
+from rlvr_vocab.exp.one_voice import one_voice
 from rlvr_vocab.exp.quiet import quiet_imports
 from rlvr_vocab.exp.seed_checks import check_seeds
 from rlvr_vocab.exp.settings import load_settings
 from rlvr_vocab.nearest import nearest_and_all
+from rlvr_vocab.secret_words import without_secrets
+from rlvr_vocab.stop_signals import stop_signals
 
-BAD_INPUT = 2
-INTERRUPTED = 130
-READER_GONE = 141  # as a shell counts a process that SIGPIPE ended: 128 + 13
+TRAINS = ("train", "quickstart")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs `rlvr-vocab <command> key=value …` and returns the exit code.
 
-    It is 2 for bad input, 130 for Ctrl-C, and 141 where whatever reads the output, `head` for instance, has left.
+    It is 2 for bad input, 74 where the disk or the memory is full, 75 for a run that was told to stop and can be
+    resumed, 130 for Ctrl-C, and 141 where whatever reads the output, `head` for instance, has left.
     """
+    code = ended_well_or_told(list(sys.argv[1:] if argv is None else argv))
+    write_exit_code(code)
+    return code
+
+
+def ended_well_or_told(argv: list[str]) -> int:
     try:
-        code = dispatch(list(sys.argv[1:] if argv is None else argv))
+        with one_voice():
+            code = dispatch(argv)
         sys.stdout.flush()
         return code
     except UserError as error:
-        print("error:", " ".join(str(error).split()), file=sys.stderr)
+        tell("error:", error)
         return BAD_INPUT
+    except OutOfRoom as error:
+        tell("error:", error)
+        return OUT_OF_ROOM
+    except Interrupted as error:
+        tell("interrupted:", error)
+        return RESUME_ME
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -41,6 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # What is still buffered is written when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return READER_GONE
+
+
+def tell(kind: str, error: BaseException) -> None:
+    """One line, whatever the message looks like, and no secret in it."""
+    print(kind, " ".join(without_secrets(str(error)).split()), file=sys.stderr)
 
 
 def output_is_unread() -> bool:
@@ -57,14 +86,19 @@ def dispatch(words: list[str]) -> int:
     command, rest = words[0], words[1:]
     if command not in COMMANDS:
         raise UserError(f"unknown command {command}{nearest_and_all(command, COMMANDS)}")
-    if parse_command_line(command, rest).help:
+    line = parse_command_line(command, rest)
+    if line.help:
         print(command_help(command, rest))
         return 0
-    settings = load_settings(command, rest)
-    check_seeds(settings)
-    quiet_imports()
-    import_backend(settings)
-    return int(import_module(COMMANDS[command].module).run(settings))
+    if line.show is not None:
+        print(shown_key(command, rest, line.show))
+        return 0
+    with stop_signals.listening() if command in TRAINS else nullcontext():
+        settings = load_settings(command, rest)
+        check_seeds(settings)
+        quiet_imports()
+        import_backend(settings)
+        return int(import_module(COMMANDS[command].module).run(settings))
 
 
 if __name__ == "__main__":

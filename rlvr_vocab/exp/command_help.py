@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.command_line import parse_command_line
-from rlvr_vocab.exp.compose import PRIMARY_CONFIGS, compose, config_folders
+from rlvr_vocab.exp.compose import PRIMARY_CONFIGS, compose, config_folders, resolve
 from rlvr_vocab.exp.from_config import as_typed
 from rlvr_vocab.exp.hydra_overrides import GROUPS, group_choices
 from rlvr_vocab.exp.settings import with_recipe
+from rlvr_vocab.nearest import did_you_mean
 
 LINE = re.compile(r"(?P<indent> *)(?P<name>[\w.]+):(?P<value>.*?)(?:(?:^|\s)#\s*(?P<comment>.*))?$")
 VALUE_WIDTH = 40
@@ -90,8 +92,24 @@ def command_help(command: str, argv: Sequence[str]) -> str:
             "Any other field of TRL's GRPOConfig: training.<field>=value\n"
             "Start from an earlier run: config=out/<run>/config.yaml"
         )
-    parts.append("Your own YAML files: --config-dir DIR (DIR/<group>/<choice>.yaml), --config-name NAME")
+    parts.append(
+        "Your own YAML files: --config-dir DIR (DIR/<group>/<choice>.yaml), --config-name NAME\n"
+        "The value that one key would have, and nothing else: --show KEY"
+    )
     return "\n\n".join(parts)
+
+
+def shown_key(command: str, argv: Sequence[str], key: str) -> str:
+    """The value that a key would have, as it can be typed.
+
+    Raises:
+        UserError: the command has no such key.
+    """
+    composed = compose(command, parse_command_line(command, with_recipe(command, argv)))
+    values = dict(leaves(resolve(composed)))
+    if key not in values:
+        raise UserError(f"--show {key}: no such key{did_you_mean(key, list(values))}")
+    return as_typed(values[key])
 
 
 def key_rows(config: DictConfig, comments: dict[str, str]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import NoReturn
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 
-OPTIONS = ("--config-dir", "--config-name", "--config-path", "--help")
+OPTIONS = ("--config-dir", "--config-name", "--config-path", "--show", "--help")
 CAN_START_FROM_FILE = ("train", "quickstart")
 
 
@@ -20,6 +20,7 @@ class CommandLine:
     config_path: Path | None = None
     config_name: str | None = None
     config_file: Path | None = None
+    show: str | None = None
     help: bool = False
 
 
@@ -41,6 +42,7 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
     parser.add_argument("--config-dir", "-cd", type=Path)
     parser.add_argument("--config-path", "-cp", type=Path)
     parser.add_argument("--config-name", "-cn")
+    parser.add_argument("--show")
     known, rest = parser.parse_known_args(list(argv))
     for word in rest:
         if word.startswith("-"):
@@ -50,7 +52,9 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
         files = [word for word in rest if word.startswith("config=")]
         rest = [word for word in rest if not word.startswith("config=")]
         config_file = Path(files[-1].removeprefix("config=")).expanduser() if files else None
-    return CommandLine(tuple(rest), known.config_dir, known.config_path, known.config_name, config_file, known.help)
+    return CommandLine(
+        tuple(rest), known.config_dir, known.config_path, known.config_name, config_file, known.show, known.help
+    )
 
 
 def unknown_option(word: str) -> str:

@@ -11,6 +11,7 @@ import torch
 from accelerate.utils import broadcast_object_list
 from peft import PeftModel
 from rich.console import Console
+from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 from transformers.trainer import TRAINING_ARGS_NAME
 
 from rlvr_vocab.atomic_folder import folder_appearing_whole
@@ -68,6 +69,7 @@ def _in_place_of_an_earlier_one(folder: Path) -> Iterator[Path]:
 def _merge(adapter: Path, base: Path, out: Path, facts: CardFacts, console: Console) -> None:
     if out.exists():
         shutil.rmtree(out)
+    unset_hf_deepspeed_config()  # with it, models are loaded by all processes together, each its part
     # In float32, like a model that was trained whole: what was measured is what is kept.
     report = merge_adapter(
         adapter, out, base, torch.float32, finish=lambda folder, report: write_card(folder, facts, report)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from rich.console import Console
 
@@ -45,7 +46,9 @@ class HeldOut:
             checkpoint: the model to measure; None where it is past that moment, and only the file can tell.
         """
         path = self._folder / f"{when}.jsonl"
-        if path.exists():
+        # One process looks for all: sharded models are sampled by every process together or not at all.
+        [there] = broadcast_object_list([path.exists()])
+        if there:
             return accuracy_of(read_results(path))
         if self._rows is None or checkpoint is None:
             return None

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.errors import UserError
 
 
@@ -30,14 +31,9 @@ def write_jsonl_whole(path: Path, rows: Iterable[dict[str, Any]], key: str) -> N
 
 
 def _write_whole(path: Path, text: str, key: str) -> None:
-    partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            # Half a surrogate pair, which UTF-8 cannot write, becomes the escape that JSON has for it.
-            partial.write_text(text, encoding="utf-8", errors="backslashreplace")
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        # Half a surrogate pair, which UTF-8 cannot write, becomes the escape that JSON has for it.
+        write_whole(path, text, errors="backslashreplace")
     except OSError as error:
         raise UserError(f"{key}={path} cannot be written: {error.strerror or error}") from error

@@ -12,6 +12,9 @@ from rlvr_vocab.exp.optimizer_checks import QUANTIZATION
 from rlvr_vocab.exp.typed_sections import LONG_DTYPE_NAMES, NOT_FOR_FROM_PRETRAINED, LoraSettings, ModelSettings
 from rlvr_vocab.nearest import nearest_and_all, nearest_word
 
+# Arguments of from_pretrained by which it would unpickle what it reads.
+PICKLES = ("use_safetensors", "weights_only")
+
 
 def check_model(model: ModelSettings) -> None:
     """What holds for a model, whatever is done with it."""
@@ -54,6 +57,10 @@ def check_model_kwargs(kwargs: Mapping[str, Any]) -> None:
         nearest = nearest_word(key, NOT_FOR_FROM_PRETRAINED)
         if key == "dtype" or (key not in NOT_FOR_FROM_PRETRAINED and nearest and abs(len(key) - len(nearest)) <= 2):
             raise UserError(f"unknown key model.model_kwargs.{key}; did you mean model.model_kwargs.{nearest}?")
+    for key in PICKLES:
+        if key in kwargs:
+            alone = "weights are read as safetensors alone"
+            raise UserError(f"model.model_kwargs.{key} is not used here: {alone}; leave it out")
     if "quantization_config" in kwargs:
         raise UserError(
             "model.model_kwargs.quantization_config is not used here: set model.model_kwargs.load_in_8bit or "

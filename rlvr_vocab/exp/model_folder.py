@@ -11,8 +11,8 @@ from rlvr_vocab.exp.typed_sections import ModelSettings
 from rlvr_vocab.nearest import nearest_word
 from rlvr_vocab.vocab.adapter_base import ADAPTER_CONFIG, ADAPTER_WEIGHTS, find_base, is_adapter
 from rlvr_vocab.vocab.quantized_base import refuse_quantized
+from rlvr_vocab.vocab.read_as_data import refuse_pickled
 
-WEIGHTS = ("*.safetensors", "*.bin")
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 
@@ -46,6 +46,7 @@ def check_adapter_folder(folder: Path, base: Path | None) -> None:
     """An adapter with whole weights, and the model that it belongs on."""
     weights = folder / ADAPTER_WEIGHTS
     if not weights.is_file():
+        refuse_pickled(folder, f"checkpoint={folder}")
         raise UserError(f"checkpoint={folder}: an adapter's configuration, but no {ADAPTER_WEIGHTS} in it")
     try:
         with safe_open(weights, framework="numpy"):
@@ -91,8 +92,9 @@ def check_folder(folder: Path, given: str) -> dict[str, Any]:
         raise UserError(f"{given}: its config.json is not JSON ({error})") from error
     if not isinstance(config, dict) or not config.get("model_type"):
         raise UserError(f"{given}: its config.json names no model_type, so it is not a model")
-    if not any(next(folder.glob(pattern), None) for pattern in WEIGHTS):
-        raise UserError(f"{given}: no weights in it (*.safetensors or *.bin)")
+    refuse_pickled(folder, given)
+    if next(folder.glob("*.safetensors"), None) is None:
+        raise UserError(f"{given}: no weights in it (*.safetensors)")
     if not any((folder / name).is_file() for name in TOKENIZER):
         raise UserError(f"{given}: no tokenizer in it ({' or '.join(TOKENIZER)})")
     return config

@@ -53,7 +53,7 @@ def loading_kwargs(model: ModelSettings, *, use_cpu: bool = False) -> dict[str, 
     passed = {key: value for key, value in model.from_pretrained_kwargs.items() if key not in _SOURCE_ARGUMENTS}
     if use_cpu and model.bits is not None:
         passed.setdefault("device_map", {"": "cpu"})  # quantized weights stay where they were read, by default on a GPU
-    return {**passed, "dtype": model.loaded_dtype}
+    return {"use_safetensors": True, **passed, "dtype": model.loaded_dtype}
 
 
 def lora(model: ModelSettings) -> Lora | None:

@@ -1,43 +1,112 @@
 """Whether a run may write where it is told to: not over another configuration's run or foreign files."""
 
-import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.exit_code import is_main_process
 from rlvr_vocab.exp.from_config import as_typed
 from rlvr_vocab.exp.recorded_config import differences, read_recorded
+from rlvr_vocab.exp.run_lock import LOCK, check_not_running
+from rlvr_vocab.exp.typed_sections import RunSettings
 
 DIFFERENCES_SHOWN = 3
+BEFORE_A_RUN = re.compile(r"slurm-.*\.log|\.config\.yaml\.partial")  # a scheduler's log; a start that was killed
+WITHOUT_A_NAME = ("auto", "never")
+# What a run that is resumed may do otherwise than before: its model is made, and its problems are divided.
+CHANGEABLE = ("training", "rewards", "model.generation_kwargs", "model.model_kwargs")
 
 
-def check_run_folder(folder: Path, resolved: Mapping[str, Any], overwrite: bool) -> None:
-    """Raises UserError where the folder holds anything but an earlier part of the same run."""
-    if os.environ.get("RANK", "0") != "0":  # the main process may have begun to write by now
+def check_run_folder(settings: RunSettings) -> None:
+    """Raises UserError where the folder holds anything but an earlier part of the same run, or is being written."""
+    if not is_main_process():  # which may have begun to write by now
         return
+    folder = settings.output_dir
     check_no_file_in_the_way(folder, "output_dir")
-    if not folder.is_dir() or not any(folder.iterdir()):
+    check_not_running(folder)
+    if not holds_a_run(folder):
+        if settings.resume not in WITHOUT_A_NAME:
+            raise UserError(f"resume={settings.resume}: {folder} holds no run that could go on")
         return
+    if settings.overwrite:
+        if holds_more_than_a_run(folder):
+            raise UserError(f"output_dir={folder}: overwrite=true would delete more than a run; choose another folder")
+        return
+    check_resume(settings)
+    check_same_run(settings)
+
+
+def holds_a_run(folder: Path) -> bool:
+    """Whether there is a run in the folder; nothing, or its lock and a scheduler's log alone, is none.
+
+    Raises:
+        UserError: there is something else.
+    """
+    if not folder.is_dir() or not any(not belongs_to_no_run(path) for path in folder.iterdir()):
+        return False
     if not (folder / "config.yaml").is_file():
         raise UserError(f"output_dir={folder}: not empty, and not a run of ours (no config.yaml); choose another one")
     try:
-        recorded = read_recorded(folder, resolve=True)
+        read_recorded(folder, resolve=True)
     except UserError as error:
         raise UserError(f"output_dir={folder}: not empty, and not a run of ours ({error})") from error
-    if overwrite and holds_more_than_a_run(folder):
-        raise UserError(f"output_dir={folder}: overwrite=true would delete more than a run; choose another folder")
-    different = list(differences(recorded, resolved))
-    if different and not overwrite:
+    return True
+
+
+def belongs_to_no_run(path: Path) -> bool:
+    """What lies in a run's folder and is no part of the run: it may be there before, and stays when it is replaced."""
+    return path.name == LOCK or BEFORE_A_RUN.fullmatch(path.name) is not None
+
+
+def check_resume(settings: RunSettings) -> None:
+    checkpoints = [*settings.output_dir.glob("checkpoint-*"), *settings.output_dir.glob("stages/*/checkpoint-*")]
+    if settings.resume == "never" and checkpoints:
+        raise UserError(
+            f"resume=never: {settings.output_dir} holds checkpoints of this run; leave it out to go on, or choose "
+            "another output_dir, or add overwrite=true"
+        )
+    if settings.resume in WITHOUT_A_NAME:
+        return
+    if Path(settings.resume).expanduser().resolve() not in map(Path.resolve, checkpoints):
+        listed = ", ".join(sorted(path.name for path in checkpoints)) or "none"
+        raise UserError(f"resume={settings.resume}: no checkpoint of {settings.output_dir}; there are {listed}")
+
+
+def check_same_run(settings: RunSettings) -> None:
+    """Refuse to go on with another configuration, but for the keys that may change and were named."""
+    changes = changes_of(settings)
+    folder = settings.output_dir
+    for key in settings.allow_changes:
+        if not any(names(key, changed) for changed, _, _ in changes):
+            continue
+        if not key.startswith(CHANGEABLE):
+            raise UserError(f"allow_changes: {key} decides what the run is, not how it goes on; begin a new one")
+    different = [change for change in changes if not any(names(key, change[0]) for key in settings.allow_changes)]
+    if different:
         shown = "; ".join(
             f"{key}: {as_typed(there)} there, {as_typed(here)} here"
             for key, there, here in different[:DIFFERENCES_SHOWN]
         )
         more = f"; {len(different) - DIFFERENCES_SHOWN} more" if len(different) > DIFFERENCES_SHOWN else ""
+        allowed = [key for key, _, _ in different if key.startswith(CHANGEABLE)]
+        by_name = f", or go on with the change by allow_changes=[{','.join(allowed)}]"
+        go_on = by_name if len(allowed) == len(different) else ""
         raise UserError(
             f"output_dir={folder}: holds a run with another configuration ({shown}{more}); "
-            "choose another exp_name or output_dir, or add overwrite=true"
+            f"choose another exp_name or output_dir, or add overwrite=true{go_on}"
         )
+
+
+def changes_of(settings: RunSettings) -> list[tuple[str, Any, Any]]:
+    """(key, value there, value here) in which a run is to go on otherwise than it was begun."""
+    return list(differences(read_recorded(settings.output_dir, resolve=True), settings.resolved))
+
+
+def names(allowed: str, key: str) -> bool:
+    """Whether a key, or a section that it lies in, is allowed to change."""
+    return key == allowed or key.startswith(f"{allowed}.")
 
 
 def holds_more_than_a_run(folder: Path) -> bool:

@@ -13,7 +13,8 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 
 RUN_SECTIONS = ("model", "dataset", "training")
-NOT_COMPARED = ("overwrite", "logging", "output_dir")
+# How a run goes about its work, not what it is.
+NOT_COMPARED = ("overwrite", "resume", "allow_changes", "max_hours", "on_full_disk", "logging", "output_dir")
 ABSENT = "(absent)"
 
 

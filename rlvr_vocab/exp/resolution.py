@@ -6,6 +6,7 @@ from typing import Any
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.compose import Composed, resolve
 from rlvr_vocab.exp.from_config import read
+from rlvr_vocab.exp.secret_checks import refuse_secrets
 
 # (key of the model, key of the training, the value shipped in conf/model/_base.yaml)
 SAME_THING: tuple[tuple[str, str, int | float], ...] = (
@@ -17,6 +18,7 @@ SAME_THING: tuple[tuple[str, str, int | float], ...] = (
 def resolved_config(composed: Composed) -> dict[str, Any]:
     """The composed configuration as plain values, twins settled; as a config.yaml it composes to itself."""
     config = resolve(composed)
+    refuse_secrets(config)
     if "model" in config:
         settle_reasoning_vocab_size(config["model"])
     if "training" in config:
@@ -24,7 +26,6 @@ def resolved_config(composed: Composed) -> dict[str, Any]:
             settle_twins(config, model_key, training_key, shipped, composed)
         settle_reward_functions(config)
         settle_reward_weights(config)
-        config["training"].pop("hub_token", None)  # a secret has no place in a recorded configuration
     return config
 
 

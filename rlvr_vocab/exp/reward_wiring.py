@@ -19,7 +19,9 @@ VERIFYING = (*GRADERS, "cosine_length")
 
 def reward_specs(rewards: RewardSettings) -> list[RewardSpec]:
     return [
-        RewardSpec(function.name, function.weight, function.params, function.adaptive, function.full_mark)
+        RewardSpec(
+            function.name, function.weight, function.params, function.adaptive, function.full_mark, function.deadline
+        )
         for function in rewards.functions
     ]
 

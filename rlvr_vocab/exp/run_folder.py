@@ -15,9 +15,13 @@ from typing import Any
 
 import torch
 
+from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.exp.hub_names import names_on_hub
+from rlvr_vocab.exp.output_folder import belongs_to_no_run, changes_of
 from rlvr_vocab.exp.recorded_config import config_yaml
 from rlvr_vocab.exp.typed_sections import RunSettings
+from rlvr_vocab.secret_words import without_secrets
+from rlvr_vocab.vocab.run_places import FINAL_ADAPTER, FINAL_MODEL, INITIAL_MODEL
 
 _PACKAGES = (
     "rlvr-vocab",
@@ -34,17 +38,66 @@ _PACKAGES = (
     "unsloth",
     "vllm",
 )
-CONFIG, ENVIRONMENT, SUMMARY = "config.yaml", "environment.json", "summary.json"
+CONFIG, ENVIRONMENT, SUMMARY, CHANGES = "config.yaml", "environment.json", "summary.json", "changes.jsonl"
 
 
 def start_run_folder(settings: RunSettings) -> None:
     """Make the folder and write down configuration and environment; `overwrite` clears an earlier run first."""
     folder = settings.output_dir
-    if settings.overwrite and (folder / CONFIG).is_file():
-        shutil.rmtree(folder)
+    if (folder / CONFIG).is_file():
+        if settings.overwrite:
+            _clear(folder)
+        else:
+            _remove_halves(folder)
+            _write_down_changes(settings)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / CONFIG).write_text(config_yaml(settings.resolved), encoding="utf-8")  # marks the folder as a run
+    write_whole(folder / CONFIG, config_yaml(settings.resolved))  # marks the folder as a run
     write_json(folder / ENVIRONMENT, {**environment(), "names_on_hub": names_on_hub(settings.resolved)})
+
+
+def finished_summary(settings: RunSettings) -> dict[str, Any] | None:
+    """The outcome of a run that has nothing left to do; None for one that is to be trained, or trained further."""
+    summary = None if settings.overwrite else read_summary(settings.output_dir)
+    return None if summary is None or not summary["finished"] or changes_of(settings) else summary
+
+
+def _reopen(folder: Path) -> None:
+    """A finished run that is to go on with other settings is finished no more; what it came to keeps another name."""
+    summary = read_summary(folder)
+    if summary is None:
+        return
+    outcome = folder / "evaluation" / "after.jsonl"
+    for path in (outcome, folder / SUMMARY):
+        if path.exists():
+            path.rename(path.with_stem(f"{path.stem}_{summary['steps']}_steps"))
+
+
+def _clear(folder: Path) -> None:
+    """Remove an earlier run; its mark goes last, so that a folder cleared by half is still known as a run's."""
+    of_the_run = [path for path in folder.iterdir() if not belongs_to_no_run(path)]
+    for path in sorted(of_the_run, key=lambda path: path.name == CONFIG):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _remove_halves(folder: Path) -> None:
+    """What a killed process had not finished of the folders that appear whole."""
+    for name in (INITIAL_MODEL, FINAL_ADAPTER, FINAL_MODEL):
+        for path in folder.glob(f".{name}.*"):
+            shutil.rmtree(path)
+
+
+def _write_down_changes(settings: RunSettings) -> None:
+    """What is to be otherwise from here on; a finished run is taken up again by it."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    changes = [{"at": now, "key": key, "from": there, "to": here} for key, there, here in changes_of(settings)]
+    if not changes:
+        return
+    _reopen(settings.output_dir)
+    with (settings.output_dir / CHANGES).open("a", encoding="utf-8") as file:
+        file.writelines(f"{json.dumps(change, default=str)}\n" for change in changes)
 
 
 def environment() -> dict[str, Any]:
@@ -52,7 +105,7 @@ def environment() -> dict[str, Any]:
     gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": sys.argv,
+        "command": [without_secrets(word) for word in sys.argv],
         "commit": _commit(),
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -74,7 +127,7 @@ def read_summary(folder: Path) -> dict[str, Any] | None:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def _version(package: str) -> str | None:

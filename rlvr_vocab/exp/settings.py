@@ -13,6 +13,7 @@ from rlvr_vocab.exp.from_config import read, read_section
 from rlvr_vocab.exp.recorded_run import run_folder_of
 from rlvr_vocab.exp.resolution import resolved_config
 from rlvr_vocab.exp.score_section import check_score, read_score
+from rlvr_vocab.exp.secret_checks import refuse_secret_words
 from rlvr_vocab.exp.serving_checks import check_generate, check_merge
 from rlvr_vocab.exp.stage_words import naming_the_stage, read_stages, recorded_stage
 from rlvr_vocab.exp.training_section import read_training
@@ -115,6 +116,7 @@ def load_settings(command: str, argv: Sequence[str]) -> Settings:
 
 def build_settings(command: str, argv: Sequence[str]) -> Settings:
     """Typed settings: keys and types are right, values are not yet checked against each other."""
+    refuse_secret_words(argv)
     line = parse_command_line(command, with_recipe(command, argv))
     if command == "evaluate":
         return read_evaluate(resolved_config(compose_evaluate(line)))
@@ -171,8 +173,9 @@ def read_run(config: dict[str, Any]) -> RunSettings:
     training = read_training(config["training"], model, rewards, exp_name, seed)
     ready = {"rewards": rewards, "model": model, "training": training}
     functions = [asdict(function) for function in rewards.functions]
-    # Reloading a recorded configuration must not overwrite anything by itself.
-    resolved = {**config, "overwrite": False, "rewards": {"functions": functions}}
+    # Reloading a recorded configuration must not overwrite anything, or go back to a checkpoint, by itself.
+    inert = {"overwrite": False, "resume": "auto", "allow_changes": []}
+    resolved = {**config, **inert, "rewards": {"functions": functions}}
     return read_section(RunSettings, config, ready={**ready, "resolved": resolved, "stages": ()})
 
 

@@ -7,25 +7,31 @@ one lie in `stages/<number>_<name>/`; its `stage.json`, written when it has ende
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 from pathlib import Path
 
+from accelerate import PartialState
 from datasets import Dataset
 from rich.console import Console
 
-from rlvr_vocab.errors import UserError
+from rlvr_vocab.atomic_file import write_whole
+from rlvr_vocab.errors import Interrupted, UserError
+from rlvr_vocab.exp.exit_code import RESUME_ME, write_exit_code
 from rlvr_vocab.exp.model_wiring import loading_kwargs, lora, quantization, unsloth
+from rlvr_vocab.exp.resume import checkpoint_to_go_on_from
 from rlvr_vocab.exp.reward_wiring import reward_context, reward_specs
-from rlvr_vocab.exp.typed_sections import RunSettings, UntilSettings
+from rlvr_vocab.exp.typed_sections import ModelSettings, RunSettings, UntilSettings
 from rlvr_vocab.rewards.build import build_rewards
+from rlvr_vocab.stop_signals import stop_signals
 from rlvr_vocab.training.callbacks import LiveFigures, MetricsFile
-from rlvr_vocab.training.checkpoints import newest_checkpoint
+from rlvr_vocab.training.checkpoints import newest_checkpoint_for_all, steps_in
 from rlvr_vocab.training.config import grpo_config
 from rlvr_vocab.training.goal import Goal, StopAtGoal
+from rlvr_vocab.training.interruption import Interruption
 from rlvr_vocab.training.movement import parameter_groups, table_of
+from rlvr_vocab.training.out_of_memory import naming_out_of_memory
 from rlvr_vocab.training.place import RunPlace
 from rlvr_vocab.training.progress import stage as progress
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
@@ -95,14 +101,21 @@ class StagedRun:
     """
 
     def __init__(
-        self, stages: Sequence[Stage], initial_model: Path, held_out: Dataset | None, console: Console
+        self,
+        stages: Sequence[Stage],
+        initial_model: Path,
+        held_out: Dataset | None,
+        interruption: Interruption,
+        console: Console,
     ) -> None:
         self._stages = stages
         self._initial_model = initial_model
         self._held_out = held_out
+        self._interruption = interruption
         self._console = console
         self.records = _ended(stages)
         self._current = min(len(self.records), len(stages) - 1)
+        self._checkpoint = self._checkpoint_of_current(stages[0].settings.resume)
         self.trainer = self._trainer_of_current()
 
     @property
@@ -110,34 +123,66 @@ class StagedRun:
         return sum(record.steps for record in self.records)
 
     def train(self) -> None:
-        """Train what is left of the run."""
+        """Train what is left of the run.
+
+        Raises:
+            Interrupted: it was told to stop before; the same command goes on.
+        """
         while len(self.records) < len(self._stages):
             if self._current != len(self.records):
+                stop_signals.require_going_on()
                 self._current = len(self.records)
+                self._checkpoint = self._checkpoint_of_current("auto")
                 del self.trainer
                 self.trainer = self._trainer_of_current()
             self.records.append(self._train(self._stages[self._current], self.trainer))
+
+    def _checkpoint_of_current(self, resume: str) -> Path | None:
+        """Where the current stage goes on; a stage whose last checkpoint is lost is current once more."""
+        found = checkpoint_to_go_on_from(self._stages[self._current].folder, resume, self._console)
+        while self.records and found is None:
+            ended = self._stages[len(self.records) - 1]
+            if checkpoint_of_the_end(ended, self.records[-1]) is not None:
+                break
+            self.records.pop()
+            self._current = len(self.records)
+            self._forget_the_end(ended)
+            found = checkpoint_to_go_on_from(ended.folder, "auto", self._console)
+        return found
+
+    def _forget_the_end(self, stage: Stage) -> None:
+        self._console.print(
+            f"warning: {stage.title} had ended, but its last checkpoint is not whole: it is trained from there again",
+            style="yellow",
+            markup=False,
+        )
+        if PartialState().is_main_process:
+            (stage.folder / RECORD).unlink()
+        PartialState().wait_for_everyone()
 
     def _trainer_of_current(self) -> RegionGRPOTrainer:
         """The trainer of the current stage, with the weights that the stages before it have left."""
         stage = self._stages[self._current]
         before = self.records[: self._current]
         place = RunPlace(stage.settings.output_dir, stage.name, sum(record.steps for record in before))
-        trainer = stage_trainer(stage, self._initial_model, place, self._held_out)
-        if stage.name and len(self.records) > self._current:
-            trainer.load_weights(_last_checkpoint(stage))
-        elif self._current and newest_checkpoint(stage.folder) is None:
-            trainer.load_weights(_last_checkpoint(self._stages[self._current - 1]))
+        with naming_out_of_memory(lambda: None, already_set(stage.settings.model)):
+            trainer = stage_trainer(stage, self._initial_model, place, self._held_out, self._interruption)
+        if len(self.records) > self._current:  # the last stage has ended: nothing is left to train
+            if stage.name and self._checkpoint is not None:
+                trainer.load_weights(self._checkpoint)
+        elif before and self._checkpoint is None:
+            earlier = checkpoint_of_the_end(self._stages[self._current - 1], before[-1])
+            assert earlier is not None  # as _checkpoint_of_current has seen to
+            trainer.load_weights(earlier)
         return trainer
 
     def _train(self, stage: Stage, trainer: RegionGRPOTrainer) -> StageRecord:
-        started = time.monotonic()
         for line in table_of(parameter_groups(trainer.model)):
             self._console.print(line, markup=False)
-        checkpoint = newest_checkpoint(stage.folder)
         goal = None if stage.until is None else Goal(**asdict(stage.until))
-        if checkpoint is None or not trainer.stands_at_its_end(checkpoint, goal):
-            self._go_on(stage, trainer, checkpoint, goal)
+        if self._checkpoint is None or not trainer.stands_at_its_end(self._checkpoint, goal):
+            self._go_on(stage, trainer, goal)
+            self._stop_if_told(trainer, goal)
         history = trainer.state.log_history
         reached = goal is not None and goal.reached(history)
         record = StageRecord(
@@ -146,26 +191,36 @@ class StagedRun:
             ended_by=f"until {goal}" if reached else "steps",
             steps_without_signal=sum(row.get("frac_reward_zero_std") == 1.0 for row in history),
             reward_failures={reward.name: reward.failures for reward in trainer.reward_funcs if reward.failures},
-            seconds=round(time.monotonic() - started, 1),
+            seconds=round(trainer.trained_seconds, 1),
         )
         if stage.name:
             self._close(stage, trainer, record)
         return record
 
-    def _go_on(self, stage: Stage, trainer: RegionGRPOTrainer, checkpoint: Path | None, goal: Goal | None) -> None:
+    def _go_on(self, stage: Stage, trainer: RegionGRPOTrainer, goal: Goal | None) -> None:
         if goal is not None:
             trainer.add_callback(StopAtGoal(goal))
-        with progress(self._console, stage.title, 1) as display:
+        with progress(self._console, stage.title, 1) as display, naming_out_of_memory(trainer):
             trainer.add_callback(LiveFigures(lambda step, total, shown: display.update(step, shown, total=total)))
-            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+            trainer.train(resume_from_checkpoint=None if self._checkpoint is None else str(self._checkpoint))
+
+    def _stop_if_told(self, trainer: RegionGRPOTrainer, goal: Goal | None) -> None:
+        """End the run where a signal, or the clock, has ended the training before its time."""
+        state, reason = trainer.state, self._interruption.reason
+        ended = state.global_step >= state.max_steps or (goal is not None and goal.reached(state.log_history))
+        if reason is None or ended:
+            return
+        saved = max(steps_in(Path(trainer.args.output_dir)), default=None)
+        where = f"saved in checkpoint-{saved}" if saved == state.global_step else f"not saved; the last one is {saved}"
+        write_exit_code(RESUME_ME)
+        trainer.accelerator.wait_for_everyone()  # a launcher ends all processes as soon as it sees one that has ended
+        raise Interrupted(f"by {reason} after step {state.global_step}, {where}; the same command goes on")
 
     def _close(self, stage: Stage, trainer: RegionGRPOTrainer, record: StageRecord) -> None:
         """Write down the end of a named stage: its weights first, then that it has ended."""
         trainer.save_checkpoint()
         if trainer.accelerator.is_main_process:
-            partial = stage.folder / f".{RECORD}.partial"
-            partial.write_text(json.dumps(asdict(record), indent=2) + "\n", encoding="utf-8")
-            partial.replace(stage.folder / RECORD)
+            write_whole(stage.folder / RECORD, json.dumps(asdict(record), indent=2) + "\n")
         trainer.accelerator.wait_for_everyone()
         self._console.print(f"{stage.title}: {record.steps} steps, ended by {record.ended_by}", markup=False)
 
@@ -188,7 +243,9 @@ def _ended(stages: Sequence[Stage]) -> list[StageRecord]:
     return [record for record in ended if record is not None]
 
 
-def stage_trainer(stage: Stage, initial_model: Path, place: RunPlace, held_out: Dataset | None) -> RegionGRPOTrainer:
+def stage_trainer(
+    stage: Stage, initial_model: Path, place: RunPlace, held_out: Dataset | None, interruption: Interruption
+) -> RegionGRPOTrainer:
     """A trainer for one stage; policy and reference are those of the initial model."""
     settings = stage.settings
     layout = VocabLayout.load(initial_model)
@@ -219,15 +276,17 @@ def stage_trainer(stage: Stage, initial_model: Path, place: RunPlace, held_out: 
         reward_funcs=[reward.function for reward in rewards],
         train_dataset=stage.train,
         eval_dataset=held_out,
-        callbacks=[MetricsFile(settings.output_dir / "metrics.jsonl", place)],
+        on_full_disk=settings.on_full_disk,
+        callbacks=[MetricsFile(settings.output_dir / "metrics.jsonl", place), interruption],
     )
 
 
-def _last_checkpoint(stage: Stage) -> Path:
-    checkpoint = newest_checkpoint(stage.folder)
-    if checkpoint is None:
-        raise UserError(
-            f"{stage.folder}: {RECORD} says that this stage has ended, but no whole checkpoint of it is there; "
-            f"remove {RECORD} to train it again"
-        )
-    return checkpoint
+def already_set(model: ModelSettings) -> list[str]:
+    """What is not to be advised where the model has no room."""
+    keys = {"model.lora.enabled": model.trains_adapter, "model.model_kwargs.load_in_4bit": model.bits == 4}
+    return [key for key, is_set in keys.items() if is_set]
+
+
+def checkpoint_of_the_end(stage: Stage, record: StageRecord) -> Path | None:
+    """The weights that a stage ended with; None where they do not count any more."""
+    return newest_checkpoint_for_all(stage.folder, at_step=record.steps)

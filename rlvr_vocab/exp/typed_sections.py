@@ -161,13 +161,14 @@ class TrainingSettings:
 
 @dataclass(frozen=True)
 class RewardFunctionSettings:
-    """adaptive: how the weight follows success; None for a fixed weight."""
+    """adaptive: how the weight follows success; None for a fixed weight. deadline: seconds for a batch."""
 
     name: str
     weight: float = 1.0
     params: dict[str, Any] = field(default_factory=dict)
     adaptive: Adaptation | None = None
     full_mark: float | None = None
+    deadline: Literal["auto"] | float | None = "auto"
 
 
 @dataclass(frozen=True)
@@ -209,6 +210,10 @@ class RunSettings:
     seed: int
     output_dir: Path
     overwrite: bool
+    resume: str
+    allow_changes: tuple[str, ...]
+    max_hours: float | None
+    on_full_disk: Literal["stop", "go_on"]
     model: ModelSettings
     dataset: DatasetSettings
     warmup: WarmupSettings

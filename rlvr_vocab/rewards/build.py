@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean, nearest_and_all
@@ -24,6 +24,8 @@ from rlvr_vocab.rewards.verify.verdict import Verdict
 
 # What TRL hands to every reward function beside the columns of the data set.
 FROM_THE_TRAINER = ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")
+# Seconds that a function of the user's own has for a batch, unless it is given others.
+DEADLINE = 300.0
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class RewardSpec:
         params: its parameters.
         adaptation: how the weight follows success; None for a fixed one.
         full_mark: the score that counts as success, for a function of the user's own; the library knows its own.
+        deadline: seconds that a function of the user's own has for a batch; None for any time; "auto" is `DEADLINE`.
+            The library's never hang.
     """
 
     name: str
@@ -43,6 +47,7 @@ class RewardSpec:
     params: Mapping[str, Any] = field(default_factory=dict)
     adaptation: Adaptation | None = None
     full_mark: float | None = None
+    deadline: float | Literal["auto"] | None = "auto"
 
 
 @dataclass(frozen=True)
@@ -130,8 +135,8 @@ def build_rewards(specs: Sequence[RewardSpec], context: RewardContext) -> list[B
     """The rewards of a run, in the order given.
 
     Raises:
-        UserError: a name or a parameter is not known, user code cannot be loaded, a weight or full mark is no number
-            that there can be, or there is no reward at all.
+        UserError: a name or a parameter is not known, user code cannot be loaded, a weight, full mark or deadline is no
+            number that there can be, or there is no reward at all.
     """
     if not specs:
         raise UserError("rewards: the list of functions is empty, a run needs at least one")
@@ -148,7 +153,24 @@ def _build(spec: RewardSpec, name: str, context: RewardContext) -> BuiltReward:
     full_mark = spec.full_mark if spec.full_mark is not None else getattr(function, "full_mark", 1.0)
     _require_numbers(spec, full_mark)
     adaptive = None if spec.adaptation is None else AdaptiveWeight(spec.weight, full_mark, spec.adaptation)
-    return BuiltReward(name, GuardedReward(bound, name), bound, spec.weight, full_mark, adaptive)
+    guarded = GuardedReward(bound, name, _deadline(spec, parameters))
+    return BuiltReward(name, guarded, bound, spec.weight, full_mark, adaptive)
+
+
+def _deadline(spec: RewardSpec, parameters: Mapping[str, inspect.Parameter]) -> float | None:
+    """Seconds for a batch; None where there is no need of a thread, or no wish for one."""
+    own = is_user_code(spec.name)
+    if isinstance(spec.deadline, str):
+        return DEADLINE if own else None
+    if spec.deadline is None:
+        return None
+    if not own:
+        has_one = f"params: {{deadline: {spec.deadline:g}}} is its own, for one answer"
+        why = has_one if "deadline" in parameters else "it is of the library, whose functions end by themselves"
+        raise UserError(f"rewards: {spec.name} takes no deadline={spec.deadline:g} beside its name: {why}")
+    if not 0 < spec.deadline < math.inf:
+        raise UserError(f"rewards: the deadline of {spec.name} is {spec.deadline}: must be above 0, or null for none")
+    return spec.deadline
 
 
 def find_function(name: str) -> Callable[..., Any]:

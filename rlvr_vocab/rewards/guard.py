@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.deadline import Deadline, DeadlineThread, Late, StillWanted
 from rlvr_vocab.rewards.returned import NotAScore, mark_of, values_of
 from rlvr_vocab.rewards.reward import Mark
 from rlvr_vocab.rewards.turns import turn_text
+from rlvr_vocab.secret_words import without_secrets
 
 logger = logging.getLogger(__name__)
 
 # The first mistakes of a function are told one by one, then every tenth, from the hundredth on every hundredth, …
 _TOLD_ONE_BY_ONE = 3
 _OF_THE_WHOLE_BATCH = ("trainer_state", "log_extra", "log_metric", "environments")
+_LOGGING = ("log_extra", "log_metric")
 # Where the user's own code is not: frames of an error that are passed over when its line is looked for.
 _NOT_THE_USERS = (f"{Path(__file__).parents[1]}{os.sep}", f"{sysconfig.get_paths()['stdlib']}{os.sep}", "<frozen ")
 # What a user's function may raise: also what is meant to end a program, or a task within it.
@@ -34,9 +37,11 @@ class Mistake(Mark):
 
     Attributes:
         of_the_batch: it concerns what was returned for the batch, and no row in particular.
+        late: there was nothing to look at by the deadline.
     """
 
     of_the_batch: bool = False
+    late: bool = False
 
 
 class GuardedReward:
@@ -47,15 +52,24 @@ class GuardedReward:
     warning that names function, row and value. Asynchronous functions are awaited. The function gets copies of the
     columns, so that nothing it does to them reaches the next one.
 
-    Attributes:
+    With a deadline it runs in a thread of its own. Rows without a score when that is over score None, those of later
+    batches too as long as it hangs. The deadline holds for a batch, rows that are tried again one by one included.
+
+    Args:
         function: called with columns by name; returns numbers, None or marks.
+        name: what it is told and logged as.
+        deadline: seconds for a batch; None for any time, in the thread of the caller.
+
+    Attributes:
         failures: rows that scored None because of a mistake, so far.
     """
 
-    def __init__(self, function: Callable[..., Any], name: str) -> None:
+    def __init__(self, function: Callable[..., Any], name: str, deadline: float | None = None) -> None:
         self.function = function
         self.name = self.__name__ = name
+        self.deadline = deadline
         self.failures = 0
+        self._thread = None if deadline is None else DeadlineThread(f"reward {name}")
 
     def __call__(self, **columns: Any) -> list[float | None]:
         marks = self.marks(**columns)
@@ -73,60 +87,76 @@ class GuardedReward:
             UserError: the function says itself that it is used wrongly.
         """
         rows = len(columns["completions"])
+        deadline = Deadline(self.deadline)
         try:
-            return self._called(columns)
+            return self._called(columns, deadline)
         except NotAScore as mistake:
             return [Mistake(None, str(mistake), of_the_batch=True)] * rows
+        except Late as late:
+            return [Mistake(None, str(late), of_the_batch=True, late=True)] * rows
         except UserError:
             raise
         except _RAISED as error:
-            return self._row_by_row(columns, rows, _said(error))
+            return self._row_by_row(columns, rows, _said(error), deadline)
 
-    def _called(self, columns: dict[str, Any]) -> list[Mark]:
+    def _called(self, columns: dict[str, Any], deadline: Deadline) -> list[Mark]:
         """The marks of a batch, mistakes in single values among them; whatever else goes wrong is raised."""
-        values = values_of(self.function(**_copies(columns)), len(columns["completions"]))
-        return [_mark_or_mistake(value) for value in values]
+        given, rows = _copies(columns), len(columns["completions"])
+        if self._thread is None:
+            return self._marks_of(given, rows, deadline)
+        return self._thread.call(lambda wanted: self._marks_of(_logging_while(wanted, given), rows, deadline), deadline)
 
-    def _row_by_row(self, columns: dict[str, Any], rows: int, raised: str) -> list[Mark]:
+    def _marks_of(self, given: dict[str, Any], rows: int, deadline: Deadline) -> list[Mark]:
+        return [_mark_or_mistake(value) for value in values_of(self.function(**given), rows, deadline)]
+
+    def _row_by_row(self, columns: dict[str, Any], rows: int, raised: str, deadline: Deadline) -> list[Mark]:
         """Keep the scores of the rows for which the function does not raise."""
-        marks = [self._mark_alone(columns, row) for row in range(rows)]
+        marks = [self._mark_alone(columns, row, deadline) for row in range(rows)]
         if any(isinstance(mark, Mistake) for mark in marks):
             return marks
         # It raises for no row alone, only for what stands at one place of a batch.
-        place = self._first_row_that_raises(columns, rows)
+        try:
+            place = self._first_row_that_raises(columns, rows, deadline)
+        except Late as late:
+            logger.warning("reward %s %s, for a row that is not known: it %s, no row is lost", self.name, raised, late)
+            return marks
         if place is None:
             logger.warning("reward %s %s once, and not when it was called again: no row is lost", self.name, raised)
         else:
             marks[place] = Mistake(None, raised)
         return marks
 
-    def _mark_alone(self, columns: dict[str, Any], row: int) -> Mark:
+    def _mark_alone(self, columns: dict[str, Any], row: int, deadline: Deadline) -> Mark:
         try:
-            [mark] = self._called(_rows_of(columns, row, row + 1))
+            [mark] = self._called(_rows_of(columns, row, row + 1), deadline)
         except NotAScore as mistake:
             return Mistake(None, str(mistake))
+        except Late as late:
+            return Mistake(None, str(late), late=True)
         except _RAISED as error:
             return Mistake(None, _said(error))
         return mark
 
-    def _first_row_that_raises(self, columns: dict[str, Any], rows: int) -> int | None:
+    def _first_row_that_raises(self, columns: dict[str, Any], rows: int, deadline: Deadline) -> int | None:
         """The last row of the shortest beginning of a batch for which the function raises, found by halving."""
-        if not self._raises(columns):
+        if not self._raises(columns, deadline):
             return None
         passes, raises = 0, rows
         while raises - passes > 1:
             length = (passes + raises) // 2
-            if self._raises(_rows_of(columns, 0, length)):
+            if self._raises(_rows_of(columns, 0, length), deadline):
                 raises = length
             else:
                 passes = length
         return raises - 1
 
-    def _raises(self, columns: dict[str, Any]) -> bool:
+    def _raises(self, columns: dict[str, Any], deadline: Deadline) -> bool:
         try:
-            self._called(columns)
+            self._called(columns, deadline)
         except NotAScore:
             return False
+        except Late:
+            raise
         except _RAISED:
             return True
         return False
@@ -178,6 +208,15 @@ def _copy(cell: Any) -> Any:
     return dict(cell) if isinstance(cell, dict) else cell
 
 
+def _logging_while(wanted: StillWanted, columns: dict[str, Any]) -> dict[str, Any]:
+    """A call that was given up logs nothing any more: the trainer is at another batch by then."""
+
+    def kept_from_it(log: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **kwargs: log(*args, **kwargs) if wanted() else None
+
+    return {name: kept_from_it(value) if name in _LOGGING else value for name, value in columns.items()}
+
+
 def _rows_of(columns: dict[str, Any], start: int, end: int) -> dict[str, Any]:
     rows = len(columns["completions"])
     per_row = {
@@ -191,7 +230,7 @@ def _rows_of(columns: dict[str, Any], start: int, end: int) -> dict[str, Any]:
 def _said(error: BaseException) -> str:
     """`raised KeyError: 'x' (mine.py, line 12)`: an error and the line of the user's file that it came through."""
     try:
-        text = " ".join(str(error).split())[:200]
+        text = without_secrets(" ".join(str(error).split()))[:200]  # addresses of services hold keys
     except _RAISED:
         text = "an error that cannot say what it is"
     return f"raised {type(error).__name__}{': ' * bool(text)}{text}{_where(error)}"

@@ -13,6 +13,7 @@ from itertools import islice
 from numbers import Real
 from typing import Any
 
+from rlvr_vocab.rewards.deadline import FOREVER, Deadline
 from rlvr_vocab.rewards.reward import Mark
 
 # A trainer keeps rewards as float32, in which anything larger is infinite.
@@ -23,16 +24,18 @@ class NotAScore(ValueError):
     """What a reward function returned for a row, or for a batch, cannot be a score."""
 
 
-def values_of(result: Any, rows: int) -> list[Any]:
+def values_of(result: Any, rows: int, deadline: Deadline = FOREVER) -> list[Any]:
     """What a function returned, as a list with a value per row.
 
     Lists, tuples and other sequences will do, as will generators, numpy arrays and torch tensors of one dimension.
+    What can be awaited is awaited, and cancelled at the deadline.
 
     Raises:
         NotAScore: it is something else, or of another length.
+        Late: it was cancelled.
     """
     if inspect.isawaitable(result):
-        result = _awaited_result(result)
+        result = _awaited_result(result, deadline)
     if getattr(result, "ndim", None) == 1 and hasattr(result, "tolist"):
         result = result.tolist()
     if isinstance(result, Iterator | ValuesView):  # never more of it than is needed: it may have no end
@@ -92,17 +95,23 @@ def shown_value(value: Any) -> str:
         return "a number with thousands of digits"
 
 
-def _awaited_result(awaitable: Any) -> Any:
+def _awaited_result(awaitable: Any, deadline: Deadline) -> Any:
     try:
         asyncio.get_running_loop()
     except RuntimeError:  # no loop runs in this thread, so one may
-        return asyncio.run(_awaited(awaitable))
+        return asyncio.run(_awaited(awaitable, deadline))
     with ThreadPoolExecutor(max_workers=1) as thread:
-        return thread.submit(asyncio.run, _awaited(awaitable)).result()
+        return thread.submit(asyncio.run, _awaited(awaitable, deadline)).result()
 
 
-async def _awaited(awaitable: Any) -> Any:
-    return await awaitable
+async def _awaited(awaitable: Any, deadline: Deadline) -> Any:
+    try:
+        async with asyncio.timeout(deadline.left()) as limit:
+            return await awaitable
+    except TimeoutError:
+        if limit.expired():
+            raise deadline.missed() from None
+        raise
 
 
 def _kind(value: Any) -> str:

@@ -35,11 +35,21 @@ def try_out(reward: GuardedReward, rows: Sequence[dict[str, Any]], completions: 
     }
     marks = reward.marks(**columns)
     for row, mark in enumerate(marks):
+        if isinstance(mark, Mistake) and mark.late:
+            longer = "a larger `deadline` beside its name gives it more time, null any time"
+            raise UserError(f"reward {reward.name} {mark.reason} in its trial with {len(marks)} rows; {longer}")
         if isinstance(mark, Mistake) and mark.of_the_batch:
             raise UserError(f"reward {reward.name} {mark.reason}; it must return a list with a number or None per row")
         if isinstance(mark, Mistake):
-            raise UserError(f"reward {reward.name} {mark.reason} for {shown_row(completions, row)} in its trial")
+            where = f"for {shown_row(completions, row)} in its trial"
+            raise UserError(f"reward {reward.name} {mark.reason} {where}{_needs_main_thread(reward, mark)}")
     return marks
+
+
+def _needs_main_thread(reward: GuardedReward, mark: Mark) -> str:
+    """Alarms work in the main thread alone; math-verify and others raise elsewhere."""
+    needed = reward.deadline is not None and "ValueError" in mark.reason and "signal" in mark.reason
+    return "; `deadline: null` beside its name lets it run in the main thread, without a deadline" if needed else ""
 
 
 def stand_in_ids(completions: Sequence[Any]) -> list[list[int]]:

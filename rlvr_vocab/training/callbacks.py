@@ -10,6 +10,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.training.place import RunPlace
 
 # What a person wants to see of a step, in this order: name on the screen, key of the metric, format.
@@ -38,7 +39,7 @@ class MetricsFile(TrainerCallback):
         if state.is_world_process_zero and self.path.exists():
             rows = _whole_rows(self.path)
             kept = [json.dumps(row) for row in rows if row["step"] <= self._place.step(state.global_step)]
-            self.path.write_text("".join(f"{row}\n" for row in kept), encoding="utf-8")
+            write_whole(self.path, "".join(f"{row}\n" for row in kept))
 
     def on_log(
         self,

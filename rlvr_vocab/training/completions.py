@@ -34,6 +34,14 @@ class CompletionRows:
         ]
 
 
+def remove_completions_after(step: int, folder: Path) -> None:
+    """Remove the files of later steps: a run that goes on from `step` writes its own."""
+    for path in folder.glob("step_*.parquet"):
+        number = path.stem.removeprefix("step_")
+        if number.isdigit() and int(number) > step:
+            path.unlink()
+
+
 def write_completions(rows: CompletionRows, step: int, tokenizer: PreTrainedTokenizerBase, folder: Path) -> Path:
     """Write `completions/step_00001.parquet`; the prompt is the text that the model saw, template and all."""
     columns = {

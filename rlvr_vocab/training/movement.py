@@ -33,8 +33,8 @@ class ParameterGroup:
 
     @property
     def size(self) -> int:
-        """Number of values; those of a 4-bit parameter lie two in a byte."""
-        return sum(parameter.numel() * (2 if _is_4bit(parameter) else 1) for parameter in self.parameters)
+        """Number of values, wherever they lie; those of a 4-bit parameter lie two in a byte."""
+        return sum(_numel(parameter) * (2 if _is_4bit(parameter) else 1) for parameter in self.parameters)
 
     @property
     def dtypes(self) -> str:
@@ -65,7 +65,8 @@ class MovementCheck(TrainerCallback):
     """Stops a run in which something that should train stays as it was, or something frozen moves.
 
     A group is looked at when it first has a gradient and the learning rate is above zero: before that nothing has to
-    change. Attributes:
+    change. DeepSpeed shows no gradients: there it is seen that frozen groups stay, and at the end which ones never
+    moved. Attributes:
         groups: those of the model, once training has begun.
         waiting: names of the groups that train and have had no gradient yet.
     """
@@ -107,9 +108,13 @@ class MovementCheck(TrainerCallback):
     def on_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, optimizer: Any, **_: Any
     ) -> None:
-        if not self._due or getattr(optimizer, "step_was_skipped", False):  # fp16 skips steps with infinite gradients
+        shows_gradients = args.deepspeed_plugin is None
+        nothing_due = not (self._due if shows_gradients else self.waiting)
+        if nothing_due or getattr(optimizer, "step_was_skipped", False):  # fp16 skips steps with infinite gradients
             return
         moved = _of_any_process({group.name for group in self.groups if group.trains and self._has_moved(group)})
+        if not shows_gradients:
+            self._due = moved
         still = sorted(self._due - moved)
         if still:
             raise UserError(
@@ -138,7 +143,7 @@ def fingerprint(parameters: Iterable[torch.Tensor]) -> list[int]:
     """For each tensor the sum of its values' bits, read as integers: one changed value changes it, however little."""
     sums = []
     for parameter in parameters:
-        bits = _local(parameter.detach()).view(_INTEGERS[parameter.element_size()])
+        bits = _local(parameter).detach().view(_INTEGERS[parameter.element_size()])
         sums.append(int(bits.sum(dtype=torch.int64)))
     return sums
 
@@ -174,7 +179,14 @@ def _has_gradient(group: ParameterGroup) -> bool:
 
 
 def _local(tensor: torch.Tensor) -> torch.Tensor:
+    """The part that this process holds."""
+    if hasattr(tensor, "ds_tensor"):  # of ZeRO-3, which leaves the parameter itself empty
+        return tensor.ds_tensor
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def _numel(parameter: nn.Parameter) -> int:
+    return getattr(parameter, "ds_numel", parameter.numel())
 
 
 def _of_any_process(names: Sequence[str] | set[str]) -> set[str]:

@@ -42,10 +42,11 @@ class RewardWeights:
         (folder / REWARD_STATE).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
 
     def restore(self, folder: Path) -> None:
-        """Go on from a checkpoint."""
+        """Go on from a checkpoint; a weight that was not adaptive then begins anew."""
         state = json.loads((folder / REWARD_STATE).read_text(encoding="utf-8"))
         for name, weight in self._adaptive.items():
-            weight.restore(state[name])
+            if name in state:
+                weight.restore(state[name])
 
 
 def require_scores(rewards_BR: torch.Tensor, names: Sequence[str], step: int) -> None:

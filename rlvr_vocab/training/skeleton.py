@@ -9,10 +9,12 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
+from rlvr_vocab.vocab.read_as_data import NO_CODE
+
 
 def skeleton(source: str | Path, **source_kwargs: Any) -> PreTrainedModel:
     """The model of a folder or a hub name on torch's meta device: every module, and no memory for them."""
-    config = AutoConfig.from_pretrained(str(source), **source_kwargs)
+    config = AutoConfig.from_pretrained(str(source), **{**NO_CODE, **source_kwargs})
     with torch.device("meta"):
         return AutoModelForCausalLM.from_config(
             config, trust_remote_code=source_kwargs.get("trust_remote_code") or False

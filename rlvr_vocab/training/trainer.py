@@ -12,29 +12,28 @@ import torch
 import trl.trainer.grpo_trainer as trl_grpo
 from accelerate.utils import DistributedType, gather_object
 from peft import PeftModel
-from transformers import PreTrainedModel, PrinterCallback, TrainerState
-from transformers.trainer import TRAINER_STATE_NAME
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
-from trl import GRPOConfig, GRPOTrainer
+from transformers import PreTrainedModel, PrinterCallback
+from trl import GRPOConfig
 from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import create_model_from_path
 
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
-from rlvr_vocab.training.checkpoints import newest_checkpoint, write_manifest
 from rlvr_vocab.training.completions import CompletionRows, write_completions
-from rlvr_vocab.training.goal import Goal
 from rlvr_vocab.training.lora import Lora, complete_adapter, without_dropout
 from rlvr_vocab.training.movement import MovementCheck
-from rlvr_vocab.training.place import RunPlace, count_steps_of_the_run
-from rlvr_vocab.training.region_metrics import region_counts, region_entropies, region_metrics
-from rlvr_vocab.training.reward_weights import RewardWeights, require_scores
+from rlvr_vocab.training.place import RunPlace
+from rlvr_vocab.training.region_metrics import StepEntropies, region_counts, region_entropies, region_metrics
+from rlvr_vocab.training.resumable import OnFullDisk, ResumableGRPOTrainer
+from rlvr_vocab.training.reward_weights import require_scores
+from rlvr_vocab.training.sharding import keep_float32, require_sharding, spread, without_tied_copies
 from rlvr_vocab.training.vllm_rollouts import VLLMCanary
+from rlvr_vocab.training.wandb_steps import count_steps_of_the_run
 from rlvr_vocab.vocab.adapter_base import record_base
 from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
-from rlvr_vocab.vocab.regions import ANSWERING, THINKING, scored_regions
+from rlvr_vocab.vocab.regions import scored_regions
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 from rlvr_vocab.vocab.trained_rows import TrainedRows
@@ -54,7 +53,7 @@ def region_head_in_trl(policy: RegionPolicy) -> Iterator[None]:
         trl_grpo.add_fused_lm_head = original
 
 
-class RegionGRPOTrainer(GRPOTrainer):
+class RegionGRPOTrainer(ResumableGRPOTrainer):
     """GRPO on an expanded checkpoint.
 
     Policy, reference and tokenizer are read from one folder, so that the reference is the model before training
@@ -64,7 +63,6 @@ class RegionGRPOTrainer(GRPOTrainer):
     Attributes:
         policy: the region policy of the folder, in force in every forward and every sample.
         sampler: what generates, and records the log-probability of each sampled token.
-        weights: the reward weights that follow success.
     """
 
     def __init__(
@@ -77,6 +75,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         place: RunPlace | None = None,
         lora: Lora | None = None,
         model: PeftModel | None = None,
+        on_full_disk: OnFullDisk = "stop",
         **kwargs: Any,
     ) -> None:
         """
@@ -87,20 +86,22 @@ class RegionGRPOTrainer(GRPOTrainer):
             place: where in a run of several stages this trainer stands; by default it is the whole run.
             lora: train an adapter, and rows of the vocabulary beside it, in place of the model's own weights.
             model: the initial model with its adapter on, where something else has loaded it.
+            on_full_disk: end the training where a checkpoint has no room, or go on without it.
             kwargs: passed on to `GRPOTrainer` (`reward_funcs`, `train_dataset`, `callbacks`, …).
         """
         self.initial_model = Path(initial_model)
         self.policy = RegionPolicy(VocabLayout.load(initial_model))
         self.kl_log_steps = kl_log_steps
-        self.place = place or RunPlace(Path(args.output_dir))
-        self.weights = RewardWeights(adaptive_weights or {})
-        self._rollouts: CompletionRows | None = None
+        self._entropies = {"train": StepEntropies(), "eval": StepEntropies()}
         with region_head_in_trl(self.policy):
             super().__init__(
                 model=str(initial_model) if model is None else model,
                 args=args,
                 processing_class=load_tokenizer(initial_model),
                 peft_config=None if lora is None or model is not None else lora.config(),
+                place=place or RunPlace(Path(args.output_dir)),
+                adaptive_weights=adaptive_weights or {},
+                on_full_disk=on_full_disk,
                 **kwargs,
             )
         if lora is not None:
@@ -112,6 +113,11 @@ class RegionGRPOTrainer(GRPOTrainer):
         self.sampler = attach_region_sampler(self.accelerator.unwrap_model(self.model), self.policy)
         if self.use_vllm and self.policy.layout.size:
             self.add_callback(VLLMCanary(self))
+
+    def create_accelerator_and_postprocess(self) -> None:
+        super().create_accelerator_and_postprocess()
+        require_sharding(self.accelerator.state)
+        keep_float32(self.accelerator.state)
 
     def _spare_the_embedding_gradient(self) -> None:
         """With tied weights, add the input side's gradient to the head's row by row.
@@ -188,10 +194,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         regions = scored_regions(input_ids, self.policy.layout)[:, -kept:]
         sums = self.accelerator.reduce(region_entropies(entropies, regions, attention_mask[:, -kept:]), reduction="sum")
         mode = "train" if self.model.training else "eval"
-        for region, name in ((ANSWERING, "entropy/answering"), (THINKING, "entropy/thinking")):
-            total, tokens = sums[region].tolist()
-            if tokens:
-                self._metrics[mode][name].append(total / tokens)
+        self._entropies[mode].log(sums, self.state.global_step, self._metrics[mode])
 
     def _kl_is_due(self) -> bool:
         """Whether this generation is the first at or after a multiple of `kl_log_steps`."""
@@ -232,7 +235,7 @@ class RegionGRPOTrainer(GRPOTrainer):
             with self.model.disable_adapter():
                 yield self.model
         else:
-            yield self._load_reference().to(self.accelerator.device)
+            yield spread(self._load_reference(), self.accelerator)
 
     def _load_reference(self) -> PreTrainedModel:
         reference = create_model_from_path(
@@ -240,6 +243,7 @@ class RegionGRPOTrainer(GRPOTrainer):
             dtype=self.model.dtype,
             attn_implementation=self.model.config._attn_implementation,
             device_map=None,
+            use_safetensors=True,
         )
         attach_region_head(reference, policy=self.policy, temperature=self.temperature)
         return reference.eval()
@@ -270,48 +274,14 @@ class RegionGRPOTrainer(GRPOTrainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         training = self.model.training
         super().log(logs, start_time)
-        if training and self._rollouts is not None and self.accelerator.is_main_process:
+        at_the_end = "train_runtime" in logs  # of the training, or of the part before it is interrupted: no step
+        if training and not at_the_end and self._rollouts is not None and self.accelerator.is_main_process:
             step, folder = self.place.step(self.state.global_step), self.place.run_folder / "completions"
             write_completions(self._rollouts, step, self._tokenizer, folder)
             self._rollouts = None
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        super()._save(output_dir, state_dict)
-        self.policy.layout.save(output_dir or self.args.output_dir)
+        super()._save(output_dir, without_tied_copies(self.model, state_dict))
         if self.args.should_save:
+            self.policy.layout.save(output_dir or self.args.output_dir)
             record_base(output_dir or self.args.output_dir, self.initial_model)
-
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        super()._save_checkpoint(model, trial)
-        if self.args.should_save:
-            folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-            self.weights.save(folder)
-            write_manifest(folder)
-
-    def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:
-        if isinstance(resume_from_checkpoint, str):
-            self.weights.restore(Path(resume_from_checkpoint))
-            for name, value in self.weights.values().items():
-                self.reward_weights[self.reward_func_names.index(name)] = value
-        return super().train(resume_from_checkpoint, **kwargs)
-
-    def save_checkpoint(self) -> None:
-        """Write a checkpoint of the present step, where there is none yet."""
-        if newest_checkpoint(Path(self.args.output_dir), at_step=self.state.global_step) is None:
-            self._save_checkpoint(self.model, trial=None)
-
-    def load_weights(self, checkpoint: Path) -> None:
-        """Take over the weights of a checkpoint, and nothing else of it."""
-        self._load_from_checkpoint(str(checkpoint))
-
-    def stands_at_its_end(self, checkpoint: Path, goal: Goal | None = None) -> bool:
-        """Take over a checkpoint after which there is nothing left to train; False where there is, and nothing done.
-
-        Transformers would train one more step from a checkpoint of the last one.
-        """
-        state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
-        over = 0 < self.args.max_steps <= state.global_step or (goal is not None and goal.reached(state.log_history))
-        if over:
-            self.load_weights(checkpoint)
-            self.state = state
-        return over

@@ -20,6 +20,8 @@ from transformers import (
 )
 from trl import SFTConfig, SFTTrainer
 
+from rlvr_vocab.vocab.read_as_data import NO_CODE, READ_AS_DATA, reading
+
 Messages = list[dict[str, str]]
 AccuracyCheck = Callable[[PreTrainedModel, PreTrainedTokenizerBase], float | None]
 ProgressReport = Callable[[int, int, float | None, float | None], None]
@@ -71,8 +73,9 @@ def warm_up(
             where no gold answer can be read.
         on_progress: called with (step, steps at most, loss, accuracy); the last two None where not measured.
     """
-    model = AutoModelForCausalLM.from_pretrained(str(base), dtype="float32")
-    tokenizer = AutoTokenizer.from_pretrained(str(base), padding_side="left")
+    with reading(str(base)):
+        model = AutoModelForCausalLM.from_pretrained(str(base), dtype="float32", **READ_AS_DATA)
+        tokenizer = AutoTokenizer.from_pretrained(str(base), padding_side="left", **NO_CODE)
     rows = [
         {"prompt": problem.prompt, "completion": [{"role": "assistant", "content": problem.turn}]}
         for problem in problems

@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.adapter_base import ADAPTER_CONFIG, ADAPTER_WEIGHTS, find_base, is_adapter, read_adapter_config
+from rlvr_vocab.vocab.read_as_data import READ_AS_DATA, reading, refuse_pickled
 from rlvr_vocab.vocab.trained_rows import ADAPTER, ROWS_KEY, add_trained_rows
 
 # What PEFT ends in over a configuration with a wrong name or a value of a wrong type, here or when it makes layers.
@@ -28,8 +29,13 @@ def load_model(folder: str | Path, base: str | Path | None = None, **model_kwarg
         UserError: weights that cannot be read, an adapter without its base, or one that does not fit it.
     """
     source = find_base(folder, base) if is_adapter(folder) else folder
+    refuse_pickled(folder, str(folder))
+    refuse_pickled(source, str(source))
     try:
-        model = AutoModelForCausalLM.from_pretrained(str(source), **{"dtype": "auto", **model_kwargs})
+        with reading(str(source)):
+            model = AutoModelForCausalLM.from_pretrained(
+                str(source), **{"dtype": "auto", **READ_AS_DATA, **model_kwargs}
+            )
     except (SafetensorError, OSError) as error:
         raise UserError(f"the weights of {source} cannot be read: {_in_one_line(error)}") from error
     return put_adapter_on(model, folder).eval() if is_adapter(folder) else model.eval()

@@ -22,6 +22,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.chat import OpenThinking, find_turn_ids, open_thinking_in_template
 from rlvr_vocab.vocab.layout import Mode, VocabLayout, default_source_ids
 from rlvr_vocab.vocab.quantized_base import refuse_quantized
+from rlvr_vocab.vocab.read_as_data import NO_CODE, READ_AS_DATA, refuse_pickled, why_not_read
 from rlvr_vocab.vocab.tokenizer import add_think_tags, write_tokenizer
 
 # A truncated sampler would draw from another distribution than the one that training scores.
@@ -101,7 +102,7 @@ def plan_expansion(base: str, expansion: Expansion, source_kwargs: Mapping[str, 
     Raises:
         UserError: the base is not a causal language model that can be expanded, or does not fit `expansion`.
     """
-    source_kwargs = dict(source_kwargs or {})
+    source_kwargs = {**NO_CODE, **(source_kwargs or {})}
     config, tokenizer = read_base(base, source_kwargs)
     if expansion.chat_template is not None:
         tokenizer.chat_template = expansion.chat_template
@@ -140,10 +141,12 @@ def write_expansion(plan: ExpansionPlan, out: Path) -> None:
 
 
 def _read_weights(plan: ExpansionPlan) -> PreTrainedModel:
+    refuse_pickled(plan.base, plan.base)
     try:
-        return AutoModelForCausalLM.from_pretrained(plan.base, dtype="auto", **plan.source_kwargs)
+        return AutoModelForCausalLM.from_pretrained(plan.base, dtype="auto", **{**READ_AS_DATA, **plan.source_kwargs})
     except (SafetensorError, OSError) as error:
-        raise UserError(f"the weights of {plan.base} cannot be read: {' '.join(str(error).split())}") from error
+        other = UserError(f"the weights of {plan.base} cannot be read: {' '.join(str(error).split())}")
+        raise why_not_read(plan.base, error) or other from error
 
 
 def read_base(base: str, source_kwargs: dict[str, Any]) -> tuple[Any, PreTrainedTokenizerBase]:
@@ -157,7 +160,9 @@ def read_base(base: str, source_kwargs: dict[str, Any]) -> tuple[Any, PreTrained
         tokenizer = AutoTokenizer.from_pretrained(base, **source_kwargs)
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise UserError(f"model.name={base} cannot be loaded as a language model: {reason}") from error
+        given, to_run_it = f"model.name={base}", "; model.model_kwargs.trust_remote_code=true does, if you trust it"
+        other = UserError(f"{given} cannot be loaded as a language model: {reason}")
+        raise why_not_read(given, error, to_run_it) or other from error
     refuse_quantized(base, getattr(config, "quantization_config", None))
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token

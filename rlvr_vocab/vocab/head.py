@@ -5,16 +5,17 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.distributed.tensor import DTensor
+from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput
 
-from rlvr_vocab.vocab.logprobs import HeadSettings, region_logprobs
+from rlvr_vocab.vocab.logprobs import HeadSettings, region_logprobs, whole_in_zero3
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import scored_regions
 from rlvr_vocab.vocab.trained_rows import TrainedRowsHead
@@ -102,24 +103,23 @@ def _score(
     settings: HeadSettings,
     cast_lm_head_to_fp32: bool,
 ) -> RegionScores:
-    from trl.trainer.utils import maybe_gather_lm_head_ctx
-
     backbone = model.base_model(input_ids=input_ids, **{**_positions(model, kwargs), **kwargs, "use_cache": False})
     # Looked up at each call: FSDP and PEFT replace the head after it was attached.
     head = model.get_output_embeddings()
-    rows = head.rows if isinstance(head, TrainedRowsHead) else None
-    weight, head_bias, trained_rows = _whole(head.weight), _whole(head.bias), _whole(rows)
-    labels = labels[:, 1:].to(weight.device)
+    device = head.weight.device
+    labels = labels[:, 1:].to(device)
     scored = labels != -100
-    hidden = backbone.last_hidden_state[:, :-1].to(weight.device)[scored]
-    regions = scored_regions(input_ids.to(weight.device), policy.layout)[:, 1:][scored]
-    if cast_lm_head_to_fp32:
-        hidden = hidden.float()
-    precision = torch.autocast(weight.device.type, enabled=False) if cast_lm_head_to_fp32 else nullcontext()
-    with precision, maybe_gather_lm_head_ctx(weight, head_bias):
-        log_probs, entropy = region_logprobs(
-            hidden, weight, head_bias, labels[scored], regions, policy, settings, trained_rows
-        )
+    regions = scored_regions(input_ids.to(device), policy.layout)[:, 1:][scored]
+    hidden = backbone.last_hidden_state[:, :-1].to(device)[scored]
+
+    def score(hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = head.rows if isinstance(head, TrainedRowsHead) else None
+        with whole_in_zero3(head.weight, head.bias, rows):
+            return region_logprobs(hidden, head.weight, head.bias, labels[scored], regions, policy, settings, rows)
+
+    precision = torch.autocast(device.type, enabled=False) if cast_lm_head_to_fp32 else nullcontext()
+    with precision:
+        log_probs, entropy = _in_place_of_forward(head, score, hidden.float() if cast_lm_head_to_fp32 else hidden)
     # `masked_scatter` keeps the graph even where nothing is scored, so that such a batch still has a backward.
     return RegionScores(
         log_probs=log_probs.new_zeros(scored.shape).masked_scatter(scored, log_probs),
@@ -128,9 +128,22 @@ def _score(
     )
 
 
-def _whole(tensor: Any) -> Any:
-    """A parameter that FSDP2 has sharded, gathered once; others as they are."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+def _in_place_of_forward(module: nn.Module, function: Callable[[torch.Tensor], Any], inputs: torch.Tensor) -> Any:
+    """Call a module with another forward, so that whatever has sharded it does what it does around its own.
+
+    Around the forward FSDP2 and ZeRO-3 gather a module's parameters, and sum their gradients over all processes in
+    the backward pass. A sharded weight that is read outside would have to be gathered by hand, and of its gradient
+    each process would keep what its own rows contributed.
+    """
+    own = module.__dict__.get("forward")  # a module's forward is a method of its class, unless a hook has replaced it
+    module.forward = function
+    try:
+        return module(inputs)
+    finally:
+        if own is None:
+            del module.forward
+        else:
+            module.forward = own
 
 
 def _positions(model: PreTrainedModel, kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:

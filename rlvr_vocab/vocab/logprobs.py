@@ -8,6 +8,7 @@ temperature.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,10 +93,8 @@ class _RegionLogProbs(torch.autograd.Function):
     def backward(
         ctx: Any, grad_logprobs: torch.Tensor | None, grad_entropy: torch.Tensor | None
     ) -> tuple[torch.Tensor | None, ...]:
-        from trl.trainer.utils import maybe_gather_lm_head_ctx
-
         hidden, weight, head_bias, trained_rows, targets, regions, log_z, entropy = ctx.saved_tensors
-        with maybe_gather_lm_head_ctx(weight, head_bias):
+        with whole_in_zero3(weight, head_bias, trained_rows):
             head = _Head(weight, head_bias, trained_rows, ctx.policy, ctx.settings, ctx.compute_dtype)
             grads = _Gradients((hidden, weight, head_bias, trained_rows), ctx.needs_input_grad, head)
             for region, block in _token_blocks(regions):
@@ -280,6 +279,13 @@ class _Gradients:
             None if grad is None or tensor is None else grad.to(tensor.dtype)
             for grad, tensor in zip(gradients, self._inputs, strict=True)
         )
+
+
+def whole_in_zero3(*parameters: torch.Tensor | None) -> AbstractContextManager[None]:
+    """Inside the block parameters that DeepSpeed's ZeRO-3 has sharded are whole; nothing happens without it."""
+    from trl.trainer.utils import maybe_gather_lm_head_ctx
+
+    return maybe_gather_lm_head_ctx(*parameters)
 
 
 def _token_blocks(regions_N: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:

@@ -21,6 +21,7 @@ from rlvr_vocab.vocab.adapter import load_model, open_adapter
 from rlvr_vocab.vocab.adapter_base import find_base
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
 from rlvr_vocab.vocab.merge_check import MergeCheck, Shift, shift
+from rlvr_vocab.vocab.read_as_data import NO_CODE
 from rlvr_vocab.vocab.stock_reload import digests_of
 from rlvr_vocab.vocab.trained_rows import TrainedRows
 
@@ -170,7 +171,7 @@ def is_tied(model: Any) -> bool:
 
 def stored_dtype(folder: Path) -> torch.dtype:
     """The type that a model folder says its weights have; float32 where it does not say."""
-    config = AutoConfig.from_pretrained(str(folder))
+    config = AutoConfig.from_pretrained(str(folder), **NO_CODE)
     named = getattr(config.get_text_config(), "dtype", None) or getattr(config, "dtype", None) or torch.float32
     return named if isinstance(named, torch.dtype) else getattr(torch, named)
 

@@ -9,6 +9,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.policy import open_copies
+from rlvr_vocab.vocab.read_as_data import NO_CODE
 from rlvr_vocab.vocab.regions import THINKING, region_of_next
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
@@ -33,10 +34,11 @@ def probe_ids(folder: Path) -> list[int]:
         thinking = [*thoughts, *_in_reasoning_tokens(thoughts, layout)]
         ids = [*prompt, *([] if opened else [layout.think_open_id]), *thinking, layout.think_close_id]
     else:
-        tokenizer = AutoTokenizer.from_pretrained(str(folder))
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), **NO_CODE)
         ids = [*_prompt_ids(tokenizer), *tokenizer.encode(_THOUGHTS, add_special_tokens=False)]
     ids += tokenizer.encode(_ANSWER, add_special_tokens=False)
-    context = getattr(AutoConfig.from_pretrained(str(folder)).get_text_config(), "max_position_embeddings", None)
+    config = AutoConfig.from_pretrained(str(folder), **NO_CODE)
+    context = getattr(config.get_text_config(), "max_position_embeddings", None)
     return ids[-context:] if context else ids
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-INITIAL_MODEL, FINAL_ADAPTER = "initial_model", "final_adapter"
+INITIAL_MODEL, FINAL_ADAPTER, FINAL_MODEL = "initial_model", "final_adapter", "final_model"
 _HOLDS_AN_ADAPTER = re.compile(rf"checkpoint-\d+|{FINAL_ADAPTER}")
 
 

@@ -36,7 +36,8 @@ def digests_of(model: Any) -> dict[str, str]:
 
 def main(folder: str, answer: str, arithmetic: str, ids: str) -> None:
     """Load `folder` in float32, whatever it is stored in, and write digests and logits to the file `answer`."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    as_data = {"use_safetensors": True, "trust_remote_code": False}
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **as_data)
     digests = digests_of(model)
     logits = logits_of(model, json.loads(ids), getattr(torch, arithmetic))
     save_file({LOGITS: logits}, Path(answer), metadata=digests)

@@ -18,7 +18,6 @@ from rlvr_vocab.vocab.merge import MergeReport
 from rlvr_vocab.vocab.merge_check import Shift
 
 WORDS = [
-    "model.model_kwargs.token=hf_secret",
     "dataset=gsm8k",
     "model.reasoning_vocab_size=1000",
     "training.learning_rate=3e-6",
@@ -27,7 +26,10 @@ WORDS = [
 
 
 def config_of(*words: str) -> dict[str, Any]:
-    return build_settings("train", [*WORDS, *words]).resolved
+    """With a token in it: one that came there before secrets were refused."""
+    resolved = build_settings("train", [*WORDS, *words]).resolved
+    resolved["model"]["model_kwargs"]["token"] = "hf_secret"
+    return resolved
 
 
 def layout(size: int) -> VocabLayout:

@@ -82,7 +82,3 @@ def test_further_generation_options_of_the_model_reach_the_trainer() -> None:
     words = ["model.generation_kwargs.cache_implementation=static", "model.generation_kwargs.use_cache=true"]
     grpo = build_settings("train", words).training.grpo
     assert grpo["cache_implementation"] == "static" and grpo["generation_kwargs"] == {"use_cache": True}
-
-
-def test_a_token_for_the_hub_is_not_recorded() -> None:
-    assert "secret" not in config_yaml(build_settings("train", ["training.hub_token=secret"]).resolved)

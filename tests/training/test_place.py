@@ -5,7 +5,8 @@ from types import SimpleNamespace
 from transformers import TrainerCallback, TrainerState
 from transformers.integrations import WandbCallback
 
-from rlvr_vocab.training.place import RunPlace, count_steps_of_the_run
+from rlvr_vocab.training.place import RunPlace
+from rlvr_vocab.training.wandb_steps import count_steps_of_the_run, record_wandb, recorded_wandb
 
 
 class Callbacks:
@@ -48,7 +49,14 @@ def test_without_weights_and_biases_nothing_is_added(tmp_path):
     assert trainer.callbacks == []
 
 
-def test_a_run_in_one_piece_keeps_the_callback_of_transformers(tmp_path):
+def test_a_row_that_was_sent_before_a_resume_is_not_sent_again(tmp_path):
+    record_wandb(tmp_path, "abc", last_step=2)
     trainer = Callbacks(WandbCallback())
     count_steps_of_the_run(trainer, RunPlace(tmp_path))
-    assert [type(callback) for callback in trainer.callbacks] == [WandbCallback]
+    [callback] = trainer.callbacks
+    logged = []
+    callback._wandb, callback._initialized = SimpleNamespace(log=logged.append, run=None), True
+    for step in (1, 2, 3):
+        callback.on_log(None, TrainerState(global_step=step, is_world_process_zero=True), None, logs={"loss": 0.0})
+    assert [row["train/global_step"] for row in logged] == [3]
+    assert recorded_wandb(tmp_path) == {"id": "abc", "last_step": 3}

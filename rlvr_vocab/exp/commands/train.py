@@ -4,50 +4,72 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from accelerate import PartialState
+from datasets import Dataset
 from rich.console import Console
 
+from rlvr_vocab.atomic_folder import folder_appearing_whole
 from rlvr_vocab.evaluation.sampling import Checkpoint
-from rlvr_vocab.exp.accelerator_checks import check_accelerator
+from rlvr_vocab.exp.accelerator_checks import check_accelerator, check_processes
 from rlvr_vocab.exp.adapter_checks import check_target_modules
-from rlvr_vocab.exp.base_model import base_model
+from rlvr_vocab.exp.base_model import base_model, untrained_base
 from rlvr_vocab.exp.closing import closing_words
 from rlvr_vocab.exp.final_model import save_final_model
 from rlvr_vocab.exp.held_out import HeldOut
 from rlvr_vocab.exp.model_wiring import expansion, source_kwargs
+from rlvr_vocab.exp.one_process import in_one_process, join_processes
 from rlvr_vocab.exp.prompt_lengths import fitting_prompts, require_a_batch
 from rlvr_vocab.exp.quiet import quiet_libraries
-from rlvr_vocab.exp.run_folder import SUMMARY, read_summary, start_run_folder, write_json
+from rlvr_vocab.exp.run_folder import SUMMARY, finished_summary, start_run_folder, write_json
+from rlvr_vocab.exp.run_lock import only_writer
 from rlvr_vocab.exp.run_problems import RunProblems, load_run_problems, stages_of
 from rlvr_vocab.exp.screen import make_console
 from rlvr_vocab.exp.stage_run import Stage, StagedRun
 from rlvr_vocab.exp.stage_words import naming_the_stage
 from rlvr_vocab.exp.typed_sections import RunSettings
 from rlvr_vocab.exp.wandb_run import start_wandb
+from rlvr_vocab.stop_signals import stop_signals
+from rlvr_vocab.training.checkpoints import problem_with, set_aside, write_manifest
+from rlvr_vocab.training.interruption import Interruption
+from rlvr_vocab.training.saving import full_disk_in_a_line
+from rlvr_vocab.training.sharding import OnceSharded, is_sharded, on_its_device
+from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.expand import ExpansionPlan, plan_expansion, write_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
 
 
 def run(settings: RunSettings) -> int:
     """Train as configured; a finished run of the same configuration is shown again, an interrupted one goes on."""
-    state = PartialState(cpu=settings.training.grpo.get("use_cpu") or False)
-    console = make_console(quiet=not state.is_main_process)
+    check_processes(settings)
+    state = join_processes(settings)
+    interruption = Interruption(settings.max_hours)
+    lock = only_writer(settings.output_dir) if state.is_main_process else nullcontext()
+    with lock, full_disk_in_a_line(settings.output_dir):
+        return _run(settings, interruption, make_console(quiet=not state.is_main_process))
+
+
+def _run(settings: RunSettings, interruption: Interruption, console: Console) -> int:
     quiet_libraries()
-    summary = None if settings.overwrite else read_summary(settings.output_dir)
-    if summary is not None and summary["finished"]:
+    summary = finished_summary(settings)
+    if summary is not None:
         console.print(f"{settings.output_dir} holds this run, finished. overwrite=true trains it again.")
         closing_words(summary, settings.output_dir, console)
         return 0
     started = time.monotonic()
     check_accelerator(settings)
+    with PartialState().main_process_first():  # the others find it in the cache
+        untrained_base(settings)
     check_target_modules(settings)
     if settings.model.needs_adapter is not None and settings.model.lora.enabled is None:
         console.print(f"{settings.model.needs_adapter}: the weights themselves cannot train, so LoRA is switched on")
     problems = load_run_problems(settings, console)
-    base = base_model(settings, problems.train, console)
+    warmed_up = settings.warmup.max_steps > 0
+    base = in_one_process(_base_model, settings, problems.train) if warmed_up else untrained_base(settings)
     plan = plan_expansion(
         base,
         expansion(settings.model, settings.seed, settings.dataset.open_thinking),
@@ -56,14 +78,20 @@ def run(settings: RunSettings) -> int:
     stages = _stages(settings, problems, plan, console)
     initial_model = _write_initial_model(settings, plan, console)
     start_wandb(settings)
-    training = StagedRun(stages, initial_model, problems.held_out, console)
+    training = StagedRun(stages, initial_model, problems.held_out, interruption, console)
     held_out = HeldOut(stages[-1].settings, problems.held_out, console)
-    with training.trainer.accelerator.autocast():  # as in training: flash attention computes in 16 bits alone
-        accuracy_before = held_out.accuracy("before", None if training.records else _checkpoint(training, plan))
+
+    def measure(when: str) -> float | None:
+        with training.trainer.accelerator.autocast():  # as in training: flash attention computes in 16 bits alone
+            return held_out.accuracy(when, _checkpoint(training, plan))
+
+    if not training.records:
+        _at_the_beginning(training.trainer, lambda: measure("before"))
     training.train()
-    checkpoint = _checkpoint(training, plan)
+    stop_signals.require_going_on()
+    accuracy_before, accuracy_after = held_out.accuracy("before", None), measure("after")
     with training.trainer.accelerator.autocast():
-        accuracy_after, sample = held_out.accuracy("after", checkpoint), held_out.sample(checkpoint)
+        sample = held_out.sample(_checkpoint(training, plan))
     save_final_model(training.trainer, settings, training.steps, console)
     summary = {
         "exp_name": settings.exp_name,
@@ -86,6 +114,11 @@ def run(settings: RunSettings) -> int:
         write_json(settings.output_dir / SUMMARY, summary)
     closing_words(summary, settings.output_dir, console)
     return 0
+
+
+def _base_model(settings: RunSettings, train: Dataset) -> str:
+    """With a screen of its own: it may be another process than the one that goes on."""
+    return base_model(settings, train, make_console())
 
 
 def _reward_failures(training: StagedRun) -> dict[str, int]:
@@ -116,8 +149,16 @@ def _as_loaded(plan: ExpansionPlan, settings: RunSettings) -> ExpansionPlan:
     return replace(plan, context_length=min(plan.context_length or room, room))
 
 
+def _at_the_beginning(trainer: RegionGRPOTrainer, measure: Callable[[], object]) -> None:
+    """Now, or, where the model is still to be sharded, as soon as it is."""
+    if is_sharded(trainer.accelerator.state):
+        trainer.add_callback(OnceSharded(measure))
+    else:
+        measure()
+
+
 def _checkpoint(training: StagedRun, plan: ExpansionPlan) -> Checkpoint:
-    return Checkpoint(training.trainer.model, training.trainer.processing_class, plan.layout)
+    return Checkpoint(on_its_device(training.trainer), training.trainer.processing_class, plan.layout)
 
 
 def _write_initial_model(settings: RunSettings, plan: ExpansionPlan, console: Console) -> Path:
@@ -125,8 +166,14 @@ def _write_initial_model(settings: RunSettings, plan: ExpansionPlan, console: Co
     state = PartialState()
     if state.is_main_process:
         start_run_folder(settings)
+        problem = problem_with(folder) if folder.exists() else None
+        if problem is not None:  # a run that goes on would have another reference than the one that it began with
+            aside = set_aside(folder, "broken")
+            console.print(f"warning: {folder} does not count: {problem}; set aside as {aside.name}", markup=False)
         if not folder.exists():
-            write_expansion(plan, folder)
+            with folder_appearing_whole(folder) as whole:
+                write_expansion(plan, whole)
+                write_manifest(whole)
     state.wait_for_everyone()
     layout = VocabLayout.load(folder)
     console.print(

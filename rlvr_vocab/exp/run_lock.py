@@ -1,0 +1,101 @@
+"""One run, one writer: a lock on the folder of a run, with the name of its holder in it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import IO
+
+from rlvr_vocab.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+LOCK = ".lock"
+_NO_LOCKS_HERE = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+def check_not_running(folder: Path) -> None:
+    """Refuse a folder that another process is writing; nothing is left there.
+
+    Raises:
+        UserError: naming that process.
+    """
+    if (folder / LOCK).is_file():
+        with only_writer(folder):
+            pass
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Inside the block nobody else's block for the same folder is entered, on other machines neither.
+
+    The system lets the lock go when the process ends, however it ends.
+
+    Raises:
+        UserError: somebody else is inside, and who.
+    """
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked_file(folder) as file:
+        file.truncate(0)
+        file.write(json.dumps(_holder()))
+        file.flush()
+        try:
+            yield
+        finally:
+            (folder / LOCK).unlink(missing_ok=True)
+            with suppress(OSError):  # not empty: the run has begun
+                for path in made:
+                    path.rmdir()
+
+
+@contextmanager
+def _locked_file(folder: Path) -> Iterator[IO[str]]:
+    while True:
+        with (folder / LOCK).open("a+", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise UserError(f"output_dir={folder}: {_holder_in_words(file.read())}") from None
+            except OSError as error:
+                if error.errno not in _NO_LOCKS_HERE:
+                    raise
+                logger.warning("%s is on a file system without locks: see to it that no two jobs write it", folder)
+            if _is_still_there(file, folder):  # its holder may have removed it while we opened it
+                yield file
+                return
+
+
+def _is_still_there(file: IO[str], folder: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), (folder / LOCK).stat())
+    except FileNotFoundError:
+        return False
+
+
+def _holder() -> dict[str, object]:
+    return {
+        "process": os.getpid(),
+        "host": socket.gethostname(),
+        "since": datetime.now().astimezone().isoformat(sep=" ", timespec="seconds"),
+        "job": os.environ.get("SLURM_JOB_ID"),
+    }
+
+
+def _holder_in_words(text: str) -> str:
+    try:
+        holder = json.loads(text)
+        job = f" (SLURM job {holder['job']})" if holder["job"] else ""
+        who = f"process {holder['process']} on {holder['host']}{job} has been writing it since {holder['since']}"
+    except (ValueError, KeyError, TypeError):  # it has the lock, and has not written its name yet
+        who = "another process has just begun to write it"
+    return f"{who}; wait for it, stop it, or choose another output_dir"

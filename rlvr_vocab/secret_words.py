@@ -1,0 +1,76 @@
+"""What a token, a key or a password looks like, so that none is recorded, logged or printed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+
+MASK = "***"
+# Last parts of a key whose value is a secret, whatever it looks like.
+_KEYS = re.compile(
+    r"(?:.*_)?(?:api_?key|access_key|secret_key|private_key|password|passwd|passphrase|secret|credentials?)"
+    r"|(?:use_|hub_|hf_|auth_|access_|bearer_|refresh_|wandb_|github_)*token",
+    re.IGNORECASE,
+)
+# Any other `…_token` may be a word of a vocabulary, `<|im_end|>`: its value decides.
+_MAYBE = re.compile(r".*_token", re.IGNORECASE)
+_LIKE_A_TOKEN = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w.=+/-]{16,}")
+# Names of environment variables whose values are secrets.
+_VARIABLES = re.compile(rf"{_KEYS.pattern}|.*_token", re.IGNORECASE)
+# Anything shorter would be found in words that are none.
+_SHORTEST_SECRET = 8
+_NO_SECRETS = ("true", "false", "null", "none", "")
+_FORMS = re.compile(
+    r"(?<![A-Za-z0-9])(?:"
+    r"hf_[A-Za-z0-9]{20,}"  # Hugging Face
+    r"|sk-(?=[\w-]*\d)[\w-]{20,}"  # OpenAI, Anthropic and others
+    r"|gh[opsur]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|glpat-[\w-]{20,}"  # GitHub, GitLab
+    r"|AKIA[0-9A-Z]{16}"  # Amazon
+    r"|AIza[\w-]{35}"  # Google
+    r"|wandb_v\d_\w{20,}"  # Weights & Biases
+    r"|xox[abprs]-[\w-]{10,}"  # Slack
+    r"|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,}"  # JSON web tokens
+    r")"
+    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"  # user:password@ of an address
+)
+_ASSIGNED = re.compile(
+    r"""(?P<key>[\w.-]+)(?P<between>=['"]?|['"]\s*:\s*['"])(?P<value>(?<=['"])[^'"]+|[^\s'",;}\]]+)"""
+)
+
+
+def is_secret(key: str, value: object, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether the value of a dotted key must not be seen: by its name, by its form, or as the environment's own."""
+    if isinstance(value, bool) or value is None or str(value).lower() in _NO_SECRETS:
+        return False
+    name, text = key.rpartition(".")[2], str(value)
+    if _KEYS.fullmatch(name):
+        return True
+    if not isinstance(value, str):
+        return False
+    if _MAYBE.fullmatch(name) and _LIKE_A_TOKEN.fullmatch(text):
+        return True
+    return _FORMS.search(text) is not None or variable_with(text, environment) is not None
+
+
+def variable_with(value: str, environment: Mapping[str, str] = os.environ) -> str | None:
+    """The environment variable that holds a value, where it holds a secret."""
+    return next((name for name, secret in _secrets_of(environment) if secret == value), None)
+
+
+def without_secrets(text: str, environment: Mapping[str, str] = os.environ) -> str:
+    """A text with every secret in it masked: the environment's own, those of a known form, and `token=…`."""
+    for _, secret in sorted(_secrets_of(environment), key=lambda item: -len(item[1])):
+        text = text.replace(secret, MASK)
+    return _ASSIGNED.sub(_masked, _FORMS.sub(MASK, text))
+
+
+def _masked(match: re.Match[str]) -> str:
+    hidden = is_secret(match["key"], match["value"], {})
+    return f"{match['key']}{match['between']}{MASK}" if hidden else match[0]
+
+
+def _secrets_of(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, value in environment.items():
+        if _VARIABLES.fullmatch(name) and len(value) >= _SHORTEST_SECRET:
+            yield name, value

@@ -1,0 +1,97 @@
+"""The signals at which a run ends in good order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from rlvr_vocab.errors import Interrupted, OutOfRoom
+
+# A launcher passes on what its processes have received themselves: so soon after the first it is the same one.
+_PASSED_ON_WITHIN = 3.0  # seconds
+_LAUNCHED = "TORCHELASTIC_RUN_ID"
+# What a person, a scheduler, and SLURM's warning before the time limit send.
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+
+
+class StopSignals:
+    """What the process was told, and what it does about it.
+
+    Attributes:
+        reason: why the run is to stop, such as `SIGTERM`; None as long as it goes on.
+        finishes_first: there is a step to finish and to save: a signal is only noted. At other times it raises
+            `Interrupted` wherever the program is.
+    """
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self.finishes_first = False
+        self._process = os.getpid()
+        self._first = 0.0
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Inside the block signals stop the run in good order; a second one ends the process at once.
+
+        Raises:
+            Interrupted: for a signal, also where a library has made something else of it on its way here.
+        """
+        self.reason, self.finishes_first, self._process = None, False, os.getpid()
+        before = {number: signal.signal(number, self._received) for number in STOP_SIGNALS}
+        try:
+            yield
+        except (Interrupted, OutOfRoom):
+            raise
+        except BaseException as error:
+            told = self._told_at_once()
+            if told is None:
+                raise
+            raise Interrupted(f"by {told} ({type(error).__name__}: {error})") from error
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def require_going_on(self) -> None:
+        """Between two pieces of work: go no further once the run is to stop.
+
+        Raises:
+            Interrupted: it is.
+        """
+        if self.reason is not None:
+            raise Interrupted(f"by {self.reason}; the same command goes on")
+
+    def _told_at_once(self) -> str | None:
+        return None if self.finishes_first else self.reason
+
+    def _received(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._process:  # a child that was forked with this handler: its parent decides
+            return
+        if self.reason is not None:
+            if _LAUNCHED in os.environ and time.monotonic() - self._first < _PASSED_ON_WITHIN:
+                return
+            os._exit(128 + number)
+        self.reason, self._first = signal.Signals(number).name, time.monotonic()
+        if not self.finishes_first:
+            raise Interrupted(f"by {self.reason}, before there was a step to save; the same command goes on")
+
+
+# Signals are the process's own: there is one of these.
+stop_signals = StopSignals()
+
+
+@contextmanager
+def kept_from_children() -> Iterator[None]:
+    """Processes that are started inside the block do not receive the signals that a run finishes its step at.
+
+    A terminal and SLURM send them to a whole family of processes. What is blocked here stays blocked in the children,
+    and reaches this process when the block ends.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGUSR1))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,123 @@
+"""What a trainer holds in memory between two generations, written with a checkpoint and put back at a resume.
+
+Transformers and TRL write the weights, the optimizer, the schedule and the random states. A run that is to go on as
+if nothing had happened needs more: the completions that are still to be trained on, the figures that are still to be
+logged, and how far each reward function has failed. Every process has its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.training.completions import CompletionRows
+
+logger = logging.getLogger(__name__)
+
+
+def save_pending(trainer: Any, folder: Path) -> None:
+    """Write this process's share; every process calls it."""
+    inside_a_buffer = trainer._step % (trainer.args.steps_per_generation * trainer.num_iterations) != 0
+    content = {
+        "batches": _batches(trainer),
+        "step": trainer._step,
+        "buffered_inputs": trainer._buffered_inputs if inside_a_buffer else None,
+        "metrics": {name: list(values) for name, values in trainer._metrics["train"].items()},
+        "logs": _plain(trainer._logs),
+        "loss": trainer._tr_loss,
+        "last_logged": trainer._globalstep_last_logged,
+        "rollouts": None if trainer._rollouts is None else asdict(trainer._rollouts),
+        "reward_failures": {name: count for name, count in _failures(trainer).items() if count},
+        "seconds": trainer.trained_seconds,
+    }
+    torch.save(content, _file(folder, trainer.accelerator.process_index))
+
+
+def require_pending(checkpoint: Path, processes: int) -> None:
+    """Refuse to go on from a checkpoint that lacks a piece; say it where other processes wrote it than are there now.
+
+    Raises:
+        UserError: the checkpoint holds weights alone.
+    """
+    written = len(list(checkpoint.glob("pending_*.pt")))
+    if not written:
+        raise UserError(
+            f"{checkpoint} holds a model and no state of a training (training.save_only_model): nothing can go on from "
+            "it; train from it with model.name, or begin again with overwrite=true"
+        )
+    if written != processes:
+        logger.warning(
+            "%s was written by %d processes, and %d go on from it: with other random numbers, and with completions "
+            "drawn anew",
+            checkpoint,
+            written,
+            processes,
+        )
+
+
+class RestorePending(TrainerCallback):
+    """Puts back what `save_pending` wrote, once the trainer has set up what it would begin with."""
+
+    def __init__(self, trainer: Any, checkpoint: Path) -> None:
+        self._trainer = trainer
+        self._checkpoint = checkpoint
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        trainer = self._trainer
+        file = _file(self._checkpoint, trainer.accelerator.process_index)
+        if not file.exists():
+            return
+        device = trainer.accelerator.device  # of several processes on a CPU each has a number, which torch cannot read
+        content = torch.load(file, map_location="cpu" if device.type == "cpu" else device, weights_only=True)
+        if content["batches"] == _batches(trainer):
+            trainer._step = content["step"]
+            trainer._buffered_inputs = content["buffered_inputs"]
+        elif content["buffered_inputs"] is not None:
+            logger.warning("the completions pending in %s are of another batch: drawn anew", self._checkpoint)
+        trainer._metrics["train"].update(content["metrics"])
+        trainer._tr_loss = content["loss"]
+        trainer._globalstep_last_logged = content["last_logged"]
+        trainer._rollouts = None if content["rollouts"] is None else CompletionRows(**content["rollouts"])
+        _refill(trainer._logs, content["logs"])
+        for function in trainer.reward_funcs:
+            if hasattr(function, "failures"):
+                function.failures = content["reward_failures"].get(function.name, 0)
+        trainer.seconds_before = content["seconds"]
+
+
+def _file(folder: Path, process: int) -> Path:
+    return folder / f"pending_{process}.pt"
+
+
+def _batches(trainer: Any) -> list[int]:
+    """What decides which part of a buffer is trained on when."""
+    args = trainer.args
+    return [args.per_device_train_batch_size, args.steps_per_generation, trainer.num_iterations, args.world_size]
+
+
+def _failures(trainer: Any) -> dict[str, int]:
+    return {function.name: function.failures for function in trainer.reward_funcs if hasattr(function, "failures")}
+
+
+def _plain(logs: dict[str, Any]) -> dict[str, Any]:
+    """TRL's table of the last completions, its queues as lists; without pictures, which are no plain values."""
+    return {
+        name: {key: list(queue) for key, queue in value.items()} if isinstance(value, dict) else list(value)
+        for name, value in logs.items()
+        if name != "images"
+    }
+
+
+def _refill(logs: dict[str, Any], content: dict[str, Any]) -> None:
+    for name, value in content.items():
+        if isinstance(value, dict):
+            for key, rows in value.items():
+                logs[name][key].extend(rows)
+        else:
+            logs[name].extend(value)

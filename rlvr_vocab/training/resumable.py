@@ -1,0 +1,201 @@
+"""TRL's GRPO trainer with checkpoints that are whole or absent, from which a run goes on as if it had never stopped."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from transformers import TrainerState
+from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
+from trl import GRPOTrainer
+
+from rlvr_vocab.errors import OutOfRoom, UserError
+from rlvr_vocab.rewards.adaptive import AdaptiveWeight
+from rlvr_vocab.training.checkpoints import newest_checkpoint_for_all
+from rlvr_vocab.training.completions import CompletionRows, remove_completions_after
+from rlvr_vocab.training.goal import Goal
+from rlvr_vocab.training.pending import RestorePending, require_pending, save_pending
+from rlvr_vocab.training.place import RunPlace
+from rlvr_vocab.training.reward_weights import RewardWeights
+from rlvr_vocab.training.saving import Save, bytes_to_write, clear_leftovers, save_whole
+from rlvr_vocab.training.sharding import require_same_sharding
+
+logger = logging.getLogger(__name__)
+
+OnFullDisk = Literal["stop", "go_on"]
+
+
+class ResumableGRPOTrainer(GRPOTrainer):
+    """GRPO that survives its process.
+
+    Transformers writes a checkpoint into its final folder and resumes from whatever lies there; TRL forgets the
+    completions that it has drawn and not yet trained on, and the order of the problems in later epochs. Here a
+    checkpoint is written aside and renamed, and holds what is missing.
+
+    Args:
+        place: where in a run of several stages this trainer stands; by default it is the whole run.
+        adaptive_weights: weights that follow success, by the name of their reward function.
+        on_full_disk: end the training where a checkpoint has no room, or go on without it.
+
+    Attributes:
+        weights: the reward weights that follow success.
+        seconds_before: seconds of training before the last resume.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        place: RunPlace,
+        adaptive_weights: Mapping[str, AdaptiveWeight],
+        on_full_disk: OnFullDisk,
+        **kwargs: Any,
+    ) -> None:
+        self.place = place
+        self.weights = RewardWeights(adaptive_weights)
+        self.seconds_before = 0.0
+        self._on_full_disk = on_full_disk
+        self._began = time.monotonic()
+        self._rollouts: CompletionRows | None = None
+        self._staging: Path | None = None
+        self._saved_step: int | None = None
+        self._finished_epochs = 0
+        super().__init__(*args, **kwargs)
+
+    @property
+    def trained_seconds(self) -> float:
+        """Seconds since the training began, without the time in which it stood still."""
+        return self.seconds_before + time.monotonic() - self._began
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:
+        """Train; from a checkpoint on, exactly as the run that wrote it would have gone on; True: from the newest."""
+        if resume_from_checkpoint is True:
+            newest = newest_checkpoint_for_all(Path(self.args.output_dir))
+            resume_from_checkpoint = None if newest is None else str(newest)
+        if not isinstance(resume_from_checkpoint, str):
+            self._clear_after(0)
+            return super().train(resume_from_checkpoint, **kwargs)
+        checkpoint = Path(resume_from_checkpoint)
+        require_pending(checkpoint, self.args.world_size)
+        require_same_sharding(checkpoint, self.accelerator.state)
+        state = _state_of(checkpoint)
+        self._clear_after(state.global_step)
+        self._finished_epochs = int(state.epoch or 0)
+        self.weights.restore(checkpoint)
+        for name, value in self.weights.values().items():
+            self.reward_weights[self.reward_func_names.index(name)] = value
+        restore = RestorePending(self, checkpoint)
+        self.add_callback(restore)
+        try:
+            return super().train(resume_from_checkpoint, **kwargs)
+        finally:
+            self.remove_callback(restore)
+
+    def _clear_after(self, step: int) -> None:
+        """Remove what a killed process left half-done, and what it wrote of steps that are now taken again."""
+        self._began = time.monotonic()
+        if self.args.should_save:
+            clear_leftovers(Path(self.args.output_dir))
+            remove_completions_after(self.place.step(step), self.place.run_folder / "completions")
+        self.accelerator.wait_for_everyone()
+
+    def _get_train_sampler(self, dataset: Any = None) -> Any:
+        """TRL's order of the problems, moved on by the epochs that are over: it draws one after another."""
+        sampler = super()._get_train_sampler(dataset)
+        if sampler.shuffle:
+            for _ in range(self._finished_epochs):
+                torch.randperm(sampler.num_samples, generator=sampler.generator)
+        return sampler
+
+    def _get_output_dir(self, trial: Any) -> str:
+        """Where checkpoints go: while one is written, the folder aside."""
+        return super()._get_output_dir(trial) if self._staging is None else str(self._staging)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Write a checkpoint that counts from the moment at which it is complete.
+
+        Raises:
+            OutOfRoom: the disk is full, and the training is to stop then.
+        """
+        if self._saved_step == self.state.global_step:
+            return
+        save = Save(
+            output_dir=Path(self._get_output_dir(trial)),
+            step=self.state.global_step,
+            needed=bytes_to_write(self),
+            keep=self.args.save_total_limit,
+            best=self.state.best_global_step,
+            publishes=self.args.should_save,
+        )
+        full = save_whole(save, lambda folder: self._write_checkpoint(folder, save, model, trial))
+        if full is None:
+            self._saved_step = save.step
+            if self.args.push_to_hub:
+                super()._push_from_checkpoint(str(save.output_dir / f"checkpoint-{save.step}"))
+        elif self._on_full_disk == "go_on":
+            logger.warning("%s; the training goes on without it", full)
+        else:
+            raise OutOfRoom(f"{full}. Make room and give the same command again, or set on_full_disk=go_on")
+
+    def _write_checkpoint(self, folder: Path, save: Save, model: Any, trial: Any) -> None:
+        self._staging = folder.parent
+        try:
+            super()._save_checkpoint(model, trial)
+        finally:
+            self._staging = None
+        if not self.args.save_only_model:
+            save_pending(self, folder)
+        if self.args.should_save:
+            self.weights.save(folder)
+            if save.best:  # Transformers has looked for it in the folder aside
+                self.state.best_model_checkpoint = str(save.output_dir / f"checkpoint-{save.best}")
+                self.state.save_to_json(str(folder / TRAINER_STATE_NAME))
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        """Not while it is written; `_save_checkpoint` does it once it counts."""
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        super()._save(output_dir, state_dict)
+        # A pickle that nothing reads, with the user's token in it; config.yaml says the same.
+        Path(output_dir or self.args.output_dir, TRAINING_ARGS_NAME).unlink(missing_ok=True)
+
+    def save_checkpoint(self) -> None:
+        """Write a checkpoint of the present step, where there is none yet."""
+        if newest_checkpoint_for_all(Path(self.args.output_dir), at_step=self.state.global_step) is None:
+            self._save_checkpoint(self.model, trial=None)
+
+    def load_weights(self, checkpoint: Path) -> None:
+        """Take over the weights of a checkpoint, and nothing else of it.
+
+        Raises:
+            UserError: DeepSpeed has the parameters in pieces, which only its own checkpoints fit.
+        """
+        if self.is_deepspeed_enabled:
+            raise UserError(
+                f"{checkpoint}: there is nothing left to train, and under DeepSpeed its weights cannot be taken over; "
+                "the same command in one process writes what is left"
+            )
+        self._load_from_checkpoint(str(checkpoint))
+
+    def stands_at_its_end(self, checkpoint: Path, goal: Goal | None = None) -> bool:
+        """Take over a checkpoint after which there is nothing left to train; False where there is, and nothing done.
+
+        Transformers would train one more step from a checkpoint of the last one.
+        """
+        state = _state_of(checkpoint)
+        if self.args.max_steps > 0:
+            last = state.global_step >= self.args.max_steps
+        else:
+            last = (state.epoch or 0) >= self.args.num_train_epochs
+        over = last or (goal is not None and goal.reached(state.log_history))
+        if over:
+            self.load_weights(checkpoint)
+            self.state = state
+        return over
+
+
+def _state_of(checkpoint: Path) -> TrainerState:
+    return TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))

@@ -1,0 +1,63 @@
+"""Weights & Biases over a whole run: steps counted through its stages, one run over all resumes, no row sent twice.
+
+`wandb.json` in the run's folder holds the id of the W&B run and the last step whose row it was sent.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+from transformers import Trainer, TrainerControl, TrainerState, TrainingArguments
+from transformers.integrations import WandbCallback
+
+from rlvr_vocab.atomic_file import write_whole
+from rlvr_vocab.training.place import RunPlace
+
+_FILE = "wandb.json"
+
+
+def recorded_wandb(run_folder: Path) -> dict[str, Any]:
+    """What is known of the run in W&B; empty for one that was not there yet."""
+    path = run_folder / _FILE
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return content
+
+
+def record_wandb(run_folder: Path, run_id: str, last_step: int) -> None:
+    write_whole(run_folder / _FILE, json.dumps({"id": run_id, "last_step": last_step}) + "\n")
+
+
+def count_steps_of_the_run(trainer: Trainer, place: RunPlace) -> None:
+    """Let Weights & Biases, where it is on, count through stages and resumes."""
+    if trainer.pop_callback(WandbCallback) is not None:
+        trainer.add_callback(_WandbOfTheRun(place))
+
+
+class _WandbOfTheRun(WandbCallback):
+    def __init__(self, place: RunPlace) -> None:
+        super().__init__()
+        self._place = place
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        model: Any = None,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Send a row, unless it was sent before the run was resumed from an earlier step."""
+        step = self._place.step(state.global_step)
+        known = recorded_wandb(self._place.run_folder) if state.is_world_process_zero else {}
+        a_step = logs is not None and "loss" in logs
+        if a_step and step <= known.get("last_step", 0):
+            return
+        state = copy.copy(state)
+        state.global_step = step
+        super().on_log(args, state, control, model, logs, **kwargs)
+        if a_step and known:
+            record_wandb(self._place.run_folder, known["id"], step)

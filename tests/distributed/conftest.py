@@ -1,0 +1,175 @@
+"""Two processes on the CPU, started as a user starts them, and runs of the same cases in one and in two."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+CONFIGS = ROOT / "accelerate_configs"
+LORA = {"r": 4, "lora_dropout": 0.0}
+# Compared between one process and two: name, shape of the model, and what differs from the worker's defaults.
+SAME: dict[str, dict[str, Any]] = {
+    "tied_dapo": {"shape": "qwen3", "adaptive": True, "kl_log_steps": 1, "args": {"loss_type": "dapo"}},
+    "tied_grpo": {
+        "shape": "qwen3",
+        "args": {"loss_type": "grpo", "gradient_accumulation_steps": 2, "num_iterations": 2},
+    },
+    "untied_dapo": {
+        "shape": "llama",
+        "adaptive": True,
+        "args": {"loss_type": "dapo", "gradient_accumulation_steps": 2, "gradient_checkpointing": True},
+    },
+    "untied_grpo": {"shape": "llama", "args": {"loss_type": "grpo", "num_iterations": 2}},
+    "group_in_two_processes": {
+        "shape": "phi",
+        "args": {"num_generations": 8, "per_device_train_batch_size": 8},
+    },
+    "reference": {"shape": "gpt2_untied", "args": {"beta": 0.1}},
+    "lora_tied": {"shape": "qwen3", "lora": LORA},
+    "lora_untied": {"shape": "llama", "lora": LORA, "args": {"beta": 0.1}},
+    "lora_all_rows": {"shape": "llama", "lora": {**LORA, "train_rows": "all"}},
+}
+RESUMED = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2, "optim": "adamw_torch", "learning_rate": 1e-3}
+# With samples of their own; in two processes alone.
+SAMPLED: dict[str, dict[str, Any]] = {
+    "sampled": {"shape": "qwen3", "forced": False},
+    "one_ends_early": {"shape": "llama", "forced": False, "first_ends_at_once": True},
+    "mixed_precision": {"shape": "llama", "args": {"bf16": True}},
+    "whole": {"shape": "qwen3", "forced": False, "args": RESUMED},
+    "resumed": {"shape": "qwen3", "forced": False, "args": RESUMED, "resume": "whole/run/checkpoint-2"},
+}
+ALONE = ("one", "adamw")
+WITH_ADAMW = ("adamw", "deepspeed_zero3")  # DeepSpeed takes no SGD
+SMALL = (
+    "experiment=quickstart",
+    "warmup.max_steps=2",
+    "training.per_device_train_batch_size=4",
+    "training.num_generations=4",
+    "training.max_completion_length=16",
+    "training.kl_log_steps=0",
+    "training.max_steps=2",
+    "training.warmup_ratio=0",
+    "training.use_cpu=true",
+    "dataset.max_eval_samples=4",
+    "rewards=[{name:length,params:{longest:1,falloff:300,unit:characters}},accuracy]",
+)
+
+
+def launch(config: str, script: Path, *words: str, seconds: float = 240) -> subprocess.CompletedProcess[str]:
+    """Two processes by `accelerate launch`, and nothing left of them afterwards."""
+    file = str(CONFIGS / f"{config}.yaml")
+    launcher = (sys.executable, "-m", "accelerate.commands.launch")
+    command = [*launcher, "--config_file", file, "--num_processes", "2", "--main_process_port", "0"]
+    return run([*command, str(script), *words], seconds)
+
+
+def run(command: list[str], seconds: float = 240) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+    }
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    try:
+        output, errors = process.communicate(timeout=seconds)
+    finally:
+        if process.poll() is None:  # the launcher gives its processes sessions of their own
+            for each in [*psutil.Process(process.pid).children(recursive=True), process]:
+                each.kill()
+            process.wait()
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+@pytest.fixture(scope="session")
+def trained(expand_shape: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
+    """The folder of a case, by how it was trained and its name.
+
+    That is `one`, `ddp` or `fsdp2`, or with AdamW in place of SGD `adamw` (one process) or `deepspeed_zero3`.
+    """
+    root = tmp_path_factory.mktemp("trained")
+
+    def folder_of(kind: str, name: str) -> Path:
+        if not (root / kind).exists():
+            cases = {**SAME, **SAMPLED} if kind in ("ddp", "fsdp2") else SAME
+            if kind in WITH_ADAMW:  # an adapter with rows is refused under DeepSpeed
+                cases = {name: case for name, case in SAME.items() if "lora" not in case}
+            _train(kind, cases, root / kind, expand_shape)
+        return root / kind / name
+
+    return folder_of
+
+
+def _train(kind: str, cases: dict[str, dict[str, Any]], out: Path, expand_shape: Callable[..., Path]) -> None:
+    listed = [_case(kind, name, case, out, expand_shape) for name, case in cases.items()]
+    out.mkdir()
+    file = out / "cases.json"
+    file.write_text(json.dumps(listed))
+    script = HERE / "trained_cases.py"
+    done = run([sys.executable, str(script), str(file)]) if kind in ALONE else launch(kind, script, str(file))
+    assert done.returncode == 0, done.stderr[-6000:]
+
+
+def _case(kind: str, name: str, case: dict[str, Any], out: Path, expand_shape: Callable[..., Path]) -> dict[str, Any]:
+    args = {"per_device_train_batch_size": 4, **case.get("args", {})}
+    if kind not in ALONE:  # the same batch over all processes
+        args["per_device_train_batch_size"] //= 2
+    if kind in WITH_ADAMW:
+        args.update(optim="adamw_torch", learning_rate=1e-3)
+    written = {**case, "out": str(out / name), "folder": str(expand_shape(case["shape"], size=100)), "args": args}
+    if "resume" in case:
+        written["resume"] = str(out / case["resume"])
+    return written
+
+
+@pytest.fixture(scope="session")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a whole run in two processes: `ddp` trains the model, `fsdp2` an adapter on it."""
+    root = tmp_path_factory.mktemp("started")
+
+    def folder_of(kind: str) -> Path:
+        folder = root / kind
+        if not folder.exists():
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("RLVR_VOCAB_CACHE", str(root / f"cache_{kind}"))
+                script = HERE / "fsdp_on_cpu.py" if kind == "fsdp2" else ROOT / "rlvr_vocab" / "exp" / "grpo_train.py"
+                adapter = ("model.lora.enabled=true", "model.lora.r=4") if kind == "fsdp2" else ()
+                done = launch(kind, script, *SMALL, *adapter, f"output_dir={folder}")
+            assert done.returncode == 0, done.stderr[-6000:]
+        return folder
+
+    return folder_of
+
+
+@pytest.fixture
+def launched() -> Callable[..., subprocess.CompletedProcess[str]]:
+    return launch
+
+
+@pytest.fixture
+def config_file() -> Callable[[str], Path]:
+    return lambda kind: CONFIGS / f"{kind}.yaml"
+
+
+@pytest.fixture
+def grpo_train() -> Path:
+    return ROOT / "rlvr_vocab" / "exp" / "grpo_train.py"
+
+
+@pytest.fixture
+def small() -> tuple[str, ...]:
+    return SMALL
+
+
+@pytest.fixture
+def here() -> Path:
+    return HERE

@@ -1,0 +1,24 @@
+"""Two processes meet; the second finds something wrong that the first, waiting for it, cannot know."""
+
+import sys
+
+from accelerate import PartialState
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.one_voice import one_voice
+
+
+def meet() -> None:
+    state = PartialState(cpu=True)
+    if state.process_index == 1:
+        raise UserError("the second alone knows")
+    state.wait_for_everyone()
+
+
+if __name__ == "__main__":
+    try:
+        with one_voice(seconds=1.0):
+            meet()
+    except UserError as error:
+        print("error:", error, file=sys.stderr)
+        raise SystemExit(2) from None

@@ -1,0 +1,78 @@
+"""What is trained in two processes is what one trains on the same batch: losses, metrics and weights."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+CASES = (
+    *("tied_dapo", "tied_grpo", "untied_dapo", "untied_grpo", "group_in_two_processes", "reference"),
+    *("lora_tied", "lora_untied", "lora_all_rows"),
+)
+# TRL's own means over the batches of a step, whatever their number of tokens: they depend on how it is cut.
+CUT_BY_BATCH = ("entropy", "kl", "clip_ratio/")
+OF_THE_CLOCK = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos")
+
+
+def history_of(folder: Path) -> list[dict[str, Any]]:
+    return json.loads((folder / "history.json").read_text())
+
+
+def weights_of(folder: Path) -> dict[str, Any]:
+    [file] = (folder / "model").glob("*.safetensors")
+    return load_file(file)
+
+
+def comparable(row: dict[str, Any], *, whole_step_at_once: bool) -> dict[str, float]:
+    left_out = OF_THE_CLOCK if whole_step_at_once else (*OF_THE_CLOCK, *CUT_BY_BATCH)
+    exact = ("entropy/answering", "entropy/thinking")
+    return {name: value for name, value in row.items() if name in exact or not name.startswith(left_out)}
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
+@pytest.mark.parametrize("name", CASES)
+def test_losses_and_metrics_are_those_of_one_process(trained, kind, name):
+    at_once = name not in ("tied_grpo", "untied_dapo")
+    expected, found = (
+        [comparable(row, whole_step_at_once=at_once) for row in history_of(trained(how, name))] for how in ("one", kind)
+    )
+    assert len(found) == 4  # three steps and the end
+    assert all(row["grad_norm"] > 0.1 for row in expected[:3])
+    assert "entropy/thinking" in found[0] and "thinking/reasoning_share" in found[0]
+    for there, here in zip(expected, found, strict=True):
+        assert here == pytest.approx(there, abs=1e-5, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
+@pytest.mark.parametrize("name", CASES)
+def test_weights_are_those_of_one_process(trained, kind, name):
+    expected, found = weights_of(trained("one", name)), weights_of(trained(kind, name))
+    assert found.keys() == expected.keys()
+    assert max((found[key] - weight).abs().max().item() for key, weight in expected.items()) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["tied_dapo", "untied_dapo"])
+def test_the_weights_that_are_compared_have_moved(trained, expand_shape, name):
+    shape = "qwen3" if name == "tied_dapo" else "llama"
+    initial, trained_ones = (
+        load_file(expand_shape(shape, size=100) / "model.safetensors"),
+        weights_of(trained("one", name)),
+    )
+    moved = {key: (weight - initial[key]).abs().max().item() for key, weight in trained_ones.items()}
+    assert min(moved.values()) > 1e-5
+    assert moved["model.embed_tokens.weight"] > 1e-3
+
+
+def test_a_reward_weight_follows_the_successes_of_all_processes(trained):
+    for name in ("tied_dapo", "untied_dapo"):
+        steps = [[row["rewards/is_short/weight"] for row in history_of(trained("ddp", name))[:3]]]
+        steps.append([row["rewards/is_short/weight"] for row in history_of(trained("one", name))[:3]])
+        assert steps[0] == steps[1]
+        assert steps[0][-1] != 1.0
+
+
+@pytest.mark.parametrize(("kind", "wrapped"), [("ddp", "DistributedDataParallel"), ("fsdp2", "FSDPQwen3ForCausalLM")])
+def test_the_processes_trained_as_the_file_says(trained, kind, wrapped):
+    assert json.loads((trained(kind, "tied_dapo") / "rank_1.json").read_text())["class"] == wrapped

@@ -1,0 +1,166 @@
+"""Trains the cases of a list, each for a few steps, in as many processes as the launcher started.
+
+    accelerate launch --config_file accelerate_configs/ddp.yaml --num_processes 2 trained_cases.py CASES.json
+
+Each case leaves in its folder `history.json` (the logged rows), `rank_<r>.json` (what process r has seen),
+`model/` (what `save_model` writes) and `gathered.safetensors` (the same weights, read from the model in memory).
+"""
+
+import json
+import os
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+if os.environ.get("ACCELERATE_USE_FSDP") == "true":
+    from fsdp_on_cpu import shard_on_cpu
+
+    shard_on_cpu()
+
+import torch
+from accelerate import PartialState
+from datasets import Dataset
+from safetensors.torch import save_file
+from torch.distributed.tensor import DTensor
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.adaptive import Adaptation, AdaptiveWeight
+from rlvr_vocab.training import config
+from rlvr_vocab.training.config import grpo_config
+from rlvr_vocab.training.lora import Lora
+from rlvr_vocab.training.trainer import RegionGRPOTrainer
+from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.regions import region_of_next
+
+QUESTIONS = ("What is 3 + 4?", "12 * 3?", "How many clips did Natalia sell in May, and how many in April?", "And now?")
+LONGEST = 12
+ARGUMENTS = {
+    "max_steps": 3,
+    "per_device_train_batch_size": 4,
+    "num_generations": 4,
+    "max_completion_length": LONGEST,
+    "optim": "sgd",  # AdamW makes a step of the whole learning rate of a gradient that is rounding alone
+    "learning_rate": 0.05,
+    "lr_scheduler_type": "constant",
+    "logging_steps": 1,
+    "save_strategy": "no",
+    "report_to": "none",
+    "use_cpu": True,
+    "bf16": False,
+    "gradient_checkpointing": False,
+    "model_init_kwargs": {"dtype": "float32"},
+}
+
+
+class ForcedTrainer(RegionGRPOTrainer):
+    """Its completions follow from the prompt and the place in its group, whichever process they fall to."""
+
+    def _generate_single_turn(self, prompt_ids: list[list[int]], *_: Any, **__: Any) -> Any:
+        first = self.accelerator.process_index * len(prompt_ids)
+        places = [(first + row) % self.num_generations for row in range(len(prompt_ids))]
+        return [forced_completion(self.policy, *pair) for pair in zip(prompt_ids, places, strict=True)], None
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+        logps, *rest = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        rounded = logps == logps.bfloat16().float()
+        seen.setdefault("rounded_to_16_bits", []).append(rounded.float().mean().item())
+        return logps, *rest
+
+
+class WatchedTrainer(RegionGRPOTrainer):
+    """Keeps what it samples, and how far each token is scored from where it was sampled."""
+
+    def _generate_and_score_completions(self, inputs: Any) -> Any:
+        batch = super()._generate_and_score_completions(inputs)
+        ids, mask = (
+            torch.cat([batch[f"prompt_{what}"], batch[f"completion_{what}"]], dim=1) for what in ("ids", "mask")
+        )
+        kept = batch["completion_mask"].bool()
+        with torch.no_grad():
+            scored, *_ = self._get_per_token_logps_and_entropies(self.model, ids, mask, kept.size(1), len(ids))
+        apart = (scored - batch["sampling_per_token_logps"])[kept].abs().max().item()
+        seen.setdefault("farthest_from_its_score", []).append(apart)
+        rows = [row[chosen].tolist() for row, chosen in zip(batch["completion_ids"], kept, strict=True)]
+        seen.setdefault("completion_ids", []).extend(rows)
+        prompts = zip(batch["prompt_ids"], batch["prompt_mask"].bool(), strict=True)
+        seen.setdefault("prompt_ids", []).extend(row[chosen].tolist() for row, chosen in prompts)
+        return batch
+
+
+seen: dict[str, Any] = {}
+
+
+def forced_completion(policy: RegionPolicy, prompt_ids: list[int], place: int) -> list[int]:
+    """Ids that the policy allows, drawn from a generator of their own; the first of a group never stops thinking."""
+    layout, draw = policy.layout, random.Random(1000 * sum(prompt_ids) + place)
+    thinking = draw.randint(2, LONGEST - 6) if place else LONGEST
+    length = draw.randint(thinking + 3, LONGEST) if place else LONGEST
+    ids = [*prompt_ids, layout.think_open_id]
+    while len(ids) - len(prompt_ids) < length:
+        if len(ids) - len(prompt_ids) == thinking:
+            ids.append(layout.think_close_id)
+            continue
+        region = int(region_of_next(torch.tensor([ids]), layout)[0])
+        allowed = torch.isfinite(policy.bias_on(torch.device("cpu"))[region]).nonzero().flatten().tolist()
+        ids.append(draw.choice([id_ for id_ in allowed if id_ not in layout.control_ids]))
+    return ids[len(prompt_ids) :]
+
+
+def evenness(completion_ids: list[list[int]], **_: Any) -> list[float]:
+    """The share of even ids: it differs within a group and asks for nothing but the ids."""
+    return [sum(id_ % 2 == 0 for id_ in ids) / len(ids) for ids in completion_ids]
+
+
+def is_short(completion_ids: list[list[int]], **_: Any) -> list[float]:
+    return [float(sum(ids) % 3 == 0) for ids in completion_ids]
+
+
+def train(case: dict[str, Any]) -> None:
+    out = Path(case["out"])
+    arguments = {**ARGUMENTS, "output_dir": str(out / "run"), **case.get("args", {})}
+    lora = case.get("lora")
+    rows = [{"prompt": [{"role": "user", "content": text}], "solution": text} for text in QUESTIONS * 4]
+    seen.clear()
+    config._has_bf16 = lambda: True  # a CPU computes in bfloat16 too, slowly
+    adaptive = {"is_short": AdaptiveWeight(1.0, 1.0, Adaptation(below=0.4, window=1))} if case.get("adaptive") else None
+    trainer = (ForcedTrainer if case.get("forced", True) else WatchedTrainer)(
+        case["folder"],
+        grpo_config(arguments),
+        kl_log_steps=case.get("kl_log_steps", 0),
+        adaptive_weights=adaptive,
+        lora=None if lora is None else Lora(**lora),
+        reward_funcs=[evenness, is_short],
+        train_dataset=Dataset.from_list(rows),
+    )
+    if case.get("first_ends_at_once") and trainer.accelerator.process_index == 0:
+        trainer.generation_config.eos_token_id = list(range(trainer.policy.layout.rows))
+    trainer.train(resume_from_checkpoint=case.get("resume"))
+    seen["class"] = type(trainer.model_wrapped).__name__
+    gathered = gathered_weights(trainer)
+    trainer.save_model(str(out / "model"))
+    if trainer.accelerator.is_main_process:
+        save_file(
+            {name: weight.clone().contiguous() for name, weight in gathered.items()}, out / "gathered.safetensors"
+        )
+        (out / "history.json").write_text(json.dumps(trainer.state.log_history))
+    (out / f"rank_{trainer.accelerator.process_index}.json").write_text(json.dumps(seen))
+
+
+def gathered_weights(trainer: RegionGRPOTrainer) -> dict[str, torch.Tensor]:
+    if trainer.is_deepspeed_enabled:
+        return trainer.accelerator.get_state_dict(trainer.model_wrapped)
+    weights = trainer.model.state_dict()
+    return {name: weight.full_tensor() if isinstance(weight, DTensor) else weight for name, weight in weights.items()}
+
+
+if __name__ == "__main__":
+    PartialState(cpu=True)
+    for one in json.loads(Path(sys.argv[1]).read_text()):
+        Path(one["out"]).mkdir(parents=True, exist_ok=True)
+        try:
+            train(one)
+        except UserError as error:
+            Path(one["out"], f"refused_{PartialState().process_index}").write_text(str(error))
+    if PartialState().num_processes > 1:
+        torch.distributed.destroy_process_group()

@@ -1,0 +1,371 @@
+"""A reward function that does not come back costs the rows of its batch, and neither the run nor its end."""
+
+import asyncio
+import contextvars
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.build import DEADLINE, RewardContext, RewardSpec, build_rewards
+from rlvr_vocab.rewards.deadline import Deadline, DeadlineThread, Late
+from rlvr_vocab.rewards.guard import GuardedReward, Mistake
+from rlvr_vocab.rewards.trial import try_out
+
+TURNS = ["a", "b", "c"]
+LONG_ENOUGH = 60.0
+
+
+class Judge:
+    """Hangs on some turns, until it is let go.
+
+    Attributes:
+        called: the batches that it was called with.
+    """
+
+    def __init__(self, *hangs_on):
+        self.hangs_on = hangs_on
+        self.called = []
+        self.let_go = threading.Event()
+
+    def __call__(self, completions):
+        self.called.append(list(completions))
+        if set(completions) & set(self.hangs_on):
+            assert self.let_go.wait(LONG_ENOUGH)
+        return [1.0] * len(completions)
+
+
+@pytest.fixture
+def judge():
+    made = []
+
+    def make(*hangs_on):
+        made.append(Judge(*hangs_on))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.let_go.set()
+
+
+def said(caplog):
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_a_call_that_is_late_costs_its_rows_and_is_told_with_function_and_seconds(judge, caplog):
+    function = GuardedReward(judge("b"), "mine", deadline=0.2)
+    started = time.monotonic()
+    assert function(completions=TURNS) == [None] * 3
+    assert 0.2 <= time.monotonic() - started < 5
+    assert function.failures == 3
+    assert said(caplog) == ["reward mine had not returned by its deadline of 0.2 seconds: all of them score None"]
+
+
+def test_failures_of_a_late_call_are_logged_as_a_metric(judge):
+    logged = []
+    slow = judge("b")
+    function = GuardedReward(lambda completions, log_metric: slow(completions), "mine", deadline=0.1)
+    function(completions=TURNS, log_metric=lambda name, value: logged.append((name, value)))
+    assert logged == [("rewards/mine/failures", 3.0)]
+
+
+def test_a_function_that_hangs_is_not_called_again_until_its_call_has_ended(judge, caplog):
+    slow = judge("b")
+    function = GuardedReward(slow, "slow", deadline=0.2)
+    function(completions=["b"])
+    started = time.monotonic()
+    assert [function(completions=["a"]) for _ in range(5)] == [[None]] * 5
+    assert time.monotonic() - started < 0.2  # at once, all five
+    assert slow.called == [["b"]] and function.failures == 6
+    hanging = "still hangs in a call that began 0 seconds ago and was not called again"
+    assert said(caplog)[1:] == [f"reward slow {hanging}: all of them score None"] * 5
+    slow.let_go.set()
+    assert called_again(function, ["a"]) == [1.0]
+    assert slow.called == [["b"], ["a"]]
+    assert [thread.name for thread in threading.enumerate()].count("reward slow") == 1
+
+
+def called_again(function, turns):
+    """What a function scores as soon as it can be called again."""
+    end = time.monotonic() + LONG_ENOUGH
+    while (scores := function(completions=turns)) == [None] and time.monotonic() < end:
+        time.sleep(0.01)
+    return scores
+
+
+def test_rows_that_are_tried_again_share_the_deadline_and_those_scored_before_it_keep_their_scores(judge, caplog):
+    slow = judge("c")
+
+    def fails_on_batches(completions):
+        if len(completions) > 1:
+            raise ConnectionError("service down")
+        return slow(completions)
+
+    function = GuardedReward(fails_on_batches, "mine", deadline=0.3)
+    started = time.monotonic()
+    assert function(completions=["a", "b", "c", "d", "e"]) == [1.0, 1.0, None, None, None]
+    assert time.monotonic() - started < 1  # of one row, not of three
+    first, second, _ = said(caplog)
+    assert first.startswith("reward mine had not returned by its deadline of 0.3 seconds for row 3 ('c')")
+    assert "still hangs" in second and "for row 4 ('d')" in second
+
+
+def test_rows_after_a_deadline_that_slow_rows_have_used_up_are_not_called(caplog):
+    called = []
+
+    def slow(completions):
+        if len(completions) > 1:
+            raise ValueError
+        called.append(completions[0])
+        time.sleep(0.2)
+        return [1.0]
+
+    scores = GuardedReward(slow, "mine", deadline=0.5)(completions=["a", "b", "c", "d", "e"])
+    assert scores[:2] == [1.0, 1.0] and scores[3:] == [None, None]
+    assert called == ["a", "b", "c"]
+    assert len(said(caplog)) == 3
+
+
+def test_what_a_batch_has_used_up_before_it_raised_is_not_left_for_its_rows():
+    def slow(completions):
+        time.sleep(0.3)
+        if len(completions) > 1:
+            raise ValueError
+        return [1.0]
+
+    scores = GuardedReward(slow, "mine", deadline=0.7)(completions=["a", "b", "c", "d"])
+    assert scores == [1.0, None, None, None]
+
+
+def test_the_search_for_the_row_that_raises_ends_at_the_deadline_and_loses_no_row(caplog):
+    def slow_on_batches(completions):
+        if len(completions) > 1:
+            time.sleep(0.3)
+            raise IndexError("four at most")
+        return [1.0]
+
+    assert GuardedReward(slow_on_batches, "mine", deadline=0.5)(completions=TURNS) == [1.0] * 3
+    [line] = said(caplog)
+    assert line.startswith("reward mine raised IndexError: four at most (test_deadline.py, line ")
+    assert line.endswith("it had not returned by its deadline of 0.5 seconds, no row is lost")
+
+
+def test_an_asynchronous_function_is_cancelled_at_its_deadline_and_called_again_for_the_next_batch():
+    ended = []
+
+    async def judge(completions):
+        try:
+            await asyncio.sleep(10 * LONG_ENOUGH if "b" in completions else 0)
+        finally:
+            ended.append(list(completions))
+        return [1.0] * len(completions)
+
+    function = GuardedReward(judge, "mine", deadline=0.2)
+    assert function(completions=["b"]) == [None]
+    assert called_again(function, ["a"]) == [1.0]
+    assert ended == [["b"], ["a"]]
+
+
+def test_a_timeout_of_an_asynchronous_function_itself_is_an_error_of_its_own(caplog):
+    async def judge(completions):
+        raise TimeoutError("the service took too long")
+
+    assert GuardedReward(judge, "mine", deadline=LONG_ENOUGH)(completions=["a"]) == [None]
+    assert "raised TimeoutError: the service took too long (test_deadline.py, line " in said(caplog)[0]
+
+
+def test_an_asynchronous_function_with_a_deadline_works_inside_a_running_loop():
+    async def length(completions):
+        await asyncio.sleep(0)
+        return [len(turn) for turn in completions]
+
+    async def notebook():
+        return GuardedReward(length, "mine", deadline=LONG_ENOUGH)(completions=["a", "bb"])
+
+    assert asyncio.run(notebook()) == [1.0, 2.0]
+
+
+def test_a_generator_that_hangs_on_the_way_is_late_too(judge):
+    slow = judge("b")
+
+    def scores(completions):
+        for turn in completions:
+            yield slow([turn])[0]
+
+    assert GuardedReward(scores, "mine", deadline=0.2)(completions=TURNS) == [None] * 3
+
+
+def test_a_function_sees_the_context_of_its_caller_and_one_thread_for_all_its_calls():
+    variable = contextvars.ContextVar("variable")
+    kept = threading.local()
+
+    def function(completions):
+        kept.calls = getattr(kept, "calls", 0) + 1
+        return [variable.get() * 10 + kept.calls]
+
+    guarded = GuardedReward(function, "mine", deadline=LONG_ENOUGH)
+    scores = []
+    for value in (1, 2):
+        variable.set(value)
+        scores += guarded(completions=["a"])
+    assert scores == [11.0, 22.0]
+
+
+def test_a_function_means_the_gpu_of_its_caller(monkeypatch):
+    class Cuda:
+        """As CUDA does it: a device per thread, at first the first."""
+
+        here = threading.local()
+
+        def is_initialized(self):
+            return True
+
+        def current_device(self):
+            return getattr(self.here, "index", 0)
+
+        def set_device(self, index):
+            self.here.index = index
+
+    fake = type(sys)("torch")
+    fake.cuda = Cuda()
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    fake.cuda.set_device(3)
+    guarded = GuardedReward(lambda completions: [fake.cuda.current_device()], "mine", deadline=LONG_ENOUGH)
+    assert guarded(completions=["a"]) == [3.0]
+
+
+@pytest.mark.parametrize("deadline", [None, LONG_ENOUGH])
+@pytest.mark.parametrize("error", [KeyError, SystemExit, RecursionError, asyncio.CancelledError, StopIteration])
+def test_what_is_raised_reads_alike_with_and_without_a_deadline(error, deadline, caplog):
+    def raises(completions):
+        if "b" in completions:
+            raise error("b")
+        return [1.0] * len(completions)
+
+    assert GuardedReward(raises, "mine", deadline)(completions=TURNS) == [1.0, None, 1.0]
+    [line] = said(caplog)
+    where = f"(test_deadline.py, line {raises.__code__.co_firstlineno + 2})"
+    assert line.startswith(f"reward mine raised {error.__name__}") and where in line
+
+
+@pytest.mark.parametrize("deadline", [None, LONG_ENOUGH])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, UserError])
+def test_an_interruption_and_wrong_use_are_raised_where_the_function_was_called(error, deadline):
+    def raises(completions):
+        raise error("stop")
+
+    with pytest.raises(error, match="stop"):
+        GuardedReward(raises, "mine", deadline)(completions=TURNS)
+
+
+def test_a_call_that_was_given_up_logs_nothing_into_later_batches(judge):
+    slow, rows = judge("b"), []
+
+    def function(completions, log_extra):
+        slow(completions)
+        log_extra("verdict", completions)
+        return [1.0] * len(completions)
+
+    def log(column, values):
+        rows.append(values)
+
+    guarded = GuardedReward(function, "mine", deadline=0.2)
+    guarded(completions=["b"], log_extra=log)
+    slow.let_go.set()
+    assert called_again(lambda completions: guarded(completions=completions, log_extra=log), ["a"]) == [1.0]
+    assert rows == [["a"]]
+
+
+def test_a_thread_ends_with_the_last_reference_to_it():
+    thread = DeadlineThread("short-lived")
+    assert thread.call(lambda wanted: wanted(), Deadline(LONG_ENOUGH)) is True
+    [worker] = [each for each in threading.enumerate() if each.name == "short-lived"]
+    del thread
+    worker.join(LONG_ENOUGH)
+    assert not worker.is_alive()
+
+
+def test_a_call_after_the_deadline_is_not_begun():
+    begun, deadline = [], Deadline(0.01)
+    time.sleep(0.02)
+    with pytest.raises(Late, match=r"was not called after its deadline of 0\.01 seconds"):
+        DeadlineThread("mine").call(begun.append, deadline)
+    assert begun == []
+
+
+def test_a_function_that_never_returns_does_not_hold_up_the_end_of_the_program():
+    code = (
+        "from rlvr_vocab.rewards.guard import GuardedReward\n"
+        "def forever(completions):\n"
+        "    while True: pass\n"
+        "print(GuardedReward(forever, 'forever', deadline=0.2)(completions=['a', 'b']))"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LONG_ENOUGH)
+    assert (answer.returncode, answer.stdout) == (0, "[None, None]\n")
+    assert "reward forever had not returned by its deadline of 0.2 seconds" in answer.stderr
+
+
+@pytest.fixture
+def mine(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import signal, time\n"
+        "def sleeps(completions, seconds=0):\n"
+        "    time.sleep(seconds)\n"
+        "    return [1.0] * len(completions)\n"
+        "def alarm(completions, **columns):\n"
+        "    signal.signal(signal.SIGALRM, signal.SIG_DFL)\n"
+        "    return [1.0] * len(completions)\n"
+    )
+    return lambda function: f"{path}:{function}"
+
+
+def built(*arguments, **fields):
+    [reward] = build_rewards([RewardSpec(*arguments, **fields)], RewardContext())
+    return reward.function
+
+
+def test_functions_of_the_user_have_a_deadline_unless_told_otherwise_and_the_library_needs_none(mine):
+    assert built(mine("sleeps")).deadline == DEADLINE == 300
+    assert built(mine("sleeps"), deadline=5.0).deadline == 5
+    assert built(mine("sleeps"), deadline=None).deadline is None
+    assert built("accuracy").deadline is None and built("debug").deadline is None
+
+
+def test_a_deadline_of_a_built_function_holds(mine):
+    slow = built(mine("sleeps"), params={"seconds": 2}, deadline=0.1)
+    [mark] = slow.marks(completions=["a"], prompts=["p"])
+    assert mark == Mistake(None, "had not returned by its deadline of 0.1 seconds", of_the_batch=True, late=True)
+
+
+def test_a_deadline_that_is_none_and_one_for_the_library_are_refused(mine):
+    for deadline in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(UserError, match=r"sleeps is .*: must be above 0, or null for none"):
+            built(mine("sleeps"), deadline=deadline)
+    with pytest.raises(UserError, match="boxed takes no deadline=5 beside its name: it is of the library"):
+        built("boxed", deadline=5.0)
+    with pytest.raises(UserError, match=r"accuracy takes no deadline=5 .*: params: \{deadline: 5\} is its own"):
+        built("accuracy", deadline=5.0)
+
+
+ROWS = [{"prompt": [{"role": "user", "content": "1?"}], "solution": "1"}]
+REPLIES = [[{"role": "assistant", "content": "1"}]]
+
+
+def test_a_function_that_is_late_in_its_trial_is_refused_with_the_key_to_change(mine):
+    with pytest.raises(UserError) as caught:
+        try_out(built(mine("sleeps"), params={"seconds": 2}, deadline=0.1), ROWS, REPLIES)
+    assert str(caught.value) == (
+        "reward sleeps had not returned by its deadline of 0.1 seconds in its trial with 1 rows; "
+        "a larger `deadline` beside its name gives it more time, null any time"
+    )
+
+
+def test_a_function_that_needs_the_main_thread_is_told_how_to_get_it(mine):
+    with pytest.raises(UserError, match=r"signal only works in main thread.*`deadline: null` beside its name lets it"):
+        try_out(built(mine("alarm")), ROWS, REPLIES)
+    [mark] = try_out(built(mine("alarm"), deadline=None), ROWS, REPLIES)
+    assert mark.score == 1.0

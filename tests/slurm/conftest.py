@@ -1,0 +1,104 @@
+"""The SLURM scripts, without SLURM: stand-ins for its commands and for Python write down what they were called with."""
+
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# What the scripts and SLURM read: none of it may come from the machine that runs the tests.
+READ = re.compile(
+    r"SLURM_.*|(PARTITION|ACCOUNT|TIME|NODES|GPUS|CPUS|MEM|MODULES|PROXY|VENV|CONTAINER|ACCELERATE_CONFIG"
+    r"|LAUNCH_PYTHON|REASONING_VOCAB_SIZE|ARMS|SEEDS|NAME|RLVR_VOCAB_EXIT_CODE_FILE|https?_proxy|HTTPS?_PROXY)"
+)
+# One argument a line, so that a space inside an argument can be told from one between two. As Python it is asked first
+# where the run goes.
+RECORDER = """#!/usr/bin/env bash
+[[ " $* " != *" --show output_dir "* ]] || {{ echo "out/a run"; exit; }}
+printf "%s\\n" "$@" >"{seen}"
+{more}exit {code}
+"""
+# SLURM's word on a job, and on a node whose name the network does not know.
+SCONTROL = """#!/usr/bin/env bash
+case "$1 $2" in
+  "show job") echo "JobId=$3 JobState={state} Reason={reason} PreemptTime={preempted}" ;;
+  "show hostnames") printf "%s\\n" first second ;;
+  "show node") echo "NodeName=$3 NodeAddr=10.0.0.7 NodeHostName=$3" ;;
+  *) echo "$*" >>"{seen}" ;;
+esac
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Scripts:
+    """A copy of the scripts, and stand-ins that come first on their PATH."""
+
+    tree: Path
+    in_a_job: dict[str, str]
+
+    def stand_in(self, name: str, code: int = 0, more: str = "") -> Path:
+        """A program that records its arguments in `seen-<name>`, one a line, and exits with `code`."""
+        return self._program(name, RECORDER.format(seen=self._beside(f"seen-{name}"), more=more, code=code))
+
+    def scontrol(self, state: str = "RUNNING", reason: str = "None", preempted: str = "None") -> Path:
+        """An scontrol that knows the state of a job; the file in which it records every other order."""
+        orders = self._beside("orders")
+        orders.write_text("", encoding="utf-8")
+        self._program("scontrol", SCONTROL.format(state=state, reason=reason, preempted=preempted, seen=orders))
+        return orders
+
+    def seen(self, name: str) -> list[str]:
+        return self._beside(f"seen-{name}").read_text(encoding="utf-8").splitlines()
+
+    def log(self, name: str = "slurm-40007.log") -> str:
+        return (self.tree / "out" / "a run" / name).read_text(encoding="utf-8")
+
+    def started(self, script: str, *words: str, cwd: Path | None = None, **variables: str) -> subprocess.Popen[str]:
+        """`bash slurm/<script>` at the head of a process group, from another folder than the tree's."""
+        environment = {key: value for key, value in os.environ.items() if not READ.fullmatch(key)}
+        environment |= {"PATH": f"{self._beside('bin')}:{environment['PATH']}", **variables}
+        command = ["bash", str(self.tree / "slurm" / script), *words]
+        return subprocess.Popen(
+            command,
+            cwd=cwd or self.tree.parent,
+            env=environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def ended(self, process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+        out, error = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, error)
+
+    def run(self, script: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return self.ended(self.started(script, *words, **variables))
+
+    def job(self, script: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """The same inside a job on one node."""
+        return self.run(script, *words, **{**self.in_a_job, **variables})
+
+    def _program(self, name: str, text: str) -> Path:
+        program = self._beside("bin") / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(text, encoding="utf-8")
+        program.chmod(0o755)
+        return program
+
+    def _beside(self, name: str) -> Path:
+        return self.tree.parent / name
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> Scripts:
+    """The scripts in a folder whose name has a space."""
+    if shutil.which("bash") is None:
+        pytest.skip("the scripts are for bash")
+    tree = tmp_path / "a checkout"
+    shutil.copytree(ROOT / "slurm", tree / "slurm", ignore=shutil.ignore_patterns("*.log", "exit-code-*"))
+    return Scripts(tree, {"SLURM_JOB_ID": "40007", "SLURM_JOB_NUM_NODES": "1"})

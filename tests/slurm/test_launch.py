@@ -1,0 +1,181 @@
+"""How the scripts are sent off, what they make of a cluster's values, and how they start training on its nodes."""
+
+import dataclasses
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ("train_baseline.sh", "train_reasoning.sh")
+ALL_SCRIPTS = (*SCRIPTS, "sweep.sh")
+
+
+def test_outside_a_job_the_script_submits_itself_with_its_arguments_as_they_stand(scripts):
+    scripts.stand_in("sbatch")
+    words = ["exp_name=two words", 'dataset.system_prompt="Think; then box $x."', "seed=1"]
+    done = scripts.run("train_baseline.sh", *words)
+    assert done.returncode == 0, done.stderr
+    assert scripts.seen("sbatch") == ["slurm/train_baseline.sh", *words]
+
+
+def test_the_clusters_values_become_options_of_sbatch(scripts):
+    scripts.stand_in("sbatch")
+    values = {"PARTITION": "a100", "ACCOUNT": "lab", "TIME": "1:00:00", "NODES": "2", "GPUS": "a100:4"}
+    scripts.run("train_reasoning.sh", "seed=1", **values, CPUS="16", MEM="64G")
+    options = ["--partition=a100", "--account=lab", "--time=1:00:00", "--nodes=2", "--gres=gpu:a100:4"]
+    assert scripts.seen("sbatch") == [*options, "--cpus-per-task=16", "--mem=64G", "slurm/train_reasoning.sh", "seed=1"]
+
+
+def test_what_sbatch_says_is_what_the_script_says(scripts):
+    scripts.stand_in("sbatch", code=7)
+    assert scripts.run("train_baseline.sh").returncode == 7
+
+
+def test_without_slurm_one_line_says_what_to_run_instead(scripts, tmp_path):
+    empty = tmp_path / "only"
+    empty.mkdir()
+    for program in ("bash", "dirname", "basename"):
+        (empty / program).symlink_to(str(shutil.which(program)))
+    done = scripts.run("train_reasoning.sh", "seed=1", PATH=str(empty))
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert "rlvr_vocab/exp/grpo_train.py model.reasoning_vocab_size=full seed=1" in line
+
+
+@pytest.mark.parametrize(
+    ("script", "variables", "arm"),
+    [
+        ("train_baseline.sh", {}, "0"),
+        ("train_reasoning.sh", {}, "full"),
+        ("train_reasoning.sh", {"REASONING_VOCAB_SIZE": "1000"}, "1000"),
+    ],
+)
+def test_a_job_trains_its_arm_with_the_arguments_as_they_stand(scripts, script, variables, arm):
+    python = scripts.stand_in("some python")
+    words = ["exp_name=two words", "model.source_ids=[1,2]", "training.max_steps=3"]
+    done = scripts.job(script, *words, LAUNCH_PYTHON=str(python), **variables)
+    assert done.returncode == 0, done.stderr
+    expected = ["rlvr_vocab/exp/grpo_train.py", f"model.reasoning_vocab_size={arm}", *words]
+    assert scripts.seen("some python") == expected
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_exit_code_of_training_is_that_of_the_job(scripts, script):
+    for code in (0, 2, 130):
+        assert scripts.job(script, LAUNCH_PYTHON=str(scripts.stand_in("python", code))).returncode == code
+
+
+@pytest.mark.parametrize("variables", [{"GPUS": "2"}, {"GPUS": "a100:2"}, {"SLURM_GPUS_ON_NODE": "2"}])
+def test_two_gpus_start_through_accelerate(scripts, variables):
+    done = scripts.job("train_baseline.sh", "seed=3", LAUNCH_PYTHON=str(scripts.stand_in("python")), **variables)
+    assert done.returncode == 0, done.stderr
+    words = scripts.seen("python")
+    assert words[:4] == ["-m", "accelerate.commands.launch", "--num_processes", "2"]
+    assert "--multi_gpu" in words
+    assert words[-3:] == ["rlvr_vocab/exp/grpo_train.py", "model.reasoning_vocab_size=0", "seed=3"]
+
+
+def test_an_accelerate_file_takes_the_place_of_the_launchers_own_options(scripts):
+    python = str(scripts.stand_in("python"))
+    scripts.job("train_baseline.sh", GPUS="4", ACCELERATE_CONFIG="my fsdp.yaml", LAUNCH_PYTHON=python)
+    words = scripts.seen("python")
+    assert words[words.index("--config_file") + 1] == "my fsdp.yaml" and "--multi_gpu" not in words
+
+
+def test_two_jobs_on_one_node_have_different_ports(scripts):
+    python, ports = str(scripts.stand_in("python")), []
+    for job_id in ("40007", "40008"):
+        scripts.job("train_baseline.sh", GPUS="2", LAUNCH_PYTHON=python, SLURM_JOB_ID=job_id)
+        words = scripts.seen("python")
+        ports.append(int(words[words.index("--main_process_port") + 1]))
+    assert ports[0] != ports[1] and all(1024 < port < 65536 for port in ports)
+
+
+def test_one_gpu_starts_without_accelerate(scripts):
+    scripts.job("train_baseline.sh", SLURM_GPUS_ON_NODE="1", LAUNCH_PYTHON=str(scripts.stand_in("python")))
+    assert scripts.seen("python")[0] == "rlvr_vocab/exp/grpo_train.py"
+
+
+def test_a_script_that_sbatch_copied_elsewhere_finds_its_launcher(scripts, tmp_path):
+    spool = tmp_path / "spool" / "slurm"
+    spool.mkdir(parents=True)
+    shutil.copy(scripts.tree / "slurm" / "train_baseline.sh", spool)
+    python = str(scripts.stand_in("python", more=f'pwd >"{tmp_path / "where"}"\n'))
+    done = dataclasses.replace(scripts, tree=spool.parent).job(
+        "train_baseline.sh", SLURM_SUBMIT_DIR=str(scripts.tree), LAUNCH_PYTHON=python
+    )
+    assert done.returncode == 0, done.stderr
+    assert Path((tmp_path / "where").read_text().strip()) == scripts.tree
+
+
+def test_the_environment_of_make_setup_is_used_and_its_absence_said(scripts):
+    done = scripts.job("train_baseline.sh")
+    assert done.returncode == 2 and "make setup" in done.stderr
+    (scripts.tree / ".venv" / "bin").mkdir(parents=True)
+    (scripts.tree / ".venv" / "bin" / "python").symlink_to(scripts.stand_in("python"))
+    assert scripts.job("train_baseline.sh").returncode == 0
+    assert scripts.seen("python") == ["rlvr_vocab/exp/grpo_train.py", "model.reasoning_vocab_size=0"]
+
+
+def test_a_proxy_reaches_training_under_both_spellings(scripts, tmp_path):
+    python = str(scripts.stand_in("python", more=f'echo "$https_proxy $HTTP_PROXY" >"{tmp_path / "proxy"}"\n'))
+    scripts.job("train_baseline.sh", PROXY="http://proxy:3128", LAUNCH_PYTHON=python)
+    assert (tmp_path / "proxy").read_text().split() == ["http://proxy:3128"] * 2
+
+
+def test_values_that_came_too_late_are_said(scripts):
+    python = str(scripts.stand_in("python"))
+    done = scripts.job(
+        "train_baseline.sh", PARTITION="a100", SLURM_JOB_PARTITION="cpu", NODES="2", LAUNCH_PYTHON=python
+    )
+    assert done.returncode == 0
+    assert "PARTITION=a100 had no effect" in done.stderr and "NODES=2 had no effect" in done.stderr
+
+
+def test_on_several_nodes_srun_starts_one_launcher_on_each_with_the_first_nodes_address(scripts):
+    scripts.scontrol()
+    scripts.stand_in("srun", more='while [[ "$1" == --* ]]; do shift; done\nSLURM_NODEID=1 "$@" || exit\n')
+    variables = {"SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "x[1-2]", "SLURM_GPUS_ON_NODE": "4"}
+    done = scripts.job("train_baseline.sh", "seed=3", LAUNCH_PYTHON=str(scripts.stand_in("python")), **variables)
+    assert done.returncode == 0, done.stderr
+    options = scripts.seen("srun")
+    assert {"--nodes=2", "--ntasks=2", "--ntasks-per-node=1"} <= set(options)
+    words = scripts.seen("python")
+    given = {word: words[number + 1] for number, word in enumerate(words) if word.startswith("--m") or "num" in word}
+    assert (given["--num_processes"], given["--num_machines"], given["--machine_rank"]) == ("8", "2", "1")
+    assert given["--main_process_ip"] == "10.0.0.7" and given["--main_process_port"] == "40007"[-5:].replace(
+        "4", "2", 1
+    )
+    assert words[-3:] == ["rlvr_vocab/exp/grpo_train.py", "model.reasoning_vocab_size=0", "seed=3"]
+
+
+@pytest.mark.parametrize("script", ALL_SCRIPTS)
+def test_a_script_asks_for_the_warning_and_may_be_requeued_into_the_same_log(script):
+    lines = (ROOT / "slurm" / script).read_text(encoding="utf-8").splitlines()
+    wanted = {"#SBATCH --signal=B:USR1@300", "#SBATCH --requeue", "#SBATCH --open-mode=append"}
+    assert wanted <= set(lines) and "#SBATCH --ntasks-per-node=1" in lines
+
+
+@pytest.mark.parametrize("script", ALL_SCRIPTS)
+def test_the_log_folder_that_a_script_names_is_part_of_the_repository(script):
+    # SLURM does not make it: the job would vanish without a word.
+    text = (ROOT / "slurm" / script).read_text(encoding="utf-8")
+    [log] = re.findall(r"^#SBATCH --output=(\S+)$", text, re.MULTILINE)
+    assert (ROOT / log).parent.joinpath(".gitignore").is_file()
+
+
+def test_the_examples_in_the_scripts_heads_would_be_accepted(monkeypatch):
+    from rlvr_vocab.exp import environment_checks
+    from rlvr_vocab.exp.settings import build_settings
+    from rlvr_vocab.exp.vllm_checks import check_vllm
+
+    monkeypatch.setattr(environment_checks, "installed", lambda package: True)
+    for script, arm in zip(SCRIPTS, ("0", "full"), strict=True):
+        text = (ROOT / "slurm" / script).read_text(encoding="utf-8")
+        [example] = re.findall(rf"^# .*bash slurm/{script} (.*)$", text, re.MULTILINE)
+        settings = build_settings("train", [f"model.reasoning_vocab_size={arm}", *shlex.split(example)])
+        reasoning = settings.model.reasoning_vocab_size != 0  # type: ignore[union-attr]
+        check_vllm(settings.training.grpo, reasoning=reasoning)  # type: ignore[union-attr]

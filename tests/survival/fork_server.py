@@ -1,0 +1,141 @@
+"""Runs commands of rlvr-vocab in forks of one process that has imported everything, and troubles them as it is told.
+
+Reads a JSON object a line from standard input and answers each with the exit code of the command, on a line:
+
+    words         the command's words
+    log, events   files for what it says, and for each change to files under `watched`, before it happens
+    kill_at       number of the change before which the process kills itself, counted from 1
+    signals       [seconds, number of a signal] pairs, to be sent to it
+    signals_at    [change, its how manieth occurrence, number of a signal] triples, which it sends to itself
+    fill          {"at": change, "file": where, "leave": bytes, "until": change}: take the room on a disk, for a time
+"""
+
+import atexit
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod", "shutil.rmtree", "os.truncate")
+
+
+def main() -> None:
+    import rlvr_vocab.exp.commands.train  # noqa: F401  # seconds, which no run has to wait for again
+
+    for line in sys.stdin:
+        request = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            run(request)
+        print(wait_for(child, request.get("signals", [])), flush=True)
+
+
+def run(request: dict[str, Any]) -> None:
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    Watch(request).begin()
+    from rlvr_vocab.exp.cli import main as command
+
+    code = 1
+    try:
+        code = command(request["words"])
+    finally:
+        atexit._run_exitfuncs()  # what an ordinary end of Python would do; W&B writes its last rows there
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+class Watch:
+    """Counts the changes to the files of a folder, and does what is to be done at one of them."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self._folder = os.path.realpath(request["watched"])
+        self._events = os.open(request["events"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        self._kill_at: int | None = request.get("kill_at")
+        self._fill: dict[str, Any] = request.get("fill", {})
+        self._signals_at: list[list[Any]] = request.get("signals_at", [])
+        self._changes: Counter[str] = Counter()
+
+    def begin(self) -> None:
+        sys.addaudithook(self._hook)
+        tell_of_what_no_hook_sees(self._reached)
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in CHANGES or (event == "open" and is_for_writing(*arguments[1:])):
+            path, place = arguments[0], arguments[-1]  # of a deletion the open folder that the path starts in
+            if isinstance(path, str):
+                relative = event in ("os.remove", "os.rmdir") and place >= 0
+                folder = Path(f"/proc/self/fd/{place}").readlink() if relative else Path.cwd()
+                self._reached(event, str(folder / path))
+
+    def _reached(self, event: str, path: str) -> None:
+        if not path.startswith(self._folder):
+            return
+        change = f"{event} {os.path.relpath(path, self._folder)}"
+        os.write(self._events, f"{change}\n".encode())
+        self._changes[change] += 1
+        if self._changes.total() == self._kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        for at, occurrence, number in self._signals_at:
+            if change == at and self._changes[change] == occurrence:
+                os.kill(os.getpid(), number)
+        if change == self._fill.get("at"):
+            fill(self._fill["file"], self._fill["leave"])
+        elif change == self._fill.get("until"):
+            Path(self._fill["file"]).unlink(missing_ok=True)
+
+
+def is_for_writing(mode: str | None, flags: int) -> bool:
+    return bool(flags & (os.O_WRONLY | os.O_RDWR)) if mode is None else any(letter in mode for letter in "wax+")
+
+
+def tell_of_what_no_hook_sees(reached: Callable[[str, str], None]) -> None:
+    """torch writes its files from C++, and a sync changes none."""
+    import torch
+
+    library: Any = torch
+    system: Any = os
+    save, sync = library.save, system.fsync
+
+    def save_and_tell(content: Any, file: str, *rest: Any, **options: Any) -> None:
+        reached("before torch.save", str(Path(file).absolute()))
+        save(content, file, *rest, **options)
+        reached("after torch.save", str(Path(file).absolute()))
+
+    def tell_and_sync(descriptor: int) -> None:
+        reached("fsync", str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        sync(descriptor)
+
+    library.save, system.fsync = save_and_tell, tell_and_sync
+
+
+def fill(file: str, leave: int) -> None:
+    """Take all the room of a disk but for so many bytes."""
+    free = shutil.disk_usage(Path(file).parent).free
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT, 0o644)
+    os.posix_fallocate(descriptor, 0, free - leave)
+    os.close(descriptor)
+
+
+def wait_for(child: int, signals: list[list[float]]) -> int:
+    started = time.monotonic()
+    for seconds, number in signals:
+        while time.monotonic() - started < seconds:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.005)
+        os.kill(child, int(number))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+if __name__ == "__main__":
+    main()

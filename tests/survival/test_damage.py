@@ -1,0 +1,76 @@
+"""Every file of the newest checkpoint cut short, emptied, deleted or changed by a bit: noticed, named, passed over."""
+
+import shutil
+
+import pytest
+
+from rlvr_vocab.training.checkpoints import newest_checkpoint, problem_with, set_broken_aside
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGES = {"cut": cut, "empty": lambda path: path.write_bytes(b""), "delete": lambda path: path.unlink(), "flip": flip}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_each_file_of_the_newest_checkpoint(damage, unfinished):
+    newest = unfinished / "checkpoint-6"
+    names = sorted(path.name for path in newest.iterdir())
+    assert {"model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "pending_0.pt"} < set(names)
+    for name in names:
+        kept = (newest / name).read_bytes()
+        DAMAGES[damage](newest / name)
+        problem = problem_with(newest)
+        assert problem is not None and name in problem
+        assert newest_checkpoint(unfinished) == unfinished / "checkpoint-5"
+        (newest / name).write_bytes(kept)
+    assert problem_with(newest) is None
+
+
+def test_broken_ones_are_set_aside_and_good_ones_stay(unfinished):
+    shutil.copytree(unfinished / "checkpoint-6", unfinished / "checkpoint-9")
+    flip(unfinished / "checkpoint-9" / "optimizer.pt")
+    (unfinished / "checkpoint-6" / "manifest.json").unlink()
+    sentences = set_broken_aside(unfinished)
+    assert [word in sentence for word, sentence in zip(("optimizer.pt", "manifest.json"), sentences, strict=True)]
+    assert sorted(path.name for path in unfinished.glob("*checkpoint-*")) == [
+        "broken-checkpoint-6",
+        "broken-checkpoint-9",
+        "checkpoint-5",
+    ]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "scheduler.pt"])
+def test_the_run_goes_on_from_the_checkpoint_before(name, forks, unfinished, undisturbed, outcome_of):
+    flip(unfinished / "checkpoint-6" / name)
+    assert forks.run(unfinished) == 0
+    said = forks.said(unfinished)
+    assert f"{name} is not what was written" in said and "set aside as broken-checkpoint-6" in said
+    assert f"going on from {unfinished / 'checkpoint-5'}" in said
+    assert outcome_of(unfinished) == outcome_of(undisturbed())
+
+
+def test_a_run_without_any_checkpoint_that_counts_begins_again(forks, unfinished, undisturbed, outcome_of):
+    for checkpoint in unfinished.glob("checkpoint-*"):
+        flip(checkpoint / "trainer_state.json")
+    assert forks.run(unfinished) == 0
+    assert outcome_of(unfinished) == outcome_of(undisturbed())
+
+
+def test_a_model_before_training_that_was_changed_is_written_again(forks, unfinished, undisturbed, outcome_of):
+    """The reference that a run goes on with is the one that it began with."""
+    flip(unfinished / "initial_model" / "model.safetensors")
+    assert forks.run(unfinished) == 0
+    assert "model.safetensors is not what was written" in forks.said(unfinished)
+    written = [folder / "initial_model" / "model.safetensors" for folder in (unfinished, undisturbed())]
+    assert written[0].read_bytes() == written[1].read_bytes()
+    assert (unfinished / "broken-initial_model").is_dir()
+    assert outcome_of(unfinished) == outcome_of(undisturbed())

@@ -1,0 +1,96 @@
+"""A disk that fills up: a clean end with the last checkpoint intact, or no checkpoint and no end."""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rlvr_vocab.training.checkpoints import is_complete, steps_in
+
+OUT_OF_ROOM = 74
+MEGABYTE = 2**20
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """A file system in memory, of a size that can be changed."""
+    place = tmp_path / "disk"
+    place.mkdir()
+
+    def sized(megabytes: int) -> Path:
+        option = "remount,size" if os.path.ismount(place) else "size"
+        words = ["mount", "-t", "tmpfs", "-o", f"{option}={megabytes}m", "tmpfs", str(place)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"a tmpfs cannot be mounted here: {done.stderr.strip()}")
+        return place
+
+    yield sized
+    if os.path.ismount(place):
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def room_of(undisturbed: Path, checkpoints: float) -> int:
+    """Megabytes for what a run writes at first, and so many checkpoints."""
+    one = sum(path.stat().st_size for path in (undisturbed / "checkpoint-6").iterdir())
+    first = sum(path.stat().st_size for path in (undisturbed / "initial_model").iterdir())
+    return int((first + checkpoints * one) / MEGABYTE) + 1
+
+
+def test_a_disk_too_small_for_the_next_checkpoint_ends_the_run_and_more_room_lets_it_go_on(
+    forks, undisturbed, small_disk, outcome_of
+):
+    whole = undisturbed("training.save_total_limit=null")
+    folder = small_disk(room_of(whole, 2.5)) / "run"
+    words = "training.save_total_limit=null"
+    assert forks.run(folder, words) == OUT_OF_ROOM
+    last = forks.said(folder).splitlines()[-1]
+    assert "has no room for checkpoint-3" in last and "checkpoint-2 is intact" in last and "MB are free" in last
+    assert sorted(steps_in(folder)) == [1, 2] and all(map(is_complete, steps_in(folder).values()))
+    assert not (folder / ".saving").exists()
+    small_disk(room_of(whole, 12))
+    assert forks.run(folder, words) == 0
+    assert outcome_of(folder) == outcome_of(whole)
+
+
+FILLED = {
+    "model.safetensors": ("open .saving/checkpoint-3/generation_config.json", 200_000),
+    "optimizer.pt": ("before torch.save .saving/checkpoint-3/optimizer.pt", 200_000),
+    "trainer_state.json": ("open .saving/checkpoint-3/trainer_state.json", 0),
+    "pending_0.pt": ("before torch.save .saving/checkpoint-3/pending_0.pt", 0),
+    "manifest.json": ("open .saving/checkpoint-3/manifest.json", 0),
+}
+
+
+@pytest.mark.parametrize("file", FILLED)
+def test_a_disk_that_fills_up_while_a_file_is_written(file, forks, undisturbed, small_disk, outcome_of):
+    """Somebody else takes the room once the save has begun: it is not seen beforehand."""
+    disk, (at, leave) = small_disk(200), FILLED[file]
+    folder, filler = disk / "run", disk / "filler"
+    assert forks.run(folder, fill={"at": at, "file": str(filler), "leave": leave}) == OUT_OF_ROOM
+    last = forks.said(folder).splitlines()[-1]
+    assert "has no room for checkpoint-3" in last and "checkpoint-2 is intact" in last
+    assert sorted(steps_in(folder)) == [1, 2] and all(map(is_complete, steps_in(folder).values()))
+    filler.unlink()
+    assert forks.run(folder) == 0
+    assert outcome_of(folder) == outcome_of(undisturbed())
+
+
+def test_where_it_may_go_on_it_goes_on_without_the_checkpoint(forks, undisturbed, small_disk, outcome_of):
+    disk = small_disk(200)
+    folder = disk / "run"
+    at, until = "before torch.save .saving/checkpoint-4/optimizer.pt", "open metrics.jsonl"
+    fill = {"at": at, "file": str(disk / "filler"), "leave": 200_000, "until": until}
+    assert forks.run(folder, "on_full_disk=go_on", "training.save_steps=2", fill=fill) == 0, forks.said(folder)
+    assert "checkpoint-2 is intact; the training goes on without it" in forks.said(folder)
+    assert sorted(steps_in(folder)) == [2, 6]
+    assert outcome_of(folder).weights == outcome_of(undisturbed()).weights
+
+
+def test_a_disk_that_is_full_from_the_start(forks, small_disk):
+    disk = small_disk(1)
+    (disk / "filler").write_bytes(bytes(MEGABYTE - 16384))
+    assert forks.run(disk / "run") == OUT_OF_ROOM
+    assert "is full" in forks.said(disk / "run")

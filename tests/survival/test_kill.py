@@ -1,0 +1,94 @@
+"""kill -9: before every kind of change to a run's files, and at any moment."""
+
+import random
+import re
+import shutil
+import signal
+
+import pytest
+
+from rlvr_vocab.training.checkpoints import is_complete, steps_in
+
+# One save in the middle of the run, with the deletion of an old checkpoint after it; and what lies around it.
+POINTS = (
+    "open .config.yaml.partial",
+    "os.rename .config.yaml.partial",
+    "os.rename .initial_model.*",
+    "open evaluation/.before.jsonl.partial",
+    "open metrics.jsonl",
+    "os.mkdir .saving/checkpoint-4",
+    "open .saving/checkpoint-4/config.json",
+    "before torch.save .saving/checkpoint-4/optimizer.pt",
+    "after torch.save .saving/checkpoint-4/optimizer.pt",
+    "before torch.save .saving/checkpoint-4/rng_state.pth",
+    "open .saving/checkpoint-4/trainer_state.json",
+    "before torch.save .saving/checkpoint-4/pending_0.pt",
+    "open .saving/checkpoint-4/reward_state.json",
+    "fsync .saving/checkpoint-4/model.safetensors",
+    "open .saving/checkpoint-4/manifest.json",
+    "fsync .saving/checkpoint-4/manifest.json",
+    "os.rename .saving/checkpoint-4",
+    "os.rmdir .saving",
+    "os.mkdir .deleting",
+    "os.rename checkpoint-2",
+    "os.remove .deleting/checkpoint-2/manifest.json",
+    "os.rmdir .deleting/checkpoint-2",
+    "os.rmdir .deleting",
+    "os.rename .final_model.*",
+    "open .summary.json.partial",
+    "os.rename .summary.json.partial",
+)
+PARTS = 4  # for as many workers
+
+
+def number_of(point, events):
+    """The number of the change that a point describes, counted from 1."""
+    pattern = re.escape(point).replace(r"\*", ".*").replace(r"\ ", " ")
+    numbers = [number for number, event in enumerate(events, 1) if re.fullmatch(pattern, event)]
+    assert numbers, f"no run does this any more: {point}"
+    return numbers[0]
+
+
+def require_the_same_end(forks, folder, expected, outcome_of):
+    """Every checkpoint that is there is whole, and the next start ends as the undisturbed run did."""
+    assert all(is_complete(checkpoint) for checkpoint in steps_in(folder).values())
+    assert forks.run(folder) == 0, forks.said(folder)
+    assert outcome_of(folder) == expected
+    left = [path.name for path in folder.iterdir() if path.name.startswith(".") or "broken" in path.name]
+    assert left == []
+
+
+@pytest.fixture
+def points(forks, undisturbed, moments):
+    events = forks.changes(undisturbed())
+    if moments is not None:
+        return range(1, len(events) + 1)
+    return sorted({number_of(point, events) for point in POINTS})
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_killed_before_a_change_of_a_file(part, forks, undisturbed, points, outcome_of, tmp_path):
+    expected = outcome_of(undisturbed())
+    for number in points[part::PARTS]:
+        folder = tmp_path / str(number)
+        assert forks.run(folder, kill_at=number) == -signal.SIGKILL
+        require_the_same_end(forks, folder, expected, outcome_of)
+        shutil.rmtree(folder)
+
+
+def test_killed_at_any_moment(forks, undisturbed, moments, outcome_of, tmp_path):
+    expected = outcome_of(undisturbed())
+    dice = random.Random(7)
+    for number in range(moments or 4):
+        folder = tmp_path / str(number)
+        forks.run(folder, signals=[[dice.uniform(0.3, 3.0), signal.SIGKILL]])
+        require_the_same_end(forks, folder, expected, outcome_of)
+        shutil.rmtree(folder)
+
+
+def test_killed_again_and_again(forks, undisturbed, outcome_of, tmp_path):
+    folder, dice, kills = tmp_path / "run", random.Random(11), 0
+    while forks.run(folder, signals=[[dice.uniform(0.3, 0.9) + 0.15 * kills, signal.SIGKILL]]) != 0:
+        kills += 1
+    assert kills > 2
+    assert outcome_of(folder) == outcome_of(undisturbed())

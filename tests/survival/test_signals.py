@@ -1,0 +1,68 @@
+"""SIGTERM, SIGINT and SIGUSR1 at any moment: a code that means "resume me", and nothing of the run is lost."""
+
+import itertools
+import random
+import signal
+
+import pytest
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+RESUME_ME = 75
+LENGTH = "{name:length,params:{longest:1,falloff:300,unit:characters}}"
+# Checkpoints come from signals alone.
+RARE = "training.save_steps=100"
+KINDS = {
+    "plain": (),
+    "two passes over a batch": ("training.num_iterations=2",),
+    "a buffer of four steps": ("training.steps_per_generation=4", "training.logging_steps=3"),
+    "accumulated gradients": ("training.gradient_accumulation_steps=3", "training.num_iterations=2"),
+    "several epochs": ("dataset.max_train_samples=6", "training.max_steps=8"),
+    "an adapter": ("model.lora.enabled=true",),
+    "adaptive rewards": (f"rewards=[{LENGTH},{{name:accuracy,adaptive:{{window:1}}}}]",),
+    "two stages": (
+        f"stages=[{{name:form,rewards:[think_format,{LENGTH}],training:{{max_steps:3}}}},"
+        f"{{name:answers,rewards:[{{name:accuracy,adaptive:{{window:1}}}},{LENGTH}],"
+        "training:{max_steps:4,steps_per_generation:4}}]",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_that_is_told_to_stop_goes_on_as_if_it_had_not_been(
+    kind, forks, undisturbed, moments, outcome_of, tmp_path
+):
+    words = (RARE, *KINDS[kind])
+    expected = outcome_of(undisturbed(*words))
+    dice, signals = random.Random(kind), itertools.cycle(SIGNALS)
+    for number in range(1 if moments is None else moments // 3 + 1):
+        folder = tmp_path / str(number)
+        for _ in range(3):
+            code = forks.run(folder, *words, signals=[[dice.uniform(0.5, 2.0), next(signals)]])
+            assert code in (0, RESUME_ME), forks.said(folder)
+        assert forks.run(folder, *words) == 0, forks.said(folder)
+        assert outcome_of(folder) == expected
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_step_is_finished_and_saved_and_the_last_line_says_so(number, forks, tmp_path):
+    folder = tmp_path / "run"
+    in_step_4 = [["open metrics.jsonl", 3, number]]  # once the row of step 3 is written
+    assert forks.run(folder, RARE, signals_at=in_step_4) == RESUME_ME
+    assert [path.name for path in folder.glob("checkpoint-*")] == ["checkpoint-4"]
+    last = forks.said(folder).splitlines()[-1]
+    assert last == f"interrupted: by {number.name} after step 4, saved in checkpoint-4; the same command goes on"
+
+
+def test_a_second_signal_ends_the_run_at_once(forks, tmp_path):
+    folder = tmp_path / "run"
+    in_step_4 = [["open metrics.jsonl", 3, signal.SIGTERM], ["open metrics.jsonl", 4, signal.SIGINT]]
+    assert forks.run(folder, RARE, signals_at=in_step_4) == 128 + signal.SIGINT
+    assert not list(folder.glob("checkpoint-*"))
+
+
+def test_max_hours_ends_a_run_like_a_signal(forks, undisturbed, outcome_of, tmp_path):
+    folder = tmp_path / "run"
+    assert forks.run(folder, RARE, "max_hours=0.0001") == RESUME_ME
+    assert "by max_hours=0.0001 after step 1" in forks.said(folder)
+    assert forks.run(folder, RARE) == 0
+    assert outcome_of(folder) == outcome_of(undisturbed(RARE))

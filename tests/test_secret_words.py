@@ -1,0 +1,94 @@
+"""Secrets are known by the name of their key, by their form and by the environment; nothing else is taken for one."""
+
+import pytest
+
+from rlvr_vocab.secret_words import is_secret, variable_with, without_secrets
+
+HUB = "hf_" + "aB3dE5gH7jK9mN1pQ3sT5vW7xY9zA1cD3f"
+OPENAI = "sk-proj-" + "a1B2c3D4e5F6g7H8i9J0"
+AMAZON = "AKIA" + "IOSFODNN7EXAMPLE"
+GITHUB = "ghp_" + "a1B2" * 9
+W_AND_B = "0123456789abcdef" * 2 + "01234567"
+NOWHERE: dict[str, str] = {}
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("training.hub_token", "model.model_kwargs.token", "model.model_kwargs.use_auth_token", "token"),
+        *("rewards.functions.params.api_key", "rewards.functions.params.openai_api_key", "x.wandb_api_key"),
+        *("x.password", "x.db_password", "x.client_secret", "x.secret", "x.aws_secret_access_key", "x.HF_TOKEN"),
+    ],
+)
+def test_a_value_under_the_key_of_a_secret_is_one(key: str) -> None:
+    assert is_secret(key, "anything", NOWHERE)
+    assert is_secret(key, 12345678, NOWHERE)
+    for value in (True, False, None, "", "null", "true"):
+        assert not is_secret(key, value, NOWHERE)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("model.generation_kwargs.max_new_tokens", 1024),
+        ("training.pad_token", "<|endoftext|>"),
+        ("training.eos_token", "<|im_end|>"),
+        ("x.mask_token", "[MASK]"),
+        ("x.image_token", "<image_soft_token_1>"),
+        ("x.tokens", "abc"),
+        ("x.tokenizer", "Qwen/Qwen3-0.6B"),
+        ("x.secretary", "Anna"),
+        ("model.name", "Qwen/Qwen3-0.6B"),
+        ("model.model_kwargs.revision", W_AND_B),  # a commit
+        ("dataset.name", "https://example.org/problems.jsonl"),
+        ("dataset.name", "hf_internal_testing/tiny"),
+        ("dataset.system_prompt", "Solve the task-based and risk-averse problem, mail me@example.org."),
+        ("exp_name", "sk-learn-baseline-on-arithmetic"),
+        ("output_dir", "./out/grpo_reasoning_1000"),
+    ],
+)
+def test_other_values_are_none(key: str, value: object) -> None:
+    assert not is_secret(key, value, NOWHERE)
+
+
+@pytest.mark.parametrize("value", [HUB, OPENAI, AMAZON, GITHUB, f"https://me:{OPENAI[3:]}@example.org/x"])
+def test_a_secret_is_known_by_its_form_under_any_key_and_inside_a_text(value: str) -> None:
+    assert is_secret("dataset.system_prompt", value, NOWHERE)
+    assert is_secret("dataset.system_prompt", f"log in with {value} first", NOWHERE)
+
+
+def test_a_token_of_another_service_is_told_from_a_token_of_a_vocabulary() -> None:
+    assert is_secret("rewards.functions.params.judge_token", "a1b2c3d4e5f6g7h8", NOWHERE)
+    assert not is_secret("rewards.functions.params.judge_token", "<|judge_1|>", NOWHERE)
+
+
+def test_a_value_of_a_secret_variable_is_a_secret_under_any_key() -> None:
+    environment = {"HF_TOKEN": "correct horse battery", "HOME": "folder of somebody", "MY_TOKEN": "short"}
+    assert is_secret("exp_name", "correct horse battery", environment)
+    assert variable_with("correct horse battery", environment) == "HF_TOKEN"
+    assert not is_secret("exp_name", "folder of somebody", environment)
+    assert not is_secret("exp_name", "short", environment)
+
+
+@pytest.mark.parametrize("secret", [HUB, OPENAI, AMAZON, GITHUB])
+def test_secrets_are_masked_wherever_they_stand_in_a_text(secret: str) -> None:
+    masked = without_secrets(f"cannot read 'x={secret}': 401 for https://me:{secret}@example.org/{secret}?a=1", NOWHERE)
+    assert secret not in masked
+    assert masked.startswith("cannot read 'x=***'") and "example.org/***?a=1" in masked
+
+
+def test_assigned_secrets_are_masked_whatever_they_look_like_and_other_assignments_stay() -> None:
+    text = "training.hub_token=abc api_key='a b c' {'token': 'x1', 'eos_token': 'y'} max_new_tokens=64 token=true"
+    assert without_secrets(text, NOWHERE) == (
+        "training.hub_token=*** api_key='***' {'token': '***', 'eos_token': 'y'} max_new_tokens=64 token=true"
+    )
+
+
+def test_values_of_secret_variables_are_masked_the_longest_first() -> None:
+    environment = {"A_TOKEN": "abcdefgh", "B_TOKEN": "abcdefgh-and-more", "PATH": "usr-bin-x"}
+    assert without_secrets("got abcdefgh-and-more, abcdefgh, usr-bin-x", environment) == "got ***, ***, usr-bin-x"
+
+
+def test_a_text_without_secrets_stays_as_it_is() -> None:
+    text = "model.name=Qwen/Qwen3-0.6B: no such file in ./out/run-1; did you mean model.name? (see https://a.org:80/x)"
+    assert without_secrets(text, NOWHERE) == text
