@@ -54,7 +54,8 @@ def ended_well_or_told(argv: list[str]) -> int:
         tell("error:", error)
         return OUT_OF_ROOM
     except Interrupted as error:
-        tell("interrupted:", error)
+        if str(error):  # else the main process says it
+            tell("interrupted:", error)
         return RESUME_ME
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

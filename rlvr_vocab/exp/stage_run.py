@@ -96,6 +96,7 @@ class StagedRun:
     """Goes through the stages of a run, from the first that has not ended.
 
     Attributes:
+        stages: all of them, in their order.
         trainer: the trainer of the stage that is trained, or was trained last.
         records: what each stage came to, as far as they have ended.
     """
@@ -108,7 +109,7 @@ class StagedRun:
         interruption: Interruption,
         console: Console,
     ) -> None:
-        self._stages = stages
+        self.stages = stages
         self._initial_model = initial_model
         self._held_out = held_out
         self._interruption = interruption
@@ -128,20 +129,20 @@ class StagedRun:
         Raises:
             Interrupted: it was told to stop before; the same command goes on.
         """
-        while len(self.records) < len(self._stages):
+        while len(self.records) < len(self.stages):
             if self._current != len(self.records):
                 stop_signals.require_going_on()
                 self._current = len(self.records)
                 self._checkpoint = self._checkpoint_of_current("auto")
                 del self.trainer
                 self.trainer = self._trainer_of_current()
-            self.records.append(self._train(self._stages[self._current], self.trainer))
+            self.records.append(self._train(self.stages[self._current], self.trainer))
 
     def _checkpoint_of_current(self, resume: str) -> Path | None:
         """Where the current stage goes on; a stage whose last checkpoint is lost is current once more."""
-        found = checkpoint_to_go_on_from(self._stages[self._current].folder, resume, self._console)
-        while self.records and found is None:
-            ended = self._stages[len(self.records) - 1]
+        found = checkpoint_to_go_on_from(self.stages[self._current].folder, resume, self._console)
+        while self.records and self._needs_the_last_end(found):
+            ended = self.stages[len(self.records) - 1]
             if checkpoint_of_the_end(ended, self.records[-1]) is not None:
                 break
             self.records.pop()
@@ -149,6 +150,10 @@ class StagedRun:
             self._forget_the_end(ended)
             found = checkpoint_to_go_on_from(ended.folder, "auto", self._console)
         return found
+
+    def _needs_the_last_end(self, found: Path | None) -> bool:
+        """Whether the weights that the last ended stage has left are those to go on with."""
+        return found is None or len(self.records) == len(self.stages)
 
     def _forget_the_end(self, stage: Stage) -> None:
         self._console.print(
@@ -162,7 +167,7 @@ class StagedRun:
 
     def _trainer_of_current(self) -> RegionGRPOTrainer:
         """The trainer of the current stage, with the weights that the stages before it have left."""
-        stage = self._stages[self._current]
+        stage = self.stages[self._current]
         before = self.records[: self._current]
         place = RunPlace(stage.settings.output_dir, stage.name, sum(record.steps for record in before))
         with naming_out_of_memory(lambda: None, already_set(stage.settings.model)):
@@ -171,7 +176,7 @@ class StagedRun:
             if stage.name and self._checkpoint is not None:
                 trainer.load_weights(self._checkpoint)
         elif before and self._checkpoint is None:
-            earlier = checkpoint_of_the_end(self._stages[self._current - 1], before[-1])
+            earlier = checkpoint_of_the_end(self.stages[self._current - 1], before[-1])
             assert earlier is not None  # as _checkpoint_of_current has seen to
             trainer.load_weights(earlier)
         return trainer
@@ -214,7 +219,8 @@ class StagedRun:
         where = f"saved in checkpoint-{saved}" if saved == state.global_step else f"not saved; the last one is {saved}"
         write_exit_code(RESUME_ME)
         trainer.accelerator.wait_for_everyone()  # a launcher ends all processes as soon as it sees one that has ended
-        raise Interrupted(f"by {reason} after step {state.global_step}, {where}; the same command goes on")
+        words = f"by {reason} after step {state.global_step}, {where}; the same command goes on"
+        raise Interrupted(words if trainer.accelerator.is_main_process else "")
 
     def _close(self, stage: Stage, trainer: RegionGRPOTrainer, record: StageRecord) -> None:
         """Write down the end of a named stage: its weights first, then that it has ended."""

@@ -65,6 +65,25 @@ def test_a_run_without_any_checkpoint_that_counts_begins_again(forks, unfinished
     assert outcome_of(unfinished) == outcome_of(undisturbed())
 
 
+@pytest.mark.parametrize("lost", ["the end of the last stage", "the end of the stage before"])
+def test_a_stage_that_had_ended_is_taken_up_where_its_end_is_lost(lost, forks, undisturbed, outcome_of, tmp_path):
+    length = "{name:length,params:{longest:1,falloff:300,unit:characters}}"
+    stages = ",".join(f"{{name:{name},rewards:[{length}],training:{{max_steps:3}}}}" for name in ("one", "two"))
+    words = f"stages=[{stages}]"
+    folder = tmp_path / "run"
+    shutil.copytree(undisturbed(words), folder)
+    (folder / "summary.json").unlink()
+    (folder / "evaluation" / "after.jsonl").unlink()
+    if lost == "the end of the last stage":
+        flip(folder / "stages" / "2_two" / "checkpoint-3" / "model.safetensors")
+    else:  # and the next one had no checkpoint yet
+        flip(folder / "stages" / "1_one" / "checkpoint-3" / "model.safetensors")
+        shutil.rmtree(folder / "stages" / "2_two")
+    assert forks.run(folder, words) == 0, forks.said(folder)
+    assert "had ended, but its last checkpoint is not whole" in forks.said(folder)
+    assert outcome_of(folder) == outcome_of(undisturbed(words))
+
+
 def test_a_model_before_training_that_was_changed_is_written_again(forks, unfinished, undisturbed, outcome_of):
     """The reference that a run goes on with is the one that it began with."""
     flip(unfinished / "initial_model" / "model.safetensors")

@@ -61,25 +61,7 @@ def _run(settings: RunSettings, interruption: Interruption, console: Console) ->
         closing_words(summary, settings.output_dir, console)
         return 0
     started = time.monotonic()
-    check_accelerator(settings)
-    with PartialState().main_process_first():  # the others find it in the cache
-        untrained_base(settings)
-    check_target_modules(settings)
-    if settings.model.needs_adapter is not None and settings.model.lora.enabled is None:
-        console.print(f"{settings.model.needs_adapter}: the weights themselves cannot train, so LoRA is switched on")
-    problems = load_run_problems(settings, console)
-    warmed_up = settings.warmup.max_steps > 0
-    base = in_one_process(_base_model, settings, problems.train) if warmed_up else untrained_base(settings)
-    plan = plan_expansion(
-        base,
-        expansion(settings.model, settings.seed, settings.dataset.open_thinking),
-        source_kwargs(settings.model),
-    )
-    stages = _stages(settings, problems, plan, console)
-    initial_model = _write_initial_model(settings, plan, console)
-    start_wandb(settings)
-    training = StagedRun(stages, initial_model, problems.held_out, interruption, console)
-    held_out = HeldOut(stages[-1].settings, problems.held_out, console)
+    training, held_out, plan = _prepare(settings, interruption, console)
 
     def measure(when: str) -> float | None:
         with training.trainer.accelerator.autocast():  # as in training: flash attention computes in 16 bits alone
@@ -100,7 +82,7 @@ def _run(settings: RunSettings, interruption: Interruption, console: Console) ->
         "accuracy_before": accuracy_before,
         "accuracy_after": accuracy_after,
         "held_out_problems": held_out.size,
-        "train_problems": len(stages[0].train),
+        "train_problems": len(training.stages[0].train),
         "steps": training.steps,
         "steps_without_signal": sum(record.steps_without_signal for record in training.records),
         "reward_failures": _reward_failures(training),
@@ -114,6 +96,31 @@ def _run(settings: RunSettings, interruption: Interruption, console: Console) ->
         write_json(settings.output_dir / SUMMARY, summary)
     closing_words(summary, settings.output_dir, console)
     return 0
+
+
+def _prepare(
+    settings: RunSettings, interruption: Interruption, console: Console
+) -> tuple[StagedRun, HeldOut, ExpansionPlan]:
+    """Problems, the model to begin with, and what trains and measures it."""
+    check_accelerator(settings)
+    with PartialState().main_process_first():  # the others find it in the cache
+        untrained_base(settings)
+    check_target_modules(settings)
+    if settings.model.needs_adapter is not None and settings.model.lora.enabled is None:
+        console.print(f"{settings.model.needs_adapter}: the weights themselves cannot train, so LoRA is switched on")
+    problems = load_run_problems(settings, console)
+    warmed_up = settings.warmup.max_steps > 0
+    base = in_one_process(_base_model, settings, problems.train) if warmed_up else untrained_base(settings)
+    plan = plan_expansion(
+        base,
+        expansion(settings.model, settings.seed, settings.dataset.open_thinking),
+        source_kwargs(settings.model),
+    )
+    stages = _stages(settings, problems, plan, console)
+    initial_model = _write_initial_model(settings, plan, console)
+    start_wandb(settings)
+    training = StagedRun(stages, initial_model, problems.held_out, interruption, console)
+    return training, HeldOut(stages[-1].settings, problems.held_out, console), plan
 
 
 def _base_model(settings: RunSettings, train: Dataset) -> str:
