@@ -76,7 +76,7 @@ class StopSignals:
             os._exit(128 + number)
         self.reason, self._first = signal.Signals(number).name, time.monotonic()
         if not self.finishes_first:
-            raise Interrupted(f"by {self.reason}, before there was a step to save; the same command goes on")
+            raise Interrupted(f"by {self.reason}, outside of a step; the same command goes on")
 
 
 # Signals are the process's own: there is one of these.

@@ -16,6 +16,7 @@ from rlvr_vocab.exp.model_checks import check_model, check_rollouts, check_train
 from rlvr_vocab.exp.model_folder import check_checkpoint_folder
 from rlvr_vocab.exp.optimizer_checks import check_optimizer
 from rlvr_vocab.exp.output_folder import check_new_file, check_new_folder, check_run_folder
+from rlvr_vocab.exp.resume_checks import check_resumable
 from rlvr_vocab.exp.reward_wiring import reward_specs, stand_in_context
 from rlvr_vocab.exp.stage_words import naming_the_stage
 from rlvr_vocab.exp.typed_sections import (
@@ -72,6 +73,7 @@ BOUNDS: dict[str, tuple[float | None, float | None]] = {
     "training.max_grad_norm": (0, None),
     "training.beta": (0, None),
     "training.warmup_steps": (0, None),
+    "training.save_total_limit": (1, None),
 }
 BELOW_ITS_BOUND = ("dataset.eval_fraction", "training.warmup_ratio")
 
@@ -101,6 +103,7 @@ def check_training(settings: RunSettings) -> None:
     check_rewards(settings.rewards)
     check_sampling(settings)
     check_batches(settings.training.grpo)
+    check_resumable(settings.training.grpo, staged=bool(settings.resolved["stages"]))
     reasoning = settings.model.reasoning_vocab_size != 0 or settings.model.source_ids is not None
     check_rollouts(settings.model, settings.training.grpo)
     check_vllm(settings.training.grpo, reasoning=reasoning)

@@ -17,6 +17,7 @@ from rlvr_vocab.exp.exit_code import (
     OUT_OF_ROOM,
     READER_GONE,
     RESUME_ME,
+    forget_exit_code,
     write_exit_code,
 )
 from rlvr_vocab.exp.one_voice import one_voice
@@ -36,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     It is 2 for bad input, 74 where the disk or the memory is full, 75 for a run that was told to stop and can be
     resumed, 130 for Ctrl-C, and 141 where whatever reads the output, `head` for instance, has left.
     """
+    forget_exit_code()
     code = ended_well_or_told(list(sys.argv[1:] if argv is None else argv))
     write_exit_code(code)
     return code

@@ -17,6 +17,12 @@ def is_main_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+def forget_exit_code() -> None:
+    """What an earlier run has left there: a crash leaves nothing."""
+    if FILE in os.environ and is_main_process():
+        Path(os.environ[FILE]).unlink(missing_ok=True)
+
+
 def write_exit_code(code: int) -> None:
     """Leave the code of the main process in the file that the environment names, where it names one."""
     if FILE in os.environ and is_main_process():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
@@ -20,6 +21,11 @@ from rlvr_vocab.vocab.marking import marked_stretches
 _LARGEST_BATCH = 256
 
 
+def results_file(run_folder: Path, when: str) -> Path:
+    """Where a run keeps what it measured."""
+    return run_folder / "evaluation" / f"{when}.jsonl"
+
+
 class HeldOut:
     """The held-out problems of a run, answered as they would be in training."""
 
@@ -28,7 +34,7 @@ class HeldOut:
         self.size = 0 if rows is None else len(rows)
         self._rows = rows
         self._console = console
-        self._folder = settings.output_dir / "evaluation"
+        self._run_folder = settings.output_dir
         self._grader = grader_of(settings.rewards, settings.model.think_tags).function
         self._sampling = SamplingSettings(
             max_new_tokens=grpo["max_completion_length"],
@@ -45,7 +51,7 @@ class HeldOut:
         Args:
             checkpoint: the model to measure; None where it is past that moment, and only the file can tell.
         """
-        path = self._folder / f"{when}.jsonl"
+        path = results_file(self._run_folder, when)
         # One process looks for all: sharded models are sampled by every process together or not at all.
         [there] = broadcast_object_list([path.exists()])
         if there:

@@ -1,5 +1,6 @@
 """Whether a run may write where it is told to: not over another configuration's run or foreign files."""
 
+import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,7 +14,9 @@ from rlvr_vocab.exp.run_lock import LOCK, check_not_running
 from rlvr_vocab.exp.typed_sections import RunSettings
 
 DIFFERENCES_SHOWN = 3
-BEFORE_A_RUN = re.compile(r"slurm-.*\.log|\.config\.yaml\.partial")  # a scheduler's log; a start that was killed
+CLEARED = ".cleared"
+# A scheduler's log; what a start that was killed leaves, in an empty folder or in that of a run that it replaced.
+BEFORE_A_RUN = re.compile(r"slurm-.*\.log|\.config\.yaml\.partial|\.cleared")
 WITHOUT_A_NAME = ("auto", "never")
 # What a run that is resumed may do otherwise than before: its model is made, and its problems are divided.
 CHANGEABLE = ("training", "rewards", "model.generation_kwargs", "model.model_kwargs")
@@ -31,11 +34,16 @@ def check_run_folder(settings: RunSettings) -> None:
             raise UserError(f"resume={settings.resume}: {folder} holds no run that could go on")
         return
     if settings.overwrite:
+        if settings.resume not in WITHOUT_A_NAME:
+            raise UserError(
+                f"resume={settings.resume} goes on with a run that overwrite=true deletes: give one of them"
+            )
         if holds_more_than_a_run(folder):
             raise UserError(f"output_dir={folder}: overwrite=true would delete more than a run; choose another folder")
         return
     check_resume(settings)
     check_same_run(settings)
+    check_something_to_train(settings)
 
 
 def holds_a_run(folder: Path) -> bool:
@@ -84,6 +92,8 @@ def check_same_run(settings: RunSettings) -> None:
         if not key.startswith(CHANGEABLE):
             raise UserError(f"allow_changes: {key} decides what the run is, not how it goes on; begin a new one")
     different = [change for change in changes if not any(names(key, change[0]) for key in settings.allow_changes)]
+    if any(key == "training.optim" for key, _, _ in changes):
+        raise UserError("training.optim: an optimizer cannot go on from the state of another; begin a new run")
     if different:
         shown = "; ".join(
             f"{key}: {as_typed(there)} there, {as_typed(here)} here"
@@ -97,6 +107,22 @@ def check_same_run(settings: RunSettings) -> None:
             f"output_dir={folder}: holds a run with another configuration ({shown}{more}); "
             f"choose another exp_name or output_dir, or add overwrite=true{go_on}"
         )
+
+
+def check_something_to_train(settings: RunSettings) -> None:
+    """Refuse to change a finished run in a way that trains nothing more, or from nothing."""
+    folder, changed = settings.output_dir, [key for key, _, _ in changes_of(settings)]
+    if not changed or not (folder / "summary.json").is_file():
+        return
+    finished = f"output_dir={folder}: this run is finished, and"
+    if settings.stages:
+        raise UserError(f"{finished} its stages have ended: train further from its final_model with model.name")
+    done, limit = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["steps"], settings.training.grpo
+    longer = limit["max_steps"] > done if limit.get("max_steps", -1) > 0 else "training.num_train_epochs" in changed
+    if not longer:
+        raise UserError(f"{finished} with these changes nothing more is trained: raise training.max_steps above {done}")
+    if not any(folder.glob("checkpoint-*")):
+        raise UserError(f"{finished} holds no checkpoint to go on from: train from its final_model with model.name")
 
 
 def changes_of(settings: RunSettings) -> list[tuple[str, Any, Any]]:

@@ -17,7 +17,7 @@ import torch
 
 from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.exp.hub_names import names_on_hub
-from rlvr_vocab.exp.output_folder import belongs_to_no_run, changes_of
+from rlvr_vocab.exp.output_folder import CLEARED, WITHOUT_A_NAME, belongs_to_no_run, changes_of
 from rlvr_vocab.exp.recorded_config import config_yaml
 from rlvr_vocab.exp.typed_sections import RunSettings
 from rlvr_vocab.secret_words import without_secrets
@@ -57,12 +57,13 @@ def start_run_folder(settings: RunSettings) -> None:
 
 def finished_summary(settings: RunSettings) -> dict[str, Any] | None:
     """The outcome of a run that has nothing left to do; None for one that is to be trained, or trained further."""
-    summary = None if settings.overwrite else read_summary(settings.output_dir)
+    goes_back = settings.resume not in WITHOUT_A_NAME
+    summary = None if settings.overwrite or goes_back else read_summary(settings.output_dir)
     return None if summary is None or not summary["finished"] or changes_of(settings) else summary
 
 
 def _reopen(folder: Path) -> None:
-    """A finished run that is to go on with other settings is finished no more; what it came to keeps another name."""
+    """A finished run that is to be trained further is finished no more; what it came to keeps another name."""
     summary = read_summary(folder)
     if summary is None:
         return
@@ -73,19 +74,28 @@ def _reopen(folder: Path) -> None:
 
 
 def _clear(folder: Path) -> None:
-    """Remove an earlier run; its mark goes last, so that a folder cleared by half is still known as a run's."""
+    """Remove an earlier run. Killed in the middle, it is a run that is not finished, and then one without a checkpoint.
+
+    Its mark goes last, so that what is left is still known as a run's.
+    """
+    cleared = folder / CLEARED
+    cleared.mkdir(exist_ok=True)
     of_the_run = [path for path in folder.iterdir() if not belongs_to_no_run(path)]
-    for path in sorted(of_the_run, key=lambda path: path.name == CONFIG):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+    for path in sorted(of_the_run, key=_turn_to_go):
+        path.rename(cleared / path.name)
+    shutil.rmtree(cleared)
+
+
+def _turn_to_go(path: Path) -> tuple[bool, bool, bool, str]:
+    """The outcome first, then checkpoints, the configuration last."""
+    is_checkpoint = path.name == "stages" or path.name.startswith("checkpoint-")
+    return path.name == CONFIG, path.name != SUMMARY, not is_checkpoint, path.name
 
 
 def _remove_halves(folder: Path) -> None:
     """What a killed process had not finished of the folders that appear whole."""
     for name in (INITIAL_MODEL, FINAL_ADAPTER, FINAL_MODEL):
-        for path in folder.glob(f".{name}.*"):
+        for path in folder.glob(f".*{name}.*"):
             shutil.rmtree(path)
 
 
@@ -93,9 +103,10 @@ def _write_down_changes(settings: RunSettings) -> None:
     """What is to be otherwise from here on; a finished run is taken up again by it."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     changes = [{"at": now, "key": key, "from": there, "to": here} for key, there, here in changes_of(settings)]
+    if changes or settings.resume not in WITHOUT_A_NAME:
+        _reopen(settings.output_dir)
     if not changes:
         return
-    _reopen(settings.output_dir)
     with (settings.output_dir / CHANGES).open("a", encoding="utf-8") as file:
         file.writelines(f"{json.dumps(change, default=str)}\n" for change in changes)
 

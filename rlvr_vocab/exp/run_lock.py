@@ -19,6 +19,7 @@ from rlvr_vocab.errors import UserError
 logger = logging.getLogger(__name__)
 
 LOCK = ".lock"
+_HELD = (errno.EAGAIN, errno.EACCES)
 _NO_LOCKS_HERE = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -62,11 +63,11 @@ def _locked_file(folder: Path) -> Iterator[IO[str]]:
     while True:
         with (folder / LOCK).open("a+", encoding="utf-8") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                raise UserError(f"output_dir={folder}: {_holder_in_words(file.read())}") from None
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no child inherits it, as it would a `flock`
             except OSError as error:
+                if error.errno in _HELD:
+                    file.seek(0)
+                    raise UserError(f"output_dir={folder}: {_holder_in_words(file.read())}") from None
                 if error.errno not in _NO_LOCKS_HERE:
                     raise
                 logger.warning("%s is on a file system without locks: see to it that no two jobs write it", folder)

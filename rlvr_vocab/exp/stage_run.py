@@ -13,12 +13,14 @@ from itertools import takewhile
 from pathlib import Path
 
 from accelerate import PartialState
+from accelerate.utils import gather_object
 from datasets import Dataset
 from rich.console import Console
 
 from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.errors import Interrupted, UserError
 from rlvr_vocab.exp.exit_code import RESUME_ME, write_exit_code
+from rlvr_vocab.exp.held_out import results_file
 from rlvr_vocab.exp.model_wiring import loading_kwargs, lora, quantization, unsloth
 from rlvr_vocab.exp.resume import checkpoint_to_go_on_from
 from rlvr_vocab.exp.reward_wiring import reward_context, reward_specs
@@ -49,7 +51,7 @@ class StageRecord:
     Attributes:
         ended_by: `steps`, or the goal that it reached.
         steps_without_signal: logged steps in which no group held different rewards: their policy gradient was zero.
-        reward_failures: rows on which a reward function failed, by its name, since the stage was last started.
+        reward_failures: rows on which a reward function failed, by its name.
     """
 
     name: str
@@ -138,6 +140,17 @@ class StagedRun:
                 self.trainer = self._trainer_of_current()
             self.records.append(self._train(self.stages[self._current], self.trainer))
 
+    def stop_if_told_too_late(self) -> None:
+        """Save the end of the training where a signal came after its last step, and go no further.
+
+        Raises:
+            Interrupted: it did.
+        """
+        told = [reason for reason in gather_object([stop_signals.reason]) if reason is not None]
+        if told:
+            self.trainer.save_checkpoint()
+            raise Interrupted(f"by {told[0]}, after the last step; the same command goes on")
+
     def _checkpoint_of_current(self, resume: str) -> Path | None:
         """Where the current stage goes on; a stage whose last checkpoint is lost is current once more."""
         found = checkpoint_to_go_on_from(self.stages[self._current].folder, resume, self._console)
@@ -205,6 +218,8 @@ class StagedRun:
     def _go_on(self, stage: Stage, trainer: RegionGRPOTrainer, goal: Goal | None) -> None:
         if goal is not None:
             trainer.add_callback(StopAtGoal(goal))
+        if trainer.accelerator.is_main_process:
+            results_file(stage.settings.output_dir, "after").unlink(missing_ok=True)  # of weights that now change
         with progress(self._console, stage.title, 1) as display, naming_out_of_memory(trainer):
             trainer.add_callback(LiveFigures(lambda step, total, shown: display.update(step, shown, total=total)))
             trainer.train(resume_from_checkpoint=None if self._checkpoint is None else str(self._checkpoint))

@@ -36,9 +36,9 @@ class CompletionRows:
 
 def remove_completions_after(step: int, folder: Path) -> None:
     """Remove the files of later steps: a run that goes on from `step` writes its own."""
-    for path in folder.glob("step_*.parquet"):
-        number = path.stem.removeprefix("step_")
-        if number.isdigit() and int(number) > step:
+    for path in folder.glob("*_*.parquet"):  # ours, and those of training.log_completions
+        name, _, number = path.stem.partition("_")
+        if name in ("step", "completions") and number.isdigit() and int(number) > step:
             path.unlink()
 
 

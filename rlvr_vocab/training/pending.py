@@ -61,6 +61,13 @@ def require_pending(checkpoint: Path, processes: int) -> None:
         )
 
 
+def restore_counts(trainer: Any, checkpoint: Path) -> None:
+    """Take over what a finished training has counted: failures of reward functions, and seconds."""
+    content = _read(trainer, checkpoint)
+    if content is not None:
+        _restore_counts(trainer, content)
+
+
 class RestorePending(TrainerCallback):
     """Puts back what `save_pending` wrote, once the trainer has set up what it would begin with."""
 
@@ -70,11 +77,9 @@ class RestorePending(TrainerCallback):
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         trainer = self._trainer
-        file = _file(self._checkpoint, trainer.accelerator.process_index)
-        if not file.exists():
+        content = _read(trainer, self._checkpoint)
+        if content is None:
             return
-        device = trainer.accelerator.device  # of several processes on a CPU each has a number, which torch cannot read
-        content = torch.load(file, map_location="cpu" if device.type == "cpu" else device, weights_only=True)
         if content["batches"] == _batches(trainer):
             trainer._step = content["step"]
             trainer._buffered_inputs = content["buffered_inputs"]
@@ -84,15 +89,34 @@ class RestorePending(TrainerCallback):
         trainer._tr_loss = content["loss"]
         trainer._globalstep_last_logged = content["last_logged"]
         trainer._rollouts = None if content["rollouts"] is None else CompletionRows(**content["rollouts"])
+        content["logs"]["rewards"] = {
+            name: rows for name, rows in content["logs"]["rewards"].items() if name in trainer.reward_func_names
+        }
         _refill(trainer._logs, content["logs"])
-        for function in trainer.reward_funcs:
-            if hasattr(function, "failures"):
-                function.failures = content["reward_failures"].get(function.name, 0)
-        trainer.seconds_before = content["seconds"]
+        _restore_counts(trainer, content)
 
 
 def _file(folder: Path, process: int) -> Path:
     return folder / f"pending_{process}.pt"
+
+
+def _read(trainer: Any, checkpoint: Path) -> dict[str, Any] | None:
+    """This process's share; None where another number of processes has written the checkpoint."""
+    file = _file(checkpoint, trainer.accelerator.process_index)
+    if not file.exists():
+        return None
+    device = trainer.accelerator.device  # of several processes on a CPU each has a number, which torch cannot read
+    content: dict[str, Any] = torch.load(
+        file, map_location="cpu" if device.type == "cpu" else device, weights_only=True
+    )
+    return content
+
+
+def _restore_counts(trainer: Any, content: dict[str, Any]) -> None:
+    for function in trainer.reward_funcs:
+        if hasattr(function, "failures"):
+            function.failures = content["reward_failures"].get(function.name, 0)
+    trainer.seconds_before = content["seconds"]
 
 
 def _batches(trainer: Any) -> list[int]:

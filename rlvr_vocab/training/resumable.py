@@ -18,7 +18,8 @@ from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.training.checkpoints import newest_checkpoint_for_all
 from rlvr_vocab.training.completions import CompletionRows, remove_completions_after
 from rlvr_vocab.training.goal import Goal
-from rlvr_vocab.training.pending import RestorePending, require_pending, save_pending
+from rlvr_vocab.training.optimizer_settings import put_settings_back, settings_of
+from rlvr_vocab.training.pending import RestorePending, require_pending, restore_counts, save_pending
 from rlvr_vocab.training.place import RunPlace
 from rlvr_vocab.training.reward_weights import RewardWeights
 from rlvr_vocab.training.saving import Save, bytes_to_write, clear_leftovers, save_whole
@@ -141,18 +142,29 @@ class ResumableGRPOTrainer(GRPOTrainer):
             raise OutOfRoom(f"{full}. Make room and give the same command again, or set on_full_disk=go_on")
 
     def _write_checkpoint(self, folder: Path, save: Save, model: Any, trial: Any) -> None:
-        self._staging = folder.parent
+        model_alone, self._staging = self.args.save_only_model, folder.parent
+        # A run that stops before its end is to go on from here.
+        self.args.save_only_model = model_alone and not self._stops_early()
         try:
             super()._save_checkpoint(model, trial)
+            if not self.args.save_only_model:
+                save_pending(self, folder)
         finally:
-            self._staging = None
-        if not self.args.save_only_model:
-            save_pending(self, folder)
+            self.args.save_only_model, self._staging = model_alone, None
         if self.args.should_save:
             self.weights.save(folder)
             if save.best:  # Transformers has looked for it in the folder aside
                 self.state.best_model_checkpoint = str(save.output_dir / f"checkpoint-{save.best}")
                 self.state.save_to_json(str(folder / TRAINER_STATE_NAME))
+
+    def _stops_early(self) -> bool:
+        return self.control.should_training_stop and self.state.global_step < self.state.max_steps
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """Their state from a checkpoint; rates and decay from the configuration, which may have been changed."""
+        configured = settings_of(self.optimizer, self.lr_scheduler)
+        super()._load_optimizer_and_scheduler(checkpoint)
+        put_settings_back(configured, self.optimizer, self.lr_scheduler)
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
         """Not while it is written; `_save_checkpoint` does it once it counts."""
@@ -192,8 +204,11 @@ class ResumableGRPOTrainer(GRPOTrainer):
             last = (state.epoch or 0) >= self.args.num_train_epochs
         over = last or (goal is not None and goal.reached(state.log_history))
         if over:
-            self.load_weights(checkpoint)
+            best = self.args.load_best_model_at_end and state.best_global_step
+            self.load_weights(checkpoint.with_name(f"checkpoint-{state.best_global_step}") if best else checkpoint)
             self.state = state
+            restore_counts(self, checkpoint)
+            self._began = time.monotonic()
         return over
 
 

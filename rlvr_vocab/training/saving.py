@@ -97,7 +97,7 @@ def clear_leftovers(output_dir: Path) -> None:
     """Remove what a killed process left of a save or of a deletion."""
     for folder in (output_dir / _SAVING, output_dir / _DELETING):
         if folder.exists():
-            shutil.rmtree(folder)
+            _delete(folder)
 
 
 def is_full(error: BaseException) -> bool:
@@ -183,8 +183,17 @@ def _remove(folder: Path) -> None:
         doomed.mkdir(exist_ok=True)
         folder.rename(doomed / folder.name)
         _sync(folder.parent)
-        shutil.rmtree(doomed)
-    except OSError as error:  # somebody else's permissions: no reason to end a run
+    except OSError as error:
+        logger.warning("%s could not be deleted: %s", folder, error.strerror or error)
+    else:
+        _delete(doomed)
+
+
+def _delete(folder: Path) -> None:
+    """Somebody else's permissions are no reason to end a run."""
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
         logger.warning("%s could not be deleted: %s", folder, error.strerror or error)
 
 

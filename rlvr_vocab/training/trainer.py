@@ -65,6 +65,8 @@ class RegionGRPOTrainer(ResumableGRPOTrainer):
         sampler: what generates, and records the log-probability of each sampled token.
     """
 
+    log_completions: bool
+
     def __init__(
         self,
         initial_model: str | Path,
@@ -273,8 +275,11 @@ class RegionGRPOTrainer(ResumableGRPOTrainer):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         training = self.model.training
-        super().log(logs, start_time)
         at_the_end = "train_runtime" in logs  # of the training, or of the part before it is interrupted: no step
+        tables = self.log_completions
+        self.log_completions = tables and not at_the_end
+        super().log(logs, start_time)
+        self.log_completions = tables
         if training and not at_the_end and self._rollouts is not None and self.accelerator.is_main_process:
             step, folder = self.place.step(self.state.global_step), self.place.run_folder / "completions"
             write_completions(self._rollouts, step, self._tokenizer, folder)

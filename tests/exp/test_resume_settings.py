@@ -101,3 +101,37 @@ def test_a_schedulers_log_alone_is_no_run():
 @pytest.mark.parametrize("hours", ["0", "-1", "inf", "nan"])
 def test_max_hours_is_a_time(hours):
     assert "max_hours" in refusal(f"max_hours={hours}")
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["training.sync_ref_model=true"], "lies in no checkpoint"),
+        (["training.enable_jit_checkpoint=true"], "saves at signals by itself"),
+        (["training.logging_strategy=epoch"], "lose or double"),
+        (["training.eval_strategy=epoch"], "lose or double"),
+        (["training.save_strategy=best"], "a signal would save nothing"),
+        (["training.resume_from_checkpoint=somewhere"], "write resume=somewhere"),
+        (["training.save_total_limit=0"], "at least 1"),
+        (["training.load_best_model_at_end=true", "training.save_total_limit=1"], "at least 2"),
+        (["training.load_best_model_at_end=true", "stages=[{name:a},{name:b}]"], "where the one before ended"),
+    ],
+)
+def test_what_an_interruption_would_spoil_is_refused(words, part):
+    assert part in refusal(*words)
+
+
+def test_a_finished_run_of_stages_is_not_trained_further():
+    words = ["stages=[{name:a},{name:b}]"]
+    RUN.mkdir(parents=True)
+    (RUN / "config.yaml").write_text(config_yaml(load_settings("train", [*TINY, *words]).resolved))
+    write_json(RUN / "summary.json", {"finished": True, "steps": 40})
+    assert "its stages have ended" in refusal(*words, "training.max_steps=500", "allow_changes=[training.max_steps]")
+
+
+def test_a_finished_run_without_checkpoints_is_not_begun_again_in_silence(run):
+    for name in ("checkpoint-20", "checkpoint-40"):
+        (RUN / name).rmdir()
+    write_json(RUN / "summary.json", {"finished": True, "steps": 40})
+    message = refusal("training.max_steps=500", "allow_changes=[training.max_steps]")
+    assert "holds no checkpoint to go on from" in message

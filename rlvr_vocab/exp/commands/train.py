@@ -33,7 +33,6 @@ from rlvr_vocab.exp.stage_run import Stage, StagedRun
 from rlvr_vocab.exp.stage_words import naming_the_stage
 from rlvr_vocab.exp.typed_sections import RunSettings
 from rlvr_vocab.exp.wandb_run import start_wandb
-from rlvr_vocab.stop_signals import stop_signals
 from rlvr_vocab.training.checkpoints import problem_with, set_aside, write_manifest
 from rlvr_vocab.training.interruption import Interruption
 from rlvr_vocab.training.saving import full_disk_in_a_line
@@ -70,7 +69,7 @@ def _run(settings: RunSettings, interruption: Interruption, console: Console) ->
     if not training.records:
         _at_the_beginning(training.trainer, lambda: measure("before"))
     training.train()
-    stop_signals.require_going_on()
+    training.stop_if_told_too_late()
     accuracy_before, accuracy_after = held_out.accuracy("before", None), measure("after")
     with training.trainer.accelerator.autocast():
         sample = held_out.sample(_checkpoint(training, plan))

@@ -1,0 +1,98 @@
+"""A run that goes on with another value of a key, or from an earlier checkpoint, does so."""
+
+import json
+import signal
+
+import pytest
+
+STOPPED_IN_STEP_3 = {"signals_at": [["open metrics.jsonl", 2, signal.SIGTERM]]}
+CONSTANT = ("training.lr_scheduler_type=constant", "training.warmup_ratio=null")
+
+
+def rows_of(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_another_learning_rate_is_the_one_that_trains(forks, undisturbed, outcome_of, tmp_path):
+    folder = tmp_path / "run"
+    assert forks.run(folder, *CONSTANT, **STOPPED_IN_STEP_3) == 75, forks.said(folder)
+    changed = ("training.learning_rate=1e-6", "allow_changes=[training.learning_rate]")
+    assert forks.run(folder, *CONSTANT, *changed) == 0, forks.said(folder)
+    assert [row["learning_rate"] for row in rows_of(folder)] == [1e-2] * 3 + [1e-6] * 3
+    assert outcome_of(folder).weights != outcome_of(undisturbed(*CONSTANT)).weights
+
+
+def test_another_weight_decay_too(forks, undisturbed, outcome_of, tmp_path):
+    folder = tmp_path / "run"
+    assert forks.run(folder, **STOPPED_IN_STEP_3) == 75
+    assert forks.run(folder, "training.weight_decay=0.5", "allow_changes=[training.weight_decay]") == 0
+    assert outcome_of(folder).weights != outcome_of(undisturbed()).weights
+
+
+def test_fewer_rewards_are_what_the_rest_is_trained_by(forks, tmp_path):
+    folder = tmp_path / "run"
+    assert forks.run(folder, **STOPPED_IN_STEP_3) == 75
+    fewer = "rewards=[{name:length,params:{longest:1,falloff:300,unit:characters}}]"
+    assert forks.run(folder, fewer, "allow_changes=[rewards]") == 0, forks.said(folder)
+    assert "rewards/accuracy/mean" in rows_of(folder)[2] and "rewards/accuracy/mean" not in rows_of(folder)[3]
+
+
+def test_a_finished_run_is_trained_further_and_measured_again(forks, tmp_path):
+    folder = tmp_path / "run"
+    assert forks.run(folder) == 0
+    assert forks.run(folder, "training.max_steps=8", "allow_changes=[training.max_steps]") == 0, forks.said(folder)
+    assert [row["step"] for row in rows_of(folder)] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert json.loads((folder / "summary.json").read_text())["steps"] == 8
+    assert (folder / "evaluation" / "after_6_steps.jsonl").exists() and (folder / "summary_6_steps.json").exists()
+    before, after = (folder / "evaluation" / name for name in ("after_6_steps.jsonl", "after.jsonl"))
+    assert before.read_text() != after.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("training.learning_rate=0.5", "allow_changes=[training.learning_rate]"), "nothing more is trained"),
+        (("training.optim=sgd", "allow_changes=[training.optim]"), "cannot go on from the state of another"),
+        (("overwrite=true", "resume={folder}/checkpoint-5"), "give one of them"),
+    ],
+)
+def test_what_would_come_to_nothing_is_refused_and_nothing_changes(words, part, forks, unfinished, undisturbed):
+    (unfinished / "summary.json").write_text((undisturbed() / "summary.json").read_text())
+    before = sorted(str(path) for path in unfinished.rglob("*"))
+    assert forks.run(unfinished, *(word.format(folder=unfinished) for word in words)) == 2
+    assert part in forks.said(unfinished)
+    assert sorted(str(path) for path in unfinished.rglob("*")) == before
+
+
+def test_a_run_goes_back_to_a_named_checkpoint(forks, unfinished, undisturbed, outcome_of):
+    assert forks.run(unfinished, f"resume={unfinished}/checkpoint-5") == 0, forks.said(unfinished)
+    assert (unfinished / "later-checkpoint-6").is_dir()
+    assert outcome_of(unfinished) == outcome_of(undisturbed())
+
+
+def test_a_run_that_is_replaced_is_never_taken_for_a_finished_one(forks, tmp_path):
+    """Killed while the earlier run is cleared away: as long as its outcome is there, all of it is."""
+    folder, seen = tmp_path / "run", set()
+    all_kept = "training.save_total_limit=null"
+    assert forks.run(folder, all_kept) == 0
+    for number in (4, 5, 7, 9, 14):
+        forks.run(folder, all_kept, "overwrite=true", kill_at=number)
+        seen.add((folder / "summary.json").exists())
+        assert forks.run(folder, all_kept) == 0, forks.said(folder)
+        assert [row["step"] for row in rows_of(folder)] == [1, 2, 3, 4, 5, 6]
+        assert len(list((folder / "completions").iterdir())) == 6
+    assert seen == {True, False}
+
+
+def test_what_was_counted_survives_a_kill_between_training_and_summary(forks, tmp_path):
+    folder, reward = tmp_path / "run", tmp_path / "mine.py"
+    reward.write_text(
+        "def text(completions, **_):\n"
+        "    return [0.0 if 'Work it out' in turn[0]['content'] else 'no score' for turn in completions]\n"
+    )
+    words = f'rewards=[{{name:length,params:{{longest:1,falloff:300,unit:characters}}}},"{reward}:text"]'
+    killed = forks.run(folder, words, signals_at=[["open .summary.json.partial", 1, signal.SIGKILL]])
+    assert killed == -signal.SIGKILL, forks.said(folder)
+    assert forks.run(folder, words) == 0
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["reward_failures"]["text"] > 0 and summary["grpo_seconds"] > 0.2

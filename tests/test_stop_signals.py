@@ -1,0 +1,107 @@
+"""What a signal does, by what is under way."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from rlvr_vocab import stop_signals as module
+from rlvr_vocab.errors import Interrupted
+from rlvr_vocab.stop_signals import STOP_SIGNALS, StopSignals, kept_from_children
+
+
+@pytest.fixture
+def signals() -> StopSignals:
+    return StopSignals()
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_outside_of_a_step_it_ends_the_run_at_once(number, signals):
+    with pytest.raises(Interrupted, match=f"by {number.name}"), signals.listening():
+        os.kill(os.getpid(), number)
+
+
+def test_within_a_step_it_is_noted(signals):
+    with signals.listening():
+        signals.finishes_first = True
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert signals.reason == "SIGTERM"
+    with pytest.raises(Interrupted):
+        signals.require_going_on()
+
+
+def test_a_library_that_makes_another_error_of_it_does_not_hide_it(signals):
+    def reads_a_file() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            raise AttributeError("'NoneType' object has no attribute 'x'")
+
+    with pytest.raises(Interrupted, match=r"by SIGTERM \(AttributeError: 'NoneType'"), signals.listening():
+        reads_a_file()
+
+
+def test_an_error_of_the_step_that_is_finished_stays_what_it_is(signals):
+    def fails() -> None:
+        signals.finishes_first = True
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise ValueError("loss")
+
+    with pytest.raises(ValueError, match="loss"), signals.listening():
+        fails()
+
+
+def test_a_second_signal_ends_the_process(signals, monkeypatch):
+    codes = []
+    monkeypatch.setattr(module.os, "_exit", codes.append)
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    with signals.listening():
+        signals.finishes_first = True
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), number)
+    assert codes == [128 + signal.SIGINT]
+
+
+def test_what_a_launcher_passes_on_is_no_second_signal(signals, monkeypatch):
+    codes = []
+    monkeypatch.setattr(module.os, "_exit", codes.append)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+    with signals.listening():
+        signals.finishes_first = True
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+        signals._first -= 60
+        os.kill(os.getpid(), signal.SIGINT)
+    assert codes == [128 + signal.SIGINT]
+
+
+def test_handlers_are_put_back(signals):
+    before = [signal.getsignal(number) for number in STOP_SIGNALS]
+    with signals.listening():
+        assert all(signal.getsignal(number) == signals._received for number in STOP_SIGNALS)
+    assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
+
+
+def test_a_forked_child_leaves_the_decision_to_its_parent(signals):
+    with signals.listening():
+        child = os.fork()
+        if child == 0:
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+            finally:
+                os._exit(7 if signals.reason is None else 8)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_a_blocked_signal_arrives_when_the_block_ends(signals):
+    reached = []
+
+    def starts_a_child() -> None:
+        with kept_from_children():
+            signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+            reached.append(signals.reason)
+
+    with pytest.raises(Interrupted, match="SIGUSR1"), signals.listening():
+        starts_a_child()
+    assert reached == [None]
