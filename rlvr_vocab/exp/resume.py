@@ -10,6 +10,7 @@ from rich.console import Console
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.checkpoints import newest_checkpoint, problem_with, set_aside, set_broken_aside, steps_in
+from rlvr_vocab.training.saving import clear_leftovers
 
 
 def checkpoint_to_go_on_from(folder: Path, resume: str, console: Console) -> Path | None:
@@ -23,6 +24,7 @@ def checkpoint_to_go_on_from(folder: Path, resume: str, console: Console) -> Pat
     """
     found: list[Path | None] = [None]
     if PartialState().is_main_process:
+        clear_leftovers(folder)
         named = None if resume in ("auto", "never") else Path(resume).expanduser()
         found = [_newest(folder, console) if named is None else _named(named, folder, console)]
     [checkpoint] = broadcast_object_list(found)

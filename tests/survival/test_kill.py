@@ -34,6 +34,8 @@ POINTS = (
     "os.remove .deleting/checkpoint-2/manifest.json",
     "os.rmdir .deleting/checkpoint-2",
     "os.rmdir .deleting",
+    "os.rename checkpoint-4",  # after the last save: nothing is left to train, and this to delete
+    "os.rmdir .deleting/checkpoint-4",
     "os.rename .final_model.*",
     "open .summary.json.partial",
     "os.rename .summary.json.partial",
