@@ -14,7 +14,7 @@ from rlvr_vocab.exp.from_config import as_typed
 from rlvr_vocab.exp.hub_names import names_on_hub, without_folder
 from rlvr_vocab.exp.recorded_config import read_recorded
 from rlvr_vocab.exp.recorded_run import run_folder_of
-from rlvr_vocab.exp.run_folder import read_summary, recorded_names_on_hub
+from rlvr_vocab.exp.run_folder import read_summary, recorded_names_on_hub, results_file
 from rlvr_vocab.vocab.run_places import FINAL_ADAPTER
 
 # The keys of a card, in its order. Only these are shown: model_kwargs may hold a login token.
@@ -168,7 +168,7 @@ def facts_of_adapter(checkpoint: Path) -> CardFacts:
 
 def measured(run_folder: Path, when: str) -> Accuracy | None:
     """Accuracy on the held-out problems of a run, `before` or `after`; None where it was not measured."""
-    path = run_folder / "evaluation" / f"{when}.jsonl"
+    path = results_file(run_folder, when)
     if not path.is_file():
         return None
     scores = [result.score for result in read_results(path) if result.score is not None]

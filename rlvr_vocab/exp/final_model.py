@@ -12,7 +12,6 @@ from accelerate.utils import broadcast_object_list
 from peft import PeftModel
 from rich.console import Console
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
-from transformers.trainer import TRAINING_ARGS_NAME
 
 from rlvr_vocab.atomic_folder import folder_appearing_whole
 from rlvr_vocab.exp.card_facts import CardFacts, measured
@@ -22,9 +21,7 @@ from rlvr_vocab.exp.run_folder import recorded_names_on_hub
 from rlvr_vocab.exp.typed_sections import RunSettings
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.merge import merge_adapter
-from rlvr_vocab.vocab.run_places import FINAL_ADAPTER
-
-FINAL_MODEL = "final_model"
+from rlvr_vocab.vocab.run_places import FINAL_ADAPTER, FINAL_MODEL
 
 
 def save_final_model(trainer: RegionGRPOTrainer, settings: RunSettings, steps: int, console: Console) -> None:
@@ -47,7 +44,6 @@ def save_final_model(trainer: RegionGRPOTrainer, settings: RunSettings, steps: i
         trainer.save_model(*broadcast_object_list([str(folder)]))  # by all processes: each may hold a part of it
         trainer.accelerator.wait_for_everyone()
         if is_main:
-            (folder / TRAINING_ARGS_NAME).unlink(missing_ok=True)  # a pickle, of no use to whoever serves the model
             if facts.adapter:
                 write_adapter_card(folder, facts)
             else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
@@ -13,17 +12,13 @@ from rich.console import Console
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint, read_results, write_results
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_completions
 from rlvr_vocab.exp.reward_wiring import grader_of
+from rlvr_vocab.exp.run_folder import results_file
 from rlvr_vocab.exp.typed_sections import RunSettings
 from rlvr_vocab.training.progress import stage
 from rlvr_vocab.vocab.chat import prefilled_ids
 from rlvr_vocab.vocab.marking import marked_stretches
 
 _LARGEST_BATCH = 256
-
-
-def results_file(run_folder: Path, when: str) -> Path:
-    """Where a run keeps what it measured."""
-    return run_folder / "evaluation" / f"{when}.jsonl"
 
 
 class HeldOut:

@@ -52,7 +52,7 @@ def holds_a_run(folder: Path) -> bool:
     Raises:
         UserError: there is something else.
     """
-    if not folder.is_dir() or not any(not belongs_to_no_run(path) for path in folder.iterdir()):
+    if not folder.is_dir() or all(map(belongs_to_no_run, folder.iterdir())):
         return False
     if not (folder / "config.yaml").is_file():
         raise UserError(f"output_dir={folder}: not empty, and not a run of ours (no config.yaml); choose another one")

@@ -44,6 +44,8 @@ CONFIG, ENVIRONMENT, SUMMARY, CHANGES = "config.yaml", "environment.json", "summ
 def start_run_folder(settings: RunSettings) -> None:
     """Make the folder and write down configuration and environment; `overwrite` clears an earlier run first."""
     folder = settings.output_dir
+    if (folder / CLEARED).exists():  # by a start that was killed
+        shutil.rmtree(folder / CLEARED)
     if (folder / CONFIG).is_file():
         if settings.overwrite:
             _clear(folder)
@@ -62,13 +64,17 @@ def finished_summary(settings: RunSettings) -> dict[str, Any] | None:
     return None if summary is None or not summary["finished"] or changes_of(settings) else summary
 
 
+def results_file(folder: Path, when: str) -> Path:
+    """Where a run keeps what it measured on its held-out problems."""
+    return folder / "evaluation" / f"{when}.jsonl"
+
+
 def _reopen(folder: Path) -> None:
     """A finished run that is to be trained further is finished no more; what it came to keeps another name."""
     summary = read_summary(folder)
     if summary is None:
         return
-    outcome = folder / "evaluation" / "after.jsonl"
-    for path in (outcome, folder / SUMMARY):
+    for path in (results_file(folder, "after"), folder / SUMMARY):
         if path.exists():
             path.rename(path.with_stem(f"{path.stem}_{summary['steps']}_steps"))
 
@@ -79,7 +85,7 @@ def _clear(folder: Path) -> None:
     Its mark goes last, so that what is left is still known as a run's.
     """
     cleared = folder / CLEARED
-    cleared.mkdir(exist_ok=True)
+    cleared.mkdir()
     of_the_run = [path for path in folder.iterdir() if not belongs_to_no_run(path)]
     for path in sorted(of_the_run, key=_turn_to_go):
         path.rename(cleared / path.name)

@@ -20,10 +20,10 @@ from rich.console import Console
 from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.errors import Interrupted, UserError
 from rlvr_vocab.exp.exit_code import RESUME_ME, write_exit_code
-from rlvr_vocab.exp.held_out import results_file
 from rlvr_vocab.exp.model_wiring import loading_kwargs, lora, quantization, unsloth
 from rlvr_vocab.exp.resume import checkpoint_to_go_on_from
 from rlvr_vocab.exp.reward_wiring import reward_context, reward_specs
+from rlvr_vocab.exp.run_folder import results_file
 from rlvr_vocab.exp.typed_sections import ModelSettings, RunSettings, UntilSettings
 from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.stop_signals import stop_signals

@@ -76,12 +76,14 @@ def test_a_run_that_is_replaced_is_never_taken_for_a_finished_one(forks, tmp_pat
     all_kept = "training.save_total_limit=null"
     assert forks.run(folder, all_kept) == 0
     for number in (4, 5, 7, 9, 14):
-        forks.run(folder, all_kept, "overwrite=true", kill_at=number)
+        assert forks.run(folder, all_kept, "overwrite=true", kill_at=number) == -signal.SIGKILL, forks.said(folder)
         seen.add((folder / "summary.json").exists())
         assert forks.run(folder, all_kept) == 0, forks.said(folder)
         assert [row["step"] for row in rows_of(folder)] == [1, 2, 3, 4, 5, 6]
         assert len(list((folder / "completions").iterdir())) == 6
     assert seen == {True, False}
+    assert forks.run(folder, all_kept, "overwrite=true") == 0
+    assert not (folder / ".cleared").exists()
 
 
 def test_what_was_counted_survives_a_kill_between_training_and_summary(forks, tmp_path):

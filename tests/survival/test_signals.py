@@ -52,7 +52,8 @@ def test_at_any_moment(kind, forks, undisturbed, moments, outcome_of, tmp_path):
         folder = tmp_path / str(number)
         for _ in range(3):
             code = forks.run(folder, *words, signals=[[dice.uniform(0.3, 2.0), next(signals)]])
-            assert code in (0, RESUME_ME), forks.said(folder)
+            done = (folder / "summary.json").exists()  # a signal then meets a process that has nothing left to do
+            assert done or code in (0, RESUME_ME), forks.said(folder)
         assert forks.run(folder, *words) == 0, forks.said(folder)
         assert outcome_of(folder) == expected
 

@@ -40,6 +40,7 @@ from rlvr_vocab.training.sharding import OnceSharded, is_sharded, on_its_device
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.expand import ExpansionPlan, plan_expansion, write_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.run_places import INITIAL_MODEL
 
 
 def run(settings: RunSettings) -> int:
@@ -168,7 +169,7 @@ def _checkpoint(training: StagedRun, plan: ExpansionPlan) -> Checkpoint:
 
 
 def _write_initial_model(settings: RunSettings, plan: ExpansionPlan, console: Console) -> Path:
-    folder = settings.output_dir / "initial_model"
+    folder = settings.output_dir / INITIAL_MODEL
     state = PartialState()
     if state.is_main_process:
         start_run_folder(settings)
