@@ -67,6 +67,26 @@ COMMANDS = {
         "fold an adapter into its base: a model folder for any tool, proven by loading it again",
         "rlvr-vocab merge checkpoint=out/grpo_baseline/checkpoint-500 out=production_model",
     ),
+    "samples": Command(
+        "rlvr_vocab.exp.commands.samples",
+        "read what a run wrote: page through its completions, filter them, write them out",
+        "rlvr-vocab samples run=out/grpo_baseline order=highest",
+    ),
+    "doctor": Command(
+        "rlvr_vocab.exp.commands.doctor",
+        "name what is wrong with a run: evidence, probable cause, the key to change",
+        "rlvr-vocab doctor run=out/grpo_baseline",
+    ),
+    "report": Command(
+        "rlvr_vocab.exp.commands.report",
+        "one HTML file of a run: outcome, curves, findings, samples, vocabulary",
+        "rlvr-vocab report run=out/grpo_baseline",
+    ),
+    "compare": Command(
+        "rlvr_vocab.exp.commands.compare",
+        "arms of runs against each other: difference, interval, smallest effect, verdict",
+        "rlvr-vocab compare runs=[out/a_seed0,out/a_seed1,out/b_seed0,out/b_seed1]",
+    ),
 }
 
 

@@ -13,9 +13,10 @@ from rlvr_vocab.data.paths import check_file
 from rlvr_vocab.data.rows import column_names, short_text
 from rlvr_vocab.data.table import TRL_NAMES
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.exp.run_completions import NOT_HANDED_ON, STEP_FILES, is_step_file, step_files
+from rlvr_vocab.exp.run_completions import NOT_HANDED_ON
 from rlvr_vocab.exp.scored_rows import ScoredRows
 from rlvr_vocab.nearest import nearest_word
+from rlvr_vocab.vocab.run_places import STEP_FILES, is_step_file, step_files
 
 # Columns of a user's that are called like what a trainer passes to every function.
 _TAKEN = frozenset(TRL_NAMES) - {"completion_ids"}

@@ -31,6 +31,10 @@ PRIMARY_CONFIGS = {
     "generate": "generate",
     "merge": "merge",
     "expand": "expand",
+    "doctor": "doctor",
+    "samples": "samples",
+    "report": "report",
+    "compare": "compare",
 }
 
 

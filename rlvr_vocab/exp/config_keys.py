@@ -8,6 +8,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.grpo_fields import GRPO_FIELDS
+from rlvr_vocab.exp.look_sections import CompareSettings, DoctorSettings, ReportSettings, SamplesSettings
 from rlvr_vocab.exp.removed_keys import removed_key_line
 from rlvr_vocab.exp.typed_sections import (
     CheckSettings,
@@ -30,6 +31,10 @@ COMMAND_SETTINGS: dict[str, type] = {
     "generate": GenerateSettings,
     "merge": MergeSettings,
     "expand": ExpandSettings,
+    "doctor": DoctorSettings,
+    "samples": SamplesSettings,
+    "report": ReportSettings,
+    "compare": CompareSettings,
 }
 NOT_KEYS = ("resolved", "training.grpo")
 REFUSED_FIELDS = ("output_dir", "report_to", "model_init_kwargs")

@@ -23,8 +23,13 @@ GROUPS = {
     "generate": (),
     "merge": (),
     "expand": ("model",),
+    "doctor": (),
+    "samples": (),
+    "report": (),
+    "compare": (),
 }
-PROSE = ("prompt", "system_prompt", "dataset.system_prompt")  # where a literal ${ is no interpolation
+# Where a literal ${ is no interpolation.
+PROSE = ("prompt", "system_prompt", "dataset.system_prompt", "problem", "contains")
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"", re.DOTALL)
 OVERRIDE = re.compile(r"(?P<prefix>\+\+|\+|~)?(?P<key>[A-Za-z_][\w.@/-]*)(?:=(?P<value>.*))?", re.DOTALL)
 

@@ -37,3 +37,18 @@ def _write_whole(path: Path, text: str, key: str) -> None:
         write_whole(path, text, errors="backslashreplace")
     except OSError as error:
         raise UserError(f"{key}={path} cannot be written: {error.strerror or error}") from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises:
+        UserError: it holds none.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # UnicodeDecodeError among them
+        raise UserError(f"{path} is not readable JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path} holds no JSON object")
+    return content

@@ -9,18 +9,8 @@ from rlvr_vocab.exp.recorded_run import run_folder_of
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
-STEP_FILES = "step_*.parquet"
 # What a step's file holds for whoever studies the run; training hands none of it to reward functions.
 NOT_HANDED_ON = ("prompt_ids", "sampling_logps", "advantage", "reward")
-
-
-def step_files(folder: Path) -> list[Path]:
-    """The files of all steps, in the order of the steps."""
-    return sorted(folder.glob(STEP_FILES), key=lambda file: (len(file.stem), file.stem))
-
-
-def is_step_file(file: Path) -> bool:
-    return file.match(f"completions/{STEP_FILES}")
 
 
 def context_of(path: Path) -> RewardContext | None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.look_sections import CompareSettings, DoctorSettings, ReportSettings, SamplesSettings
 from rlvr_vocab.exp.settings import MergeSettings, RunSettings, Settings
 
 # NumPy takes seeds of 32 bits, and those of later stages and of other processes are counted up from this one.
 LARGEST_SEED = 2**31 - 1
+_DRAW_NOTHING = (MergeSettings, SamplesSettings, DoctorSettings, ReportSettings, CompareSettings)
 _OF_TRAINING = ("seed", "data_seed")
 
 
@@ -25,7 +27,7 @@ def check_seeds(settings: Settings) -> None:
 
 def _seeds(settings: Settings) -> Iterator[tuple[str, int]]:
     """(key, seed), those of a run's stages with the name of the stage."""
-    if isinstance(settings, MergeSettings):
+    if isinstance(settings, _DRAW_NOTHING):
         return
     yield "seed", settings.seed
     if isinstance(settings, RunSettings):

@@ -1,6 +1,6 @@
 """load_settings: from command-line words to checked, typed settings, without importing torch."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -9,7 +9,10 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.checks import check_check, check_evaluate, check_expand, check_run
 from rlvr_vocab.exp.command_line import CommandLine, parse_command_line
 from rlvr_vocab.exp.compose import CONF, Composed, compose, compose_section, config_folders, primary_file, resolve
+from rlvr_vocab.exp.config_keys import COMMAND_SETTINGS
 from rlvr_vocab.exp.from_config import read, read_section
+from rlvr_vocab.exp.look_checks import check_compare, check_doctor, check_report, check_samples, read_report
+from rlvr_vocab.exp.look_sections import CompareSettings, DoctorSettings, ReportSettings, SamplesSettings
 from rlvr_vocab.exp.recorded_run import run_folder_of
 from rlvr_vocab.exp.resolution import resolved_config
 from rlvr_vocab.exp.score_section import check_score, read_score
@@ -43,7 +46,9 @@ from rlvr_vocab.exp.typed_sections import (
 __all__ = [
     "CheckSettings",
     "ColumnMap",
+    "CompareSettings",
     "DatasetSettings",
+    "DoctorSettings",
     "EvaluateSettings",
     "ExpandSettings",
     "GenerateSettings",
@@ -51,9 +56,11 @@ __all__ = [
     "LoggingSettings",
     "MergeSettings",
     "ModelSettings",
+    "ReportSettings",
     "RewardFunctionSettings",
     "RewardSettings",
     "RunSettings",
+    "SamplesSettings",
     "ScoreSettings",
     "SolvedTurn",
     "StageSettings",
@@ -66,8 +73,33 @@ __all__ = [
 ]
 
 Settings = (
-    RunSettings | CheckSettings | ScoreSettings | EvaluateSettings | GenerateSettings | MergeSettings | ExpandSettings
+    RunSettings
+    | CheckSettings
+    | ScoreSettings
+    | EvaluateSettings
+    | GenerateSettings
+    | MergeSettings
+    | ExpandSettings
+    | SamplesSettings
+    | DoctorSettings
+    | ReportSettings
+    | CompareSettings
 )
+
+
+CHECKS: dict[type, Callable[[Any], None]] = {
+    RunSettings: check_run,
+    CheckSettings: check_check,
+    ScoreSettings: check_score,
+    EvaluateSettings: check_evaluate,
+    GenerateSettings: check_generate,
+    MergeSettings: check_merge,
+    ExpandSettings: check_expand,
+    SamplesSettings: check_samples,
+    DoctorSettings: check_doctor,
+    ReportSettings: check_report,
+    CompareSettings: check_compare,
+}
 
 
 @overload
@@ -85,32 +117,27 @@ def load_settings(command: Literal["merge"], argv: Sequence[str]) -> MergeSettin
 @overload
 def load_settings(command: Literal["expand"], argv: Sequence[str]) -> ExpandSettings: ...
 @overload
+def load_settings(command: Literal["samples"], argv: Sequence[str]) -> SamplesSettings: ...
+@overload
+def load_settings(command: Literal["doctor"], argv: Sequence[str]) -> DoctorSettings: ...
+@overload
+def load_settings(command: Literal["report"], argv: Sequence[str]) -> ReportSettings: ...
+@overload
+def load_settings(command: Literal["compare"], argv: Sequence[str]) -> CompareSettings: ...
+@overload
 def load_settings(command: str, argv: Sequence[str]) -> Settings: ...
 def load_settings(command: str, argv: Sequence[str]) -> Settings:
     """The checked settings of one command.
 
     Args:
-        command: train, quickstart, check, score, evaluate, generate, merge or expand.
+        command: One of COMMANDS.
         argv: the words after it, e.g. ["model=tiny", "training.max_steps=3"].
 
     Raises:
         UserError: whatever is wrong with them, in one line.
     """
     settings = build_settings(command, argv)
-    if isinstance(settings, RunSettings):
-        check_run(settings)
-    elif isinstance(settings, CheckSettings):
-        check_check(settings)
-    elif isinstance(settings, ScoreSettings):
-        check_score(settings)
-    elif isinstance(settings, EvaluateSettings):
-        check_evaluate(settings)
-    elif isinstance(settings, GenerateSettings):
-        check_generate(settings)
-    elif isinstance(settings, MergeSettings):
-        check_merge(settings)
-    else:
-        check_expand(settings)
+    CHECKS[type(settings)](settings)
     return settings
 
 
@@ -126,12 +153,11 @@ def build_settings(command: str, argv: Sequence[str]) -> Settings:
         return read_check(config, composed.given)
     if command == "score":
         return read_score(config, composed.given)
-    if command == "generate":
-        return read_section(GenerateSettings, config)
-    if command == "merge":
-        return read_section(MergeSettings, config)
-    if command == "expand":
-        return read_section(ExpandSettings, config)
+    if command == "report":
+        return read_report(config)
+    if command not in ("train", "quickstart"):
+        settings: Settings = read_section(COMMAND_SETTINGS[command], config)
+        return settings
     run = read_run(config)
     require_that_typed_keys_apply(run.model, composed.given)
     return with_stages(run, command, line)

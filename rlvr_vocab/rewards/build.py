@@ -140,7 +140,7 @@ def build_rewards(specs: Sequence[RewardSpec], context: RewardContext) -> list[B
     """
     if not specs:
         raise UserError("rewards: the list of functions is empty, a run needs at least one")
-    return [_build(spec, name, context) for spec, name in zip(specs, _different_names(specs), strict=True)]
+    return [_build(spec, name, context) for spec, name in zip(specs, logged_names(specs), strict=True)]
 
 
 def _build(spec: RewardSpec, name: str, context: RewardContext) -> BuiltReward:
@@ -245,7 +245,7 @@ def _called_by_keyword(function: Callable[..., Any], name: str) -> Callable[...,
     return function
 
 
-def _different_names(specs: Sequence[RewardSpec]) -> list[str]:
+def logged_names(specs: Sequence[RewardSpec]) -> list[str]:
     """What each is logged as: its function's name, with a number where that occurs again."""
     names: list[str] = []
     for spec in specs:

@@ -6,7 +6,18 @@ import re
 from pathlib import Path
 
 INITIAL_MODEL, FINAL_ADAPTER, FINAL_MODEL = "initial_model", "final_adapter", "final_model"
+METRICS, COMPLETIONS, SUMMARY = "metrics.jsonl", "completions", "summary.json"
+STEP_FILES = "step_*.parquet"
 _HOLDS_AN_ADAPTER = re.compile(rf"checkpoint-\d+|{FINAL_ADAPTER}")
+
+
+def step_files(folder: Path) -> list[Path]:
+    """The files of all steps in a folder of completions, in the order of the steps."""
+    return sorted(folder.glob(STEP_FILES), key=lambda file: (len(file.stem), file.stem))
+
+
+def is_step_file(file: Path) -> bool:
+    return file.match(f"{COMPLETIONS}/{STEP_FILES}")
 
 
 def runs_around(checkpoint: Path) -> tuple[Path, ...]:

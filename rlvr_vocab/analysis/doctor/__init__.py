@@ -1,0 +1,1 @@
+"""Names what is wrong with a run, from what it has logged."""
