@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -18,6 +18,10 @@ _LAUNCHED = "TORCHELASTIC_RUN_ID"
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
+def _nothing() -> None:
+    pass
+
+
 class StopSignals:
     """What the process was told, and what it does about it.
 
@@ -25,11 +29,14 @@ class StopSignals:
         reason: why the run is to stop, such as `SIGTERM`; None as long as it goes on.
         finishes_first: there is a step to finish and to save: a signal is only noted. At other times it raises
             `Interrupted` wherever the program is.
+        at_once: what is still to be done where a second signal ends the process at once: a terminal, for instance,
+            gets its cursor back.
     """
 
     def __init__(self) -> None:
         self.reason: str | None = None
         self.finishes_first = False
+        self.at_once: Callable[[], None] = _nothing
         self._process = os.getpid()
         self._first = 0.0
 
@@ -73,7 +80,10 @@ class StopSignals:
         if self.reason is not None:
             if _LAUNCHED in os.environ and time.monotonic() - self._first < _PASSED_ON_WITHIN:
                 return
-            os._exit(128 + number)
+            try:
+                self.at_once()
+            finally:
+                os._exit(128 + number)
         self.reason, self._first = signal.Signals(number).name, time.monotonic()
         if not self.finishes_first:
             raise Interrupted(f"by {self.reason}, outside of a step; the same command goes on")

@@ -27,6 +27,7 @@ FLOORS = {
     "stop_signals": 0,
     "nearest": 0,
     "secret_words": 0,
+    "statistics": 0,
     "vocab": 1,
     "rewards": 1,
     "data": 1,
@@ -37,7 +38,7 @@ FLOORS = {
     "exp": 4,
     "__main__": 5,
 }
-ROOMS_WITHOUT_TORCH = ("data", "rewards")
+ROOMS_WITHOUT_TORCH = ("data", "rewards", "statistics")
 LONGEST_FILE = 400
 SOURCE_FOLDERS = ("rlvr_vocab", "tests", "slurm", "benchmarks", "examples", "docs", ".ci")
 SOURCE_SUFFIXES = {

@@ -18,6 +18,7 @@ from rlvr_vocab.exp.checks import check_bounds, check_rewards, check_sampling
 from rlvr_vocab.exp.command_help import COMMANDS, command_help, leaves
 from rlvr_vocab.exp.command_line import parse_command_line
 from rlvr_vocab.exp.compose import compose
+from rlvr_vocab.exp.held_out_figures import FIGURES
 from rlvr_vocab.exp.kernel_checks import check_kernels
 from rlvr_vocab.exp.model_checks import check_model_kwargs, check_rollouts, check_trained_model
 from rlvr_vocab.exp.recorded_config import config_yaml
@@ -36,6 +37,8 @@ LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 TABLE = re.compile(r"<!-- keys: (?P<command>\w+) -->\n(?P<table>(?:.+\n|\n)*?)<!-- /keys -->")
 ROW = re.compile(r"^\| `(?P<key>[^`]+)` \| `(?P<default>[^`]+)` \| (?P<meaning>.*) \|$", re.MULTILINE)
 
+RUNS_OF_THE_READER = ("grpo_baseline", "quickstart_baseline_seed0", "quickstart_reasoning_full_seed0")
+
 # What a reader is told elsewhere: `evaluate` takes the keys of dataset, `expand` those of model, `check` both, …
 SHARED_SECTIONS = {
     "train": (),
@@ -45,6 +48,10 @@ SHARED_SECTIONS = {
     "expand": ("model.",),
     "generate": (),
     "merge": (),
+    "samples": (),
+    "doctor": (),
+    "report": (),
+    "compare": (),
 }
 # Sections that only one choice fills, shown with the values of that choice.
 FILLED_BY = {"model.tiny": "model=tiny", "dataset.generator": "dataset=arithmetic"}
@@ -151,9 +158,10 @@ def readers_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             if path is not None:
                 (tmp_path / path[1]).parent.mkdir(parents=True, exist_ok=True)
                 (tmp_path / path[1]).write_text(block.text, encoding="utf-8")
-    run = tmp_path / "out" / "grpo_baseline"
-    run.mkdir(parents=True)
-    run.joinpath("config.yaml").write_text(config_yaml(build_settings("train", []).resolved), encoding="utf-8")
+    for run in RUNS_OF_THE_READER:
+        folder = tmp_path / "out" / run
+        folder.mkdir(parents=True)
+        folder.joinpath("config.yaml").write_text(config_yaml(build_settings("train", []).resolved), encoding="utf-8")
     return tmp_path
 
 
@@ -245,18 +253,23 @@ def test_a_default_is_compared_as_a_value_and_not_as_text() -> None:
 def test_the_metrics_table_names_every_metric_of_ours_and_none_that_nobody_logs() -> None:
     ours = "".join(
         (ROOT / "rlvr_vocab" / file).read_text(encoding="utf-8")
-        for file in ("training/region_metrics.py", "training/trainer.py", "training/place.py", "rewards/guard.py")
+        for file in (
+            *("training/region_metrics.py", "training/trainer.py", "training/observed.py", "training/place.py"),
+            *("training/moved_values.py", "rewards/guard.py"),
+        )
     )
     spec = importlib.util.find_spec("trl")
     assert spec is not None and spec.origin is not None
     theirs = (Path(spec.origin).parent / "trainer" / "grpo_trainer.py").read_text(encoding="utf-8")
     [table] = re.findall(r"<!-- metrics -->\n(.*?)<!-- /metrics -->", README.read_text(encoding="utf-8"), re.DOTALL)
     documented = set(re.findall(r"`([\w/<>]+)`", " ".join(re.findall(r"^\| (.*?) \|", table, re.MULTILINE))))
-    logged_by_us = set(re.findall(r'"((?:thinking|answering|entropy)/\w+)"', ours))
+    of_evaluations = {f"eval/{figure}" for figure in FIGURES}
+    rooms = "thinking|answering|entropy|groups|completions|sampling|weights|time"
+    logged_by_us = of_evaluations | set(re.findall(rf'"((?:{rooms})/\w+)"', ours))
     assert logged_by_us - documented == set()
     for metric in documented - {"loss", "grad_norm", "learning_rate", "epoch"}:  # those are the Trainer's
         written = [f'"{metric.replace("<name>", name)}"' for name in ("{reward_func_name}", "{name}", "{self.name}")]
-        assert any(name in ours + theirs for name in written), metric
+        assert metric in of_evaluations or any(name in ours + theirs for name in written), metric
 
 
 # --- links, pictures, snippets ------------------------------------------------------------------

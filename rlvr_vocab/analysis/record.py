@@ -17,11 +17,12 @@ OF_A_STEP, OF_AN_EVALUATION = "loss", "eval/accuracy"
 
 @dataclass(frozen=True)
 class RewardFact:
-    """One reward function of a run."""
+    """One reward function of a run, by the name it is logged as and the one it was asked for by."""
 
     name: str
     weight: float
     adaptive: bool
+    asked_as: str = ""
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class RunFacts:
         max_steps: optimisation steps that it was to take; None where its epochs decide.
         think_tags: what opens and closes thinking.
         reasoning_vocab_size: number of reasoning tokens; 0 for a baseline.
+        reasoning_mode: `expand` or `replace`.
+        reasoning_copies: how many of them there are for each standard token, on average; 0 for a baseline.
     """
 
     exp_name: str
@@ -51,6 +54,8 @@ class RunFacts:
     num_iterations: int
     max_steps: int | None
     use_vllm: bool
+    reasoning_mode: str = "expand"
+    reasoning_copies: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,8 @@ def is_number(value: Any) -> bool:
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a `metrics.jsonl`, up to one that a killed or running process has half-written; none without it."""
     rows: list[dict[str, Any]] = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+    text = path.read_text(encoding="utf-8", errors="surrogatepass") if path.is_file() else ""
+    for line in text.split("\n"):  # a completion may hold any other sign that breaks lines
         try:
             rows.append(json.loads(line))
         except json.JSONDecodeError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,11 +17,16 @@ from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after, scored_regions
 
 Grader = Callable[..., list[float | None]]
+ReadAnswer = Callable[[str], str | None]
 
 
 @dataclass(frozen=True)
 class ProblemResult:
-    """One sampled answer to one problem; `score` is None where the grader cannot read the gold answer."""
+    """One sampled answer to one problem; `score` is None where the grader cannot read the gold answer.
+
+    `answer` is what the verifier takes for the turn's final answer; None where there is none, or, with `answer_read`
+    False, where nobody looked.
+    """
 
     problem: int
     sample: int
@@ -33,6 +39,21 @@ class ProblemResult:
     reasoning_tokens: int
     closed: bool
     finished: bool
+    answer: str | None = None
+    answer_read: bool = False
+
+    @property
+    def right(self) -> bool:
+        return self.score == 1.0
+
+
+@dataclass(frozen=True)
+class Question:
+    """One sample that a problem asks for; `row` has `prompt` (messages) and `solution`."""
+
+    problem: int
+    sample: int
+    row: Mapping[str, Any]
 
 
 def evaluate_checkpoint(
@@ -42,34 +63,53 @@ def evaluate_checkpoint(
     settings: SamplingSettings,
     samples: int = 1,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
+    read_answer: ReadAnswer | None = None,
 ) -> list[ProblemResult]:
     """Sample `samples` answers to each problem and grade them.
 
     Args:
         rows: problems with `prompt` (messages) and `solution`.
         grader: a reward function; a completion is right when it scores 1.
+        read_answer: the final answer of a turn, as the grader looks for it.
     """
-    repeated = [(index, sample, row) for index, row in enumerate(rows) for sample in range(samples)]
-    completions = sample_completions(checkpoint, [row["prompt"] for *_, row in repeated], settings, on_progress)
+    questions = [Question(index, sample, row) for index, row in enumerate(rows) for sample in range(samples)]
+    prompts = [question.row["prompt"] for question in questions]
+    completions = sample_completions(checkpoint, prompts, settings, on_progress)
+    return graded_results(questions, completions, grader, checkpoint.layout, read_answer)
+
+
+def graded_results(
+    questions: Sequence[Question],
+    completions: Sequence[Completion],
+    grader: Grader,
+    layout: VocabLayout,
+    read_answer: ReadAnswer | None = None,
+) -> list[ProblemResult]:
+    """What the completions are worth, in the order of their questions."""
     turns = [[{"role": "assistant", "content": completion.turn}] for completion in completions]
-    scores = grader(completions=turns, solution=[row["solution"] for *_, row in repeated])
+    scores = grader(completions=turns, solution=[question.row["solution"] for question in questions])
     return [
-        _result(checkpoint, index, sample, row, completion, score)
-        for (index, sample, row), completion, score in zip(repeated, completions, scores, strict=True)
+        _result(question, completion, score, layout, read_answer)
+        for question, completion, score in zip(questions, completions, scores, strict=True)
     ]
 
 
 def accuracy_of(results: Sequence[ProblemResult]) -> float | None:
-    """Share of gradable answers that are right: the expected accuracy of one sample. None where none is gradable."""
-    scores = [result.score for result in results if result.score is not None]
-    return sum(score == 1.0 for score in scores) / len(scores) if scores else None
+    """The expected accuracy of one sample to a problem: the mean over problems of the share of their answers that are
+    right. Answers without a score do not count; None where there are no others.
+    """
+    scores: dict[int, list[bool]] = defaultdict(list)
+    for result in results:
+        if result.score is not None:
+            scores[result.problem].append(result.right)
+    shares = [sum(marks) / len(marks) for marks in scores.values()]
+    return sum(shares) / len(shares) if shares else None
 
 
 def write_results(results: Sequence[ProblemResult], path: Path) -> None:
     """One JSON object a line, one line a problem and sample; the file appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = (json.dumps(asdict(result), ensure_ascii=False) for result in results)
-    write_whole(path, "".join(f"{line}\n" for line in lines), errors="surrogatepass")
+    write_whole(path, "".join(map(result_line, results)), errors="surrogatepass")
 
 
 def read_results(path: Path) -> list[ProblemResult]:
@@ -78,20 +118,23 @@ def read_results(path: Path) -> list[ProblemResult]:
         return [ProblemResult(**json.loads(line)) for line in lines]
 
 
+def result_line(result: ProblemResult) -> str:
+    return json.dumps(asdict(result), ensure_ascii=False) + "\n"
+
+
 def _result(
-    checkpoint: Checkpoint,
-    index: int,
-    sample: int,
-    row: Mapping[str, Any],
+    question: Question,
     completion: Completion,
     score: float | None,
+    layout: VocabLayout,
+    read_answer: ReadAnswer | None,
 ) -> ProblemResult:
-    thinking, reasoning, closed = _thinking_of(completion, checkpoint.layout)
+    thinking, reasoning, closed = _thinking_of(completion, layout)
     return ProblemResult(
-        problem=index,
-        sample=sample,
-        prompt=row["prompt"][-1]["content"],
-        solution=row["solution"],
+        problem=question.problem,
+        sample=question.sample,
+        prompt=question.row["prompt"][-1]["content"],
+        solution=question.row["solution"],
         completion=completion.turn,
         score=score,
         tokens=len(completion.completion_ids),
@@ -99,6 +142,8 @@ def _result(
         reasoning_tokens=reasoning,
         closed=closed,
         finished=completion.finished,
+        answer=None if read_answer is None else read_answer(completion.turn),
+        answer_read=read_answer is not None,
     )
 
 

@@ -85,7 +85,7 @@ def sample_completions(
     Raises:
         UserError: a prompt and its completion could outgrow the model's context; nothing is sampled.
     """
-    _require_room(checkpoint, prompts, settings.max_new_tokens)
+    require_room(checkpoint, prompts, settings.max_new_tokens)
     completions: list[Completion] = []
     with _sampling_mode(checkpoint.model, settings.seed):
         for start in range(0, len(prompts), settings.batch_size):
@@ -96,11 +96,23 @@ def sample_completions(
     return completions
 
 
-def _require_room(checkpoint: Checkpoint, prompts: Sequence[Messages], max_new_tokens: int) -> None:
+def require_room(checkpoint: Checkpoint, prompts: Sequence[Messages], max_new_tokens: int) -> None:
+    """Raises UserError where a prompt and its completion could outgrow the model's context."""
     context = getattr(checkpoint.model.config.get_text_config(), "max_position_embeddings", None)
-    if context is None or not prompts:
-        return
-    ids = checkpoint.tokenizer.apply_chat_template(list(prompts), add_generation_prompt=True, return_dict=False)
+    if context is not None and prompts:
+        require_room_in(context, chat_ids(checkpoint.tokenizer, prompts), prompts, max_new_tokens)
+
+
+def chat_ids(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Messages]) -> list[list[int]]:
+    """What the model is given for each prompt."""
+    ids: Any = tokenizer.apply_chat_template(list(prompts), add_generation_prompt=True, return_dict=False)
+    return list(ids)
+
+
+def require_room_in(
+    context: int, ids: Sequence[Sequence[int]], prompts: Sequence[Messages], max_new_tokens: int
+) -> None:
+    """Raises UserError where the ids of a prompt and its completion could outgrow so many tokens."""
     for number, (prompt, prompt_ids) in enumerate(zip(prompts, ids, strict=True), start=1):
         if len(prompt_ids) + max_new_tokens > context:
             room = context - len(prompt_ids)

@@ -30,13 +30,6 @@ def check_batches(grpo: Mapping[str, Any]) -> None:
     steps = steps or value("gradient_accumulation_steps")
     if (batch or at_once * steps) % group:
         raise UserError(indivisible(at_once, steps, batch or at_once * steps, group))
-    held_out = value("num_generations_eval") or group
-    eval_batch = value("per_device_eval_batch_size")
-    if value("eval_strategy") != "no" and eval_batch * processes % held_out:
-        raise UserError(
-            f"training.per_device_eval_batch_size={eval_batch} on {processes} processes must hold "
-            f"a multiple of the {held_out} completions per held-out problem"
-        )
 
 
 def indivisible(at_once: int, steps: int, batch: int, group: int) -> str:

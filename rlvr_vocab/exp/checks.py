@@ -9,7 +9,8 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.attention_checks import check_attention_precision
 from rlvr_vocab.exp.batch_checks import check_batches
 from rlvr_vocab.exp.data_wiring import other_sets, problem_source, prompt_style
-from rlvr_vocab.exp.environment_checks import check_wandb_login
+from rlvr_vocab.exp.environment_checks import check_wandb_login, installed
+from rlvr_vocab.exp.evaluation_checks import check_evaluations
 from rlvr_vocab.exp.from_config import as_typed
 from rlvr_vocab.exp.kernel_checks import check_kernels
 from rlvr_vocab.exp.model_checks import check_model, check_rollouts, check_trained_model
@@ -32,6 +33,7 @@ from rlvr_vocab.exp.typed_sections import (
 from rlvr_vocab.exp.vllm_checks import check_vllm
 from rlvr_vocab.nearest import did_you_mean
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
+from rlvr_vocab.vocab.adapter_base import is_adapter
 
 # Sampling options and the values under which they change nothing.
 NEUTRAL = {"top_p": (1,), "top_k": (0, -1, None), "min_p": (None, 0), "repetition_penalty": (1,)}
@@ -44,6 +46,7 @@ LOGGED_METRICS = (
     *("completions/mean_length", "completions/min_length", "completions/max_length", "completions/clipped_ratio"),
     *("completions/mean_terminated_length", "thinking/mean_length", "thinking/closed", "thinking/reasoning_share"),
     *("answering/mean_length", "entropy/thinking", "entropy/answering", "num_tokens", "step_time"),
+    *("groups/reward_std", "completions/duplicates", "completions/shared", "sampling/logp_gap", "weights/moved"),
 )
 REWARD_FIGURES = ("mean", "std", "weight", "failures")
 
@@ -91,6 +94,7 @@ def check_run(settings: RunSettings) -> None:
     check_training(settings)
     for stage in settings.stages:
         check_stage(stage)
+    check_evaluations(settings)
     check_wandb_login(settings.logging)
     check_positive_number("max_hours", settings.max_hours)
     check_run_folder(settings)
@@ -147,23 +151,36 @@ def check_check(settings: CheckSettings) -> None:
 
 
 def check_evaluate(settings: EvaluateSettings) -> None:
-    check_checkpoint_folder(settings.checkpoint, settings.base)
+    check_each_checkpoint(settings)
     check_dataset(settings.dataset)
     limits: dict[str, int | None] = {"samples": settings.samples, "batch_size": settings.batch_size}
     limits |= {"max_new_tokens": settings.max_new_tokens, "max_samples": settings.max_samples}
     check_positive(limits)
     check_serving_temperature(settings.temperature)
-    check_new_file_place(settings)
+    for folder in settings.folders:
+        if folder.is_file():
+            raise UserError(f"out={folder}: a file is in the way; give a folder")
+
+
+def check_each_checkpoint(settings: EvaluateSettings) -> None:
+    """Every checkpoint can be sampled, by the backend that is asked for, and is asked for once."""
+    checkpoints = settings.checkpoints
+    for number, checkpoint in enumerate(checkpoints):
+        if checkpoint.absolute() in [other.absolute() for other in checkpoints[:number]]:
+            raise UserError(f"checkpoint={checkpoint}: given twice")
+        check_checkpoint_folder(checkpoint, settings.base)
+        if settings.backend == "vllm" and is_adapter(checkpoint):
+            raise UserError(
+                f"backend=vllm: checkpoint={checkpoint} is an adapter: fold it into its base first, "
+                f"rlvr-vocab merge checkpoint={checkpoint} out=…, or leave backend=transformers"
+            )
+    if settings.backend == "vllm" and not installed("vllm"):
+        raise UserError("backend=vllm: vllm is not installed; install it, or leave backend=transformers")
 
 
 def check_expand(settings: ExpandSettings) -> None:
     check_model(settings.model)
     check_new_folder(settings.out, "out")
-
-
-def check_new_file_place(settings: EvaluateSettings) -> None:
-    if settings.out.is_file():
-        raise UserError(f"out={settings.out}: a file is in the way; give a folder")
 
 
 def check_positive(values: Mapping[str, int | None]) -> None:

@@ -12,8 +12,12 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from rlvr_vocab.exp.screen import shows_colours
+from rlvr_vocab.rewards.debug import printable
+
 # Where there is no colour, reasoning tokens stand between these.
 _OPEN_MARK, _CLOSE_MARK = "⟦", "⟧"
+_WHITESPACE = "\n\t\v\f\r"  # Rich leaves out the last three
 
 
 def closing_words(summary: dict[str, Any], folder: Path, console: Console) -> None:
@@ -40,6 +44,11 @@ def closing_words(summary: dict[str, Any], folder: Path, console: Console) -> No
             style="yellow",
             markup=False,
         )
+    for finding in summary.get("findings", ()):
+        line = finding_line(finding["title"], finding["step"])
+        console.print(
+            f"finding: {line}: {_command()} doctor run={shlex.quote(str(folder))}", style="yellow", markup=False
+        )
     if summary["sample"] is not None:
         _show_sample(summary["sample"], console)
     command, sample = _command(), summary["sample"]
@@ -64,14 +73,21 @@ def _command() -> str:
 
 def _show_sample(sample: dict[str, Any], console: Console) -> None:
     console.print(f"\na sampled answer to {sample['problem']!r} (gold: {sample['solution']}),", end=" ", markup=False)
-    console.print("reasoning tokens", "marked:" if not console.is_terminal else "in colour:")
-    console.print(Text("  ") + marked_text(sample["stretches"], colour=console.is_terminal))
+    colour = shows_colours(console)
+    console.print("reasoning tokens", "in colour:" if colour else "marked:")
+    console.print(Text("  ") + marked_text(sample["stretches"], colour=colour))
+
+
+def finding_line(title: str, step: int | None) -> str:
+    """What the doctor has found, without the evidence."""
+    return title if step is None else f"{title} (step {step})"
 
 
 def marked_text(stretches: Sequence[tuple[str, int]], *, colour: bool) -> Text:
-    """Surface text in which reasoning tokens can be told from standard ones."""
+    """Surface text in which reasoning tokens can be told from standard ones; nothing in it moves a cursor."""
     text = Text()
-    for surface, multiplicity in stretches:
+    for written, multiplicity in stretches:
+        surface = "".join(each if each in _WHITESPACE else printable(each, 1) for each in written)
         if not multiplicity:
             text.append(surface)
         elif colour:

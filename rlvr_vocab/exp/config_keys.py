@@ -37,6 +37,7 @@ COMMAND_SETTINGS: dict[str, type] = {
     "compare": CompareSettings,
 }
 NOT_KEYS = ("resolved", "training.grpo")
+TEXT = {str, Path, type(None)}
 REFUSED_FIELDS = ("output_dir", "report_to", "model_init_kwargs")
 
 
@@ -65,10 +66,11 @@ class KnownKeys:
         parts = key.split(".")
         return any(".".join(parts[:depth]) in self.free for depth in range(1, len(parts)))
 
-    def takes_text(self, key: str) -> bool:
-        """Whether the value is plain text, whatever characters it holds."""
-        annotation = self.leaves.get(key)
-        return annotation is not None and set(alternatives(annotation)) <= {str, Path, type(None)}
+    def takes_text(self, key: str, value: str) -> bool:
+        """Whether the value is plain text, whatever characters it holds; in brackets it is a list where that may be."""
+        kinds = set(alternatives(self.leaves.get(key)))
+        lists = {kind for kind in kinds if get_origin(kind) is tuple}
+        return bool(kinds & {str, Path}) and kinds - lists <= TEXT and not (lists and value.startswith("["))
 
     def unknown_in(self, config: Mapping[str, Any]) -> Iterator[str]:
         """The dotted keys of a composed configuration that nothing reads."""

@@ -1,7 +1,8 @@
-"""Held-out accuracy of a run, before and after GRPO, with every problem's result on disk."""
+"""Held-out accuracy of a run, before, during and after GRPO, with every problem's result on disk."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from accelerate import PartialState
@@ -9,12 +10,22 @@ from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from rich.console import Console
 
-from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint, read_results, write_results
+from rlvr_vocab.evaluation.accuracy import (
+    ProblemResult,
+    accuracy_of,
+    evaluate_checkpoint,
+    read_results,
+    write_results,
+)
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_completions
+from rlvr_vocab.exp.held_out_figures import figures_of
 from rlvr_vocab.exp.reward_wiring import grader_of
 from rlvr_vocab.exp.run_folder import results_file
 from rlvr_vocab.exp.typed_sections import RunSettings
+from rlvr_vocab.rewards.accuracy import ANSWER_FROM, sources_of
 from rlvr_vocab.training.progress import stage
+from rlvr_vocab.training.sharding import on_its_device
+from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.chat import prefilled_ids
 from rlvr_vocab.vocab.marking import marked_stretches
 
@@ -27,10 +38,13 @@ class HeldOut:
     def __init__(self, settings: RunSettings, rows: Dataset | None, console: Console) -> None:
         grpo = settings.training.grpo
         self.size = 0 if rows is None else len(rows)
-        self._rows = rows
+        self.problems = rows
         self._console = console
         self._run_folder = settings.output_dir
-        self._grader = grader_of(settings.rewards, settings.model.think_tags).function
+        self._think_tags = settings.model.think_tags
+        grader = grader_of(settings.rewards, self._think_tags)
+        self._grader = grader.function
+        self._answer_from = sources_of(grader.bound.arguments({}).get("answer_from", ANSWER_FROM))
         self._sampling = SamplingSettings(
             max_new_tokens=grpo["max_completion_length"],
             temperature=grpo["temperature"],
@@ -51,31 +65,43 @@ class HeldOut:
         [there] = broadcast_object_list([path.exists()])
         if there:
             return accuracy_of(read_results(path))
-        if self._rows is None or checkpoint is None:
+        if self.problems is None or checkpoint is None:
             return None
         with stage(self._console, f"held-out accuracy {when} GRPO", self.size) as display:
-            results = evaluate_checkpoint(
-                checkpoint,
-                self._rows,
-                self._grader,
-                self._sampling,
-                on_progress=lambda done, total: display.update(done),
-            )
+            results = self._results(checkpoint, lambda done, total: display.update(done))
         if PartialState().is_main_process:
             write_results(results, path)
         return accuracy_of(results)
 
+    def during(self, trainer: RegionGRPOTrainer) -> dict[str, float | None]:
+        """The figures of the model as it is now, which trains on from here as if it had not been measured.
+
+        `evaluation/step_00100.jsonl` keeps the results; one of an earlier start that came further is replaced.
+        """
+        model = on_its_device(trainer)
+        results = self._results(Checkpoint(model, trainer.processing_class, trainer.policy.layout))
+        step = trainer.place.step(trainer.state.global_step)
+        if PartialState().is_main_process:
+            write_results(results, results_file(self._run_folder, f"step_{step:05d}"))
+        return figures_of(results, accuracy_of(results), self._think_tags, self._answer_from)
+
+    def _results(
+        self, checkpoint: Checkpoint, on_progress: Callable[[int, int], None] = lambda done, total: None
+    ) -> list[ProblemResult]:
+        assert self.problems is not None
+        return evaluate_checkpoint(checkpoint, self.problems, self._grader, self._sampling, on_progress=on_progress)
+
     def sample(self, checkpoint: Checkpoint) -> dict[str, Any] | None:
         """One answer to the first held-out problem, in stretches of text with the multiplicity of their tokens."""
-        if self._rows is None:
+        if self.problems is None:
             return None
-        prompt = self._rows[0]["prompt"]
+        prompt = self.problems[0]["prompt"]
         [completion] = sample_completions(checkpoint, [prompt], self._sampling)
         layout = checkpoint.layout
         turn_ids = [*prefilled_ids(completion.prompt_ids, layout), *completion.completion_ids]
         stretches = marked_stretches(checkpoint.tokenizer, layout, turn_ids)
         return {
             "problem": prompt[-1]["content"],
-            "solution": self._rows[0]["solution"],
+            "solution": self.problems[0]["solution"],
             "stretches": stretches,
         }

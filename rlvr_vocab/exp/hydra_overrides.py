@@ -89,7 +89,7 @@ def key_override(match: re.Match[str], text: str, keys: KnownKeys) -> str:
     key, value = match["key"], match["value"]
     if match["prefix"] == "~":
         return text
-    if keys.takes_text(key) and value != "null" and not QUOTED.fullmatch(value):
+    if keys.takes_text(key, value) and value != "null" and not QUOTED.fullmatch(value):
         value = quoted(escaped(value) if key in PROSE else value)
     parsed = parse_override(f"{key}={value}", text)
     if parsed.is_sweep_override():

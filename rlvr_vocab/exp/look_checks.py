@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rlvr_vocab.analysis.samples.sieve import TYPED, Sieve
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.checks import check_positive
 from rlvr_vocab.exp.from_config import read, read_section
@@ -19,6 +20,23 @@ def read_report(config: dict[str, Any]) -> ReportSettings:
     return read_section(ReportSettings, config, ready={"run": run, "out": out})
 
 
+def read_compare(config: dict[str, Any]) -> CompareSettings:
+    named = read(tuple[Path, ...], config["runs"], "runs")
+    runs = tuple(run for each in named for run in _meant_by(each))
+    return read_section(CompareSettings, config, ready={"runs": runs})
+
+
+def _meant_by(folder: Path) -> list[Path]:
+    """The folder as it stands; where `*` or `?` are in its name, the runs that fit."""
+    if not {"*", "?"} & set(str(folder)):
+        return [folder]
+    found = Path(folder.anchor or ".").glob(str(folder.relative_to(folder.anchor)))
+    fitting = sorted(each for each in found if (each / "config.yaml").is_file())
+    if not fitting:
+        raise UserError(f"runs={folder}: no folder of a run fits")
+    return fitting
+
+
 def check_doctor(settings: DoctorSettings) -> None:
     check_run(settings.run, "run")
 
@@ -26,6 +44,12 @@ def check_doctor(settings: DoctorSettings) -> None:
 def check_samples(settings: SamplesSettings) -> None:
     check_run(settings.run, "run")
     check_positive({"max_samples": settings.max_samples})
+    sieve_of(settings)
+
+
+def sieve_of(settings: SamplesSettings) -> Sieve:
+    """Which completions are asked for; raises UserError where none could be."""
+    return Sieve(**{name: getattr(settings, name) for name in TYPED})
 
 
 def check_report(settings: ReportSettings) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,10 @@ class SamplesSettings:
     """`rlvr-vocab samples`. step: a step or a range of them, as it was typed; format: None for pages on a terminal."""
 
     run: Path
-    step: int | str | None
+    step: str | None
     problem: str | None
     contains: str | None
+    verdict: Literal["right", "wrong"] | None
     min_reward: float | None
     max_reward: float | None
     order: Literal["file", "lowest", "highest", "problem"]
@@ -36,12 +37,13 @@ class ReportSettings:
 
 @dataclass(frozen=True)
 class CompareSettings:
-    """`rlvr-vocab compare`. key, baseline, evaluation: None where they are to be found out."""
+    """`rlvr-vocab compare`. key, baseline, evaluation, pair_seeds: None where they are to be found out."""
 
     runs: tuple[Path, ...]
     key: str | None
-    baseline: str | float | None
+    baseline: Any  # a value of that key, whatever it is
     evaluation: str | None
+    pair_seeds: bool | None
     confidence: float
     power: float
     out: Path

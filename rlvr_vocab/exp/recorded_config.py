@@ -14,7 +14,7 @@ from rlvr_vocab.nearest import did_you_mean
 
 RUN_SECTIONS = ("model", "dataset", "training")
 # How a run goes about its work, not what it is.
-NOT_COMPARED = ("overwrite", "resume", "allow_changes", "max_hours", "on_full_disk", "logging", "output_dir")
+NOT_COMPARED = ("overwrite", "resume", "allow_changes", "max_hours", "report", "on_full_disk", "logging", "output_dir")
 ABSENT = "(absent)"
 
 

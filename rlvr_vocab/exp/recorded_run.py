@@ -73,8 +73,12 @@ def stage_of(checkpoint: Path, stages: Sequence[Mapping[str, Any]]) -> Mapping[s
     return stages[-1] if stages else {}
 
 
-def problems_line(dataset: DatasetSettings, split: str, run: RecordedRun) -> str:
-    """Which problems an evaluation measures on, seen from the run; a warning where it may have trained on them."""
+def problems_line(dataset: DatasetSettings, split: str, run: RecordedRun, seed: int | None = None) -> str:
+    """Which problems an evaluation measures on, seen from the run; a warning where it may have trained on them.
+
+    Args:
+        seed: what divides the problems; None for the seed of the run.
+    """
     if run.dataset is None:
         return f"problems of {dataset.name}; the checkpoint is in no run's folder"
     if dataset.name in run.stage_datasets:
@@ -83,7 +87,8 @@ def problems_line(dataset: DatasetSettings, split: str, run: RecordedRun) -> str
         return f"problems of {dataset.name}; the run in {run.folder} had {run.dataset['name']}"
     if split == "train":
         return f"warning: split=train: the run in {run.folder} trained on problems of {dataset.name}"
-    if dividing_values(asdict(dataset)) != dividing_values(run.dataset):
+    other_seed = seed not in (None, run.seed) and dataset.eval_split is None
+    if other_seed or dividing_values(asdict(dataset)) != dividing_values(run.dataset):
         return (
             f"warning: {dataset.name} is divided otherwise than by the run in {run.folder}: "
             "it may have trained on these problems"

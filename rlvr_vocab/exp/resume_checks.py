@@ -15,6 +15,7 @@ REFUSED: tuple[tuple[str, Any, str], ...] = (
         "a resume would lose or double the row of an epoch's end; set logging_steps",
     ),
     ("eval_strategy", "epoch", "a resume would lose or double what is measured at an epoch's end; set steps"),
+    ("eval_on_start", True, "every run is measured before it trains, in evaluation/before.jsonl; leave it out"),
     ("save_strategy", "best", "a signal would save nothing; set steps, and training.load_best_model_at_end=true"),
 )
 

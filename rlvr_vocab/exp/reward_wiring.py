@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rlvr_vocab.exp.typed_sections import RewardSettings, RunSettings
+from rlvr_vocab.rewards.accuracy import extracted_answer
 from rlvr_vocab.rewards.build import BuiltReward, RewardContext, RewardSpec, build_rewards
 from rlvr_vocab.rewards.turns import THINK_TAGS
 
@@ -44,10 +47,21 @@ def stand_in_context(context: RewardContext) -> RewardContext:
 
 def grader_of(rewards: RewardSettings | None, think_tags: tuple[str, str]) -> BuiltReward:
     """What tells right answers from wrong ones in a run: its own accuracy where it has one, else the plain one."""
+    [grader] = build_rewards([grader_spec(rewards)], RewardContext(think_tags=think_tags))
+    return grader
+
+
+def grader_spec(rewards: RewardSettings | None) -> RewardSpec:
     given = [] if rewards is None else reward_specs(rewards)
     specs = [replace(spec, adaptation=None) for spec in given if spec.name in GRADERS]
-    [grader] = build_rewards(specs[:1] or [RewardSpec("accuracy")], RewardContext(think_tags=think_tags))
-    return grader
+    return specs[0] if specs else RewardSpec("accuracy")
+
+
+def answer_reader(grader: BuiltReward) -> Callable[[str], str | None]:
+    """What a grader takes for the final answer of a turn; None where the turn has none."""
+    arguments = grader.bound.arguments({})
+    given = {name: arguments[name] for name in ("think_tags", "answer_from") if name in arguments}
+    return partial(extracted_answer, **given)
 
 
 def needs_gold_answers(rewards: RewardSettings) -> bool:

@@ -39,6 +39,7 @@ _PACKAGES = (
     "vllm",
 )
 CONFIG, ENVIRONMENT, SUMMARY, CHANGES = "config.yaml", "environment.json", "summary.json", "changes.jsonl"
+PROBLEMS = "problems.json"
 
 
 def start_run_folder(settings: RunSettings) -> None:

@@ -19,6 +19,7 @@ from rlvr_vocab.errors import UserError
 logger = logging.getLogger(__name__)
 
 LOCK = ".lock"
+_WAIT = "wait for it, stop it, or choose another"
 _HELD = (errno.EAGAIN, errno.EACCES)
 _NO_LOCKS_HERE = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -35,17 +36,20 @@ def check_not_running(folder: Path) -> None:
 
 
 @contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
+def only_writer(folder: Path, key: str = "output_dir") -> Iterator[None]:
     """Inside the block nobody else's block for the same folder is entered, on other machines neither.
 
     The system lets the lock go when the process ends, however it ends.
+
+    Args:
+        key: what names the folder on the command line.
 
     Raises:
         UserError: somebody else is inside, and who.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked_file(folder) as file:
+    with _locked_file(folder, key) as file:
         file.truncate(0)
         file.write(json.dumps(_holder()))
         file.flush()
@@ -59,7 +63,7 @@ def only_writer(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _locked_file(folder: Path) -> Iterator[IO[str]]:
+def _locked_file(folder: Path, key: str) -> Iterator[IO[str]]:
     while True:
         with (folder / LOCK).open("a+", encoding="utf-8") as file:
             try:
@@ -67,7 +71,7 @@ def _locked_file(folder: Path) -> Iterator[IO[str]]:
             except OSError as error:
                 if error.errno in _HELD:
                     file.seek(0)
-                    raise UserError(f"output_dir={folder}: {_holder_in_words(file.read())}") from None
+                    raise UserError(f"{key}={folder}: {_holder_in_words(file.read())}; {_WAIT} {key}") from None
                 if error.errno not in _NO_LOCKS_HERE:
                     raise
                 logger.warning("%s is on a file system without locks: see to it that no two jobs write it", folder)
@@ -99,4 +103,4 @@ def _holder_in_words(text: str) -> str:
         who = f"process {holder['process']} on {holder['host']}{job} has been writing it since {holder['since']}"
     except (ValueError, KeyError, TypeError):  # it has the lock, and has not written its name yet
         who = "another process has just begun to write it"
-    return f"{who}; wait for it, stop it, or choose another output_dir"
+    return who

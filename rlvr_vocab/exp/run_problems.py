@@ -10,11 +10,12 @@ from rich.console import Console
 from rlvr_vocab.data import ProblemSets, held_out_keys, load_problem_sets
 from rlvr_vocab.exp.data_wiring import problem_source, problem_split, prompt_style
 from rlvr_vocab.exp.gold_answers import usable_problems
+from rlvr_vocab.exp.problem_account import StageAccount
 from rlvr_vocab.exp.prompt_lengths import require_a_batch
 from rlvr_vocab.exp.reward_trial import try_rewards
 from rlvr_vocab.exp.reward_wiring import needs_gold_answers
 from rlvr_vocab.exp.stage_words import naming_the_stage
-from rlvr_vocab.exp.typed_sections import RunSettings, StageSettings
+from rlvr_vocab.exp.typed_sections import DatasetSettings, RunSettings, StageSettings
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,15 @@ class RunProblems:
         train: the run's own problems to train on; a warm-up takes these.
         held_out: problems that no stage trains on; None for none.
         by_stage: the problems of each stage, one set for a run in one piece.
+        accounts: what became of the rows that each stage names.
+        unusable_held_out: held-out problems whose gold answer nothing can be compared with: they are not measured on.
     """
 
     train: Dataset
     held_out: Dataset | None
     by_stage: tuple[Dataset, ...]
+    accounts: tuple[StageAccount, ...]
+    unusable_held_out: int
 
 
 def stages_of(settings: RunSettings) -> tuple[StageSettings, ...]:
@@ -44,24 +49,29 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
         UserError: a set cannot be read or is too small, or a reward cannot score its problems.
     """
     own = _load(settings, console)
-    loaded, usable = {settings.dataset: own}, {}
-    by_stage = []
+    loaded = {settings.dataset: own}
+    with_usable_golds: dict[DatasetSettings, Dataset] = {}
+    by_stage, accounts = [], []
     for stage in stages_of(settings):
         with naming_the_stage(stage.name):
             dataset = stage.run.dataset
             if dataset not in loaded:
                 loaded[dataset] = _load(stage.run, console)
-            train = loaded[dataset].train
+            train = divided = loaded[dataset].train
             if dataset != settings.dataset:
                 train = _never_held_out(train, settings)
+            allowed = train
             if needs_gold_answers(stage.run.rewards):
-                if dataset not in usable:
-                    usable[dataset] = usable_problems(train, "to train on", console)
-                train = usable[dataset]
+                if dataset not in with_usable_golds:
+                    with_usable_golds[dataset] = usable_problems(train, "to train on", console)
+                train = with_usable_golds[dataset]
             require_a_batch(train, stage.run.training)
             try_rewards(stage.run, train)
             by_stage.append(train)
-    return RunProblems(own.train, own.eval, tuple(by_stage))
+            held_out, unusable = len(divided) - len(allowed), len(allowed) - len(train)
+            accounts.append(StageAccount(loaded[dataset].report, held_out, unusable))
+    measured_on = 0 if own.eval is None else len(own.eval)
+    return RunProblems(own.train, own.eval, tuple(by_stage), tuple(accounts), own.report.eval_rows - measured_on)
 
 
 def _load(settings: RunSettings, console: Console) -> ProblemSets:

@@ -40,9 +40,11 @@ def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
         model=model["name"],
         dataset=config["dataset"]["name"],
         reasoning_vocab_size=_reasoning_tokens(model["reasoning_vocab_size"], folder),
+        reasoning_mode=model["reasoning_mode"],
+        reasoning_copies=_copies_of_a_token(model, folder),
         think_tags=(opened, closed),
         rewards=tuple(
-            RewardFact(name, each.weight, each.adaptive is not None)
+            RewardFact(name, each.weight, each.adaptive is not None, each.name)
             for name, each in zip(logged_names(reward_specs(rewards)), rewards.functions, strict=True)
         ),
         max_steps=training.get("max_steps"),
@@ -73,3 +75,13 @@ def _reasoning_tokens(asked: int | str, folder: Path) -> int:
     if (path / LAYOUT_FILE).is_file():
         return VocabLayout.load(path).size
     return asked if isinstance(asked, int) else 0
+
+
+def _copies_of_a_token(model: Mapping[str, Any], folder: Path) -> float:
+    """How many reasoning tokens there are for each standard one; before the run has begun, of those that have any."""
+    path = folder / INITIAL_MODEL
+    if (path / LAYOUT_FILE).is_file():
+        layout = VocabLayout.load(path)
+        return layout.size / layout.standard_size
+    asked = model["reasoning_vocab_size"] != 0 or model["source_ids"] is not None
+    return float(model["reasoning_multiplicity"]) if asked else 0.0

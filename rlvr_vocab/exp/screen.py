@@ -18,4 +18,10 @@ class _Screen(Console):
 def make_console(*, quiet: bool = False) -> Console:
     """A console that breaks lines only where a terminal has an edge."""
     console = _Screen(quiet=quiet, highlight=False)
-    return console if console.is_terminal else _Screen(quiet=quiet, highlight=False, width=_NEVER_WRAPPED)
+    has_an_edge = console.is_terminal and not console.is_dumb_terminal
+    return console if has_an_edge else _Screen(quiet=quiet, highlight=False, width=_NEVER_WRAPPED)
+
+
+def shows_colours(console: Console) -> bool:
+    """Whether a colour can tell one piece of text from another there."""
+    return console.is_terminal and console.color_system is not None and not console.no_color

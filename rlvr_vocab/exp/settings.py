@@ -11,7 +11,14 @@ from rlvr_vocab.exp.command_line import CommandLine, parse_command_line
 from rlvr_vocab.exp.compose import CONF, Composed, compose, compose_section, config_folders, primary_file, resolve
 from rlvr_vocab.exp.config_keys import COMMAND_SETTINGS
 from rlvr_vocab.exp.from_config import read, read_section
-from rlvr_vocab.exp.look_checks import check_compare, check_doctor, check_report, check_samples, read_report
+from rlvr_vocab.exp.look_checks import (
+    check_compare,
+    check_doctor,
+    check_report,
+    check_samples,
+    read_compare,
+    read_report,
+)
 from rlvr_vocab.exp.look_sections import CompareSettings, DoctorSettings, ReportSettings, SamplesSettings
 from rlvr_vocab.exp.recorded_run import run_folder_of
 from rlvr_vocab.exp.resolution import resolved_config
@@ -155,6 +162,8 @@ def build_settings(command: str, argv: Sequence[str]) -> Settings:
         return read_score(config, composed.given)
     if command == "report":
         return read_report(config)
+    if command == "compare":
+        return read_compare(config)
     if command not in ("train", "quickstart"):
         settings: Settings = read_section(COMMAND_SETTINGS[command], config)
         return settings
@@ -176,13 +185,13 @@ def require_that_typed_keys_apply(model: ModelSettings, given: Collection[str]) 
 
 
 def compose_evaluate(line: CommandLine) -> Composed:
-    """The problems are those of the run that the checkpoint belongs to; single keys apply over its dataset section.
+    """The problems are those of the run that the (first) checkpoint belongs to; single keys apply over its section.
 
     `dataset=…`, or a primary file of the user's own, names the problems itself.
     """
     composed = compose("evaluate", line)
     chosen = "dataset" in composed.chosen or primary_file("evaluate", line, config_folders(line)).parent != CONF
-    run = None if chosen else run_folder_of(read(Path, resolve(composed)["checkpoint"], "checkpoint"))
+    run = None if chosen else run_folder_of(read_checkpoints(resolve(composed))[0])
     return composed if run is None else compose("evaluate", line, dataset_of=run)
 
 
@@ -231,7 +240,18 @@ def read_check(config: dict[str, Any], given: frozenset[str]) -> CheckSettings:
 
 def read_evaluate(config: dict[str, Any]) -> EvaluateSettings:
     dataset = read(DatasetSettings, config["dataset"], "dataset")
-    checkpoint = read(Path, config["checkpoint"], "checkpoint")
-    default = checkpoint / "evaluation" / Path(dataset.name).stem
+    checkpoints = read_checkpoints(config)
+    one = isinstance(config["checkpoint"], str)
+    default = checkpoints[0] / "evaluation" / Path(dataset.name).stem if one else None
     out = read(Path, config["out"], "out") if config["out"] is not None else default
-    return read_section(EvaluateSettings, config, ready={"out": out, "dataset": dataset})
+    ready = {"out": out, "dataset": dataset, "checkpoint": checkpoints[0] if one else checkpoints}
+    return read_section(EvaluateSettings, config, ready=ready)
+
+
+def read_checkpoints(config: dict[str, Any]) -> tuple[Path, ...]:
+    """`checkpoint`, which is one folder or a list of them."""
+    given = config["checkpoint"]
+    checkpoints: tuple[Path, ...] = read(tuple[Path, ...], [given] if isinstance(given, str) else given, "checkpoint")
+    if not checkpoints:
+        raise UserError("checkpoint=[]: give at least one")
+    return checkpoints

@@ -20,22 +20,26 @@ from rich.console import Console
 from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.errors import Interrupted, UserError
 from rlvr_vocab.exp.exit_code import RESUME_ME, write_exit_code
+from rlvr_vocab.exp.held_out import HeldOut
+from rlvr_vocab.exp.live import LiveRun
 from rlvr_vocab.exp.model_wiring import loading_kwargs, lora, quantization, unsloth
 from rlvr_vocab.exp.resume import checkpoint_to_go_on_from
 from rlvr_vocab.exp.reward_wiring import reward_context, reward_specs
 from rlvr_vocab.exp.run_folder import results_file
+from rlvr_vocab.exp.screen import shows_colours
 from rlvr_vocab.exp.typed_sections import ModelSettings, RunSettings, UntilSettings
+from rlvr_vocab.exp.watch import Watch
 from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.stop_signals import stop_signals
-from rlvr_vocab.training.callbacks import LiveFigures, MetricsFile
+from rlvr_vocab.training.callbacks import MetricsFile
 from rlvr_vocab.training.checkpoints import newest_checkpoint_for_all, steps_in
 from rlvr_vocab.training.config import grpo_config
 from rlvr_vocab.training.goal import Goal, StopAtGoal
 from rlvr_vocab.training.interruption import Interruption
+from rlvr_vocab.training.live_display import live_display
 from rlvr_vocab.training.movement import parameter_groups, table_of
 from rlvr_vocab.training.out_of_memory import naming_out_of_memory
 from rlvr_vocab.training.place import RunPlace
-from rlvr_vocab.training.progress import stage as progress
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.training.unsloth_model import load_with_unsloth
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -101,20 +105,23 @@ class StagedRun:
         stages: all of them, in their order.
         trainer: the trainer of the stage that is trained, or was trained last.
         records: what each stage came to, as far as they have ended.
+        watch: the doctor beside them.
     """
 
     def __init__(
         self,
         stages: Sequence[Stage],
         initial_model: Path,
-        held_out: Dataset | None,
+        held_out: HeldOut,
         interruption: Interruption,
+        watch: Watch,
         console: Console,
     ) -> None:
         self.stages = stages
         self._initial_model = initial_model
         self._held_out = held_out
         self._interruption = interruption
+        self.watch = watch
         self._console = console
         self.records = _ended(stages)
         self._current = min(len(self.records), len(stages) - 1)
@@ -220,8 +227,8 @@ class StagedRun:
             trainer.add_callback(StopAtGoal(goal))
         if trainer.accelerator.is_main_process:
             results_file(stage.settings.output_dir, "after").unlink(missing_ok=True)  # of weights that now change
-        with progress(self._console, stage.title, 1) as display, naming_out_of_memory(trainer):
-            trainer.add_callback(LiveFigures(lambda step, total, shown: display.update(step, shown, total=total)))
+        with live_display(self._console, stage.title) as display, naming_out_of_memory(trainer):
+            trainer.add_callback(LiveRun(trainer, display, self.watch, in_colour=shows_colours(self._console)))
             trainer.train(resume_from_checkpoint=None if self._checkpoint is None else str(self._checkpoint))
 
     def _stop_if_told(self, trainer: RegionGRPOTrainer, goal: Goal | None) -> None:
@@ -265,7 +272,7 @@ def _ended(stages: Sequence[Stage]) -> list[StageRecord]:
 
 
 def stage_trainer(
-    stage: Stage, initial_model: Path, place: RunPlace, held_out: Dataset | None, interruption: Interruption
+    stage: Stage, initial_model: Path, place: RunPlace, held_out: HeldOut, interruption: Interruption
 ) -> RegionGRPOTrainer:
     """A trainer for one stage; policy and reference are those of the initial model."""
     settings = stage.settings
@@ -281,6 +288,7 @@ def stage_trainer(
             "seed": seed,
             "output_dir": str(stage.folder),
             "report_to": settings.logging.report_to,
+            "num_generations_eval": 1,  # one answer to a held-out problem; TRL wants its batches to hold them all
             **(loading if backend is None else HAS_ITS_OWN_CHECKPOINTING),
         }
     )
@@ -296,7 +304,8 @@ def stage_trainer(
         quantization_config=quantization(settings.model, initial_model),
         reward_funcs=[reward.function for reward in rewards],
         train_dataset=stage.train,
-        eval_dataset=held_out,
+        eval_dataset=held_out.problems,
+        measure=held_out.during,
         on_full_disk=settings.on_full_disk,
         callbacks=[MetricsFile(settings.output_dir / "metrics.jsonl", place), interruption],
     )

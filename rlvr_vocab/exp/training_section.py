@@ -42,7 +42,7 @@ def read_training(
     """The training section as GRPOConfig arguments and our own keys.
 
     A null for a field that TRL allows no None for means: not set, TRL's default. `seed`, `run_name` and
-    `reward_weights` are filled in from the keys that decide them.
+    `reward_weights` are filled in from the keys that decide them, `eval_strategy` from `eval_steps`.
     """
     annotations = {"max_prompt_length": int | None, "warmup_ratio": float | None, "kl_log_steps": int}
     ours = {name: read(annotations[name], section.get(name), f"training.{name}") for name in OURS}
@@ -61,6 +61,10 @@ def read_training(
     add_generation_kwargs(grpo, model)
     grpo.setdefault("seed", seed)
     grpo["run_name"] = grpo.get("run_name") or exp_name
+    if grpo.get("eval_steps") is not None:
+        grpo.setdefault("eval_strategy", "steps")
+    if grpo.get("load_best_model_at_end"):
+        grpo["metric_for_best_model"] = grpo.get("metric_for_best_model") or "accuracy"
     grpo["reward_weights"] = [function.weight for function in rewards.functions]
     return TrainingSettings(grpo=grpo, **ours)
 

@@ -1,6 +1,7 @@
 """The configuration as typed, frozen dataclasses: a key that is no field is unknown. Defaults: conf/."""
 
 from dataclasses import dataclass, field
+from os.path import commonpath
 from pathlib import Path
 from typing import Any, Literal
 
@@ -213,6 +214,7 @@ class RunSettings:
     resume: str
     allow_changes: tuple[str, ...]
     max_hours: float | None
+    report: bool
     on_full_disk: Literal["stop", "go_on"]
     model: ModelSettings
     dataset: DatasetSettings
@@ -235,17 +237,35 @@ class StageSettings:
 
 @dataclass(frozen=True)
 class EvaluateSettings:
-    checkpoint: Path
+    """`rlvr-vocab evaluate`. checkpoint: one or several; out: None where several have their results beside them."""
+
+    checkpoint: Path | tuple[Path, ...]
     base: Path | None
     dataset: DatasetSettings
     split: Literal["eval", "train"]
     samples: int
+    backend: Literal["transformers", "vllm"]
     batch_size: int
     temperature: float | None
     max_new_tokens: int | None
     max_samples: int | None
-    out: Path
+    out: Path | None
     seed: int
+
+    @property
+    def checkpoints(self) -> tuple[Path, ...]:
+        return (self.checkpoint,) if isinstance(self.checkpoint, Path) else self.checkpoint
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Where the results of each checkpoint go; under one `out` each has the end of its path that tells it apart."""
+        if self.out is None:
+            return tuple(each / "evaluation" / Path(self.dataset.name).stem for each in self.checkpoints)
+        if isinstance(self.checkpoint, Path):
+            return (self.out,)
+        whole = [each.absolute() for each in self.checkpoints]
+        shared = commonpath([each.parent for each in whole])
+        return tuple(self.out / each.relative_to(shared) for each in whole)
 
 
 @dataclass(frozen=True)

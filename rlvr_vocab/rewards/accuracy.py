@@ -11,9 +11,11 @@ from rlvr_vocab.rewards.parameters import number, shown
 from rlvr_vocab.rewards.reward import Mark, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
 from rlvr_vocab.rewards.verify.extraction import SOURCES, final_answer
-from rlvr_vocab.rewards.verify.verdict import Verdict
+from rlvr_vocab.rewards.verify.verdict import TIMEOUT, Verdict
 from rlvr_vocab.rewards.verify.verifier import DEADLINE_SECONDS, verify
 
+# Where an answer may stand unless something else is asked for.
+ANSWER_FROM = ("box",)
 _SHORTEST_DEADLINE = 0.01
 
 
@@ -22,7 +24,7 @@ def accuracy(
     completions: Sequence[Any],
     solution: Sequence[Any],
     think_tags: tuple[str, str] = THINK_TAGS,
-    answer_from: str | Sequence[str] = ("box",),
+    answer_from: str | Sequence[str] = ANSWER_FROM,
     deadline: float = DEADLINE_SECONDS,
     **_columns: Any,
 ) -> list[Mark]:
@@ -53,14 +55,14 @@ def accuracy(
         [Mark(score=1.0, reason='equal'), Mark(score=0.0, reason='different: 3/5 is not 1/2')]
     """
     found = verdicts(completions, solution, think_tags, answer_from, deadline)
-    return [Mark(verdict.score, str(verdict)) for verdict in found]
+    return [Mark(verdict.score, str(verdict), late=verdict.reason == TIMEOUT) for verdict in found]
 
 
 def verdicts(
     completions: Sequence[Any],
     solution: Sequence[Any],
     think_tags: tuple[str, str] = THINK_TAGS,
-    answer_from: str | Sequence[str] = ("box",),
+    answer_from: str | Sequence[str] = ANSWER_FROM,
     deadline: float = DEADLINE_SECONDS,
 ) -> list[Verdict]:
     """What `accuracy` scores, with both sides as they were read and the milliseconds.
@@ -70,7 +72,7 @@ def verdicts(
     """
     sources, deadline = sources_of(answer_from), number("accuracy", "deadline", deadline, least=_SHORTEST_DEADLINE)
     golds = ["" if gold is None else str(gold) for gold in solution]
-    return verify(golds, [_answer(turn_text(turn), think_tags, sources) for turn in completions], deadline)
+    return verify(golds, [extracted_answer(turn_text(turn), think_tags, sources) for turn in completions], deadline)
 
 
 def sources_of(answer_from: str | Sequence[str]) -> Sequence[str]:
@@ -90,6 +92,9 @@ def sources_of(answer_from: str | Sequence[str]) -> Sequence[str]:
     return sources
 
 
-def _answer(turn: str, think_tags: tuple[str, str], answer_from: Sequence[str]) -> str | None:
+def extracted_answer(
+    turn: str, think_tags: tuple[str, str] = THINK_TAGS, answer_from: str | Sequence[str] = ANSWER_FROM
+) -> str | None:
+    """The final answer of a turn as `accuracy` looks for it; None where there is none, or thinking was never closed."""
     text = after_thinking(turn, think_tags)
-    return None if text is None else final_answer(text, answer_from)
+    return None if text is None else final_answer(text, sources_of(answer_from))

@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 _TOLD_ONE_BY_ONE = 3
 _OF_THE_WHOLE_BATCH = ("trainer_state", "log_extra", "log_metric", "environments")
 _LOGGING = ("log_extra", "log_metric")
+# What the trainer's columns of reasons are called, before the name of the function.
+REASON = "reason/"
 # Where the user's own code is not: frames of an error that are passed over when its line is looked for.
 _NOT_THE_USERS = (f"{Path(__file__).parents[1]}{os.sep}", f"{sysconfig.get_paths()['stdlib']}{os.sep}", "<frozen ")
 # What a user's function may raise: also what is meant to end a program, or a task within it.
@@ -37,11 +39,9 @@ class Mistake(Mark):
 
     Attributes:
         of_the_batch: it concerns what was returned for the batch, and no row in particular.
-        late: there was nothing to look at by the deadline.
     """
 
     of_the_batch: bool = False
-    late: bool = False
 
 
 class GuardedReward:
@@ -75,9 +75,14 @@ class GuardedReward:
         marks = self.marks(**columns)
         before = self.failures
         self._tell(marks, columns)
-        log_metric = columns.get("log_metric")
+        log_metric, log_extra = columns.get("log_metric"), columns.get("log_extra")
+        timeouts = sum(mark.late for mark in marks)
         if log_metric is not None and self.failures > before:
             log_metric(f"rewards/{self.name}/failures", float(self.failures - before))
+        if log_metric is not None and timeouts:
+            log_metric(f"rewards/{self.name}/timeouts", float(timeouts))
+        if log_extra is not None:  # of every batch, said or not: the trainer keeps columns of one length
+            log_extra(f"{REASON}{self.name}", [mark.reason for mark in marks])
         return [mark.score for mark in marks]
 
     def marks(self, **columns: Any) -> list[Mark]:

@@ -60,7 +60,7 @@ def mark_of(value: Any) -> Mark:
         NotAScore: it is neither, or its score is not finite.
     """
     if isinstance(value, Mark):
-        return Mark(score_of(value.score), str(value.reason))
+        return Mark(score_of(value.score), str(value.reason), bool(value.late))
     return Mark(score_of(value), "")
 
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 
 @dataclass(frozen=True)
 class Mark:
-    """The score of one completion, None where the reward does not apply to it, and why in a few words."""
+    """The score of one completion, None where the reward does not apply to it, and why in a few words.
+
+    Attributes:
+        late: what was looked at had not come to an end by its deadline.
+    """
 
     score: float | None
     reason: str
+    late: bool = field(default=False, repr=False)
 
 
 class RewardFunction(Protocol):

@@ -1,10 +1,11 @@
-"""What a run tells while it trains: a row of metrics on disk per logged step, and a live line of figures."""
+"""What a run tells while it trains: a row of metrics on disk per logged step."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,13 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.training.place import RunPlace
 
-# What a person wants to see of a step, in this order: name on the screen, key of the metric, format.
-FIGURES = (
-    ("reward", "reward", "{:.2f}"),
-    ("accuracy", "rewards/accuracy/mean", "{:.2f}"),
-    ("reasoning tokens", "thinking/reasoning_share", "{:.0%}"),
-    ("length", "completions/mean_length", "{:.0f}"),
-    ("kl", "kl", "{:.3f}"),
-)
+
+def logged_row(place: RunPlace, state: TrainerState, logs: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The row of a run that is logged at the present step; None for what the trainer says of itself at the end."""
+    if not logs or "train_runtime" in logs:
+        return None
+    named = {re.sub("^eval_", "eval/", key): _json_number(value) for key, value in logs.items()}  # as W&B names them
+    return {**place.columns(state.global_step), **named}
 
 
 class MetricsFile(TrainerCallback):
@@ -49,31 +49,10 @@ class MetricsFile(TrainerCallback):
         logs: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        if not state.is_world_process_zero or not logs or "train_runtime" in logs:
-            return
-        row = {**self._place.columns(state.global_step), **{key: _json_number(value) for key, value in logs.items()}}
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
-
-
-class LiveFigures(TrainerCallback):
-    """Hands the figures of each logged step to a display."""
-
-    def __init__(self, show: Callable[[int, int, dict[str, str]], None]) -> None:
-        self._show = show
-
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, Any] | None = None,
-        **_: Any,
-    ) -> None:
-        if state.is_world_process_zero and logs and "loss" in logs:
-            values = {name: (logs.get(key), form) for name, key, form in FIGURES}
-            figures = {name: form.format(float(value)) for name, (value, form) in values.items() if value is not None}
-            self._show(state.global_step, state.max_steps, figures)
+        row = logged_row(self._place, state, logs)
+        if state.is_world_process_zero and row is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
 
 
 def _whole_rows(path: Path) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
@@ -13,7 +13,13 @@ from transformers import PreTrainedTokenizerBase
 
 @dataclass(frozen=True)
 class CompletionRows:
-    """One generation batch, a row per completion; `rewards` by function, NaN where a function gave none."""
+    """One generation batch, a row per completion; `rewards` by function, NaN where a function gave none.
+
+    Attributes:
+        sampling_logps: of each sampled token, where the sampler tells them.
+        sampling_entropies: in nats, of the distribution that each token was drawn from; a server tells none.
+        reasons: why each row was scored as it was, by function, for those that say so.
+    """
 
     prompt_ids: Sequence[list[int]]
     completion_ids: Sequence[list[int]]
@@ -23,6 +29,8 @@ class CompletionRows:
     rewards: Mapping[str, Sequence[float]]
     weights: Mapping[str, float]
     sampling_logps: Sequence[list[float]] | None = None
+    sampling_entropies: Sequence[list[float]] | None = None
+    reasons: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def total_rewards(self) -> list[float]:
         """Weighted sum over the functions that scored a row."""
@@ -34,9 +42,10 @@ class CompletionRows:
         ]
 
 
-def remove_completions_after(step: int, folder: Path) -> None:
-    """Remove the files of later steps: a run that goes on from `step` writes its own."""
-    for path in folder.glob("*_*.parquet"):  # ours, and those of training.log_completions
+def remove_step_files_after(step: int, run_folder: Path) -> None:
+    """Remove completions and held-out results of later steps: a run that goes on from `step` writes its own."""
+    completions = (run_folder / "completions").glob("*_*.parquet")  # ours, and those of training.log_completions
+    for path in [*completions, *(run_folder / "evaluation").glob("step_*.jsonl")]:
         name, _, number = path.stem.partition("_")
         if name in ("step", "completions") and number.isdigit() and int(number) > step:
             path.unlink()
@@ -54,10 +63,17 @@ def write_completions(rows: CompletionRows, step: int, tokenizer: PreTrainedToke
         "advantage": list(rows.advantage),
         "reward": rows.total_rewards(),
         **{f"reward/{name}": list(values) for name, values in rows.rewards.items()},
+        **{f"reason/{name}": list(values) for name, values in rows.reasons.items()},
     }
-    if rows.sampling_logps is not None:
-        columns["sampling_logps"] = list(rows.sampling_logps)
+    for name, figures in (("sampling_logps", rows.sampling_logps), ("sampling_entropies", rows.sampling_entropies)):
+        if figures is not None:
+            columns[name] = list(figures)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"step_{step:05d}.parquet"
-    pd.DataFrame(columns).to_parquet(path, index=False)
+    partial = path.with_name(f".{path.name}.partial")  # whoever looks at a run that goes on finds whole files
+    try:
+        pd.DataFrame(columns).to_parquet(partial, index=False)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
     return path

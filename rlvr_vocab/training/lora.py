@@ -111,6 +111,11 @@ def without_dropout(model: nn.Module) -> Iterator[None]:
             dropout.train()
 
 
+def drops(model: nn.Module) -> bool:
+    """Whether a pass through the model as it stands would drop something of an adapter."""
+    return any(dropout.training and dropout.p > 0 for dropout in _dropouts(model))
+
+
 def _dropouts(model: nn.Module) -> list[nn.Dropout]:
     layers = [module for module in model.modules() if isinstance(module, LoraLayer)]
     return [each for layer in layers for each in layer.lora_dropout.values() if isinstance(each, nn.Dropout)]

@@ -20,7 +20,10 @@ from rlvr_vocab.vocab.trained_rows import TrainedRows
 
 logger = logging.getLogger(__name__)
 
-_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+# What values are compared as, by their size in bytes: bit by bit.
+INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+ADAPTER, LAYERS = "LoRA adapter", "layers"
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ def parameter_groups(model: Any) -> list[ParameterGroup]:
     names = dict(_named_specially(model))
     members: dict[tuple[str, bool], list[nn.Parameter]] = defaultdict(list)
     for parameter in model.parameters():
-        members[names.get(parameter, "layers"), parameter.requires_grad].append(parameter)
+        members[names.get(parameter, LAYERS), parameter.requires_grad].append(parameter)
     groups = [ParameterGroup(name, trains, tuple(found)) for (name, trains), found in members.items()]
     return sorted(groups, key=lambda group: not group.trains)
 
@@ -143,7 +146,7 @@ def fingerprint(parameters: Iterable[torch.Tensor]) -> list[int]:
     """For each tensor the sum of its values' bits, read as integers: one changed value changes it, however little."""
     sums = []
     for parameter in parameters:
-        bits = _local(parameter).detach().view(_INTEGERS[parameter.element_size()])
+        bits = local_part(parameter).detach().view(INTEGERS[parameter.element_size()])
         sums.append(int(bits.sum(dtype=torch.int64)))
     return sums
 
@@ -160,7 +163,7 @@ def _named_specially(model: Any) -> Iterator[tuple[nn.Parameter, str]]:
     for module in model.modules():
         if isinstance(module, LoraLayer):
             adapters = [getattr(module, name) for name in module.adapter_layer_names]
-            yield from ((parameter, "LoRA adapter") for each in adapters for parameter in each.parameters())
+            yield from ((parameter, ADAPTER) for each in adapters for parameter in each.parameters())
     embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
     tied = embedding.weight is head.weight
     yield head.weight, "head"
@@ -174,11 +177,11 @@ def _named_specially(model: Any) -> Iterator[tuple[nn.Parameter, str]]:
 
 
 def _has_gradient(group: ParameterGroup) -> bool:
-    gradients = [_local(each.grad) for each in group.parameters if each.grad is not None]
+    gradients = [local_part(each.grad) for each in group.parameters if each.grad is not None]
     return any(bool((each.coalesce().values() if each.is_sparse else each).any()) for each in gradients)
 
 
-def _local(tensor: torch.Tensor) -> torch.Tensor:
+def local_part(tensor: torch.Tensor) -> torch.Tensor:
     """The part that this process holds."""
     if hasattr(tensor, "ds_tensor"):  # of ZeRO-3, which leaves the parameter itself empty
         return tensor.ds_tensor

@@ -16,6 +16,7 @@ import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.guard import REASON
 from rlvr_vocab.training.completions import CompletionRows
 
 logger = logging.getLogger(__name__)
@@ -89,9 +90,13 @@ class RestorePending(TrainerCallback):
         trainer._tr_loss = content["loss"]
         trainer._globalstep_last_logged = content["last_logged"]
         trainer._rollouts = None if content["rollouts"] is None else CompletionRows(**content["rollouts"])
-        content["logs"]["rewards"] = {
-            name: rows for name, rows in content["logs"]["rewards"].items() if name in trainer.reward_func_names
-        }
+        for table, prefix in (("rewards", ""), ("extra", REASON)):  # of functions that are none of the run's any more
+            known = {f"{prefix}{name}" for name in trainer.reward_func_names}
+            content["logs"][table] = {
+                name: rows
+                for name, rows in content["logs"][table].items()
+                if name in known or not name.startswith(prefix)
+            }
         _refill(trainer._logs, content["logs"])
         _restore_counts(trainer, content)
 

@@ -13,6 +13,22 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 _SECONDS_BETWEEN_LINES = 5.0
 
 
+def can_redraw(console: Console) -> bool:
+    """Whether what was drawn can be drawn over: not in a file or a pipe, whatever `FORCE_COLOR` says of colours."""
+    return console.is_interactive and console.file.isatty() and not console.quiet
+
+
+def clock(seconds: float) -> str:
+    """A duration as people read it.
+
+    >>> clock(61.9), clock(3_600)
+    ('1:01', '1:00:00')
+    """
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
 class Stage:
     """One piece of long work: `update(done, reward="0.41")`."""
 
@@ -45,14 +61,13 @@ class Stage:
         steps = done - (self._first or 0)
         if not steps or done >= self._total:
             return ""
-        seconds = (time.monotonic() - self._started) / steps * (self._total - done)
-        return f"left {int(seconds // 60)}:{int(seconds % 60):02d}"
+        return f"left {clock((time.monotonic() - self._started) / steps * (self._total - done))}"
 
 
 @contextmanager
 def stage(console: Console, title: str, total: int) -> Iterator[Stage]:
     """Show one stage while the block runs."""
-    if not console.is_terminal:
+    if not can_redraw(console):
         yield Stage(console, title, total, None)
         return
     columns = (

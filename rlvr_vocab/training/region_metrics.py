@@ -55,29 +55,3 @@ def region_entropies(entropies_BC: torch.Tensor, regions_BC: torch.Tensor, mask_
         chosen = (regions_BC == region) & mask_BC.bool()
         sums.append(torch.stack([entropies_BC[chosen].double().sum(), chosen.sum().double()]))
     return torch.stack(sums)
-
-
-class StepEntropies:
-    """Mean entropies over all tokens of a step, which are computed batch by batch.
-
-    The mean of the batches' means would depend on how a step is cut into batches: with more processes or more memory
-    the same figures would read otherwise.
-    """
-
-    def __init__(self) -> None:
-        self._sums: dict[str, tuple[int, torch.Tensor]] = {}
-
-    def log(self, sums: torch.Tensor, step: int, metrics: dict[str, list[float]]) -> None:
-        """Count a batch in the logged values: one for each step and name.
-
-        Args:
-            sums: what `region_entropies` returns, added up over processes.
-            metrics: values logged so far, by name.
-        """
-        for region, name in ((ANSWERING, "entropy/answering"), (THINKING, "entropy/thinking")):
-            counted_step, counted = self._sums.get(name, (step, torch.zeros_like(sums[region])))
-            goes_on = counted_step == step and bool(metrics.get(name)) and bool(counted[1])
-            self._sums[name] = step, sums[region] + counted if goes_on else sums[region]
-            total, tokens = self._sums[name][1].tolist()
-            if tokens:
-                metrics[name][-1 if goes_on else len(metrics[name]) :] = [total / tokens]

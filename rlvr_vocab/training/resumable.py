@@ -16,7 +16,7 @@ from trl import GRPOTrainer
 from rlvr_vocab.errors import OutOfRoom, UserError
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.training.checkpoints import newest_checkpoint_for_all
-from rlvr_vocab.training.completions import CompletionRows, remove_completions_after
+from rlvr_vocab.training.completions import CompletionRows, remove_step_files_after
 from rlvr_vocab.training.goal import Goal
 from rlvr_vocab.training.optimizer_settings import put_settings_back, settings_of
 from rlvr_vocab.training.pending import RestorePending, require_pending, restore_counts, save_pending
@@ -71,6 +71,11 @@ class ResumableGRPOTrainer(GRPOTrainer):
         """Seconds since the training began, without the time in which it stood still."""
         return self.seconds_before + time.monotonic() - self._began
 
+    @property
+    def newest_rollouts(self) -> CompletionRows | None:
+        """The completions of the last generation, in all processes; None once a logged step has written them."""
+        return self._rollouts
+
     def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:
         """Train; from a checkpoint on, exactly as the run that wrote it would have gone on; True: from the newest."""
         if resume_from_checkpoint is True:
@@ -100,7 +105,7 @@ class ResumableGRPOTrainer(GRPOTrainer):
         self._began = time.monotonic()
         if self.args.should_save:
             clear_leftovers(Path(self.args.output_dir))
-            remove_completions_after(self.place.step(step), self.place.run_folder / "completions")
+            remove_step_files_after(self.place.step(step), self.place.run_folder)
         self.accelerator.wait_for_everyone()
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -13,17 +13,19 @@ import trl.trainer.grpo_trainer as trl_grpo
 from accelerate.utils import DistributedType, gather_object
 from peft import PeftModel
 from transformers import PreTrainedModel, PrinterCallback
-from trl import GRPOConfig
+from trl import GRPOConfig, GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import create_model_from_path
 
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
+from rlvr_vocab.rewards.guard import REASON
 from rlvr_vocab.training.completions import CompletionRows, write_completions
 from rlvr_vocab.training.lora import Lora, complete_adapter, without_dropout
 from rlvr_vocab.training.movement import MovementCheck
+from rlvr_vocab.training.observed import ObservedGRPOTrainer
 from rlvr_vocab.training.place import RunPlace
-from rlvr_vocab.training.region_metrics import StepEntropies, region_counts, region_entropies, region_metrics
-from rlvr_vocab.training.resumable import OnFullDisk, ResumableGRPOTrainer
+from rlvr_vocab.training.region_metrics import region_counts, region_entropies, region_metrics
+from rlvr_vocab.training.resumable import OnFullDisk
 from rlvr_vocab.training.reward_weights import require_scores
 from rlvr_vocab.training.sharding import keep_float32, require_sharding, spread, without_tied_copies
 from rlvr_vocab.training.vllm_rollouts import VLLMCanary
@@ -33,13 +35,16 @@ from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
-from rlvr_vocab.vocab.regions import scored_regions
+from rlvr_vocab.vocab.regions import ANSWERING, THINKING, scored_regions
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 from rlvr_vocab.vocab.trained_rows import TrainedRows
 
 # Elements of a tied embedding from which a second gradient of its size (64 MiB) is worth sparing.
 _SMALLEST_SPARED_TABLE = 2**24
+
+# Figures of the model that a trainer holds, by name.
+Measure = Callable[["RegionGRPOTrainer"], Mapping[str, float | None]]
 
 
 @contextmanager
@@ -53,7 +58,7 @@ def region_head_in_trl(policy: RegionPolicy) -> Iterator[None]:
         trl_grpo.add_fused_lm_head = original
 
 
-class RegionGRPOTrainer(ResumableGRPOTrainer):
+class RegionGRPOTrainer(ObservedGRPOTrainer):
     """GRPO on an expanded checkpoint.
 
     Policy, reference and tokenizer are read from one folder, so that the reference is the model before training
@@ -78,6 +83,7 @@ class RegionGRPOTrainer(ResumableGRPOTrainer):
         lora: Lora | None = None,
         model: PeftModel | None = None,
         on_full_disk: OnFullDisk = "stop",
+        measure: Measure | None = None,
         **kwargs: Any,
     ) -> None:
         """
@@ -89,12 +95,14 @@ class RegionGRPOTrainer(ResumableGRPOTrainer):
             lora: train an adapter, and rows of the vocabulary beside it, in place of the model's own weights.
             model: the initial model with its adapter on, where something else has loaded it.
             on_full_disk: end the training where a checkpoint has no room, or go on without it.
+            measure: what the held-out problems say of the model, by name, where `eval_strategy` asks for it.
             kwargs: passed on to `GRPOTrainer` (`reward_funcs`, `train_dataset`, `callbacks`, …).
         """
         self.initial_model = Path(initial_model)
         self.policy = RegionPolicy(VocabLayout.load(initial_model))
         self.kl_log_steps = kl_log_steps
-        self._entropies = {"train": StepEntropies(), "eval": StepEntropies()}
+        self._measure = measure
+        self._sampled_entropies: list[list[float]] | None = None
         with region_head_in_trl(self.policy):
             super().__init__(
                 model=str(initial_model) if model is None else model,
@@ -139,9 +147,12 @@ class RegionGRPOTrainer(ResumableGRPOTrainer):
         # The same autocast as in scoring: float32 weights would otherwise sample from a slightly other policy.
         with self.accelerator.autocast(), self.sampler.recording(), without_dropout(self.model):
             completion_ids, logps = super()._generate_single_turn(*args, **kwargs)
-        if logps is None and self.sampler.last_logps is not None:
-            rows = self.sampler.last_logps.tolist()
-            logps = [row[: len(ids)] for row, ids in zip(rows, completion_ids, strict=True)]
+        self._sampled_entropies = None  # of a server, which tells none
+        if logps is None and self.sampler.last_logps is not None and self.sampler.last_entropies is not None:
+            logps, self._sampled_entropies = (
+                [row[: len(ids)] for row, ids in zip(figures.tolist(), completion_ids, strict=True)]
+                for figures in (self.sampler.last_logps, self.sampler.last_entropies)
+            )
         return completion_ids, logps
 
     def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
@@ -153,7 +164,6 @@ class RegionGRPOTrainer(ResumableGRPOTrainer):
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         rewards_BR = super()._calculate_rewards(*args, **kwargs)
         require_scores(rewards_BR, self.reward_func_names, self.place.step(self.state.global_step))
-        self._rewards_BR = rewards_BR
         return rewards_BR
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -196,7 +206,8 @@ class RegionGRPOTrainer(ResumableGRPOTrainer):
         regions = scored_regions(input_ids, self.policy.layout)[:, -kept:]
         sums = self.accelerator.reduce(region_entropies(entropies, regions, attention_mask[:, -kept:]), reduction="sum")
         mode = "train" if self.model.training else "eval"
-        self._entropies[mode].log(sums, self.state.global_step, self._metrics[mode])
+        for region, name in ((ANSWERING, "entropy/answering"), (THINKING, "entropy/thinking")):
+            self._means[mode].log(name, sums[region], self.state.global_step, self._metrics[mode])
 
     def _kl_is_due(self) -> bool:
         """Whether this generation is the first at or after a multiple of `kl_log_steps`."""
@@ -262,14 +273,21 @@ class RegionGRPOTrainer(ResumableGRPOTrainer):
         if "sampling_per_token_logps" in batch:
             logps = batch["sampling_per_token_logps"]
             local_rows["sampling_logps"] = [row[mask].tolist() for row, mask in zip(logps, masks, strict=True)]
+        if self._sampled_entropies is not None:
+            lengths = masks.sum(1).tolist()
+            local_rows["sampling_entropies"] = [
+                row[:length] for row, length in zip(self._sampled_entropies, lengths, strict=True)
+            ]
         columns = {name: gather_object(values) for name, values in local_rows.items()}
         num_rows = len(columns["solution"])
         rewards = {name: list(values)[-num_rows:] for name, values in self._logs["rewards"].items()}
+        said = {name: self._logs["extra"].get(f"{REASON}{name}", ()) for name in self.reward_func_names}
         return CompletionRows(
             **columns,
             completion=[turn[0]["content"] for turn in list(self._logs["completion"])[-num_rows:]],
             advantage=list(self._logs["advantages"])[-num_rows:],
             rewards=rewards,
+            reasons={name: list(reasons)[-num_rows:] for name, reasons in said.items() if any(reasons)},
             weights=dict(zip(self.reward_func_names, self.reward_weights.tolist(), strict=True)),
         )
 
@@ -284,6 +302,17 @@ class RegionGRPOTrainer(ResumableGRPOTrainer):
             step, folder = self.place.step(self.state.global_step), self.place.run_folder / "completions"
             write_completions(self._rollouts, step, self._tokenizer, folder)
             self._rollouts = None
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Log what `measure` finds in a row of its own; TRL's own evaluation where there is none."""
+        if self._measure is None:
+            return super().evaluate(*args, **kwargs)
+        with self.accelerator.autocast():  # as in training: flash attention computes in 16 bits alone
+            figures: dict[str, Any] = {f"eval_{name}": value for name, value in self._measure(self).items()}
+        # Past TRL's, which would take the figures of the step that is being trained for those of an evaluation.
+        super(GRPOTrainer, self).log(figures)
+        self.callback_handler.on_evaluate(self.args, self.state, self.control, figures)
+        return figures
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         super()._save(output_dir, without_tied_copies(self.model, state_dict))

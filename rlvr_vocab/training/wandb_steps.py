@@ -54,7 +54,9 @@ class _WandbOfTheRun(WandbCallback):
         step = self._place.step(state.global_step)
         known = recorded_wandb(self._place.run_folder) if state.is_world_process_zero else {}
         a_step = logs is not None and "loss" in logs
-        if a_step and step <= known.get("last_step", 0):
+        of_an_evaluation = logs is not None and "eval_accuracy" in logs  # sent after the row of its step
+        last = known.get("last_step", 0)
+        if (a_step and step <= last) or (of_an_evaluation and step < last):
             return
         state = copy.copy(state)
         state.global_step = step

@@ -10,9 +10,16 @@ from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.adapter_base import ADAPTER_CONFIG, ADAPTER_WEIGHTS, find_base, is_adapter, read_adapter_config
+from rlvr_vocab.vocab.adapter_base import (
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
+    ROWS_KEY,
+    find_base,
+    is_adapter,
+    read_adapter_config,
+)
 from rlvr_vocab.vocab.read_as_data import READ_AS_DATA, reading, refuse_pickled
-from rlvr_vocab.vocab.trained_rows import ADAPTER, ROWS_KEY, add_trained_rows
+from rlvr_vocab.vocab.trained_rows import ADAPTER, add_trained_rows
 
 # What PEFT ends in over a configuration with a wrong name or a value of a wrong type, here or when it makes layers.
 _PEFT_ERRORS = (KeyError, TypeError, ValueError, AttributeError)

@@ -12,6 +12,7 @@ from rlvr_vocab.vocab.run_places import initial_models_of
 from rlvr_vocab.vocab.weights_fingerprint import weights_fingerprint
 
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+ROWS_KEY = "lora_rows"  # ends the names of rows that train beside it: PEFT takes for its own what begins with lora_
 BASE_RECORD = "base_weights.json"
 _FINGERPRINT = "fingerprint"
 

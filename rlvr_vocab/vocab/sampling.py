@@ -52,7 +52,7 @@ class RegionLogitsProcessor(LogitsProcessor):
 
 
 class SamplingRecorder(LogitsProcessor):
-    """Keeps the log-probability under which each token was sampled, for a plain sampler at one temperature.
+    """Keeps the log-probability and the entropy under which each token was sampled, for a plain sampler.
 
     It runs after `RegionLogitsProcessor` and assumes that nothing but the temperature follows it, which is what
     training allows.
@@ -61,17 +61,24 @@ class SamplingRecorder(LogitsProcessor):
     def __init__(self, temperature: float) -> None:
         self.temperature = temperature
         self._logps: list[torch.Tensor] = []
+        self._entropies: list[torch.Tensor] = []
         self._pending: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         self._settle(input_ids)
         self._pending = scores, (scores / self.temperature).logsumexp(dim=1)
+        # entr(0) is 0: what is forbidden adds nothing, where 0 · -inf would be NaN.
+        self._entropies.append(torch.special.entr((scores / self.temperature).softmax(dim=1)).sum(dim=1))
         return scores
 
     def logps(self, sequences: torch.Tensor) -> torch.Tensor:
         """`(B, steps)` log-probabilities of the ids that generation appended to its prompts."""
         self._settle(sequences)
         return torch.stack(self._logps, dim=1)
+
+    def entropies(self) -> torch.Tensor:
+        """`(B, steps)` entropies, in nats, of the distributions that those ids were drawn from."""
+        return torch.stack(self._entropies, dim=1)
 
     def _settle(self, input_ids: torch.Tensor) -> None:
         if self._pending is not None:
@@ -86,11 +93,13 @@ class RegionSampler:
 
     Attributes:
         last_logps: `(B, steps)` of the last call under `recording()`; what follows a row's end is meaningless.
+        last_entropies: in nats, of the distributions that the same ids were drawn from.
     """
 
     def __init__(self, model: PreTrainedModel, policy: RegionPolicy) -> None:
         self.policy = policy
         self.last_logps: torch.Tensor | None = None
+        self.last_entropies: torch.Tensor | None = None
         self._recording = False
         self._own_generate = model.generate
         self._model = model
@@ -110,12 +119,13 @@ class RegionSampler:
         output = self._own_generate(*args, generation_config=generation_config, logits_processor=processors, **kwargs)
         if recorder is not None:
             self.last_logps = recorder.logps(output if isinstance(output, torch.Tensor) else output.sequences)
+            self.last_entropies = recorder.entropies()
         return output
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Inside the block, calls leave their log-probabilities in `last_logps`."""
-        self.last_logps, self._recording = None, True
+        """Inside the block, calls leave log-probabilities in `last_logps` and entropies in `last_entropies`."""
+        self.last_logps, self.last_entropies, self._recording = None, None, True
         try:
             yield
         finally:

@@ -16,10 +16,10 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 from torch.nn import functional as F
 
+from rlvr_vocab.vocab.adapter_base import ROWS_KEY
 from rlvr_vocab.vocab.layout import VocabLayout
 
 ADAPTER = "default"  # PEFT's name of the one adapter of a run
-ROWS_KEY = "lora_rows"  # PEFT takes for the adapter's what begins with lora_
 
 
 class TrainedRows(nn.Module, BaseTunerLayer):

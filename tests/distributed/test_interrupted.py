@@ -91,7 +91,7 @@ def end_of(folder: Path) -> tuple:
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     weights = load_file(folder / "final_model" / "model.safetensors")
     return {name: tuple(weight.flatten().tolist()) for name, weight in weights.items()}, [
-        {key: value for key, value in row.items() if key != "step_time"} for row in rows
+        {key: value for key, value in row.items() if not key.startswith(("step_time", "time/"))} for row in rows
     ]
 
 

@@ -13,7 +13,14 @@ CASES = (
 )
 # TRL's own means over the batches of a step, whatever their number of tokens: they depend on how it is cut.
 CUT_BY_BATCH = ("entropy", "kl", "clip_ratio/")
-OF_THE_CLOCK = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos")
+OF_THE_CLOCK = (
+    "step_time",
+    "time/",
+    "train_runtime",
+    "train_samples_per_second",
+    "train_steps_per_second",
+    "total_flos",
+)
 
 
 def history_of(folder: Path) -> list[dict[str, Any]]:

@@ -44,3 +44,21 @@ def test_nothing_is_said_of_failures_where_there_were_none(more: dict[str, Any])
     shown = words(**more)
     assert not any("failed" in line for line in shown)
     assert shown[1] == ("held-out accuracy on 8 problems: 25.0% before GRPO, 50.0% after (+25.0 points, 4 steps, 3 s)")
+
+
+def test_each_finding_has_a_line_with_the_command_that_tells_more() -> None:
+    found = [{"title": "KL [above] its limit", "step": 37}, {"title": "The reward does not rise", "step": None}]
+    shown = [line for line in words(findings=found) if line.startswith("finding: ")]
+    assert [line.rpartition(": ")[0] for line in shown] == [
+        "finding: KL [above] its limit (step 37)",
+        "finding: The reward does not rise",
+    ]
+    assert all(line.endswith("rlvr-vocab doctor run=runs/a") for line in shown)
+    assert not any(line.startswith("finding") for line in words())
+
+
+def test_the_sample_is_marked_where_no_colour_can_show_it_and_moves_no_cursor() -> None:
+    sample = {"problem": "6*7", "solution": "42", "stretches": [("<think>\n\x1b[2J6", 0), ("*7", 1)]}
+    assert words(sample=sample)[4:6] == ["  <think>", r"\x1b[2J6⟦*7⟧"]
+    coloured = "\n".join(words(colour=True, sample=sample))
+    assert "in colour" in coloured and "⟦" not in coloured and "\x1b[2J" not in coloured

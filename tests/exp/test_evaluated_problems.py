@@ -129,3 +129,17 @@ def test_another_dataset_and_a_checkpoint_of_no_run_are_said_without_a_warning()
         assert other == "problems of openai/gsm8k; the run in out/run had arithmetic"
         alone = line_for("checkpoint=elsewhere/model", "dataset=gsm8k", f"split={split}")
         assert alone == "problems of openai/gsm8k; the checkpoint is in no run's folder"
+
+
+def test_problems_divided_by_the_seed_of_another_run_are_warned_about() -> None:
+    settings = build_settings("evaluate", [CHECKPOINT])
+    run = recorded_run(Path("out/run/final_model"))
+    assert problems_line(settings.dataset, "eval", run, seed=5) == "problems held out by the run in out/run"
+    line = problems_line(settings.dataset, "eval", run, seed=6)
+    assert line.startswith("warning: arithmetic is divided otherwise than by the run in out/run")
+
+
+def test_of_several_checkpoints_the_run_of_the_first_names_the_problems(recorded: Path) -> None:
+    several = build_settings("evaluate", ["checkpoint=[out/run/final_model,elsewhere/model]"])
+    assert several.dataset == build_settings("evaluate", [CHECKPOINT]).dataset
+    assert several.checkpoints == (Path("out/run/final_model"), Path("elsewhere/model"))

@@ -11,6 +11,8 @@ pytest.importorskip("bitsandbytes", reason="the extra quantization is not instal
 
 RUN = (
     "quickstart",
+    "report=false",
+    "training.eval_steps=null",
     "warmup.max_steps=0",
     "training.max_steps=2",
     "training.warmup_ratio=0",

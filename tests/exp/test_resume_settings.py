@@ -110,6 +110,7 @@ def test_max_hours_is_a_time(hours):
         (["training.enable_jit_checkpoint=true"], "saves at signals by itself"),
         (["training.logging_strategy=epoch"], "lose or double"),
         (["training.eval_strategy=epoch"], "lose or double"),
+        (["training.eval_on_start=true"], "before it trains"),
         (["training.save_strategy=best"], "a signal would save nothing"),
         (["training.resume_from_checkpoint=somewhere"], "write resume=somewhere"),
         (["training.save_total_limit=0"], "at least 1"),

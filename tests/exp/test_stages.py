@@ -17,6 +17,8 @@ from rlvr_vocab.exp.cli import main
 
 STEPS = 4
 SMALL = (
+    "report=false",
+    "training.eval_steps=null",
     "warmup.max_steps=4",
     "warmup.check_every=4",
     "warmup.num_check_problems=8",

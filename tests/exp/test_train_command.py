@@ -1,6 +1,7 @@
 """The commands end to end, on the embedded model with a handful of steps."""
 
 import json
+import math
 from pathlib import Path
 
 import pandas as pd
@@ -8,11 +9,16 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from rlvr_vocab.analysis.doctor.diagnose import diagnose
+from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.data import load_problem_sets
+from rlvr_vocab.evaluation.accuracy import read_results
 from rlvr_vocab.exp.cli import main
 from rlvr_vocab.exp.data_wiring import problem_source, problem_split, prompt_style
 from rlvr_vocab.exp.recorded_config import read_recorded
+from rlvr_vocab.exp.run_record import run_record
 from rlvr_vocab.exp.settings import load_settings
+from rlvr_vocab.rewards.accuracy import accuracy
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
@@ -26,6 +32,7 @@ SMALL = (
     "training.learning_rate=1e-2",
     "training.entropy_coef=0.1",  # a gradient even where no completion is right
     "training.kl_log_steps=1",
+    "training.eval_steps=2",
     "dataset.max_eval_samples=20",
 )
 
@@ -53,8 +60,12 @@ def run_folder(
     return folder, request.param == "full"
 
 
-def metrics_of(folder: Path) -> list[dict]:
+def rows_of(folder: Path) -> list[dict]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def metrics_of(folder: Path) -> list[dict]:
+    return [row for row in rows_of(folder) if "loss" in row]
 
 
 def losses_of(folder: Path) -> list[float]:
@@ -63,8 +74,8 @@ def losses_of(folder: Path) -> list[float]:
 
 def test_a_run_leaves_what_the_documentation_says(run_folder: tuple[Path, bool]) -> None:
     folder, reasoning = run_folder
-    expected = {"config.yaml", "environment.json", "metrics.jsonl", "summary.json"}
-    expected |= {"initial_model", "completions", "evaluation", "final_model"}
+    expected = {"config.yaml", "environment.json", "problems.json", "metrics.jsonl", "summary.json", "report.html"}
+    expected |= {"initial_model", "completions", "evaluation", "final_model", "vocabulary"}
     assert {path.name for path in folder.iterdir()} == expected
     assert [path.name for path in sorted((folder / "completions").iterdir())] == [
         f"step_{step:05d}.parquet" for step in (1, 2, 3)
@@ -74,6 +85,12 @@ def test_a_run_leaves_what_the_documentation_says(run_folder: tuple[Path, bool])
     assert VocabLayout.load(folder / "final_model") == VocabLayout.load(folder / "initial_model")
     assert not list((folder / "final_model").glob("*.bin"))
     assert (summary["reasoning_vocab_size"] > 0) == reasoning
+
+
+def test_the_findings_of_the_summary_are_those_that_a_reader_of_the_run_makes(run_folder: tuple[Path, bool]) -> None:
+    folder, _ = run_folder
+    found = json.loads((folder / "summary.json").read_text())["findings"]
+    assert [Finding(**{**each, "remedy": tuple(each["remedy"])}) for each in found] == diagnose(run_record(folder))
 
 
 def test_weights_move_and_the_kl_to_the_initial_model_starts_at_zero(run_folder: tuple[Path, bool]) -> None:
@@ -111,6 +128,71 @@ def test_metrics_and_completions_agree(run_folder: tuple[Path, bool]) -> None:
         assert reasoning_tokens == pytest.approx(row.get("thinking/reasoning_share", 0) * thinking_tokens, abs=1e-3)
         assert bool(reasoning_tokens) == (reasoning and thinking_tokens > 0)
         assert tokenizer.decode(table.completion_ids[0], skip_special_tokens=True) == table.completion[0]
+
+
+def test_completions_say_why_they_were_scored_as_they_were_and_how_sure_the_sampler_was(
+    run_folder: tuple[Path, bool],
+) -> None:
+    folder, _ = run_folder
+    table = pd.read_parquet(folder / "completions" / "step_00003.parquet")
+    turns = [[{"role": "assistant", "content": text}] for text in table["completion"]]
+    marks = accuracy.marks(completions=turns, solution=list(table["solution"]))
+    assert list(table["reason/accuracy"]) == [mark.reason for mark in marks]
+    tokens, choices = table["completion_ids"].map(len), VocabLayout.load(folder / "final_model").rows
+    assert list(table["sampling_entropies"].map(len)) == list(tokens)
+    assert all(0 <= entropy <= math.log(choices) for row in table["sampling_entropies"] for entropy in row)
+
+
+def test_held_out_problems_are_measured_meanwhile(run_folder: tuple[Path, bool]) -> None:
+    folder, reasoning = run_folder
+    limit = read_recorded(folder)["training"]["max_completion_length"]
+    of_evaluations = [row for row in rows_of(folder) if "loss" not in row]
+    assert [row["step"] for row in of_evaluations] == [2, 3]
+    for row in of_evaluations:
+        results = read_results(folder / "evaluation" / f"step_{row['step']:05d}.jsonl")
+        turns = [[{"role": "assistant", "content": result.completion}] for result in results]
+        scores = accuracy(completions=turns, solution=[result.solution for result in results])
+        boxed = [result.completion.partition("</think>")[2].count(r"\boxed{") for result in results]
+        thinking = sum(result.thinking_tokens for result in results)
+        expected = {
+            "eval/accuracy": scores.count(1.0) / 20,
+            "eval/format": sum(bool(box and result.finished) for box, result in zip(boxed, results, strict=True)) / 20,
+            "eval/mean_length": sum(result.tokens for result in results) / 20,
+            "eval/clipped_ratio": sum(result.tokens == limit and not result.finished for result in results) / 20,
+            "eval/problems": 20,
+        }
+        if thinking:
+            expected["eval/reasoning_share"] = sum(result.reasoning_tokens for result in results) / thinking
+            assert (expected["eval/reasoning_share"] > 0) == reasoning
+        assert {name: value for name, value in row.items() if name.startswith("eval/")} == pytest.approx(expected)
+    last, after = (folder / "evaluation" / f"{name}.jsonl" for name in ("step_00003", "after"))
+    assert last.read_bytes() == after.read_bytes()
+
+
+def test_measuring_meanwhile_changes_nothing_about_the_training(run_folder: tuple[Path, bool], tmp_path: Path) -> None:
+    folder, _ = run_folder
+    unmeasured = tmp_path / "unmeasured"
+    assert (
+        main(["train", f"config={folder / 'config.yaml'}", "training.eval_steps=null", f"output_dir={unmeasured}"]) == 0
+    )
+    assert not list((unmeasured / "evaluation").glob("step_*"))
+    clock = ("step_time", "time/")
+    there, here = (
+        [{name: value for name, value in row.items() if not name.startswith(clock)} for row in metrics_of(run)]
+        for run in (folder, unmeasured)
+    )
+    assert there == here
+    ends = [(run / "final_model" / "model.safetensors").read_bytes() for run in (folder, unmeasured)]
+    assert ends[0] == ends[1]
+
+
+def test_a_run_says_where_the_rows_of_its_problem_set_went(run_folder: tuple[Path, bool]) -> None:
+    folder, _ = run_folder
+    account = json.loads((folder / "problems.json").read_text())
+    assert account["held_out"] == {"measured_on": 20, "unusable_gold_answers": 0}
+    [training] = account["training"]
+    assert (training["rows_read"], training["held_out"], training["beyond_max_eval_samples"]) == (5000, 20, 480)
+    assert training["trained_on"] == 4500
 
 
 def test_a_run_started_from_its_own_config_gives_the_same_losses(run_folder: tuple[Path, bool], tmp_path: Path) -> None:
@@ -227,7 +309,7 @@ def test_a_run_that_lacks_only_its_summary_is_finished_and_not_trained_further(l
     """Killed after its last checkpoint, while it measured, merged or wrote."""
     folder = tmp_path / "run"
     words = [*SMALL, "training.save_strategy=steps", "training.save_steps=1", "training.lr_scheduler_type=constant"]
-    command = ["quickstart", *words, f"model.lora.enabled={lora}", f"output_dir={folder}"]
+    command = ["quickstart", *words, f"model.lora.enabled={lora}", f"output_dir={folder}", "report=false"]
     assert main(command) == 0
     weights = (folder / "final_model" / "model.safetensors").read_bytes()
     metrics, summary = metrics_of(folder), json.loads((folder / "summary.json").read_text())

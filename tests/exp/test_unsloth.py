@@ -11,6 +11,8 @@ import pytest
 STAND_INS = Path(__file__).parents[1] / "stand_ins"
 RUN = (
     "quickstart",
+    "report=false",
+    "training.eval_steps=null",
     "model.backend=unsloth",
     "model.reasoning_vocab_size=0",
     "warmup.max_steps=0",

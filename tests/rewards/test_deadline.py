@@ -69,7 +69,7 @@ def test_failures_of_a_late_call_are_logged_as_a_metric(judge):
     slow = judge("b")
     function = GuardedReward(lambda completions, log_metric: slow(completions), "mine", deadline=0.1)
     function(completions=TURNS, log_metric=lambda name, value: logged.append((name, value)))
-    assert logged == [("rewards/mine/failures", 3.0)]
+    assert logged == [("rewards/mine/failures", 3.0), ("rewards/mine/timeouts", 3.0)]
 
 
 def test_a_function_that_hangs_is_not_called_again_until_its_call_has_ended(judge, caplog):
@@ -270,7 +270,8 @@ def test_a_call_that_was_given_up_logs_nothing_into_later_batches(judge):
         return [1.0] * len(completions)
 
     def log(column, values):
-        rows.append(values)
+        if column == "verdict":
+            rows.append(values)
 
     guarded = GuardedReward(function, "mine", deadline=0.2)
     guarded(completions=["b"], log_extra=log)

@@ -2,13 +2,17 @@
 
 import asyncio
 import functools
+import importlib
 import math
+import time
 
 import pytest
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.build import Bound
 from rlvr_vocab.rewards.guard import GuardedReward, Mistake
 from rlvr_vocab.rewards.reward import Mark, reward
+from rlvr_vocab.rewards.verify.verdict import DIFFERENT, TIMEOUT, Verdict
 
 TURNS = ["a", "b", "c", "d", "e"]
 
@@ -229,3 +233,43 @@ def test_marks_have_the_reasons_of_the_function_and_mistakes_theirs_and_nothing_
     [one, other] = guarded(lambda completions: "no").marks(completions=["a", "b"])
     assert one == other == Mistake(None, "returned 'no' (a str), not a list", of_the_batch=True)
     assert function.failures == 0 and not caplog.records
+
+
+def logged_by(function, **columns):
+    """Figures and columns that a call hands to a trainer."""
+    figures, said = {}, {}
+    function(log_metric=figures.__setitem__, log_extra=said.__setitem__, **columns)
+    return figures, said
+
+
+def test_reasons_are_handed_on_with_every_batch_those_of_mistakes_too():
+    @reward()
+    def shouts(completions, **_):
+        return [Mark(1.0, "loud") if turn.isupper() else Mark(0.0, "quiet") for turn in completions]
+
+    function = guarded(Bound(shouts, {}, is_library=False))
+    assert logged_by(function, completions=["A", "b"]) == ({}, {"reason/mine": ["loud", "quiet"]})
+    figures, said = logged_by(guarded(lambda completions, **_: [1.0, "x"]), completions=["A", "b"])
+    assert figures == {"rewards/mine/failures": 1.0}
+    assert said == {"reason/mine": ["", "returned 'x' (a str), not a number"]}
+
+
+def test_comparisons_that_ran_into_their_deadline_are_counted_apart_from_wrong_answers(monkeypatch):
+    judged = {"quick": Verdict(False, DIFFERENT, "1", "2"), "slow": Verdict(False, TIMEOUT)}
+    module = importlib.import_module("rlvr_vocab.rewards.accuracy")
+    monkeypatch.setattr(module, "verify", lambda golds, answers, deadline: [judged[answer] for answer in answers])
+    function = guarded(Bound(module.accuracy, {}, is_library=True))
+    turns = [rf"\boxed{{{word}}}" for word in ("slow", "quick", "slow")]
+    figures, said = logged_by(function, completions=turns, solution=["1"] * 3)
+    assert figures == {"rewards/mine/timeouts": 2.0}
+    assert said == {"reason/mine": ["timeout", "different: 2 is not 1", "timeout"]}
+    assert logged_by(function, completions=turns[1:2], solution=["1"])[0] == {}
+
+
+def test_rows_that_a_deadline_of_the_function_cost_are_timeouts_and_failures():
+    def hangs(completions, **_):
+        time.sleep(1)
+        return [1.0] * len(completions)
+
+    figures, _ = logged_by(GuardedReward(hangs, "mine", deadline=0.05), completions=TURNS)
+    assert figures == {"rewards/mine/failures": 5.0, "rewards/mine/timeouts": 5.0}

@@ -21,6 +21,8 @@ import pytest
 LENGTH = "{name:length,params:{longest:1,falloff:300,unit:characters}}"
 # Rewards that differ within a group, whatever a model says that has learned nothing yet; a checkpoint at every step.
 SMALL = (
+    "report=false",
+    "training.eval_steps=null",
     "warmup.max_steps=2",
     "warmup.check_every=2",
     "warmup.num_check_problems=4",
@@ -41,11 +43,12 @@ SMALL = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What must be the same however often a run was stopped: weights, rows and completions, but for times."""
+    """What must be the same however often a run was stopped, but for times."""
 
     weights: dict[str, str]
     rows: list[dict[str, Any]]
     completions: dict[str, str]
+    held_out: dict[str, str]
 
 
 def read_outcome(folder: Path) -> Outcome:
@@ -54,8 +57,9 @@ def read_outcome(folder: Path) -> Outcome:
     tables = sorted((folder / "completions").iterdir())
     return Outcome(
         {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(finals)},
-        [{key: value for key, value in row.items() if key != "step_time"} for row in rows],
+        [{key: value for key, value in row.items() if not key.startswith(("step_time", "time/"))} for row in rows],
         {path.name: pd.read_parquet(path).to_json() for path in tables},
+        {path.name: path.read_bytes().hex() for path in (folder / "evaluation").glob("step_*.jsonl")},
     )
 
 

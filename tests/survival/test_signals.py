@@ -17,6 +17,7 @@ KINDS = {
     "a buffer of four steps": ("training.steps_per_generation=4", "training.logging_steps=2"),
     "accumulated gradients": ("training.gradient_accumulation_steps=3", "training.num_iterations=2"),
     "several epochs": ("dataset.max_train_samples=6", "training.max_steps=8"),
+    "measured meanwhile": ("training.eval_steps=2",),
     "an adapter": ("model.lora.enabled=true",),
     "adaptive rewards": (f"rewards=[{LENGTH},{{name:accuracy,adaptive:{{window:1}}}}]",),
     "two stages": (

@@ -1,9 +1,9 @@
-"""Rows of `metrics.jsonl` and the figures of the live line."""
+"""Rows of `metrics.jsonl`, as everybody who reads along sees them too."""
 
 import json
 from types import SimpleNamespace
 
-from rlvr_vocab.training.callbacks import LiveFigures, MetricsFile
+from rlvr_vocab.training.callbacks import MetricsFile, logged_row
 from rlvr_vocab.training.place import RunPlace
 
 
@@ -44,10 +44,10 @@ def test_a_row_that_was_cut_by_a_kill_does_not_stop_the_next_run(tmp_path):
     assert path.read_text() == '{"step": 1, "loss": 0.5}\n'
 
 
-def test_the_live_line_shows_the_figures_that_a_step_has():
-    shown = []
-    figures = LiveFigures(lambda *arguments: shown.append(arguments))
-    figures.on_log(None, state(4), None, logs={"loss": 0.1, "reward": 0.456, "thinking/reasoning_share": 0.5})
-    figures.on_log(None, state(5), None, logs={"train_runtime": 1.0})
-    figures.on_log(None, state(5, main=False), None, logs={"loss": 0.1})
-    assert shown == [(4, 10, {"reward": "0.46", "reasoning tokens": "50%"})]
+def test_a_row_names_the_step_of_the_run_and_that_of_its_stage(tmp_path):
+    place = RunPlace(tmp_path, "form", first_step=20)
+    row = {"step": 23, "stage": "form", "stage_step": 3, "loss": 0.5}
+    assert logged_row(place, state(3), {"loss": 0.5}) == row
+    MetricsFile(tmp_path / "metrics.jsonl", place).on_log(None, state(3), None, logs={"loss": 0.5})
+    assert json.loads((tmp_path / "metrics.jsonl").read_text()) == row
+    assert logged_row(place, state(3), {"train_runtime": 1.0}) is None

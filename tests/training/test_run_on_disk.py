@@ -80,6 +80,7 @@ def test_completions_of_each_step_have_the_columns_of_the_design(run):
             "prompt_ids",
             "completion_ids",
             "sampling_logps",
+            "sampling_entropies",
             "solution",
             "advantage",
             "reward",
@@ -90,6 +91,7 @@ def test_completions_of_each_step_have_the_columns_of_the_design(run):
         for row in table.to_dict("records"):
             assert len(row["completion_ids"]) == len(row["sampling_logps"])
             assert all(math.isfinite(logp) and logp <= 0 for logp in row["sampling_logps"])
+            assert len(row["sampling_entropies"]) == len(row["sampling_logps"])
             assert row["prompt"] == tokenizer.decode(row["prompt_ids"]) and row["prompt"].endswith("<think>\n")
             sampled = tokenizer.decode(row["completion_ids"], skip_special_tokens=True)
             assert row["completion"] == "<think>\n" + sampled
@@ -99,6 +101,21 @@ def test_completions_of_each_step_have_the_columns_of_the_design(run):
         assert table["advantage"].sum() == pytest.approx(0, abs=1e-4) and table["advantage"].abs().max() > 0.1
         assert table["reward"].mean() == pytest.approx(metrics[step - 1]["reward"])
         assert table["completion_ids"].map(len).mean() == metrics[step - 1]["completions/mean_length"]
+
+
+def test_figures_of_a_step_are_those_of_its_completions(run):
+    _, out = run
+    for row in rows_of(out / "metrics.jsonl"):
+        table = pd.read_parquet(out / "completions" / f"step_{row['step']:05d}.parquet")
+        groups = [group for _, group in table.groupby("prompt")]
+        assert row["groups/reward_std"] == pytest.approx(sum(group["reward"].std() for group in groups) / len(groups))
+        repeated = sum(group["completion"].duplicated().sum() for group in groups)
+        assert row["completions/duplicates"] == repeated / len(table)
+        assert row["completions/shared"] == 0  # one group a step
+        assert row["rewards/spread/unscored"] == table["reward/spread"].isna().mean() == 0.25
+        assert "rewards/accuracy/unscored" not in row
+        assert row["sampling/logp_gap"] < 1e-4 and 0 < row["weights/moved"] <= 1
+        assert 0 < row["time/rewards"] < row["time/generation"] < row["step_time"]
 
 
 def test_the_logps_on_disk_are_those_of_the_model_before_the_step(run):
@@ -164,7 +181,10 @@ def test_resuming_gives_the_losses_of_the_uninterrupted_run(run, make_trainer, t
     )
     resumed.train(resume_from_checkpoint=str(newest_checkpoint(tmp_path)))
     rows = [
-        [{key: value for key, value in row.items() if key != "step_time"} for row in rows_of(folder / "metrics.jsonl")]
+        [
+            {key: value for key, value in row.items() if not key.startswith(("step_time", "time/"))}
+            for row in rows_of(folder / "metrics.jsonl")
+        ]
         for folder in (out, tmp_path)
     ]
     assert rows[0] == rows[1]

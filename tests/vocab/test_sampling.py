@@ -1,5 +1,7 @@
 """Transformers' `generate` under the region policy."""
 
+import math
+
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor, LogitsProcessorList
@@ -7,7 +9,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import region_of_next, scored_regions
-from rlvr_vocab.vocab.sampling import RegionLogitsProcessor, attach_region_sampler
+from rlvr_vocab.vocab.sampling import RegionLogitsProcessor, SamplingRecorder, attach_region_sampler
 
 PLAIN = {"do_sample": True, "top_k": 0, "top_p": 1.0}
 
@@ -46,6 +48,8 @@ def test_sampled_logps_are_those_of_the_definition_and_nothing_forbidden_is_samp
     allowed = torch.where(ends, 0.0, expected.exp()).sum(2).log()  # `min_new_tokens` forbids the end
     assert torch.isfinite(chosen).all()
     assert (sampler.last_logps.double() - (chosen - allowed)).abs().max() < 1e-4
+    drawn_from = torch.distributions.Categorical(probs=torch.where(ends, 0.0, expected.exp()))
+    assert (sampler.last_entropies.double() - drawn_from.entropy()).abs().max() < 1e-4
     assert policy.is_reasoning(out).any()
 
 
@@ -155,3 +159,11 @@ def test_a_policy_of_another_model_is_refused():
     policy = RegionPolicy(VocabLayout(10, (1, 2), 3, 4, (), (3, 4)))
     with pytest.raises(ValueError, match="12 rows, the model has 13"):
         RegionLogitsProcessor(policy, 1.0)(torch.tensor([[1]]), torch.zeros(1, 13))
+
+
+@pytest.mark.parametrize("forbidden", [-torch.inf, torch.finfo(torch.float32).min, -1e9])
+def test_what_is_forbidden_adds_nothing_to_an_entropy(forbidden):
+    recorder = SamplingRecorder(temperature=0.5)
+    scores = torch.tensor([[1.0, 1.0, forbidden, forbidden], [0.0, forbidden, forbidden, forbidden]])
+    recorder(torch.tensor([[3], [3]]), scores)
+    assert recorder.entropies().flatten().tolist() == pytest.approx([math.log(2), 0.0], abs=1e-6)

@@ -1,76 +1,91 @@
-"""`rlvr-vocab evaluate`: accuracy of a checkpoint on a problem set, with per-problem results on disk."""
+"""`rlvr-vocab evaluate`: accuracy of checkpoints on a problem set, with per-problem results on disk."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
 from rich.console import Console
+from transformers import PreTrainedTokenizerBase
 
 from rlvr_vocab.data import load_problem_sets
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint, write_results
-from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint
+from rlvr_vocab.evaluation.accuracy import ProblemResult, Question, graded_results
+from rlvr_vocab.evaluation.figures import figures_of, paired_differences
+from rlvr_vocab.evaluation.resumable import Sampler, complete_results, kept_results, questions_of, seeded_sampler
+from rlvr_vocab.evaluation.sampling import Messages, SamplingSettings, load_checkpoint, require_room
+from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
+from rlvr_vocab.evaluation.votes import votes_of
 from rlvr_vocab.exp.data_wiring import problem_source, problem_split, prompt_style
+from rlvr_vocab.exp.evaluation_folder import RESULTS, SUMMARY, asked_of, require_same, write_asked
+from rlvr_vocab.exp.evaluation_words import Outcome, comparison_table, figure_table, outcome_line, summary_of
 from rlvr_vocab.exp.quiet import quiet_libraries
 from rlvr_vocab.exp.recorded_run import problems_line, recorded_run
-from rlvr_vocab.exp.reward_wiring import grader_of
+from rlvr_vocab.exp.reward_wiring import answer_reader, grader_of, grader_spec
 from rlvr_vocab.exp.run_folder import write_json
+from rlvr_vocab.exp.run_lock import only_writer
 from rlvr_vocab.exp.screen import make_console
 from rlvr_vocab.exp.typed_sections import EvaluateSettings
+from rlvr_vocab.rewards.build import BuiltReward
 from rlvr_vocab.training.progress import stage
+from rlvr_vocab.vocab.adapter_base import folder_with
+from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
+from rlvr_vocab.vocab.tokenizer import load_tokenizer
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """One checkpoint, and how it is asked and graded; `asked` is what its results depend on."""
+
+    checkpoint: Path
+    folder: Path
+    layout: VocabLayout
+    tokenizer: PreTrainedTokenizerBase
+    sampling: SamplingSettings
+    grader: BuiltReward
+    asked: dict[str, Any]
 
 
 def run(settings: EvaluateSettings) -> int:
     quiet_libraries()
     console = make_console()
     rows = _rows(settings, console)
-    checkpoint = load_checkpoint(settings.checkpoint, settings.base)
-    tags = [checkpoint.layout.think_open_id, checkpoint.layout.think_close_id]
-    opened, closed = checkpoint.tokenizer.convert_ids_to_tokens(tags)
-    grader = grader_of(recorded_run(settings.checkpoint).rewards, (opened, closed)).function
-    with stage(console, "evaluating", len(rows) * settings.samples) as display:
-        results = evaluate_checkpoint(
-            checkpoint,
-            rows,
-            grader,
-            _sampling(settings),
-            settings.samples,
-            lambda done, total: display.update(done),
-        )
-    write_results(results, settings.out / "results.jsonl")
-    accuracy = accuracy_of(results)
-    gradable = sum(result.score is not None for result in results)
-    summary = {
-        "checkpoint": str(settings.checkpoint),
-        "dataset": settings.dataset.name,
-        "problems": len(rows),
-        "samples": settings.samples,
-        "gradable": gradable,
-        "accuracy": accuracy,
-        "mean_tokens": sum(result.tokens for result in results) / len(results),
-        "closed_thinking": sum(result.closed for result in results) / len(results),
-        "finished": sum(result.finished for result in results) / len(results),
-    }
-    write_json(settings.out / "summary.json", summary)
-    shown = "no gold answer could be read" if accuracy is None else f"accuracy {accuracy:.1%}"
-    console.print(
-        f"{shown} on {len(rows)} problems, {settings.samples} sample(s) each, {gradable} of {len(results)} answers "
-        f"gradable; results in {settings.out}",
-        markup=False,
-    )
+    candidates = [
+        _candidate(settings, checkpoint, folder, rows)
+        for checkpoint, folder in zip(settings.checkpoints, settings.folders, strict=True)
+    ]
+    for candidate in candidates:  # before the first of them takes its hours
+        require_same(candidate.folder, candidate.asked)
+    _warn_of_other_sampling(candidates, console)
+    outcomes: list[Outcome] = []
+    for candidate in candidates:
+        outcomes.append(_evaluated(settings, candidate, rows, outcomes[:1], console))
+        console.print(outcome_line(outcomes[-1]), markup=False)
+        console.print(figure_table(outcomes[-1]))
+    if len(outcomes) > 1:
+        console.print(comparison_table(outcomes))
     return 0
 
 
-def _rows(settings: EvaluateSettings, console: Console):  # type: ignore[no-untyped-def]  # datasets has no types
-    """The rows to answer, divided by the seed of the run where the checkpoint lies in a run's folder."""
-    run, dataset = recorded_run(settings.checkpoint), settings.dataset
-    console.print(problems_line(dataset, settings.split, run), markup=False)
-    seed = settings.seed if run.seed is None else run.seed
+def _rows(settings: EvaluateSettings, console: Console) -> Rows:
+    """The rows to answer, divided by the seed of the run where the (first) checkpoint lies in a run's folder."""
+    runs, dataset = [recorded_run(checkpoint) for checkpoint in settings.checkpoints], settings.dataset
+    seed = settings.seed if runs[0].seed is None else runs[0].seed
+    for line in dict.fromkeys(problems_line(dataset, settings.split, run, seed) for run in runs):
+        console.print(line, markup=False)
     problems = load_problem_sets(problem_source(dataset), prompt_style(dataset), problem_split(dataset, seed))
     for line in problems.report.lines():
         console.print(line, markup=False)
     rows = problems.eval if settings.split == "eval" else problems.train
-    if rows is None:
+    if not rows:
         raise UserError(f"split=eval: nothing to measure on; {_remedy(settings)}, or split=train")
-    return rows if settings.max_samples is None else rows.select(range(min(settings.max_samples, len(rows))))
+    chosen = rows if settings.max_samples is None else rows.select(range(min(settings.max_samples, len(rows))))
+    return list(chosen)
 
 
 def _remedy(settings: EvaluateSettings) -> str:
@@ -79,11 +94,75 @@ def _remedy(settings: EvaluateSettings) -> str:
     return "set dataset.eval_fraction or dataset.eval_split"
 
 
-def _sampling(settings: EvaluateSettings) -> SamplingSettings:
-    trained = recorded_run(settings.checkpoint)
+def _candidate(settings: EvaluateSettings, checkpoint: Path, folder: Path, rows: Rows) -> _Candidate:
+    layout = VocabLayout.load(folder_with(LAYOUT_FILE, checkpoint, settings.base))
+    tokenizer = load_tokenizer(folder_with("tokenizer.json", checkpoint, settings.base))
+    opened, closed = tokenizer.convert_ids_to_tokens([layout.think_open_id, layout.think_close_id])
+    rewards, sampling = recorded_run(checkpoint).rewards, _sampling(settings, checkpoint)
+    asked = asked_of(checkpoint, settings.base, rows, sampling, settings.backend, grader_spec(rewards))
+    return _Candidate(checkpoint, folder, layout, tokenizer, sampling, grader_of(rewards, (opened, closed)), asked)
+
+
+def _sampling(settings: EvaluateSettings, checkpoint: Path) -> SamplingSettings:
+    trained = recorded_run(checkpoint)
     return SamplingSettings(
         max_new_tokens=settings.max_new_tokens or trained.max_new_tokens,
         temperature=trained.temperature if settings.temperature is None else settings.temperature,
         batch_size=settings.batch_size,
         seed=settings.seed,
     )
+
+
+def _warn_of_other_sampling(candidates: Sequence[_Candidate], console: Console) -> None:
+    for key in ("temperature", "max_new_tokens"):
+        values = [candidate.asked[key] for candidate in candidates]
+        if len(set(values)) > 1:
+            shown = " and ".join(f"{value:g}" for value in dict.fromkeys(values))
+            console.print(f"warning: {key} is {shown}, as each was trained: set {key}=… to compare", markup=False)
+
+
+def _evaluated(
+    settings: EvaluateSettings, candidate: _Candidate, rows: Rows, first: Sequence[Outcome], console: Console
+) -> Outcome:
+    """Answer what is missing, and write down what all of it comes to."""
+    with only_writer(candidate.folder, "out"):
+        results = _results(settings, candidate, questions_of(rows, settings.samples), console)
+        figures = figures_of(results, votes_of(results))
+        differences = {name: each for one in first for name, each in paired_differences(figures, one.figures).items()}
+        outcome = Outcome(candidate.checkpoint, candidate.folder, results, figures, settings.samples, differences)
+        summary = summary_of(outcome, candidate.asked, settings.dataset.name, settings.checkpoints[0])
+        write_json(candidate.folder / SUMMARY, summary)
+    return outcome
+
+
+def _results(
+    settings: EvaluateSettings, candidate: _Candidate, questions: Sequence[Question], console: Console
+) -> list[ProblemResult]:
+    path, size = candidate.folder / RESULTS, candidate.sampling.batch_size
+    kept = kept_results(path, questions, size)
+    if kept:
+        console.print(f"{len(kept):,} of {len(questions):,} answers are in {path}", markup=False)
+    if len(kept) == len(questions):
+        return kept
+    write_asked(candidate.folder, candidate.asked, checkpoint=str(candidate.checkpoint), samples=settings.samples)
+    read_answer = answer_reader(candidate.grader)
+    prompts = [question.row["prompt"] for question in questions]
+    with _sampler(settings, candidate, prompts) as sample, stage(console, "evaluating", len(questions)) as display:
+
+        def answer(batch: Sequence[Question], place: int) -> list[ProblemResult]:
+            completions = sample([question.row["prompt"] for question in batch], place)
+            return graded_results(batch, completions, candidate.grader.function, candidate.layout, read_answer)
+
+        return complete_results(path, kept, questions, size, answer, lambda done, total: display.update(done))
+
+
+@contextmanager
+def _sampler(settings: EvaluateSettings, candidate: _Candidate, prompts: Sequence[Messages]) -> Iterator[Sampler]:
+    if settings.backend == "vllm":
+        place = candidate.checkpoint, candidate.tokenizer, candidate.layout
+        with vllm_sampler(*place, prompts, candidate.sampling) as sampler:
+            yield sampler
+        return
+    checkpoint = load_checkpoint(candidate.checkpoint, settings.base)
+    require_room(checkpoint, prompts, candidate.sampling.max_new_tokens)
+    yield seeded_sampler(checkpoint, candidate.sampling)

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from accelerate import PartialState
 from datasets import Dataset
@@ -23,16 +25,20 @@ from rlvr_vocab.exp.final_model import save_final_model
 from rlvr_vocab.exp.held_out import HeldOut
 from rlvr_vocab.exp.model_wiring import expansion, source_kwargs
 from rlvr_vocab.exp.one_process import in_one_process, join_processes
+from rlvr_vocab.exp.problem_account import problem_account
 from rlvr_vocab.exp.prompt_lengths import fitting_prompts, require_a_batch
 from rlvr_vocab.exp.quiet import quiet_libraries
-from rlvr_vocab.exp.run_folder import SUMMARY, finished_summary, start_run_folder, write_json
+from rlvr_vocab.exp.run_folder import PROBLEMS, SUMMARY, finished_summary, start_run_folder, write_json
 from rlvr_vocab.exp.run_lock import only_writer
 from rlvr_vocab.exp.run_problems import RunProblems, load_run_problems, stages_of
+from rlvr_vocab.exp.run_record import run_facts
+from rlvr_vocab.exp.run_report import report_at_the_end
 from rlvr_vocab.exp.screen import make_console
 from rlvr_vocab.exp.stage_run import Stage, StagedRun
 from rlvr_vocab.exp.stage_words import naming_the_stage
 from rlvr_vocab.exp.typed_sections import RunSettings
-from rlvr_vocab.exp.wandb_run import start_wandb
+from rlvr_vocab.exp.wandb_run import alert, start_wandb
+from rlvr_vocab.exp.watch import Watch
 from rlvr_vocab.training.checkpoints import problem_with, set_aside, write_manifest
 from rlvr_vocab.training.interruption import Interruption
 from rlvr_vocab.training.saving import full_disk_in_a_line
@@ -49,8 +55,12 @@ def run(settings: RunSettings) -> int:
     state = join_processes(settings)
     interruption = Interruption(settings.max_hours)
     lock = only_writer(settings.output_dir) if state.is_main_process else nullcontext()
+    console = make_console(quiet=not state.is_main_process)
     with lock, full_disk_in_a_line(settings.output_dir):
-        return _run(settings, interruption, make_console(quiet=not state.is_main_process))
+        code = _run(settings, interruption, console)
+        if settings.report and state.is_main_process:
+            report_at_the_end(settings.output_dir, console)
+        return code
 
 
 def _run(settings: RunSettings, interruption: Interruption, console: Console) -> int:
@@ -93,6 +103,7 @@ def _run(settings: RunSettings, interruption: Interruption, console: Console) ->
     if settings.stages:
         summary["stages"] = [asdict(record) for record in training.records]
     if training.trainer.accelerator.is_main_process:
+        summary["findings"] = [asdict(finding) for finding in training.watch.ends(summary)]
         write_json(settings.output_dir / SUMMARY, summary)
     closing_words(summary, settings.output_dir, console)
     return 0
@@ -118,9 +129,27 @@ def _prepare(
     )
     stages = _stages(settings, problems, plan, console)
     initial_model = _write_initial_model(settings, plan, console)
+    if PartialState().is_main_process:
+        write_json(settings.output_dir / PROBLEMS, _account(problems, stages))
     start_wandb(settings)
-    training = StagedRun(stages, initial_model, problems.held_out, interruption, console)
-    return training, HeldOut(stages[-1].settings, problems.held_out, console), plan
+    held_out = HeldOut(stages[-1].settings, problems.held_out, console)
+    training = StagedRun(stages, initial_model, held_out, interruption, _watch(settings), console)
+    return training, held_out, plan
+
+
+def _watch(settings: RunSettings) -> Watch:
+    """The doctor beside the training, who knows the run as it was configured."""
+    folder = settings.output_dir
+    return Watch(run_facts(settings.resolved, folder), folder, partial(alert, settings))
+
+
+def _account(problems: RunProblems, stages: list[Stage]) -> dict[str, Any]:
+    """Where the rows of the problem sets went, those included whose prompts fit no stage."""
+    measured_on = 0 if problems.held_out is None else len(problems.held_out)
+    trained = [
+        (stage.name, account, len(stage.train)) for stage, account in zip(stages, problems.accounts, strict=True)
+    ]
+    return problem_account(measured_on, problems.unusable_held_out, trained)
 
 
 def _base_model(settings: RunSettings, train: Dataset) -> str:

@@ -1,0 +1,226 @@
+"""Line charts as SVG for a page: the same data gives the same text, and nothing is loaded from elsewhere.
+
+Axes and words take the colour of the text around them, so that one picture serves light, dark and paper. Whatever
+comes from data (names of rewards, tokens) is drawn as it is: never as mathematics, never as markup.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from rlvr_vocab.analysis.svg import INK, RC, as_svg, drawable
+
+__all__ = ["Band", "Line", "as_svg", "drawable", "figure", "line_chart", "palette", "style_of"]
+
+# Told apart with every common colour blindness, at least 3:1 against white and against the dark page; the line styles
+# tell them apart where there is no colour at all.
+palette = ("#2b7bc8", "#d4680b", "#0d9272", "#b85c9e", "#7d7f86", "#a8770a")
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1)), (0, (8, 2)))
+
+# Beyond so many points a line is drawn as the mean, the lowest and the highest value of each of so many stretches.
+_MOST_POINTS = 400
+_SMOOTHED_FROM, _SMOOTHED_OVER = 40, 25
+_ROUGH = 0.02
+_DOTS_UP_TO = 24
+_LONGEST_NAME = 34
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a chart; `low` and `high`, a value for each step, bound a band, or bars where points are few."""
+
+    name: str
+    steps: Sequence[float]
+    values: Sequence[float]
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+
+
+@dataclass(frozen=True)
+class Band:
+    """A stretch of steps that is marked, a stage for instance."""
+
+    name: str
+    start: float
+    end: float
+
+
+def figure(width: float = 4.2, height: float = 2.6) -> tuple[Figure, Axes]:
+    """An empty chart in our dress, in inches; on a phone its words are as large as the small print around it."""
+    with rc_context(RC):
+        drawn = Figure(figsize=(width, height), layout="constrained")
+        axes = drawn.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_axisbelow(True)
+    axes.grid(True, axis="y")
+    return drawn, axes
+
+
+def style_of(number: int) -> tuple[str, Any]:
+    """Colour and line style of the line with that number, from 0."""
+    return palette[number % len(palette)], _DASHES[number % len(_DASHES)]
+
+
+@rc_context(RC)
+def line_chart(
+    lines: Sequence[Line], *, y_label: str, percent: bool = False, title: str = "", bands: Sequence[Band] = ()
+) -> str:
+    """Lines over steps as SVG.
+
+    Many points are drawn light, each of them, with their moving mean strong above; still more are thinned: the mean of
+    each stretch within the band from its lowest to its highest value. The words below the chart say which.
+
+    Raises:
+        ValueError: there is no finite value to draw.
+    """
+    drawn = [line for line in map(_finite, lines) if line.steps]
+    if not drawn:
+        raise ValueError(f"nothing to draw for {title or y_label!r}")
+    chart, axes = figure()
+    longest = max(len(line.steps) for line in drawn)
+    notes = [_draw(axes, line, number, max(3, longest // _SMOOTHED_OVER | 1)) for number, line in enumerate(drawn)]
+    _mark(axes, bands)
+    axes.set_ylabel(drawable(y_label))
+    axes.set_xlabel(" · ".join(["step", *sorted({note for note in notes if note})]))
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.margins(x=0.02)
+    axes.yaxis.set_major_formatter(FuncFormatter(_percent if percent else _plain))
+    if percent:
+        _within_one(axes, drawn)
+    if len(drawn) > 1 or drawn[0].name not in ("", y_label):
+        _name(chart, drawn)
+    return as_svg(chart, title or y_label, _in_words(drawn, percent))
+
+
+def _finite(line: Line) -> Line:
+    """The points at which the value, and the band if there is one, are finite."""
+    columns = [line.steps, line.values, *(each for each in (line.low, line.high) if each is not None)]
+    rows = [row for row in zip(*columns, strict=True) if all(math.isfinite(value) for value in row)]
+    steps, values, *bounds = ([*column] for column in zip(*rows, strict=True)) if rows else [[] for _ in columns]
+    low = bounds.pop(0) if line.low is not None else None
+    return Line(line.name, steps, values, low, bounds[0] if line.high is not None else None)
+
+
+def _draw(axes: Axes, line: Line, number: int, window: int) -> str:
+    """Draws the line and says in a few words how, where that is not each point as it is.
+
+    Args:
+        window: how many points a moving mean goes over.
+    """
+    colour, dashes = style_of(number)
+    steps, values = np.asarray(line.steps, float), np.asarray(line.values, float)
+    few = len(values) <= _DOTS_UP_TO
+    if line.low is not None and line.high is not None and few:
+        reach = np.abs(np.asarray([line.low, line.high], float) - values)
+        axes.errorbar(steps, values, yerr=reach, fmt="none", ecolor=colour, elinewidth=1, capsize=2.5)
+    elif line.low is not None and line.high is not None:
+        low, high = (np.asarray(bound, float) for bound in (line.low, line.high))
+        at, low, high = _outermost(steps, low, high)
+        axes.fill_between(at, low, high, color=colour, alpha=0.16, linewidth=0)
+    if len(values) > _MOST_POINTS:
+        at, low, high = _outermost(steps, values, values)
+        axes.fill_between(at, low, high, color=colour, alpha=0.28, linewidth=0)
+        axes.plot(at, _means(values), color=colour, linestyle=dashes, linewidth=1.5)
+        return f"line: mean of {_stretch(len(values))}, band: lowest to highest"
+    if len(values) < _SMOOTHED_FROM:
+        axes.plot(steps, values, color=colour, linestyle=dashes, linewidth=1.5, marker="o" * few, markersize=2.8)
+        return ""
+    smooth = _moving_mean(values, window)
+    rounding = 1e-9 * np.max(np.abs(values))
+    if np.std(values - smooth) <= _ROUGH * np.ptp(values) + rounding:  # smoothing would only blunt a schedule's corners
+        axes.plot(steps, values, color=colour, linestyle=dashes, linewidth=1.5)
+        return ""
+    axes.plot(steps, values, color=colour, linewidth=0.7, alpha=0.38)
+    axes.plot(steps, smooth, color=colour, linestyle=dashes, linewidth=1.6)
+    return f"strong: mean of {window}"
+
+
+def _moving_mean(values: np.ndarray, window: int) -> np.ndarray:
+    """Centred; towards the ends over what there is."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    at = np.arange(len(values))
+    first, last = np.maximum(at - window // 2, 0), np.minimum(at + window // 2 + 1, len(values))
+    return (sums[last] - sums[first]) / (last - first)
+
+
+def _stretch(length: int) -> int:
+    return math.ceil(length / _MOST_POINTS)
+
+
+def _starts(length: int) -> np.ndarray:
+    """Where each stretch begins."""
+    return np.arange(0, length, _stretch(length))
+
+
+def _means(values: np.ndarray) -> np.ndarray:
+    starts = _starts(len(values))
+    return np.add.reduceat(values, starts) / np.diff([*starts, len(values)])
+
+
+def _outermost(steps: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean step, lowest and highest value of each stretch, so that no peak is lost; all points where they are few."""
+    starts = _starts(len(steps))
+    return _means(steps), np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
+
+
+def _mark(axes: Axes, bands: Sequence[Band]) -> None:
+    for number, band in enumerate(bands):
+        if number % 2:
+            axes.axvspan(band.start, band.end, color=INK, alpha=0.06, linewidth=0)
+        axes.annotate(
+            drawable(band.name, _LONGEST_NAME // 2),
+            ((band.start + band.end) / 2, 1),
+            xycoords=("data", "axes fraction"),
+            ha="center",
+            va="bottom",
+            fontsize=7.5,
+        )
+
+
+def _within_one(axes: Axes, lines: Sequence[Line]) -> None:
+    """Room above 100 % or below 0 % would suggest that there is something."""
+    values = [value for line in lines for column in (line.values, line.low, line.high) for value in column or ()]
+    if min(values) < 0 or max(values) > 1:
+        return
+    bottom, top = axes.get_ylim()
+    axes.set_ylim(max(bottom, -0.015), min(top, 1.015))
+
+
+def _name(chart: Figure, lines: Sequence[Line]) -> None:
+    """Beside each other as far as they fit."""
+    names = [drawable(line.name, _LONGEST_NAME) for line in lines]
+    handles = [Line2D([], [], color=colour, linestyle=dashes) for colour, dashes in map(style_of, range(len(lines)))]
+    columns = max(1, min(len(names), 52 // (max(map(len, names)) + 5)))
+    chart.legend(handles, names, loc="outside upper left", ncols=columns)
+
+
+def _in_words(lines: Sequence[Line], percent: bool) -> str:
+    """What a reader who cannot see the picture takes from it."""
+    shown = _percent if percent else _plain
+    return "; ".join(
+        f"{line.name or 'from'}: {shown(line.values[0])} at step {line.steps[0]:g}, "
+        f"{shown(line.values[-1])} at step {line.steps[-1]:g}"
+        for line in lines
+    )
+
+
+def _percent(value: float, _: object = None) -> str:
+    return f"{100 * value:.3g} %"
+
+
+def _plain(value: float, _: object = None) -> str:
+    if 0 < abs(value) < 1e-3:
+        digits, _, power = f"{value:.1e}".partition("e")
+        return f"{digits.removesuffix('.0')}e{int(power)}".replace("-", "−")
+    return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}").replace("-", "−")

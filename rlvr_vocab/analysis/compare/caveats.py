@@ -1,0 +1,182 @@
+"""Warnings of a comparison: everything in which the arms differ that is not under test, as far as the runs tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from statistics import mean
+from typing import Any
+
+from rlvr_vocab.analysis.compare.comparison import Comparison
+from rlvr_vocab.analysis.compare.stories import ArmStory, KeyDifference, RunStory, pairs_of, problem_of
+
+# Below it, lengths of completions alone make the difference between runs of one configuration.
+_SAME_BUDGET = 0.05
+# Standard errors: reached by luck alone in one comparison of a hundred.
+_MORE_THAN_LUCK = 2.58
+_ENOUGH_SEEDS = 3
+_LONGEST_VALUE = 60
+
+
+def warnings_of(
+    arms: Sequence[ArmStory], differences: Sequence[KeyDifference], comparisons: Sequence[Comparison]
+) -> list[str]:
+    """What a reader must know before believing the difference; the baseline is the first arm.
+
+    Args:
+        differences: in the configurations, the key under test apart.
+    """
+    runs = [run for arm in arms for run in arm.runs]
+    checks: tuple[Iterator[str], ...] = (
+        _configuration(differences),
+        _unfinished(runs),
+        _seeds(arms),
+        _budget(arms),
+        *(_data(arms[0], arm) for arm in arms[1:]),
+        _left_out(runs, comparisons),
+        *(_before(arms[0], arm) for arm in arms[1:]),
+        _best_of(runs),
+        _surroundings(runs),
+    )
+    return list(dict.fromkeys(chain(*checks)))
+
+
+def _configuration(differences: Sequence[KeyDifference]) -> Iterator[str]:
+    for each in differences:
+        yield (
+            f"The configurations also differ in {each.key} ({_values(each)}): that may be what makes the difference."
+        )
+
+
+def _values(difference: KeyDifference) -> str:
+    shown = (value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}…" for value in difference.values)
+    return " and ".join(dict.fromkeys(shown))
+
+
+def _unfinished(runs: Sequence[RunStory]) -> Iterator[str]:
+    for run in runs:
+        if run.summary is None:
+            yield f"{run.folder} has no summary.json: it has not come to its end."
+        elif run.summary.get("finished") is False:
+            yield f"{run.folder} is not finished."
+
+
+def _seeds(arms: Sequence[ArmStory]) -> Iterator[str]:
+    seeds = {arm.name: {run.seed for run in arm.runs} for arm in arms}
+    for name, has in seeds.items():
+        missing = set().union(*seeds.values()) - has
+        if missing:
+            yield f"{name} has no run with seed {_listed(sorted(missing, key=str))}, which another arm has."
+    fewest = min(map(len, seeds.values()))
+    if 1 < fewest < _ENOUGH_SEEDS:
+        yield f"An arm has {fewest} runs only: with three, much smaller differences can be shown."
+
+
+def _budget(arms: Sequence[ArmStory]) -> Iterator[str]:
+    yield from _unequal(arms, "tokens trained on", lambda run: run.last("num_tokens"), _SAME_BUDGET)
+    yield from _unequal(arms, "steps", lambda run: run.steps, 0.0)
+
+
+def _unequal(
+    arms: Sequence[ArmStory], name: str, figure: Callable[[RunStory], float | None], same: float
+) -> Iterator[str]:
+    known = {arm.name: [value for run in arm.runs if (value := figure(run)) is not None] for arm in arms}
+    means = {arm: mean(values) for arm, values in known.items() if values}
+    if len(means) > 1 and max(means.values()) > (1 + same) * min(means.values()):
+        shown = ", ".join(f"{arm}: {value:,.0f}" for arm, value in means.items())
+        yield f"The arms differ in {name} ({shown} on average): one had more to learn from."
+
+
+def _data(baseline: ArmStory, arm: ArmStory) -> Iterator[str]:
+    for one, two in pairs_of(baseline, arm):
+        held_out = [{problem_of(answer) for answer in run.answers} for run in (one, two)]
+        differing = len(held_out[0] ^ held_out[1])
+        if differing:
+            yield (
+                f"{one.folder} and {two.folder} (seed {one.seed}) were not measured on the same problems: "
+                f"{differing:,} are those of one of them only, and are left out."
+            )
+        if _began_otherwise(one, two):
+            yield f"{one.folder} and {two.folder} (seed {one.seed}) saw other problems, or in another order."
+
+
+def _began_otherwise(one: RunStory, two: RunStory) -> bool:
+    """As far as one step that both have kept can tell."""
+    if one.first_prompts is None or two.first_prompts is None:
+        return False
+    return one.first_prompts[0] == two.first_prompts[0] and one.first_prompts[1] != two.first_prompts[1]
+
+
+def _left_out(runs: Sequence[RunStory], comparisons: Sequence[Comparison]) -> Iterator[str]:
+    ungraded = sum(answer["score"] is None for run in runs for answer in run.answers)
+    if ungraded:
+        yield f"{ungraded:,} answers were not graded, since their gold answer cannot be read, and do not count."
+    for found in comparisons:
+        runs_in = len(found.baseline_scores) + len(found.other_scores)
+        if found.paired and found.left_out_runs:
+            yield (
+                f"{found.left_out_runs} of {runs_in + found.left_out_runs} runs have no partner in {found.other} "
+                f"against {found.baseline}, and do not count."
+            )
+        elif not found.paired and found.left_out:
+            yield f"{found.left_out:,} problems were not answered by all runs, and do not count."
+
+
+def _before(baseline: ArmStory, arm: ArmStory) -> Iterator[str]:
+    known = [_measured_before(each) for each in (baseline, arm)]
+    if not all(known):
+        return
+    means = [mean(share for share, _ in each) for each in known]
+    variance = sum(map(_sampling_variance, known))
+    if abs(means[1] - means[0]) > _MORE_THAN_LUCK * math.sqrt(variance):
+        yield (
+            f"Before training {arm.name} was right in {means[1]:.1%} and {baseline.name} in {means[0]:.1%}: more than "
+            "luck. The arms did not begin alike."
+        )
+
+
+def _measured_before(arm: ArmStory) -> list[tuple[float, int]]:
+    """Accuracy before training and the number of problems, of the runs that know both."""
+    summaries = [run.summary for run in arm.runs if run.summary is not None]
+    known = [(each.get("accuracy_before"), each.get("held_out_problems")) for each in summaries]
+    return [(share, count) for share, count in known if share is not None and count]
+
+
+def _sampling_variance(shares: Sequence[tuple[float, int]]) -> float:
+    """Of the mean accuracy; as if each problem were new, which makes it rather too large."""
+    return sum(max(share * (1 - share), 1 / count) / count for share, count in shares) / len(shares) ** 2
+
+
+def _best_of(runs: Sequence[RunStory]) -> Iterator[str]:
+    chosen = [run.folder for run in runs if run.selects_best]
+    if chosen:
+        yield (
+            f"{_listed(chosen)} kept the best checkpoint instead of the last: whichever arm was measured more often is "
+            "flattered."
+        )
+
+
+def _surroundings(runs: Sequence[RunStory]) -> Iterator[str]:
+    known = [run.environment for run in runs if run.environment is not None]
+    commits = dict.fromkeys(str(each["commit"])[:10] for each in known if each.get("commit"))
+    if len(commits) > 1:
+        yield f"The runs come from different versions of the code (commits {_listed(commits)})."
+    packages = {name for each in known for name in each.get("versions", {})}
+    for name in sorted(packages):
+        versions = dict.fromkeys(str(each.get("versions", {}).get(name)) for each in known)
+        if len(versions) > 1:
+            yield f"The runs used different versions of {name} ({_listed(versions)})."
+    machines = dict.fromkeys(_machine(each) for each in known)
+    if len(machines) > 1:
+        yield f"The runs ran on different hardware ({'; '.join(machines)}): seconds cannot be compared."
+
+
+def _machine(environment: Any) -> str:
+    gpus = environment.get("gpus") or []
+    cores = environment.get("processor_cores")
+    return _listed(map(str, gpus)) if gpus else f"no GPU, {cores} processor cores"
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(map(str, names))

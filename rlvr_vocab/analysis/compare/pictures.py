@@ -1,0 +1,84 @@
+"""Two pictures of a comparison: the differences with their intervals, and the accuracy of every run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from rlvr_vocab.analysis.charts import as_svg, drawable, figure, style_of
+from rlvr_vocab.analysis.compare.comparison import Comparison
+from rlvr_vocab.analysis.compare.verdict import verdict_sentence
+from rlvr_vocab.analysis.report.blocks import Picture
+from rlvr_vocab.analysis.svg import INK, RC
+
+_LONGEST_NAME = 26
+
+
+@rc_context(RC)
+def interval_picture(comparisons: Sequence[Comparison]) -> Picture:
+    """Each difference as a dot within its interval; grey, what could not have been shown."""
+    chart, axes = figure(height=1.3 + 0.45 * len(comparisons))
+    for row, found in enumerate(comparisons):
+        at, (colour, _) = len(comparisons) - 1 - row, style_of(row + 1)
+        reach = 100 * min(found.smallest_effect, 1.0)
+        axes.barh(at, 2 * reach, left=-reach, height=0.62, color=INK, alpha=0.1, linewidth=0)
+        axes.plot([100 * found.low, 100 * found.high], [at, at], color=colour, linewidth=2.2, solid_capstyle="round")
+        axes.plot([100 * found.difference], [at], "o", color=colour, markersize=6)
+    axes.axvline(0, color=INK, linewidth=0.9)
+    names = [drawable(each.other, _LONGEST_NAME) for each in comparisons]
+    axes.set_yticks(range(len(names)), names[::-1])
+    axes.set_ylim(-0.7, len(names) - 0.3)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(False, axis="y")
+    axes.grid(True, axis="x")
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    axes.set_xlabel("percentage points above the baseline")
+    words = " ".join(verdict_sentence(each) for each in comparisons)
+    note = (
+        f"Dot and line: difference and {100 * comparisons[0].confidence:g} % interval. Grey: effects smaller than "
+        f"these seeds and problems show with a chance of {100 * comparisons[0].power:g} %."
+    )
+    return Picture("Difference from the baseline", Markup(as_svg(chart, "Difference from the baseline", words)), note)
+
+
+@rc_context(RC)
+def runs_picture(comparisons: Sequence[Comparison]) -> Picture:
+    """Each run as a dot; the two of one seed are joined where they are pairs."""
+    chart, axes = figure(height=2.8)
+    first = comparisons[0]
+    _dots(axes, 0, first.baseline_scores)
+    for number, found in enumerate(comparisons, 1):
+        _dots(axes, number, found.other_scores)
+        if found.paired:
+            _joined(axes, number, found)
+    names = [first.baseline, *(each.other for each in comparisons)]
+    axes.set_xticks(range(len(names)), [drawable(name, _LONGEST_NAME) for name in names])
+    axes.set_xlim(-0.5, len(names) - 0.5)
+    axes.set_ylabel("accuracy")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
+    words = "; ".join(
+        f"{name}: {', '.join(f'{score:.1%}' for score in scores)}"
+        for name, scores in zip(names, [first.baseline_scores, *(e.other_scores for e in comparisons)], strict=True)
+    )
+    note = "Every dot a run, the bar their mean."
+    if len(comparisons) == 1 and first.paired and len(first.seeds) > 1:
+        note += " Lines join the runs of one seed."
+    return Picture("Every run", Markup(as_svg(chart, "Accuracy of every run", words)), note)
+
+
+def _dots(axes: Axes, number: int, scores: Sequence[float]) -> None:
+    colour, _ = style_of(number)
+    axes.plot([number] * len(scores), scores, "o", color=colour, markersize=5, alpha=0.85)
+    average = sum(scores) / len(scores)
+    axes.plot([number - 0.16, number + 0.16], [average, average], color=colour, linewidth=2)
+
+
+def _joined(axes: Axes, number: int, found: Comparison) -> None:
+    """Only beside the baseline is there room for lines."""
+    if number == 1:
+        for one, two in zip(found.baseline_scores, found.other_scores, strict=True):
+            axes.plot([0, 1], [one, two], color=INK, alpha=0.35, linewidth=0.8)

@@ -1,0 +1,146 @@
+"""Rules on the completions: cut off, lost in thought, all the same; and what reasoning tokens are used for."""
+
+from __future__ import annotations
+
+from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.analysis.doctor.reward_scale import scale_of
+from rlvr_vocab.analysis.doctor.seen import Seen, typical
+from rlvr_vocab.analysis.doctor.thresholds import LIMITS
+from rlvr_vocab.analysis.doctor.words import figure, share, steps, typed
+from rlvr_vocab.analysis.record import Row
+
+
+def completions_cut_off(seen: Seen) -> list[Finding]:
+    """Too many completions end at the limit."""
+    rows = seen.recent()
+    clipped = typical(rows, "completions/clipped_ratio")
+    if clipped is None or clipped <= LIMITS.clipped:
+        return []
+    limit = seen.facts.max_completion_length
+    return [
+        Finding(
+            "completions_cut_off",
+            "Completions are cut off",
+            "error" if clipped > LIMITS.nearly_all else "warning",
+            f"completions/clipped_ratio {share(clipped)} in {steps(rows)} (limit {share(LIMITS.clipped)}), at "
+            f"{limit} tokens",
+            "the completion limit does not hold the thinking and the answer, or the model no longer ends",
+            (f"training.max_completion_length={2 * limit}",),
+            seen.step,
+        )
+    ]
+
+
+def thinking_never_closed(seen: Seen) -> list[Finding]:
+    """Completions think and do not come to an answer."""
+    rows = seen.recent()
+    closed, thinking, answering = (
+        typical(rows, name) for name in ("thinking/closed", "thinking/mean_length", "answering/mean_length")
+    )
+    # Where most of the text is no thinking, a small share may only mean that few completions think at all.
+    if closed is None or not thinking or closed >= LIMITS.closed or thinking < (answering or 0.0):
+        return []
+    _, close = seen.facts.think_tags
+    return [
+        Finding(
+            "thinking_never_closed",
+            "Thinking is not closed",
+            "error",
+            f"thinking/closed {share(closed)} in {steps(rows)} (limit {share(LIMITS.closed)}), {figure(thinking)} "
+            f"tokens of thinking per completion",
+            f"the model does not know {close}, or the completion limit ends before it: no answer, no reward",
+            (
+                f"training.max_completion_length={2 * seen.facts.max_completion_length}",
+                "dataset.open_thinking=model",
+                "warmup.max_steps=400",
+            ),
+            seen.step,
+        )
+    ]
+
+
+def mode_collapse(seen: Seen) -> list[Finding]:
+    """The same text again and again, and not the right one."""
+    rows = seen.recent()
+    repeated, shared, reward = (
+        typical(rows, name) for name in ("completions/duplicates", "completions/shared", "reward")
+    )
+    if not rows or (reward is not None and scale_of(seen.facts, rows[-1]).is_near_full(reward)):
+        return []
+    size = seen.facts.num_generations
+    most = LIMITS.duplicates * (size - 1) / size
+    told = []
+    if repeated is not None and repeated > most:
+        told.append(f"completions/duplicates {share(repeated)} (limit {share(most)} for groups of {size})")
+    if shared is not None and shared > LIMITS.shared:
+        told.append(f"completions/shared {share(shared)} (limit {share(LIMITS.shared)})")
+    if not told:
+        return []
+    warmer = typed(max(1.0, seen.facts.temperature))
+    return [
+        Finding(
+            "mode_collapse",
+            "Completions repeat each other",
+            "error",
+            f"{' and '.join(told)} in {steps(rows)}",
+            "the policy writes one text whatever the problem, because the temperature is low, the reward pays for it, "
+            "or the learning rate is too high",
+            (
+                f"training.temperature={warmer}",
+                f"training.learning_rate={typed(seen.facts.learning_rate / 4)}",
+                '"rewards=[accuracy,{name:diversity,weight:0.1}]"',
+            ),
+            seen.step,
+        )
+    ]
+
+
+def reasoning_tokens(seen: Seen) -> list[Finding]:
+    """Reasoning tokens that are not used, or have driven out all others."""
+    rows, facts = seen.recent(), seen.facts
+    if not facts.reasoning_copies or not rows:
+        return []
+    thinking, used = typical(rows, "thinking/mean_length"), typical(rows, "thinking/reasoning_share")
+    at_even_odds = facts.reasoning_copies / (1 + facts.reasoning_copies)
+    if thinking == 0 or (used is not None and used < LIMITS.reasoning_share * at_even_odds):
+        return [_unused(seen, rows, thinking, used or 0.0)]
+    if facts.reasoning_mode == "replace" or used is None or not thinking:
+        return []
+    # The closing tag is chosen while thinking and has no copy.
+    open_to_both = max(0.0, thinking - 1) / thinking
+    if used <= open_to_both * (1 - LIMITS.standard_share * (1 - at_even_odds)) or not used:
+        return []
+    return [
+        Finding(
+            "reasoning_tokens_everywhere",
+            "Reasoning tokens are used for everything",
+            "warning",
+            f"thinking/reasoning_share {share(used)} in {steps(rows)}, of at most {share(open_to_both)} at "
+            f"{figure(thinking)} tokens of thinking with the closing tag; {share(at_even_odds)} at even odds",
+            "the policy has settled on the copies, and the standard tokens are no longer tried",
+            (
+                f"training.learning_rate={typed(facts.learning_rate / 4)}",
+                "training.beta=0.01",
+                "model.preserve_odds=true",
+            ),
+            seen.step,
+        )
+    ]
+
+
+def _unused(seen: Seen, rows: list[Row], thinking: float | None, used: float) -> Finding:
+    opened, _ = seen.facts.think_tags
+    told = f"thinking/mean_length {figure(thinking or 0.0)}, thinking/reasoning_share {share(used)} in {steps(rows)}"
+    return Finding(
+        "reasoning_tokens_unused",
+        "Reasoning tokens are not used",
+        "error" if not thinking else "warning",
+        f"{told}, with a reasoning vocabulary of {seen.facts.reasoning_copies:.2g} × the standard one",
+        f"the model never thinks: nothing opens {opened}, and reasoning tokens are open in no other place"
+        if not thinking
+        else "the policy has moved back to the standard tokens: the copies are new to it, and worse at first",
+        ("dataset.open_thinking=prefill",)
+        if not thinking
+        else ("model.reasoning_mode=replace", "model.preserve_odds=true"),
+        seen.step,
+    )

@@ -1,0 +1,208 @@
+"""The curves of a run: which metrics share a picture, and what its words say. Only what was logged is drawn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from markupsafe import Markup
+
+from rlvr_vocab.analysis.charts import Band, Line, line_chart
+from rlvr_vocab.analysis.record import RunRecord
+from rlvr_vocab.analysis.report.blocks import Picture, charts, facts, paragraph
+
+_PER_FUNCTION = re.compile(r"rewards/(?P<name>.+)/(?P<what>mean|weight|failures|timeouts|unscored)")
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A picture of some metrics, each under a name of its own; `spread` are the metrics that bound the first one."""
+
+    caption: str
+    y_label: str
+    metrics: tuple[tuple[str, str], ...]
+    percent: bool = False
+    note: str = ""
+    spread: tuple[str, str] | None = None
+
+
+CHARTS = (
+    Chart(
+        "Groups without spread",
+        "share of completions",
+        (("frac_reward_zero_std", ""),),
+        percent=True,
+        note="In groups whose rewards are all equal: they teach nothing.",
+    ),
+    Chart(
+        "Length of completions",
+        "tokens",
+        (
+            ("completions/mean_length", "whole"),
+            ("thinking/mean_length", "thinking"),
+            ("answering/mean_length", "answering"),
+        ),
+        note="Means; the band spans the shortest and the longest completion of a step.",
+        spread=("completions/min_length", "completions/max_length"),
+    ),
+    Chart("Cut off at the length limit", "share of completions", (("completions/clipped_ratio", ""),), percent=True),
+    Chart(
+        "Thinking closed",
+        "share of completions",
+        (("thinking/closed", ""),),
+        percent=True,
+        note="Completions that thought and ended outside the thinking.",
+    ),
+    Chart(
+        "Reasoning tokens",
+        "share while thinking",
+        (("thinking/reasoning_share", ""),),
+        percent=True,
+        note="Among the tokens chosen while thinking.",
+    ),
+    Chart(
+        "Entropy per token",
+        "nats",
+        (("entropy/thinking", "thinking"), ("entropy/answering", "answering")),
+        note="While thinking a token and its copy split the odds: up to ln 2 = 0.69 nats more with one copy of each.",
+    ),
+    Chart(
+        "Held-out answers",
+        "share of answers",
+        (("eval/format", "well formed"), ("eval/clipped_ratio", "cut off")),
+        percent=True,
+        note="Well formed: closed its thinking, ended by itself, holds an answer that can be found.",
+    ),
+    Chart("KL to the initial model", "nats per token", (("kl", ""),), note="k3 estimate, mean per token."),
+    Chart("Gradient norm", "norm before clipping", (("grad_norm", ""),)),
+    Chart("Learning rate", "learning rate", (("learning_rate", ""),)),
+    Chart(
+        "Clipped importance ratios",
+        "share of tokens",
+        (("clip_ratio/low_mean", "below"), ("clip_ratio/high_mean", "above")),
+        percent=True,
+    ),
+    Chart(
+        "Repeated completions",
+        "share of completions",
+        (("completions/duplicates", "within the group"), ("completions/shared", "over prompts")),
+        percent=True,
+    ),
+    Chart(
+        "Sampler against trainer",
+        "nats per token",
+        (("sampling/logp_gap", ""),),
+        note="Mean absolute difference of log-probabilities before the first update on a batch.",
+    ),
+    Chart("Weights that moved", "share of a sample", (("weights/moved", ""),), percent=True),
+    Chart(
+        "Time per step",
+        "seconds",
+        (("step_time", "whole"), ("time/generation", "sampling"), ("time/rewards", "rewards")),
+    ),
+)
+
+
+def curves(record: RunRecord, accuracies: Line | None) -> Markup:
+    """All pictures that there is data for, and below them in words what never changed.
+
+    Args:
+        accuracies: held-out accuracy over the steps, before and after among them; None where nothing was measured.
+    """
+    bands = stages_of(record)
+    pictures, constant = [_reward(record, bands)], []
+    if accuracies is not None:
+        pictures.insert(0, _accuracy(record, accuracies, bands))
+    for chart in (*_per_function(record), *CHARTS):
+        lines = _lines(record, chart)
+        if lines and all(len(set(line.values)) == 1 for line in lines) and chart.spread is None:
+            constant += [(_constant_name(chart, line), _shown(line.values[0], chart.percent)) for line in lines]
+        elif lines:
+            pictures.append(_picture(chart, lines, bands))
+    drawn = charts([picture for picture in pictures if picture is not None])
+    if not constant:
+        return drawn
+    return drawn + paragraph("The same at every logged step, so not drawn:", "note") + facts(constant)
+
+
+def stages_of(record: RunRecord) -> list[Band]:
+    """The stretch of steps of each stage; none in a run in one piece."""
+    named = [(row["stage"], row["step"]) for row in record.rows if row.get("stage")]
+    spans = [(name, [step for _, step in rows]) for name, rows in groupby(named, key=lambda row: row[0])]
+    return [Band(str(name), min(steps), max(steps)) for name, steps in spans]
+
+
+def _reward(record: RunRecord, bands: Sequence[Band]) -> Picture | None:
+    """The mean, and around it the mean spread within groups, without which nothing is learned."""
+    spread = dict(zip(*record.series("groups/reward_std"), strict=True))
+    steps, values = record.series("reward")
+    if not steps:
+        return None
+    if all(step in spread for step in steps):
+        low = [value - spread[step] for step, value in zip(steps, values, strict=True)]
+        high = [value + spread[step] for step, value in zip(steps, values, strict=True)]
+        line = Line("reward", steps, values, low, high)
+        note = "Mean over the batch; the band is one mean standard deviation within groups to each side."
+    else:
+        line, note = Line("reward", steps, values), "Mean over the batch. The spread within groups was not logged."
+    return Picture("Reward", Markup(line_chart([line], y_label="reward", title="Reward", bands=bands)), note)
+
+
+def _accuracy(record: RunRecord, accuracies: Line, bands: Sequence[Band]) -> Picture:
+    """With what the verifier gives on the problems trained on: the two should rise together."""
+    lines = [accuracies]
+    steps, values = record.series("rewards/accuracy/mean")
+    if steps and all(0 <= value <= 1 for value in values):
+        lines.append(Line("problems trained on", steps, values))
+    title = "Accuracy"
+    svg = Markup(line_chart(lines, y_label="accuracy", percent=True, title=title, bands=bands))
+    return Picture(title, svg, "One sample a problem; bars are 95 % intervals.")
+
+
+def _per_function(record: RunRecord) -> Iterator[Chart]:
+    names = sorted({name for row in record.rows for name in row})
+    found: dict[str, list[tuple[str, str]]] = {}
+    for metric in names:
+        match = _PER_FUNCTION.fullmatch(metric)
+        if match is not None:
+            found.setdefault(match["what"], []).append((metric, match["name"]))
+    if len(found.get("mean", ())) > 1:
+        yield Chart("Each reward by itself", "mean score", tuple(found["mean"]), note="Before its weight.")
+    if "weight" in found:
+        yield Chart("Weights that adapt", "weight", tuple(found["weight"]))
+    if "failures" in found:
+        yield Chart("Completions on which a reward function failed", "rows", tuple(found["failures"]))
+    if "timeouts" in found:
+        yield Chart("Comparisons that ran into their deadline", "rows", tuple(found["timeouts"]))
+    if "unscored" in found:
+        yield Chart("Completions without a score", "share", tuple(found["unscored"]), percent=True)
+
+
+def _lines(record: RunRecord, chart: Chart) -> list[Line]:
+    lines = []
+    for metric, name in chart.metrics:
+        steps, values = record.series(metric)
+        if steps:
+            lines.append(Line(name, steps, values))
+    if chart.spread is None or not lines:
+        return lines
+    (low_at, low), (high_at, high) = (record.series(metric) for metric in chart.spread)
+    first = lines[0]
+    if list(first.steps) == low_at == high_at:
+        lines[0] = Line(first.name, first.steps, first.values, low, high)
+    return lines
+
+
+def _picture(chart: Chart, lines: Sequence[Line], bands: Sequence[Band]) -> Picture:
+    svg = line_chart(lines, y_label=chart.y_label, percent=chart.percent, title=chart.caption, bands=bands)
+    return Picture(chart.caption, Markup(svg), chart.note)
+
+
+def _constant_name(chart: Chart, line: Line) -> str:
+    return f"{chart.caption}: {line.name}" if line.name else chart.caption
+
+
+def _shown(value: float, percent: bool) -> str:
+    return f"{100 * value:.3g} %" if percent else f"{value:.3g}"

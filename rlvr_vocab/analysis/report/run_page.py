@@ -1,0 +1,204 @@
+"""The page of one run: what it came to, its curves, what is wrong with it, what it wrote, and how to do it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from rlvr_vocab.analysis.completions import CompletionFiles
+from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.analysis.marked import Marker
+from rlvr_vocab.analysis.record import RunRecord
+from rlvr_vocab.analysis.report.blocks import facts, finding, folded, heading, paragraph, preformatted, table
+from rlvr_vocab.analysis.report.choice import choose
+from rlvr_vocab.analysis.report.curves import curves, stages_of
+from rlvr_vocab.analysis.report.held_out import HeldOut, accuracies
+from rlvr_vocab.analysis.report.outcome import last_step, sentence
+from rlvr_vocab.analysis.report.page import Page, Section
+from rlvr_vocab.analysis.report.sampled import held_out_answers, held_out_section, training_section
+from rlvr_vocab.analysis.report.vocabulary_section import vocabulary_section
+from rlvr_vocab.analysis.vocabulary import VocabularyStory
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """How a run was configured.
+
+    Attributes:
+        changed: (key, its value, the default) of what differs from the defaults.
+        text: all of it, as YAML that `rlvr-vocab train config=` takes.
+        taken_up: (time, key, from, to) of what was changed when the run was taken up again.
+        again: the command that trains it again.
+    """
+
+    changed: Sequence[tuple[str, str, str]]
+    text: str
+    again: str
+    taken_up: Sequence[tuple[str, str, str, str]] = ()
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """All that the page is made of.
+
+    Attributes:
+        marker: None where the run has no model folder to read its vocabulary from: tokens then have no colour.
+        vocabulary: what became of it; None where no model of the run says what it is.
+        problems: what preparation read and left out (problems.json); None in a run that did not write it down.
+        environment: environment.json.
+    """
+
+    record: RunRecord
+    held_out: HeldOut
+    findings: Sequence[Finding]
+    completions: CompletionFiles
+    marker: Marker | None
+    vocabulary: VocabularyStory | None
+    problems: Mapping[str, Any] | None
+    environment: Mapping[str, Any] | None
+    configuration: Configuration
+    max_samples: int
+
+
+def run_page(report: RunReport) -> Page:
+    parts = (
+        ("Outcome", "outcome", _outcome),
+        ("Curves", "curves", _curves),
+        ("Findings", "findings", _findings),
+        ("Samples", "samples", _samples),
+        ("Vocabulary", "vocabulary", _vocabulary),
+        ("Problems", "problems", _problems),
+        ("Configuration", "configuration", _configuration),
+        ("Reproduce", "reproduce", _reproduce),
+    )
+    sections = [Section(title, write(report), name) for title, name, write in parts]
+    return Page(report.record.facts.exp_name, sentence(report.record, report.held_out), sections)
+
+
+def _outcome(report: RunReport) -> Markup:
+    record, run = report.record, report.record.facts
+    pairs = [
+        ("model", run.model),
+        ("problems", run.dataset),
+        ("reasoning tokens", f"{run.reasoning_vocab_size:,}" if run.reasoning_vocab_size else "none (baseline)"),
+        ("rewards", ", ".join(f"{each.name} × {each.weight:g}" for each in run.rewards) or "none"),
+        ("logged up to step", f"{last_step(record):,}" + ("" if run.max_steps is None else f" of {run.max_steps:,}")),
+        *([("stages", ", ".join(stage.name for stage in stages))] if (stages := stages_of(record)) else []),
+        ("group size", f"{run.num_generations:,}"),
+        ("seed", str(run.seed)),
+        *_of_summary(record),
+    ]
+    return facts(pairs)
+
+
+def _of_summary(record: RunRecord) -> Iterator[tuple[str, str]]:
+    summary = record.summary or {}
+    if summary.get("train_problems") is not None:
+        yield "trained on", f"{summary['train_problems']:,} problems"
+    if summary.get("held_out_problems") is not None:
+        yield "held out", f"{summary['held_out_problems']:,} problems"
+    if "seconds" in summary and "grpo_seconds" in summary:
+        yield "time", f"{_duration(summary['grpo_seconds'])} of GRPO, {_duration(summary['seconds'])} in all"
+
+
+def _curves(report: RunReport) -> Markup:
+    if not report.record.rows:
+        return paragraph("metrics.jsonl holds no step yet.", "missing")
+    return curves(report.record, accuracies(report.record, report.held_out))
+
+
+def _findings(report: RunReport) -> Markup:
+    if not report.record.rows:
+        return paragraph("Without a logged step there is nothing to examine.", "missing")
+    if not report.findings:
+        return paragraph("The doctor found nothing.")
+    return Markup().join(map(finding, report.findings))
+
+
+def _samples(report: RunReport) -> Markup:
+    parts = []
+    answers = held_out_answers(report.held_out)[: max(report.max_samples // 6, 1)]
+    if answers:
+        parts.append(held_out_section(report.held_out, answers))
+    choice = choose(report.completions, max(report.max_samples - 2 * len(answers), 1))
+    parts.append(training_section(choice, report.marker))
+    if not report.completions.steps:
+        parts.append(paragraph("No completions are recorded (completions/ is empty).", "missing"))
+    elif report.marker is None:
+        parts.append(paragraph("The run's initial_model/ is not there: reasoning tokens are not marked.", "missing"))
+    return Markup().join(parts)
+
+
+def _vocabulary(report: RunReport) -> Markup:
+    return vocabulary_section(report.vocabulary)
+
+
+def _problems(report: RunReport) -> Markup:
+    if report.problems is None:
+        return paragraph("This run did not write down what became of its problems (no problems.json).", "missing")
+    return _nested(report.problems)
+
+
+def _nested(content: Mapping[str, Any]) -> Markup:
+    """Plain values as facts, mappings and lists of them below a heading."""
+    plain = [(_worded(key), _value(value)) for key, value in content.items() if not isinstance(value, Mapping)]
+    inner = [(key, value) for key, value in content.items() if isinstance(value, Mapping)]
+    parts = [facts(plain)] if plain else []
+    for key, value in inner:
+        rows = [(_worded(name), _value(item)) for name, item in value.items()]
+        parts.append(heading(_worded(key)) + (table(["", ""], rows) if rows else paragraph("none", "missing")))
+    return Markup().join(parts)
+
+
+def _worded(key: str) -> str:
+    return str(key).replace("_", " ")
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return "; ".join(map(_value, value)) or "none"
+    return str(value)
+
+
+def _configuration(report: RunReport) -> Markup:
+    configuration = report.configuration
+    parts = [paragraph("Every key has its default, as this version has it.")]
+    if configuration.changed:
+        parts = [
+            paragraph(f"{len(configuration.changed)} keys differ from the defaults of this version:", "note"),
+            table(["key", "this run", "default"], configuration.changed),
+        ]
+    if configuration.taken_up:
+        parts.append(heading("Changed while it was trained"))
+        parts.append(table(["when", "key", "from", "to"], configuration.taken_up))
+    parts.append(folded("All keys, as config.yaml", preformatted(configuration.text)))
+    return Markup().join(parts)
+
+
+def _reproduce(report: RunReport) -> Markup:
+    environment = report.environment
+    parts = [paragraph("Where the run's folder lies:"), preformatted(report.configuration.again)]
+    if environment is None:
+        return Markup().join([*parts, paragraph("environment.json is not there: versions are not known.", "missing")])
+    parts.append(paragraph("As it was started:"))
+    parts.append(preformatted(" ".join(map(str, environment.get("command", ())))))
+    known = [(name, environment.get(name)) for name in ("started", "commit", "python", "platform", "processor_cores")]
+    pairs = [(_worded(name), _value(value)) for name, value in known]
+    pairs += [("gpus", _value(environment.get("gpus", []))), ("seed", str(report.record.facts.seed))]
+    versions = [(name, str(value)) for name, value in environment.get("versions", {}).items()]
+    return Markup().join([*parts, facts(pairs), heading("Versions"), facts(versions)])
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"

@@ -1,0 +1,141 @@
+"""Completions on a page: prompt, tokens in the colours of their multiplicity, rewards and why they were given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from markupsafe import Markup
+
+from rlvr_vocab.analysis.completions import SampledCompletion
+from rlvr_vocab.analysis.marked import Marker, Stretch, as_html, readable
+from rlvr_vocab.analysis.report.blocks import Sample, heading, paragraph, samples
+from rlvr_vocab.analysis.report.choice import Choice, Chosen
+from rlvr_vocab.analysis.report.held_out import Answer, HeldOut, is_right
+
+# Of a long text, what is shown from its start and from its end.
+_HEAD, _TAIL = 1400, 700
+_HOW_CHOSEN = (
+    "At moments spread evenly over the run: the completion with the highest reward, the one with the lowest, and one "
+    "drawn with a fixed seed."
+)
+_FATES = {
+    "wrong before, right after": (False, True),
+    "right before, wrong after": (True, False),
+    "wrong before and after": (False, False),
+}
+
+
+def held_out_answers(held_out: HeldOut) -> list[tuple[str, Answer, Answer]]:
+    """The first problem of each fate, before and after: learned, unlearned, never right."""
+    pairs = held_out.pairs()
+    firsts = ((name, next((pair for pair in pairs if _fate(pair) == fate), None)) for name, fate in _FATES.items())
+    return [(name, *pair) for name, pair in firsts if pair is not None]
+
+
+def held_out_section(held_out: HeldOut, shown: Sequence[tuple[str, Answer, Answer]]) -> Markup:
+    """How many problems changed, and some of them."""
+    fates = [_fate(pair) for pair in held_out.pairs()]
+    counts = "; ".join(f"{fates.count(fate):,} {name}" for name, fate in _FATES.items())
+    words = f"Of {len(fates):,} problems: {counts}. The first of each kind, as it was answered:"
+    cards = (
+        samples(name, [_of_answer(before, "before GRPO"), _of_answer(after, "after GRPO")])
+        for name, before, after in shown
+    )
+    return heading("Held-out problems") + paragraph(words) + Markup().join(cards)
+
+
+def training_section(choice: Choice, marker: Marker | None) -> Markup:
+    """What the model wrote while it was trained."""
+    known = _Template(choice.prompts)
+    parts = [Markup(), *(paragraph(f"Not shown: {line}", "missing") for line in choice.unreadable)]
+    if choice.early_and_late:
+        cards = [_of_chosen(each, f"step {each.completion.step:,}", marker, known) for each in choice.early_and_late]
+        parts += [heading("The same problem, early and late"), samples("", cards)]
+    if choice.moments:
+        parts += [heading("During training"), paragraph(_HOW_CHOSEN, "note")]
+    for step, chosen in groupby(choice.moments, key=lambda each: each.completion.step):
+        parts.append(samples(f"Step {step:,}", [_of_chosen(each, each.why, marker, known) for each in chosen]))
+    return Markup().join(parts)
+
+
+class _Template:
+    """What all prompts begin and end with: chat template and system prompt, which need not be read each time.
+
+    Args:
+        prompts: different ones, sorted.
+    """
+
+    def __init__(self, prompts: Sequence[str]) -> None:
+        first, last = (prompts[0], prompts[-1]) if len(prompts) > 1 else ("", "")
+        prefix = first[: _alike(first, last)]
+        backwards = sorted(prompt[::-1] for prompt in prompts)
+        suffix = backwards[0][: _alike(backwards[0], backwards[-1])][::-1] if first else ""
+        start = re.search(r"[\n<\[]", suffix)
+        # Problems may begin or end alike: only up to a break in the line, or from a tag on.
+        self._before = prefix[: prefix.rfind("\n") + 1]
+        self._after = suffix[start.start() :] if start else ""
+
+    def problem(self, prompt: str) -> str:
+        inner = prompt.removeprefix(self._before).removesuffix(self._after)
+        return inner.strip() or prompt
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters two texts have in common at their start: of sorted texts, the first and last tell for all."""
+    different = (index for index, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
+    return next(different, min(len(one), len(other)))
+
+
+def _fate(pair: tuple[Answer, Answer]) -> tuple[bool, bool]:
+    return is_right(pair[0]), is_right(pair[1])
+
+
+def _of_answer(answer: Answer, title: str) -> Sample:
+    body = as_html(_cut([Stretch(answer.completion, 0)]))
+    return Sample(title, readable(_shortened(answer.prompt)), body, [("gold", readable(_shortened(answer.solution)))])
+
+
+def _of_chosen(chosen: Chosen, title: str, marker: Marker | None, template: _Template) -> Sample:
+    completion = chosen.completion
+    stretches = [Stretch(completion.completion, 0)]
+    if marker is not None and completion.completion_ids:
+        stretches = marker.stretches(completion.completion_ids)
+    prompt = readable(_shortened(template.problem(completion.prompt)))
+    return Sample(title, prompt, as_html(_cut(stretches)), list(_facts(completion)))
+
+
+def _facts(completion: SampledCompletion) -> Iterator[tuple[str, str]]:
+    if completion.solution:
+        yield "gold", readable(_shortened(completion.solution))
+    yield "reward", f"{completion.reward:.3g}"
+    yield "advantage", f"{completion.advantage:+.2f}"
+    several = len(completion.rewards) > 1
+    for name, score in completion.rewards.items():
+        reason = readable(_shortened(completion.reasons.get(name, "")))
+        shown = "no score" if score is None else f"{score:.3g}"
+        if several or reason:
+            yield readable(name), f"{shown} ({reason})" if reason else shown
+
+
+def _cut(stretches: Sequence[Stretch]) -> list[Stretch]:
+    """Start and end of what is long, and how much lies between."""
+    length = sum(len(each.text) for each in stretches)
+    if length <= _HEAD + _TAIL:
+        return list(stretches)
+    left_out = Stretch(f"\n… {length - _HEAD - _TAIL:,} characters …\n", 0)
+    return [*_part(stretches, 0, _HEAD), left_out, *_part(stretches, length - _TAIL, length)]
+
+
+def _part(stretches: Sequence[Stretch], start: int, end: int) -> Iterator[Stretch]:
+    at = 0
+    for each in stretches:
+        text = each.text[max(start - at, 0) : max(end - at, 0)]
+        at += len(each.text)
+        if text:
+            yield Stretch(text, each.multiplicity)
+
+
+def _shortened(text: str) -> str:
+    return "".join(each.text for each in _cut([Stretch(text, 0)]))

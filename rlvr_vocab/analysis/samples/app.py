@@ -1,0 +1,311 @@
+"""Pages through the completions of a run in the terminal, by keyboard alone."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar, Literal
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.message import Message
+from textual.widgets import Input, Static
+from textual.worker import get_current_worker
+
+from rlvr_vocab.analysis.completions import CompletionFiles
+from rlvr_vocab.analysis.marked import Marker
+from rlvr_vocab.analysis.samples.first_lines import FirstLines, Place, read_first_lines
+from rlvr_vocab.analysis.samples.lines import SHORT_HELP, sample_text, status_line
+from rlvr_vocab.analysis.samples.matches import Matches, Search, search_all
+from rlvr_vocab.analysis.samples.panes import HelpPage, SampleList
+from rlvr_vocab.analysis.samples.reading import Reading, View
+from rlvr_vocab.analysis.samples.sample import SampleReader
+from rlvr_vocab.analysis.samples.sieve import read_sieve, read_steps
+from rlvr_vocab.errors import UserError
+
+# What is done at once before the rest is left to a thread: short enough not to be noticed.
+_AT_ONCE_SECONDS = 0.02
+_SECONDS_BETWEEN_NEWS = 0.15
+
+Question = Literal["step", "contains", "filter"]
+_HINTS: dict[Question, str] = {
+    "step": "step to go to",
+    "contains": "text that completions hold; empty: all",
+    "filter": "verdict=wrong min_reward=0.5 problem=apples step=10:50 contains=wait; empty: all",
+}
+
+
+class SamplesApp(App[bool]):
+    """Returns False where nothing was found of what the command line asked for.
+
+    Args:
+        view: what the command line asked for.
+        load_marker: what tells the copies apart; called in a thread, since a large tokenizer takes a second.
+    """
+
+    AUTO_FOCUS = None
+    CSS = """
+    SampleList { height: 30%; min-height: 2 }
+    #page { height: 1fr; border-top: solid ansi_bright_black; scrollbar-size-vertical: 1 }
+    #status, #keys { height: 1; text-wrap: nowrap; text-overflow: ellipsis }
+    #status { text-style: reverse }
+    #keys { text-style: dim }
+    #typed { display: none; height: 1; border: none; padding: 0 }
+    """
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n,right", "move(1)"),
+        Binding("p,left", "move(-1)"),
+        Binding("down,j", "scroll_lines(1)"),
+        Binding("up,k", "scroll_lines(-1)"),
+        Binding("pagedown", "scroll_pages(1)"),
+        Binding("pageup,b", "scroll_pages(-1)"),
+        Binding("space", "read_on"),
+        Binding("g,home", "move_to(0)"),
+        Binding("G,end", "move_to(-1)"),
+        Binding("right_square_bracket", "move_step(1)"),
+        Binding("left_square_bracket", "move_step(-1)"),
+        Binding("s", "ask('step')"),
+        Binding("slash", "ask('contains')"),
+        Binding("f", "ask('filter')"),
+        Binding("o", "next_order"),
+        Binding("c", "compare"),
+        Binding("r", "look_again"),
+        Binding("question_mark", "help"),
+        Binding("escape", "leave"),
+        Binding("q", "quit"),
+        Binding("ctrl+c", "quit", priority=True),
+    ]
+
+    class Found(Message):
+        def __init__(self, search: Search, matches: Matches) -> None:
+            super().__init__()
+            self.search, self.matches = search, matches
+
+    class LinesRead(Message):
+        def __init__(self, step: int, lines: Sequence[str]) -> None:
+            super().__init__()
+            self.step, self.lines = step, lines
+
+    class MarkerLoaded(Message):
+        def __init__(self, marker: Marker | None, note: str = "") -> None:
+            super().__init__()
+            self.marker, self.note = marker, note
+
+    def __init__(
+        self, files: CompletionFiles, view: View, reader: SampleReader, load_marker: Callable[[], Marker]
+    ) -> None:
+        super().__init__(ansi_color=True)
+        self.files, self.reader = files, reader
+        self.reading = Reading(files, view, reader.judge)
+        self._load_marker = load_marker
+        self._first_lines = FirstLines()
+        self._shown: Place | None = None
+        self._question: Question = "filter"
+        self._is_first_view = True
+        self._note = ""
+        self._in_colour = "NO_COLOR" not in os.environ
+
+    def compose(self) -> ComposeResult:
+        yield SampleList(self._first_lines)
+        with VerticalScroll(id="page", can_focus=False):
+            yield Static(id="text", markup=False)
+        yield Static(id="status", markup=False)
+        yield Input(id="typed", compact=True)
+        yield Static(SHORT_HELP, id="keys", markup=False)
+
+    def on_mount(self) -> None:
+        self._begin(self.reading.search)
+        # No worker: whoever quits before it is loaded need not wait for it.
+        threading.Thread(target=self._load, daemon=True).start()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._show_list)
+
+    # --- searching: at once where that is quick, the rest in a thread that sends what it finds ---
+
+    def _begin(self, search: Search) -> None:
+        deadline = time.monotonic() + _AT_ONCE_SECONDS
+        for _ in search_all(search):
+            if time.monotonic() > deadline:
+                break
+        self._take(search, search.found())
+        if search.pending:
+            self.run_worker(partial(self._search_on, search), thread=True, group="search", exclusive=True)
+
+    def _search_on(self, search: Search) -> None:
+        worker, told = get_current_worker(), time.monotonic()
+        for _ in search_all(search):
+            if worker.is_cancelled:
+                return
+            if time.monotonic() - told > _SECONDS_BETWEEN_NEWS:
+                self.post_message(self.Found(search, search.found()))
+                told = time.monotonic()
+        self.post_message(self.Found(search, search.found()))
+
+    def on_samples_app_found(self, message: Found) -> None:
+        if message.search is self.reading.search:
+            self._take(message.search, message.matches)
+
+    def _take(self, search: Search, matches: Matches) -> None:
+        self.reading.take(matches)
+        if not search.pending and not len(matches) and self._is_first_view:
+            self.exit(False)
+        self._show()
+
+    def _look(self, view: View, wanted: Place | None = None) -> None:
+        self._is_first_view = False
+        self._begin(self.reading.look(view, wanted))
+
+    # --- showing ---
+
+    def _show(self) -> None:
+        if self.reading.place != self._shown:
+            self._note = ""
+            self._show_page()
+        self.call_after_refresh(self._show_list)
+        self._show_status()
+
+    def _show_page(self) -> None:
+        place = self._shown = self.reading.place
+        text = Text()
+        try:
+            if place is not None:
+                text = sample_text(self.reader.sample(self.files.read_row(*place)), colour=self._in_colour)
+        except UserError as error:
+            self._note = str(error)
+        self.query_one("#text", Static).update(text)
+        self.query_one("#page").scroll_home(animate=False)
+
+    def _show_list(self) -> None:
+        pane = self.query_one(SampleList)
+        deadline = time.monotonic() + _AT_ONCE_SECONDS
+        missing = self._first_lines.missing(pane.place_at(self.reading.matches, self.reading.index))
+        while missing and time.monotonic() < deadline:
+            step = missing.pop(0)
+            self._first_lines.keep(step, read_first_lines(self.files, step))
+        pane.draw()
+        if missing:
+            self.run_worker(partial(self._read_lines, missing), thread=True, group="first lines", exclusive=True)
+
+    def _read_lines(self, steps: Sequence[int]) -> None:
+        worker = get_current_worker()
+        for step in steps:
+            if worker.is_cancelled:
+                return
+            self.post_message(self.LinesRead(step, read_first_lines(self.files, step)))
+
+    def on_samples_app_lines_read(self, message: LinesRead) -> None:
+        self._first_lines.keep(message.step, message.lines)
+        self.query_one(SampleList).draw()
+
+    def _show_status(self) -> None:
+        self.query_one("#status", Static).update(status_line(self.reading, self._note))
+
+    # --- telling copies apart ---
+
+    def _load(self) -> None:
+        try:
+            message = self.MarkerLoaded(self._load_marker())
+        except UserError as error:
+            message = self.MarkerLoaded(None, f"copies are not told apart: {error}")
+        self.post_message(message)
+
+    def on_samples_app_marker_loaded(self, message: MarkerLoaded) -> None:
+        self.reader = replace(self.reader, marker=message.marker)
+        self._show_page()
+        self._note = message.note
+        self._show_status()
+
+    # --- keys ---
+
+    def action_move(self, by: int) -> None:
+        self.reading.move(by)
+        self._show()
+
+    def action_move_to(self, index: int) -> None:
+        self.reading.move_to(index)
+        self._show()
+
+    def action_move_step(self, direction: int) -> None:
+        self.reading.move_step(direction)
+        self._show()
+
+    def action_scroll_lines(self, lines: int) -> None:
+        self.query_one("#page").scroll_relative(y=lines, animate=False)
+
+    def action_scroll_pages(self, pages: int) -> None:
+        page = self.query_one("#page")
+        page.scroll_relative(y=pages * max(1, page.scrollable_content_region.height - 1), animate=False)
+
+    def action_read_on(self) -> None:
+        page = self.query_one("#page")
+        if page.scroll_offset.y >= page.max_scroll_y:
+            self.action_move(1)
+        else:
+            self.action_scroll_pages(1)
+
+    def action_next_order(self) -> None:
+        self._look(self.reading.reordered())
+
+    def action_compare(self) -> None:
+        try:
+            search = self.reading.toggle_compare()
+        except UserError as error:
+            self._say(str(error))
+            return
+        if search is not None:
+            self._is_first_view = False
+            self._begin(search)
+
+    def action_look_again(self) -> None:
+        self.files.refresh()
+        self._first_lines.clear()
+        self._shown = None
+        self._look(self.reading.view, self.reading.place)
+
+    def action_help(self) -> None:
+        self.push_screen(HelpPage())
+
+    # --- questions, answered in the line below the status ---
+
+    def action_ask(self, question: Question) -> None:
+        self._question = question
+        typed, sieve = self.query_one("#typed", Input), self.reading.view.sieve
+        typed.value = {"step": "", "contains": sieve.contains or "", "filter": sieve.typed}[question]
+        typed.placeholder = _HINTS[question]
+        typed.display = True
+        typed.focus()
+
+    def action_leave(self) -> None:
+        typed = self.query_one("#typed", Input)
+        typed.display = False
+        self.set_focus(None)
+
+    def on_input_submitted(self, message: Input.Submitted) -> None:
+        self.action_leave()
+        try:
+            self._answer(message.value.strip())
+        except UserError as error:
+            self._say(str(error))
+
+    def _answer(self, typed: str) -> None:
+        sieve = self.reading.view.sieve
+        if self._question == "contains":
+            self._look(self.reading.filtered(replace(sieve, contains=typed or None)), self.reading.place)
+        elif self._question == "filter":
+            self._look(self.reading.filtered(read_sieve(typed)), self.reading.place)
+        elif typed:
+            first, _ = read_steps(typed)
+            self.reading.go_to_step(int(first))
+            self._show()
+
+    def _say(self, note: str) -> None:
+        self._note = note
+        self._show_status()

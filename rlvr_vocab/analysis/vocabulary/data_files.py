@@ -1,0 +1,199 @@
+"""The story as files that other tools read: `<run>/vocabulary/*.csv`, `about.json` and the pictures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlvr_vocab.analysis.vocabulary.pictures import pictures
+from rlvr_vocab.analysis.vocabulary.ranking import top_movers
+from rlvr_vocab.analysis.vocabulary.story import (
+    QUANTILES,
+    Drift,
+    Projection,
+    RowDrift,
+    Uncertainty,
+    Usage,
+    VocabularyStory,
+)
+from rlvr_vocab.analysis.vocabulary.use import SMOOTHING, smoothed_ratio
+from rlvr_vocab.atomic_file import write_whole
+
+FOLDER = "vocabulary"
+# Copies that were never sampled have a row in tokens.csv if they are among so many that moved most.
+MOST_MOVERS = 1000
+_Rows = Iterable[Sequence[Any]]
+
+
+def write_story(story: VocabularyStory) -> Path:
+    """Write every part that there is into `<run>/vocabulary/` and remove what an earlier telling left beside it."""
+    folder = story.folder / FOLDER
+    folder.mkdir(exist_ok=True)
+    texts = {f"{name}.csv": _as_csv(rows) for name, rows in _tables(story)}
+    texts |= {f"{picture.name}.svg": picture.svg + "\n" for picture in pictures(story)}
+    texts["about.json"] = json.dumps(_about(story), ensure_ascii=False, indent=2) + "\n"
+    for path in [*folder.glob("*.csv"), *folder.glob("*.svg")]:
+        if path.name not in texts:
+            path.unlink()
+    for name, text in texts.items():
+        write_whole(folder / name, text)
+    return folder
+
+
+def _tables(story: VocabularyStory) -> Iterator[tuple[str, _Rows]]:
+    if story.usage:
+        yield "usage", _usage(story.usage)
+        yield "sources", _sources(story, story.usage)
+    if story.layout.size and (story.usage or story.drift):
+        yield "tokens", _tokens(story)
+    if story.drift:
+        yield "drift", _drift(story.drift)
+    if story.projection:
+        yield "projection", _projection(story, story.projection)
+    if story.uncertainty:
+        yield "entropy", _entropy(story.uncertainty)
+    if story.uncertainty and story.uncertainty.kind:
+        yield f"{story.uncertainty.kind}_by_token", _by_token(story, story.uncertainty)
+    if story.apart:
+        yield "apart", _apart(story)
+
+
+def _usage(usage: Usage) -> Iterator[Sequence[Any]]:
+    yield ("step", "thinking_tokens", "reasoning_tokens", "share", "distinct", "top_10_share", "top_100_share")
+    for point in usage.points:
+        yield point.step, point.thinking, point.copies, point.share, point.distinct, point.top_10, point.top_100
+
+
+def _sources(story: VocabularyStory, usage: Usage) -> Iterator[Sequence[Any]]:
+    """A row for each thing that a source was written as."""
+    yield ("source_id", "text", "written_as", "early", "late", "early_share", "late_share")
+    texts = story.texts.of([each.source for each in usage.sources])
+    for source, text in zip(usage.sources, texts, strict=True):
+        early, late = sum(source.early), sum(source.late)
+        for copy, (before, after) in enumerate(zip(source.early, source.late, strict=True)):
+            written_as = f"copy {copy}" if copy else "standard"
+            shares = (before / early if early else math.nan, after / late if late else math.nan)
+            yield (source.source, text, written_as, before, after, *shares)
+
+
+def _tokens(story: VocabularyStory) -> Iterator[Sequence[Any]]:
+    """A row for each copy that was sampled, and for those of the others that moved most."""
+    layout, usage = story.layout, story.usage
+    sides = story.drift.final if story.drift else ()
+    drifts = ("cosine_to_source", "cosine_to_start", "norm", "source_norm", "start_norm")
+    yield (
+        *("id", "source_id", "copy", "text", "early", "late", "total", "source_early", "source_late", "ratio"),
+        *(f"{name}_{drift.side}" for drift in sides for name in drifts),
+    )
+    ks = _told_copies(story)
+    rows = np.concatenate([np.empty((len(ks), 0)), *(_by_copy(drift, layout.size)[ks] for drift in sides)], axis=1)
+    ids = ks + layout.standard_size
+    for k, token, text, row in zip(ks.tolist(), ids.tolist(), story.texts.of(ids), rows.tolist(), strict=True):
+        source = layout.source_ids[k]
+        yield (token, source, layout.multiplicities[k], text, *_use_of(usage, token, source), *row)
+
+
+def _told_copies(story: VocabularyStory) -> np.ndarray:
+    """Which copies have a row of their own."""
+    used = story.usage.total[story.layout.standard_size :] if story.usage else np.zeros(0, np.int64)
+    movers = (drift.ks[top_movers(drift, MOST_MOVERS)] for drift in (story.drift.final if story.drift else ()))
+    return np.unique(np.concatenate([np.flatnonzero(used), *movers]))
+
+
+def _by_copy(drift: RowDrift, size: int) -> np.ndarray:
+    """`(size, 5)`; NaN for copies of control ids, which can never be sampled and were not measured."""
+    found = np.full((size, 5), np.nan)
+    columns = (1 - drift.from_source, 1 - drift.from_start, drift.norm, drift.source_norm, drift.start_norm)
+    found[drift.ks] = np.stack(columns, axis=1)
+    return found
+
+
+def _use_of(usage: Usage | None, token: int, source: int) -> list[Any]:
+    if usage is None:
+        return [math.nan] * 6
+    early, late = int(usage.early[token]), int(usage.late[token])
+    counts = [early, late, int(usage.total[token]), int(usage.early[source]), int(usage.late[source])]
+    return [*counts, smoothed_ratio(early, late, usage.thinking)]
+
+
+def _drift(drift: Drift) -> Iterator[Sequence[Any]]:
+    kinds = ("cosine_to_source", "cosine_to_start", "norm_to_start")
+    yield (
+        *("step", "model", "side", "copies", "number"),
+        *(f"{kind}_q{round(100 * quantile):02d}" for kind in kinds for quantile in QUANTILES),
+    )
+    for point in drift.points:
+        quantiles = (value for kind in kinds for value in getattr(point, kind))
+        yield (point.step, point.name, point.side, point.group, point.copies, *quantiles)
+
+
+def _projection(story: VocabularyStory, projection: Projection) -> Iterator[Sequence[Any]]:
+    names = ("source_start", "copy_start", "source_end", "copy_end", "moved_source", "moved_copy")
+    yield ("id", "source_id", "text", *(f"{name}_{axis}" for name in names for axis in "xy"))
+    ids = projection.ks + story.layout.standard_size
+    points = np.concatenate([getattr(projection, name) for name in names], axis=1)
+    for token, text, row in zip(ids.tolist(), story.texts.of(ids), points.tolist(), strict=True):
+        yield (token, story.layout.source_ids[token - story.layout.standard_size], text, *row)
+
+
+def _entropy(uncertainty: Uncertainty) -> Iterator[Sequence[Any]]:
+    yield ("step", "measure", "where", "nats")
+    for measure, lines in (("entropy, logged", uncertainty.logged), (uncertainty.kind, uncertainty.sampled)):
+        for line in lines:
+            for step, value in zip(line.steps, line.values, strict=True):
+                yield step, measure, line.name, value
+
+
+def _by_token(story: VocabularyStory, uncertainty: Uncertainty) -> Iterator[Sequence[Any]]:
+    yield (
+        *("region", "source_id", "text", "written_as"),
+        *("early_count", "late_count", "early", "late", "late_smoothed", "change_smoothed"),
+    )
+    texts = story.texts.of([each.source for each in uncertainty.tokens])
+    for each, text in zip(uncertainty.tokens, texts, strict=True):
+        yield (each.region, each.source, text, *each[2:])
+
+
+def _apart(story: VocabularyStory) -> Iterator[Sequence[Any]]:
+    yield (
+        *("id", "source_id", "text", "as_standard", "as_copy"),
+        *("cosine_to_source", "cosine_to_start", "contexts_bits", "score"),
+    )
+    texts = story.texts.of([story.layout.source_ids[each.k] for each in story.apart])
+    for each, text in zip(story.apart, texts, strict=True):
+        yield (story.layout.standard_size + each.k, story.layout.source_ids[each.k], text, *each[1:])
+
+
+def _about(story: VocabularyStory) -> dict[str, Any]:
+    early, late = story.usage.windows if story.usage else (None, None)
+    return {
+        "steps_read": len(story.steps),
+        "steps_there": story.steps_there,
+        "early_steps": early,
+        "late_steps": late,
+        "ratio_smoothing": SMOOTHING,
+        "measure_by_token": story.uncertainty.kind if story.uncertainty else None,
+        "end": story.drift.end if story.drift else None,
+        "tied": story.drift.tied if story.drift else None,
+        "copies_measured_over_time": story.drift.sampled_rows if story.drift else None,
+        "copies_projected": len(story.projection.ks) if story.projection else None,
+        "copies": story.layout.size,
+        "copies_in_tokens_csv": len(_told_copies(story)),
+        "notes": story.notes,
+    }
+
+
+def _as_csv(rows: _Rows) -> str:
+    """Text in quotes, so that no token of a comma or a quote moves a cell; what is not a number is empty."""
+    written = io.StringIO()
+    writer = csv.writer(written, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+    for row in rows:
+        writer.writerow(["" if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row])
+    return written.getvalue()

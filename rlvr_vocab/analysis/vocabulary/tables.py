@@ -1,0 +1,205 @@
+"""The story in short tables of plain cells; who shows them escapes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rlvr_vocab.analysis.vocabulary.ranking import changed_most, changed_sources, highest, top_movers
+from rlvr_vocab.analysis.vocabulary.story import (
+    Drift,
+    Growth,
+    SourceUse,
+    TokenUncertainty,
+    Uncertainty,
+    Usage,
+    VocabularyStory,
+)
+from rlvr_vocab.analysis.vocabulary.uncertainty import PRIOR_POSITIONS
+from rlvr_vocab.analysis.vocabulary.use import SMOOTHING
+
+_MOST = 10
+_SIDE = {"both": "both (tied)", "input": "embedding", "output": "head"}
+
+
+class Table(NamedTuple):
+    """Cells as text, row by row, under a header."""
+
+    title: str
+    caption: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def tables(story: VocabularyStory) -> list[Table]:
+    """Those that the run has rows for."""
+    found: list[Table] = []
+    if story.usage:
+        found += _of_use(story, story.usage)
+    if story.drift:
+        found += _of_drift(story, story.drift)
+    found += _of_pairs(story)
+    if story.uncertainty:
+        found += _of_uncertainty(story, story.uncertainty)
+    return [table for table in found if table.rows]
+
+
+def _of_use(story: VocabularyStory, usage: Usage) -> Iterator[Table]:
+    early, late = (f"steps {window.first_step:,}–{window.last_step:,}" for window in usage.windows)
+    header = ("token", "early: standard", "early: copies", "late: standard", "late: copies", "copies early", "late")
+    smoothed = f"Shares count {SMOOTHING:g} occurrences more, half of them copies."
+    yield Table(
+        "Written as copy or as standard token",
+        f"The sources written most while thinking; early is {early}, late {late}. {smoothed}",
+        header,
+        _source_rows(story, list(usage.sources[:_MOST])),
+    )
+    yield Table(
+        "Where the share of copies changed most",
+        f"Ranked by |change| · √occurrences. {smoothed}",
+        header,
+        _source_rows(story, changed_sources(usage, _MOST)),
+    )
+    grown = [growth for growth in usage.growth if growth.ratio > 1][:_MOST]
+    shrunk = [growth for growth in reversed(usage.growth) if growth.ratio < 1][:_MOST]
+    for title, chosen in (("Copies that grew most", grown), ("Copies that shrank most", shrunk)):
+        told = (
+            f"Use late against early, per thinking token, each with {SMOOTHING:g} occurrences more; ranked by the "
+            "ratio's logarithm in standard errors (below 2 it may well be chance)."
+        )
+        yield Table(title, told, ("copy of", "early", "late", "ratio", "standard errors"), _growth_rows(story, chosen))
+
+
+def _source_rows(story: VocabularyStory, sources: Sequence[SourceUse]) -> tuple[tuple[str, ...], ...]:
+    texts = story.texts.of([source.source for source in sources])
+    return tuple(
+        (
+            text,
+            *(_count(number) for counts in (each.early, each.late) for number in (counts[0], sum(counts[1:]))),
+            *(f"{100 * share:.1f} %" for share in (each.early_share, each.late_share)),
+        )
+        for each, text in zip(sources, texts, strict=True)
+    )
+
+
+def _growth_rows(story: VocabularyStory, growths: Sequence[Growth]) -> tuple[tuple[str, ...], ...]:
+    return tuple(
+        (
+            *(_copy(story, growth.k), _count(growth.early), _count(growth.late)),
+            *(f"{growth.ratio:.2f}", f"{growth.evidence:.1f}"),
+        )
+        for growth in growths
+    )
+
+
+def _of_drift(story: VocabularyStory, drift: Drift) -> Iterator[Table]:
+    yield Table(
+        "Rows of copies over the checkpoints",
+        "Median, and 5 to 95 % of the copies in brackets, of the cosine to the source's row and to the copy's own at "
+        "the start, and of the norm against that at the start.",
+        ("step", "model", "side", "copies", "number", "to source", "to start", "norm"),
+        tuple(
+            (
+                *(_count(point.step), point.name, _SIDE[point.side], point.group, _count(point.copies)),
+                *map(_spread, (point.cosine_to_source, point.cosine_to_start, point.norm_to_start)),
+            )
+            for point in drift.points
+        ),
+    )
+    for final in drift.final:
+        yield Table(
+            f"Copies that moved most: {_SIDE[final.side]}",
+            f"Furthest from where they began, at {drift.end}; norm is against that at the start, the source's cosine "
+            "against its own row at the start. Uses are those while thinking in the steps that were read.",
+            ("copy of", "uses", "cosine to start", "cosine to source", "norm", "source to its start"),
+            tuple(
+                (
+                    _copy(story, int(final.ks[at])),
+                    _uses(story, int(final.ks[at])),
+                    *(_cosine(1 - float(column[at])) for column in (final.from_start, final.from_source)),
+                    f"{final.norm[at] / final.start_norm[at]:.4g}",
+                    _cosine(1 - float(final.source_from_start[at])),
+                )
+                for at in top_movers(final, _MOST).tolist()
+            ),
+        )
+
+
+def _of_pairs(story: VocabularyStory) -> Iterator[Table]:
+    yield Table(
+        "Copies that have come apart from their sources",
+        "Ranked by (1 − cosine to source + contexts) · √(uses as copy). Contexts: how differently the surface tokens "
+        "before the two are distributed (Jensen-Shannon divergence in bits, less what chance explains). Rows are those "
+        "that score tokens; uses are the late ones.",
+        ("token", "as standard", "as copy", "cosine to source", "to start", "contexts", "score"),
+        tuple(
+            (
+                *(_copy(story, each.k), _count(each.as_standard), _count(each.as_copy)),
+                *(_cosine(each.cosine_to_source), _cosine(each.cosine_to_start)),
+                *(_figure(each.contexts), _figure(each.score)),
+            )
+            for each in story.apart[:_MOST]
+        ),
+    )
+
+
+def _of_uncertainty(story: VocabularyStory, uncertainty: Uncertainty) -> Iterator[Table]:
+    if uncertainty.kind is None:
+        return
+    name = uncertainty.kind
+    told = (
+        f"Mean {name} in nats while thinking, by surface token; ranked as if each had {PRIOR_POSITIONS} positions more "
+        "at the mean of all, or without a change."
+    )
+    header = ("token", "early", "late", "early positions", "late positions", "late as standard", "late as first copy")
+    for title, chosen in (
+        (f"Tokens of the highest {name}", highest(uncertainty, _MOST)),
+        (f"Tokens whose {name} changed most", changed_most(uncertainty, _MOST)),
+    ):
+        yield Table(title, told, header, _uncertainty_rows(story, uncertainty, chosen))
+
+
+def _uncertainty_rows(
+    story: VocabularyStory, uncertainty: Uncertainty, chosen: Sequence[TokenUncertainty]
+) -> tuple[tuple[str, ...], ...]:
+    written = {(each.source, each.written_as): each for each in uncertainty.tokens if each.region == "thinking"}
+    rows = []
+    for each, text in zip(chosen, story.texts.of([each.source for each in chosen]), strict=True):
+        parts = [written.get((each.source, written_as)) for written_as in ("standard", "copy 1")]
+        rows.append(
+            (
+                *(text, _figure(each.early), _figure(each.late), _count(each.early_count), _count(each.late_count)),
+                *("" if part is None else _figure(part.late) for part in parts),
+            )
+        )
+    return tuple(rows)
+
+
+def _copy(story: VocabularyStory, k: int) -> str:
+    """The source's text, with the number of the copy from the second on."""
+    text, copy = story.texts(story.layout.source_ids[k]), story.layout.multiplicities[k]
+    return text if copy == 1 else f"{text} (copy {copy})"
+
+
+def _uses(story: VocabularyStory, k: int) -> str:
+    return _count(int(story.usage.total[story.layout.standard_size + k])) if story.usage else ""
+
+
+def _count(number: int) -> str:
+    return f"{number:,}"
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3g}" if math.isfinite(value) else ""
+
+
+def _cosine(value: float) -> str:
+    """With as many digits as it takes to see that it is not 1."""
+    if not math.isfinite(value):
+        return ""
+    return f"{value:.4f}" if 1 - value > 1e-3 else f"1 − {1 - value:.1e}" if value < 1 else "1"
+
+
+def _spread(quantiles: tuple[float, ...]) -> str:
+    return f"{quantiles[2]:.4f} ({quantiles[0]:.4f}–{quantiles[-1]:.4f})"

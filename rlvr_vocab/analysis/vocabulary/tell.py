@@ -1,0 +1,184 @@
+"""Tells what became of the vocabulary of a run, from its folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rlvr_vocab.analysis.record import RunRecord
+from rlvr_vocab.analysis.vocabulary.apart import come_apart
+from rlvr_vocab.analysis.vocabulary.drift import drift_points, groups_of_copies, open_copies, row_drift
+from rlvr_vocab.analysis.vocabulary.model_folders import ModelFolder, model_folders
+from rlvr_vocab.analysis.vocabulary.one_thread import one_thread
+from rlvr_vocab.analysis.vocabulary.projection import project
+from rlvr_vocab.analysis.vocabulary.sampled import evenly_spread, read_step, recorded_kind, step_of, surface_ids
+from rlvr_vocab.analysis.vocabulary.story import (
+    Drift,
+    DriftPoint,
+    Kind,
+    Projection,
+    RowDrift,
+    Side,
+    Usage,
+    VocabularyStory,
+    Window,
+)
+from rlvr_vocab.analysis.vocabulary.tally import Tally
+from rlvr_vocab.analysis.vocabulary.token_rows import TokenRows, token_tables
+from rlvr_vocab.analysis.vocabulary.token_text import TokenTexts
+from rlvr_vocab.analysis.vocabulary.uncertainty import uncertainty
+from rlvr_vocab.analysis.vocabulary.use import usage
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
+from rlvr_vocab.vocab.run_places import COMPLETIONS, INITIAL_MODEL, step_files
+
+# Each end of a run, in steps that were read.
+_SHARE_OF_A_WINDOW = 5
+
+
+def tell(record: RunRecord) -> VocabularyStory | None:
+    """The story of a run, finished or not; None where no model of it says what its vocabulary is.
+
+    What cannot be read is left out, and a note says so.
+    """
+    models, notes = model_folders(record)
+    described = next((path for path in _may_describe(record.folder, models) if (path / LAYOUT_FILE).is_file()), None)
+    if described is None:
+        return None
+    with one_thread():
+        return _told(record, models, VocabLayout.load(described), described, notes)
+
+
+def _told(
+    record: RunRecord, models: list[ModelFolder], layout: VocabLayout, described: Path, notes: list[str]
+) -> VocabularyStory:
+    files = step_files(record.folder / COMPLETIONS)
+    sampled = _sampled(files, layout, notes)
+    used = usage(sampled.tally, sampled.windows) if sampled and layout.size else None
+    rows = _rows(record.folder / INITIAL_MODEL, models, layout, used, notes) if layout.size else None
+    if not layout.size:
+        notes.append("A baseline has no reasoning tokens: there is no use or drift of copies to tell of.")
+    return VocabularyStory(
+        folder=record.folder,
+        layout=layout,
+        texts=TokenTexts(described, layout),
+        steps=sampled.steps if sampled else (),
+        steps_there=len(files),
+        notes=tuple(notes),
+        usage=used,
+        drift=rows.drift if rows else None,
+        projection=rows.projection if rows else None,
+        uncertainty=uncertainty(record, sampled.tally if sampled else None, sampled.kind if sampled else None),
+        apart=come_apart(used, rows.drift.final[-1], sampled.tally) if used and rows and sampled else (),
+    )
+
+
+def windows_of(steps: list[int]) -> tuple[Window, Window]:
+    """The first and the last fifth of the steps, at least one each."""
+    length = max(1, len(steps) // _SHARE_OF_A_WINDOW)
+    return Window(steps[0], steps[length - 1]), Window(steps[-length], steps[-1])
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    tally: Tally
+    windows: tuple[Window, Window]
+    steps: tuple[int, ...]
+    kind: Kind | None
+
+
+@dataclass(frozen=True)
+class _Rows:
+    drift: Drift
+    projection: Projection | None
+
+
+def _may_describe(folder: Path, models: list[ModelFolder]) -> list[Path]:
+    return [folder / INITIAL_MODEL, *(model.path for model in reversed(models))]
+
+
+def _sampled(files: list[Path], layout: VocabLayout, notes: list[str]) -> _Sampled | None:
+    """One pass over the completions; None without any."""
+    numbered = {file: number for file in files if (number := step_of(file)) is not None}
+    chosen = evenly_spread(list(numbered))
+    if not chosen:
+        notes.append("The run has left no completions: what was sampled is not known.")
+        return None
+    if len(chosen) < len(numbered):
+        notes.append(f"Of {len(numbered):,} steps with completions {len(chosen)} were read, evenly spread.")
+    kind, surface, tally = recorded_kind([chosen[0], chosen[-1]]), surface_ids(layout), Tally(layout)
+    early, late = windows_of([numbered[file] for file in chosen])
+    for file in chosen:
+        try:
+            step = read_step(file, numbered[file], kind, layout, surface)
+        except ValueError as error:
+            notes.append(f"{file.name} {error}; it was left out.")
+            continue
+        tally.add(step, is_early=step.step <= early.last_step, is_late=step.step >= late.first_step)
+    steps = tuple(point.step for point in tally.points)
+    return _Sampled(tally, (early, late), steps, kind) if steps else None
+
+
+def _rows(
+    initial: Path, models: list[ModelFolder], layout: VocabLayout, used: Usage | None, notes: list[str]
+) -> _Rows | None:
+    """Drift over the checkpoints, and the projection of the last; None where there is nothing to compare."""
+    start = _tables(ModelFolder(0, INITIAL_MODEL, initial), layout, notes)
+    if start is None:
+        return None
+    open_ks = open_copies(layout)
+    total = used.total if used else None
+    groups = groups_of_copies(open_ks, total, layout)
+    some = np.unique(np.concatenate([np.empty(0, np.int64), *groups.values()]))
+    points: list[DriftPoint] = []
+    last: tuple[ModelFolder, dict[Side, TokenRows]] | None = None
+    for model in [ModelFolder(0, INITIAL_MODEL, initial), *models]:
+        now = _tables(model, layout, notes)
+        if now is None:
+            continue
+        for side, table, began in _side_by_side(now, start):
+            points += drift_points(model.step, model.name, row_drift(side, table, began, layout, some), groups)
+        last = (model, now) if model.path != initial else last
+    if last is None:
+        notes.append("The run has no trained model yet: drift cannot be told.")
+        return None
+    told = _at_the_end(*last, start, layout, open_ks, total, points, len(some))
+    broken = max(int((~np.isfinite(final.norm)).sum()) for final in told.drift.final)
+    if broken:
+        notes.append(f"The rows of {broken:,} copies hold NaN or infinity at the end: they were left out.")
+    return told
+
+
+def _at_the_end(
+    model: ModelFolder,
+    now: dict[Side, TokenRows],
+    start: dict[Side, TokenRows],
+    layout: VocabLayout,
+    open_ks: np.ndarray,
+    total: np.ndarray | None,
+    points: list[DriftPoint],
+    sampled_rows: int,
+) -> _Rows:
+    final: list[RowDrift] = [
+        row_drift(side, table, began, layout, open_ks) for side, table, began in _side_by_side(now, start)
+    ]
+    side, table, began = _side_by_side(now, start)[0]
+    drift = Drift(tuple(points), tuple(final), model.name, len(final) == 1, sampled_rows)
+    return _Rows(drift, project(side, table, began, layout, open_ks, total))
+
+
+def _side_by_side(now: dict[Side, TokenRows], start: dict[Side, TokenRows]) -> list[tuple[Side, TokenRows, TokenRows]]:
+    """Each side of a model with the same side of the initial one; merging may take apart what was tied."""
+    if "both" in now and "both" not in start:
+        now = {"input": now["both"], "output": now["both"]}
+    return [(side, table, start.get(side) or start["both"]) for side, table in now.items()]
+
+
+def _tables(model: ModelFolder, layout: VocabLayout, notes: list[str]) -> dict[Side, TokenRows] | None:
+    try:
+        return token_tables(model.path, layout.rows)
+    except UserError as error:
+        notes.append(f"{model.name} was left out: {error}.")
+        return None

@@ -1,0 +1,67 @@
+"""Tokens as people can read them: spaces, line breaks and control characters visible, never nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from rlvr_vocab.data.visible import visible_character
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab.layout import VocabLayout
+
+_SIGNS = {" ": "␣", "\n": "⏎"}
+_WORD_START = "▁"  # what SentencePiece writes for a space, and some decoders drop at the start of a text
+_LONGEST = 32
+
+
+class TokenTexts:
+    """Surface text by token id, of a model folder; ids alone where it has no tokenizer."""
+
+    def __init__(self, folder: Path, layout: VocabLayout) -> None:
+        self._file = folder / "tokenizer.json"
+        self._layout = layout
+        self._known: dict[int, str] = {}
+
+    def __call__(self, token: int) -> str:
+        return self.of([token])[0]
+
+    def of(self, tokens: Sequence[int] | np.ndarray) -> list[str]:
+        """The text of each token, a copy's as its source's."""
+        standard = self._layout.standard_size
+        copied = self._layout.source_ids
+        sources = [token if token < standard else copied[token - standard] for token in map(int, tokens)]
+        unknown = [source for source in dict.fromkeys(sources) if source not in self._known]
+        self._known.update(zip(unknown, self._read(unknown), strict=True))
+        return [self._known[source] for source in sources]
+
+    def _read(self, sources: list[int]) -> list[str]:
+        if self._tokenizer is None:
+            return [f"#{source}" for source in sources]
+        texts = self._tokenizer.decode_batch([[source] for source in sources], skip_special_tokens=False)
+        return [shown(self._with_space(source, text), source) for source, text in zip(sources, texts, strict=True)]
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer | None:
+        if not self._file.is_file():
+            return None
+        try:
+            return Tokenizer.from_file(str(self._file))
+        except Exception as error:  # the library has no class of its own for it
+            raise UserError(f"{self._file} cannot be read as a tokenizer: {error}") from error
+
+    def _with_space(self, source: int, text: str) -> str:
+        assert self._tokenizer is not None
+        string = self._tokenizer.id_to_token(source) or ""
+        return f" {text}" if string.startswith(_WORD_START) and not text.startswith(" ") else text
+
+
+def shown(text: str, token: int) -> str:
+    """A token's text made visible and short; its id beside it where the text is none, or a part of a character."""
+    if not text or "�" in text:
+        return f"{text}#{token}"
+    drawn = "".join(_SIGNS.get(character) or visible_character(character) for character in text)
+    return drawn if len(drawn) <= _LONGEST else f"{drawn[: _LONGEST - 1]}…"

@@ -1,0 +1,131 @@
+"""What the results of one checkpoint come to: figures with intervals over problems."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlvr_vocab.evaluation.accuracy import ProblemResult
+from rlvr_vocab.statistics.intervals import (
+    Interval,
+    difference_interval,
+    mean_interval,
+    ratio_interval,
+    share_interval,
+)
+from rlvr_vocab.statistics.majority import majority_share
+from rlvr_vocab.statistics.pass_at_k import passes_at_k, usual_ks
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The figures of one checkpoint.
+
+    Attributes:
+        intervals: by name: `avg@k`, `pass@1` … `pass@k`, `maj@k`, `length`, `thinking_length`, `cut_off`, `finished`,
+            `closed_thinking`, `answered`, `format`, `reasoning_share`; one that nothing can be said of is not there.
+        length_quantiles: of all completions, in tokens, by their share as text.
+        per_problem: of `avg@k` and `maj@k`, the value of each problem by its number, for pairing with another
+            checkpoint.
+    """
+
+    intervals: dict[str, Interval]
+    length_quantiles: dict[str, float]
+    per_problem: dict[str, dict[int, float]]
+
+
+def figures_of(results: Sequence[ProblemResult], votes: Sequence[int | None]) -> Figures:
+    """Figures of all samples of all problems; answers without a score count for no accuracy.
+
+    Args:
+        votes: what `votes_of` says of the results.
+    """
+    samples = 1 + max((result.sample for result in results), default=0)
+    scored = _by_problem(results, votes, lambda result: result.score is not None)
+    averages = {number: sum(r.right for r, _ in group) / len(group) for number, group in scored.items()}
+    majorities = {
+        number: majority_share([vote for _, vote in group], [r.right for r, _ in group])
+        for number, group in scored.items()
+    }
+    count = sum(map(len, scored.values()))
+    found = {
+        f"avg@{samples}": share_interval([*averages.values()], count),
+        **_passes(list(scored.values()), samples),
+        f"maj@{samples}": share_interval([*majorities.values()], count),
+        **_form(results),
+    }
+    lengths = np.array([result.tokens for result in results])
+    return Figures(
+        {name: interval for name, interval in found.items() if interval is not None},
+        {f"{share:g}": float(np.quantile(lengths, share)) for share in QUANTILES} if lengths.size else {},
+        {f"avg@{samples}": averages, f"maj@{samples}": majorities},
+    )
+
+
+def paired_differences(figures: Figures, first: Figures) -> dict[str, Interval]:
+    """How much more a checkpoint has of what the first one has, over the problems that both were scored on."""
+    found = {}
+    for name in figures.per_problem.keys() & first.per_problem.keys():
+        mine, theirs = figures.per_problem[name], first.per_problem[name]
+        differences = [mine[problem] - theirs[problem] for problem in mine if problem in theirs]
+        found[name] = difference_interval(differences)
+    return {name: interval for name, interval in sorted(found.items()) if interval is not None}
+
+
+_Group = list[tuple[ProblemResult, int | None]]
+
+
+def _by_problem(
+    results: Sequence[ProblemResult], votes: Sequence[int | None], counts: Callable[[ProblemResult], bool]
+) -> dict[int, _Group]:
+    groups: dict[int, _Group] = defaultdict(list)
+    for result, vote in zip(results, votes, strict=True):
+        if counts(result):
+            groups[result.problem].append((result, vote))
+    return groups
+
+
+def _passes(groups: Sequence[_Group], samples: int) -> dict[str, Interval | None]:
+    """pass@k over the problems that have k scored samples."""
+    right = [sum(result.right for result, _ in group) for group in groups]
+    sizes = [len(group) for group in groups]
+    return {
+        f"pass@{k}": share_interval(passes_at_k(sizes, right, k), sum(size for size in sizes if size >= k))
+        for k in usual_ks(samples)
+    }
+
+
+def _form(results: Sequence[ProblemResult]) -> dict[str, Interval | None]:
+    """Length and format, which need no gold answer."""
+    problems: dict[int, list[ProblemResult]] = defaultdict(list)
+    for result in results:
+        problems[result.problem].append(result)
+
+    def means(value: Callable[[ProblemResult], float]) -> list[float]:
+        return [sum(map(value, group)) / len(group) for group in problems.values()]
+
+    def totals(value: Callable[[ProblemResult], float]) -> list[float]:
+        return [sum(map(value, group)) for group in problems.values()]
+
+    shares: dict[str, Callable[[ProblemResult], float]] = {
+        "cut_off": lambda result: not result.finished,
+        "finished": lambda result: result.finished,
+        "closed_thinking": lambda result: result.closed,
+        "answered": lambda result: result.answer is not None,
+        "format": lambda result: result.closed and result.finished and result.answer is not None,
+    }
+    if not all(result.answer_read for result in results):
+        del shares["answered"], shares["format"]
+    return {
+        "length": mean_interval(means(lambda result: result.tokens), len(results)),
+        "thinking_length": mean_interval(means(lambda result: result.thinking_tokens), len(results)),
+        **{name: share_interval(means(value), len(results)) for name, value in shares.items()},
+        "reasoning_share": ratio_interval(
+            totals(lambda result: result.reasoning_tokens), totals(lambda result: result.thinking_tokens), len(results)
+        ),
+    }

@@ -1,0 +1,108 @@
+"""Samples chat answers with an offline vLLM engine on a model folder, under the region policy of our plugin.
+
+vLLM is imported by `vllm_sampler` alone: everything else of this room works without it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoConfig, PreTrainedTokenizerBase
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.evaluation.resumable import Sampler, seed_at
+from rlvr_vocab.evaluation.sampling import Completion, Messages, SamplingSettings, chat_ids, require_room_in
+from rlvr_vocab.vocab.chat import assistant_turn
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.read_as_data import NO_CODE
+
+
+@contextmanager
+def vllm_sampler(
+    folder: Path,
+    tokenizer: PreTrainedTokenizerBase,
+    layout: VocabLayout,
+    prompts: Sequence[Messages],
+    settings: SamplingSettings,
+) -> Iterator[Sampler]:
+    """A sampler while the block runs; the engine ends with it.
+
+    Each question has a seed of its own, which `settings.seed` and its place decide, so that what is sampled with it
+    does not matter (but for rounding, where a device adds up larger batches in another order).
+
+    Args:
+        folder: a whole model; vLLM refuses adapters that train rows of the vocabulary.
+        prompts: all that will be asked, so that the engine has room for the longest.
+
+    Raises:
+        UserError: a prompt does not fit, or the engine would sample past the region policy.
+    """
+    config = AutoConfig.from_pretrained(folder, **NO_CODE)
+    ids = chat_ids(tokenizer, prompts)
+    needed = max(map(len, ids)) + settings.max_new_tokens
+    context = getattr(config.get_text_config(), "max_position_embeddings", needed)
+    require_room_in(context, ids, prompts, settings.max_new_tokens)
+    engine = _start(folder, config, needed, settings.seed)
+    try:
+        _require_policy(engine, folder, layout)
+        yield _sampler(engine, tokenizer, layout, settings)
+    finally:
+        engine.llm_engine.engine_core.shutdown()
+
+
+def _start(folder: Path, config: Any, needed: int, seed: int) -> Any:
+    # Else vLLM logs to the screen what only its developers read.
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    from vllm import LLM
+
+    # "auto" would take weights in float32 for float16, and so another model than Transformers samples.
+    dtype = str(config.dtype).removeprefix("torch.") if config.dtype is not None else "auto"
+    return LLM(str(folder), dtype=dtype, max_model_len=needed, seed=seed)
+
+
+def _require_policy(engine: Any, folder: Path, layout: VocabLayout) -> None:
+    from rlvr_vocab.vocab.vllm_plugin import NAME_OF_NAMED, named_processors
+
+    if layout.size and NAME_OF_NAMED not in named_processors(engine.llm_engine.vllm_config):
+        raise UserError(
+            f"backend=vllm: vLLM would sample {folder} past its region policy: rlvr-vocab's plugin rlvr_vocab_engine "
+            "is not loaded; install rlvr-vocab in this environment and let VLLM_PLUGINS name it, or leave it unset"
+        )
+
+
+def _sampler(
+    engine: Any, tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, settings: SamplingSettings
+) -> Sampler:
+    from vllm import SamplingParams
+
+    def sample(prompts: Sequence[Messages], first: int) -> list[Completion]:
+        ids = chat_ids(tokenizer, prompts)
+        params = [
+            SamplingParams(
+                temperature=settings.temperature,
+                top_p=settings.top_p,
+                max_tokens=settings.max_new_tokens,
+                seed=seed_at(settings.seed, first + place),
+                detokenize=False,
+            )
+            for place in range(len(prompts))
+        ]
+        answers = engine.generate([{"prompt_token_ids": each} for each in ids], params, use_tqdm=False)
+        return [
+            _completion(tokenizer, layout, prompt_ids, answer.outputs[0])
+            for prompt_ids, answer in zip(ids, answers, strict=True)
+        ]
+
+    return sample
+
+
+def _completion(
+    tokenizer: PreTrainedTokenizerBase, layout: VocabLayout, prompt_ids: list[int], output: Any
+) -> Completion:
+    completion_ids = list(output.token_ids)
+    turn = assistant_turn(tokenizer, layout, prompt_ids, completion_ids)
+    return Completion(prompt_ids, completion_ids, turn, finished=output.finish_reason == "stop")

@@ -1,0 +1,14 @@
+"""`rlvr-vocab report`: one HTML file that tells a run, finished or not."""
+
+from __future__ import annotations
+
+from rlvr_vocab.exp.look_sections import ReportSettings
+from rlvr_vocab.exp.run_report import write_report
+from rlvr_vocab.exp.screen import make_console
+
+
+def run(settings: ReportSettings) -> int:
+    """Write the page and say where it is; 0."""
+    write_report(settings)
+    make_console().print(f"the report is in {settings.out}: open it in a browser, it needs no network", markup=False)
+    return 0

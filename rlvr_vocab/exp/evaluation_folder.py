@@ -1,0 +1,85 @@
+"""The folder of an evaluation: what was asked decides whether results in it are those of the same question."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.evaluation.sampling import SamplingSettings
+from rlvr_vocab.exp.from_config import as_typed
+from rlvr_vocab.exp.json_file import read_json, write_json_whole
+from rlvr_vocab.rewards.build import RewardSpec
+from rlvr_vocab.vocab.adapter_base import find_base, folder_with, is_adapter
+from rlvr_vocab.vocab.layout import LAYOUT_FILE
+from rlvr_vocab.vocab.weights_fingerprint import weights_fingerprint
+
+RESULTS, SETTINGS, SUMMARY = "results.jsonl", "settings.json", "summary.json"
+# What belongs to a checkpoint beside its weights and changes what it is asked or how its answers read.
+_READ_BESIDE = (LAYOUT_FILE, "tokenizer.json", "chat_template.jinja", "generation_config.json")
+
+
+def asked_of(
+    checkpoint: Path,
+    base: Path | None,
+    rows: Sequence[Mapping[str, Any]],
+    sampling: SamplingSettings,
+    backend: str,
+    grader: RewardSpec,
+) -> dict[str, Any]:
+    """Everything that results depend on, as plain values; the number of samples is not among it: more may be asked."""
+    under = find_base(checkpoint, base) if is_adapter(checkpoint) else checkpoint
+    return {
+        "weights": weights_fingerprint(checkpoint),
+        "base_weights": None if under is checkpoint else weights_fingerprint(under),
+        "files": {name: _file_hash(checkpoint, base, name) for name in _READ_BESIDE},
+        "problems": len(rows),
+        "problems_sha256": _sha256([[row["prompt"], row["solution"]] for row in rows]),
+        "grader": {"name": grader.name, "params": dict(grader.params)},
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "max_new_tokens": sampling.max_new_tokens,
+        "seed": sampling.seed,
+        "batch_size": sampling.batch_size,
+        "backend": backend,
+    }
+
+
+def require_same(folder: Path, asked: Mapping[str, Any]) -> None:
+    """Raises UserError where the folder holds results of another question; nothing is written."""
+    if not (folder / SETTINGS).is_file():
+        if (folder / RESULTS).exists():
+            raise UserError(
+                f"out={folder}: holds a {RESULTS} without its {SETTINGS}, so nobody knows of what; "
+                "choose another out, or delete it"
+            )
+        return
+    there = read_json(folder / SETTINGS)
+    others = [key for key in asked if there.get(key) != asked[key]]
+    if others:
+        words = ", ".join(_in_words(key, there.get(key), asked[key]) for key in others)
+        raise UserError(f"out={folder}: holds an evaluation with {words}; choose another out, or delete it")
+
+
+def write_asked(folder: Path, asked: Mapping[str, Any], **more: Any) -> None:
+    """Write down what is asked, and what of it does not decide, before the first result."""
+    write_json_whole(folder / SETTINGS, {**asked, **more}, "out")
+
+
+def _in_words(key: str, there: Any, now: Any) -> str:
+    if isinstance(now, int | float | str) and not key.endswith(("weights", "sha256")):
+        return f"{key}={as_typed(there)} (now {as_typed(now)})"
+    what = {"problems_sha256": "problems", "weights": "weights", "base_weights": "weights under the adapter"}
+    return f"other {what.get(key, key)}"
+
+
+def _file_hash(checkpoint: Path, base: Path | None, name: str) -> str | None:
+    path = folder_with(name, checkpoint, base) / name
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+
+
+def _sha256(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, ensure_ascii=True).encode()).hexdigest()

@@ -1,0 +1,144 @@
+"""From the folder of a run to its report: one HTML file. Imports no torch, so that it can be asked for at any time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from rlvr_vocab.analysis.completions import CompletionFiles
+from rlvr_vocab.analysis.doctor.diagnose import diagnose
+from rlvr_vocab.analysis.marked import Marker
+from rlvr_vocab.analysis.record import read_rows
+from rlvr_vocab.analysis.report.held_out import Answer, HeldOut
+from rlvr_vocab.analysis.report.page import render
+from rlvr_vocab.analysis.report.run_page import Configuration, RunReport, run_page
+from rlvr_vocab.analysis.vocabulary import tell, write_story
+from rlvr_vocab.atomic_file import write_whole
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.command_help import leaves
+from rlvr_vocab.exp.command_line import parse_command_line
+from rlvr_vocab.exp.compose import compose
+from rlvr_vocab.exp.from_config import as_typed, read
+from rlvr_vocab.exp.json_file import read_json
+from rlvr_vocab.exp.look_sections import ReportSettings
+from rlvr_vocab.exp.recorded_config import NOT_COMPARED, config_yaml, read_recorded
+from rlvr_vocab.exp.resolution import resolved_config
+from rlvr_vocab.exp.run_record import run_record
+from rlvr_vocab.exp.train_again import again
+from rlvr_vocab.exp.typed_sections import RewardSettings
+from rlvr_vocab.secret_words import without_secrets
+from rlvr_vocab.vocab.layout import LAYOUT_FILE
+from rlvr_vocab.vocab.run_places import COMPLETIONS, INITIAL_MODEL, SUMMARY
+
+REPORT = "report.html"
+MAX_SAMPLES = 24  # as in conf/report.yaml
+PROBLEMS, ENVIRONMENT, CHANGES = "problems.json", "environment.json", "changes.jsonl"
+
+
+def write_report(settings: ReportSettings) -> None:
+    """Read the run and write the page, which appears whole or not at all.
+
+    Beside the page in the run's own folder, `vocabulary/` gets the data behind its pictures.
+
+    Raises:
+        UserError: a file of the run cannot be read, or one of these cannot be written.
+    """
+    report = report_of(settings.run, settings.max_samples)
+    text = render(run_page(report))
+    try:
+        if report.vocabulary is not None and settings.out.parent == settings.run:
+            write_story(report.vocabulary)
+        settings.out.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(settings.out, text)
+    except OSError as error:
+        raise UserError(f"out={settings.out} cannot be written: {error.strerror or error}") from error
+
+
+def report_at_the_end(run: Path, console: Console) -> None:
+    """The report of a run that has ended, where there is none since; what goes wrong with it is said, no more."""
+    out = run / REPORT
+    if out.is_file() and out.stat().st_mtime_ns >= (run / SUMMARY).stat().st_mtime_ns:
+        return
+    try:
+        write_report(ReportSettings(run, out, MAX_SAMPLES))
+    except (UserError, OSError) as error:
+        console.print(f"warning: the run is whole, but has no report: {error}", style="yellow", markup=False)
+    else:
+        console.print(f"its report: {out}", markup=False)
+
+
+def report_of(folder: Path, max_samples: int) -> RunReport:
+    """All that the page of a run is made of."""
+    record = run_record(folder)
+    return RunReport(
+        record=record,
+        held_out=HeldOut(answers(folder, "before"), answers(folder, "after")),
+        findings=diagnose(record),
+        completions=CompletionFiles(folder / COMPLETIONS),
+        marker=_marker(folder / INITIAL_MODEL),
+        vocabulary=tell(record),
+        problems=_json_if_there(folder / PROBLEMS),
+        environment=_json_if_there(folder / ENVIRONMENT),
+        configuration=_configuration(folder),
+        max_samples=max_samples,
+    )
+
+
+def answers(folder: Path, when: str) -> tuple[Answer, ...]:
+    """What a run measured on its held-out problems; none where it has not, or not yet."""
+    path = folder / "evaluation" / f"{when}.jsonl"
+    try:
+        return tuple(map(Answer.of_row, read_rows(path)))
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path}: a line of it holds no result ({error})") from error
+
+
+def _marker(initial_model: Path) -> Marker | None:
+    return Marker.from_folder(initial_model) if (initial_model / LAYOUT_FILE).is_file() else None
+
+
+def _json_if_there(path: Path) -> dict[str, Any] | None:
+    return read_json(path) if path.is_file() else None
+
+
+def _configuration(folder: Path) -> Configuration:
+    recorded = read_recorded(folder, resolve=True)
+    return Configuration(
+        changed=tuple(_changed(recorded)),
+        text=without_secrets(config_yaml(recorded)),
+        again=again(folder, str(recorded["exp_name"])),
+        taken_up=tuple(
+            (str(row["at"]), str(row["key"]), as_typed(row["from"]), as_typed(row["to"]))
+            for row in read_rows(folder / CHANGES)
+        ),
+    )
+
+
+def _changed(recorded: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """(key, value, default) of what a run is, not of how it goes about its work."""
+    defaults = dict(leaves(_spelled_out(resolved_config(compose("train", parse_command_line("train", []))))))
+    for key, value in leaves(_spelled_out(recorded)):
+        if key.partition(".")[0] not in NOT_COMPARED and (key not in defaults or value != defaults[key]):
+            default = "(not set)" if key not in defaults else _as_yaml(defaults[key])
+            yield key, without_secrets(_as_yaml(value)), default
+
+
+def _spelled_out(config: Mapping[str, Any]) -> dict[str, Any]:
+    """With rewards as a run records them: what a function leaves to its defaults is written down."""
+    rewards = read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards")
+    return {**config, "rewards": asdict(rewards)}
+
+
+def _as_yaml(value: Any) -> str:
+    """A value on one line; text without quotes."""
+    if isinstance(value, Mapping | list):
+        return yaml.safe_dump(
+            value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
+        ).strip()
+    return as_typed(value)

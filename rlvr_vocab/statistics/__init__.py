@@ -1,0 +1,1 @@
+"""Figures of samples with their uncertainty; numbers in, numbers out."""

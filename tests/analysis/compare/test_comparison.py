@@ -1,0 +1,181 @@
+"""The figures of a comparison against other ways to them: scipy's tests, brute force, and by hand."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rlvr_vocab.analysis.compare.arms import Apart, ArmResults, Pairs, RunResults, matched
+from rlvr_vocab.analysis.compare.comparison import compare_arms, compare_with_baseline, holm
+from rlvr_vocab.analysis.compare.interval import CAUTION, half_width, p_value, smallest_effect
+from rlvr_vocab.analysis.compare.luck import Luck, luck_of
+from rlvr_vocab.analysis.compare.verdict import verdict_sentence
+from rlvr_vocab.errors import UserError
+
+
+def arm(name: str, runs: dict[object, dict[object, float]]) -> ArmResults:
+    return ArmResults(name, [RunResults(seed, list(run), list(run.values())) for seed, run in runs.items()])
+
+
+def table(scores: np.ndarray, seeds: list[int] | None = None, own: bool = False) -> dict[object, dict[object, float]]:
+    """Runs from a table of shape (runs, problems)."""
+    named = seeds or list(range(len(scores)))
+    return {
+        seed: {(seed if own else "all", each): value for each, value in enumerate(row)}
+        for seed, row in zip(named, scores, strict=True)
+    }
+
+
+def test_where_each_seed_has_its_own_problems_it_is_the_paired_t_test_of_the_run_means() -> None:
+    generator = np.random.default_rng(0)
+    one, two = generator.random((2, 4, 60))
+    two += np.array([[0.0], [0.2], [0.3], [0.5]])  # far more luck of seeds than of problems
+    found = compare_arms(arm("a", table(one, own=True)), arm("b", table(two, own=True)))
+    expected = stats.ttest_rel(two.mean(1), one.mean(1))
+    assert found.p == pytest.approx(expected.pvalue / CAUTION)
+    interval = expected.confidence_interval(1 - CAUTION * 0.05)
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+
+
+def test_runs_that_are_not_pairs_are_compared_as_welch_does() -> None:
+    generator = np.random.default_rng(1)
+    one = generator.normal(0.3, 0.02, (3, 1)) + np.zeros((3, 400))
+    two = generator.normal(0.6, 0.08, (4, 1)) + np.zeros((4, 400))
+    found = compare_arms(arm("a", table(one)), arm("b", table(two, [7, 8, 9, 10])))
+    expected = stats.ttest_ind(two.mean(1), one.mean(1), equal_var=False)
+    assert not found.paired
+    assert found.luck.seeds_df == pytest.approx(expected.df)
+    assert found.p == pytest.approx(expected.pvalue / CAUTION, rel=0.02)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_the_parts_of_the_variance_add_up_to_that_of_the_difference(own: bool) -> None:
+    generator = np.random.default_rng(2)
+    seed_luck, suits, noise, seeds, problems = 0.05, 0.3, 0.4, 3, 20
+    differences, parts = [], []
+    for _ in range(3000):
+        kind = generator.normal(0, suits, (seeds if own else 1, problems))
+        values = kind + generator.normal(0, seed_luck, (seeds, 1)) + generator.normal(0, noise, (seeds, problems))
+        columns = np.full((seeds, seeds * problems), np.nan) if own else values
+        for row in range(seeds if own else 0):
+            columns[row, row * problems : (row + 1) * problems] = values[row]
+        luck = luck_of(Pairs(tuple(range(seeds)), np.zeros_like(columns), columns, 0))
+        differences.append(values.mean())
+        parts.append((luck.problems, luck.seeds, luck.both))
+    of_problems, of_seeds, both = np.mean(parts, axis=0)
+    # `both` is not below zero, which lifts its mean a little where the problems are the same.
+    assert of_problems + of_seeds - both == pytest.approx(np.var(differences), rel=0.08)
+
+
+def test_the_smallest_effect_has_its_power_in_a_simulation_of_the_rule_itself() -> None:
+    luck = Luck(problems=0.0004, seeds=0.003, both=0.0003, problems_df=499, seeds_df=4)
+    effect = smallest_effect(luck, 0.05, 0.8)
+    generator = np.random.default_rng(3)
+    # The standard deviation over seeds is 94 % of the true one on average where there are five of them.
+    true_seeds = 0.003 / 0.93999**2
+    found = 0
+    for _ in range(4000):
+        seen = true_seeds * generator.chisquare(4) / 4
+        difference = effect + generator.normal(0, np.sqrt(0.0001 + true_seeds))
+        found += difference > half_width(Luck(0.0004, seen, 0.0003, 499, 4), 0.05)
+    assert found / 4000 == pytest.approx(0.8, abs=0.02)
+
+
+def test_the_p_value_is_the_error_whose_interval_ends_at_zero() -> None:
+    luck = Luck(problems=0.0004, seeds=0.0008, both=0.0002, problems_df=199, seeds_df=2)
+    for error in (0.5, 0.05, 0.001):
+        assert p_value(luck, half_width(luck, error)) == pytest.approx(error)
+        assert p_value(luck, -half_width(luck, error)) == pytest.approx(error)
+    assert p_value(luck, 0.0) == 1.0
+
+
+def test_an_interval_is_never_narrower_than_the_luck_of_the_problems() -> None:
+    agreeing = Luck(problems=0.0004, seeds=1e-9, both=0.0004, problems_df=499, seeds_df=2)
+    assert half_width(agreeing, 0.05) == pytest.approx(stats.t.isf(CAUTION * 0.025, 499) * 0.02)
+
+
+def test_arms_that_are_alike_in_every_answer_are_not_known_exactly() -> None:
+    alike = arm("a", table(np.zeros((3, 50))))
+    found = compare_arms(alike, ArmResults("b", alike.runs))
+    assert found.verdict == "not distinguishable"
+    assert found.high > 0.03 and found.smallest_effect > 0.03
+
+
+def test_a_difference_in_every_answer_is_claimed() -> None:
+    found = compare_arms(arm("a", table(np.zeros((3, 50)))), arm("b", table(np.ones((3, 50)))))
+    assert (found.verdict, found.high) == ("higher", 1.0)
+
+
+def test_samples_of_a_problem_are_one_problem() -> None:
+    generator = np.random.default_rng(4)
+    once = generator.integers(0, 2, (6, 80)).astype(float)
+    single = [arm(name, table(half)) for name, half in (("a", once[:3]), ("b", once[3:]))]
+    repeated = [
+        ArmResults(each.name, [RunResults(r.seed, [*r.problems] * 5, [*r.scores] * 5) for r in each.runs])
+        for each in single
+    ]
+    assert compare_arms(*repeated) == compare_arms(*single)
+
+
+def test_problems_are_matched_by_what_they_are_and_not_by_their_place() -> None:
+    one = arm("a", {0: {"x": 1.0, "y": 0.0, "z": 1.0}})
+    two = arm("b", {0: {"z": 1.0, "w": 1.0, "y": 1.0}})
+    scores = matched(one, two)
+    assert isinstance(scores, Pairs)
+    assert (sorted(scores.other[0] - scores.baseline[0]), scores.left_out) == ([0.0, 1.0], 2)
+
+
+def test_how_runs_are_matched() -> None:
+    four = np.zeros((4, 10))
+    same = matched(arm("a", table(four)), arm("b", table(four)))
+    assert isinstance(same, Pairs) and same.seeds == (0, 1, 2, 3)
+    other_seeds = matched(arm("a", table(four)), arm("b", table(four[:3], [4, 5, 6])))
+    assert isinstance(other_seeds, Apart) and other_seeds.other.shape == (3, 10)
+    one_missing = matched(arm("a", table(four)), arm("b", table(four[:3])))
+    assert isinstance(one_missing, Apart)
+    own = matched(arm("a", table(four, own=True)), arm("b", table(four[:3], own=True)))
+    assert isinstance(own, Pairs) and own.seeds == (0, 1, 2)
+    assert isinstance(matched(arm("a", table(four)), arm("b", table(four)), paired=False), Apart)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "words"),
+    [
+        (arm("a", {0: {"x": 1.0}}), arm("b", {0: {"y": 1.0}}), "no held-out problem in common"),
+        (arm("a", {0: {"x": 1.0}}), arm("b", {1: {"y": 1.0}}), "no seed in common"),
+        (arm("a", {0: {"x": 1.0}}), arm("b", {}), "b has no results"),
+        (ArmResults("a", [RunResults(0, ["x"], [1.0])] * 2), arm("b", {0: {"x": 1.0}}), "two runs with seed 0"),
+    ],
+)
+def test_arms_that_cannot_be_compared_are_refused(one: ArmResults, two: ArmResults, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        compare_arms(one, two)
+
+
+def test_holm_is_that_of_the_textbook() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.7, 0.9]) == [1.0, 1.0]
+
+
+def test_several_arms_are_judged_more_strictly_than_one() -> None:
+    generator = np.random.default_rng(9)
+    baseline, *others = (arm(name, table(generator.random((3, 200)))) for name in "abcd")
+    alone = compare_arms(baseline, others[0])
+    together = compare_with_baseline(baseline, others)
+    assert together[0].p == alone.p
+    assert together[0].smallest_effect > alone.smallest_effect
+    assert [each.adjusted_p for each in together] == pytest.approx(holm([each.p for each in together]))
+    assert "Holm" in verdict_sentence(together[0])
+
+
+def test_the_words_say_what_the_figures_say() -> None:
+    generator = np.random.default_rng(10)
+    base = (generator.random((5, 300)) < 0.4).astype(float)
+    better = (generator.random((5, 300)) < 0.7).astype(float)
+    plain, good = arm("n=0", table(base)), arm("n=100", table(better))
+    assert verdict_sentence(compare_arms(plain, good)).startswith("n=100 is higher than n=0 (difference +")
+    assert verdict_sentence(compare_arms(good, plain)).startswith("n=0 is lower than n=100 (difference −")
+    alike = compare_arms(plain, arm("n=1", table((generator.random((5, 300)) < 0.4).astype(float))))
+    assert "are not distinguishable" in verdict_sentence(alike)
+    assert f"is {100 * alike.smallest_effect:.1f} points" in verdict_sentence(alike)
+    single = compare_arms(arm("n=0", table(base[:1])), arm("n=100", table(better[:1])))
+    assert verdict_sentence(single).startswith("One run of an arm cannot tell the arms apart")

@@ -1,0 +1,56 @@
+"""Reward functions of a user's own, each sick in its way; and a healthy one."""
+
+import random
+import time
+from collections.abc import Sequence
+from typing import Any
+
+
+def constant(completions: Sequence[Any], **_: Any) -> list[float]:
+    return [0.5] * len(completions)
+
+
+def always_one(completions: Sequence[Any], **_: Any) -> list[float]:
+    return [1.0] * len(completions)
+
+
+def chance(completions: Sequence[Any], **_: Any) -> list[float]:
+    return [random.random() for _ in completions]
+
+
+def half_of_them(completions: Sequence[Any], **_: Any) -> list[float | None]:
+    return [None if number % 2 else float(number % 4 == 0) for number, _ in enumerate(completions)]
+
+
+def raises(completions: Sequence[Any], **_: Any) -> list[float]:
+    raise KeyError("answer")
+
+
+def characters(completions: Sequence[Any], **_: Any) -> list[float]:
+    """Counted where a share would do."""
+    return [50.0 * len(turn[0]["content"]) for turn in completions]
+
+
+def slow_accuracy(completions: Sequence[Any], solution: Sequence[str], **_: Any) -> list[float]:
+    time.sleep(0.5)
+    return [float(f"boxed{{{gold}}}" in turn[0]["content"]) for turn, gold in zip(completions, solution, strict=True)]
+
+
+def too_slow(completions: Sequence[Any], **_: Any) -> list[float]:
+    time.sleep(0.4)
+    return [float(number % 2) for number, _ in enumerate(completions)]
+
+
+def short(completions: Sequence[Any], completion_ids: Sequence[Sequence[int]], **_: Any) -> list[float]:
+    """Pays for nothing but an early end."""
+    return [-len(ids) / 10 for ids in completion_ids]
+
+
+def starts_with_think_format(completions: Sequence[Any], completion_ids: Any, prompts: Any, **_: Any) -> list[float]:
+    """Looks at what was sampled alone, where a prefilled tag never is."""
+    tag = OPEN_ID[0]
+    return [float(bool(ids) and ids[0] == tag) for ids in completion_ids]
+
+
+# Set by the test that knows the tokenizer.
+OPEN_ID = [-1]

@@ -1,0 +1,103 @@
+"""The folder of a run, written without training one: what its report is made of, with whatever is to be shown in it."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rlvr_vocab.exp.recorded_config import config_yaml
+from rlvr_vocab.exp.settings import build_settings
+
+Row = dict[str, Any]
+# Lone halves of a surrogate pair cannot stand in a Parquet file; they do in results.
+HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(2)> $x_{1}$ \x00\x1b[31m\u202e & \u2028"
+
+
+def write_run(folder: Path, steps: int = 6, *words: str, reward: str = "accuracy") -> Path:
+    """A finished run of so many steps whose reward rises; 40 held-out problems, 10 right before and 30 after."""
+    settings = build_settings("train", ["experiment=quickstart", "seed=3", f"output_dir={folder}", *words])
+    (folder / "completions").mkdir(parents=True)
+    (folder / "evaluation").mkdir()
+    resolved = dict(settings.resolved)
+    resolved["rewards"] = {"functions": [{**resolved["rewards"]["functions"][0], "name": reward}]}
+    (folder / "config.yaml").write_text(config_yaml(resolved), encoding="utf-8")
+    write_rows(folder / "metrics.jsonl", [metrics(step, steps, reward) for step in range(1, steps + 1)])
+    for step in range(1, steps + 1):
+        write_completions(folder, step, [completion(step, row, reward) for row in range(8)])
+    write_rows(folder / "evaluation" / "before.jsonl", [answer(problem, right=problem < 10) for problem in range(40)])
+    write_rows(folder / "evaluation" / "after.jsonl", [answer(problem, right=problem >= 10) for problem in range(40)])
+    write_json(folder / "summary.json", summary(steps))
+    write_json(folder / "environment.json", {"command": ["rlvr-vocab", "quickstart"], "versions": {"torch": "2.13.0"}})
+    return folder
+
+
+def metrics(step: int, steps: int, reward: str = "accuracy") -> Row:
+    value = 0.3 + 0.4 * step / steps
+    return {
+        "step": step,
+        "loss": 0.01,
+        "reward": value,
+        "reward_std": 0.45,
+        "groups/reward_std": 0.3,
+        f"rewards/{reward}/mean": value,
+        "frac_reward_zero_std": 0.1 + 0.02 * (step % 3),
+        "grad_norm": 1 + 0.1 * math.sin(step),
+        "learning_rate": 2e-4 * (1 - step / steps),
+        "completions/mean_length": 20 + step % 4,
+        "completions/min_length": 10,
+        "completions/max_length": 30,
+        "completions/clipped_ratio": 0.0,
+        "entropy/thinking": 0.9 - 0.01 * step,
+        "entropy/answering": 0.2,
+        "step_time": 0.7 + 0.01 * (step % 5),
+    }
+
+
+def completion(step: int, row: int, reward: str = "accuracy") -> Row:
+    text = f"<think>{step}+{row}</think>\\boxed{{{row}}}"
+    return {
+        "step": step,
+        "prompt": f"system\nBox it.\nuser\n{step}0+{row // 4}=\nassistant\n",
+        "completion": text,
+        "solution": str(row),
+        "advantage": row - 3.5,
+        "reward": row / 7,
+        f"reward/{reward}": row / 7,
+    }
+
+
+def answer(problem: int, *, right: bool, text: str = "\\boxed{1}") -> Row:
+    score = 1.0 if right else 0.0
+    return {"problem": problem, "prompt": f"{problem}+1=", "solution": "1", "completion": text, "score": score}
+
+
+def summary(steps: int, **changed: Any) -> Row:
+    return {
+        "finished": True,
+        "steps": steps,
+        "accuracy_before": 0.25,
+        "accuracy_after": 0.75,
+        "held_out_problems": 40,
+        "train_problems": 360,
+        "grpo_seconds": 4.0,
+        "seconds": 66.0,
+        **changed,
+    }
+
+
+def write_completions(folder: Path, step: int, rows: list[Row]) -> None:
+    pq.write_table(pa.Table.from_pylist(rows), folder / "completions" / f"step_{step:05}.parquet")
+
+
+def write_rows(path: Path, rows: list[Row]) -> None:
+    text = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+    path.write_text(text, encoding="utf-8", errors="surrogatepass")
+
+
+def write_json(path: Path, content: Row) -> None:
+    path.write_text(json.dumps(content), encoding="utf-8")

@@ -1,0 +1,136 @@
+"""Charts: deterministic, literal about words, honest about many points, legible on both grounds."""
+
+import math
+import re
+from importlib.resources import files
+from xml.etree import ElementTree
+
+import pytest
+
+from rlvr_vocab.analysis.charts import Band, Line, as_svg, figure, line_chart, palette
+
+SVG = "{http://www.w3.org/2000/svg}"
+WAVE = Line("wave", range(1, 31), [math.sin(step / 5) for step in range(1, 31)])
+
+
+def words(svg: str) -> list[str]:
+    return ["".join(each.itertext()) for each in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_the_same_data_gives_the_same_text_and_other_data_other_ids() -> None:
+    one, again = (line_chart([WAVE], y_label="height") for _ in range(2))
+    other = line_chart([WAVE], y_label="depth")
+    assert one == again
+    ids = re.findall(r' id="([^"]+)"', one)
+    assert ids and len(ids) == len(set(ids))
+    assert not set(ids) & set(re.findall(r' id="([^"]+)"', other))
+
+
+@pytest.mark.parametrize("name", ["<script>alert(1)</script>", "a_b $x^2$ $", "&amp; \"'", "r\\frac{1}{2}"])
+def test_names_are_drawn_as_they_are(name: str) -> None:
+    svg = line_chart([Line(name, [1, 2], [1, 2]), WAVE], y_label=name, title=name)
+    assert words(svg).count(name) == 2  # in the legend and beside the axis
+    assert ElementTree.fromstring(svg).find(f"{SVG}title").text == name  # type: ignore[union-attr]
+
+
+def test_what_no_file_can_hold_is_replaced() -> None:
+    svg = line_chart([Line("a\x00b\ud800c\nd", [1, 2], [1, 2]), WAVE], y_label="x\x1b")
+    svg.encode("utf-8")
+    assert "a�b�c↵d" in words(svg) and "x�" in words(svg)
+
+
+def test_words_put_on_a_figure_elsewhere_are_literal_too() -> None:
+    chart, axes = figure()
+    axes.barh([0, 1], [1, 2])
+    axes.set_yticks([0, 1], ["$x$ <b>", "n\x00"])
+    axes.annotate("$\\frac$", (0, 0))
+    axes.legend([], [], title="$y$")
+    found = words(as_svg(chart, "bars"))
+    assert {"$x$ <b>", "n�", "$\\frac$", "$y$"} <= set(found)
+
+
+def test_powers_of_ten_are_plain_numbers() -> None:
+    chart, axes = figure()
+    axes.plot([1, 2], [1e-3, 10])
+    axes.set_yscale("log")
+    assert not [word for word in words(as_svg(chart, "log")) if "$" in word or "math" in word]
+
+
+def test_nothing_is_loaded_and_the_page_keeps_its_style() -> None:
+    svg = line_chart([WAVE], y_label="height", title="Waves")
+    root = ElementTree.fromstring(svg)
+    assert {each.tag.removeprefix(SVG) for each in root.iter()} <= {
+        *("svg", "g", "path", "use", "defs", "clipPath", "rect", "text", "tspan", "title")
+    }
+    assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)", svg)
+    assert root.get("role") == "img" and root.get("aria-label", "").startswith("Waves. wave: 0.199 at step 1")
+    assert "date" not in svg.lower() and "currentColor" in svg
+
+
+def test_no_peak_is_lost_among_many_points_and_the_file_stays_small() -> None:
+    values = [0.0] * 20_000
+    values[12_345] = 100.0
+    spiked = line_chart([Line("", [number / 20_000 for number in range(20_000)], values)], y_label="y")
+    assert len(spiked) < 60_000
+    assert any("mean of 50, band: lowest to highest" in word for word in words(spiked))
+    # Steps lie between 0 and 1: a tick beyond is one of the height that is drawn, 100, and not of a mean, 2.
+    assert max(float(word) for word in words(spiked) if word.replace(".", "").isdecimal()) >= 75
+
+
+def test_a_rough_line_is_shown_beside_its_mean_and_a_schedule_is_not_blunted() -> None:
+    rough = line_chart([Line("", range(100), [(step * 37) % 11 for step in range(100)])], y_label="y")
+    schedule = line_chart([Line("", range(100), [min(step, 10) for step in range(100)])], y_label="y")
+    assert "step · strong: mean of 5" in words(rough) and "stroke-opacity: 0.38" in rough
+    assert "step" in words(schedule) and "stroke-opacity: 0.38" not in schedule
+    steady = line_chart([Line("", range(100), [0.1] * 100)], y_label="y")
+    assert "step" in words(steady)
+
+
+def test_few_points_have_bars_and_many_a_band() -> None:
+    bounds = {"low": [0.1, 0.2], "high": [0.4, 0.5]}
+    few = line_chart([Line("", [0, 9], [0.2, 0.4], **bounds)], y_label="y")
+    many = line_chart([Line("", range(50), [1.0] * 50, [0.5] * 50, [1.5] * 50)], y_label="y")
+    assert "fill-opacity: 0.16" not in few and "fill-opacity: 0.16" in many
+
+
+def test_values_that_are_no_numbers_are_left_out() -> None:
+    line = Line("", [1, 2, 3, 4], [1.0, math.nan, math.inf, 2.0])
+    assert "from: 1 at step 1, 2 at step 4" in line_chart([line], y_label="y")
+    with pytest.raises(ValueError, match="nothing to draw for 'Empty'"):
+        line_chart([Line("", [1], [math.nan])], y_label="y", title="Empty")
+
+
+def test_a_share_has_no_room_beyond_all_and_nothing() -> None:
+    shown = words(line_chart([Line("", range(9), [1.0, 0.0, *[1.0] * 7])], y_label="y", percent=True))
+    percents = [float(word.removesuffix(" %")) for word in shown if word.endswith(" %")]
+    assert min(percents) == 0 and max(percents) == 100
+
+
+def test_stages_are_named_above_the_lines() -> None:
+    svg = line_chart([WAVE], y_label="y", bands=[Band("easy", 1, 15), Band("<hard>", 16, 30)])
+    assert {"easy", "<hard>"} <= set(words(svg))
+
+
+def test_lines_differ_in_more_than_colour() -> None:
+    lines = [Line(str(number), [1, 2], [number, number + 1]) for number in range(len(palette))]
+    dashes = re.findall(r"stroke-dasharray: ([^;\"]+)", line_chart(lines, y_label="y"))
+    assert len(set(dashes)) == len(palette) - 1  # one is solid
+
+
+def test_every_colour_stands_out_from_the_light_and_the_dark_page() -> None:
+    style = files("rlvr_vocab.analysis.report").joinpath("page.css").read_text()
+    papers = re.findall(r"--paper: (#\w{6})", style)
+    assert len(papers) >= 2
+    assert min(contrast(colour, paper) for colour in palette for paper in papers[:2]) >= 3
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2.2, relative luminance."""
+    lights = sorted(map(_luminance, (one, other)))
+    return (lights[1] + 0.05) / (lights[0] + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -1,0 +1,311 @@
+"""The report of a run: what it says of runs that went well, badly or not at all, and what it never lets through."""
+
+import json
+import shlex
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markupsafe import Markup
+from rich.console import Console
+from scipy import stats
+
+from rlvr_vocab.analysis.completions import CompletionFiles
+from rlvr_vocab.analysis.report.choice import choose
+from rlvr_vocab.analysis.report.held_out import HeldOut, accuracies
+from rlvr_vocab.analysis.report.outcome import sentence
+from rlvr_vocab.analysis.report.page import Page, Section, render
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.cli import main
+from rlvr_vocab.exp.look_sections import ReportSettings
+from rlvr_vocab.exp.recorded_config import differences
+from rlvr_vocab.exp.run_record import run_record
+from rlvr_vocab.exp.run_report import MAX_SAMPLES, answers, report_at_the_end, write_report
+from rlvr_vocab.exp.settings import build_settings
+
+from .report_run import (
+    HOSTILE,
+    answer,
+    completion,
+    metrics,
+    summary,
+    write_completions,
+    write_json,
+    write_rows,
+    write_run,
+)
+
+# All that a page of ours is made of; none of it runs or loads anything.
+ELEMENTS = {
+    *("html", "head", "meta", "link", "title", "style", "body", "header", "nav", "main", "section", "article"),
+    *("h1", "h2", "h3", "h4", "p", "ol", "ul", "li", "a", "dl", "div", "dt", "dd", "details", "summary", "pre", "code"),
+    *("table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "span", "b"),
+    *("svg", "g", "path", "use", "defs", "clippath", "rect", "text"),
+}
+
+
+class Tags(HTMLParser):
+    """The elements and attributes of a page, and its words outside of the style sheet."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: set[str] = set()
+        self.attributes: set[tuple[str, str]] = set()
+        self.words: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.add(tag)
+        self.attributes.update((name, value or "") for name, value in attrs)
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return write_run(tmp_path / "run")
+
+
+def report(run: Path, max_samples: int = MAX_SAMPLES) -> str:
+    write_report(ReportSettings(run, run / "report.html", max_samples))
+    return (run / "report.html").read_text(encoding="utf-8")
+
+
+def words(page: str) -> str:
+    return " ".join(" ".join(Tags(page).words).split())
+
+
+def lede(run: Path) -> str:
+    """The sentence below the title, without the rest of the page."""
+    return sentence(run_record(run), HeldOut(answers(run, "before"), answers(run, "after")))
+
+
+def rewrite(run: Path, name: str, **changed: Any) -> None:
+    path = run / name
+    write_json(path, {**json.loads(path.read_text()), **changed})
+
+
+def test_the_sentence_stands_below_the_title(run: Path) -> None:
+    assert f'<p class="lede">{lede(run)}</p>' in report(run)
+
+
+def test_the_outcome_is_a_paired_difference_with_its_interval(run: Path) -> None:
+    # 10 of 40 right before, the other 30 after: 30 problems gained, 10 lost.
+    found = stats.ttest_1samp([1.0] * 30 + [-1.0] * 10, 0).confidence_interval(0.95)
+    low, high = (f"{100 * end:+.1f}" for end in found)
+    assert lede(run) == (
+        "Held-out accuracy rose from 25.0 % to 75.0 % on 40 problems in 6 steps: +50.0 points, "
+        f"95 % interval {low} to {high}, paired by problem."
+    )
+
+
+def test_a_difference_that_may_be_luck_is_called_so(run: Path) -> None:
+    write_rows(run / "evaluation" / "after.jsonl", [answer(problem, right=problem < 11) for problem in range(40)])
+    said = lede(run)
+    assert "rose from 25.0 % to 27.5 %" in said
+    assert said.endswith("The interval includes 0: so many problems cannot tell it from no change.")
+
+
+def test_only_problems_that_both_times_can_be_judged_are_compared(run: Path) -> None:
+    rows = [answer(problem, right=True) for problem in range(40)]
+    for row in rows[10:]:
+        row["score"] = None
+    write_rows(run / "evaluation" / "after.jsonl", rows)
+    assert "stayed at 100.0 % on 10 problems" in lede(run)
+
+
+def test_a_run_without_held_out_problems_tells_its_reward(run: Path) -> None:
+    for when in ("before", "after"):
+        (run / "evaluation" / f"{when}.jsonl").unlink()
+    said = lede(run)
+    assert said.startswith("Trained 6 steps; nothing was held out, so accuracy was not measured. Mean reward went from")
+    # 0.3 + 0.4 · step / 6 at steps 1 to 3, and 4 to 6.
+    assert "from 0.433 over the first 3 logged steps to 0.633 over the last 3" in said
+
+
+def test_an_unfinished_run_is_told_as_far_as_it_is(run: Path) -> None:
+    (run / "summary.json").unlink()
+    (run / "evaluation" / "after.jsonl").unlink()
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 3, "eval/accuracy": 0.5, "eval/problems": 40.0}\n{"step": 7, "loss"')
+    said = lede(run)
+    assert said.startswith("This run is unfinished: it has logged 6 of 200 steps.")
+    assert "was 25.0 % before GRPO, on 40 problems, and 50.0 % after step 3." in said
+    line = accuracies(run_record(run), HeldOut(answers(run, "before"), answers(run, "after")))
+    assert line is not None and list(line.steps) == [0, 3] and list(line.values) == [0.25, 0.5]
+
+
+def test_a_run_that_has_logged_nothing_is_a_page_all_the_same(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    whole = write_run(tmp_path / "whole")
+    (run / "config.yaml").write_text((whole / "config.yaml").read_text())
+    page = report(run)
+    said = words(page)
+    assert "This run is unfinished. It has logged no step yet, so there is nothing to draw." in said
+    for file in ("metrics.jsonl holds no step", "completions/ is empty", "no problems.json", "environment.json is not"):
+        assert file in said
+    assert "<svg" not in page and "The doctor found nothing" not in said
+
+
+def test_a_run_without_signal_says_that_nothing_could_be_learned(run: Path) -> None:
+    write_rows(run / "metrics.jsonl", [{**metrics(step, 6), "frac_reward_zero_std": 1.0} for step in range(1, 7)])
+    assert "No step had a group whose rewards differed" in lede(run)
+
+
+def test_findings_stand_with_their_remedy(run: Path) -> None:
+    write_rows(
+        run / "metrics.jsonl",
+        [{**metrics(step, 60), "kl": 5.0 * step, "completions/clipped_ratio": 0.9} for step in range(1, 61)],
+    )
+    page = report(run)
+    assert 'class="finding' in page and "Probable cause." in page and "training." in page
+    assert "The doctor found nothing" not in page
+
+
+def test_what_never_changes_is_said_and_not_drawn(run: Path) -> None:
+    page = report(run)
+    assert "<figcaption>Cut off at the length limit" not in page
+    assert "Cut off at the length limit 0 %" in words(page)
+    assert "<figcaption>Gradient norm" in page
+
+
+def test_a_page_of_hostile_words_holds_nothing_that_runs_or_loads(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", reward="my.py:<script>$x_1$")
+    config = (run / "config.yaml").read_text().replace("Think, then box the sum.", "<img src=x onerror=alert(3)>")
+    (run / "config.yaml").write_text(config)
+    rows = [{**completion(6, row), "prompt": HOSTILE, "completion": HOSTILE, "solution": HOSTILE} for row in range(8)]
+    write_completions(run, 6, [{**row, "reason/accuracy": HOSTILE} for row in rows])
+    hostile = f"{HOSTILE}\ud800"
+    for when in ("before", "after"):
+        write_rows(run / "evaluation" / f"{when}.jsonl", [answer(0, right=False, text=hostile), answer(1, right=True)])
+    write_json(run / "problems.json", {"<script>": 1, "dropped": {HOSTILE: 3}, "notes": [HOSTILE]})
+    rewrite(run, "environment.json", command=["rlvr-vocab", HOSTILE], commit=HOSTILE, versions={"<b>": "<i>"})
+    page = report(run)
+    found = Tags(page)
+    assert found.elements <= ELEMENTS
+    assert not [name for name, _ in found.attributes if name.startswith("on") or name in ("src", "action")]
+    links = {value for name, value in found.attributes if name in ("href", "xlink:href")}
+    assert {link for link in links if not link.startswith("#")} == {"data:,"}
+    assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 5
+    assert not [sign for sign in page if ord(sign) < 32 and sign not in "\n\t\r"]
+    assert "http-equiv" in page and "default-src 'none'" in page
+    assert "my.py:&lt;script&gt;$x_1$" in page
+
+
+def test_numbers_of_a_secret_form_are_masked(run: Path) -> None:
+    token = "hf_" + "a1B2" * 8
+    config = (run / "config.yaml").read_text().replace("Think, then box the sum.", f"say {token}")
+    (run / "config.yaml").write_text(config)
+    assert token not in report(run)
+
+
+def test_a_damaged_file_of_completions_is_named_and_the_others_are_shown(run: Path) -> None:
+    (run / "completions" / "step_00006.parquet").write_bytes(b"PAR1 cut off")
+    said = words(report(run))
+    assert "step_00006.parquet: cannot be read" in said
+    assert "Step 1" in said and "Step 5" in said
+
+
+def test_a_page_that_cannot_be_written_leaves_the_one_before(run: Path, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("no folder")
+    with pytest.raises(UserError, match=r"out=.*report.html cannot be written"):
+        write_report(ReportSettings(run, blocked / "report.html", 3))
+    page = report(run)
+    (run / "evaluation" / "before.jsonl").write_text('{"no": "result"}\n')
+    with pytest.raises(UserError, match=r"before\.jsonl"):
+        report(run)
+    assert (run / "report.html").read_text() == page
+    assert not list(run.glob(".*"))
+
+
+def test_the_command_writes_where_it_is_told(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", f"run={run}", f"out={tmp_path}/new/page.html", "max_samples=2"]) == 0
+    assert f"{tmp_path}/new/page.html" in capsys.readouterr().out.replace("\n", "")
+    assert (tmp_path / "new" / "page.html").is_file() and not (run / "report.html").exists()
+    assert not (run / "vocabulary").exists()
+
+
+def test_the_shown_command_trains_the_same_run_beside_it(run: Path) -> None:
+    page = report(run)
+    command = page.partition(">Reproduce</h2>")[2].partition('<pre class="command">')[2].partition("</pre>")[0]
+    program, name, *argv = shlex.split(str(Markup(command).unescape()))
+    assert (program, name) == ("rlvr-vocab", "train")
+    again, first = build_settings("train", argv), build_settings("train", [f"config={run}"])
+    assert [key for key, *_ in differences(first.resolved, again.resolved)] == ["exp_name"]
+    assert again.output_dir == run.with_name("run_again")
+
+
+def test_only_keys_that_differ_from_the_defaults_stand_unfolded(run: Path) -> None:
+    table = words(report(run).partition(">Configuration</h2>")[2].partition("<details>")[0])
+    assert "training.num_generations 8 4" in table and "seed 3 42" in table
+    assert "rewards.functions" not in table and "training.beta" not in table
+
+
+def test_samples_are_chosen_by_rule(run: Path) -> None:
+    shared = {**completion(1, 0), "prompt": "the same"}
+    write_completions(run, 1, [shared, *(completion(1, row) for row in range(1, 8))])
+    for step in range(7, 50):
+        write_completions(run, step, [{**completion(step, row), "reward": -row / 7} for row in range(8)])
+    write_completions(run, 49, [{**shared, "completion": "late"}, *(completion(49, row) for row in range(1, 8))])
+    choice = choose(CompletionFiles(run / "completions"), 11)
+    assert [each.completion.completion for each in choice.early_and_late] == [shared["completion"], "late"]
+    assert [each.completion.step for each in choice.moments] == [1, 1, 1, 25, 25, 25, 49, 49, 49]
+    highest, lowest, random = choice.moments[3:6]
+    assert (highest.completion.row, lowest.completion.row) == (1, 8)
+    assert random.completion.row not in (1, 8)
+    assert choose(CompletionFiles(run / "completions"), 11) == choice
+    assert len(choose(CompletionFiles(run / "completions"), 1).moments) == 1
+
+
+def test_a_long_completion_is_shown_from_both_ends(run: Path) -> None:
+    write_completions(run, 6, [{**completion(6, 0), "completion": "a" * 5000 + "b" * 5000}])
+    said = words(report(run))
+    assert "… 7,900 characters …" in said
+    assert "a" * 1400 in said and "a" * 1401 not in said and "b" * 700 in said and "b" * 701 not in said
+
+
+def test_stages_and_every_reward_function_are_drawn(run: Path) -> None:
+    rows = [
+        {**metrics(step, 6), "stage": "easy" if step < 4 else "hard", "rewards/boxed/mean": step / 9}
+        for step in range(1, 7)
+    ]
+    write_rows(run / "metrics.jsonl", rows)
+    page = report(run)
+    assert "stages easy, hard" in words(page)
+    assert ">easy</text>" in page and ">hard</text>" in page
+    assert "<figcaption>Each reward by itself" in page and ">boxed</text>" in page
+
+
+def test_the_end_of_a_run_writes_a_report_once_and_again_where_it_is_old(run: Path) -> None:
+    console = Console(file=(run / "said").open("w"), width=200)
+    report_at_the_end(run, console)
+    written = (run / "report.html").stat().st_mtime_ns
+    report_at_the_end(run, console)
+    assert (run / "report.html").stat().st_mtime_ns == written
+    write_json(run / "summary.json", summary(6, seconds=3600.0))
+    report_at_the_end(run, console)
+    assert "1 h 00 min in all" in (run / "report.html").read_text()
+
+
+def test_a_report_that_fails_is_a_warning_and_no_more(run: Path) -> None:
+    (run / "environment.json").write_text("{half")
+    with (run / "said").open("w") as said:
+        report_at_the_end(run, Console(file=said, width=500))
+    assert "warning: the run is whole, but has no report:" in (run / "said").read_text()
+    assert not (run / "report.html").exists()
+
+
+def test_what_a_run_shows_at_its_end_is_what_the_command_shows() -> None:
+    assert build_settings("report", ["run=out"]).max_samples == MAX_SAMPLES  # type: ignore[union-attr]
+
+
+def test_sections_of_a_page_have_anchors_of_their_own() -> None:
+    twice = [Section("A", Markup(), "a"), Section("B", Markup(), "a")]
+    with pytest.raises(ValueError, match="share an id"):
+        render(Page("t", "s", twice))
+    page = render(Page("<t>", "a\x00b\udfff", [Section("A & B", Markup("<p>c</p>"), "a")]))
+    assert "<h1>&lt;t&gt;</h1>" in page and "a�b�" in page and 'href="#a">A &amp; B<' in page and "<p>c</p>" in page

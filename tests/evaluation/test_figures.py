@@ -1,0 +1,121 @@
+"""Figures of made-up verdicts, against a reference that counts them out."""
+
+import itertools
+import random
+from collections import Counter
+
+import pytest
+
+from rlvr_vocab.evaluation.accuracy import ProblemResult, accuracy_of
+from rlvr_vocab.evaluation.figures import figures_of, paired_differences
+from rlvr_vocab.evaluation.votes import votes_of
+
+
+def result(problem: int, sample: int, score: float | None, answer: str | None = "1", **more) -> ProblemResult:
+    plain = {"tokens": 10, "thinking_tokens": 6, "reasoning_tokens": 3, "closed": True, "finished": True}
+    return ProblemResult(problem, sample, "p", "s", "c", score, answer=answer, answer_read=True, **{**plain, **more})
+
+
+def same_text(pairs):
+    return [one == other for one, other in pairs]
+
+
+def made_up(problems: int, samples: int, seed: int = 3) -> list[ProblemResult]:
+    draw = random.Random(seed)
+    made = []
+    for problem in range(problems):
+        answers = [draw.choice(("right", "a", "b", None)) for _ in range(samples)]
+        scores = [None if problem % 7 == 0 else float(answer == "right") for answer in answers]
+        made += [
+            result(problem, n, score, answer) for n, (score, answer) in enumerate(zip(scores, answers, strict=True))
+        ]
+    return made
+
+
+def by_problem(results: list[ProblemResult]) -> list[list[ProblemResult]]:
+    ordered = sorted(results, key=lambda one: one.problem)
+    return [list(group) for _, group in itertools.groupby(ordered, key=lambda one: one.problem)]
+
+
+def mean(values) -> float:
+    values = list(values)
+    return sum(values) / len(values)
+
+
+def counted_majority(group: list[ProblemResult]) -> float:
+    counts = Counter(one.answer for one in group if one.answer is not None)
+    winners = [one for one in group if one.answer is not None and counts[one.answer] == max(counts.values())]
+    return mean(one.answer == "right" for one in winners) if winners else 0.0
+
+
+def test_accuracies_are_those_of_a_reference_that_counts_out_every_choice() -> None:
+    results = made_up(problems=40, samples=5)
+    random.Random(1).shuffle(results)
+    figures = figures_of(results, votes_of(results, same_text))
+    scored = [group for group in by_problem(results) if group[0].score is not None]
+    found = {name: interval.estimate for name, interval in figures.intervals.items()}
+    assert found["avg@5"] == pytest.approx(mean(mean(one.right for one in group) for group in scored))
+    assert found["avg@5"] == pytest.approx(accuracy_of(results))
+    assert found["maj@5"] == pytest.approx(mean(map(counted_majority, scored)))
+    for k in (1, 2, 4, 5):
+        tries = (mean(any(one.right for one in some) for some in itertools.combinations(group, k)) for group in scored)
+        assert found[f"pass@{k}"] == pytest.approx(mean(tries))
+    assert [name for name in found if name.startswith("pass@")] == ["pass@1", "pass@2", "pass@4", "pass@5"]
+    assert {(figures.intervals[name].problems, figures.intervals[name].samples) for name in ("avg@5", "pass@4")} == {
+        (34, 170)
+    }
+
+
+def test_answers_without_a_score_are_left_out_one_by_one_and_every_problem_counts_the_same() -> None:
+    results = [
+        result(0, 0, 1.0),
+        result(0, 1, None),
+        result(1, 0, 0.0, "2"),
+        result(1, 1, 0.0, "2"),
+        result(2, 0, None),
+    ]
+    figures = figures_of(results, votes_of(results, same_text)).intervals
+    assert (figures["avg@2"].estimate, figures["avg@2"].problems, figures["avg@2"].samples) == (0.5, 2, 3)
+    assert (figures["pass@2"].estimate, figures["pass@2"].problems) == (0.0, 1)  # problem 0 has one score alone
+    assert figures["pass@1"].estimate == figures["avg@2"].estimate == accuracy_of(results)
+
+
+def test_without_any_score_there_is_no_accuracy_but_a_form() -> None:
+    figures = figures_of([result(0, 0, None), result(1, 0, None)], [None, None]).intervals
+    assert not any("@" in name for name in figures) and figures["length"].estimate == 10
+
+
+def test_form_and_length_count_all_answers() -> None:
+    results = [
+        result(0, 0, 1.0, tokens=10, thinking_tokens=8, reasoning_tokens=2),
+        result(0, 1, 0.0, tokens=30, thinking_tokens=30, reasoning_tokens=0, closed=False, finished=False, answer=None),
+        result(1, 0, 0.0, tokens=20, thinking_tokens=2, reasoning_tokens=2, finished=False),
+        result(1, 1, None, tokens=40, thinking_tokens=0, reasoning_tokens=0, closed=False),
+    ]
+    figures = figures_of(results, votes_of(results, same_text))
+    found = {name: interval.estimate for name, interval in figures.intervals.items()}
+    assert (found["length"], found["thinking_length"]) == (25, 10)
+    assert (found["cut_off"], found["finished"], found["closed_thinking"]) == (0.5, 0.5, 0.5)
+    assert (found["answered"], found["format"]) == (0.75, 0.25)
+    assert found["reasoning_share"] == 4 / 40
+    assert figures.length_quantiles["0.5"] == 25 and list(figures.length_quantiles) == [
+        "0.05",
+        "0.25",
+        "0.5",
+        "0.75",
+        "0.95",
+    ]
+
+
+def test_results_whose_answers_nobody_read_have_no_format() -> None:
+    old = ProblemResult(0, 0, "p", "s", "c", 1.0, 10, 6, 3, closed=True, finished=True)
+    figures = figures_of([old], votes_of([old], same_text)).intervals
+    assert "format" not in figures and "answered" not in figures and figures["avg@1"].estimate == 1
+
+
+def test_differences_are_paired_by_problem() -> None:
+    first = figures_of([result(0, 0, 0.0, "2"), result(1, 0, 1.0), result(2, 0, None)], [1, 0, None])
+    other = figures_of([result(0, 0, 1.0), result(1, 0, 1.0), result(2, 0, 1.0)], [0, 0, 0])
+    found = paired_differences(other, first)
+    assert found["avg@1"].estimate == 0.5 and found["avg@1"].problems == 2
+    assert paired_differences(first, first)["maj@1"].estimate == 0

@@ -1,0 +1,114 @@
+"""An evaluation that was stopped anywhere ends like one that was not."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.evaluation.accuracy import ProblemResult, graded_results
+from rlvr_vocab.evaluation.resumable import complete_results, kept_results, questions_of, seed_at, seeded_sampler
+from rlvr_vocab.evaluation.sampling import SamplingSettings
+
+ROWS = [{"prompt": [{"role": "user", "content": f"p{number}"}], "solution": str(number)} for number in range(5)]
+SIZE = 3
+
+
+class Stopped(Exception):
+    pass
+
+
+def answering(stop_at: int | None = None):
+    """Answers that depend on their place alone, and a process that ends at one."""
+
+    def answer(batch, place):
+        if place == stop_at:
+            raise Stopped
+        return [
+            ProblemResult(each.problem, each.sample, "p", "s", f"\ud800 {place + n}\n", 1.0, 1, 0, 0, True, True)
+            for n, each in enumerate(batch)
+        ]
+
+    return answer
+
+
+def completed(path: Path, samples: int, stop_at: int | None = None) -> list[ProblemResult]:
+    questions = questions_of(ROWS, samples)
+    return complete_results(path, kept_results(path, questions, SIZE), questions, SIZE, answering(stop_at))
+
+
+def test_questions_go_through_all_problems_before_the_next_sample() -> None:
+    places = [(each.problem, each.sample) for each in questions_of(ROWS, 2)]
+    assert places == [(problem, sample) for sample in range(2) for problem in range(5)]
+
+
+@pytest.mark.parametrize("stop_at", [0, 3, 6, 9])
+def test_stopped_in_a_batch_it_goes_on_with_that_batch(tmp_path: Path, stop_at: int) -> None:
+    whole = completed(tmp_path / "whole.jsonl", 2)
+    path = tmp_path / "new" / "stopped.jsonl"
+    with pytest.raises(Stopped):
+        completed(path, 2, stop_at)
+    assert len(kept_results(path, questions_of(ROWS, 2), SIZE)) == stop_at
+    assert completed(path, 2) == whole
+    assert path.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+def test_a_file_that_was_cut_anywhere_is_taken_back_to_its_last_whole_batch(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.jsonl"
+    completed(whole, 2)
+    content, path = whole.read_bytes(), tmp_path / "cut.jsonl"
+    for length in range(0, len(content), 97):
+        path.write_bytes(content[:length])
+        completed(path, 2)
+        assert path.read_bytes() == content
+
+
+def test_more_samples_are_asked_for_at_the_end_and_fewer_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    first = completed(path, 1)  # its last batch has two of three answers
+    assert completed(path, 3)[:3] == first[:3]
+    completed(tmp_path / "at_once.jsonl", 3)
+    assert path.read_bytes() == (tmp_path / "at_once.jsonl").read_bytes()
+    with pytest.raises(UserError, match=r"holds 15 answers and 10 are asked for"):
+        completed(path, 2)
+
+
+def test_a_finished_evaluation_asks_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    whole = completed(path, 2)
+    assert completed(path, 2, stop_at=0) == whole
+
+
+def test_what_is_no_result_of_these_questions_is_refused_by_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    completed(path, 2)
+    lines = path.read_text(errors="surrogatepass").splitlines()
+    for number, line in ((2, "{"), (4, json.dumps({"problem": 1})), (6, lines[0])):
+        changed = [*lines[: number - 1], line, *lines[number:]]
+        path.write_text("".join(f"{each}\n" for each in changed), errors="surrogatepass")
+        before = path.read_bytes()
+        with pytest.raises(UserError, match=rf"results\.jsonl, line {number}: "):
+            completed(path, 2)
+        assert path.read_bytes() == before
+
+
+def test_each_batch_is_sampled_from_a_seed_of_its_own(checkpoint, prompts) -> None:
+    settings = SamplingSettings(max_new_tokens=8, seed=3, batch_size=2)
+    sample = seeded_sampler(checkpoint, settings)
+    first, second = sample(prompts[:2], 0), sample(prompts[:2], 2)
+    assert sample(prompts[:2], 0) == first != second
+    assert seeded_sampler(checkpoint, SamplingSettings(max_new_tokens=8, seed=4))(prompts[:2], 0) != first
+    questions = questions_of([{"prompt": prompt, "solution": "1"} for prompt in prompts[:2]], 1)
+    graded = graded_results(questions, first, lambda completions, solution: [1.0, None], checkpoint.layout, len_of)
+    assert [(each.score, each.answer, each.answer_read) for each in graded] == [
+        (score, len_of(completion.turn), True) for score, completion in zip((1.0, None), first, strict=True)
+    ]
+
+
+def len_of(turn: str) -> str:
+    return str(len(turn))
+
+
+def test_seeds_of_places_differ_and_fit_every_library() -> None:
+    seeds = {seed_at(seed, place) for seed in range(30) for place in range(300)}
+    assert len(seeds) > 8_990 and min(seeds) >= 0 and max(seeds) < 2**31

@@ -1,0 +1,260 @@
+"""`rlvr-vocab compare` on made-up folders of runs: arms, warnings, files, refusals."""
+
+import copy
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from rlvr_vocab.exp.cli import main
+
+CONFIG: dict[str, Any] = {
+    "exp_name": "made_up",
+    "seed": 0,
+    "output_dir": "./out/made_up",
+    "model": {"name": "tiny", "reasoning_vocab_size": 0},
+    "dataset": {"name": "arithmetic"},
+    "training": {"learning_rate": 1e-5, "max_steps": 4, "save_steps": 100},
+}
+SUMMARY = {"finished": True, "accuracy_before": 0.3, "held_out_problems": 200, "steps": 4, "seconds": 10.0}
+ENVIRONMENT = {"commit": "abc", "versions": {"trl": "1.16.0"}, "gpus": [], "processor_cores": 2}
+
+Maker = Callable[..., str]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Maker:
+    """Makes the folder of a run: what is given replaces parts of its files, None leaves a file out."""
+
+    def make(
+        name: str,
+        n: Any = 0,
+        seed: int = 0,
+        chance: float = 0.5,
+        own: bool = False,
+        problems: int = 200,
+        results: str | None = "evaluation/after.jsonl",
+        summary: dict[str, Any] | None = SUMMARY,
+        environment: dict[str, Any] | None = ENVIRONMENT,
+        tokens: int = 1000,
+        **settings: Any,
+    ) -> str:
+        folder = tmp_path / name
+        config = copy.deepcopy(CONFIG) | {"seed": seed, "exp_name": name, "output_dir": str(folder)}
+        config["model"]["reasoning_vocab_size"] = n
+        for key, value in settings.items():
+            section, _, field = key.partition("__")
+            config[section][field] = value
+        folder.mkdir()
+        (folder / "config.yaml").write_text(yaml.safe_dump(config))
+        if results is not None:
+            generator = random.Random(f"{name}{seed}")
+            (folder / results).parent.mkdir(parents=True)
+            lines = [answer(each, seed if own else -1, generator.random() < chance) for each in range(problems)]
+            lines[0]["score"] = float(n != 0)  # so that it stands among those at which an arm is ahead
+            (folder / results).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        for file, content in (("summary.json", summary), ("environment.json", environment)):
+            if content is not None:
+                (folder / file).write_text(json.dumps(content))
+        rows = [{"step": step, "loss": 0.0, "reward": step / 10, "num_tokens": tokens * step} for step in range(1, 5)]
+        (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        return str(folder)
+
+    return make
+
+
+def answer(problem: int, of_set: int, right: bool) -> dict[str, Any]:
+    prompt = "#<script>alert(1)</script>" if problem == 0 else f"{of_set}: {problem}+1="
+    return {"problem": problem, "sample": 0, "prompt": prompt, "solution": str(problem + 1), "score": float(right)}
+
+
+def compare(runs: list[str], *words: str) -> tuple[int, dict[str, Any]]:
+    """The exit code, and what is in comparison.json."""
+    code = main(["compare", f"runs=[{','.join(runs)}]", "out=compared", *words])
+    return code, json.loads(Path("compared/comparison.json").read_text()) if code == 0 else {}
+
+
+def three(made: Maker, name: str, **given: Any) -> list[str]:
+    return [made(f"{name}{seed}", seed=seed, **given) for seed in range(3)]
+
+
+def warnings(found: dict[str, Any], words: str) -> int:
+    return sum(words in each for each in found["warnings"])
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_arms_are_found_and_the_difference_is_told(made: Maker, own: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    reasoning, plain = three(made, "r", n=100, chance=0.85, own=own), three(made, "b", chance=0.4, own=own)
+    code, found = compare([*reasoning, *plain])
+    said = capsys.readouterr().out
+    assert code == 0
+    assert said.startswith("reasoning_vocab_size=100 is higher than reasoning_vocab_size=0 (difference +")
+    assert found["key"] == "model.reasoning_vocab_size"
+    assert [arm["name"] for arm in found["arms"]] == ["reasoning_vocab_size=0", "reasoning_vocab_size=100"]
+    [result] = found["comparisons"]
+    assert result["verdict"] == "higher" and result["paired"]
+    assert result["problems"] == (599 - 1 if own else 200)  # the one with the script is the same in each set
+    assert result["difference"] == pytest.approx(result["other_mean"] - result["baseline_mean"])
+    assert found["warnings"] == []
+
+
+def test_no_difference_is_not_claimed(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
+    _, found = compare([*three(made, "b"), *three(made, "r", n=100)])
+    assert found["comparisons"][0]["verdict"] == "not distinguishable"
+    assert "smallest effect that could have been shown with 3 pairs of runs on 200 problems" in capsys.readouterr().out
+
+
+def test_a_run_needs_no_more_than_its_configuration_and_its_results(made: Maker) -> None:
+    bare = {"summary": None, "environment": None}
+    runs = [*three(made, "b", **bare), *three(made, "r", n=100, **bare)]
+    for run in runs:
+        Path(run, "metrics.jsonl").unlink()
+    code, found = compare(runs)
+    assert code == 0
+    assert warnings(found, "has no summary.json") == 6
+
+
+def test_one_run_of_an_arm_says_nothing_about_the_arms(made: Maker) -> None:
+    _, found = compare([made("b", chance=0.1), made("r", n=100, chance=0.9)])
+    assert found["comparisons"][0]["verdict"] == "one run each"
+    assert found["comparisons"][0]["sentence"].startswith("One run of an arm cannot tell the arms apart")
+
+
+def test_other_keys_that_differ_are_listed_and_warned_about(made: Maker) -> None:
+    runs = [*three(made, "b"), *three(made, "r", n=100, training__learning_rate=1e-4)]
+    assert compare(runs)[0] == 2
+    _, found = compare(runs, "key=model.reasoning_vocab_size")
+    assert found["configuration_differences"] == [
+        {"key": "training.learning_rate", "values": ["1e-05"] * 3 + ["0.0001"] * 3}
+    ]
+    assert warnings(found, "training.learning_rate (1e-05 and 0.0001)") == 1
+
+
+def test_how_often_a_run_saves_makes_no_arm(made: Maker) -> None:
+    runs = [*three(made, "b"), *three(made, "r", n=100, training__save_steps=7)]
+    assert compare(runs)[1]["configuration_differences"] == []
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"tokens": 2000}, "tokens trained on"),
+        ({"summary": SUMMARY | {"steps": 3}}, "differ in steps"),
+        ({"summary": SUMMARY | {"finished": False}}, "is not finished"),
+        ({"summary": SUMMARY | {"accuracy_before": 0.6}}, "did not begin alike"),
+        ({"environment": ENVIRONMENT | {"commit": "def"}}, "different versions of the code"),
+        ({"environment": ENVIRONMENT | {"versions": {"trl": "1.17.0"}}}, "different versions of trl (1.16.0, 1.17.0)"),
+        ({"environment": ENVIRONMENT | {"gpus": ["H200"]}}, "different hardware"),
+        ({"training__save_strategy": "best"}, "best checkpoint"),
+        ({"problems": 190}, "were not measured on the same problems: 10"),
+    ],
+)
+def test_what_differs_besides_the_key_is_warned_about(made: Maker, given: dict[str, Any], words: str) -> None:
+    _, found = compare([*three(made, "b"), *three(made, "r", n=100, **given)])
+    assert warnings(found, words) >= 1
+
+
+def test_another_order_of_the_problems_is_warned_about(made: Maker) -> None:
+    runs = [made("b"), made("r", n=100)]
+    for run, prompts in zip(runs, (["x", "y"], ["y", "x"]), strict=True):
+        (Path(run) / "completions").mkdir()
+        pq.write_table(pa.table({"prompt": prompts}), Path(run) / "completions/step_00001.parquet")
+    assert warnings(compare(runs)[1], "or in another order") == 1
+    pq.write_table(pa.table({"prompt": ["x", "y"]}), Path(runs[1]) / "completions/step_00001.parquet")
+    assert warnings(compare(runs)[1], "or in another order") == 0
+
+
+def test_seeds_without_a_partner_are_warned_about(made: Maker) -> None:
+    runs = [*three(made, "b", own=True), *three(made, "r", n=100, own=True)[:2]]
+    _, found = compare(runs)
+    assert warnings(found, "has no run with seed 2") == 1
+    assert warnings(found, "1 of 5 runs have no partner") == 1
+    assert found["comparisons"][0]["seeds"] == [0, 1]
+
+
+def test_data_seeds_make_other_seeds(made: Maker) -> None:
+    runs = [*three(made, "b"), *three(made, "r", n=100, training__data_seed=5)]
+    _, found = compare(runs)
+    assert not found["comparisons"][0]["paired"]
+    assert warnings(found, "which another arm has") == 2
+
+
+def test_several_arms_are_compared_with_the_baseline(made: Maker) -> None:
+    runs = [*three(made, "s", n=10), *three(made, "b"), *three(made, "f", n="full", chance=0.95)]
+    _, found = compare(runs)
+    assert [each["other"] for each in found["comparisons"]] == ["reasoning_vocab_size=10", "reasoning_vocab_size=full"]
+    assert found["comparisons"][1]["adjusted_p"] > found["comparisons"][1]["p"]
+    _, other = compare(runs, "baseline=full")
+    assert {each["baseline"] for each in other["comparisons"]} == {"reasoning_vocab_size=full"}
+    assert other["comparisons"][1]["difference"] == pytest.approx(-found["comparisons"][1]["difference"])
+
+
+def test_results_of_evaluate_are_taken_by_name(made: Maker) -> None:
+    place = "final_model/evaluation/gsm8k_test/results.jsonl"
+    runs = [*three(made, "b", results=place), *three(made, "r", n=100, results=place)]
+    assert compare(runs, "evaluation=gsm8k_test")[1]["measured"] == "results named gsm8k_test"
+
+
+def test_the_page_is_whole_and_escaped(made: Maker) -> None:
+    compare([*three(made, "b", chance=0.2), *three(made, "r", n=100, chance=0.9)])
+    page = Path("compared/comparison.html").read_text()
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert page.count("<svg") == 3  # the difference, the runs, the reward
+    assert "rlvr-vocab compare" in page and "higher" in page
+
+
+def test_no_claim_is_made_of_a_broken_file(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [made("b"), made("r", n=100)]
+    with (Path(runs[0]) / "evaluation/after.jsonl").open("a") as lines:
+        lines.write('{"problem": 3, "pro')
+    assert compare(runs)[0] == 2
+    assert "after.jsonl, line 201: not readable JSON" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("make", "words", "said"),
+    [
+        (lambda made: [made("b")] * 2, (), "is given twice"),
+        (lambda made: [made("b")], (), "two runs at least"),
+        (lambda made: [made("b"), made("c", seed=1)], (), "one arm only"),
+        (
+            lambda made: [made("b"), made("r", n=9, training__max_steps=9)],
+            (),
+            "reasoning_vocab_size, training.max_steps",
+        ),
+        (lambda made: [made("b"), made("r", n=9)], ("key=model.nme",), "did you mean model.name?"),
+        (lambda made: [made("b"), made("r", n=9)], ("key=model.name",), "the same value in all runs"),
+        (lambda made: [made("b"), made("r", n=9)], ("key=seed",), "does not make an arm"),
+        (lambda made: [made("b"), made("r", n=9)], ("baseline=7",), "there is 0, 9"),
+        (lambda made: [made("b"), made("r", n=9)], ("evaluation=test",), "checkpoint="),
+        (lambda made: [made("b"), made("r", n=9, results=None)], (), "rlvr-vocab evaluate checkpoint="),
+        (lambda made: [made("b"), made("c"), made("r", n=9)], (), "two runs with seed 0"),
+        (lambda made: [made("b"), made("r", n=9)], ("confidence=95",), "must be above 0 and below 1"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(
+    made: Maker,
+    make: Callable[[Maker], list[str]],
+    words: tuple[str, ...],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert compare(make(made), *words)[0] == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_it_starts_without_torch() -> None:
+    code = "import sys, rlvr_vocab.exp.commands.compare; print('torch' in sys.modules, 'transformers' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == ["False", "False"]

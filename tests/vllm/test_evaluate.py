@@ -1,0 +1,113 @@
+"""`evaluate backend=vllm`: the policy is in force, an interrupted evaluation goes on, greedy is greedy."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("vllm", reason="vllm is not installed here: make test-vllm has an environment of its own")
+
+from rlvr_vocab.evaluation.resumable import seeded_sampler
+from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint
+from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
+from rlvr_vocab.exp.cli import main
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.regions import THINKING, scored_regions
+from rlvr_vocab.vocab.tokenizer import load_tokenizer
+
+PROMPTS = [[{"role": "user", "content": f"What is {number} + {number * number}?"}] for number in range(3, 9)]
+
+
+@pytest.fixture(autouse=True)
+def small_engines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing is compiled, and what an engine leaves in its process is cleared: a command has a process of its own."""
+    from vllm import LLM
+    from vllm.distributed import cleanup_dist_env_and_memory
+
+    monkeypatch.setattr("vllm.LLM", partial(LLM, enforce_eager=True))
+    yield
+    cleanup_dist_env_and_memory()
+
+
+@pytest.fixture
+def problems(tmp_path: Path) -> str:
+    path = tmp_path / "problems.jsonl"
+    rows = [{"problem": prompt[0]["content"], "answer": str(number)} for number, prompt in enumerate(PROMPTS)]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return f"dataset.name={path}"
+
+
+def test_sampled_answers_follow_the_policy_and_each_question_has_its_seed(
+    chatty_smollm2: Callable[[str], Path],
+) -> None:
+    folder = chatty_smollm2("expand")
+    layout, tokenizer = VocabLayout.load(folder), load_tokenizer(folder)
+    settings = SamplingSettings(max_new_tokens=32, seed=5)
+    with vllm_sampler(folder, tokenizer, layout, PROMPTS, settings) as sample:
+        together = sample(PROMPTS, 0)
+        apart = [*sample(PROMPTS[:2], 0), *sample(PROMPTS[2:], 2)]
+        repeated = sample(PROMPTS[:1] * 3, 0)
+    assert apart == together
+    assert len({tuple(each.completion_ids) for each in repeated}) == 3
+    reasoning = 0
+    for completion in together:
+        ids = torch.tensor([completion.prompt_ids + completion.completion_ids])
+        regions = scored_regions(ids, layout)[0, len(completion.prompt_ids) :].tolist()
+        for token, region in zip(completion.completion_ids, regions, strict=True):
+            assert token < layout.standard_size or region == THINKING
+            reasoning += token >= layout.standard_size
+        assert completion.finished == (completion.completion_ids[-1] == tokenizer.eos_token_id)
+    assert reasoning
+
+
+def test_greedy_answers_are_those_of_transformers(chatty_smollm2: Callable[[str], Path]) -> None:
+    folder = chatty_smollm2("expand")
+    checkpoint = load_checkpoint(folder)
+    settings = SamplingSettings(max_new_tokens=16, temperature=0.0)
+    expected = seeded_sampler(checkpoint, settings)(PROMPTS, 0)
+    with vllm_sampler(folder, checkpoint.tokenizer, checkpoint.layout, PROMPTS, settings) as sample:
+        assert sample(PROMPTS, 0) == expected
+
+
+def test_an_interrupted_evaluation_ends_like_an_undisturbed_one(
+    chatty_smollm2: Callable[[str], Path], problems: str, tmp_path: Path
+) -> None:
+    command = ["evaluate", f"checkpoint={chatty_smollm2('expand')}", problems, "dataset.columns.reasoning=null"]
+    command += ["split=train", "samples=2", "batch_size=4", "max_new_tokens=12", "backend=vllm"]
+    assert main([*command, f"out={tmp_path / 'whole'}"]) == 0
+    whole = (tmp_path / "whole" / "results.jsonl").read_bytes()
+    assert main([*command, f"out={tmp_path / 'cut'}"]) == 0
+    cut = tmp_path / "cut" / "results.jsonl"
+    assert cut.read_bytes() == whole
+    cut.write_bytes(b"".join(whole.splitlines(keepends=True)[:5]) + b'{"problem": 5, "sam')
+    assert main([*command, f"out={tmp_path / 'cut'}"]) == 0
+    assert cut.read_bytes() == whole
+    assert json.loads((tmp_path / "cut" / "summary.json").read_text())["backend"] == "vllm"
+
+
+def test_an_engine_without_our_plugin_is_refused(
+    chatty_smollm2: Callable[[str], Path],
+    problems: str,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    import vllm
+
+    start = vllm.LLM
+
+    def forgetful(*args: Any, **kwargs: Any) -> Any:
+        """An engine whose configuration has lost the processor that the plugin had named."""
+        engine = start(*args, **kwargs)
+        engine.llm_engine.vllm_config.model_config.logits_processors = None
+        return engine
+
+    monkeypatch.setattr("vllm.LLM", forgetful)
+    command = ["evaluate", f"checkpoint={chatty_smollm2('expand')}", problems, "dataset.columns.reasoning=null"]
+    assert main([*command, "split=train", "max_new_tokens=4", "backend=vllm", f"out={tmp_path / 'new'}"]) == 2
+    assert "past its region policy: rlvr-vocab's plugin rlvr_vocab_engine is not loaded" in capfd.readouterr().err
+    assert not (tmp_path / "new" / "results.jsonl").exists()
