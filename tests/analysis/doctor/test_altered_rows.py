@@ -290,3 +290,14 @@ def test_evidence_has_figures_and_a_step(everything_said: list[Finding]) -> None
     for finding in everything_said:
         assert re.search(r"\d", finding.evidence) and re.search(r"steps? \d+|\.json", finding.evidence), finding
         assert finding.title and finding.cause and finding.remedy
+
+
+def test_what_follows_from_another_finding_is_not_told(healthy_rows: list[Row], findings_of: Any) -> None:
+    cut = {"completions/clipped_ratio": 1.0, "reward": 0.0, "reward_std": 0.0, "frac_reward_zero_std": 1.0}
+    rows = [{**row, **cut} for row in healthy_rows]
+    assert [finding.name for finding in findings_of(rows)] == ["completions_cut_off"]
+    fallen = {"entropy": 4.0, "thinking/closed": 0.0, "reward": 0.0, "reward_std": 0.0, "frac_reward_zero_std": 1.0}
+    rows = [{**row, **(fallen if row["step"] > 8 else {})} for row in healthy_rows]
+    assert [finding.name for finding in findings_of(rows)] == ["entropy_exploding"]
+    rows = [{**row, **(fallen if row["step"] > 8 else {}), "kl": 0.5 * row["step"]} for row in healthy_rows]
+    assert [finding.name for finding in findings_of(rows)] == ["kl_exploding"]
