@@ -1,6 +1,6 @@
 """How often `compare` claims a difference: where there is none, and where there is the smallest effect it reports.
 
-    python benchmarks/compare_calibration.py [--simulations 1000] [--only own] [--seed 0]
+    python benchmarks/compare_calibration.py [--simulations 1000] [--only own|unequal] [--seed 0]
     python benchmarks/compare_calibration.py --rules
 
 Each line is one kind of comparison: seeds for each arm, held-out problems (`fixed`: the same for all runs; `own`: each
@@ -31,7 +31,10 @@ FIGURES = ("claims", "effect", "power", "covers")
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of comparison; `hardness` are the two parameters of the Beta distribution of a problem's chance."""
+    """One kind of comparison; `hardness` are the two parameters of the Beta distribution of a problem's chance.
+
+    `other_seeds` and `other_deviation` are those of the other arm, where they are not the same.
+    """
 
     design: str
     seeds: int
@@ -41,8 +44,30 @@ class Kind:
     suits: float = 0.0
     correlation: float = 0.0
     hardness: tuple[float, float] = (1.5, 1.5)
+    other_seeds: int | None = None
+    other_deviation: float | None = None
+
+    @property
+    def of_arms(self) -> tuple[tuple[int, float], tuple[int, float]]:
+        """Number of seeds and their deviation, of either arm."""
+        other = self.seeds if self.other_seeds is None else self.other_seeds
+        deviation = self.seed_deviation if self.other_deviation is None else self.other_deviation
+        return (self.seeds, self.seed_deviation), (other, deviation)
 
 
+UNEQUAL = tuple(
+    Kind("apart", seeds, 500, 1, deviation, other_seeds=other, other_deviation=other_deviation)
+    for seeds, other, deviation, other_deviation in (
+        (2, 3, 0.05, 0.05),
+        (2, 5, 0.05, 0.02),
+        (2, 8, 0.05, 0.01),
+        (2, 8, 0.06, 0.0),
+        (2, 10, 0.05, 0.05),
+        (3, 4, 0.05, 0.05),
+        (3, 10, 0.05, 0.01),
+        (4, 10, 0.05, 0.0),
+    )
+)
 KINDS = (
     *(Kind("fixed", seeds, 500, seed_deviation=luck) for seeds in (2, 3, 5) for luck in (0.0, 0.02, 0.05)),
     *(Kind("own", seeds, 500, seed_deviation=luck) for seeds in (2, 3, 5) for luck in (0.0, 0.02, 0.05)),
@@ -52,6 +77,7 @@ KINDS = (
     *(Kind(design, 3, 50, 1, 0.02) for design in ("fixed", "own")),
     *(Kind(design, 3, 500, 1, 0.03, correlation=0.8) for design in ("fixed", "own")),
     *(Kind(design, 3, 100, 8, 0.01, 0.1, hardness=(0.4, 4.0)) for design in ("fixed", "apart")),
+    *UNEQUAL,
 )
 
 
@@ -69,10 +95,12 @@ class Simulation:
 
     def draw(self) -> tuple[ArmResults, ArmResults]:
         kind = self.kind
-        shared = np.sqrt(kind.correlation) * self.generator.normal(0, kind.seed_deviation, kind.seeds)
+        shared = np.sqrt(kind.correlation) * self.generator.normal(
+            0, kind.seed_deviation, max(seeds for seeds, _ in kind.of_arms)
+        )
         runs = tuple(
-            np.sqrt(1 - kind.correlation) * self.generator.normal(0, kind.seed_deviation, kind.seeds) + shared
-            for _ in range(2)
+            np.sqrt(1 - kind.correlation) * self.generator.normal(0, deviation, seeds) + shared[:seeds]
+            for seeds, deviation in kind.of_arms
         )
         sets = [self._problems() for _ in range(kind.seeds if kind.design == "own" else 1)]
         return self._arm("baseline", runs[0], sets, 0), self._arm("other", runs[1], sets, 1)
@@ -87,7 +115,7 @@ class Simulation:
 
     def _arm(self, name: str, luck: np.ndarray, sets: list[np.ndarray], arm: int) -> ArmResults:
         kind, runs = self.kind, []
-        for seed in range(kind.seeds):
+        for seed in range(len(luck)):
             number = seed if kind.design == "own" else 0
             chances = np.clip(sets[number][arm] + luck[seed], 0, 1)
             scores = self.generator.random((kind.samples, kind.problems)) < chances
@@ -168,7 +196,7 @@ def rules(only_problems: float, seeds: np.ndarray, freedom: int) -> dict[str, np
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simulations", type=int, default=1000)
-    parser.add_argument("--only", choices=("fixed", "own", "apart"))
+    parser.add_argument("--only", choices=("fixed", "own", "apart", "unequal"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rules", action="store_true")
     arguments = parser.parse_args()
@@ -178,13 +206,14 @@ def main() -> None:
     columns = ("problems", "seeds", "number", "samples", "luck of seeds", "suits", "correlation", *FIGURES)
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
     for kind in KINDS:
-        if arguments.only in (None, kind.design):
+        if arguments.only in (None, kind.design, "unequal" if kind in UNEQUAL else None):
+            (seeds, deviation), (others, other_deviation) = kind.of_arms
             told = (
                 kind.design,
-                kind.seeds,
+                f"{seeds} v {others}" if kind in UNEQUAL else seeds,
                 kind.problems,
                 kind.samples,
-                kind.seed_deviation,
+                f"{deviation} v {other_deviation}" if kind in UNEQUAL else deviation,
                 kind.suits,
                 kind.correlation,
             )

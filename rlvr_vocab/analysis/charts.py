@@ -63,6 +63,7 @@ def figure(width: float = 4.2, height: float = 2.6) -> tuple[Figure, Axes]:
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_axisbelow(True)
     axes.grid(True, axis="y")
+    axes.xaxis.set_major_locator(MaxNLocator(6))  # more would run into each other where they have three decimals
     return drawn, axes
 
 

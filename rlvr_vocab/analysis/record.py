@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
+
+from rlvr_vocab.errors import UserError
 
 Row = Mapping[str, Any]
 
-# What marks a row of an optimisation step, and one of a measurement on held-out problems during training.
-OF_A_STEP, OF_AN_EVALUATION = "loss", "eval/accuracy"
+# What marks a row of a measurement on held-out problems during training.
+OF_AN_EVALUATION = "eval/accuracy"
+_PLACE = ("step", "stage", "stage_step", "epoch")
+# Squares and sums of larger ones would leave the range of a float.
+_LARGEST = 1e150
 
 
 @dataclass(frozen=True)
 class RewardFact:
-    """One reward function of a run, by the name it is logged as and the one it was asked for by."""
+    """One reward function of a run, by the name it is logged as and the one it was asked for by.
+
+    Attributes:
+        weight: the one it begins with.
+        more: what else its entry in the configuration sets.
+        full_mark: the score that the configuration calls success; None where it says nothing of it.
+    """
 
     name: str
     weight: float
     adaptive: bool
     asked_as: str = ""
+    more: Mapping[str, Any] = field(default_factory=dict)
+    full_mark: float | None = None
 
 
 @dataclass(frozen=True)
@@ -34,7 +46,11 @@ class RunFacts:
         think_tags: what opens and closes thinking.
         reasoning_vocab_size: number of reasoning tokens; 0 for a baseline.
         reasoning_mode: `expand` or `replace`.
+        on_cpu: whether it trains on a CPU, whose time other processes take.
+        pure_bf16: whether trained weights are in 16 bits.
         reasoning_copies: how many of them there are for each standard token, on average; 0 for a baseline.
+        stage: the stage that these facts are of; empty for those of the run.
+        stages: the facts of each of its stages, where it has any.
     """
 
     exp_name: str
@@ -56,6 +72,14 @@ class RunFacts:
     use_vllm: bool
     reasoning_mode: str = "expand"
     reasoning_copies: float = 0.0
+    on_cpu: bool = False
+    pure_bf16: bool = False
+    stage: str = ""
+    stages: tuple[RunFacts, ...] = ()
+
+    def of_stage(self, name: object) -> RunFacts:
+        """The facts of a stage; those of the run where it has none of that name."""
+        return next((facts for facts in self.stages if facts.stage == name), self)
 
 
 @dataclass(frozen=True)
@@ -88,25 +112,69 @@ def series_of(rows: Iterable[Row], metric: str) -> tuple[list[int], list[float]]
     return [step for step, _ in found], [float(value) for _, value in found]
 
 
-def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether it is a number that can be reckoned with: finite, and its square too."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -_LARGEST < value < _LARGEST
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a `metrics.jsonl`, up to one that a killed or running process has half-written; none without it."""
+    """The objects of a JSONL file, up to one that a killed or running process has half-written; none without it.
+
+    Raises:
+        UserError: a line before the last one holds no object, or the last one something else.
+    """
+    text = path.read_bytes() if path.is_file() else b""
+    # A completion may hold any other sign that breaks lines.
+    lines = [(number, line) for number, line in enumerate(text.split(b"\n"), start=1) if line.strip()]
     rows: list[dict[str, Any]] = []
-    text = path.read_text(encoding="utf-8", errors="surrogatepass") if path.is_file() else ""
-    for line in text.split("\n"):  # a completion may hold any other sign that breaks lines
+    for number, line in lines:
         try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
+            row = json.loads(line)
+        except ValueError as error:  # UnicodeDecodeError among them
+            if number == lines[-1][0]:
+                break
+            raise UserError(f"{path}: line {number} is no JSON ({error})") from error
+        if not isinstance(row, dict):
+            raise UserError(f"{path}: line {number} holds {line[:40].decode(errors='replace').strip()}, not an object")
+        rows.append(row)
     return rows
+
+
+def read_metrics(path: Path) -> list[Row]:
+    """The rows of a `metrics.jsonl`, each of a step or of a measurement.
+
+    Raises:
+        UserError: it cannot be read, or a row does not say its step.
+    """
+    rows = read_rows(path)
+    for number, row in enumerate(rows, start=1):
+        if not is_number(row.get("step")):
+            raise UserError(f"{path}: row {number} has no number as its step")
+        row["step"] = int(row["step"])
+    return [part for row in rows for part in _parts(row)]
+
+
+def is_of_a_step(row: Row) -> bool:
+    """Whether it tells anything of an optimisation step; a measurement during training has figures of its own alone."""
+    return any(key not in _PLACE and not key.startswith(_OF_NO_STEP) for key in row)
+
+
+_OF_NO_STEP = ("eval/", "eval_", "train_", "total_flos")  # as the trainer says at the end of a training
 
 
 def divided(rows: Sequence[Row]) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
     """Rows of steps, and rows of measurements on held-out problems."""
+    parts = [part for row in rows for part in _parts(row)]
     return (
-        tuple(row for row in rows if OF_A_STEP in row),
-        tuple(row for row in rows if OF_AN_EVALUATION in row),
+        tuple(row for row in parts if is_of_a_step(row)),
+        tuple(row for row in parts if OF_AN_EVALUATION in row),
     )
+
+
+def _parts(row: Row) -> Iterator[Row]:
+    """A row that tells of both, as two."""
+    if OF_AN_EVALUATION not in row or not is_of_a_step(row):
+        yield row
+        return
+    yield {key: value for key, value in row.items() if not key.startswith("eval/")}
+    yield {key: value for key, value in row.items() if key in _PLACE or key.startswith("eval/")}

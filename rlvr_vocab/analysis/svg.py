@@ -18,8 +18,12 @@ from matplotlib.legend import Legend
 from matplotlib.text import Text
 from matplotlib.ticker import FixedFormatter, FuncFormatter, LogFormatter
 
+from rlvr_vocab.data.visible import TURNING
+
 INK = "#24292e"  # becomes the colour of the text around the picture
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
+
+_TURNING = re.compile(f"[{TURNING}]")
 
 # `text.parse_math`: a reward may be called a_b$x$. `hashsalt`: else ids are drawn anew each time.
 RC: Any = {
@@ -71,7 +75,7 @@ def _shown(character: str) -> str:
         return "↵"
     if character == "\t":
         return "⇥"
-    refused = unicodedata.category(character) in ("Cc", "Cs", "Cn") or character in "￾￿"
+    refused = unicodedata.category(character) in ("Cc", "Cs", "Cn") or _TURNING.fullmatch(character)
     return "�" if refused else character
 
 

@@ -4,6 +4,8 @@
 CONTROL_PICTURES = 0x2400
 LAST_CONTROL = 0x1F
 LINE_BREAK = "⏎\n"
+# They turn the direction of the text around them, beyond their own place; a class of a regular expression.
+TURNING = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 
 
 def visible_text(text: str) -> str:

@@ -32,11 +32,13 @@ class Figures:
         length_quantiles: of all completions, in tokens, by their share as text.
         per_problem: of `avg@k` and `maj@k`, the value of each problem by its number, for pairing with another
             checkpoint.
+        scored: how many of the answers to each problem have a score.
     """
 
     intervals: dict[str, Interval]
     length_quantiles: dict[str, float]
     per_problem: dict[str, dict[int, float]]
+    scored: dict[int, int]
 
 
 def figures_of(results: Sequence[ProblemResult], votes: Sequence[int | None]) -> Figures:
@@ -64,16 +66,21 @@ def figures_of(results: Sequence[ProblemResult], votes: Sequence[int | None]) ->
         {name: interval for name, interval in found.items() if interval is not None},
         {f"{share:g}": float(np.quantile(lengths, share)) for share in QUANTILES} if lengths.size else {},
         {f"avg@{samples}": averages, f"maj@{samples}": majorities},
+        {number: len(group) for number, group in scored.items()},
     )
 
 
 def paired_differences(figures: Figures, first: Figures) -> dict[str, Interval]:
-    """How much more a checkpoint has of what the first one has, over the problems that both were scored on."""
+    """How much more a checkpoint has of what the first one has, over the problems that both were scored on.
+
+    Their samples are those of both.
+    """
     found = {}
     for name in figures.per_problem.keys() & first.per_problem.keys():
         mine, theirs = figures.per_problem[name], first.per_problem[name]
-        differences = [mine[problem] - theirs[problem] for problem in mine if problem in theirs]
-        found[name] = difference_interval(differences)
+        both = [problem for problem in mine if problem in theirs]
+        samples = sum(figures.scored[problem] + first.scored[problem] for problem in both)
+        found[name] = difference_interval([mine[problem] - theirs[problem] for problem in both], samples)
     return {name: interval for name, interval in sorted(found.items()) if interval is not None}
 
 
@@ -122,10 +129,13 @@ def _form(results: Sequence[ProblemResult]) -> dict[str, Interval | None]:
     if not all(result.answer_read for result in results):
         del shares["answered"], shares["format"]
     return {
-        "length": mean_interval(means(lambda result: result.tokens), len(results)),
-        "thinking_length": mean_interval(means(lambda result: result.thinking_tokens), len(results)),
+        "length": mean_interval(means(lambda result: result.tokens), len(results), least=0),
+        "thinking_length": mean_interval(means(lambda result: result.thinking_tokens), len(results), least=0),
         **{name: share_interval(means(value), len(results)) for name, value in shares.items()},
         "reasoning_share": ratio_interval(
-            totals(lambda result: result.reasoning_tokens), totals(lambda result: result.thinking_tokens), len(results)
+            totals(lambda result: result.reasoning_tokens),
+            totals(lambda result: result.thinking_tokens),
+            len(results),
+            ends=(0, 1),
         ),
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.errors import UserError
@@ -85,7 +85,7 @@ def sample_completions(
     Raises:
         UserError: a prompt and its completion could outgrow the model's context; nothing is sampled.
     """
-    require_room(checkpoint, prompts, settings.max_new_tokens)
+    require_room(checkpoint.model.config, checkpoint.tokenizer, prompts, settings.max_new_tokens)
     completions: list[Completion] = []
     with _sampling_mode(checkpoint.model, settings.seed):
         for start in range(0, len(prompts), settings.batch_size):
@@ -96,11 +96,13 @@ def sample_completions(
     return completions
 
 
-def require_room(checkpoint: Checkpoint, prompts: Sequence[Messages], max_new_tokens: int) -> None:
-    """Raises UserError where a prompt and its completion could outgrow the model's context."""
-    context = getattr(checkpoint.model.config.get_text_config(), "max_position_embeddings", None)
+def require_room(
+    config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Messages], max_new_tokens: int
+) -> None:
+    """Raises UserError where a prompt and its completion could outgrow the context of a model with that config."""
+    context = getattr(config.get_text_config(), "max_position_embeddings", None)
     if context is not None and prompts:
-        require_room_in(context, chat_ids(checkpoint.tokenizer, prompts), prompts, max_new_tokens)
+        require_room_in(context, chat_ids(tokenizer, prompts), prompts, max_new_tokens)
 
 
 def chat_ids(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Messages]) -> list[list[int]]:
@@ -112,15 +114,16 @@ def chat_ids(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Messages]) ->
 def require_room_in(
     context: int, ids: Sequence[Sequence[int]], prompts: Sequence[Messages], max_new_tokens: int
 ) -> None:
-    """Raises UserError where the ids of a prompt and its completion could outgrow so many tokens."""
-    for number, (prompt, prompt_ids) in enumerate(zip(prompts, ids, strict=True), start=1):
-        if len(prompt_ids) + max_new_tokens > context:
-            room = context - len(prompt_ids)
-            remedy = f"set max_new_tokens to {room} or less" if room > 0 else "shorten the prompt"
-            raise UserError(
-                f'prompt {number}, "{short_text(prompt[-1]["content"], 40)}": its {len(prompt_ids)} tokens and '
-                f"max_new_tokens={max_new_tokens} do not fit the model's context of {context}; {remedy}"
-            )
+    """Raises UserError where the ids of the longest prompt and its completion could outgrow so many tokens."""
+    longest = max(range(len(prompts)), key=lambda number: len(ids[number]))
+    length = len(ids[longest])
+    if length + max_new_tokens > context:
+        room = context - length
+        remedy = f"set max_new_tokens to {room} or less" if room > 0 else "shorten the prompt"
+        raise UserError(
+            f'prompt {longest + 1}, "{short_text(prompts[longest][-1]["content"], 40)}": its {length} tokens and '
+            f"max_new_tokens={max_new_tokens} do not fit the model's context of {context}; {remedy}"
+        )
 
 
 @contextmanager

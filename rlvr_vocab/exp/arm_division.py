@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.command_help import leaves
-from rlvr_vocab.exp.from_config import as_typed
+from rlvr_vocab.exp.command_line import parse_command_line
+from rlvr_vocab.exp.compose import compose
+from rlvr_vocab.exp.from_config import as_typed, read
 from rlvr_vocab.exp.recorded_config import ABSENT, NOT_COMPARED
+from rlvr_vocab.exp.resolution import resolved_config
+from rlvr_vocab.exp.typed_sections import RewardSettings
 from rlvr_vocab.nearest import did_you_mean
 
 # What runs of one arm may differ in: their seed and their names, and how often they log and save.
@@ -64,12 +68,33 @@ def differing_keys(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str,
     """The keys in which configurations differ, bookkeeping left out, each with its value in every one."""
     flat = [dict(_leaves(config)) for config in configs]
     keys = dict.fromkeys(key for each in flat for key in each)
-    values = {key: tuple(each.get(key, ABSENT) for each in flat) for key in keys}
+    if any(key not in each for key in keys for each in flat):  # a version adds keys with its defaults
+        defaults = dict(_leaves(resolved_config(compose("train", parse_command_line("train", [])))))
+        flat = [{key: defaults[key] for key in keys if key in defaults} | each for each in flat]
+    values = {key: _spelled_alike([each.get(key, ABSENT) for each in flat]) for key in keys}
     return {key: each for key, each in values.items() if len(set(each)) > 1}
 
 
 def _leaves(config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Rewards with what a function leaves to its defaults."""
+    if config.get("rewards"):
+        config = {**config, "rewards": asdict(read(RewardSettings, config["rewards"], "rewards"))}
     return [(key, as_typed(value)) for key, value in leaves(config) if not _is_bookkeeping(key)]
+
+
+def _spelled_alike(values: Sequence[str]) -> tuple[str, ...]:
+    """A number that is written in several ways, 0 and 0.0, as it is written first."""
+    return tuple(next(first for first in values if _same(first, value)) for value in values)
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two values are alike, as numbers where they are numbers."""
+    if one == other:
+        return True
+    try:
+        return float(one) == float(other)
+    except ValueError:
+        return False
 
 
 def _is_bookkeeping(key: str) -> bool:
@@ -101,7 +126,8 @@ def _they_differ(differing: Mapping[str, Any]) -> str:
 
 def _baseline(key: str, values: Sequence[str], wanted: Any) -> str:
     if wanted is None:
-        return "0" if "0" in values else values[0]
-    if as_typed(wanted) not in values:
+        return next((value for value in values if _same(value, "0")), values[0])
+    found = next((value for value in values if _same(value, as_typed(wanted))), None)
+    if found is None:
         raise UserError(f"baseline={as_typed(wanted)}: no run has {key} at that; there is {', '.join(values)}")
-    return as_typed(wanted)
+    return found

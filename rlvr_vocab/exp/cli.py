@@ -1,5 +1,6 @@
 """The command rlvr-vocab: checks the configuration, then imports and runs one command."""
 
+import io
 import os
 import select
 import sys
@@ -37,6 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     It is 2 for bad input, 74 where the disk or the memory is full, 75 for a run that was told to stop and can be
     resumed, 130 for Ctrl-C, and 141 where whatever reads the output, `head` for instance, has left.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        # What the encoding of a log file has no bytes for.
+        sys.stdout.reconfigure(errors="backslashreplace")
     forget_exit_code()
     code = ended_well_or_told(list(sys.argv[1:] if argv is None else argv))
     write_exit_code(code)

@@ -56,6 +56,7 @@ def closing_words(summary: dict[str, Any], folder: Path, console: Console) -> No
     prompt = "…" if sample is None else sample["problem"]
     console.print(
         f"\nthe run is in {folder}: metrics.jsonl, completions/, summary.json, {models}/\nnext:\n"
+        f"  {command} samples run={folder}\n"
         f"  {command} generate checkpoint={folder}/final_model prompt={shlex.quote(prompt)}\n"
         f"  {command} train experiment=gsm8k_reasoning      # Qwen3-0.6B, on a GPU\n"
         f"  {command} train --help                          # every key",

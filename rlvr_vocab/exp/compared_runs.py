@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.analysis.compare.stories import ArmStory, KeyDifference, RunStory
+from rlvr_vocab.analysis.compare.stories import ArmStory, KeyDifference, RunStory, one_line
 from rlvr_vocab.analysis.completions import CompletionFiles
-from rlvr_vocab.analysis.record import divided, read_rows
+from rlvr_vocab.analysis.record import divided, read_metrics
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.arm_division import Division, divide
+from rlvr_vocab.exp.compared_results import answers_in, asked_of_results, results_file
 from rlvr_vocab.exp.from_config import read
-from rlvr_vocab.exp.json_file import read_json
+from rlvr_vocab.exp.json_file import read_json_if_there
 from rlvr_vocab.exp.look_sections import CompareSettings
 from rlvr_vocab.exp.recorded_config import read_recorded
-from rlvr_vocab.vocab.run_places import COMPLETIONS, FINAL_MODEL, METRICS, SUMMARY
+from rlvr_vocab.secret_words import MASK, is_secret
+from rlvr_vocab.vocab.run_places import COMPLETIONS, ENVIRONMENT, EVALUATION_RESULTS, METRICS, SUMMARY
 
-_OF_A_RUN, _OF_EVALUATE = "evaluation", f"{FINAL_MODEL}/evaluation"
-_AT_ITS_END = "after"
-_NEEDED = ("prompt", "solution", "score")
+# A longer value does not fit into a sentence or beside a picture: its arm gets a number.
+_LONGEST_VALUE = 40
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,10 @@ def compared_arms(settings: CompareSettings) -> ComparedArms:
         _story(folder, config, settings.evaluation) for folder, config in zip(settings.runs, configs, strict=True)
     ]
     division = divide(configs, settings.key, settings.baseline)
+    shown = [_told(division.key, value) for value, _ in division.arms]
     arms = tuple(
-        ArmStory(f"{_short(division.key)}={value}", value, tuple(stories[number] for number in members))
-        for value, members in division.arms
+        ArmStory(name, value, tuple(stories[number] for number in members))
+        for name, value, (_, members) in zip(_names(division.key, shown), shown, division.arms, strict=True)
     )
     return ComparedArms(division.key, arms, _differences(division))
 
@@ -55,12 +56,22 @@ def compared_arms(settings: CompareSettings) -> ComparedArms:
 def _differences(division: Division) -> tuple[KeyDifference, ...]:
     order = [number for _, members in division.arms for number in members]
     return tuple(
-        KeyDifference(key, tuple(values[number] for number in order)) for key, values in division.others.items()
+        KeyDifference(key, tuple(_told(key, values[number]) for number in order))
+        for key, values in division.others.items()
     )
 
 
-def _short(key: str) -> str:
-    return key.rpartition(".")[2]
+def _told(key: str, value: str) -> str:
+    """A value as it may be shown: no secret, and nothing that a terminal obeys."""
+    return MASK if is_secret(key, value) else one_line(value)
+
+
+def _names(key: str, values: Sequence[str]) -> list[str]:
+    """Of the arms; where a value is long, all have numbers."""
+    short = key.rpartition(".")[2]
+    if max(map(len, values)) > _LONGEST_VALUE or len(set(values)) < len(values):
+        return [f"{short} #{number}" for number in range(1, len(values) + 1)]
+    return [f"{short}={value}" for value in values]
 
 
 def _check_told_apart(folders: Sequence[Path]) -> None:
@@ -72,17 +83,19 @@ def _check_told_apart(folders: Sequence[Path]) -> None:
 
 
 def _story(folder: Path, config: Mapping[str, Any], evaluation: str | None) -> RunStory:
-    rows, evaluations = divided(read_rows(folder / METRICS))
-    training = config["training"]
+    rows, evaluations = divided(read_metrics(folder / METRICS))
+    training, results = config["training"], results_file(folder, evaluation)
     return RunStory(
         folder=str(folder),
         seed=_seed(folder, config),
-        answers=_answers(_results_file(folder, evaluation)),
+        asked=asked_of_results(results),
+        from_evaluate=results.name == EVALUATION_RESULTS,
+        answers=answers_in(results),
         rows=rows,
         evaluations=evaluations,
-        summary=_json_if_there(folder / SUMMARY),
-        environment=_json_if_there(folder / "environment.json"),
-        first_prompts=_first_prompts(folder / COMPLETIONS),
+        summary=read_json_if_there(folder / SUMMARY),
+        environment=read_json_if_there(folder / ENVIRONMENT),
+        completions=CompletionFiles(folder / COMPLETIONS),
         selects_best=bool(training.get("load_best_model_at_end")) or training.get("save_strategy") == "best",
     )
 
@@ -94,64 +107,3 @@ def _seed(folder: Path, config: Mapping[str, Any]) -> int | str:
     apart = [f"{name} {config['training'][name]}" for name in ("seed", "data_seed") if config["training"].get(name)]
     seed: int = read(int, config["seed"], "seed")
     return ", ".join([str(seed), *apart]) if apart else seed
-
-
-def measured(evaluation: str | None) -> str:
-    """What the compared results are, in words."""
-    return "what each run measured at its end" if evaluation is None else f"results named {evaluation}"
-
-
-def _results_file(folder: Path, evaluation: str | None) -> Path:
-    name = evaluation or _AT_ITS_END
-    places = [folder / _OF_A_RUN / f"{name}.jsonl"]
-    if evaluation is not None:
-        places.insert(0, folder / _OF_EVALUATE / evaluation / "results.jsonl")
-    found = next((path for path in places if path.is_file()), None)
-    if found is not None:
-        return found
-    if evaluation is not None:
-        raise UserError(
-            f"evaluation={evaluation}: {folder} has no such results (no {' and no '.join(map(str, places))}); "
-            f"rlvr-vocab evaluate checkpoint={folder}/{FINAL_MODEL} makes them{_there_is(folder)}"
-        )
-    raise UserError(
-        f"runs: {folder} has no results of its held-out problems (no {_OF_A_RUN}/{_AT_ITS_END}.jsonl), which a run "
-        f"measures at its end: rlvr-vocab train config={folder}/config.yaml goes on with it; or measure each "
-        f"with rlvr-vocab evaluate checkpoint={folder}/{FINAL_MODEL} and name the results by evaluation=<name>"
-        f"{_there_is(folder)}"
-    )
-
-
-def _there_is(folder: Path) -> str:
-    names = [path.parent.name for path in sorted((folder / _OF_EVALUATE).glob("*/results.jsonl"))]
-    names += [path.stem for path in sorted((folder / _OF_A_RUN).glob("*.jsonl"))]
-    return f"; there is: {', '.join(names)}" if names else ""
-
-
-def _answers(path: Path) -> list[Mapping[str, Any]]:
-    """The lines of a file of results: each is needed, so none may be broken."""
-    answers: list[Mapping[str, Any]] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="surrogatepass").splitlines(), 1):
-        try:
-            answer = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise UserError(f"{path}, line {number}: not readable JSON ({error})") from error
-        if not isinstance(answer, dict) or not all(name in answer for name in _NEEDED):
-            raise UserError(f"{path}, line {number}: no result ({', '.join(_NEEDED)} are needed)")
-        answers.append(answer)
-    if not any(answer["score"] is not None for answer in answers):
-        raise UserError(f"{path} holds no graded answer")
-    return answers
-
-
-def _json_if_there(path: Path) -> dict[str, Any] | None:
-    return read_json(path) if path.is_file() else None
-
-
-def _first_prompts(folder: Path) -> tuple[int, tuple[str, ...]] | None:
-    """The first logged step and its prompts in their order, where completions were kept."""
-    files = CompletionFiles(folder)
-    if not files.steps:
-        return None
-    table = files.table(files.steps[0], ["prompt"])
-    return files.steps[0], tuple(prompt for column in table.columns for prompt in column.to_pylist())

@@ -11,13 +11,14 @@ from typing import Any
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import SamplingSettings
 from rlvr_vocab.exp.from_config import as_typed
-from rlvr_vocab.exp.json_file import read_json, write_json_whole
+from rlvr_vocab.exp.json_file import read_json, read_json_if_there, write_json_whole
 from rlvr_vocab.rewards.build import RewardSpec
 from rlvr_vocab.vocab.adapter_base import find_base, folder_with, is_adapter
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
+from rlvr_vocab.vocab.run_places import EVALUATION_RESULTS, EVALUATION_SETTINGS
 from rlvr_vocab.vocab.weights_fingerprint import weights_fingerprint
 
-RESULTS, SETTINGS, SUMMARY = "results.jsonl", "settings.json", "summary.json"
+RESULTS, SETTINGS, SUMMARY = EVALUATION_RESULTS, EVALUATION_SETTINGS, "summary.json"
 # What belongs to a checkpoint beside its weights and changes what it is asked or how its answers read.
 _READ_BESIDE = (LAYOUT_FILE, "tokenizer.json", "chat_template.jinja", "generation_config.json")
 
@@ -49,14 +50,20 @@ def asked_of(
 
 
 def require_same(folder: Path, asked: Mapping[str, Any]) -> None:
-    """Raises UserError where the folder holds results of another question; nothing is written."""
-    if not (folder / SETTINGS).is_file():
-        if (folder / RESULTS).exists():
-            raise UserError(
-                f"out={folder}: holds a {RESULTS} without its {SETTINGS}, so nobody knows of what; "
-                "choose another out, or delete it"
-            )
+    """Raises UserError where the folder holds results of another question; nothing is written.
+
+    Settings without results bind nobody: a process that was killed has left them before its first answer.
+    """
+    results = folder / RESULTS
+    if not results.is_file() or not results.stat().st_size:
+        if (folder / SUMMARY).exists():
+            raise UserError(f"out={folder}: holds a {SUMMARY} without its {RESULTS}; choose another out, or delete it")
         return
+    if not (folder / SETTINGS).is_file():
+        raise UserError(
+            f"out={folder}: holds a {RESULTS} without its {SETTINGS}, so nobody knows of what; "
+            "choose another out, or delete it"
+        )
     there = read_json(folder / SETTINGS)
     others = [key for key in asked if there.get(key) != asked[key]]
     if others:
@@ -67,6 +74,20 @@ def require_same(folder: Path, asked: Mapping[str, Any]) -> None:
 def write_asked(folder: Path, asked: Mapping[str, Any], **more: Any) -> None:
     """Write down what is asked, and what of it does not decide, before the first result."""
     write_json_whole(folder / SETTINGS, {**asked, **more}, "out")
+
+
+def take_back_summary(folder: Path) -> None:
+    """Remove what was said of the results, which are about to become others."""
+    (folder / SUMMARY).unlink(missing_ok=True)
+
+
+def earlier_differences(folder: Path) -> dict[str, Any]:
+    """What a summary that was not taken back says of the differences to another checkpoint: the results are the same.
+
+    So a checkpoint that is looked at alone keeps what was found when it was one of several.
+    """
+    summary = read_json_if_there(folder / SUMMARY) or {}
+    return {name: summary[name] for name in ("difference_to", "differences") if name in summary}
 
 
 def _in_words(key: str, there: Any, now: Any) -> str:

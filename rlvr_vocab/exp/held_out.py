@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
@@ -52,26 +53,35 @@ class HeldOut:
             seed=settings.seed,
         )
 
-    def accuracy(self, when: str, checkpoint: Checkpoint | None) -> float | None:
+    def accuracy(self, when: str, checkpoint: Checkpoint | None, step: int | None = None) -> float | None:
         """Share of the held-out problems that one sample each gets right; None without held-out problems.
 
         `evaluation/<when>.jsonl` keeps the results; one that is there already is not measured again.
 
         Args:
             checkpoint: the model to measure; None where it is past that moment, and only the file can tell.
+            step: the step that has made it; one that was measured during training is not measured again.
         """
         path = results_file(self._run_folder, when)
+        measured = self._found(path)
+        if measured is None and step is not None:
+            measured = self._found(self._during_file(step))
+        if measured is None:
+            if self.problems is None or checkpoint is None:
+                return None
+            with stage(self._console, f"held-out accuracy {when} GRPO", self.size) as display:
+                measured = self._results(checkpoint, lambda done, total: display.update(done))
+        if PartialState().is_main_process and not path.exists():
+            write_results(measured, path)
+        return accuracy_of(measured)
+
+    def _found(self, path: Path) -> list[ProblemResult] | None:
         # One process looks for all: sharded models are sampled by every process together or not at all.
         [there] = broadcast_object_list([path.exists()])
-        if there:
-            return accuracy_of(read_results(path))
-        if self.problems is None or checkpoint is None:
-            return None
-        with stage(self._console, f"held-out accuracy {when} GRPO", self.size) as display:
-            results = self._results(checkpoint, lambda done, total: display.update(done))
-        if PartialState().is_main_process:
-            write_results(results, path)
-        return accuracy_of(results)
+        return read_results(path) if there else None
+
+    def _during_file(self, step: int) -> Path:
+        return results_file(self._run_folder, f"step_{step:05d}")
 
     def during(self, trainer: RegionGRPOTrainer) -> dict[str, float | None]:
         """The figures of the model as it is now, which trains on from here as if it had not been measured.
@@ -82,7 +92,7 @@ class HeldOut:
         results = self._results(Checkpoint(model, trainer.processing_class, trainer.policy.layout))
         step = trainer.place.step(trainer.state.global_step)
         if PartialState().is_main_process:
-            write_results(results, results_file(self._run_folder, f"step_{step:05d}"))
+            write_results(results, self._during_file(step))
         return figures_of(results, accuracy_of(results), self._think_tags, self._answer_from)
 
     def _results(

@@ -1,4 +1,4 @@
-"""JSON and JSONL files that appear whole or not at all."""
+"""JSON, JSONL and other text files that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def write_json_whole(path: Path, content: dict[str, Any], key: str) -> None:
     Raises:
         UserError: it cannot be written there.
     """
-    _write_whole(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", key)
+    write_text_whole(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", key)
 
 
 def write_jsonl_whole(path: Path, rows: Iterable[dict[str, Any]], key: str) -> None:
@@ -27,10 +27,15 @@ def write_jsonl_whole(path: Path, rows: Iterable[dict[str, Any]], key: str) -> N
         UserError: it cannot be written there.
     """
     lines = (json.dumps(row, ensure_ascii=False, allow_nan=False, default=str) for row in rows)
-    _write_whole(path, "".join(f"{line}\n" for line in lines), key)
+    write_text_whole(path, "".join(f"{line}\n" for line in lines), key)
 
 
-def _write_whole(path: Path, text: str, key: str) -> None:
+def write_text_whole(path: Path, text: str, key: str) -> None:
+    """The same with any text.
+
+    Raises:
+        UserError: it cannot be written there.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Half a surrogate pair, which UTF-8 cannot write, becomes the escape that JSON has for it.
@@ -52,3 +57,8 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UserError(f"{path} holds no JSON object")
     return content
+
+
+def read_json_if_there(path: Path) -> dict[str, Any] | None:
+    """The same; None where there is no such file."""
+    return read_json(path) if path.is_file() else None

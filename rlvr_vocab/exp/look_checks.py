@@ -10,19 +10,25 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.checks import check_positive
 from rlvr_vocab.exp.from_config import read, read_section
 from rlvr_vocab.exp.look_sections import CompareSettings, DoctorSettings, ReportSettings, SamplesSettings
+from rlvr_vocab.exp.output_folder import check_new_file
 from rlvr_vocab.exp.recorded_config import read_recorded
 from rlvr_vocab.nearest import did_you_mean
 
 
 def read_report(config: dict[str, Any]) -> ReportSettings:
-    run = read(Path, config["run"], "run")
+    run = _named(read(Path, config["run"], "run"))
     out = run / "report.html" if config["out"] is None else read(Path, config["out"], "out")
     return read_section(ReportSettings, config, ready={"run": run, "out": out})
 
 
+def _named(folder: Path) -> Path:
+    """The folder as it was typed; its whole path for . and .., since the command in the report is named after it."""
+    return folder.resolve() if folder.name in ("", "..") else folder
+
+
 def read_compare(config: dict[str, Any]) -> CompareSettings:
     named = read(tuple[Path, ...], config["runs"], "runs")
-    runs = tuple(run for each in named for run in _meant_by(each))
+    runs = tuple(_named(run) for each in named for run in _meant_by(each))
     return read_section(CompareSettings, config, ready={"runs": runs})
 
 
@@ -44,6 +50,8 @@ def check_doctor(settings: DoctorSettings) -> None:
 def check_samples(settings: SamplesSettings) -> None:
     check_run(settings.run, "run")
     check_positive({"max_samples": settings.max_samples})
+    if settings.out is not None:
+        check_new_file(settings.out, "out", ())
     sieve_of(settings)
 
 
@@ -55,6 +63,7 @@ def sieve_of(settings: SamplesSettings) -> Sieve:
 def check_report(settings: ReportSettings) -> None:
     check_run(settings.run, "run")
     check_positive({"max_samples": settings.max_samples})
+    check_new_file(settings.out, "out", ())
 
 
 def check_compare(settings: CompareSettings) -> None:

@@ -12,6 +12,7 @@ from rlvr_vocab.exp.from_config import as_typed
 from rlvr_vocab.exp.recorded_config import differences, read_recorded
 from rlvr_vocab.exp.run_lock import LOCK, check_not_running
 from rlvr_vocab.exp.typed_sections import RunSettings
+from rlvr_vocab.vocab.run_places import SUMMARY
 
 DIFFERENCES_SHOWN = 3
 CLEARED = ".cleared"
@@ -112,12 +113,12 @@ def check_same_run(settings: RunSettings) -> None:
 def check_something_to_train(settings: RunSettings) -> None:
     """Refuse to change a finished run in a way that trains nothing more, or from nothing."""
     folder, changed = settings.output_dir, [key for key, _, _ in changes_of(settings)]
-    if not changed or not (folder / "summary.json").is_file():
+    if not changed or not (folder / SUMMARY).is_file():
         return
     finished = f"output_dir={folder}: this run is finished, and"
     if settings.stages:
         raise UserError(f"{finished} its stages have ended: train further from its final_model with model.name")
-    done, limit = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["steps"], settings.training.grpo
+    done, limit = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["steps"], settings.training.grpo
     longer = limit["max_steps"] > done if limit.get("max_steps", -1) > 0 else "training.num_train_epochs" in changed
     if not longer:
         raise UserError(f"{finished} with these changes nothing more is trained: raise training.max_steps above {done}")

@@ -10,7 +10,7 @@ from typing import Any
 from rlvr_vocab.exp.from_config import read
 from rlvr_vocab.exp.recorded_config import read_recorded
 from rlvr_vocab.exp.typed_sections import DatasetSettings, RewardSettings
-from rlvr_vocab.vocab.run_places import runs_around
+from rlvr_vocab.vocab.run_places import parents_of, runs_around
 
 DEFAULT_MAX_NEW_TOKENS, DEFAULT_TEMPERATURE = 1024, 1.0
 
@@ -66,10 +66,10 @@ def recorded_run(checkpoint: Path) -> RecordedRun:
 
 def stage_of(checkpoint: Path, stages: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """What the stage of a checkpoint sets over the run: its own stage's folder tells, else it is past the last one."""
-    folder = checkpoint.absolute().parent
-    if folder.parent.name == "stages":
-        name = folder.name.partition("_")[2]
-        return next((stage for stage in stages if stage["name"] == name), {})
+    for folder in map(Path.absolute, parents_of(checkpoint)):
+        if folder.parent.name == "stages":
+            name = folder.name.partition("_")[2]
+            return next((stage for stage in stages if stage["name"] == name), {})
     return stages[-1] if stages else {}
 
 

@@ -21,7 +21,15 @@ from rlvr_vocab.exp.output_folder import CLEARED, WITHOUT_A_NAME, belongs_to_no_
 from rlvr_vocab.exp.recorded_config import config_yaml
 from rlvr_vocab.exp.typed_sections import RunSettings
 from rlvr_vocab.secret_words import without_secrets
-from rlvr_vocab.vocab.run_places import FINAL_ADAPTER, FINAL_MODEL, INITIAL_MODEL
+from rlvr_vocab.vocab.run_places import (
+    CHANGES,
+    CONFIG,
+    ENVIRONMENT,
+    FINAL_ADAPTER,
+    FINAL_MODEL,
+    INITIAL_MODEL,
+    SUMMARY,
+)
 
 _PACKAGES = (
     "rlvr-vocab",
@@ -38,8 +46,6 @@ _PACKAGES = (
     "unsloth",
     "vllm",
 )
-CONFIG, ENVIRONMENT, SUMMARY, CHANGES = "config.yaml", "environment.json", "summary.json", "changes.jsonl"
-PROBLEMS = "problems.json"
 
 
 def start_run_folder(settings: RunSettings) -> None:

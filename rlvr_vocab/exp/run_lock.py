@@ -45,10 +45,9 @@ def only_writer(folder: Path, key: str = "output_dir") -> Iterator[None]:
         key: what names the folder on the command line.
 
     Raises:
-        UserError: somebody else is inside, and who.
+        UserError: somebody else is inside, and who; or the folder cannot be made.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
     with _locked_file(folder, key) as file:
         file.truncate(0)
         file.write(json.dumps(_holder()))
@@ -65,7 +64,7 @@ def only_writer(folder: Path, key: str = "output_dir") -> Iterator[None]:
 @contextmanager
 def _locked_file(folder: Path, key: str) -> Iterator[IO[str]]:
     while True:
-        with (folder / LOCK).open("a+", encoding="utf-8") as file:
+        with _opened(folder, key) as file:
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no child inherits it, as it would a `flock`
             except OSError as error:
@@ -78,6 +77,14 @@ def _locked_file(folder: Path, key: str) -> Iterator[IO[str]]:
             if _is_still_there(file, folder):  # its holder may have removed it while we opened it
                 yield file
                 return
+
+
+def _opened(folder: Path, key: str) -> IO[str]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return (folder / LOCK).open("a+", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{key}={folder} cannot be written: {error.strerror or error}") from error
 
 
 def _is_still_there(file: IO[str], folder: Path) -> bool:

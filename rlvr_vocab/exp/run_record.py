@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.analysis.record import RewardFact, RunFacts, RunRecord, divided, read_rows
+from rlvr_vocab.analysis.record import RewardFact, RunFacts, RunRecord, divided, read_metrics
+from rlvr_vocab.exp.completed_config import completed
 from rlvr_vocab.exp.from_config import read
 from rlvr_vocab.exp.grpo_fields import GRPO_FIELDS
-from rlvr_vocab.exp.json_file import read_json
+from rlvr_vocab.exp.json_file import read_json_if_there
 from rlvr_vocab.exp.recorded_config import read_recorded
 from rlvr_vocab.exp.reward_wiring import reward_specs
-from rlvr_vocab.exp.typed_sections import RewardSettings
+from rlvr_vocab.exp.typed_sections import RewardFunctionSettings, RewardSettings
 from rlvr_vocab.rewards.build import logged_names
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
-from rlvr_vocab.vocab.run_places import INITIAL_MODEL, METRICS, SUMMARY
+from rlvr_vocab.vocab.run_places import ENVIRONMENT, INITIAL_MODEL, METRICS, SUMMARY
 
 
 def run_record(folder: Path) -> RunRecord:
@@ -24,15 +26,31 @@ def run_record(folder: Path) -> RunRecord:
     Raises:
         UserError: it is no run, or a file of it cannot be read.
     """
-    rows, evaluations = divided(read_rows(folder / METRICS))
-    summary = read_json(folder / SUMMARY) if (folder / SUMMARY).is_file() else None
+    rows, evaluations = divided(read_metrics(folder / METRICS))
+    summary = read_json_if_there(folder / SUMMARY)
     return RunRecord(folder, run_facts(read_recorded(folder, resolve=True), folder), rows, evaluations, summary)
 
 
 def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
-    """Of a run's resolved configuration, what its figures are read by."""
+    """Of a run's resolved configuration, what its figures are read by, in each of its stages too."""
+    stages = [replace(_facts(_of_stage(config, stage), folder), stage=stage["name"]) for stage in _stages(config)]
+    return replace(_facts(config, folder), stages=tuple(stages))
+
+
+def _stages(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return config.get("stages") or []
+
+
+def _of_stage(config: Mapping[str, Any], stage: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with what a stage sets over it."""
+    over = {key: {**config[key], **stage[key]} for key in ("training", "dataset") if key in stage}
+    return {**config, **over, "rewards": stage.get("rewards") or config.get("rewards")}
+
+
+def _facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
+    config = completed(config, folder)
     model, training = config["model"], config["training"]
-    rewards = read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards")
+    rewards = read(RewardSettings, config["rewards"], "rewards")
     opened, closed = model["think_tags"]
     return RunFacts(
         exp_name=config["exp_name"],
@@ -42,9 +60,11 @@ def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
         reasoning_vocab_size=_reasoning_tokens(model["reasoning_vocab_size"], folder),
         reasoning_mode=model["reasoning_mode"],
         reasoning_copies=_copies_of_a_token(model, folder),
+        on_cpu=_on_cpu(folder),
+        pure_bf16=bool(model.get("pure_bf16")),
         think_tags=(opened, closed),
         rewards=tuple(
-            RewardFact(name, each.weight, each.adaptive is not None, each.name)
+            RewardFact(name, each.weight, each.adaptive is not None, each.name, _more(each), each.full_mark)
             for name, each in zip(logged_names(reward_specs(rewards)), rewards.functions, strict=True)
         ),
         max_steps=training.get("max_steps"),
@@ -63,6 +83,18 @@ _TRAINING = (
     "num_iterations",
     "use_vllm",
 )
+
+
+def _more(function: RewardFunctionSettings) -> dict[str, Any]:
+    """What a function is given beside its name and its weight."""
+    plain = asdict(RewardFunctionSettings(function.name, function.weight))
+    return {key: value for key, value in asdict(function).items() if value != plain[key]}
+
+
+def _on_cpu(folder: Path) -> bool:
+    """Whether the run has written down that it found no GPU."""
+    environment = read_json_if_there(folder / ENVIRONMENT)
+    return environment is not None and environment.get("gpus") == []
 
 
 def _set_or_default(value: Any, name: str) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from rich.console import Console
@@ -14,18 +15,17 @@ from rich.console import Console
 from rlvr_vocab.analysis.completions import CompletionFiles
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.marked import Marker
-from rlvr_vocab.analysis.record import read_rows
+from rlvr_vocab.analysis.record import RunRecord, read_rows
 from rlvr_vocab.analysis.report.held_out import Answer, HeldOut
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.analysis.report.run_page import Configuration, RunReport, run_page
 from rlvr_vocab.analysis.vocabulary import tell, write_story
-from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.command_help import leaves
 from rlvr_vocab.exp.command_line import parse_command_line
 from rlvr_vocab.exp.compose import compose
 from rlvr_vocab.exp.from_config import as_typed, read
-from rlvr_vocab.exp.json_file import read_json
+from rlvr_vocab.exp.json_file import read_json_if_there, write_text_whole
 from rlvr_vocab.exp.look_sections import ReportSettings
 from rlvr_vocab.exp.recorded_config import NOT_COMPARED, config_yaml, read_recorded
 from rlvr_vocab.exp.resolution import resolved_config
@@ -34,11 +34,11 @@ from rlvr_vocab.exp.train_again import again
 from rlvr_vocab.exp.typed_sections import RewardSettings
 from rlvr_vocab.secret_words import without_secrets
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
-from rlvr_vocab.vocab.run_places import COMPLETIONS, INITIAL_MODEL, SUMMARY
+from rlvr_vocab.vocab.run_places import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY
 
 REPORT = "report.html"
 MAX_SAMPLES = 24  # as in conf/report.yaml
-PROBLEMS, ENVIRONMENT, CHANGES = "problems.json", "environment.json", "changes.jsonl"
+Found = TypeVar("Found")
 
 
 def write_report(settings: ReportSettings) -> None:
@@ -51,13 +51,12 @@ def write_report(settings: ReportSettings) -> None:
     """
     report = report_of(settings.run, settings.max_samples)
     text = render(run_page(report))
-    try:
-        if report.vocabulary is not None and settings.out.parent == settings.run:
+    write_text_whole(settings.out, text, "out")
+    if report.vocabulary is not None and settings.out.parent.resolve() == settings.run.resolve():
+        try:
             write_story(report.vocabulary)
-        settings.out.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(settings.out, text)
-    except OSError as error:
-        raise UserError(f"out={settings.out} cannot be written: {error.strerror or error}") from error
+        except OSError as error:
+            raise UserError(f"the data beside {settings.out} cannot be written: {error.strerror or error}") from error
 
 
 def report_at_the_end(run: Path, console: Console) -> None:
@@ -76,35 +75,58 @@ def report_at_the_end(run: Path, console: Console) -> None:
 def report_of(folder: Path, max_samples: int) -> RunReport:
     """All that the page of a run is made of."""
     record = run_record(folder)
+    marker, why_unmarked = _or_why(lambda: _marker(folder / INITIAL_MODEL))
+    vocabulary, why_untold = _or_why(lambda: tell(record))
     return RunReport(
         record=record,
-        held_out=HeldOut(answers(folder, "before"), answers(folder, "after")),
+        held_out=held_out_of(record),
         findings=diagnose(record),
         completions=CompletionFiles(folder / COMPLETIONS),
-        marker=_marker(folder / INITIAL_MODEL),
-        vocabulary=tell(record),
-        problems=_json_if_there(folder / PROBLEMS),
-        environment=_json_if_there(folder / ENVIRONMENT),
+        marker=marker,
+        vocabulary=vocabulary,
+        problems=read_json_if_there(folder / PROBLEMS),
+        environment=read_json_if_there(folder / ENVIRONMENT),
         configuration=_configuration(folder),
         max_samples=max_samples,
+        unreadable=tuple(filter(None, (why_unmarked, why_untold))),
     )
 
 
-def answers(folder: Path, when: str) -> tuple[Answer, ...]:
-    """What a run measured on its held-out problems; none where it has not, or not yet."""
+def held_out_of(record: RunRecord) -> HeldOut:
+    """What a run measured on its held-out problems; a file that is not whole counts for nothing, and is named."""
+    problems = (record.summary or {}).get("held_out_problems")
+    before, why_not_before = _or_why(lambda: _answers(record.folder, "before", problems))
+    after, why_not_after = _or_why(lambda: _answers(record.folder, "after", problems))
+    return HeldOut(before or (), after or (), tuple(filter(None, (why_not_before, why_not_after))))
+
+
+def _answers(folder: Path, when: str, problems: int | None) -> tuple[Answer, ...]:
+    """None of them where it has not measured, or not yet; raises UserError where one is missing or cannot be read."""
     path = folder / "evaluation" / f"{when}.jsonl"
+    if not path.is_file():
+        return ()
+    found = []
+    for number, line in enumerate(path.read_bytes().removesuffix(b"\n").split(b"\n"), start=1):
+        try:
+            found.append(Answer.of_row(json.loads(line.decode("utf-8", errors="surrogatepass"))))
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"evaluation/{path.name}, line {number}: no result of a measurement ({error})") from error
+    there = len({answer.problem for answer in found})
+    if problems is not None and there < problems:
+        raise UserError(f"evaluation/{path.name} holds answers to {there:,} of {problems:,} problems")
+    return tuple(found)
+
+
+def _or_why(read_it: Callable[[], Found]) -> tuple[Found | None, str]:
+    """What a page can do without; where it cannot be read, why, for the page to say."""
     try:
-        return tuple(map(Answer.of_row, read_rows(path)))
-    except (KeyError, TypeError) as error:
-        raise UserError(f"{path}: a line of it holds no result ({error})") from error
+        return read_it(), ""
+    except UserError as error:
+        return None, str(error)
 
 
 def _marker(initial_model: Path) -> Marker | None:
     return Marker.from_folder(initial_model) if (initial_model / LAYOUT_FILE).is_file() else None
-
-
-def _json_if_there(path: Path) -> dict[str, Any] | None:
-    return read_json(path) if path.is_file() else None
 
 
 def _configuration(folder: Path) -> Configuration:

@@ -132,6 +132,11 @@ class StagedRun:
     def steps(self) -> int:
         return sum(record.steps for record in self.records)
 
+    @property
+    def step_of_the_weights(self) -> int | None:
+        """The step of the run that has made the weights; None where the end has loaded those of the best one."""
+        return None if self.trainer.args.load_best_model_at_end else self.steps
+
     def train(self) -> None:
         """Train what is left of the run.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.watch import Doctor
-from rlvr_vocab.analysis.record import Row, RunFacts, read_rows
+from rlvr_vocab.analysis.record import Row, RunFacts, read_metrics
 from rlvr_vocab.vocab.run_places import METRICS
 
 
@@ -27,7 +27,7 @@ class Watch:
     def begins(self) -> None:
         """A training begins, or goes on: what the rows on disk show has been told."""
         self._doctor = Doctor(self._facts, self._folder)
-        for row in read_rows(self._folder / METRICS):
+        for row in read_metrics(self._folder / METRICS):
             self._told.update(finding.name for finding in self._doctor.look(row))
 
     def look(self, row: Row) -> list[Finding]:

@@ -79,7 +79,9 @@ def difference_interval(
     """The mean of paired differences, one per problem, each from -1 to 1; None without problems.
 
     Student's t over problems: what two arms share of a problem's difficulty is gone from its difference. Where all
-    differences are the same there is no spread to go by, and the bootstrap of `share_interval` is taken, from -1 to 1.
+    differences are the same there is no spread to go by, and the bootstrap of `share_interval` is taken, from -1 to 1:
+    the mean of the differences' own and of that of their opposites turned over, so that no change has as far to go
+    either way whatever was drawn.
 
     Example:
         >>> found = difference_interval([0.5, 0.0, 0.25, 0.0, 0.25])
@@ -91,21 +93,28 @@ def difference_interval(
         return None
     if np.ptp(differences) == 0:
         low, high = _bootstrapped(differences, (-1.0, 1.0), confidence)
-        return _interval(differences, low, high, confidence, BOOTSTRAP, samples)
+        other_low, other_high = _bootstrapped(-differences, (-1.0, 1.0), confidence)
+        return _interval(differences, (low - other_high) / 2, (high - other_low) / 2, confidence, BOOTSTRAP, samples)
     half = _student_half_width(differences - differences.mean(), confidence)
     low, high = max(-1.0, differences.mean() - half), min(1.0, differences.mean() + half)
     return _interval(differences, low, high, confidence, STUDENT, samples)
 
 
 def mean_interval(
-    values: Sequence[float] | np.ndarray, samples: int | None = None, confidence: float = CONFIDENCE
+    values: Sequence[float] | np.ndarray,
+    samples: int | None = None,
+    confidence: float = CONFIDENCE,
+    least: float = -np.inf,
 ) -> Interval | None:
-    """The mean over problems of values without bounds, a length for instance: Student's t; None without problems.
+    """The mean over problems of values without an upper bound, such as lengths: Student's t; None without problems.
 
     Where all values are the same, or there is one, nothing is known of their spread: both ends are the estimate, and
     the method says so.
+
+    Args:
+        least: below which no value can be: few problems of very different values would have an interval beyond it.
     """
-    return ratio_interval(values, np.ones(len(values)), samples, confidence)
+    return ratio_interval(values, np.ones(len(values)), samples, confidence, (least, np.inf))
 
 
 def ratio_interval(
@@ -113,11 +122,15 @@ def ratio_interval(
     denominators: Sequence[float] | np.ndarray,
     samples: int | None = None,
     confidence: float = CONFIDENCE,
+    ends: tuple[float, float] = (-np.inf, np.inf),
 ) -> Interval | None:
     """The sum of numerators over the sum of denominators, one pair per problem; None where there is nothing below.
 
     Student's t on the linearised ratio (Cochran 1977, "Sampling Techniques", eq. 6.13): of a problem counts by how much
     its numerator differs from the ratio times its denominator.
+
+    Args:
+        ends: between which every such ratio lies.
     """
     above, below = np.asarray(numerators, dtype=float), np.asarray(denominators, dtype=float)
     if not below.size or below.sum() == 0:
@@ -128,7 +141,8 @@ def ratio_interval(
     if np.ptp(residuals) == 0:
         return Interval(ratio, ratio, ratio, confidence, ONE_VALUE, len(below), count)
     half = _student_half_width(residuals, confidence)
-    return Interval(ratio, ratio - half, ratio + half, confidence, STUDENT, len(below), count)
+    low, high = max(ends[0], ratio - half), min(ends[1], ratio + half)
+    return Interval(ratio, low, high, confidence, STUDENT, len(below), count)
 
 
 def _wilson(values: np.ndarray, confidence: float) -> tuple[float, float]:

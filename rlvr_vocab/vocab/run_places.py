@@ -7,6 +7,9 @@ from pathlib import Path
 
 INITIAL_MODEL, FINAL_ADAPTER, FINAL_MODEL = "initial_model", "final_adapter", "final_model"
 METRICS, COMPLETIONS, SUMMARY = "metrics.jsonl", "completions", "summary.json"
+CONFIG, ENVIRONMENT, PROBLEMS, CHANGES = "config.yaml", "environment.json", "problems.json", "changes.jsonl"
+# In the folder of an evaluation by `rlvr-vocab evaluate`, beside its summary.json.
+EVALUATION_RESULTS, EVALUATION_SETTINGS = "results.jsonl", "settings.json"
 STEP_FILES = "step_*.parquet"
 _HOLDS_AN_ADAPTER = re.compile(rf"checkpoint-\d+|{FINAL_ADAPTER}")
 
@@ -20,10 +23,20 @@ def is_step_file(file: Path) -> bool:
     return file.match(f"{COMPLETIONS}/{STEP_FILES}")
 
 
+def parents_of(checkpoint: Path) -> tuple[Path, ...]:
+    """The folder that a checkpoint is in by its name, and, where a link leads to it, the one that it really lies in."""
+    named = () if checkpoint.name in ("", "..") else (checkpoint.parent,)
+    really = checkpoint.resolve().parent
+    return named if named and named[0].absolute() == really else (*named, really)
+
+
 def runs_around(checkpoint: Path) -> tuple[Path, ...]:
     """The folders that may be that of the run which wrote the checkpoint: the one around it, or around its stage."""
-    folder = checkpoint.parent if checkpoint.name else checkpoint.absolute().parent
-    return (folder, folder.parent.parent) if folder.parent.name == "stages" else (folder,)
+    return tuple(each for folder in parents_of(checkpoint) for each in (folder, *_around_stage(folder)))
+
+
+def _around_stage(folder: Path) -> tuple[Path, ...]:
+    return (folder.parent.parent,) if folder.parent.name == "stages" else ()
 
 
 def initial_models_of(adapter: Path) -> list[Path]:

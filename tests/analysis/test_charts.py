@@ -3,9 +3,11 @@
 import math
 import re
 from importlib.resources import files
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from rlvr_vocab.analysis.charts import Band, Line, as_svg, figure, line_chart, palette
 
@@ -134,3 +136,12 @@ def _luminance(colour: str) -> float:
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_figures_along_an_axis_do_not_run_into_each_other() -> None:
+    chart, axes = figure()
+    axes.plot([-0.107, 0.109], [0, 1])
+    canvas = FigureCanvasAgg(chart)
+    canvas.draw()
+    boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
+    assert len(boxes) > 3 and all(left.x1 + 4 < right.x0 for left, right in pairwise(boxes))

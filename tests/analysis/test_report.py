@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import shutil
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,15 +15,16 @@ from scipy import stats
 
 from rlvr_vocab.analysis.completions import CompletionFiles
 from rlvr_vocab.analysis.report.choice import choose
-from rlvr_vocab.analysis.report.held_out import HeldOut, accuracies
+from rlvr_vocab.analysis.report.held_out import accuracies
 from rlvr_vocab.analysis.report.outcome import sentence
 from rlvr_vocab.analysis.report.page import Page, Section, render
+from rlvr_vocab.analysis.svg import drawable
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.cli import main
 from rlvr_vocab.exp.look_sections import ReportSettings
 from rlvr_vocab.exp.recorded_config import differences
 from rlvr_vocab.exp.run_record import run_record
-from rlvr_vocab.exp.run_report import MAX_SAMPLES, answers, report_at_the_end, write_report
+from rlvr_vocab.exp.run_report import MAX_SAMPLES, held_out_of, report_at_the_end, write_report
 from rlvr_vocab.exp.settings import build_settings
 
 from .report_run import (
@@ -79,7 +82,8 @@ def words(page: str) -> str:
 
 def lede(run: Path) -> str:
     """The sentence below the title, without the rest of the page."""
-    return sentence(run_record(run), HeldOut(answers(run, "before"), answers(run, "after")))
+    record = run_record(run)
+    return sentence(record, held_out_of(record))
 
 
 def rewrite(run: Path, name: str, **changed: Any) -> None:
@@ -113,12 +117,81 @@ def test_only_problems_that_both_times_can_be_judged_are_compared(run: Path) -> 
     for row in rows[10:]:
         row["score"] = None
     write_rows(run / "evaluation" / "after.jsonl", rows)
-    assert "stayed at 100.0 % on 10 problems" in lede(run)
+    assert "stayed at 100.0 % on 10 of 40 problems" in lede(run)
+
+
+def test_samples_of_one_problem_are_averaged_before_problems_are_compared(run: Path) -> None:
+    rows = [answer(problem, right=problem < 10 and sample < 3) for sample in range(4) for problem in range(40)]
+    write_rows(run / "evaluation" / "after.jsonl", rows)
+    found = stats.ttest_1samp([-0.25] * 10 + [0.0] * 30, 0).confidence_interval(0.95)
+    low, high = (f"{100 * end:+.1f}".replace("-", "−") for end in found)
+    assert f"fell from 25.0 % to 18.8 % on 40 problems in 6 steps: −6.2 points, 95 % interval {low} to {high}" in lede(
+        run
+    )
+    record = run_record(run)
+    line = accuracies(record, held_out_of(record))
+    assert line is not None and list(line.values) == [0.25, 0.1875]
+
+
+def test_one_problem_that_can_be_judged_is_told_as_one(run: Path) -> None:
+    for when, right in (("before", False), ("after", True)):
+        rows = [{**answer(problem, right=right), **({"score": None} if problem else {})} for problem in range(40)]
+        write_rows(run / "evaluation" / f"{when}.jsonl", rows)
+    assert "rose from 0.0 % to 100.0 % on 1 of 40 problems" in lede(run)
+    assert "The interval includes 0" in lede(run)
+
+
+def test_held_out_problems_without_a_measurement_are_not_told_as_none(run: Path) -> None:
+    after = run / "evaluation" / "after.jsonl"
+    whole = after.read_bytes()
+    none = [{**answer(problem, right=True), "score": None} for problem in range(40)]
+    write_rows(after, none)
+    assert "of 40 problems held out none could be judged both times" in lede(run)
+    for damaged in (whole[:-9], b"\n".join(whole.split(b"\n")[:21]) + b"\n", b'{"no": "result"}\n' + whole):
+        after.write_bytes(damaged)
+        said = lede(run)
+        assert "evaluation/after.jsonl" in said and ": the file is damaged and left out." in said
+        assert "its summary has a held-out accuracy of 25.0 % before and 75.0 % after on 40 problems" in said
+        assert "points" not in said and said in words(report(run))
+    (run / "summary.json").unlink()
+    after.write_bytes(whole[:-9])
+    assert "line 40: no result" in lede(run) and "was 25.0 % before GRPO, on 40 problems" in lede(run)
+
+
+def test_a_damaged_tokenizer_takes_the_colours_and_not_the_page(run: Path, expand_shape: Callable[..., Path]) -> None:
+    shutil.copytree(expand_shape("llama", size=None), run / "initial_model")
+    assert "are not marked" not in words(report(run))
+    (run / "initial_model" / "tokenizer.json").write_text("")
+    said = words(report(run))
+    assert "tokenizer.json is not a tokenizer" in said and "reasoning tokens are not marked" in said
+    assert "<svg" in report(run)
+
+
+@pytest.mark.parametrize("typed", [".", "..", "completions/.."])
+def test_a_run_may_be_told_from_where_one_is(run: Path, monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
+    monkeypatch.chdir(run / "completions" if typed == ".." else run)
+    assert main(["report", f"run={typed}", "max_samples=1"]) == 0
+    assert f"output_dir={run}_again" in (run / "report.html").read_text()
+    assert (run / "report.html").is_file()
+
+
+def test_nothing_on_a_page_turns_the_words_around_it(run: Path) -> None:
+    turning = "\u202e\u2066\u200f\u061c"
+    config = (run / "config.yaml").read_text().replace("Think, then box the sum.", f"Think{turning}")
+    (run / "config.yaml").write_text(config)
+    write_json(run / "problems.json", {turning: 1, "dropped": {turning: turning}})
+    rewrite(run, "environment.json", command=["rlvr-vocab", turning])
+    write_rows(run / "metrics.jsonl", [{**metrics(step, 6), f"rewards/{turning}/mean": step} for step in range(1, 7)])
+    page = render(Page(turning, turning, [Section(turning, Markup(report(run)), "a")]))
+    assert not set(turning) & set(page) and not set(turning) & set(drawable(turning))
+    assert page.count("�") >= 6 * len(turning)
 
 
 def test_a_run_without_held_out_problems_tells_its_reward(run: Path) -> None:
     for when in ("before", "after"):
         (run / "evaluation" / f"{when}.jsonl").unlink()
+    assert "its summary has a held-out accuracy of 25.0 % before and 75.0 % after on 40 problems" in lede(run)
+    rewrite(run, "summary.json", held_out_problems=0, accuracy_before=None, accuracy_after=None)
     said = lede(run)
     assert said.startswith("Trained 6 steps; nothing was held out, so accuracy was not measured. Mean reward went from")
     # 0.3 + 0.4 · step / 6 at steps 1 to 3, and 4 to 6.
@@ -133,7 +206,8 @@ def test_an_unfinished_run_is_told_as_far_as_it_is(run: Path) -> None:
     said = lede(run)
     assert said.startswith("This run is unfinished: it has logged 6 of 200 steps.")
     assert "was 25.0 % before GRPO, on 40 problems, and 50.0 % after step 3." in said
-    line = accuracies(run_record(run), HeldOut(answers(run, "before"), answers(run, "after")))
+    record = run_record(run)
+    line = accuracies(record, held_out_of(record))
     assert line is not None and list(line.steps) == [0, 3] and list(line.values) == [0.25, 0.5]
 
 
@@ -181,6 +255,7 @@ def test_a_page_of_hostile_words_holds_nothing_that_runs_or_loads(tmp_path: Path
     hostile = f"{HOSTILE}\ud800"
     for when in ("before", "after"):
         write_rows(run / "evaluation" / f"{when}.jsonl", [answer(0, right=False, text=hostile), answer(1, right=True)])
+    rewrite(run, "summary.json", held_out_problems=2)
     write_json(run / "problems.json", {"<script>": 1, "dropped": {HOSTILE: 3}, "notes": [HOSTILE]})
     rewrite(run, "environment.json", command=["rlvr-vocab", HOSTILE], commit=HOSTILE, versions={"<b>": "<i>"})
     page = report(run)
@@ -215,8 +290,8 @@ def test_a_page_that_cannot_be_written_leaves_the_one_before(run: Path, tmp_path
     with pytest.raises(UserError, match=r"out=.*report.html cannot be written"):
         write_report(ReportSettings(run, blocked / "report.html", 3))
     page = report(run)
-    (run / "evaluation" / "before.jsonl").write_text('{"no": "result"}\n')
-    with pytest.raises(UserError, match=r"before\.jsonl"):
+    (run / "environment.json").write_text("{half")
+    with pytest.raises(UserError, match=r"environment\.json"):
         report(run)
     assert (run / "report.html").read_text() == page
     assert not list(run.glob(".*"))

@@ -80,7 +80,9 @@ def test_evaluation_leaves_the_random_state_of_the_caller(checkpoint, prompts):
 def test_a_problem_that_outgrows_the_context_is_refused_before_anything_is_sampled(checkpoint, prompts):
     rows = [{"prompt": prompt, "solution": "1"} for prompt in prompts]
     batches = []
-    with pytest.raises(UserError, match=r'^prompt 1, "What is 3 \+ 9\?": its \d+ tokens and max_new_tokens=512 do not'):
+    with pytest.raises(
+        UserError, match=r'^prompt 3, "What is 500 \+ 250000\?": its \d+ tokens and max_new_tokens=512 do not'
+    ):
         evaluate_checkpoint(
             checkpoint, rows, None, SamplingSettings(max_new_tokens=512), on_progress=lambda *done: batches.append(done)
         )

@@ -42,7 +42,7 @@ def test_questions_go_through_all_problems_before_the_next_sample() -> None:
     assert places == [(problem, sample) for sample in range(2) for problem in range(5)]
 
 
-@pytest.mark.parametrize("stop_at", [0, 3, 6, 9])
+@pytest.mark.parametrize("stop_at", [0, 3, 5, 8])
 def test_stopped_in_a_batch_it_goes_on_with_that_batch(tmp_path: Path, stop_at: int) -> None:
     whole = completed(tmp_path / "whole.jsonl", 2)
     path = tmp_path / "new" / "stopped.jsonl"
@@ -66,11 +66,28 @@ def test_a_file_that_was_cut_anywhere_is_taken_back_to_its_last_whole_batch(tmp_
 def test_more_samples_are_asked_for_at_the_end_and_fewer_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     first = completed(path, 1)  # its last batch has two of three answers
-    assert completed(path, 3)[:3] == first[:3]
+    assert completed(path, 3)[:5] == first
     completed(tmp_path / "at_once.jsonl", 3)
     assert path.read_bytes() == (tmp_path / "at_once.jsonl").read_bytes()
     with pytest.raises(UserError, match=r"holds 15 answers and 10 are asked for"):
         completed(path, 2)
+
+
+def test_what_is_finished_stays_when_the_next_samples_never_come(tmp_path: Path) -> None:
+    path, said = tmp_path / "results.jsonl", []
+    completed(path, 1)
+    finished = path.read_bytes()
+    with path.open("ab") as file:
+        file.write(b'{"problem": 0, "sam')
+    torn, questions = path.read_bytes(), questions_of(ROWS, 2)
+    kept = kept_results(path, questions, SIZE)
+    with pytest.raises(Stopped):
+        complete_results(path, kept, questions, SIZE, answering(5), before_writing=lambda: said.append(5))
+    assert len(kept) == 5 and path.read_bytes() == torn and not said
+    with pytest.raises(Stopped):
+        complete_results(path, kept, questions, SIZE, answering(8), before_writing=lambda: said.append(8))
+    assert path.read_bytes()[: len(finished)] == finished and said == [8]
+    assert len(path.read_bytes().splitlines()) == 8
 
 
 def test_a_finished_evaluation_asks_nothing(tmp_path: Path) -> None:

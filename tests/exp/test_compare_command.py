@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import random
 import subprocess
 import sys
@@ -172,6 +173,134 @@ def test_another_order_of_the_problems_is_warned_about(made: Maker) -> None:
     assert warnings(compare(runs)[1], "or in another order") == 0
 
 
+def completions(run: str, step: int, prompts: list[str]) -> None:
+    (Path(run) / "completions").mkdir(exist_ok=True)
+    pq.write_table(pa.table({"prompt": prompts}), Path(run) / f"completions/step_{step:05}.parquet")
+
+
+def test_the_order_of_the_problems_is_looked_at_in_steps_that_both_kept(made: Maker) -> None:
+    runs = [made("b"), made("r", n=100)]
+    for step in (1, 2, 3):
+        completions(runs[0], step, ["x", "y"])
+    completions(runs[1], 4, ["x", "y"])
+    assert any("completions of no step that is the same" in each for each in compare(runs)[1]["unchecked"])
+    completions(runs[1], 1, ["x", "y"])
+    completions(runs[1], 3, ["y", "x"])
+    assert warnings(compare(runs)[1], "or in another order") == 1
+
+
+def test_damaged_completions_are_something_that_could_not_be_looked_at(made: Maker) -> None:
+    runs = [made("b"), made("r", n=100)]
+    for run in runs:
+        completions(run, 1, ["x"])
+    (Path(runs[1]) / "completions/step_00001.parquet").write_bytes(b"PAR1")
+    code, found = compare(runs)
+    assert code == 0
+    assert any("half-written or damaged" in each for each in found["unchecked"])
+
+
+def test_what_runs_have_not_recorded_is_said(made: Maker) -> None:
+    unknown = {"environment": {**ENVIRONMENT, "commit": None}}
+    runs = [made("b"), made("r", n=100, **unknown), made("c", seed=1, environment=None), made("s", n=100, seed=1)]
+    Path(runs[3], "metrics.jsonl").unlink()
+    _, found = compare(runs)
+    said = " ".join(found["unchecked"])
+    assert f"no commit in {runs[1]}" in said
+    assert f"no environment.json in {runs[2]}" in said
+    assert f"no metrics.jsonl in {runs[3]}" in said
+    assert "differ in the key under test alone" not in Path("compared/comparison.html").read_text()
+
+
+ASKED = {"problems": 200, "samples": 1, "temperature": 1.0, "weights": "one", "checkpoint": "x"}
+
+
+def evaluated(made: Maker, *asked: dict[str, Any]) -> list[str]:
+    runs = []
+    for number, each in enumerate(asked):
+        runs.append(made(f"e{number}", n=100 * number, results="final_model/evaluation/test/results.jsonl"))
+        (Path(runs[-1]) / "final_model/evaluation/test/settings.json").write_text(json.dumps(each))
+    return runs
+
+
+def test_answers_that_were_sampled_otherwise_are_warned_about(made: Maker) -> None:
+    _, found = compare(evaluated(made, ASKED, {**ASKED, "weights": "two", "temperature": 0.0}), "evaluation=test")
+    assert warnings(found, "sampled with different") == 1
+    assert warnings(found, "different temperature (1.0 and 0.0)") == 1
+
+
+def test_an_evaluation_that_is_not_finished_is_refused(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = evaluated(made, ASKED, {**ASKED, "samples": 4})
+    assert compare(runs, "evaluation=test")[0] == 2
+    error = capsys.readouterr().err
+    assert "holds 200 of 800 answers: rlvr-vocab evaluate checkpoint=" in error and "samples=4" in error
+    assert error.count("\n") == 1
+
+
+def test_signs_that_break_lines_elsewhere_break_none_in_results(made: Maker) -> None:
+    runs = [made("b"), made("r", n=100)]
+    path = Path(runs[0]) / "evaluation/after.jsonl"
+    lines = [{**json.loads(line), "completion": "a\u2028b\x85c\ud800"} for line in path.read_text().splitlines()]
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    path.write_text(text, encoding="utf-8", errors="surrogatepass")
+    assert compare(runs)[0] == 0
+
+
+def test_long_values_of_the_key_are_numbered_and_listed_once(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
+    long = ["Think about it.\n" * 9, "Answer at once. " * 9]
+    runs = [made("b", dataset__system_prompt=long[0]), made("r", dataset__system_prompt=long[1])]
+    _, found = compare(runs)
+    assert [arm["name"] for arm in found["arms"]] == ["system_prompt #1", "system_prompt #2"]
+    assert capsys.readouterr().out.count(long[1]) == 1
+    assert Path("compared/comparison.html").read_text().count(long[1]) == 1
+
+
+def test_neither_secrets_nor_what_a_terminal_obeys_is_shown(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
+    secret = f"hf_{'abcDEF123' * 4}"
+    runs = [
+        made("b", dataset__name=f"x{chr(27)}[2J", environment={**ENVIRONMENT, "commit": "\x1b]0;"}),
+        made("r", dataset__name="y [bold]z", training__hub_token=secret),
+    ]
+    assert compare(runs, "key=dataset.name")[0] == 0
+    page = Path("compared/comparison.html").read_text() + Path("compared/comparison.json").read_text()
+    shown = capsys.readouterr().out
+    assert secret not in page + shown
+    assert "\x1b" not in page + shown
+    assert "[bold]" in shown.splitlines()[-1] or "name=y [bold]z" in shown
+
+
+def test_values_of_the_baseline_are_compared_as_numbers(made: Maker) -> None:
+    runs = [made("r", training__beta=0.04), made("b", training__beta=0.0), made("c", seed=1, training__beta=0)]
+    assert compare(runs)[1]["comparisons"][0]["baseline"] == "beta=0.0"
+    assert compare(runs, "baseline=0")[0] == 0
+
+
+def test_a_key_that_a_version_added_makes_no_difference_at_its_default(made: Maker) -> None:
+    runs = [made("b"), made("r", n=100, dataset__examples=None, training__num_iterations=1)]
+    assert compare(runs)[1]["configuration_differences"] == []
+
+
+def test_the_folder_one_stands_in_is_a_run_like_others(made: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [made("b"), made("r", n=100)]
+    monkeypatch.chdir(runs[0])
+    assert compare([".", "../r"])[0] == 0
+    assert "exp_name=b_again" in Path("compared/comparison.html").read_text()
+
+
+def test_a_stream_without_the_signs_gets_their_escapes(made: Maker) -> None:
+    runs = [made("b"), made("r", n=100)]
+    words = [sys.executable, "-m", "rlvr_vocab.exp.cli", "compare", f"runs=[{','.join(runs)}]", "out=compared"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    said = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+    assert (said.returncode, said.stderr) == (0, "")
+
+
+def test_three_runs_against_one_are_no_single_models(made: Maker) -> None:
+    _, found = compare([*three(made, "b"), made("r", n=100)])
+    assert "single models" not in found["comparisons"][0]["sentence"]
+    assert found["comparisons"][0]["smallest_effect"] is None
+    assert "smallest effect" not in Path("compared/comparison.html").read_text()
+
+
 def test_seeds_without_a_partner_are_warned_about(made: Maker) -> None:
     runs = [*three(made, "b", own=True), *three(made, "r", n=100, own=True)[:2]]
     _, found = compare(runs)
@@ -212,10 +341,11 @@ def test_the_page_is_whole_and_escaped(made: Maker) -> None:
     assert "rlvr-vocab compare" in page and "higher" in page
 
 
-def test_no_claim_is_made_of_a_broken_file(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("cut", [b'{"problem": 3, "pro', '{"problem": "é'.encode()[:-1]])
+def test_no_claim_is_made_of_a_broken_file(made: Maker, cut: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [made("b"), made("r", n=100)]
-    with (Path(runs[0]) / "evaluation/after.jsonl").open("a") as lines:
-        lines.write('{"problem": 3, "pro')
+    with (Path(runs[0]) / "evaluation/after.jsonl").open("ab") as lines:
+        lines.write(cut)
     assert compare(runs)[0] == 2
     assert "after.jsonl, line 201: not readable JSON" in capsys.readouterr().err
 

@@ -1,6 +1,7 @@
 """`rlvr-vocab evaluate` from its command line: results that go on, several checkpoints, what is refused."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -135,6 +136,73 @@ def test_more_samples_go_on_and_fewer_are_refused(
     assert "holds 18 answers and 12 are asked for" in error
 
 
+def test_asking_for_more_takes_nothing_back_before_the_first_new_answer(
+    checkpoint: Path, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    evaluated(checkpoint, out, words)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+
+    def killed(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    command = ["evaluate", f"checkpoint={checkpoint}", f"out={out}", *words, "samples=3"]
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluate, "load_checkpoint", killed)
+        assert main(command) == 130
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    graded, calls = evaluate.graded_results, []
+
+    def killed_in_the_second_batch(*args: Any) -> Any:
+        calls.append(args)
+        return graded(*args) if len(calls) == 1 else killed()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluate, "graded_results", killed_in_the_second_batch)
+        assert main(command) == 130
+    assert not (out / "summary.json").exists()  # it says nothing of 16 answers
+    results = (out / "results.jsonl").read_bytes()
+    assert results.startswith(before["results.jsonl"]) and len(results.splitlines()) == 2 * PROBLEMS + 4
+
+
+def test_a_limit_without_room_is_refused_for_all_before_any_and_leaves_nothing(
+    checkpoint: Path, other: Path, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = json.loads((other / "config.json").read_text())
+    short = Path(shutil.copytree(other, tmp_path / "short" / "model"))
+    (short / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 200}))
+    out = tmp_path / "out"
+    error = error_of([f"checkpoint=[{checkpoint},{short}]", f"out={out}", *words, "max_new_tokens=199"], capsys)
+    advised = re.search(r"context of 200; set (max_new_tokens) to (\d+) or less", error)
+    assert advised is not None and not out.exists()
+    evaluated(short, out, [*words, "=".join(advised.groups())])
+
+
+def test_settings_that_a_killed_start_has_left_bind_nobody_and_a_foreign_summary_stays(
+    checkpoint: Path, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "settings.json").write_text('{"temperature": 0.1}')
+    assert evaluated(checkpoint, out, words)["temperature"] == 1.0
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "summary.json").write_text("{}")
+    error = error_of([f"checkpoint={checkpoint}", f"out={run}", *words], capsys)
+    assert f"out={run}: holds a summary.json without its results.jsonl" in error
+    assert (run / "summary.json").read_text() == "{}"
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_problems_are_read(
+    checkpoint: Path, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read(*args: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(evaluate, "load_problem_sets", read)
+    assert "out=/proc/xx cannot be written" in error_of([f"checkpoint={checkpoint}", "out=/proc/xx", *words], capsys)
+
+
 def test_results_of_another_question_are_neither_mixed_nor_overwritten(
     checkpoint: Path, other: Path, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,7 +232,8 @@ def test_several_checkpoints_have_a_folder_each_and_are_paired_with_the_first(
     assert (first["checkpoint"], second["checkpoint"]) == (str(checkpoint), str(other))
     assert "differences" not in first and second["difference_to"] == str(checkpoint)
     assert set(second["differences"]) == {"avg@2", "maj@2"}
-    assert second["differences"]["avg@2"]["problems"] == PROBLEMS - 1
+    found = second["differences"]["avg@2"]
+    assert (found["problems"], found["samples"]) == (PROBLEMS - 1, 2 * 2 * (PROBLEMS - 1))
     ours = json.loads((out / "a" / "model" / "results.jsonl").read_text().splitlines()[0])
     theirs = json.loads((out / "b" / "model" / "results.jsonl").read_text().splitlines()[0])
     assert ours["prompt"] == theirs["prompt"] and ours["completion"] != theirs["completion"]
@@ -173,6 +242,8 @@ def test_several_checkpoints_have_a_folder_each_and_are_paired_with_the_first(
     assert table[1].startswith(str(checkpoint)) and table[2].startswith(str(other)) and "+0.0% [" in table[2]
     alone = evaluated(checkpoint, tmp_path / "alone", words)
     assert alone == first
+    assert evaluated(other, out / "b" / "model", words) == second  # its answers are the same, so the differences hold
+    assert "differences" not in evaluated(other, out / "b" / "model", [*words, "samples=3"])
 
 
 def test_one_checkpoint_or_a_list_of_them_and_where_their_results_go() -> None:

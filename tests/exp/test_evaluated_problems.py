@@ -8,7 +8,7 @@ import pytest
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.recorded_config import config_yaml
-from rlvr_vocab.exp.recorded_run import problems_line, recorded_run, run_folder_of
+from rlvr_vocab.exp.recorded_run import problems_line, recorded_run, run_folder_of, stage_of
 from rlvr_vocab.exp.settings import build_settings
 
 RUN = ("experiment=quickstart", "dataset.eval_fraction=0.2", "dataset.max_eval_samples=20", "seed=5")
@@ -86,6 +86,19 @@ def test_a_checkpoint_that_is_the_working_folder_belongs_to_the_run_around_it(
     (run / "final_model").mkdir()
     monkeypatch.chdir(run / "final_model")
     assert run_folder_of(Path()) == run
+
+
+def test_a_checkpoint_behind_a_link_belongs_to_the_run_that_it_lies_in(recorded: Path, tmp_path: Path) -> None:
+    run = recorded.parent.absolute()
+    checkpoint = run / "stages" / "1_easy" / "checkpoint-5"
+    checkpoint.mkdir(parents=True)
+    link = tmp_path / "best"
+    link.symlink_to(checkpoint)
+    assert run_folder_of(link) == run
+    stages = [{"name": "easy", "max_steps": 5}, {"name": "hard"}]
+    assert stage_of(link, stages) == stages[0] and stage_of(run / "final_model", stages) == stages[1]
+    (run / "final_model").symlink_to(checkpoint)
+    assert run_folder_of(Path("out/run/final_model")) == Path("out/run")  # the one that it is in by its name is first
 
 
 def test_composing_with_a_recorded_run_imports_no_torch() -> None:

@@ -12,6 +12,8 @@ from rich.text import Text
 
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.exp.live import LiveRun
+from rlvr_vocab.exp.run_record import run_facts
+from rlvr_vocab.exp.watch import Watch
 from rlvr_vocab.training.completions import CompletionRows
 from rlvr_vocab.training.place import RunPlace
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -94,6 +96,24 @@ def test_rows_and_findings_reach_the_display_of_the_main_process_alone(trainer: 
         ("row", 3, 3, 200),
         ("finding", "KL above its limit (step 3)", "kl 0.7"),
     ]
+
+
+def test_damaged_files_and_figures_without_bounds_end_no_training(trainer: Any, tmp_path: Path) -> None:
+    (tmp_path / "completions").mkdir()
+    (tmp_path / "completions" / "step_00001.parquet").write_bytes(b"PAR1")
+    config = {"model": {}, "dataset": {}, "training": {}, "rewards": ["accuracy"]}
+    figures = {"loss": 1e308, "reward": 1e308, "reward_std": -1e308, "grad_norm": 10**400, "step_time": 1e308}
+    zero = {"rewards/think_format/mean": 0.0, "rewards/think_format/std": 0.0}
+    for problems in ("[]", '{"tr', '{"training": [3, {"left_out": null, "rows_read": "many"}]}'):
+        (tmp_path / "problems.json").write_text(problems)
+        told: list[str] = []
+        watch = Watch(run_facts(config, tmp_path), tmp_path, lambda finding, told=told: told.append(finding.name))  # type: ignore[misc]
+        live = LiveRun(trainer, Notes(), watch, in_colour=False)  # type: ignore[arg-type]
+        for step in range(1, 31):
+            state = SimpleNamespace(global_step=step, max_steps=30, is_world_process_zero=True)
+            logs = {**(figures if step < 15 else {"loss": 0.1, "reward": 0.5}), **zero}
+            live.on_log(None, state, None, logs=logs)  # type: ignore[arg-type]
+        assert {"loss_not_finite", "format_reward_zero"} & set(told)
 
 
 def test_a_completion_is_shown_at_first_and_then_every_fifty_steps_as_soon_as_there_is_one(trainer: Any) -> None:

@@ -323,3 +323,22 @@ def test_a_run_that_lacks_only_its_summary_is_finished_and_not_trained_further(l
         "steps": 3,
         "accuracy_after": summary["accuracy_after"],
     }
+
+
+def test_the_last_measurement_of_the_training_is_the_one_after_it(run_folder: tuple[Path, bool]) -> None:
+    evaluation = run_folder[0] / "evaluation"
+    assert (evaluation / "after.jsonl").read_bytes() == (evaluation / "step_00003.jsonl").read_bytes()
+
+
+def test_the_accuracy_after_is_that_of_the_weights_that_are_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    best = ["training.load_best_model_at_end=true", "training.save_strategy=steps", "training.save_steps=1"]
+    words = [*SMALL, *best, "training.eval_steps=1", "training.learning_rate=0.3", "report=false"]
+    assert main(["quickstart", f"output_dir={folder}", *words]) == 0
+    state = json.loads((folder / "checkpoint-3" / "trainer_state.json").read_text())
+    kept = state["best_global_step"]
+    assert kept < 3  # the rate is far too high
+    evaluation = folder / "evaluation"
+    measured = {step: (evaluation / f"step_{step:05d}.jsonl").read_bytes() for step in (kept, 3)}
+    assert measured[kept] != measured[3]
+    assert (evaluation / "after.jsonl").read_bytes() == measured[kept]

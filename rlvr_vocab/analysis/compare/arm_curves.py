@@ -8,6 +8,7 @@ from statistics import mean
 from markupsafe import Markup
 
 from rlvr_vocab.analysis.charts import Line, line_chart
+from rlvr_vocab.analysis.compare.pictures import labels
 from rlvr_vocab.analysis.compare.stories import ArmStory, RunStory
 from rlvr_vocab.analysis.record import series_of
 from rlvr_vocab.analysis.report.blocks import Picture
@@ -32,9 +33,9 @@ _CURVES = (
 
 def arm_curves(arms: Sequence[ArmStory]) -> list[Picture]:
     """A picture of each metric that some arm has logged and that is not the same throughout."""
-    pictures = []
+    pictures, names = [], labels([arm.name for arm in arms])
     for caption, label, metric, percent in _CURVES:
-        lines = [line for arm in arms if (line := _line(arm, metric)).steps]
+        lines = [line for arm, name in zip(arms, names, strict=True) if (line := _line(arm, name, metric)).steps]
         values = {value for line in lines for value in line.values}
         if len(values) > 1:
             svg = line_chart(lines, y_label=label, percent=percent, title=caption)
@@ -42,14 +43,14 @@ def arm_curves(arms: Sequence[ArmStory]) -> list[Picture]:
     return pictures
 
 
-def _line(arm: ArmStory, metric: str) -> Line:
+def _line(arm: ArmStory, name: str, metric: str) -> Line:
     """The steps that all runs of the arm have which logged the metric at all."""
     logged = [points for run in arm.runs if (points := _points(run, metric))]
     steps = sorted(set.intersection(*(set(points) for points in logged))) if logged else []
     at = [[points[step] for points in logged] for step in steps]
     if len(logged) < 2:
-        return Line(arm.name, steps, [mean(values) for values in at])
-    return Line(arm.name, steps, [*map(mean, at)], [*map(min, at)], [*map(max, at)])
+        return Line(name, steps, [mean(values) for values in at])
+    return Line(name, steps, [*map(mean, at)], [*map(min, at)], [*map(max, at)])
 
 
 def _points(run: RunStory, metric: str) -> dict[int, float]:

@@ -9,7 +9,8 @@ from statistics import mean
 from typing import Any
 
 from rlvr_vocab.analysis.compare.comparison import Comparison
-from rlvr_vocab.analysis.compare.stories import ArmStory, KeyDifference, RunStory, pairs_of, problem_of
+from rlvr_vocab.analysis.compare.stories import ArmStory, KeyDifference, RunStory, one_line, pairs_of, problem_of
+from rlvr_vocab.analysis.compare.unchecked import looked_at
 
 # Below it, lengths of completions alone make the difference between runs of one configuration.
 _SAME_BUDGET = 0.05
@@ -17,6 +18,7 @@ _SAME_BUDGET = 0.05
 _MORE_THAN_LUCK = 2.58
 _ENOUGH_SEEDS = 3
 _LONGEST_VALUE = 60
+_OF_THE_CHECKPOINT = ("weights", "base_weights", "files", "checkpoint", "problems", "problems_sha256")
 
 
 def warnings_of(
@@ -33,13 +35,14 @@ def warnings_of(
         _unfinished(runs),
         _seeds(arms),
         _budget(arms),
+        _asked(runs),
         *(_data(arms[0], arm) for arm in arms[1:]),
         _left_out(runs, comparisons),
         *(_before(arms[0], arm) for arm in arms[1:]),
         _best_of(runs),
         _surroundings(runs),
     )
-    return list(dict.fromkeys(chain(*checks)))
+    return list(dict.fromkeys(map(one_line, chain(*checks))))
 
 
 def _configuration(differences: Sequence[KeyDifference]) -> Iterator[str]:
@@ -88,6 +91,18 @@ def _unequal(
         yield f"The arms differ in {name} ({shown} on average): one had more to learn from."
 
 
+def _asked(runs: Sequence[RunStory]) -> Iterator[str]:
+    """How `rlvr-vocab evaluate` was asked; what belongs to the weights, or to the split of a seed, left out."""
+    if len({run.from_evaluate for run in runs}) > 1:
+        own = [run.folder for run in runs if not run.from_evaluate]
+        yield f"The results of {_listed(own)} are what a run measured itself, the others those of rlvr-vocab evaluate."
+    known = [run.asked for run in runs if run.asked is not None]
+    for name in dict.fromkeys(name for each in known for name in each if name not in _OF_THE_CHECKPOINT):
+        values = dict.fromkeys(str(each.get(name)) for each in known)
+        if len(values) > 1:
+            yield f"The answers were sampled with different {name} ({' and '.join(values)})."
+
+
 def _data(baseline: ArmStory, arm: ArmStory) -> Iterator[str]:
     for one, two in pairs_of(baseline, arm):
         held_out = [{problem_of(answer) for answer in run.answers} for run in (one, two)]
@@ -97,15 +112,10 @@ def _data(baseline: ArmStory, arm: ArmStory) -> Iterator[str]:
                 f"{one.folder} and {two.folder} (seed {one.seed}) were not measured on the same problems: "
                 f"{differing:,} are those of one of them only, and are left out."
             )
-        if _began_otherwise(one, two):
-            yield f"{one.folder} and {two.folder} (seed {one.seed}) saw other problems, or in another order."
-
-
-def _began_otherwise(one: RunStory, two: RunStory) -> bool:
-    """As far as one step that both have kept can tell."""
-    if one.first_prompts is None or two.first_prompts is None:
-        return False
-    return one.first_prompts[0] == two.first_prompts[0] and one.first_prompts[1] != two.first_prompts[1]
+        for step in looked_at(one, two):
+            if one.prompts_at(step) != two.prompts_at(step):
+                yield f"{one.folder} and {two.folder} (seed {one.seed}) saw other problems, or in another order."
+                break
 
 
 def _left_out(runs: Sequence[RunStory], comparisons: Sequence[Comparison]) -> Iterator[str]:

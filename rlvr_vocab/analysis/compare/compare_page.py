@@ -12,7 +12,15 @@ from rlvr_vocab.analysis.compare.comparison import Comparison, spread, standard_
 from rlvr_vocab.analysis.compare.pictures import interval_picture, runs_picture
 from rlvr_vocab.analysis.compare.problem_view import ProblemShares, only_one_solves, shares
 from rlvr_vocab.analysis.compare.secondary import Figure
-from rlvr_vocab.analysis.compare.verdict import effect_words, ends, p_words, points, verdict_sentence
+from rlvr_vocab.analysis.compare.verdict import (
+    ROUGH_EFFECT,
+    effect_words,
+    ends,
+    is_rough,
+    p_words,
+    points,
+    verdict_sentence,
+)
 from rlvr_vocab.analysis.report.blocks import charts, facts, folded, heading, paragraph, preformatted, table
 from rlvr_vocab.analysis.report.page import Page, Section
 
@@ -28,7 +36,7 @@ def compare_page(compared: Compared, command: str, training: Sequence[str]) -> P
     """
     drawn = [
         Section("Verdict", _verdict(compared), "verdict"),
-        Section("Warnings", _warnings(compared.warnings), "warnings"),
+        Section("Warnings", _warnings(compared), "warnings"),
         Section("Every run", _runs(compared), "runs"),
         Section("Curves", _curves(compared), "curves"),
         Section("Other figures", _figures(compared.figures), "figures"),
@@ -59,7 +67,8 @@ def _facts(found: Comparison) -> Iterator[tuple[str, str]]:
     yield "p", p_words(found.p).removeprefix("p = ").removeprefix("p ")
     if found.comparisons > 1:
         yield "p after Holm's correction", p_words(found.adjusted_p).removeprefix("p = ").removeprefix("p ")
-    yield "smallest effect that could have been shown", effect_words(found)
+    if not one_run:
+        yield "smallest effect that could have been shown", effect_words(found)
     yield "standard error", points(standard_error(found.luck), sign=False)
     yield "problems", f"{found.problems:,}"
     yield "runs", f"{len(found.baseline_scores)} and {len(found.other_scores)}"
@@ -76,13 +85,21 @@ def _method(found: Comparison) -> str:
         if found.comparisons > 1
         else ""
     )
-    return f"{problems} of the same kind and for other seeds of training; {how}.{corrected}"
+    rough = f" {ROUGH_EFFECT}" if is_rough(found) else ""
+    return f"{problems} of the same kind and for other seeds of training; {how}.{corrected}{rough}"
 
 
-def _warnings(warnings: Sequence[str]) -> Markup:
-    if not warnings:
+def _warnings(compared: Compared) -> Markup:
+    if not compared.warnings and not compared.unchecked:
         return paragraph("None: as far as the runs tell, the arms differ in the key under test alone.")
-    return Markup("<ul>{}</ul>\n").format(Markup().join(Markup("<li>{}</li>\n").format(each) for each in warnings))
+    found = _listed(compared.warnings) if compared.warnings else paragraph("None, of what could be looked at.")
+    if not compared.unchecked:
+        return found
+    return found + paragraph("What may differ as well, and could not be looked at:") + _listed(compared.unchecked)
+
+
+def _listed(sentences: Sequence[str]) -> Markup:
+    return Markup("<ul>{}</ul>\n").format(Markup().join(Markup("<li>{}</li>\n").format(each) for each in sentences))
 
 
 def _runs(compared: Compared) -> Markup:
@@ -165,7 +182,7 @@ def _problem_row(each: ProblemShares) -> tuple[str, ...]:
 
 
 def _configuration(compared: Compared) -> Markup:
-    under_test = facts([(f"{compared.key} (under test)", ", ".join(str(arm.value) for arm in compared.arms))])
+    under_test = paragraph(f"{compared.key} (under test):") + facts((arm.name, arm.value) for arm in compared.arms)
     if not compared.differences:
         return under_test + paragraph("Nothing else differs but seeds, names and folders.")
     runs = [f"{arm.name}, seed {run.seed}" for arm in compared.arms for run in arm.runs]

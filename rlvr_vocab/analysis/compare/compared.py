@@ -11,6 +11,7 @@ from rlvr_vocab.analysis.compare.comparison import Comparison, compare_with_base
 from rlvr_vocab.analysis.compare.problem_view import only_one_solves, shares
 from rlvr_vocab.analysis.compare.secondary import Figure, figures_of
 from rlvr_vocab.analysis.compare.stories import ArmStory, KeyDifference
+from rlvr_vocab.analysis.compare.unchecked import unchecked_of
 from rlvr_vocab.analysis.compare.verdict import verdict_sentence
 
 
@@ -22,6 +23,7 @@ class Compared:
         key: the configuration key under test.
         measured: which results were compared, in words.
         comparisons: of each other arm with the baseline.
+        unchecked: what might differ as well, and cannot be told.
     """
 
     key: str
@@ -30,6 +32,7 @@ class Compared:
     comparisons: tuple[Comparison, ...]
     differences: tuple[KeyDifference, ...]
     warnings: tuple[str, ...]
+    unchecked: tuple[str, ...]
     figures: tuple[Figure, ...]
 
 
@@ -50,7 +53,8 @@ def compare_stories(
     baseline, *others = arms
     found = compare_with_baseline(baseline.results, [arm.results for arm in others], confidence, power, paired)
     warnings = warnings_of(arms, differences, found)
-    return Compared(key, measured, tuple(arms), found, tuple(differences), tuple(warnings), tuple(figures_of(arms)))
+    unchecked, figures = tuple(unchecked_of(arms)), tuple(figures_of(arms))
+    return Compared(key, measured, tuple(arms), found, tuple(differences), tuple(warnings), unchecked, figures)
 
 
 def as_json(compared: Compared) -> dict[str, Any]:
@@ -68,6 +72,7 @@ def as_json(compared: Compared) -> dict[str, Any]:
         ],
         "comparisons": [_comparison(compared, number) for number in range(len(compared.comparisons))],
         "warnings": list(compared.warnings),
+        "unchecked": list(compared.unchecked),
         "configuration_differences": [asdict(each) for each in compared.differences],
         "figures": [asdict(each) for each in compared.figures],
     }
@@ -78,6 +83,7 @@ def _comparison(compared: Compared, number: int) -> dict[str, Any]:
     of_baseline, of_other = only_one_solves(shares(compared.arms[0], compared.arms[number + 1]))
     return {
         **asdict(found),
+        "smallest_effect": found.smallest_effect if found.luck.seeds else None,
         "sentence": verdict_sentence(found),
         "baseline_mean": sum(found.baseline_scores) / len(found.baseline_scores),
         "other_mean": sum(found.other_scores) / len(found.other_scores),

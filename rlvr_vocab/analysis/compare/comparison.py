@@ -55,6 +55,11 @@ class Comparison:
     comparisons: int
     luck: Luck
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many runs of each arm are compared."""
+        return len(self.baseline_scores), len(self.other_scores)
+
 
 def compare_arms(
     baseline: ArmResults,
@@ -153,7 +158,7 @@ def _figures(
 
 
 def _verdict(figures: Comparison, p: float) -> Verdict:
-    if not figures.luck.seeds_df:
+    if not figures.luck.seeds:
         return "one run each"
     if p >= 1 - figures.confidence:
         return "not distinguishable"

@@ -12,6 +12,7 @@ With few seeds the terms of that paper are biased, so they are made unbiased her
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,32 +21,47 @@ from rlvr_vocab.analysis.compare.arms import Apart, Pairs
 
 
 @dataclass(frozen=True)
+class SeedLuck:
+    """A part of the variance that the draw of the seeds makes.
+
+    Attributes:
+        variance: as it is seen: the luck of the answers of each seed is in it.
+        of_problems: what of the variance over problems is in it too.
+        df: its degrees of freedom.
+    """
+
+    variance: float
+    of_problems: float
+    df: float
+
+
+@dataclass(frozen=True)
 class Luck:
     """The parts of the variance of a difference of means.
 
     Attributes:
         problems: variance over the draw of the problems, the seeds fixed.
-        seeds: variance over the draw of the seeds, as it is seen: the luck of the answers of each is in it.
-        both: what of `problems` is in `seeds` too.
-        problems_df: degrees of freedom of `problems`.
-        seeds_df: degrees of freedom of `seeds`; 0 where an arm has one run, and nothing can be said of seeds.
+        problems_df: its degrees of freedom.
+        seeds: one part, or one for each arm; none where an arm has one run, and nothing can be said of seeds.
     """
 
     problems: float
-    seeds: float
-    both: float
     problems_df: float
-    seeds_df: float
+    seeds: tuple[SeedLuck, ...] = ()
+
+    @property
+    def of_seeds(self) -> float:
+        return sum(each.variance for each in self.seeds)
 
     @property
     def only_problems(self) -> float:
         """What of `problems` is not in `seeds`."""
-        return max(self.problems - self.both, 0.0)
+        return max(self.problems - sum(each.of_problems for each in self.seeds), 0.0)
 
     @property
     def variance(self) -> float:
         """Of the difference; never less than what the problems alone make."""
-        return max(self.only_problems + self.seeds, self.problems)
+        return max(self.only_problems + self.of_seeds, self.problems)
 
 
 def luck_of(scores: Pairs | Apart) -> Luck:
@@ -59,21 +75,32 @@ def _of_pairs(differences: np.ndarray) -> Luck:
     """Args: differences of shape (seeds, problems), NaN where a pair has not answered."""
     count = differences.shape[1]
     problems = max(_of_problems(differences), _one_problem(count))
-    seeds, both = _of_seeds(differences)
-    return Luck(problems, seeds, both, max(count - 1, 1), len(differences) - 1)
+    return Luck(problems, max(count - 1, 1), (_of_seeds(differences),) if len(differences) > 1 else ())
 
 
 def _of_runs_apart(baseline: np.ndarray, other: np.ndarray) -> Luck:
-    """Each arm has its own luck of seeds; degrees of freedom as Welch's test (1947) has them."""
+    """Each arm has its own luck of seeds.
+
+    Arms with as many runs have degrees of freedom together, as in Welch's test (1947). With unequal numbers that test
+    claims too often (two runs against ten: twice as often as it says), and each arm keeps its own.
+    """
     count = baseline.shape[1]
     problems = max(_of_problems((other.mean(0) - baseline.mean(0))[None]), _one_problem(count))
     if min(len(baseline), len(other)) < 2:
-        return Luck(problems, 0.0, 0.0, max(count - 1, 1), 0)
-    (one, both_one), (two, both_two) = _of_seeds(baseline), _of_seeds(other)
-    freedoms = len(baseline) - 1, len(other) - 1
-    uncertainty = one**2 / freedoms[0] + two**2 / freedoms[1]
-    freedom = (one + two) ** 2 / uncertainty if uncertainty else sum(freedoms)
-    return Luck(problems, one + two, both_one + both_two, max(count - 1, 1), freedom)
+        return Luck(problems, max(count - 1, 1))
+    arms = _of_seeds(baseline), _of_seeds(other)
+    return Luck(problems, max(count - 1, 1), arms if len(baseline) != len(other) else (_together(arms),))
+
+
+def _together(parts: Sequence[SeedLuck]) -> SeedLuck:
+    variance, of_problems = sum(each.variance for each in parts), sum(each.of_problems for each in parts)
+    return SeedLuck(variance, of_problems, freedom_of(parts))
+
+
+def freedom_of(parts: Sequence[SeedLuck]) -> float:
+    """Degrees of freedom of a sum of variances (Satterthwaite 1946)."""
+    uncertainty = sum(each.variance**2 / each.df for each in parts)
+    return sum(each.variance for each in parts) ** 2 / uncertainty if uncertainty else sum(each.df for each in parts)
 
 
 def _of_problems(values: np.ndarray) -> float:
@@ -86,14 +113,12 @@ def _of_problems(values: np.ndarray) -> float:
     return float((influence**2).sum() * size / max(size - 1, 1))
 
 
-def _of_seeds(values: np.ndarray) -> tuple[float, float]:
-    """Variance of the mean over the rows of their means as a draw of rows makes it, and what of it is the problems'."""
+def _of_seeds(values: np.ndarray) -> SeedLuck:
+    """Of the mean over two rows or more of their means, as a draw of rows makes it."""
     rows = len(values)
-    if rows < 2:
-        return 0.0, 0.0
     alone = sum(_of_problems(row[None]) for row in values)
     both = (alone - rows * _of_problems(values)) / (rows * (rows - 1))
-    return float(np.nanmean(values, axis=1).var(ddof=1) / rows), max(both, 0.0)
+    return SeedLuck(float(np.nanmean(values, axis=1).var(ddof=1) / rows), max(both, 0.0), rows - 1)
 
 
 def _one_problem(count: int) -> float:

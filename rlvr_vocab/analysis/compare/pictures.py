@@ -25,11 +25,12 @@ def interval_picture(comparisons: Sequence[Comparison]) -> Picture:
     for row, found in enumerate(comparisons):
         at, (colour, _) = len(comparisons) - 1 - row, style_of(row + 1)
         reach = 100 * min(found.smallest_effect, 1.0)
-        axes.barh(at, 2 * reach, left=-reach, height=0.62, color=INK, alpha=0.1, linewidth=0)
+        if found.luck.seeds:
+            axes.barh(at, 2 * reach, left=-reach, height=0.62, color=INK, alpha=0.1, linewidth=0)
         axes.plot([100 * found.low, 100 * found.high], [at, at], color=colour, linewidth=2.2, solid_capstyle="round")
         axes.plot([100 * found.difference], [at], "o", color=colour, markersize=6)
     axes.axvline(0, color=INK, linewidth=0.9)
-    names = [drawable(each.other, _LONGEST_NAME) for each in comparisons]
+    names = labels([each.other for each in comparisons])
     axes.set_yticks(range(len(names)), names[::-1])
     axes.set_ylim(-0.7, len(names) - 0.3)
     axes.tick_params(axis="y", length=0)
@@ -38,10 +39,10 @@ def interval_picture(comparisons: Sequence[Comparison]) -> Picture:
     axes.xaxis.set_major_locator(MaxNLocator(6))
     axes.set_xlabel("percentage points above the baseline")
     words = " ".join(verdict_sentence(each) for each in comparisons)
-    note = (
-        f"Dot and line: difference and {100 * comparisons[0].confidence:g} % interval. Grey: effects smaller than "
-        f"these seeds and problems show with a chance of {100 * comparisons[0].power:g} %."
-    )
+    note = f"Dot and line: difference and {100 * comparisons[0].confidence:g} % interval."
+    if any(each.luck.seeds for each in comparisons):
+        chance = f"{100 * comparisons[0].power:g} %"
+        note += f" Grey: effects smaller than these seeds and problems show with a chance of {chance}."
     return Picture("Difference from the baseline", Markup(as_svg(chart, "Difference from the baseline", words)), note)
 
 
@@ -56,7 +57,7 @@ def runs_picture(comparisons: Sequence[Comparison]) -> Picture:
         if found.paired:
             _joined(axes, number, found)
     names = [first.baseline, *(each.other for each in comparisons)]
-    axes.set_xticks(range(len(names)), [drawable(name, _LONGEST_NAME) for name in names])
+    axes.set_xticks(range(len(names)), labels(names))
     axes.set_xlim(-0.5, len(names) - 0.5)
     axes.set_ylabel("accuracy")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
@@ -68,6 +69,15 @@ def runs_picture(comparisons: Sequence[Comparison]) -> Picture:
     if len(comparisons) == 1 and first.paired and len(first.seeds) > 1:
         note += " Lines join the runs of one seed."
     return Picture("Every run", Markup(as_svg(chart, "Accuracy of every run", words)), note)
+
+
+def labels(names: Sequence[str]) -> list[str]:
+    """As they fit beside a picture: of long names the ends, where the values are; numbers where those are alike."""
+    whole = list(map(drawable, names))
+    short = [name if len(name) <= _LONGEST_NAME else f"…{name[1 - _LONGEST_NAME :]}" for name in whole]
+    if len(set(short)) == len(short):
+        return short
+    return [f"#{number} {name[-_LONGEST_NAME:]}" for number, name in enumerate(short, 1)]
 
 
 def _dots(axes: Axes, number: int, scores: Sequence[float]) -> None:

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlvr_vocab.analysis.compare.arms import ArmResults, RunResults
+from rlvr_vocab.analysis.completions import CompletionFiles
 from rlvr_vocab.analysis.record import Row
+from rlvr_vocab.data.visible import visible_character
+from rlvr_vocab.secret_words import without_secrets
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,9 @@ class RunStory:
         answers: the lines of its results: `prompt`, `solution`, `score`, and what else was written down.
         rows, evaluations: of its metrics.jsonl.
         summary, environment: None where there is no such file.
-        first_prompts: its first logged step and the prompts of that, in their order; None without completions.
+        completions: what it has kept of them.
+        asked: how the answers were sampled, as `rlvr-vocab evaluate` wrote it down; None where it did not.
+        from_evaluate: whether the answers are those of that command.
         selects_best: whether it kept its best checkpoint instead of the last.
     """
 
@@ -29,7 +34,9 @@ class RunStory:
     evaluations: Sequence[Row] = ()
     summary: Row | None = None
     environment: Row | None = None
-    first_prompts: tuple[int, tuple[str, ...]] | None = None
+    completions: CompletionFiles | None = None
+    asked: Row | None = None
+    from_evaluate: bool = False
     selects_best: bool = False
 
     @property
@@ -44,6 +51,17 @@ class RunStory:
         if self.summary is not None and self.summary.get("steps") is not None:
             return int(self.summary["steps"])
         return int(self.rows[-1]["step"]) if self.rows else None
+
+    @property
+    def logged_steps(self) -> list[int]:
+        """Those of which it kept completions."""
+        return [] if self.completions is None else self.completions.steps
+
+    def prompts_at(self, step: int) -> list[str]:
+        """In their order; raises UserError where the file of that step cannot be read."""
+        assert self.completions is not None
+        table = self.completions.table(step, ["prompt"])
+        return [prompt for column in table.columns for prompt in column.to_pylist()]
 
     def last(self, metric: str) -> float | None:
         """The last logged value."""
@@ -74,6 +92,11 @@ class KeyDifference:
 def problem_of(answer: Row) -> tuple[str, str]:
     """What makes two answers answers to the same problem: its words and its gold answer, not its place in a file."""
     return str(answer["prompt"]), str(answer["solution"])
+
+
+def one_line(text: str) -> str:
+    """What a run has written down, as it may be shown: no secrets, what a terminal would hide or obey made visible."""
+    return "".join(map(visible_character, without_secrets(text)))
 
 
 def pairs_of(one: ArmStory, two: ArmStory) -> Iterator[tuple[RunStory, RunStory]]:

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from rlvr_vocab.analysis.compare.comparison import Comparison
 
+_KNOWS_ITS_LUCK = 5  # runs of an arm
+ROUGH_EFFECT = (
+    "With so few runs the smallest effect is itself a rough estimate: the same experiment with other seeds may report "
+    "one that differs by a factor of two."
+)
+
 
 def verdict_sentence(found: Comparison) -> str:
     """One sentence: the verdict, the figures that it rests on, and what could have been seen."""
@@ -14,16 +20,18 @@ def verdict_sentence(found: Comparison) -> str:
     if found.verdict == "not distinguishable":
         return (
             f"{found.other} and {found.baseline} are not distinguishable ({figures}; the smallest effect that could "
-            f"have been shown with {sample_words(found)} is {effect_words(found)})."
+            f"have been shown with {sample_words(found)} is {effect_words(found)}"
+            f"{', itself a rough estimate' if is_rough(found) else ''})."
         )
     return f"{found.other} is {found.verdict} than {found.baseline} ({figures}; {sample_words(found)})."
 
 
 def _of_models(found: Comparison) -> str:
     zero_outside = found.low > 0 or found.high < 0
+    models = "The single models" if found.counts == (1, 1) else "The models that were trained"
     apart = "differ on problems like these" if zero_outside else "are not distinguishable on problems like these"
     return (
-        f"One run of an arm cannot tell the arms apart: the luck of a seed is not seen. The single models {apart} "
+        f"One run of an arm cannot tell the arms apart: the luck of a seed is not seen. {models} {apart} "
         f"(difference {points(found.difference)} for {found.other}, {interval_words(found)}, {sample_words(found)}). "
         "Train each arm with three seeds or more."
     )
@@ -31,7 +39,7 @@ def _of_models(found: Comparison) -> str:
 
 def sample_words(found: Comparison) -> str:
     """How many seeds and problems a comparison rests on."""
-    counts = len(found.baseline_scores), len(found.other_scores)
+    counts = found.counts
     on = f"on {found.problems:,} problem{'s' * (found.problems != 1)}"
     if found.paired:
         return f"{counts[0]} pair{'s' * (counts[0] != 1)} of runs {on}"
@@ -47,6 +55,11 @@ def points(share: float, sign: bool = True) -> str:
 def effect_words(found: Comparison) -> str:
     """The smallest effect; a difference of two shares is at most 100 points."""
     return points(found.smallest_effect, sign=False) if found.smallest_effect < 1 else "more than there can be"
+
+
+def is_rough(found: Comparison) -> bool:
+    """Whether the smallest effect is an estimate from very few runs."""
+    return min(found.counts) < _KNOWS_ITS_LUCK and found.smallest_effect < 1
 
 
 def p_words(p: float) -> str:

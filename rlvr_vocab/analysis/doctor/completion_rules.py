@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.doctor.reward_scale import scale_of
+from rlvr_vocab.analysis.doctor.reward_scale import scale_seen
+from rlvr_vocab.analysis.doctor.reward_words import rewards_line
 from rlvr_vocab.analysis.doctor.seen import Seen, typical
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.doctor.words import figure, share, steps, typed
-from rlvr_vocab.analysis.record import Row
+from rlvr_vocab.analysis.record import Row, RunFacts
 
 
 def completions_cut_off(seen: Seen) -> list[Finding]:
     """Too many completions end at the limit."""
-    rows = seen.recent()
+    rows = seen.sampled()
     clipped = typical(rows, "completions/clipped_ratio")
     if clipped is None or clipped <= LIMITS.clipped:
         return []
@@ -33,12 +34,15 @@ def completions_cut_off(seen: Seen) -> list[Finding]:
 
 def thinking_never_closed(seen: Seen) -> list[Finding]:
     """Completions think and do not come to an answer."""
-    rows = seen.recent()
+    rows = seen.sampled()
     closed, thinking, answering = (
         typical(rows, name) for name in ("thinking/closed", "thinking/mean_length", "answering/mean_length")
     )
     # Where most of the text is no thinking, a small share may only mean that few completions think at all.
     if closed is None or not thinking or closed >= LIMITS.closed or thinking < (answering or 0.0):
+        return []
+    # Those that do close say that it is known how, and the rest ends at the limit: that is the finding.
+    if closed > LIMITS.nearly_none and (typical(rows, "completions/clipped_ratio") or 0.0) > LIMITS.clipped:
         return []
     _, close = seen.facts.think_tags
     return [
@@ -59,16 +63,23 @@ def thinking_never_closed(seen: Seen) -> list[Finding]:
     ]
 
 
+def most_duplicates(size: int) -> float:
+    """The share of completions of groups of this size that may repeat another one."""
+    return LIMITS.duplicates * (size - 1) / size
+
+
 def mode_collapse(seen: Seen) -> list[Finding]:
     """The same text again and again, and not the right one."""
-    rows = seen.recent()
+    rows = seen.sampled()
     repeated, shared, reward = (
-        typical(rows, name) for name in ("completions/duplicates", "completions/shared", "reward")
+        typical(rows, name) for name in ("completions/duplicates", "completions/shared", seen.reward)
     )
-    if not rows or (reward is not None and scale_of(seen.facts, rows[-1]).is_near_full(reward)):
+    if not rows or (reward is not None and scale_seen(seen, rows[-1]).is_near_full(reward)):
         return []
     size = seen.facts.num_generations
-    most = LIMITS.duplicates * (size - 1) / size
+    if size < 2:
+        return []
+    most = most_duplicates(size)
     told = []
     if repeated is not None and repeated > most:
         told.append(f"completions/duplicates {share(repeated)} (limit {share(most)} for groups of {size})")
@@ -88,16 +99,23 @@ def mode_collapse(seen: Seen) -> list[Finding]:
             (
                 f"training.temperature={warmer}",
                 f"training.learning_rate={typed(seen.facts.learning_rate / 4)}",
-                '"rewards=[accuracy,{name:diversity,weight:0.1}]"',
+                *_paid_for_others(seen.facts),
             ),
             seen.step,
         )
     ]
 
 
+def _paid_for_others(facts: RunFacts) -> tuple[str, ...]:
+    """The run's own functions, and one for texts that differ, which it may have."""
+    if any(each.asked_as == "diversity" for each in facts.rewards):
+        return ()
+    return (rewards_line(facts, {}, more=({"name": "diversity", "weight": 0.1},)),)
+
+
 def reasoning_tokens(seen: Seen) -> list[Finding]:
     """Reasoning tokens that are not used, or have driven out all others."""
-    rows, facts = seen.recent(), seen.facts
+    rows, facts = seen.sampled(), seen.facts
     if not facts.reasoning_copies or not rows:
         return []
     thinking, used = typical(rows, "thinking/mean_length"), typical(rows, "thinking/reasoning_share")

@@ -13,7 +13,7 @@ class Finding:
     """One thing that is wrong with a run.
 
     Attributes:
-        name: what it is called everywhere, such as `kl_too_high`; each name is found once in a run.
+        name: what it is called everywhere, such as `kl_high`; each name is found once in a run.
         title: the same for people, in a few words.
         severity: `error` where the run cannot have learned what it was to learn, else `warning`.
         evidence: what was seen: figures, steps, and the threshold that they passed.

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import NamedTuple
 
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.doctor.seen import Seen, typical
+from rlvr_vocab.analysis.doctor.learning_rules import collapse
+from rlvr_vocab.analysis.doctor.reward_scale import scale_seen
+from rlvr_vocab.analysis.doctor.reward_words import without_own
+from rlvr_vocab.analysis.doctor.seen import Measured, Seen, typical
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
-from rlvr_vocab.analysis.doctor.words import figure
+from rlvr_vocab.analysis.doctor.words import figure, steps
 from rlvr_vocab.analysis.record import Row, is_number
 
 _ENOUGH_TO_PAIR = 4
 _USUAL_PROBLEMS = 64
 
 
-class _Measured(NamedTuple):
-    step: int
-    accuracy: float
-    answers: float
-    reward: float | None
-
-
 def held_out_falls(seen: Seen) -> list[Finding]:
     """Held-out accuracy has fallen from its best while the reward went on to rise."""
-    measured = [
-        _Measured(step, accuracy, n or _USUAL_PROBLEMS, reward) for step, accuracy, n, reward in seen.evaluations
-    ]
+    measured = list(seen.evaluations)
     if len(measured) >= _ENOUGH_TO_PAIR:  # the best of many single measurements is partly luck
         measured = [_both(*pair) for pair in pairwise(measured)]
         measured = [*measured[:-2], measured[-1]]  # the last pair and the one before it share a measurement
@@ -35,19 +28,33 @@ def held_out_falls(seen: Seen) -> list[Finding]:
         return []
     last = measured[-1]
     best = max(measured[:-1], key=lambda each: each.accuracy)
-    return _fallen(best, last)
+    return _fallen(best, last, seen)
 
 
-def _both(one: _Measured, other: _Measured) -> _Measured:
-    rewards = [each.reward for each in (one, other) if each.reward is not None]
-    reward = sum(rewards) / len(rewards) if rewards else None
-    return _Measured(other.step, (one.accuracy + other.accuracy) / 2, one.answers + other.answers, reward)
+def _both(one: Measured, other: Measured) -> Measured:
+    rewards = [each.reward for each in (one, other) if each.reward is not None and each.stage == other.stage]
+    return other._replace(
+        accuracy=(one.accuracy + other.accuracy) / 2,
+        problems=_problems(one) + _problems(other),
+        reward=sum(rewards) / len(rewards) if rewards else None,
+    )
 
 
-def _fallen(best: _Measured, last: _Measured) -> list[Finding]:
-    error = math.hypot(*(math.sqrt(each.accuracy * (1 - each.accuracy) / each.answers) for each in (best, last)))
-    fall = best.accuracy - last.accuracy
-    if best.reward is None or last.reward is None or last.reward <= best.reward:
+def _problems(measured: Measured) -> float:
+    return measured.problems or _USUAL_PROBLEMS
+
+
+def _error(one: Measured, other: Measured) -> float:
+    """Standard error of the difference of two accuracies."""
+    variances = (each.accuracy * (1 - each.accuracy) / _problems(each) for each in (one, other))
+    return math.sqrt(sum(max(0.0, variance) for variance in variances))  # percentages are no shares
+
+
+def _fallen(best: Measured, last: Measured, seen: Seen) -> list[Finding]:
+    # Those of another stage are rewards of other functions.
+    before = best.reward if best.stage == last.stage else last.first_reward
+    error, fall = _error(best, last), best.accuracy - last.accuracy
+    if before is None or last.reward is None or last.reward <= before:
         return []
     if fall <= LIMITS.held_out_fall or fall < LIMITS.held_out_errors * error:
         return []
@@ -57,21 +64,31 @@ def _fallen(best: _Measured, last: _Measured) -> list[Finding]:
             "The reward rises while held-out accuracy falls",
             "error",
             f"eval/accuracy {figure(best.accuracy)} up to step {best.step}, {figure(last.accuracy)} at step "
-            f"{last.step} (standard error of the difference {figure(error)}); reward {figure(best.reward)} and then "
+            f"{last.step} (standard error of the difference {figure(error)}); {seen.reward} {figure(before)} and then "
             f"{figure(last.reward)}",
             "the problems, or a hole in the reward, are being learned instead of the task: read the best-paid "
             "completions with rlvr-vocab samples order=highest",
-            ("training.beta=0.01", *((f"training.max_steps={best.step}",) if best.step else ()), "rewards=accuracy"),
+            (
+                "training.beta=0.01",
+                *((f"training.max_steps={best.step}",) if best.step else ()),
+                *without_own(seen.facts),
+            ),
             last.step,
         )
     ]
 
 
-def before_and_after(seen: Seen, summary: Row, first_reward: float | None) -> list[Finding]:
-    """The same of a run that was measured only before and after."""
+def before_and_after(seen: Seen, summary: Row) -> list[Finding]:
+    """The same of a run that was measured only before and after; and what it lost altogether."""
     before, after, problems = (summary.get(key) for key in ("accuracy_before", "accuracy_after", "held_out_problems"))
     if not (is_number(before) and is_number(after) and is_number(problems) and problems and seen.rows):
         return []
     assert before is not None and after is not None and problems is not None
-    reward = typical(seen.recent(), "reward")
-    return _fallen(_Measured(0, before, problems, first_reward), _Measured(seen.step, after, problems, reward))
+    rows = seen.sampled()
+    reward, first = typical(rows, seen.reward), seen.first_reward
+    measured = (Measured(0, before, problems, first, first), Measured(seen.step, after, problems, reward, first))
+    lost = before - after >= max(LIMITS.collapse * before, LIMITS.collapse_errors * _error(*measured))
+    if reward is None or not lost or not before or not scale_seen(seen, rows[-1]).is_near_zero(reward):
+        return _fallen(*measured, seen)
+    told = f"held-out accuracy {figure(before)} before and {figure(after)} after, of {figure(problems)} problems"
+    return [collapse(seen, f"{told}; {seen.reward} {figure(reward)} in {steps(rows)}")]

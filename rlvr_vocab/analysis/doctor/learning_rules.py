@@ -1,116 +1,37 @@
-"""Rules on the reward: groups that teach nothing, a reward that does not rise, or falls, or hides another."""
+"""Rules on the reward: it does not rise, or falls, or one function hides another."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
+from rlvr_vocab.analysis.doctor.completion_rules import most_duplicates
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.doctor.reward_scale import Scale, asked_as, is_own, scale_of
-from rlvr_vocab.analysis.doctor.seen import Seen, level, mean_of, number, typical, values
+from rlvr_vocab.analysis.doctor.reward_scale import Scale, is_own, scale_of, scale_seen
+from rlvr_vocab.analysis.doctor.reward_words import rewards_line
+from rlvr_vocab.analysis.doctor.seen import Level, Seen, level, mean_of, number, typical, values
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
-from rlvr_vocab.analysis.doctor.words import figure, share, steps, typed
+from rlvr_vocab.analysis.doctor.words import figure, steps, typed
 from rlvr_vocab.analysis.record import Row
-
-
-def groups_without_spread(seen: Seen) -> list[Finding]:
-    """Groups whose rewards are alike: too hard, too easy, or a reward that does not look at the completion."""
-    rows = seen.recent()
-    alike, spread, mean = (typical(rows, name) for name in ("frac_reward_zero_std", "reward_std", "reward"))
-    if mean is None or (alike is None and spread is None):
-        return []
-    scale = scale_of(seen.facts, rows[-1])
-    groups = alike is not None and alike >= LIMITS.groups_alike
-    if not groups and not (spread is not None and spread < LIMITS.reward_std * scale.largest):
-        return []
-    told = _spread_in_words(rows, alike, spread)
-    constant = _is_constant(rows)
-    found = []
-    if scale.is_near_zero(mean):
-        found.append(_too_hard(seen, told))
-    elif not scale.is_near_full(mean):
-        return [_never_varies(seen, told)]
-    elif scale.is_near_full(typical(seen.earliest(), "reward") or 0.0):  # else it has been learned
-        found.append(_too_easy(seen, told))
-    if found and constant and any(is_own(name) for name in scale.names):
-        found.append(_never_varies(seen, told))
-    return found
-
-
-def _spread_in_words(rows: list[Row], alike: float | None, spread: float | None) -> str:
-    parts = [f"reward {figure(typical(rows, 'reward') or 0.0)}"]
-    if alike is not None:
-        parts.append(f"{share(alike)} of completions in groups of equal rewards (limit {share(LIMITS.groups_alike)})")
-    if spread is not None:
-        parts.append(f"reward_std {figure(spread)} (limit {figure(LIMITS.reward_std)} × the largest weight)")
-    within = typical(rows, "groups/reward_std")
-    if within is not None:
-        parts.append(f"groups/reward_std {figure(within)}")
-    return f"{steps(rows)}, medians: {', '.join(parts)}"
-
-
-def _is_constant(rows: list[Row]) -> bool:
-    """Whether every completion of every row got the same reward."""
-    return len(set(values(rows, "reward"))) == 1 and set(values(rows, "reward_std")) == {0.0}
-
-
-def _too_hard(seen: Seen, told: str) -> Finding:
-    group = max(8, 2 * seen.facts.num_generations)
-    return Finding(
-        "groups_too_hard",
-        "The problems are too hard: whole groups get no reward",
-        "error",
-        told,
-        "the model never succeeds, so no completion of a group is better than another; or right answers are not "
-        "recognised (read the best completions with rlvr-vocab samples)",
-        (
-            f"training.num_generations={group}",
-            "warmup.max_steps=400",
-            "rewards=xml",
-        ),
-        seen.step,
-    )
-
-
-def _too_easy(seen: Seen, told: str) -> Finding:
-    return Finding(
-        "groups_too_easy",
-        "The problems are too easy: whole groups get the full reward",
-        "error",
-        told,
-        "the model solved these problems before training, so nothing is left to compare",
-        ("dataset=deepscaler", "dataset=math"),
-        seen.step,
-    )
-
-
-def _never_varies(seen: Seen, told: str) -> Finding:
-    return Finding(
-        "reward_never_varies",
-        "The reward never varies within a group",
-        "error",
-        told,
-        "the reward does not depend on what the completion says: it returns a constant, or looks at the problem alone "
-        "(try it with rlvr-vocab score)",
-        ("rewards=accuracy",),
-        seen.step,
-    )
 
 
 def reward_flat(seen: Seen) -> list[Finding]:
     """The reward is no higher than at the start, although a gain would have been seen."""
     half = min(seen.rows * seen.steps_per_row / 2, LIMITS.flat_window)
-    early_rows, late_rows = seen.earliest(half), seen.recent(half)
-    early, late, spread = level(early_rows, "reward"), level(late_rows, "reward"), typical(late_rows, "reward_std")
+    early_rows, late_rows = seen.first_sampled(half), seen.sampled(half)
+    early, late, spread = level(early_rows, seen.reward), level(late_rows, seen.reward), _spread(seen, late_rows)
     if seen.since_warmup < seen.rows_for(LIMITS.flat_least) or seen.has_risen or not (early and late and spread):
+        return []
+    if seen.rows_sampled < len(early_rows) + len(late_rows) - 1:  # they may share one
         return []
     error = math.hypot(early.error, late.error)
     most, reason = late.mean - early.mean + 2 * error, _standing_still(seen)
-    names = scale_of(seen.facts, late_rows[-1]).names
+    scale = scale_seen(seen, late_rows[-1])
     # None of the library's functions is a matter of chance.
-    chance = any(map(is_own, names)) and _follows_chance([*early_rows, *late_rows], seen.facts.num_generations)
+    chance = any(map(is_own, scale.names)) and _follows_chance([*early_rows, *late_rows], seen.facts.num_generations)
     excluded = _least_gain(seen, bool(reason), chance) * spread
     # A fall by luck must not pass for certainty.
-    if max(most, 2 * error) > excluded or scale_of(seen.facts, late_rows[-1]).is_near_full(early.mean):
+    if max(most, 2 * error) > excluded or scale.is_near_full(early.mean):
         return []
     rate, group = seen.facts.learning_rate, 2 * seen.facts.num_generations
     return [
@@ -118,8 +39,8 @@ def reward_flat(seen: Seen) -> list[Finding]:
             "reward_flat",
             "The reward does not rise",
             "warning",
-            f"reward {figure(early.mean)} in {steps(early_rows)}, {figure(late.mean)} in {steps(late_rows)}: a gain of "
-            f"at most {figure(max(most, 0.0))} (two standard errors), at reward_std {figure(spread)}{reason}",
+            f"{seen.reward} {figure(early.mean)} in {steps(early_rows)}, {figure(late.mean)} in {steps(late_rows)}: a "
+            f"gain of at most {figure(max(most, 0.0))} (two standard errors), at reward_std {figure(spread)}{reason}",
             "the updates are too small to be seen: the learning rate is too low"
             if reason
             else "the reward follows chance, or something else that updates cannot change; or the learning rate is too "
@@ -128,6 +49,14 @@ def reward_flat(seen: Seen) -> list[Finding]:
             seen.step,
         )
     ]
+
+
+def _spread(seen: Seen, rows: list[Row]) -> float | None:
+    """`reward_std` at the weights that the reward is judged by."""
+    spread = typical(rows, "reward_std")
+    if spread is None:
+        return None
+    return spread * scale_seen(seen, rows[-1]).largest / scale_of(seen.facts, rows[-1]).largest
 
 
 def _least_gain(seen: Seen, stands_still: bool, chance: bool) -> float:
@@ -161,30 +90,59 @@ def _expected_share(size: int) -> float:
 
 
 def reward_collapsed(seen: Seen) -> list[Finding]:
-    """What had been learned is lost."""
-    best, rows = seen.best, seen.recent()
-    now = level(rows, "reward")
-    if best is None or now is None or best.mean <= 0 or now.mean > LIMITS.collapse * best.mean:
+    """What had been learned, or was there from the beginning, is lost."""
+    rows = seen.sampled()
+    now = level(rows, seen.reward)
+    if now is None or _always_the_same(seen, rows):
         return []
-    if best.mean - now.mean < LIMITS.collapse_errors * math.hypot(best.error, now.error):
-        return []
-    return [
-        Finding(
-            "reward_collapsed",
-            "The reward has fallen and not come back",
-            "error",
-            f"reward {figure(now.mean)} in {steps(rows)}, after {figure(best.mean)} in the {len(rows)} rows up to step "
-            f"{seen.best_step}",
-            "the learning rate is too high: such a fall does not heal",
-            (f"training.learning_rate={typed(seen.facts.learning_rate / 4)}", "training.beta=0.01"),
-            seen.step,
-        )
-    ]
+    for best, where in _best_windows(seen, len(rows)):
+        error = LIMITS.collapse_errors * math.hypot(best.error, now.error)
+        if best.mean <= 0 or now.mean > LIMITS.collapse * best.mean or best.mean - now.mean < error:
+            continue
+        told = f"{seen.reward} {figure(now.mean)} in {steps(rows)}, after {figure(best.mean)} in {where}"
+        return [collapse(seen, f"{told} (limit {figure(LIMITS.collapse)} ×)")]
+    return []
+
+
+def _always_the_same(seen: Seen, rows: list[Row]) -> bool:
+    """Whether completions repeat each other now and did from the beginning: no rate has made them so."""
+    most = most_duplicates(seen.facts.num_generations)
+    repeated = (typical(part, "completions/duplicates") for part in (seen.beginning(LIMITS.beginning), rows))
+    return all(each is not None and each > most for each in repeated)
+
+
+def _best_windows(seen: Seen, length: int) -> Iterator[tuple[Level, str]]:
+    """The best window of the usual length, and the best short one of the beginning.
+
+    At a rate that is far too high the reward is gone before a window is full. The spread of so few rows says little of
+    their luck, so that the second is given that of all rows; and among all windows of a run some short one is lucky.
+    """
+    if seen.best is not None:
+        yield seen.best, f"the {length} rows up to step {seen.best_step}"
+    first, short = seen.beginning(LIMITS.window), len(seen.beginning(LIMITS.beginning))
+    parts = [first[start : start + short] for start in range(len(first) - short + 1)]
+    means = [math.fsum(found) / short for part in parts if len(found := values(part, seen.reward)) == short]
+    if means and len(means) == len(parts):
+        best = max(range(len(means)), key=lambda place: means[place])
+        yield Level(means[best], seen.noise / math.sqrt(short)), steps(parts[best])
+
+
+def collapse(seen: Seen, told: str) -> Finding:
+    """The finding that something is lost, with what shows it."""
+    return Finding(
+        "reward_collapsed",
+        "The reward has fallen and not come back",
+        "error",
+        told,
+        "the learning rate is too high: such a fall does not heal",
+        (f"training.learning_rate={typed(seen.facts.learning_rate / 4)}", "training.beta=0.01"),
+        seen.step,
+    )
 
 
 def reward_dominated(seen: Seen) -> list[Finding]:
     """One function decides the advantages, although another one varies."""
-    rows = seen.recent()
+    rows = seen.sampled()
     scale: Scale | None = scale_of(seen.facts, rows[-1]) if rows else None
     pulls = (
         {}
@@ -206,10 +164,7 @@ def reward_dominated(seen: Seen) -> list[Finding]:
     if not drowned or scale is None:
         return []
     told = ", ".join(f"{name} {figure(pull)}" for name, (pull, _) in pulls.items())
-    fair = {
-        name: scale.weights[name] * (pulls[drowned[0]][0] / pulls[first][0] if name == first else 1) for name in pulls
-    }
-    listed = ",".join(f"{{name:{asked_as(seen.facts, name)},weight:{typed(weight)}}}" for name, weight in fair.items())
+    fair = {"weight": float(typed(scale.weights[first] * pulls[drowned[0]][0] / pulls[first][0]))}
     return [
         Finding(
             "reward_dominated",
@@ -218,7 +173,7 @@ def reward_dominated(seen: Seen) -> list[Finding]:
             f"{steps(rows)}, weight × standard deviation: {told}; {' and '.join(drowned)} less than 1/"
             f"{LIMITS.dominance:g} of {first}",
             f"the scores of {first} are spread wider than its weight allows for",
-            (f'"rewards=[{listed}]"',),
+            (rewards_line(seen.facts, {first: fair}),),
             seen.step,
         )
     ]

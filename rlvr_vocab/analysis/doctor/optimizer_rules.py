@@ -8,6 +8,7 @@ from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.seen import Seen, rate_of, typical, values
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.doctor.words import figure, share, steps, typed
+from rlvr_vocab.analysis.record import Row
 
 _USUAL_RATE, _LEAST_RATE = 5e-6, 1e-12
 
@@ -36,21 +37,23 @@ def not_finite(seen: Seen) -> list[Finding]:
 
 
 def learning_rate_zero(seen: Seen) -> list[Finding]:
-    """The schedule gives nothing, beyond the first step of a warm-up and the last of a decay."""
-    rows = seen.recent()
+    """The schedule gives nothing, beyond the first step of a warm-up and the last of a decay; or hardly anything."""
+    rows, asked = seen.recent(), seen.facts.learning_rate
+    set_to_zero = asked <= LIMITS.rate_none
     rates = [rate_of(row) for row in rows]
-    if not rows or any(rate is None or rate > _LEAST_RATE for rate in rates):
+    if not rows or any(rate is None or rate > (LIMITS.rate_none if set_to_zero else _LEAST_RATE) for rate in rates):
         return []
-    asked = seen.facts.learning_rate
-    set_to_zero = asked <= _LEAST_RATE
+    largest = max(rate or 0.0 for rate in rates)
     return [
         Finding(
             "learning_rate_zero",
-            "The learning rate is 0",
+            "The learning rate is 0" if largest <= _LEAST_RATE else "The learning rate is next to 0",
             "error",
-            f"learning_rate {figure(max(rate or 0.0 for rate in rates))} in {steps(rows)}, training.learning_rate="
+            f"learning_rate {figure(largest)} in {steps(rows)}, training.learning_rate="
             f"{typed(asked)}, training.lr_scheduler_type={seen.facts.lr_scheduler_type}",
-            "training.learning_rate is 0" if set_to_zero else "the schedule has ended before the run",
+            f"training.learning_rate is {'0' if asked <= _LEAST_RATE else 'too low to move anything'}"
+            if set_to_zero
+            else "the schedule has ended before the run",
             (f"training.learning_rate={typed(_USUAL_RATE)}",)
             if set_to_zero
             else ("training.lr_scheduler_type=constant_with_warmup",),
@@ -61,20 +64,22 @@ def learning_rate_zero(seen: Seen) -> list[Finding]:
 
 def gradients_clipped(seen: Seen) -> list[Finding]:
     """Every gradient is far longer than the limit, which then decides the size of the steps."""
-    rows, limit = seen.recent(2 * LIMITS.window), seen.facts.max_grad_norm
-    norms = [norm for norm in values(rows, "grad_norm") if norm > 0]  # groups without spread have none to clip
-    if not limit or 2 * len(norms) < len(rows) or not norms or min(norms) <= limit:
+    long, limit = seen.recent(2 * LIMITS.window), seen.facts.max_grad_norm
+    # Where each single one is so long, ten steps will do.
+    rows = next(
+        (rows for rows, least in ((long, 1.0), (seen.recent(), LIMITS.grad_norm)) if _far(rows, limit, least)), None
+    )
+    if rows is None:
         return []
+    norms = _norms(rows)
     usual = statistics.median(norms)
-    if usual < LIMITS.grad_norm * limit:
-        return []
     return [
         Finding(
             "gradients_clipped",
-            "Gradients are clipped at every step",
+            "Gradients are far above the limit at every step",
             "warning",
-            f"grad_norm from {figure(min(norms))} to {figure(max(norms))}, median {figure(usual)}, in {steps(rows)}; "
-            f"training.max_grad_norm={figure(limit)}",
+            f"grad_norm from {figure(min(norms))} to {figure(max(norms))}, median {figure(usual)} in {steps(rows)}; "
+            f"training.max_grad_norm={figure(limit)} (limit of the median {figure(LIMITS.grad_norm)} ×)",
             "the limit is far below what these batches give, so that a step of chance counts as much as a clear one",
             (f"training.max_grad_norm={typed(usual)}", "training.gradient_accumulation_steps=8"),
             seen.step,
@@ -82,12 +87,27 @@ def gradients_clipped(seen: Seen) -> list[Finding]:
     ]
 
 
+def _norms(rows: list[Row]) -> list[float]:
+    """Those of rows that had a gradient: groups without spread have none to clip."""
+    return [norm for norm in values(rows, "grad_norm") if norm > 0]
+
+
+def _far(rows: list[Row], limit: float, least: float) -> bool:
+    """Whether all norms are above so many times the limit, and the usual one is far above it."""
+    norms = _norms(rows)
+    if not limit or not norms or 2 * len(norms) < len(rows):
+        return False
+    return min(norms) > least * limit and statistics.median(norms) >= LIMITS.grad_norm * limit
+
+
 def weights_not_moving(seen: Seen) -> list[Finding]:
     """Updates with a gradient and a learning rate leave the weights as they are, all of them or most."""
+    # What a warm-up or a decay gives at its end may well round away.
+    least = max(_LEAST_RATE, LIMITS.rate_judged * seen.facts.learning_rate)
     rows = [
         row
         for row in seen.recent()
-        if (rate_of(row) or 0.0) > _LEAST_RATE and any(norm > 0 for norm in values([row], "grad_norm"))
+        if (rate_of(row) or 0.0) > least and any(norm > 0 for norm in values([row], "grad_norm"))
     ]
     if len(rows) < LIMITS.fewest_rows:
         return []
@@ -95,7 +115,9 @@ def weights_not_moving(seen: Seen) -> list[Finding]:
     if moved is None or moved >= LIMITS.rounded:
         return []
     told = f"weights/moved {share(moved)} in {steps(rows)}, at learning_rate {figure(rate_of(rows[-1]) or 0.0)}"
-    faster = f"training.learning_rate={typed(4 * (rate_of(rows[-1]) or _USUAL_RATE))}"
+    faster = f"training.learning_rate={typed(max(4 * (rate_of(rows[-1]) or 0.0), _USUAL_RATE))}"
+    halved = seen.facts.pure_bf16
+    remedy = ("model.pure_bf16=false", faster) if halved else (faster,)
     if moved < LIMITS.moved:
         return [
             Finding(
@@ -103,8 +125,9 @@ def weights_not_moving(seen: Seen) -> list[Finding]:
                 "The parameters do not move",
                 "error",
                 f"{told} (limit {share(LIMITS.moved)})",
-                "the optimizer does not hold the parameters that train, or the updates are too small for their type",
-                ("model.pure_bf16=false", faster),
+                "the optimizer does not hold the parameters that train, or the updates are too small for their type: "
+                + ("weights of 16 bits" if halved else "the learning rate is too low"),
+                remedy,
                 seen.step,
             )
         ]
@@ -114,8 +137,9 @@ def weights_not_moving(seen: Seen) -> list[Finding]:
             "Most updates round away",
             "warning",
             f"{told} (limit {share(LIMITS.rounded)})",
-            "the weights are in 16 bits, and most updates are smaller than half of their last digit",
-            ("model.pure_bf16=false", faster),
+            f"most updates are smaller than half of the last digit of the weights: "
+            f"{'these are in 16 bits' if halved else 'the learning rate is too low'}",
+            remedy,
             seen.step,
         )
     ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.doctor.reward_scale import scale_of
-from rlvr_vocab.analysis.doctor.seen import Seen, typical, values
+from rlvr_vocab.analysis.doctor.reward_scale import scale_seen
+from rlvr_vocab.analysis.doctor.seen import Seen, level, typical, values
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.doctor.words import figure, steps, typed
 
@@ -20,7 +21,7 @@ def kl_too_far(seen: Seen) -> list[Finding]:
     kl = _latest_kl(seen)
     if kl is None or kl <= LIMITS.kl:
         return []
-    step, first = seen.kl[-1][0], seen.kl[0]
+    step, first = seen.kl[-1][0], seen.first_kl or seen.kl[0]
     rate, beta = seen.facts.learning_rate, seen.facts.beta
     pull = f"training.beta={typed(4 * beta) if beta else 0.01}"
     slower = f"training.learning_rate={typed(rate / 4)}"
@@ -60,10 +61,12 @@ def _latest_kl(seen: Seen) -> float | None:
 
 def entropy_collapsing(seen: Seen) -> list[Finding]:
     """The policy has stopped to try anything else, and has not solved the problems either."""
-    rows, reward = seen.recent(), typical(seen.recent(), "reward")
-    if not rows or (reward is not None and scale_of(seen.facts, rows[-1]).is_near_full(reward)):
+    late, rewarded = seen.recent(_SHORT), seen.sampled(_SHORT)
+    reward = typical(rewarded, seen.reward)
+    if not seen.recent() or (reward is not None and scale_seen(seen, rewarded[-1]).is_near_full(reward)):
         return []
-    late = seen.recent(_SHORT)
+    if _is_rising(seen):
+        return []
     for metric in _FALLING:
         start, now = _highest(seen, metric), typical(late, metric)
         if start is None or now is None:
@@ -72,6 +75,16 @@ def entropy_collapsing(seen: Seen) -> list[Finding]:
         if fallen or now < LIMITS.entropy_none:
             return [_collapse(seen, f"{metric} {figure(now)} in {steps(late)}, {figure(start)} at the beginning")]
     return []
+
+
+def _is_rising(seen: Seen) -> bool:
+    """Whether the reward still rises: then the policy grows sure of what is right."""
+    rows = seen.sampled()
+    half = len(rows) // 2
+    before, now = level(rows[:half], seen.reward), level(rows[half:], seen.reward)
+    if before is None or now is None:
+        return False
+    return now.mean - before.mean > LIMITS.risen * math.hypot(now.error, before.error)
 
 
 def _collapse(seen: Seen, told: str) -> Finding:
@@ -126,7 +139,7 @@ def _lowest(seen: Seen, metric: str) -> float | None:
 
 def sampler_disagrees(seen: Seen) -> list[Finding]:
     """What is sampled is not what is trained."""
-    rows, facts = seen.recent(), seen.facts
+    rows, facts = seen.sampled(), seen.facts
     limit = LIMITS.logp_gap_vllm if facts.use_vllm else LIMITS.logp_gap
     for metric in ("sampling/logp_gap", "sampling/sampling_logp_difference/mean"):
         gap = typical(rows, metric) if rows else None

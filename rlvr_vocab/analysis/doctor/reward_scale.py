@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from rlvr_vocab.analysis.doctor.seen import number
+from rlvr_vocab.analysis.doctor.seen import AT_START, Seen, number
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.record import Row, RunFacts
 from rlvr_vocab.rewards.library import LIBRARY
@@ -16,9 +16,10 @@ _MEAN = re.compile(r"rewards/(.+)/mean")
 
 @dataclass(frozen=True)
 class Scale:
-    """The reward functions of a row with their weights as they apply."""
+    """The reward functions of a row with their weights as they apply, and the scores that are full marks."""
 
     weights: dict[str, float]
+    marks: dict[str, float]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -30,26 +31,39 @@ class Scale:
 
     @cached_property
     def full(self) -> float:
-        full = sum(weight * full_mark(name) for name, weight in self.weights.items() if weight > 0)
-        return full if full > 0 else 1.0
+        """What a completion gets that leaves nothing to wish for; 0 where there are only penalties."""
+        return sum(weight * self.marks[name] for name, weight in self.weights.items() if weight > 0)
 
     def is_near_zero(self, reward: float) -> bool:
-        return abs(reward) <= LIMITS.nearly_none * self.full
+        """Never where 0 is the full mark."""
+        return self.full > 0 and abs(reward) <= LIMITS.nearly_none * self.full
 
     def is_near_full(self, reward: float) -> bool:
         """Not above it either: a score of 50 is no full mark, it is on another scale."""
-        return LIMITS.nearly_all <= reward / self.full <= 2 - LIMITS.nearly_all
+        return abs(reward - self.full) <= (1 - LIMITS.nearly_all) * (abs(self.full) or self.largest)
 
 
-def scale_of(facts: RunFacts, row: Row) -> Scale:
-    """The functions that a row has figures of; a weight that adapts is the row's, one that nobody names is 1."""
-    named = {reward.name: reward.weight for reward in facts.rewards}
+def scale_of(facts: RunFacts, row: Row, *, at_start: bool = False) -> Scale:
+    """The functions that a row has figures of; one that nobody names has a weight of 1.
+
+    Args:
+        at_start: with the weights of the configuration; else one that adapts is as the row has it.
+    """
+    named = {reward.name: reward for reward in facts.rewards}
     logged = [match[1] for key in row if (match := _MEAN.fullmatch(key))]
-    weights = {}
+    weights, marks = {}, {}
     for name in logged or list(named):
-        adapted = number(row, f"rewards/{name}/weight")
-        weights[name] = named.get(name, 1.0) if adapted is None else adapted
-    return Scale(weights)
+        adapted = None if at_start else number(row, f"rewards/{name}/weight")
+        fact = named.get(name)
+        weights[name] = adapted if adapted is not None else 1.0 if fact is None else fact.weight
+        given = None if fact is None else fact.full_mark
+        marks[name] = _usual_mark(name) if given is None else given
+    return Scale(weights, marks)
+
+
+def scale_seen(seen: Seen, row: Row) -> Scale:
+    """The scale of the reward that a run is judged by."""
+    return scale_of(seen.facts, row, at_start=seen.reward == AT_START)
 
 
 def is_own(name: str) -> bool:
@@ -57,13 +71,8 @@ def is_own(name: str) -> bool:
     return _plain(name) not in LIBRARY
 
 
-def asked_as(facts: RunFacts, name: str) -> str:
-    """The name by which a configuration asks for the function that is logged as `name`."""
-    return next((reward.asked_as for reward in facts.rewards if reward.name == name and reward.asked_as), name)
-
-
-def full_mark(name: str) -> float:
-    """The score that counts as success; 1 for a function of the user's own."""
+def _usual_mark(name: str) -> float:
+    """The score that counts as success; 1 for a function of the user's own that says nothing else."""
     return 1.0 if is_own(name) else LIBRARY[_plain(name)].full_mark
 
 

@@ -5,34 +5,41 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.doctor.reward_scale import asked_as, is_own, scale_of
+from rlvr_vocab.analysis.doctor.reward_scale import is_own, scale_of
+from rlvr_vocab.analysis.doctor.reward_words import rewards_line
 from rlvr_vocab.analysis.doctor.seen import Seen, values
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.doctor.words import share, steps
-from rlvr_vocab.analysis.record import Row
-from rlvr_vocab.vocab.run_places import COMPLETIONS, step_files
+from rlvr_vocab.analysis.record import Row, RunFacts, is_number
+from rlvr_vocab.vocab.run_places import COMPLETIONS, PROBLEMS, step_files
 
-_OF_FORMAT = re.compile(r"format|tag|xml|think|struct", re.IGNORECASE)
-PROBLEMS = "problems.json"
+_OF_FORMAT = re.compile(r"format|tag|xml|think|struct|box", re.IGNORECASE)
+_PENALTY = re.compile(r"(^|_)(no|not|without|missing|bad|wrong)_|penalt|punish|violation|forbid|error", re.IGNORECASE)
+_OF_THINKING = "think_format"
 _LEFT_OUT_LATER = ("unusable_gold_answers", "prompts_too_long")
 
 
 def format_never_met(seen: Seen) -> list[Finding]:
     """A reward for the format has been 0 for every completion."""
-    rows = seen.recent()
-    for name in scale_of(seen.facts, rows[-1]).names if rows and seen.rows <= 10 * len(rows) else ():
-        means = values(rows, f"rewards/{name}/mean")
-        spreads = values(rows, f"rewards/{name}/std")
-        if _OF_FORMAT.search(name) and len(means) == len(rows) and not any(means) and not any(spreads):
+    rows = seen.sampled()
+    if not rows or seen.rows_sampled > 10 * len(rows):
+        return []
+    scale = scale_of(seen.facts, rows[-1])
+    for name, weight in scale.weights.items():
+        means, spreads = (values(rows, f"rewards/{name}/{figure}") for figure in ("mean", "std"))
+        # A penalty is 0 where there is nothing to punish.
+        pays = weight > 0 and scale.marks[name] > 0 and not (is_own(name) and _PENALTY.search(name))
+        if pays and _OF_FORMAT.search(name) and len(means) == len(rows) and not any(means) and not any(spreads):
             return [_format_zero(seen, name, rows)]
     return []
 
 
 def _format_zero(seen: Seen, name: str, rows: list[Row]) -> Finding:
     opened, _ = seen.facts.think_tags
-    prefilled = prompts_end_in(seen.folder, opened)
+    prefilled = prompts_end_in(seen.folder, opened) if is_own(name) or name == _OF_THINKING else False
     told = f"rewards/{name}/mean 0 and rewards/{name}/std 0 in {steps(rows)}"
     if prefilled:
         told += f"; the prompts in {COMPLETIONS}/ end in {opened}"
@@ -46,28 +53,38 @@ def _format_zero(seen: Seen, name: str, rows: list[Row]) -> Finding:
         else f"the model has never written what {name} asks for: the system prompt does not ask for it, or the format "
         f"is too strict to be met by chance"
         + (f"; or the template prefills {opened}, which no completion on disk shows" if prefilled is None else ""),
-        ("rewards=format", "dataset.open_thinking=model")
-        if prefilled is not False
-        else ("rewards=xml", "warmup.max_steps=400"),
+        _to_meet_a_format(seen.facts, name, prefilled),
         seen.step,
     )
 
 
+def _to_meet_a_format(facts: RunFacts, name: str, prefilled: bool | None) -> tuple[str, ...]:
+    if prefilled is False:
+        return ("warmup.max_steps=400", rewards_line(facts, {}, more=({"name": "xml_tags"},)))
+    # The library's function of that kind sees what the template has opened.
+    swapped = (rewards_line(facts, {name: {"name": _OF_THINKING}}),) if is_own(name) else ()
+    return (*swapped, "dataset.open_thinking=model")
+
+
 def prompts_end_in(folder: Path, tag: str) -> bool | None:
-    """Whether the run's prompts open the thinking themselves; None where no completions are on disk."""
+    """Whether the run's prompts open the thinking themselves; None where no completions can be read."""
     files = step_files(folder / COMPLETIONS)
     if not files:
         return None
     # Only here: no other rule needs it, and it takes a while to import.
+    import pyarrow
     import pyarrow.parquet
 
-    prompts = pyarrow.parquet.read_table(files[0], columns=["prompt"])["prompt"].to_pylist()
+    try:
+        prompts = pyarrow.parquet.read_table(files[0], columns=["prompt"])["prompt"].to_pylist()
+    except (OSError, KeyError, pyarrow.ArrowException):  # a finding beside a training must not end it
+        return None
     return bool(prompts) and all(str(prompt).rstrip().endswith(tag) for prompt in prompts)
 
 
 def verifier_timeouts(seen: Seen) -> list[Finding]:
     """Comparisons run into their deadline again and again."""
-    rows = seen.recent()
+    rows = seen.sampled()
     for metric in sorted(
         {key for row in rows for key in row if key.startswith("rewards/") and key.endswith("/timeouts")}
     ):
@@ -83,67 +100,92 @@ def verifier_timeouts(seen: Seen) -> list[Finding]:
                 f"{metric}: {sum(counts):g} completions in {len(counts)} of {len(rows)} rows, {steps(rows)}",
                 "comparing some answers takes longer than the deadline allows, and they score 0 or nothing: hostile or "
                 "huge expressions, a slow function of your own, or a deadline that is too short",
-                (_with_a_longer_deadline(asked_as(seen.facts, name), is_own(name)),),
+                (_with_a_longer_deadline(seen.facts, name),),
                 seen.step,
             )
         ]
     return []
 
 
-def _with_a_longer_deadline(name: str, own: bool) -> str:
+def _with_a_longer_deadline(facts: RunFacts, name: str) -> str:
     # One of the library has a deadline for each comparison, one of the user's own for a batch.
-    deadline = "deadline:600" if own else "params:{deadline:30}"
-    return f'"rewards=[{{name:{name},{deadline}}}]"'
+    return rewards_line(facts, {name: {"deadline": 600} if is_own(name) else {"params": {"deadline": 30}}})
 
 
 def rows_unscored(seen: Seen) -> list[Finding]:
     """Completions that were sampled and that a function did not score."""
-    rows = seen.recent()
+    rows = seen.sampled()
     if not rows:
         return []
     names = scale_of(seen.facts, rows[-1]).names
-    told = []
+    told: list[str] = []
+    failing: list[str] = []
     for name in names:
         # Among several functions one of the user's own may pass on rows that are for another.
         may_pass = is_own(name) and len(names) > 1
         failed = [value for value in values(rows, f"rewards/{name}/failures") if value > 0]
         unscored = sum(values(rows, f"rewards/{name}/unscored")) / len(rows)
+        before = len(told)
         if failed and len(failed) >= LIMITS.recurring * len(rows):
             told.append(f"rewards/{name}/failures {sum(failed):g} in {len(failed)} of {len(rows)} rows")
         elif unscored > LIMITS.unscored and not may_pass:
             told.append(f"rewards/{name}/unscored {share(unscored)} (limit {share(LIMITS.unscored)})")
-    return [_skipped(seen, f"{', '.join(told)}, {steps(rows)}", "scored")] if told else []
+        failing += [name] * (len(told) - before)
+    return [_unscored(seen, f"{', '.join(told)}, {steps(rows)}", failing)] if told else []
 
 
 def problems_left_out(seen: Seen) -> list[Finding]:
     """Problems that preparation could not use."""
-    path = seen.folder / PROBLEMS
-    if seen.rows > 1 or not path.is_file():
+    if seen.rows > 1:
         return []
-    for account in json.loads(path.read_text(encoding="utf-8")).get("training", []):
-        reasons = {**account["left_out"], **{reason: account.get(reason, 0) for reason in _LEFT_OUT_LATER}}
-        lost, read = sum(reasons.values()), account["rows_read"]
-        if lost > LIMITS.left_out * read:
-            told = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in reasons.items() if count)
-            return [
-                _skipped(seen, f"{PROBLEMS}: {lost:,} of {read:,} rows of {account['dataset']}: {told}", "prepared")
-            ]
+    for account in _accounts(seen.folder / PROBLEMS):
+        given = account.get("left_out")
+        reasons = {
+            **(given if isinstance(given, dict) else {}),
+            **{name: account.get(name) for name in _LEFT_OUT_LATER},
+        }
+        counts = {reason: count for reason, count in reasons.items() if is_number(count) and count > 0}
+        lost, read = sum(counts.values()), account.get("rows_read")
+        if read is not None and is_number(read) and lost > LIMITS.left_out * read:
+            told = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in counts.items())
+            return [_left_out(f"{PROBLEMS}: {lost:,} of {read:,} rows of {account.get('dataset')}: {told}")]
     return []
 
 
-def _skipped(seen: Seen, told: str, what: str) -> Finding:
+def _accounts(path: Path) -> list[dict[str, Any]]:
+    """What preparation wrote down of each set; none where it is damaged, which `rlvr-vocab doctor` says."""
+    try:
+        content = json.loads(path.read_bytes()) if path.is_file() else {}
+    except ValueError:  # a finding beside a training must not end it
+        return []
+    accounts = content.get("training") if isinstance(content, dict) else None
+    return [each for each in accounts if isinstance(each, dict)] if isinstance(accounts, list) else []
+
+
+def _unscored(seen: Seen, told: str, failing: list[str]) -> Finding:
+    own = [name for name in failing if is_own(name)]
     return Finding(
         "rows_skipped",
         "Rows are skipped",
         "warning",
         told,
         "a reward function fails or gives no score, so what was sampled for these rows is lost (try it with "
-        "rlvr-vocab score)"
-        if what == "scored"
-        else "columns or the form of the answers are not what the problem set has, or prompts are too long (look with "
-        "rlvr-vocab check)",
-        ("rewards=accuracy",)
-        if what == "scored"
-        else ("dataset.answer_format=boxed", "training.max_prompt_length=1024"),
-        seen.step if what == "scored" else None,
+        "rlvr-vocab score)",
+        (rewards_line(seen.facts, {}, without=own),) if own else _OTHER_ANSWERS,
+        seen.step,
     )
+
+
+def _left_out(told: str) -> Finding:
+    return Finding(
+        "rows_skipped",
+        "Rows are skipped",
+        "warning",
+        told,
+        "columns or the form of the answers are not what the problem set has, or prompts are too long (look with "
+        "rlvr-vocab check)",
+        (*_OTHER_ANSWERS, "training.max_prompt_length=1024"),
+    )
+
+
+_OTHER_ANSWERS = ("dataset.answer_format=boxed",)

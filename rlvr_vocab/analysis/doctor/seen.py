@@ -8,12 +8,16 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
-from rlvr_vocab.analysis.record import OF_A_STEP, Row, RunFacts, is_number
+from rlvr_vocab.analysis.doctor.windows import Windows
+from rlvr_vocab.analysis.record import Row, RunFacts, is_number, is_of_a_step
 
-_FIRST_ROWS, _LAST_ROWS, _EVALUATIONS = 50, 100, 200
+_EVALUATIONS = 200
+# What a row has only where completions were sampled for it: not so where several updates are made from one batch.
+_OF_SAMPLING = ("reward", "completions/mean_length", "completions/clipped_ratio")
+AT_START = "reward at the first weights"
 
 
 @dataclass(frozen=True)
@@ -24,60 +28,81 @@ class Level:
     error: float
 
 
+class Measured(NamedTuple):
+    """A measurement on held-out problems, with the reward then and at the beginning of its stage."""
+
+    step: int
+    accuracy: float
+    problems: float | None
+    reward: float | None
+    first_reward: float | None
+    stage: object = None
+
+
 class Seen:
     """The rows of the current stage and the measurements of the run, in bounded memory.
 
-    A new stage forgets the rows of the one before: its rewards and lengths are others. Windows are given in steps, so
-    that they hold as many steps whether every step is logged or every tenth.
+    A new stage forgets the rows of the one before: its rewards and lengths are others, and so may its settings be.
+    Windows are given in steps, so that they hold as many steps whether every step is logged or every tenth.
 
     Attributes:
-        rows: how many of the stage were logged.
-        since_warmup: how many of them after the learning rate had stopped to rise.
+        facts: what the run was to do; in a run of stages, what the current one was.
+        since_warmup: how many rows there were after the learning rate had stopped to rise.
         kl: step and value of the last rows that had one.
+        first_kl: the same of the first.
         best, best_step: the highest mean reward of a window, and where that ended.
         has_risen: whether some window had a reward clearly above the first one's.
-        evaluations: step, accuracy, number of problems and reward of each measurement on held-out problems.
+        reward: the metric that a reward is judged by; weights that adapt move the logged one by themselves.
+        evaluations: every measurement on held-out problems, those of earlier stages too.
     """
 
     def __init__(self, facts: RunFacts, folder: Path) -> None:
-        self.facts, self.folder = facts, folder
-        self.evaluations: deque[tuple[int, float, float | None, float | None]] = deque(maxlen=_EVALUATIONS)
-        self._stage: object = None
-        self._begin()
+        self._run, self.folder = facts, folder
+        self.evaluations: deque[Measured] = deque(maxlen=_EVALUATIONS)
+        self._begin(None)
 
-    def _begin(self) -> None:
-        self.rows = self.since_warmup = 0
+    def _begin(self, stage: object) -> None:
+        self._stage = stage
+        self.facts = self._run.of_stage(stage)
+        self.since_warmup = 0
         self.best: Level | None = None
         self.best_step = 0
         self.has_risen = False
+        self.reward = "reward"
         self.kl: deque[tuple[int, float]] = deque(maxlen=5)
-        self._first: list[Row] = []
-        self._last: deque[Row] = deque(maxlen=_LAST_ROWS)
-        self._windows: dict[int, list[Row]] = {}  # of the present row, by length
+        self.first_kl: tuple[int, float] | None = None
+        self._all, self._sampled = Windows(), Windows()
+        self._jumps = 0.0
 
     def add(self, row: Row) -> None:
-        if OF_A_STEP not in row:
+        if not is_of_a_step(row):
             self._measured(row)
             return
-        if self.rows and row.get("stage") != self._stage:
-            self._begin()
-        self._stage = row.get("stage")
-        before = self._last[-1] if self._last else {}
-        still_rising = (rate_of(row) or 0.0) > (rate_of(before) or 0.0)
+        if not self.rows or row.get("stage") != self._stage:
+            self._begin(row.get("stage"))
+        still_rising = (rate_of(row) or 0.0) > (rate_of(self._all.last or {}) or 0.0)
         self.since_warmup += bool(self.rows) and not still_rising
-        self.rows += 1
-        self._last.append(row)
-        self._windows.clear()
-        if len(self._first) < _FIRST_ROWS:
-            self._first.append(row)
+        self._all.add(row)
         kl = number(row, "kl")
         if kl is not None:
             self.kl.append((int(row["step"]), kl))
-        self._weigh(level(self.recent(), "reward"))
+            self.first_kl = self.first_kl or self.kl[-1]
+        if any(number(row, name) is not None for name in _OF_SAMPLING):
+            self._add_sampled(_with_first_weights(self.facts, row))
+
+    def _add_sampled(self, row: Row) -> None:
+        self.reward = AT_START if AT_START in row else "reward"
+        before, now = number(self._sampled.last or {}, self.reward), number(row, self.reward)
+        if before is not None and now is not None:
+            self._jumps += (now - before) ** 2
+        self._sampled.add(row)
+        if self._sampled.count < self.rows:  # a row is then one batch, however many steps lie between two
+            self._sampled.fewest = int(LIMITS.fewest_sampled)
+        self._weigh(level(self.sampled(), self.reward))
 
     def _weigh(self, now: Level | None) -> None:
         """Compare the last window with the best and the first one."""
-        first = level(self.earliest(), "reward")
+        first = level(self.first_sampled(), self.reward)
         if now is None or first is None:
             return
         if self.best is None or now.mean > self.best.mean:
@@ -87,33 +112,73 @@ class Seen:
     def _measured(self, row: Row) -> None:
         accuracy, problems = number(row, "eval/accuracy"), number(row, "eval/problems")
         if accuracy is not None:
-            reward = level(self.recent() or list(self._last), "reward")
+            reward = level(self.sampled() or self.first_sampled(), self.reward)
             mean = None if reward is None else reward.mean
-            self.evaluations.append((int(row["step"]), accuracy, problems, mean))
+            self.evaluations.append(
+                Measured(int(row["step"]), accuracy, problems, mean, self.first_reward, self._stage)
+            )
+
+    @property
+    def rows(self) -> int:
+        """How many of the stage were logged."""
+        return self._all.count
+
+    @property
+    def rows_sampled(self) -> int:
+        """How many of them have figures of completions."""
+        return self._sampled.count
 
     @property
     def step(self) -> int:
-        return int(self._last[-1]["step"])
+        return int(self._all.last["step"]) if self._all.last else 0
 
     @property
     def steps_per_row(self) -> float:
-        rows = self._last
-        return (rows[-1]["step"] - rows[0]["step"]) / (len(rows) - 1) if len(rows) > 1 else 1.0
+        return self._all.steps_per_row
+
+    @property
+    def first_reward(self) -> float | None:
+        """The reward in the first steps of the stage."""
+        rows = self.first_sampled()
+        return typical(rows, self.reward) if len(rows) >= LIMITS.fewest_rows else None
+
+    @property
+    def noise(self) -> float:
+        """How far a row's reward lies from its mean, told from neighbours, so that a slow change is none."""
+        return math.sqrt(self._jumps / 2 / max(1, self.rows_sampled - 1))
 
     def rows_for(self, steps: float) -> int:
         """How many rows hold so many steps."""
-        return max(int(LIMITS.fewest_rows), math.ceil(steps / max(1.0, self.steps_per_row)))
+        return self._all.rows_for(steps)
 
     def recent(self, steps: float = LIMITS.window) -> list[Row]:
         """The rows of the last steps; none as long as there are too few."""
-        needed = self.rows_for(steps)
-        if needed not in self._windows:
-            self._windows[needed] = list(self._last)[-needed:] if len(self._last) >= needed else []
-        return self._windows[needed]
+        return self._all.recent(steps)
 
     def earliest(self, steps: float = LIMITS.window) -> list[Row]:
         """The rows of the first steps of the stage."""
-        return self._first[: self.rows_for(steps)]
+        return self._all.earliest(steps)
+
+    def sampled(self, steps: float = LIMITS.window) -> list[Row]:
+        """The last rows that have figures of completions and rewards; none as long as there are too few."""
+        return self._sampled.recent(steps)
+
+    def first_sampled(self, steps: float = LIMITS.window) -> list[Row]:
+        """The first of them."""
+        return self._sampled.earliest(steps)
+
+    def beginning(self, steps: float) -> list[Row]:
+        """The first of them, and no more rows than hold so many steps."""
+        return self._sampled.beginning(steps)
+
+
+def _with_first_weights(facts: RunFacts, row: Row) -> Row:
+    """The row, and where weights adapt, what its reward would be had they not."""
+    if not any(reward.adaptive for reward in facts.rewards):
+        return row
+    scores = [(reward.weight, number(row, f"rewards/{reward.name}/mean")) for reward in facts.rewards]
+    parts = [weight * mean for weight, mean in scores if mean is not None]
+    return {**row, AT_START: math.fsum(parts)} if len(parts) == len(scores) else row
 
 
 def number(row: Row, metric: str) -> float | None:
@@ -127,7 +192,7 @@ def rate_of(row: Row) -> float | None:
 
 
 def values(rows: Iterable[Row], metric: str) -> list[float]:
-    return [value for row in rows if (value := number(row, metric)) is not None]
+    return [float(row[metric]) for row in rows if is_number(row.get(metric))]
 
 
 def typical(rows: Sequence[Row], metric: str) -> float | None:

@@ -36,11 +36,20 @@ class Thresholds:
     fewest_rows: float = _of(
         3, "rows", "fewer have no median worth the name, however many steps a row holds", _JUDGEMENT
     )
+    fewest_sampled: float = _of(
+        5, "rows", "the same where not every row has figures of completions: such a row holds one batch", _JUDGEMENT
+    )
     groups_alike: float = _of(
         0.9, "share of completions", "`frac_reward_zero_std`: nine of ten groups teach nothing", _GUIDE
     )
     reward_std: float = _of(
         0.1, "× the largest weight", "`reward_std`: the rewards hardly differ over the batch", _GUIDE
+    )
+    within: float = _of(
+        0.1,
+        "× `reward_std`",
+        "`groups/reward_std`: the rewards differ between problems and hardly within a group; healthy runs have 0.9",
+        _JUDGEMENT,
     )
     nearly_none: float = _of(
         0.1, "× the full reward", "below it no group of eight has much chance of two right answers", _JUDGEMENT
@@ -70,6 +79,9 @@ class Thresholds:
         1e-8, "learning rate", "a hundredth of the lowest that is usual, 1e-6", "docs/guide.md, Learning rate"
     )
     risen: float = _of(3, "standard errors", "a window that lies so far above the first has risen", _SIMULATED)
+    beginning: float = _of(
+        3, "steps", "the first so many tell where a run began; at a rate that is far too high, ten do not", _JUDGEMENT
+    )
     collapse: float = _of(0.5, "× the best window", "half of what had been learned is lost", _JUDGEMENT)
     collapse_errors: float = _of(4, "standard errors", "the best of many windows is partly luck", _JUDGEMENT)
     held_out_fall: float = _of(0.03, "accuracy", "smaller falls are not worth a word", _JUDGEMENT)
@@ -133,7 +145,16 @@ class Thresholds:
     rounded: float = _of(
         0.5, "share of values", "most updates are smaller than the type can hold", "design, bf16 weights"
     )
+    rate_judged: float = _of(
+        0.1, "× `training.learning_rate`", "the ends of a warm-up and of a decay may round away", _JUDGEMENT
+    )
     slowdown: float = _of(2, "× per token", "twice as long for the same tokens", _JUDGEMENT)
+    slowdown_cpu: float = _of(
+        5, "× per token", "on a CPU where all parts grew: any other process takes half of it, or more", _QUICKSTART
+    )
+    slowdown_others: float = _of(
+        1.5, "× per token", "where the rest of a step grew less, one part is slow, and not the machine", _JUDGEMENT
+    )
     slowdown_seconds: float = _of(
         1, "seconds per step", "less is not worth mending, and any other process makes it", _JUDGEMENT
     )

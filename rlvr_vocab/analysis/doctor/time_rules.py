@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.doctor.seen import Seen, typical
+from rlvr_vocab.analysis.doctor.reward_words import rewards_line, without_own
+from rlvr_vocab.analysis.doctor.seen import Seen, number, values
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.doctor.words import figure, share, steps
-from rlvr_vocab.analysis.record import Row
+from rlvr_vocab.analysis.record import Row, RunFacts
 
 _LONG = 2 * LIMITS.window
-_PARTS = {
-    "generation": (
-        "sampling has slowed down: another process on the device, a full memory, or a sampler without vLLM",
-        ("training.use_vllm=true", "training.max_completion_length=512"),
-    ),
-    "rewards": (
-        "a reward function is slow: it calls something outside, or compares hard expressions",
-        ("rewards=accuracy",),
-    ),
-    "update": (
-        "the update has slowed down: another process on the device, memory that swaps, or checkpointed activations",
-        ("training.gradient_checkpointing=false", "training.per_device_train_batch_size=4"),
-    ),
+_CAUSES = {
+    "generation": "sampling has slowed down: another process on the device, a full memory, or a sampler without vLLM",
+    "rewards": "a reward function is slow: it calls something outside, or compares hard expressions",
+    "update": "the update has slowed down: another process on the device, memory that swaps, or checkpointed "
+    "activations",
 }
+
+
+@dataclass(frozen=True)
+class _Seconds:
+    """Means of a step, by part; a step that draws nothing has 0 s of generation."""
+
+    whole: float
+    parts: dict[str, float]
+    tokens: float | None
+
+    def without(self, part: str) -> float:
+        return self.whole - self.parts[part]
 
 
 def steps_slow(seen: Seen) -> list[Finding]:
@@ -31,28 +39,34 @@ def steps_slow(seen: Seen) -> list[Finding]:
 
 
 def _slower_than_before(seen: Seen) -> list[Finding]:
-    late, early = seen.recent(_LONG), seen.earliest(_LONG)
-    if seen.rows < len(late) + len(early) or not late:
+    window = min(_LONG, seen.rows * seen.steps_per_row / 2)
+    late_rows, early_rows = seen.recent(window), seen.earliest(window)
+    early, late = _seconds(early_rows), _seconds(late_rows)
+    if window < LIMITS.window or seen.rows < len(early_rows) + len(late_rows) or early is None or late is None:
         return []
-    before, now = typical(early, "step_time"), typical(late, "step_time")
-    if not before or now is None:
-        return []
-    per_token = now / before / _longer(early, late)
-    if per_token < LIMITS.slowdown or now - before < LIMITS.slowdown_seconds:
-        return []
-    growth = {part: _seconds(late, part) - _seconds(early, part) for part in _PARTS}
+    longer = _longer(early, late)
+    growth = {part: seconds - early.parts[part] for part, seconds in late.parts.items()}
     part = max(growth, key=lambda name: growth[name])
+    per_token = late.whole / early.whole / longer
+    # Another process slows all that a CPU does alike.
+    alone = late.without(part) < LIMITS.slowdown_others * longer * early.without(part)
+    limit = LIMITS.slowdown_cpu if seen.facts.on_cpu and not alone else LIMITS.slowdown
+    if per_token < limit or late.whole - early.whole < LIMITS.slowdown_seconds:
+        return []
     told = (
-        f"step_time {figure(now)} s in {steps(late)}, {figure(before)} s in {steps(early)}: {figure(per_token)} × per "
-        f"token (limit {figure(LIMITS.slowdown)} ×); {part} {growth[part]:+.2g} s"
+        f"step_time {figure(late.whole)} s in {steps(late_rows)}, {figure(early.whole)} s in {steps(early_rows)}: "
+        f"{figure(per_token)} × per token (limit {figure(limit)} ×); {part} {growth[part]:+.2g} s"
     )
     return [_slow(seen, part, told)]
 
 
 def _mostly_rewards(seen: Seen) -> list[Finding]:
     rows = seen.recent()
-    whole, rewards = typical(rows, "step_time"), typical(rows, "time/rewards")
-    if not whole or rewards is None or rewards < LIMITS.rewards_seconds or rewards <= LIMITS.rewards_part * whole:
+    spent = _seconds(rows)
+    if spent is None:
+        return []
+    whole, rewards = spent.whole, spent.parts["rewards"]
+    if rewards < LIMITS.rewards_seconds or rewards <= LIMITS.rewards_part * whole:
         return []
     told = (
         f"time/rewards {figure(rewards)} s of step_time {figure(whole)} s in {steps(rows)}: {share(rewards / whole)} "
@@ -61,18 +75,43 @@ def _mostly_rewards(seen: Seen) -> list[Finding]:
     return [_slow(seen, "rewards", told)]
 
 
-def _longer(early: list[Row], late: list[Row]) -> float:
+def _longer(early: _Seconds, late: _Seconds) -> float:
     """How much more there is to do; never less, since a step has costs of its own."""
-    before, now = typical(early, "completions/mean_length"), typical(late, "completions/mean_length")
-    return max(1.0, now / before) if before and now else 1.0
+    return max(1.0, late.tokens / early.tokens) if early.tokens and late.tokens else 1.0
 
 
-def _seconds(rows: list[Row], part: str) -> float:
-    generation, rewards = typical(rows, "time/generation") or 0.0, typical(rows, "time/rewards") or 0.0
-    whole = typical(rows, "step_time") or 0.0
-    return {"generation": generation, "rewards": rewards, "update": max(0.0, whole - generation - rewards)}[part]
+def _seconds(rows: list[Row]) -> _Seconds | None:
+    """Of these rows without the longest tenth: one that writes a checkpoint is no habit; None without any seconds."""
+    timed = sorted((row for row in rows if number(row, "step_time") is not None), key=lambda row: row["step_time"])
+    kept = timed[: len(timed) - len(timed) // 10]
+    if not kept or 2 * len(timed) < len(rows):
+        return None
+    whole, generation, rewards = (
+        math.fsum(values(kept, name)) / len(kept) for name in ("step_time", "time/generation", "time/rewards")
+    )
+    if whole <= 0:
+        return None
+    lengths = values(kept, "completions/mean_length")
+    parts = {"generation": generation, "rewards": rewards, "update": max(0.0, whole - generation - rewards)}
+    return _Seconds(whole, parts, math.fsum(lengths) / len(lengths) if lengths else None)
 
 
 def _slow(seen: Seen, part: str, told: str) -> Finding:
-    cause, remedy = _PARTS[part]
-    return Finding("steps_slow", f"Steps are slow: {part}", "warning", told, cause, remedy, seen.step)
+    return Finding(
+        "steps_slow", f"Steps are slow: {part}", "warning", told, _CAUSES[part], _remedy(seen.facts, part), seen.step
+    )
+
+
+def _remedy(facts: RunFacts, part: str) -> tuple[str, ...]:
+    if part == "generation":
+        faster = () if facts.use_vllm else ("training.use_vllm=true",)
+        return (*faster, f"training.max_completion_length={max(1, facts.max_completion_length // 2)}")
+    if part == "update":
+        return ("training.gradient_checkpointing=false", "training.per_device_train_batch_size=4")
+    if without_own(facts):
+        return without_own(facts)
+    graders = [each.name for each in facts.rewards if (each.asked_as or each.name) in _WITH_A_DEADLINE]
+    return (rewards_line(facts, {name: {"params": {"deadline": 1}} for name in graders}),)
+
+
+_WITH_A_DEADLINE = ("accuracy", "accuracy_reward")

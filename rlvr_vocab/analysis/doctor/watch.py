@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from rlvr_vocab.analysis.doctor import (
     completion_rules,
+    group_rules,
     held_out_rules,
     learning_rules,
     optimizer_rules,
@@ -16,8 +19,8 @@ from rlvr_vocab.analysis.doctor import (
 )
 from rlvr_vocab.analysis.doctor.causes import explained_by, unexplained
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.doctor.seen import Seen, typical
-from rlvr_vocab.analysis.record import OF_A_STEP, Row, RunFacts
+from rlvr_vocab.analysis.doctor.seen import Seen
+from rlvr_vocab.analysis.record import Row, RunFacts, is_of_a_step
 
 # Roots before what follows from them.
 RULES: tuple[Callable[[Seen], list[Finding]], ...] = (
@@ -34,7 +37,7 @@ RULES: tuple[Callable[[Seen], list[Finding]], ...] = (
     completion_rules.thinking_never_closed,
     completion_rules.mode_collapse,
     scoring_rules.format_never_met,
-    learning_rules.groups_without_spread,
+    group_rules.groups_without_spread,
     learning_rules.reward_dominated,
     learning_rules.reward_collapsed,
     learning_rules.reward_flat,
@@ -43,6 +46,9 @@ RULES: tuple[Callable[[Seen], list[Finding]], ...] = (
     completion_rules.reasoning_tokens,
     time_rules.steps_slow,
 )
+
+_UNTIL_A_RISE = "reward_flat"
+_OF_A_STAGE = re.compile(r'"?(rewards|training|dataset)\b')
 
 
 class Doctor:
@@ -59,28 +65,34 @@ class Doctor:
     def __init__(self, facts: RunFacts, folder: Path) -> None:
         self.found: dict[str, Finding] = {}
         self._seen = Seen(facts, folder)
-        self._first_reward: float | None = None
 
     def look(self, row: Row) -> list[Finding]:
         """What this row, of a step or of a measurement, brings to light: no name twice, and nothing that follows from
         something already found."""
         self._seen.add(row)
-        if OF_A_STEP not in row:
+        if not is_of_a_step(row):
             return self._new(held_out_rules.held_out_falls(self._seen))
-        if self._first_reward is None:
-            self._first_reward = typical(self._seen.recent(), "reward")
+        if self._seen.has_risen:
+            self.found.pop(_UNTIL_A_RISE, None)
         return self._new([finding for rule in RULES for finding in rule(self._seen)])
 
     def close(self, summary: Row) -> list[Finding]:
         """What the outcome of a finished run adds."""
-        return self._new(held_out_rules.before_and_after(self._seen, summary, self._first_reward))
+        return self._new(held_out_rules.before_and_after(self._seen, summary))
 
     def findings(self) -> list[Finding]:
-        """All that was found and follows from nothing else, the gravest first."""
+        """All that was found and follows from nothing else, the gravest first; a reward that was flat and has risen
+        since was at rest."""
         return unexplained(self.found.values())
 
+    def _placed(self, finding: Finding) -> Finding:
+        """The finding, its remedies with the stage that they are for, whose own keys go over those of the run."""
+        stage = self._seen.facts.stage
+        lines = [f"in stage {stage}: {line}" if stage and _OF_A_STAGE.match(line) else line for line in finding.remedy]
+        return replace(finding, remedy=tuple(lines))
+
     def _new(self, findings: list[Finding]) -> list[Finding]:
-        new = {finding.name: finding for finding in findings if finding.name not in self.found}
+        new = {finding.name: self._placed(finding) for finding in findings if finding.name not in self.found}
         self.found.update(new)
         explained = explained_by(self.found)
         return unexplained([finding for name, finding in new.items() if name not in explained])

@@ -29,45 +29,66 @@ class Answer:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The answers before GRPO and after it; empty where they were not measured (yet)."""
+    """The answers before GRPO and after it; empty where they were not measured (yet), or not kept whole.
+
+    Attributes:
+        damage: a line for each file that is not whole, and so counts for nothing.
+    """
 
     before: Sequence[Answer] = ()
     after: Sequence[Answer] = ()
+    damage: Sequence[str] = ()
 
     def pairs(self) -> list[tuple[Answer, Answer]]:
-        """Each problem that can be judged, before and after."""
-        later = {(each.problem, each.prompt): each for each in self.after if each.score is not None}
-        pairs = [(each, later.get((each.problem, each.prompt))) for each in self.before if each.score is not None]
-        return [(one, other) for one, other in pairs if other is not None]
+        """Of each problem that can be judged both times the first answer, before and after."""
+        return [(early[0], late[0]) for early, late in self._of_a_problem()]
+
+    def shares(self) -> list[tuple[float, float]]:
+        """Of each problem that can be judged both times the share of right answers, before and after."""
+        return [(_share(early), _share(late)) for early, late in self._of_a_problem()]
+
+    def _of_a_problem(self) -> list[tuple[list[Answer], list[Answer]]]:
+        before, after = _by_problem(self.before), _by_problem(self.after)
+        return [(answers, after[problem]) for problem, answers in before.items() if problem in after]
 
 
 def is_right(answer: Answer) -> bool:
     return answer.score == 1.0
 
 
-def accuracy(answers: Sequence[Answer]) -> tuple[int, int]:
-    """Right ones, of how many that can be judged."""
-    judged = [each for each in answers if each.score is not None]
-    return sum(map(is_right, judged)), len(judged)
+def problem_shares(answers: Sequence[Answer]) -> list[float]:
+    """The share of right answers of each problem that can be judged."""
+    return list(map(_share, _by_problem(answers).values()))
+
+
+def _by_problem(answers: Sequence[Answer]) -> dict[tuple[int, str], list[Answer]]:
+    """The answers that can be judged."""
+    found: dict[tuple[int, str], list[Answer]] = {}
+    for answer in answers:
+        if answer.score is not None:
+            found.setdefault((answer.problem, answer.prompt), []).append(answer)
+    return found
+
+
+def _share(answers: Sequence[Answer]) -> float:
+    return sum(map(is_right, answers)) / len(answers)
 
 
 def accuracies(record: RunRecord, held_out: HeldOut) -> Line | None:
     """Accuracy over the steps, before and after among them, with its interval; None where nothing was measured."""
-    points = [(0, *accuracy(held_out.before))]
+    points = [(0, problem_shares(held_out.before))]
     points += [
-        (int(row["step"]), round(row[OF_AN_EVALUATION] * row["eval/problems"]), int(row["eval/problems"]))
+        (int(row["step"]), _marks(row[OF_AN_EVALUATION], int(row["eval/problems"])))
         for row in record.evaluations
         if is_number(row[OF_AN_EVALUATION]) and is_number(row.get("eval/problems"))
     ]
     end = int(record.rows[-1]["step"]) if record.rows else 0
-    if accuracy(held_out.after)[1]:
-        points = [point for point in points if point[0] < end]
-        points.append((end, *accuracy(held_out.after)))
-    points = [(step, right, judged) for step, right, judged in points if judged]
-    if not points:
+    last = problem_shares(held_out.after)
+    if last:
+        points = [*((step, shares) for step, shares in points if step < end), (end, last)]
+    known = [(step, found) for step, shares in points if (found := share_interval(shares)) is not None]
+    if not known:
         return None
-    intervals = [share_interval([1.0] * right + [0.0] * (judged - right)) for _, right, judged in points]
-    known = [(step, found) for (step, *_), found in zip(points, intervals, strict=True) if found is not None]
     return Line(
         "held-out problems",
         [step for step, _ in known],
@@ -75,3 +96,9 @@ def accuracies(record: RunRecord, held_out: HeldOut) -> Line | None:
         [found.low for _, found in known],
         [found.high for _, found in known],
     )
+
+
+def _marks(accuracy: float, problems: int) -> list[float]:
+    """One mark for each problem, of which so many are right."""
+    right = round(accuracy * problems)
+    return [1.0] * right + [0.0] * (problems - right)

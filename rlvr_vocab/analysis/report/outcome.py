@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from rlvr_vocab.analysis.record import RunRecord
-from rlvr_vocab.analysis.report.held_out import HeldOut, accuracy, is_right
+from rlvr_vocab.analysis.record import RunRecord, is_number
+from rlvr_vocab.analysis.report.held_out import HeldOut, problem_shares
 from rlvr_vocab.statistics.intervals import difference_interval
 
 # Of the logged steps, from which the reward at the beginning and at the end is taken where nothing was held out.
@@ -30,13 +31,12 @@ class Change:
 
 def change(held_out: HeldOut) -> Change | None:
     """None where it was not measured at both ends."""
-    pairs = held_out.pairs()
-    if len(pairs) < 2:
+    shares = held_out.shares()
+    found = difference_interval([late - early for early, late in shares])
+    if found is None:
         return None
-    before, after = ([float(is_right(answer)) for answer in side] for side in zip(*pairs, strict=True))
-    found = difference_interval([late - early for early, late in zip(before, after, strict=True)])
-    assert found is not None  # there are pairs
-    return Change(sum(before) / len(pairs), sum(after) / len(pairs), found.low, found.high, len(pairs))
+    before, after = (sum(side) / len(shares) for side in zip(*shares, strict=True))
+    return Change(before, after, found.low, found.high, len(shares))
 
 
 def sentence(record: RunRecord, held_out: HeldOut) -> str:
@@ -45,10 +45,11 @@ def sentence(record: RunRecord, held_out: HeldOut) -> str:
         return _beginning(record) + "It has logged no step yet, so there is nothing to draw."
     found = change(held_out)
     parts = [_progress(record)] if not is_finished(record) else []
+    parts += [f"{line}: the file is damaged and left out." for line in held_out.damage]
     if found is not None:
         parts.append(_accuracy_words(found, record))
     elif is_finished(record):
-        parts.append(f"Trained {_steps(record)}; nothing was held out, so accuracy was not measured. {_reward(record)}")
+        parts.append(f"Trained {_steps(record)}; {_why_no_change(record, held_out)} {_reward(record)}")
     else:
         parts.append(f"{_measured_so_far(record, held_out)} {_reward(record)}")
     if without_signal(record):
@@ -81,13 +82,43 @@ def _accuracy_words(found: Change, record: RunRecord) -> str:
     if how == "stayed":
         moved = f"stayed at {percent(found.after)}"
     words = (
-        f"Held-out accuracy {moved} on {found.problems:,} problems in {_steps(record)}: "
+        f"Held-out accuracy {moved} on {_problems(found.problems, record)} in {_steps(record)}: "
         f"{_points(found.after - found.before)} points, 95 % interval {_points(found.low)} to {_points(found.high)}, "
         "paired by problem."
     )
     return (
         words if found.is_seen else f"{words} The interval includes 0: so many problems cannot tell it from no change."
     )
+
+
+def _problems(judged: int, record: RunRecord) -> str:
+    """How many could be judged, and of how many where that is not all."""
+    held_out = _of_summary(record, "held_out_problems")
+    of_all = "" if held_out in (None, judged) else f" of {held_out:,}"
+    return f"{judged:,}{of_all} problem{'s' * (judged != 1 or bool(of_all))}"
+
+
+def _why_no_change(record: RunRecord, held_out: HeldOut) -> str:
+    """Of a finished run without a problem that was judged both before and after."""
+    problems = _of_summary(record, "held_out_problems")
+    before, after = _of_summary(record, "accuracy_before"), _of_summary(record, "accuracy_after")
+    if not problems and not held_out.before and not held_out.damage:
+        return "nothing was held out, so accuracy was not measured."
+    if held_out.before and held_out.after:
+        size = len({each.problem for each in held_out.before})
+        return f"of {size:,} problems held out none could be judged both times, so there is no accuracy to tell."
+    if before is None or after is None:
+        return "its held-out problems have no answers in evaluation/, so there is no accuracy to tell."
+    return (
+        f"its summary has a held-out accuracy of {percent(before)} before and {percent(after)} after on "
+        f"{problems:,} problems, whose answers evaluation/ does not hold whole: there is no interval to tell."
+    )
+
+
+def _of_summary(record: RunRecord, name: str) -> Any:
+    """A figure of the summary; None where it has none."""
+    found = (record.summary or {}).get(name)
+    return found if is_number(found) else None
 
 
 def _points(share: float) -> str:
@@ -109,10 +140,10 @@ def _steps(record: RunRecord) -> str:
 
 
 def _measured_so_far(record: RunRecord, held_out: HeldOut) -> str:
-    right, judged = accuracy(held_out.before)
-    if not judged:
-        return "Nothing was measured on held-out problems so far."
-    words = f"Held-out accuracy was {percent(right / judged)} before GRPO, on {judged:,} problems"
+    shares = problem_shares(held_out.before)
+    if not shares:
+        return "Nothing was measured on held-out problems so far." if not held_out.damage else ""
+    words = f"Held-out accuracy was {percent(sum(shares) / len(shares))} before GRPO, on {len(shares):,} problems"
     steps, values = record.series("eval/accuracy")
     return f"{words}, and {percent(values[-1])} after step {steps[-1]:,}." if steps else f"{words}."
 

@@ -21,8 +21,11 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-# Half a surrogate pair cannot be written as UTF-8, and the rest is no character of an HTML page.
-_NO_CHARACTER = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+from rlvr_vocab.data.visible import TURNING
+
+# Half a surrogate pair cannot be written as UTF-8, what turns the direction of text would turn the page's own words,
+# and the rest is no character of an HTML page.
+_NO_CHARACTER = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff{TURNING}]")
 
 
 @dataclass(frozen=True)

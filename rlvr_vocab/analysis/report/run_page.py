@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,7 @@ class RunReport:
         vocabulary: what became of it; None where no model of the run says what it is.
         problems: what preparation read and left out (problems.json); None in a run that did not write it down.
         environment: environment.json.
+        unreadable: why the marker or the vocabulary is not there, where a file of theirs is damaged.
     """
 
     record: RunRecord
@@ -61,6 +63,7 @@ class RunReport:
     environment: Mapping[str, Any] | None
     configuration: Configuration
     max_samples: int
+    unreadable: Sequence[str] = ()
 
 
 def run_page(report: RunReport) -> Page:
@@ -128,11 +131,14 @@ def _samples(report: RunReport) -> Markup:
     if not report.completions.steps:
         parts.append(paragraph("No completions are recorded (completions/ is empty).", "missing"))
     elif report.marker is None:
-        parts.append(paragraph("The run's initial_model/ is not there: reasoning tokens are not marked.", "missing"))
+        why = "; ".join(report.unreadable) or "The run's initial_model/ is not there"
+        parts.append(paragraph(f"{why}: reasoning tokens are not marked.", "missing"))
     return Markup().join(parts)
 
 
 def _vocabulary(report: RunReport) -> Markup:
+    if report.vocabulary is None and report.unreadable:
+        return paragraph(f"What became of the vocabulary is not known: {'; '.join(report.unreadable)}.", "missing")
     return vocabulary_section(report.vocabulary)
 
 
@@ -188,7 +194,7 @@ def _reproduce(report: RunReport) -> Markup:
     if environment is None:
         return Markup().join([*parts, paragraph("environment.json is not there: versions are not known.", "missing")])
     parts.append(paragraph("As it was started:"))
-    parts.append(preformatted(" ".join(map(str, environment.get("command", ())))))
+    parts.append(preformatted(shlex.join(map(str, environment.get("command", ())))))
     known = [(name, environment.get(name)) for name in ("started", "commit", "python", "platform", "processor_cores")]
     pairs = [(_worded(name), _value(value)) for name, value in known]
     pairs += [("gpus", _value(environment.get("gpus", []))), ("seed", str(report.record.facts.seed))]

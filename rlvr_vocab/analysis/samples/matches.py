@@ -49,7 +49,9 @@ class Matches:
 
     def first_of_step(self, step: int) -> int | None:
         """The first one shown of a step, or of the nearest step that has any."""
-        return int(np.argmin(np.abs(self.steps - step))) if len(self) else None
+        if not len(self):
+            return None
+        return int(np.argmin(np.abs(self.steps - min(step, int(self.steps.max())))))  # any number may be typed
 
     def neighbour_step(self, index: int, direction: int) -> int:
         """The first one shown of the next step (1) or of the one before (-1), in the order shown; else `index`."""

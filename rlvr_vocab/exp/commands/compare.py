@@ -16,7 +16,8 @@ from rlvr_vocab.analysis.compare.verdict import effect_words, ends, points, verd
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.exp.compared_runs import compared_arms, measured
+from rlvr_vocab.exp.compared_results import measured
+from rlvr_vocab.exp.compared_runs import compared_arms
 from rlvr_vocab.exp.from_config import as_typed
 from rlvr_vocab.exp.json_file import write_json_whole
 from rlvr_vocab.exp.look_sections import CompareSettings
@@ -67,6 +68,9 @@ def _print(console: Console, compared: Compared) -> None:
         console.print(verdict_sentence(found), style="bold", markup=False)
     console.print()
     console.print(f"accuracy ({compared.measured}), arms by {compared.key}:", markup=False)
+    for arm in compared.arms:
+        if arm.value not in arm.name:  # too long for a name
+            console.print(f"{arm.name}: {arm.value}", markup=False)
     for table in (_arms_table(compared), _figures_table(compared)):
         if console.is_terminal:
             console.print(table)
@@ -76,6 +80,8 @@ def _print(console: Console, compared: Compared) -> None:
         console.print()
     for warning in compared.warnings:
         console.print(f"warning: {warning}", style="yellow", markup=False)
+    for unknown in compared.unchecked:
+        console.print(f"not checked: {unknown}", markup=False)
 
 
 def _arms_table(compared: Compared) -> Table:
@@ -89,7 +95,7 @@ def _arms_table(compared: Compared) -> Table:
             *_mean_and_spread(found.other_scores),
             points(found.difference),
             ends(found),
-            effect_words(found),
+            effect_words(found) if found.luck.seeds else "",
         )
     return table
 
@@ -114,12 +120,11 @@ def _mean_and_spread(scores: tuple[float, ...]) -> tuple[str, str]:
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(Text(column), overflow="fold")  # a value of a configuration may look like markup
     return table
 
 
 def _add_row(table: Table, *cells: str) -> None:
-    """As text: a value of a configuration may look like markup."""
     table.add_row(*map(Text, cells))
 
 

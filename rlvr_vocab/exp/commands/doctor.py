@@ -13,9 +13,11 @@ from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.record import RunRecord
+from rlvr_vocab.exp.json_file import read_json_if_there
 from rlvr_vocab.exp.look_sections import DoctorSettings
 from rlvr_vocab.exp.run_record import run_record
 from rlvr_vocab.exp.screen import make_console
+from rlvr_vocab.vocab.run_places import PROBLEMS
 
 HEALTHY, SICK = 0, 1
 _COLOUR = {"error": "bold red", "warning": "bold yellow"}
@@ -24,6 +26,7 @@ _COLOUR = {"error": "bold red", "warning": "bold yellow"}
 def run(settings: DoctorSettings) -> int:
     """Say what was found; 0 where that is nothing, 1 where it is something."""
     record = run_record(settings.run)
+    read_json_if_there(settings.run / PROBLEMS)  # a rule passes over what it cannot read
     findings = diagnose(record)
     if settings.format == "json":
         print(json.dumps(_as_json(record, findings), ensure_ascii=False, indent=2))

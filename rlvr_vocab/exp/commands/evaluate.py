@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from rlvr_vocab.data import load_problem_sets
 from rlvr_vocab.errors import UserError
@@ -20,7 +20,15 @@ from rlvr_vocab.evaluation.sampling import Messages, SamplingSettings, load_chec
 from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
 from rlvr_vocab.evaluation.votes import votes_of
 from rlvr_vocab.exp.data_wiring import problem_source, problem_split, prompt_style
-from rlvr_vocab.exp.evaluation_folder import RESULTS, SUMMARY, asked_of, require_same, write_asked
+from rlvr_vocab.exp.evaluation_folder import (
+    RESULTS,
+    SUMMARY,
+    asked_of,
+    earlier_differences,
+    require_same,
+    take_back_summary,
+    write_asked,
+)
 from rlvr_vocab.exp.evaluation_words import Outcome, comparison_table, figure_table, outcome_line, summary_of
 from rlvr_vocab.exp.quiet import quiet_libraries
 from rlvr_vocab.exp.recorded_run import problems_line, recorded_run
@@ -33,6 +41,7 @@ from rlvr_vocab.rewards.build import BuiltReward
 from rlvr_vocab.training.progress import stage
 from rlvr_vocab.vocab.adapter_base import folder_with
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
+from rlvr_vocab.vocab.read_as_data import NO_CODE
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
 Rows = Sequence[Mapping[str, Any]]
@@ -53,7 +62,13 @@ class _Candidate:
 
 def run(settings: EvaluateSettings) -> int:
     quiet_libraries()
-    console = make_console()
+    with ExitStack() as writing:
+        for folder in settings.folders:  # before anything is read: a place that cannot be written is told here
+            writing.enter_context(only_writer(folder, "out"))
+        return _run(settings, make_console())
+
+
+def _run(settings: EvaluateSettings, console: Console) -> int:
     rows = _rows(settings, console)
     candidates = [
         _candidate(settings, checkpoint, folder, rows)
@@ -61,6 +76,7 @@ def run(settings: EvaluateSettings) -> int:
     ]
     for candidate in candidates:  # before the first of them takes its hours
         require_same(candidate.folder, candidate.asked)
+        _require_room(settings, candidate, rows)
     _warn_of_other_sampling(candidates, console)
     outcomes: list[Outcome] = []
     for candidate in candidates:
@@ -113,6 +129,12 @@ def _sampling(settings: EvaluateSettings, checkpoint: Path) -> SamplingSettings:
     )
 
 
+def _require_room(settings: EvaluateSettings, candidate: _Candidate, rows: Rows) -> None:
+    config = AutoConfig.from_pretrained(folder_with("config.json", candidate.checkpoint, settings.base), **NO_CODE)
+    prompts = [row["prompt"] for row in rows]
+    require_room(config, candidate.tokenizer, prompts, candidate.sampling.max_new_tokens)
+
+
 def _warn_of_other_sampling(candidates: Sequence[_Candidate], console: Console) -> None:
     for key in ("temperature", "max_new_tokens"):
         values = [candidate.asked[key] for candidate in candidates]
@@ -125,13 +147,13 @@ def _evaluated(
     settings: EvaluateSettings, candidate: _Candidate, rows: Rows, first: Sequence[Outcome], console: Console
 ) -> Outcome:
     """Answer what is missing, and write down what all of it comes to."""
-    with only_writer(candidate.folder, "out"):
-        results = _results(settings, candidate, questions_of(rows, settings.samples), console)
-        figures = figures_of(results, votes_of(results))
-        differences = {name: each for one in first for name, each in paired_differences(figures, one.figures).items()}
-        outcome = Outcome(candidate.checkpoint, candidate.folder, results, figures, settings.samples, differences)
-        summary = summary_of(outcome, candidate.asked, settings.dataset.name, settings.checkpoints[0])
-        write_json(candidate.folder / SUMMARY, summary)
+    results = _results(settings, candidate, questions_of(rows, settings.samples), console)
+    figures = figures_of(results, votes_of(results))
+    differences = {name: each for one in first for name, each in paired_differences(figures, one.figures).items()}
+    outcome = Outcome(candidate.checkpoint, candidate.folder, results, figures, settings.samples, differences)
+    summary = summary_of(outcome, candidate.asked, settings.dataset.name, settings.checkpoints[0])
+    earlier = {} if differences else earlier_differences(candidate.folder)
+    write_json(candidate.folder / SUMMARY, {**summary, **earlier})
     return outcome
 
 
@@ -144,7 +166,6 @@ def _results(
         console.print(f"{len(kept):,} of {len(questions):,} answers are in {path}", markup=False)
     if len(kept) == len(questions):
         return kept
-    write_asked(candidate.folder, candidate.asked, checkpoint=str(candidate.checkpoint), samples=settings.samples)
     read_answer = answer_reader(candidate.grader)
     prompts = [question.row["prompt"] for question in questions]
     with _sampler(settings, candidate, prompts) as sample, stage(console, "evaluating", len(questions)) as display:
@@ -153,7 +174,15 @@ def _results(
             completions = sample([question.row["prompt"] for question in batch], place)
             return graded_results(batch, completions, candidate.grader.function, candidate.layout, read_answer)
 
-        return complete_results(path, kept, questions, size, answer, lambda done, total: display.update(done))
+        def before_writing() -> None:
+            take_back_summary(candidate.folder)
+            checkpoint = str(candidate.checkpoint)
+            write_asked(candidate.folder, candidate.asked, checkpoint=checkpoint, samples=settings.samples)
+
+        def on_progress(done: int, total: int) -> None:
+            display.update(done)
+
+        return complete_results(path, kept, questions, size, answer, on_progress, before_writing)
 
 
 @contextmanager
@@ -163,6 +192,4 @@ def _sampler(settings: EvaluateSettings, candidate: _Candidate, prompts: Sequenc
         with vllm_sampler(*place, prompts, candidate.sampling) as sampler:
             yield sampler
         return
-    checkpoint = load_checkpoint(candidate.checkpoint, settings.base)
-    require_room(checkpoint, prompts, candidate.sampling.max_new_tokens)
-    yield seeded_sampler(checkpoint, candidate.sampling)
+    yield seeded_sampler(load_checkpoint(candidate.checkpoint, settings.base), candidate.sampling)

@@ -15,9 +15,9 @@ from rlvr_vocab.analysis.samples.matches import Matches, Search, search_all
 from rlvr_vocab.analysis.samples.sample import SampleReader
 from rlvr_vocab.analysis.samples.sieve import Judge
 from rlvr_vocab.analysis.samples.writing import PIECES, Format, samples_of
-from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.from_config import read
+from rlvr_vocab.exp.json_file import write_text_whole
 from rlvr_vocab.exp.look_checks import sieve_of
 from rlvr_vocab.exp.look_sections import SamplesSettings
 from rlvr_vocab.exp.recorded_config import read_recorded
@@ -87,8 +87,7 @@ def _write(settings: SamplesSettings) -> int:
         for piece in pieces:
             sys.stdout.write(piece)
     else:
-        settings.out.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(settings.out, "".join(pieces))
+        write_text_whole(settings.out, "".join(pieces), "out")
         print(f"{len(matches):,} completions are in {settings.out}")
     return 0
 

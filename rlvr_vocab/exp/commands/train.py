@@ -28,7 +28,7 @@ from rlvr_vocab.exp.one_process import in_one_process, join_processes
 from rlvr_vocab.exp.problem_account import problem_account
 from rlvr_vocab.exp.prompt_lengths import fitting_prompts, require_a_batch
 from rlvr_vocab.exp.quiet import quiet_libraries
-from rlvr_vocab.exp.run_folder import PROBLEMS, SUMMARY, finished_summary, start_run_folder, write_json
+from rlvr_vocab.exp.run_folder import finished_summary, start_run_folder, write_json
 from rlvr_vocab.exp.run_lock import only_writer
 from rlvr_vocab.exp.run_problems import RunProblems, load_run_problems, stages_of
 from rlvr_vocab.exp.run_record import run_facts
@@ -46,7 +46,7 @@ from rlvr_vocab.training.sharding import OnceSharded, is_sharded, on_its_device
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.expand import ExpansionPlan, plan_expansion, write_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.run_places import INITIAL_MODEL
+from rlvr_vocab.vocab.run_places import INITIAL_MODEL, PROBLEMS, SUMMARY
 
 
 def run(settings: RunSettings) -> int:
@@ -73,15 +73,15 @@ def _run(settings: RunSettings, interruption: Interruption, console: Console) ->
     started = time.monotonic()
     training, held_out, plan = _prepare(settings, interruption, console)
 
-    def measure(when: str) -> float | None:
+    def measure(when: str, step: int | None = None) -> float | None:
         with training.trainer.accelerator.autocast():  # as in training: flash attention computes in 16 bits alone
-            return held_out.accuracy(when, _checkpoint(training, plan))
+            return held_out.accuracy(when, _checkpoint(training, plan), step)
 
     if not training.records:
         _at_the_beginning(training.trainer, lambda: measure("before"))
     training.train()
     training.stop_if_told_too_late()
-    accuracy_before, accuracy_after = held_out.accuracy("before", None), measure("after")
+    accuracy_before, accuracy_after = held_out.accuracy("before", None), measure("after", training.step_of_the_weights)
     with training.trainer.accelerator.autocast():
         sample = held_out.sample(_checkpoint(training, plan))
     save_final_model(training.trainer, settings, training.steps, console)

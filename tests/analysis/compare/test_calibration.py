@@ -63,13 +63,29 @@ def test_the_smallest_effect_is_found_as_often_as_it_says(design: str, seeds: in
     assert np.mean([each.low <= effect <= each.high for each in there]) >= 0.93
 
 
+@pytest.mark.parametrize(("seeds", "others", "luck", "of_others"), [(2, 10, 0.05, 0.05), (2, 8, 0.05, 0.01)])
+def test_unequal_numbers_of_runs_claim_no_more_often(seeds: int, others: int, luck: float, of_others: float) -> None:
+    generator, claimed = np.random.default_rng(9), 0
+    hardness = generator.uniform(0.3, 0.7, PROBLEMS)
+    for _ in range(SIMULATIONS):
+        arms = []
+        for name, number, deviation in (("one", seeds, luck), ("two", others, of_others)):
+            chances = hardness + generator.normal(0, 3 * deviation, (number, 1))
+            scores = generator.random(chances.shape) < np.clip(chances, 0, 1)
+            arms.append(
+                ArmResults(name, [RunResults(f"{name} {n}", range(PROBLEMS), row) for n, row in enumerate(scores)])
+            )
+        claimed += compare_arms(*arms).verdict != "not distinguishable"
+    assert claimed <= 0.07 * SIMULATIONS  # Welch's test claims in 9 % here
+
+
 def test_either_luck_alone_would_claim_far_too_often() -> None:
     generator = np.random.default_rng(7)
     found = [simulated(generator, "fixed", 3, 0.1, 0.0) for _ in range(SIMULATIONS)]
     by_problems = [abs(each.difference) > 1.96 * each.luck.problems**0.5 for each in found]
     assert np.mean(by_problems) > 0.2
     found = [simulated(generator, "fixed", 5, 0.0, 0.0, 0.5) for _ in range(SIMULATIONS)]
-    by_seeds = [abs(each.difference) > 2.78 * each.luck.seeds**0.5 for each in found]
+    by_seeds = [abs(each.difference) > 2.78 * each.luck.of_seeds**0.5 for each in found]
     assert np.mean(by_seeds) > 0.2
     assert np.mean([each.verdict != "not distinguishable" for each in found]) < 0.075
 

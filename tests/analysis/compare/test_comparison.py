@@ -1,5 +1,7 @@
 """The figures of a comparison against other ways to them: scipy's tests, brute force, and by hand."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -7,7 +9,7 @@ from scipy import stats
 from rlvr_vocab.analysis.compare.arms import Apart, ArmResults, Pairs, RunResults, matched
 from rlvr_vocab.analysis.compare.comparison import compare_arms, compare_with_baseline, holm
 from rlvr_vocab.analysis.compare.interval import CAUTION, half_width, p_value, smallest_effect
-from rlvr_vocab.analysis.compare.luck import Luck, luck_of
+from rlvr_vocab.analysis.compare.luck import Luck, SeedLuck, luck_of
 from rlvr_vocab.analysis.compare.verdict import verdict_sentence
 from rlvr_vocab.errors import UserError
 
@@ -39,12 +41,61 @@ def test_where_each_seed_has_its_own_problems_it_is_the_paired_t_test_of_the_run
 def test_runs_that_are_not_pairs_are_compared_as_welch_does() -> None:
     generator = np.random.default_rng(1)
     one = generator.normal(0.3, 0.02, (3, 1)) + np.zeros((3, 400))
-    two = generator.normal(0.6, 0.08, (4, 1)) + np.zeros((4, 400))
-    found = compare_arms(arm("a", table(one)), arm("b", table(two, [7, 8, 9, 10])))
+    two = generator.normal(0.6, 0.08, (3, 1)) + np.zeros((3, 400))
+    found = compare_arms(arm("a", table(one)), arm("b", table(two, [7, 8, 9])))
     expected = stats.ttest_ind(two.mean(1), one.mean(1), equal_var=False)
     assert not found.paired
-    assert found.luck.seeds_df == pytest.approx(expected.df)
+    [seeds] = found.luck.seeds
+    assert seeds.df == pytest.approx(expected.df)
     assert found.p == pytest.approx(expected.pvalue / CAUTION, rel=0.02)
+
+
+def test_arms_with_unequal_numbers_of_runs_keep_their_own_degrees_of_freedom() -> None:
+    generator = np.random.default_rng(1)
+    one = generator.normal(0.3, 0.08, (2, 1)) + np.zeros((2, 400))
+    two = generator.normal(0.6, 0.04, (5, 1)) + np.zeros((5, 400))
+    found = compare_arms(arm("a", table(one)), arm("b", table(two)), confidence=0.7)
+    variances = one[:, 0].var(ddof=1) / 2, two[:, 0].var(ddof=1) / 5
+    quantiles = [stats.t.isf(CAUTION * 0.3 / 2, df) for df in (1, 4)]
+    half = np.dot(variances, quantiles) / np.sqrt(sum(variances))  # Cochran and Cox
+    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.01)
+
+
+def claims(seeds: list[tuple[float, float, int]], problems: float, draws: int) -> float:
+    """How often the rule claims at 5 % where there is nothing, over normal luck of known size.
+
+    Args:
+        seeds: (variance, what of it is the problems', degrees of freedom) of each part.
+        problems: variance that only the problems make.
+        draws: of the variance of each part, equally likely.
+    """
+    true = sum(variance for variance, _, _ in seeds) + problems
+    both = sum(part for _, part, _ in seeds)
+    shares = (np.arange(draws) + 0.5) / draws
+    seen = [[variance * share / df for share in stats.chi2.ppf(shares, df)] for variance, _, df in seeds]
+    halves = [
+        half_width(
+            Luck(problems + both, 1e6, tuple(SeedLuck(v, p, df) for v, (_, p, df) in zip(each, seeds, strict=True))),
+            0.05,
+        )
+        for each in itertools.product(*seen)
+    ]
+    return float(2 * stats.norm.sf(np.array(halves) / np.sqrt(true)).mean())
+
+
+@pytest.mark.parametrize(
+    ("seeds", "problems", "draws", "least"),
+    [
+        ([(101.0, 1.0, 1)], 3.0, 500, 0.04),  # two pairs
+        ([(1 / 2, 0.0, 1), (0.3**2 / 10, 0.0, 9)], 0.0, 40, 0.035),  # two runs against ten
+    ],
+)
+def test_the_rule_is_cautious_enough_where_it_claims_most(
+    seeds: list[tuple[float, float, int]], problems: float, draws: int, least: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert least < claims(seeds, problems, draws) < 0.05
+    monkeypatch.setattr("rlvr_vocab.analysis.compare.interval.CAUTION", 1.0)
+    assert claims(seeds, problems, draws) > 0.055
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -60,14 +111,14 @@ def test_the_parts_of_the_variance_add_up_to_that_of_the_difference(own: bool) -
             columns[row, row * problems : (row + 1) * problems] = values[row]
         luck = luck_of(Pairs(tuple(range(seeds)), np.zeros_like(columns), columns, 0))
         differences.append(values.mean())
-        parts.append((luck.problems, luck.seeds, luck.both))
+        parts.append((luck.problems, luck.of_seeds, sum(each.of_problems for each in luck.seeds)))
     of_problems, of_seeds, both = np.mean(parts, axis=0)
     # `both` is not below zero, which lifts its mean a little where the problems are the same.
     assert of_problems + of_seeds - both == pytest.approx(np.var(differences), rel=0.08)
 
 
 def test_the_smallest_effect_has_its_power_in_a_simulation_of_the_rule_itself() -> None:
-    luck = Luck(problems=0.0004, seeds=0.003, both=0.0003, problems_df=499, seeds_df=4)
+    luck = Luck(problems=0.0004, problems_df=499, seeds=(SeedLuck(0.003, 0.0003, 4),))
     effect = smallest_effect(luck, 0.05, 0.8)
     generator = np.random.default_rng(3)
     # The standard deviation over seeds is 94 % of the true one on average where there are five of them.
@@ -76,12 +127,12 @@ def test_the_smallest_effect_has_its_power_in_a_simulation_of_the_rule_itself() 
     for _ in range(4000):
         seen = true_seeds * generator.chisquare(4) / 4
         difference = effect + generator.normal(0, np.sqrt(0.0001 + true_seeds))
-        found += difference > half_width(Luck(0.0004, seen, 0.0003, 499, 4), 0.05)
+        found += difference > half_width(Luck(0.0004, 499, (SeedLuck(seen, 0.0003, 4),)), 0.05)
     assert found / 4000 == pytest.approx(0.8, abs=0.02)
 
 
 def test_the_p_value_is_the_error_whose_interval_ends_at_zero() -> None:
-    luck = Luck(problems=0.0004, seeds=0.0008, both=0.0002, problems_df=199, seeds_df=2)
+    luck = Luck(problems=0.0004, problems_df=199, seeds=(SeedLuck(0.0008, 0.0002, 2),))
     for error in (0.5, 0.05, 0.001):
         assert p_value(luck, half_width(luck, error)) == pytest.approx(error)
         assert p_value(luck, -half_width(luck, error)) == pytest.approx(error)
@@ -89,7 +140,7 @@ def test_the_p_value_is_the_error_whose_interval_ends_at_zero() -> None:
 
 
 def test_an_interval_is_never_narrower_than_the_luck_of_the_problems() -> None:
-    agreeing = Luck(problems=0.0004, seeds=1e-9, both=0.0004, problems_df=499, seeds_df=2)
+    agreeing = Luck(problems=0.0004, problems_df=499, seeds=(SeedLuck(1e-9, 0.0004, 2),))
     assert half_width(agreeing, 0.05) == pytest.approx(stats.t.isf(CAUTION * 0.025, 499) * 0.02)
 
 

@@ -176,7 +176,10 @@ def train_run(expanded: Callable[..., Path], tmp_path_factory: pytest.TempPathFa
             reasoning_vocab_size=layout.size,
             reasoning_mode=expansion.get("mode", "expand"),
             reasoning_copies=layout.size / layout.standard_size,
-            rewards=tuple(RewardFact(each.name, each.weight, False) for each in built),
+            pure_bf16=fields["model_init_kwargs"]["dtype"] == "bfloat16",
+            rewards=tuple(
+                RewardFact(each.name, each.weight, False, spec.name) for each, spec in zip(built, specs, strict=True)
+            ),
             **{name: fields[name] for name in vars(FACTS) if name in fields},
         )
         return RunRecord(out, facts, *divided(read_rows(out / "metrics.jsonl")))

@@ -250,8 +250,8 @@ def test_a_watch_beside_the_run_finds_the_same_in_bounded_memory(
     assert told[0][0] == found[0].step < 60
     for step in range(61, 3000):
         assert doctor.look({**rows[step % 40], "step": step}) == []
-    kept = doctor._seen
-    assert len(kept._last) <= 100 and len(kept._first) <= 50
+    for kept in (doctor._seen._all, doctor._seen._sampled):
+        assert len(kept._last) <= 100 and len(kept._first) <= 50
 
 
 def test_errors_come_before_warnings_and_then_it_goes_by_step(healthy_rows: list[Row], findings_of: Any) -> None:

@@ -90,6 +90,43 @@ def test_the_configuration_of_the_run_decides(
     assert "reasoning_tokens_everywhere" in capsys.readouterr().out
 
 
+def test_a_folder_written_by_hand_is_judged_as_any_other(
+    healthy_rows: list[Row], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.yaml").write_text("model: {}\ndataset: {}\ntraining: {}\nrewards: accuracy\n")
+    rows = [{**row, "completions/clipped_ratio": 0.97} for row in healthy_rows]
+    lines = [json.dumps({name: value for name, value in row.items() if name != "loss"}) for row in rows]
+    (tmp_path / "metrics.jsonl").write_text("\n\n".join(lines), encoding="utf-8-sig")
+    assert main(["doctor", f"run={tmp_path}", "format=json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["rows"] == 60 and told["exp_name"] == tmp_path.name
+    assert [finding["name"] for finding in told["findings"]] == ["completions_cut_off"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("metrics.jsonl", "3\n{}\n"),
+        ("metrics.jsonl", '{"reward": 0.5}\n'),
+        ("metrics.jsonl", '{"step": null, "reward": 0.5}\n'),
+        ("problems.json", '{"tr'),
+        ("problems.json", "[]"),
+    ],
+)
+def test_a_damaged_file_is_named_in_one_line(
+    name: str,
+    content: str,
+    make_run: Callable[..., Path],
+    healthy_rows: list[Row],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = make_run(healthy_rows)
+    (folder / name).write_text(content)
+    assert main(["doctor", f"run={folder}"]) == 2
+    told = capsys.readouterr()
+    assert name in told.err and len(told.err.splitlines()) == 1 and not told.out
+
+
 @pytest.mark.parametrize("words", [["run=nowhere"], ["run=."], [], ["run=.", "format=yaml"]])
 def test_bad_input_ends_with_2(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -56,7 +56,7 @@ SICK: dict[str, tuple[str, dict[str, Any]]] = {
     "a huge learning rate, with KL": ("kl_exploding", {"learning_rate": 0.3, "kl_log_steps": 1}),
     "a huge learning rate, without KL": ("entropy_exploding", {"learning_rate": 0.1, "kl_log_steps": 0}),
     "no learning rate": ("learning_rate_zero", {"learning_rate": 0.0, "max_steps": 24}),
-    "a learning rate below the last digit": ("weights_not_moving", {"learning_rate": 1e-10}),
+    "a learning rate below the last digit": ("learning_rate_zero", {"learning_rate": 1e-10}),
     "a learning rate near nothing": ("reward_flat", {"learning_rate": 1e-7, "max_steps": 30}),
     "a tight limit": ("completions_cut_off", {"max_completion_length": 4}),
     "a model that cannot close": (

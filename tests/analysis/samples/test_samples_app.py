@@ -87,6 +87,7 @@ def test_keys_lead_to_completions(finished_run, keys, place):
     ("key", "text", "status"),
     [
         ("s", "20", "1,217 of 3,200"),
+        ("s", "99999999999999999999", "3,137 of 3,200"),
         ("slash", "step 33", "1 of 64 · as sampled · only contains='step 33'"),
         ("f", "verdict=wrong step=2:3", "1 of 64 · as sampled · only step=2:3 verdict=wrong"),
         ("f", "contains=nowhere", "nothing found"),

@@ -60,6 +60,9 @@ def test_it_is_written_as_the_file_ends_unless_told_otherwise(finished_run, tmp_
         (["max_samples=0"], "max_samples"),
         (["format=pdf"], "Choices: text, html, md, tex"),
         (["contians=x"], "did you mean contains?"),
+        (["out=/proc"], "out=/proc: a folder; give a file"),
+        (["out=/proc/version/x.html"], "/proc/version is a file"),
+        (["out=/proc/a/x.html", "max_samples=1"], "out=/proc/a/x.html cannot be written"),
     ],
 )
 def test_what_cannot_be_shown_is_one_clear_line(finished_run, capsys, words, message):

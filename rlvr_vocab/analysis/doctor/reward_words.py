@@ -1,0 +1,73 @@
+"""The reward functions of a run as they are typed on the command line, with a few of them changed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from rlvr_vocab.analysis.doctor.reward_scale import is_own
+from rlvr_vocab.analysis.record import RunFacts
+
+# What Hydra takes for text without quotes.
+_PLAIN = re.compile(r"[A-Za-z_/.][\w./:-]*")
+_NOT_TEXT = ("null", "true", "false", "nan", "inf")
+_ACCURACY = ("accuracy", "accuracy_reward")
+_SHELL_READS = re.compile(r"[\"$`\\!]")
+
+
+def rewards_line(
+    facts: RunFacts,
+    changed: Mapping[str, Mapping[str, Any]],
+    *,
+    without: Collection[str] = (),
+    more: Collection[Mapping[str, Any]] = (),
+) -> str:
+    """All functions of the run as one word of the command line.
+
+    Args:
+        changed: by the name that a function is logged as, what is other than it was; `params` are joined.
+        without: names of those that are left out; where nothing would be left, `rewards=accuracy`.
+        more: further functions.
+    """
+    entries = {each.name: _entry(each.asked_as or each.name, each.weight, each.more) for each in facts.rewards}
+    for name, changes in changed.items():
+        entry = entries.get(name, {"name": name})
+        params = {**entry.get("params", {}), **changes.get("params", {})}
+        entries[name] = {**entry, **changes, **({"params": params} if params else {})}
+    kept = [*(entry for name, entry in entries.items() if name not in without), *more]
+    if not kept:
+        return "rewards=accuracy"
+    line = f"rewards=[{','.join(map(_function, kept))}]"
+    return shlex.quote(line) if _SHELL_READS.search(line) else f'"{line}"'
+
+
+def without_own(facts: RunFacts) -> tuple[str, ...]:
+    """The run's functions with `accuracy` in place of the user's own; nothing where it has none of these."""
+    own = [each.name for each in facts.rewards if is_own(each.name)]
+    grades = any(each.asked_as in _ACCURACY for each in facts.rewards)
+    return (rewards_line(facts, {}, without=own, more=() if grades else ({"name": "accuracy"},)),) if own else ()
+
+
+def _entry(name: str, weight: float, more: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": name, **({} if weight == 1 else {"weight": weight}), **more}
+
+
+def _function(entry: Mapping[str, Any]) -> str:
+    return _typed(entry["name"]) if list(entry) == ["name"] else _typed(entry)
+
+
+def _typed(value: Any) -> str:
+    """A value in Hydra's grammar."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{key}:{_typed(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(_typed, value)) + "]"
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    if not isinstance(value, str):
+        return repr(value)
+    if _PLAIN.fullmatch(value) and value.lower() not in _NOT_TEXT:
+        return value
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
