@@ -25,7 +25,7 @@ def check_evaluations(settings: RunSettings) -> None:
         if grpo.get("eval_strategy", "no") != "no" and not _holds_out(settings.dataset):
             raise UserError(
                 "training.eval_steps: nothing is held out to measure on: set dataset.eval_split or "
-                "dataset.eval_fraction, and dataset.max_eval_samples above 0"
+                "dataset.eval_fraction, and dataset.max_eval_samples above 0, or training.eval_steps=null"
             )
         _check_best(grpo)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from rlvr_vocab.evaluation.accuracy import ProblemResult
 from rlvr_vocab.evaluation.figures import Figures
@@ -111,7 +112,7 @@ def comparison_table(outcomes: Sequence[Outcome]) -> Table:
         found = outcome.figures.intervals
         cells = [" ".join(_shown(name, found[name])) if name in found else "-" for name in columns]
         difference = outcome.differences.get(average)
-        table.add_row(str(outcome.checkpoint), *cells, "" if difference is None else _difference(difference))
+        table.add_row(Text(str(outcome.checkpoint)), *cells, "" if difference is None else _difference(difference))
     return table
 
 

@@ -49,6 +49,8 @@ def test_losses_and_metrics_are_those_of_one_process(trained, kind, name):
     assert all(row["grad_norm"] > 0.1 for row in expected[:3])
     assert "entropy/thinking" in found[0] and "thinking/reasoning_share" in found[0]
     for there, here in zip(expected, found, strict=True):
+        # A count of values whose bits changed: a sum in another order changes those of a few tiny updates or not.
+        assert here.pop("weights/moved", 0) == pytest.approx(there.pop("weights/moved", 0), abs=1e-3)
         assert here == pytest.approx(there, abs=1e-5, rel=1e-5)
 
 

@@ -80,7 +80,7 @@ def test_what_cannot_be_measured_is_refused(words, part, tmp_path):
         (["training.eval_steps=5"], "steps"),
         (["training.eval_steps=0.25", "training.num_generations=8", "training.per_device_eval_batch_size=3"], "steps"),
         (["training.eval_steps=5", "training.eval_strategy=no"], "no"),
-        ([], None),
+        (["training.eval_steps=null"], None),
     ],
 )
 def test_an_interval_is_enough_to_be_measured(words, strategy, tmp_path):
