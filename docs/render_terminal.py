@@ -2,7 +2,7 @@
 
 The picture in the README is a real run, captured with its colours:
 
-    tmux new-session -d -x 110 -y 40 -s run 'make quickstart; sleep 600'
+    tmux new-session -d -x 110 -y 48 -s run 'make quickstart; sleep 600'
     tmux capture-pane -e -p -t run | python docs/render_terminal.py docs/img/quickstart.svg "make quickstart"
 """
 
