@@ -35,6 +35,18 @@ class Stretch:
     multiplicity: int
 
 
+def read_tokenizer(file: Path) -> Tokenizer:
+    """The tokenizer in a `tokenizer.json`.
+
+    Raises:
+        UserError: it holds none.
+    """
+    try:
+        return Tokenizer.from_file(str(file))
+    except Exception as error:  # the library has no class of its own for it
+        raise UserError(f"{file} is not a tokenizer: {error}") from error
+
+
 class Marker:
     """Turns ids into surface text that says which of it are reasoning tokens."""
 
@@ -53,10 +65,7 @@ class Marker:
         layout = VocabLayout.load(model_folder)
         if not path.is_file():
             raise UserError(f"{model_folder} has no {TOKENIZER_FILE}: give a folder written by `rlvr-vocab expand`")
-        try:
-            return cls(Tokenizer.from_file(str(path)), layout)
-        except Exception as error:
-            raise UserError(f"{path} is not a tokenizer: {error}") from error
+        return cls(read_tokenizer(path), layout)
 
     def multiplicity(self, token: int) -> int:
         """0 for a standard token, and for a row that nothing is in; m for an m-th copy."""

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
+from rlvr_vocab.analysis.marked import read_tokenizer
 from rlvr_vocab.data.visible import visible_character
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import VocabLayout
 
 _SIGNS = {" ": "␣", "\n": "⏎"}
@@ -46,12 +46,7 @@ class TokenTexts:
 
     @cached_property
     def _tokenizer(self) -> Tokenizer | None:
-        if not self._file.is_file():
-            return None
-        try:
-            return Tokenizer.from_file(str(self._file))
-        except Exception as error:  # the library has no class of its own for it
-            raise UserError(f"{self._file} cannot be read as a tokenizer: {error}") from error
+        return read_tokenizer(self._file) if self._file.is_file() else None
 
     def _with_space(self, source: int, text: str) -> str:
         assert self._tokenizer is not None

@@ -176,7 +176,7 @@ def test_copies_read_as_their_sources_in_every_tokenizer(expand_shape):
 def test_a_damaged_tokenizer_is_named(run, copied_rows):
     told = eventful(run, copied_rows)
     (told.folder / "initial_model" / "tokenizer.json").write_text("{")
-    with pytest.raises(UserError, match=r"tokenizer\.json cannot be read"):
+    with pytest.raises(UserError, match=r"tokenizer\.json is not a tokenizer"):
         write_story(tell(told.record))
     (told.folder / "initial_model" / "tokenizer.json").unlink()
     assert tell(told.record).texts(told.copy(3)) == "#3"
