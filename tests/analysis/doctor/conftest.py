@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -34,6 +34,26 @@ FACTS = RunFacts(
     max_steps=14,
     use_vllm=False,
 )
+
+# Of `GRPOConfig`, unless a run is made sick by another value.
+FIELDS: Mapping[str, Any] = {
+    "max_steps": 14,
+    "per_device_train_batch_size": 32,
+    "num_generations": 8,
+    "max_completion_length": 24,
+    "learning_rate": 1e-3,
+    "temperature": 1.0,
+    "warmup_steps": 2,
+    "max_grad_norm": 1.0,
+    "logging_steps": 1,
+    "save_strategy": "no",
+    "report_to": "none",
+    "use_cpu": True,
+    "bf16": False,
+    "gradient_checkpointing": False,
+    "seed": 3,
+    "model_init_kwargs": {"dtype": "float32"},
+}
 
 
 @pytest.fixture
@@ -122,7 +142,6 @@ def train_run(expanded: Callable[..., Path], tmp_path_factory: pytest.TempPathFa
     from rlvr_vocab.training.config import grpo_config
     from rlvr_vocab.training.place import RunPlace
     from rlvr_vocab.training.trainer import RegionGRPOTrainer
-    from rlvr_vocab.vocab.layout import VocabLayout
 
     def train(
         rewards: Any = ("accuracy",),
@@ -136,27 +155,7 @@ def train_run(expanded: Callable[..., Path], tmp_path_factory: pytest.TempPathFa
         initial_model = expanded(**expansion)
         specs = [each if isinstance(each, RewardSpec) else RewardSpec(each.replace(".", f"{OWN}:")) for each in rewards]
         built = build_rewards(specs, RewardContext(think_tags=FACTS.think_tags))
-        fields = {
-            "output_dir": str(out),
-            "max_steps": 14,
-            "per_device_train_batch_size": 32,
-            "num_generations": 8,
-            "max_completion_length": 24,
-            "learning_rate": 1e-3,
-            "temperature": 1.0,
-            "warmup_steps": 2,
-            "max_grad_norm": 1.0,
-            "logging_steps": 1,
-            "save_strategy": "no",
-            "report_to": "none",
-            "use_cpu": True,
-            "bf16": False,
-            "gradient_checkpointing": False,
-            "seed": 3,
-            "model_init_kwargs": {"dtype": "float32"},
-            "reward_weights": [each.weight for each in built],
-            **args,
-        }
+        fields = {**FIELDS, "output_dir": str(out), "reward_weights": [each.weight for each in built], **args}
         config = grpo_config(fields)
         rows = [{"prompt": _problem(number), "solution": gold(number)} for number in list(range(10)) * 4]
         trainer = RegionGRPOTrainer(
@@ -170,21 +169,28 @@ def train_run(expanded: Callable[..., Path], tmp_path_factory: pytest.TempPathFa
         if spoil is not None:
             spoil(trainer)
         trainer.train()
-        layout = VocabLayout.load(initial_model)
-        facts = replace(
-            FACTS,
-            reasoning_vocab_size=layout.size,
-            reasoning_mode=expansion.get("mode", "expand"),
-            reasoning_copies=layout.size / layout.standard_size,
-            pure_bf16=fields["model_init_kwargs"]["dtype"] == "bfloat16",
-            rewards=tuple(
-                RewardFact(each.name, each.weight, False, spec.name) for each, spec in zip(built, specs, strict=True)
-            ),
-            **{name: fields[name] for name in vars(FACTS) if name in fields},
-        )
+        rewards_told = [
+            RewardFact(each.name, each.weight, False, spec.name) for each, spec in zip(built, specs, strict=True)
+        ]
+        facts = _facts_of(initial_model, expansion.get("mode", "expand"), rewards_told, fields)
         return RunRecord(out, facts, *divided(read_rows(out / "metrics.jsonl")))
 
     return train
+
+
+def _facts_of(initial_model: Path, mode: str, rewards: Sequence[RewardFact], fields: Mapping[str, Any]) -> RunFacts:
+    from rlvr_vocab.vocab.layout import VocabLayout
+
+    layout = VocabLayout.load(initial_model)
+    return replace(
+        FACTS,
+        reasoning_vocab_size=layout.size,
+        reasoning_mode=mode,
+        reasoning_copies=layout.size / layout.standard_size,
+        pure_bf16=fields["model_init_kwargs"]["dtype"] == "bfloat16",
+        rewards=tuple(rewards),
+        **{name: fields[name] for name in vars(FACTS) if name in fields},
+    )
 
 
 @pytest.fixture(scope="session")
