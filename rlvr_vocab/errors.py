@@ -9,6 +9,20 @@ class OutOfRoom(Exception):
     """The disk or the memory is full. The message is one clear line; commands print it alone and exit with code 74."""
 
 
+# What torch says, and what CUDA and its libraries say where torch's own allocator is not asked.
+_OUT_OF_MEMORY = (
+    "CUDA out of memory",
+    "CUDA error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+)
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether an error of torch says that a GPU's memory is full."""
+    return any(words in str(error) for words in _OUT_OF_MEMORY)
+
+
 class Interrupted(BaseException):
     """A run was told to stop before its end, and the same command goes on with it: exit code 75.
 

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib import import_module
 
-from rlvr_vocab.errors import Interrupted, OutOfRoom, UserError
+from rlvr_vocab.errors import Interrupted, OutOfRoom, UserError, is_out_of_memory
 from rlvr_vocab.exp.backend import import_backend
 from rlvr_vocab.exp.command_help import COMMANDS, command_help, overview, shown_key
 from rlvr_vocab.exp.command_line import parse_command_line
+from rlvr_vocab.exp.config_keys import known_keys
 from rlvr_vocab.exp.exit_code import (
     BAD_INPUT,
     INTERRUPTED,
@@ -30,6 +31,8 @@ from rlvr_vocab.secret_words import without_secrets
 from rlvr_vocab.stop_signals import stop_signals
 
 TRAINS = ("train", "quickstart")
+# Outside of a trainer, whose phases are known: sampling, and the warm-up.
+TAKE_LESS_MEMORY = ("batch_size", "max_new_tokens", "warmup.batch_size")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,6 +62,11 @@ def ended_well_or_told(argv: list[str]) -> int:
     except OutOfRoom as error:
         tell("error:", error)
         return OUT_OF_ROOM
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        tell("error:", out_of_memory_line(argv[0], error))
+        return OUT_OF_ROOM
     except Interrupted as error:
         if str(error):  # else the main process says it
             tell("interrupted:", error)
@@ -74,9 +82,15 @@ def ended_well_or_told(argv: list[str]) -> int:
         return READER_GONE
 
 
-def tell(kind: str, error: BaseException) -> None:
+def tell(kind: str, error: BaseException | str) -> None:
     """One line, whatever the message looks like, and no secret in it."""
     print(kind, " ".join(without_secrets(str(error)).split()), file=sys.stderr)
+
+
+def out_of_memory_line(command: str, error: RuntimeError) -> str:
+    """What torch says of a full GPU, without its advice on the allocator, and the keys that take less."""
+    smaller = [key for key in TAKE_LESS_MEMORY if key in known_keys(command).leaves]
+    return str(error).partition("If reserved")[0].strip() + f" Smaller: {', '.join(smaller)}" * bool(smaller)
 
 
 def output_is_unread() -> bool:

@@ -197,13 +197,13 @@ class StagedRun:
         place = RunPlace(stage.settings.output_dir, stage.name, sum(record.steps for record in before))
         with naming_out_of_memory(lambda: None, already_set(stage.settings.model)):
             trainer = stage_trainer(stage, self._initial_model, place, self._held_out, self._interruption)
-        if len(self.records) > self._current:  # the last stage has ended: nothing is left to train
-            if stage.name and self._checkpoint is not None:
-                trainer.load_weights(self._checkpoint)
-        elif before and self._checkpoint is None:
-            earlier = checkpoint_of_the_end(self.stages[self._current - 1], before[-1])
-            assert earlier is not None  # as _checkpoint_of_current has seen to
-            trainer.load_weights(earlier)
+            if len(self.records) > self._current:  # the last stage has ended: nothing is left to train
+                if stage.name and self._checkpoint is not None:
+                    trainer.load_weights(self._checkpoint)
+            elif before and self._checkpoint is None:
+                earlier = checkpoint_of_the_end(self.stages[self._current - 1], before[-1])
+                assert earlier is not None  # as _checkpoint_of_current has seen to
+                trainer.load_weights(earlier)
         return trainer
 
     def _train(self, stage: Stage, trainer: RegionGRPOTrainer) -> StageRecord:
@@ -232,7 +232,7 @@ class StagedRun:
             trainer.add_callback(StopAtGoal(goal))
         if trainer.accelerator.is_main_process:
             results_file(stage.settings.output_dir, "after").unlink(missing_ok=True)  # of weights that now change
-        with live_display(self._console, stage.title) as display, naming_out_of_memory(trainer):
+        with live_display(self._console, stage.title) as display:
             trainer.add_callback(LiveRun(trainer, display, self.watch, in_colour=shows_colours(self._console)))
             trainer.train(resume_from_checkpoint=None if self._checkpoint is None else str(self._checkpoint))
 

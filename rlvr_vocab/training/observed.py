@@ -38,7 +38,9 @@ class ObservedGRPOTrainer(ResumableGRPOTrainer):
         self.add_callback(MovedValues(self._metrics["train"]))
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        loss: torch.Tensor = super().training_step(*args, **kwargs)
+        # Whatever else a step consists of has a phase of its own.
+        with self.phases.during("backward"):
+            loss: torch.Tensor = super().training_step(*args, **kwargs)
         if self._step % self.current_gradient_accumulation_steps == 0:  # as TRL logs step_time
             for name in ("time/generation", "time/rewards"):
                 self._metrics["train"][name].append(self._seconds.pop(name, 0.0))
@@ -62,7 +64,8 @@ class ObservedGRPOTrainer(ResumableGRPOTrainer):
         return self._rewards_BR
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        with self.phases.during("training"):
+            batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
         if self.model.training:
             self._drawn_at = self.state.global_step
             self._log_groups()
@@ -90,7 +93,8 @@ class ObservedGRPOTrainer(ResumableGRPOTrainer):
         before_any_update = self.model.training and self._drawn_at == self.state.global_step
         compared = before_any_update and "sampling_per_token_logps" in inputs
         scored = self._scores_of_the_whole_policy(model, inputs) if compared else None
-        loss: torch.Tensor = super()._compute_loss(model, inputs)
+        with self.phases.during("loss"):
+            loss: torch.Tensor = super()._compute_loss(model, inputs)
         if compared:
             scored = self._scored_logps if scored is None else scored
             sampled, mask = (inputs[name][: len(scored)] for name in ("sampling_per_token_logps", "completion_mask"))

@@ -3,48 +3,27 @@
 from __future__ import annotations
 
 import re
-import traceback
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-import torch
-from transformers import Trainer
-
-from rlvr_vocab.errors import OutOfRoom
+from rlvr_vocab.errors import OutOfRoom, is_out_of_memory
 from rlvr_vocab.training.checkpoints import newest_checkpoint
 from rlvr_vocab.training.memory_room import DeviceRoom, Room, device_room, gib, room_of
-from rlvr_vocab.training.smaller_settings import Phase, model_settings, settings_that_take_less
+from rlvr_vocab.training.phase import Phase
+from rlvr_vocab.training.smaller_settings import model_settings, settings_that_take_less
 
-# Phases, and the functions that are at work in each, as `function` or `end of the file:function`; the first that is
-# found on the way to the error counts. `_engine_run_backward` is torch's, the others are TRL's, Transformers' and ours.
-_AT_WORK: tuple[tuple[Phase, tuple[str, ...]], ...] = (
-    ("saving", ("_save_checkpoint", "save_checkpoint", "save_model", "save_pretrained")),
-    ("loading the reference", ("_load_reference",)),
-    ("backward", ("_engine_run_backward",)),
-    ("optimizer", ("accelerate/optimizer.py:step",)),
-    ("loss", ("compute_loss",)),
-    ("scoring", ("_get_per_token_logps_and_entropies",)),
-    ("evaluating", ("sample_completions",)),
-    ("sampling", ("_generate_single_turn", "generate")),
-    ("loading", ("from_pretrained", "_load_from_checkpoint", "_load_optimizer_and_scheduler", "_move_model_to_device")),
-)
-# What CUDA and its libraries say where torch's own allocator is not asked.
-_SAID_BY_CUDA = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 _ASKED_FOR = re.compile(r"Tried to allocate ([\d.]+ [KMGT]iB)")
 _WORTH_A_WORD = 2**30
 
 
 @contextmanager
-def naming_out_of_memory(
-    trainer: Trainer | Callable[[], Trainer | None], already: Collection[str] = ()
-) -> Iterator[None]:
+def naming_out_of_memory(trainer: Callable[[], Any], already: Collection[str] = ()) -> Iterator[None]:
     """Turn a GPU's lack of memory into the line that `out_of_memory` writes.
 
     Args:
-        trainer: or what returns it once there is one.
+        trainer: returns the trainer, and None as long as there is none.
         already: keys not to name, as long as there is no trainer to see from what is set.
 
     Raises:
@@ -53,10 +32,9 @@ def naming_out_of_memory(
     try:
         yield
     except RuntimeError as error:
-        if not isinstance(error, torch.OutOfMemoryError) and not any(text in str(error) for text in _SAID_BY_CUDA):
+        if not is_out_of_memory(error):
             raise
-        found = trainer if isinstance(trainer, Trainer) else trainer()
-        raise out_of_memory(error, found, already) from error
+        raise out_of_memory(error, trainer(), already) from error
 
 
 def out_of_memory(error: RuntimeError, trainer: Any, already: Collection[str] = ()) -> OutOfRoom:
@@ -66,14 +44,13 @@ def out_of_memory(error: RuntimeError, trainer: Any, already: Collection[str] = 
         trainer: None where the error came before there was one.
         already: keys not to name.
     """
-    phase = phase_of(error.__traceback__, "loading" if trainer is None else "training")
     asked = _ASKED_FOR.search(str(error))
     more = f", {asked[1]} more were asked for" if asked else ""
     if trainer is None:
         parts = [f"CUDA out of memory while loading the model{more}{_device_words(device_room())}"]
         smaller = model_settings(adapter=False, quantized=False)
     else:
-        room = room_of(trainer)
+        room, phase = room_of(trainer), trainer.phases.current
         parts = [f"CUDA out of memory {_phase_words(phase, trainer.args)}{more}: {_room_words(room)}"]
         smaller = settings_that_take_less(phase, room, trainer)
     smaller = [setting for setting in smaller if setting.partition("=")[0] not in already]
@@ -82,17 +59,6 @@ def out_of_memory(error: RuntimeError, trainer: Any, already: Collection[str] = 
     if trainer is not None:
         parts.append(_saved_words(Path(trainer.args.output_dir)))
     return OutOfRoom("; ".join(parts))
-
-
-def phase_of(trace: TracebackType | None, otherwise: Phase) -> Phase:
-    """What was going on, from the functions on the way to an error."""
-    frames = [(frame.f_code.co_filename, frame.f_code.co_name) for frame, _ in traceback.walk_tb(trace)]
-
-    def is_at_work(where: str) -> bool:
-        file, _, function = where.rpartition(":")
-        return any(name == function and path.endswith(file) for path, name in frames)
-
-    return next((phase for phase, places in _AT_WORK if any(map(is_at_work, places))), otherwise)
 
 
 def _phase_words(phase: Phase, args: Any) -> str:
@@ -132,7 +98,7 @@ def _others(device: DeviceRoom) -> str:
 
 
 def _saved_words(output_dir: Path) -> str:
-    checkpoint = newest_checkpoint(output_dir)
+    checkpoint = newest_checkpoint(output_dir, checksums=False)
     if checkpoint is None:
         return "no checkpoint was saved yet"
     return (

@@ -20,6 +20,7 @@ from rlvr_vocab.training.completions import CompletionRows, remove_step_files_af
 from rlvr_vocab.training.goal import Goal
 from rlvr_vocab.training.optimizer_settings import put_settings_back, settings_of
 from rlvr_vocab.training.pending import RestorePending, require_pending, restore_counts, save_pending
+from rlvr_vocab.training.phase import PhaseTracker
 from rlvr_vocab.training.place import RunPlace
 from rlvr_vocab.training.reward_weights import RewardWeights
 from rlvr_vocab.training.saving import Save, bytes_to_write, clear_leftovers, save_whole
@@ -45,6 +46,7 @@ class ResumableGRPOTrainer(GRPOTrainer):
     Attributes:
         weights: the reward weights that follow success.
         seconds_before: seconds of training before the last resume.
+        phases: what is going on, for words on a lack of memory.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class ResumableGRPOTrainer(GRPOTrainer):
         self.place = place
         self.weights = RewardWeights(adaptive_weights)
         self.seconds_before = 0.0
+        self.phases = PhaseTracker()
         self._on_full_disk = on_full_disk
         self._began = time.monotonic()
         self._rollouts: CompletionRows | None = None
@@ -65,6 +68,7 @@ class ResumableGRPOTrainer(GRPOTrainer):
         self._saved_step: int | None = None
         self._finished_epochs = 0
         super().__init__(*args, **kwargs)
+        self.add_callback(self.phases)
 
     @property
     def trained_seconds(self) -> float:
@@ -136,7 +140,8 @@ class ResumableGRPOTrainer(GRPOTrainer):
             best=self.state.best_global_step,
             publishes=self.args.should_save,
         )
-        full = save_whole(save, lambda folder: self._write_checkpoint(folder, save, model, trial))
+        with self.phases.during("saving"):
+            full = save_whole(save, lambda folder: self._write_checkpoint(folder, save, model, trial))
         if full is None:
             self._saved_step = save.step
             if self.args.push_to_hub:
@@ -195,7 +200,8 @@ class ResumableGRPOTrainer(GRPOTrainer):
                 f"{checkpoint}: there is nothing left to train, and under DeepSpeed its weights cannot be taken over; "
                 "the same command in one process writes what is left"
             )
-        self._load_from_checkpoint(str(checkpoint))
+        with self.phases.during("loading"):
+            self._load_from_checkpoint(str(checkpoint))
 
     def stands_at_its_end(self, checkpoint: Path, goal: Goal | None = None) -> bool:
         """Take over a checkpoint after which there is nothing left to train; False where there is, and nothing done.

@@ -156,7 +156,7 @@ def _free(save: Save) -> int:
 
 
 def _words(save: Save) -> str:
-    whole = newest_checkpoint(save.output_dir)
+    whole = newest_checkpoint(save.output_dir, checksums=False)
     stands = "there is no earlier one" if whole is None else f"{whole.name} is intact"
     wanted = f"checkpoint-{save.step} (about {_megabytes(save.needed)}, {_megabytes(_free(save))} are free)"
     return f"the disk of {save.output_dir} has no room for {wanted}; {stands}"

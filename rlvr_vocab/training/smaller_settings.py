@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Any
 
 from peft import PeftModel
 
 from rlvr_vocab.training.memory_room import Room
+from rlvr_vocab.training.phase import Phase
 
-Phase = Literal[
-    "loading",
-    "loading the reference",
-    "sampling",
-    "evaluating",
-    "scoring",
-    "loss",
-    "backward",
-    "optimizer",
-    "saving",
-    "training",
-]
 # Optimizers whose state is an eighth of AdamW's or less, or lies in the CPU's memory.
 _SMALL_STATE = ("8bit", "4bit", "adafactor", "sgd", "lomo", "galore", "apollo", "paged", "lion")
 _LARGEST_NUMBER = 5

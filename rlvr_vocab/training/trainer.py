@@ -145,7 +145,12 @@ class RegionGRPOTrainer(ObservedGRPOTrainer):
 
     def _generate_single_turn(self, *args: Any, **kwargs: Any) -> tuple[list[list[int]], list[list[float]] | None]:
         # The same autocast as in scoring: float32 weights would otherwise sample from a slightly other policy.
-        with self.accelerator.autocast(), self.sampler.recording(), without_dropout(self.model):
+        with (
+            self.phases.during("sampling"),
+            self.accelerator.autocast(),
+            self.sampler.recording(),
+            without_dropout(self.model),
+        ):
             completion_ids, logps = super()._generate_single_turn(*args, **kwargs)
         self._sampled_entropies = None  # of a server, which tells none
         if logps is None and self.sampler.last_logps is not None and self.sampler.last_entropies is not None:
@@ -191,13 +196,18 @@ class RegionGRPOTrainer(ObservedGRPOTrainer):
         self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         # The loss alone sees dropout; what it is compared with (old and reference log-probs) is the whole policy.
-        with nullcontext() if torch.is_grad_enabled() else without_dropout(model):
+        with nullcontext() if torch.is_grad_enabled() else self._scoring(model):
             logps, entropies, aux_loss = super()._get_per_token_logps_and_entropies(
                 model, input_ids, attention_mask, *args, **kwargs
             )
         if entropies is not None:
             self._log_region_entropies(entropies.detach(), input_ids, attention_mask)
         return logps, entropies, aux_loss
+
+    @contextmanager
+    def _scoring(self, model: Any) -> Iterator[None]:
+        with self.phases.during("scoring"), without_dropout(model):
+            yield
 
     def _log_region_entropies(
         self, entropies: torch.Tensor, input_ids: torch.Tensor, attention_mask: torch.Tensor
@@ -248,7 +258,9 @@ class RegionGRPOTrainer(ObservedGRPOTrainer):
             with self.model.disable_adapter():
                 yield self.model
         else:
-            yield spread(self._load_reference(), self.accelerator)
+            with self.phases.during("loading the reference"):
+                reference = spread(self._load_reference(), self.accelerator)
+            yield reference
 
     def _load_reference(self) -> PreTrainedModel:
         reference = create_model_from_path(
@@ -307,7 +319,8 @@ class RegionGRPOTrainer(ObservedGRPOTrainer):
         """Log what `measure` finds in a row of its own; TRL's own evaluation where there is none."""
         if self._measure is None:
             return super().evaluate(*args, **kwargs)
-        with self.accelerator.autocast():  # as in training: flash attention computes in 16 bits alone
+        # The autocast of training: flash attention computes in 16 bits alone.
+        with self.phases.during("evaluating"), self.accelerator.autocast():
             figures: dict[str, Any] = {f"eval_{name}": value for name, value in self._measure(self).items()}
         # Past TRL's, which would take the figures of the step that is being trained for those of an evaluation.
         super(GRPOTrainer, self).log(figures)

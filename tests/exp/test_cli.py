@@ -132,6 +132,23 @@ def test_an_interrupt_is_exit_code_130_and_one_line(
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("command", "smaller"),
+    [("evaluate", " Smaller: batch_size, max_new_tokens"), ("train", " Smaller: warmup.batch_size"), ("merge", "")],
+)
+def test_a_full_gpu_outside_of_training_is_one_line_with_keys_of_that_command(
+    command: str, smaller: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run_out(words: list[str]) -> int:
+        raise RuntimeError(
+            "CUDA out of memory. Tried to allocate 2.50 GiB. If reserved but unallocated memory is large"
+        )
+
+    monkeypatch.setattr(cli, "dispatch", run_out)
+    assert cli.main([command]) == 74
+    assert capsys.readouterr().err == f"error: CUDA out of memory. Tried to allocate 2.50 GiB.{smaller}\n"
+
+
 def test_any_other_exception_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_command(monkeypatch, ValueError("a fault of ours"))
     with pytest.raises(ValueError, match="a fault of ours"):

@@ -15,7 +15,7 @@ from rlvr_vocab.exp.config_keys import known_keys
 from rlvr_vocab.training import memory_room, smaller_settings
 from rlvr_vocab.training.lora import Lora
 from rlvr_vocab.training.memory_room import DeviceRoom, Room, device_room, room_of
-from rlvr_vocab.training.out_of_memory import naming_out_of_memory, out_of_memory, phase_of
+from rlvr_vocab.training.out_of_memory import naming_out_of_memory, out_of_memory
 from rlvr_vocab.training.smaller_settings import settings_that_take_less
 
 GIB = 2**30
@@ -171,13 +171,9 @@ def test_a_reference_that_is_read_for_the_moment(trainer: Any, monkeypatch: pyte
 
 
 def test_held_out_answers(trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_completions
-
     made = trainer()
-    fail_in(monkeypatch, made.model, lambda: True)
-    checkpoint = Checkpoint(made.model, made.processing_class, made.policy.layout)
-    prompts = [[{"role": "user", "content": "1?"}]]
-    line = line_of(made, lambda: sample_completions(checkpoint, prompts, SamplingSettings(4, 1.0, 2)))
+    monkeypatch.setattr(made, "_measure", no_room)
+    line = line_of(made, made.evaluate)
     assert line.startswith("CUDA out of memory while sampling answers of up to 16 tokens to held-out problems")
 
 
@@ -246,8 +242,8 @@ def an_80_gib_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_room_of_a_device_is_told_by_its_parts(trainer: Any) -> None:
     line = str(out_of_memory(torch.OutOfMemoryError(TORCHS_WORDS), trainer()))
     assert line.startswith(
-        "CUDA out of memory while training, 2.50 GiB more were asked for: 80.0 GiB in all, of which weights 0.0, "
-        "gradients 0.0, optimizer 0.0, activations and cache 60.0, other processes and CUDA 12.0; smaller: "
+        "CUDA out of memory while loading the model, 2.50 GiB more were asked for: 80.0 GiB in all, of which weights "
+        "0.0, gradients 0.0, optimizer 0.0, activations and cache 60.0, other processes and CUDA 12.0; smaller: "
     )
 
 
@@ -334,8 +330,19 @@ def test_every_key_exists(phase: Any, use_vllm: bool, installed: Any) -> None:
         known_keys("train").check(key)
 
 
-def test_an_error_without_a_known_place_is_one_of_training() -> None:
-    assert phase_of(None, "training") == "training"
+def test_what_is_read_on_a_resume_is_loading(trainer: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    trainer(save_strategy="steps", save_steps=1).train()
+    made = trainer(save_strategy="steps", save_steps=1)
+    monkeypatch.setattr(torch.optim.AdamW, "load_state_dict", no_room)
+    line = line_of(made, lambda: made.train(resume_from_checkpoint=str(tmp_path / "run/checkpoint-1")))
+    assert line.startswith("CUDA out of memory while loading the model")
+    assert "; checkpoint-2 is intact, the same command goes on from it" in line
+
+
+def test_an_error_after_a_phase_has_ended_is_not_told_as_one_of_it(trainer: Any) -> None:
+    made = trainer(save_strategy="steps", save_steps=1, kl_log_steps=1)
+    made.train()
+    assert made.phases.current == "training"
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

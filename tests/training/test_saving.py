@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from transformers import TrainerCallback
 
 from rlvr_vocab.errors import OutOfRoom, UserError
-from rlvr_vocab.training import saving
+from rlvr_vocab.training import checkpoints, saving
 from rlvr_vocab.training.checkpoints import is_complete, steps_in
 from rlvr_vocab.training.saving import Save, clear_leftovers, is_full, save_whole
 
@@ -78,6 +78,15 @@ def test_nothing_is_written_where_there_is_no_room(tmp_path):
     words = save_whole(save_of(tmp_path, 3, needed=2 * free), pytest.fail)
     assert words is not None and "no room for checkpoint-3" in words and "there is no earlier one" in words
     assert list(tmp_path.iterdir()) == []
+
+
+def test_words_on_a_full_disk_read_no_file_of_the_checkpoint_before(tmp_path, monkeypatch):
+    for step in (1, 2):
+        assert save_whole(save_of(tmp_path, step), write_a_file) is None
+    (tmp_path / "checkpoint-2" / "weights").write_bytes(b"123")
+    monkeypatch.setattr(checkpoints, "_sha256", pytest.fail)
+    words = save_whole(save_of(tmp_path, 3, needed=2 * shutil.disk_usage(tmp_path).free), pytest.fail)
+    assert words is not None and words.endswith("; checkpoint-1 is intact")
 
 
 @pytest.mark.parametrize(

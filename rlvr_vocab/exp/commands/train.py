@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ from rlvr_vocab.exp.wandb_run import alert, start_wandb
 from rlvr_vocab.exp.watch import Watch
 from rlvr_vocab.training.checkpoints import problem_with, set_aside, write_manifest
 from rlvr_vocab.training.interruption import Interruption
+from rlvr_vocab.training.out_of_memory import naming_out_of_memory
 from rlvr_vocab.training.saving import full_disk_in_a_line
 from rlvr_vocab.training.sharding import OnceSharded, is_sharded, on_its_device
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
@@ -74,17 +75,20 @@ def _run(settings: RunSettings, interruption: Interruption, console: Console) ->
     training, held_out, plan = _prepare(settings, interruption, console)
 
     def measure(when: str, step: int | None = None) -> float | None:
-        with training.trainer.accelerator.autocast():  # as in training: flash attention computes in 16 bits alone
+        with _evaluating(training.trainer):
             return held_out.accuracy(when, _checkpoint(training, plan), step)
 
-    if not training.records:
-        _at_the_beginning(training.trainer, lambda: measure("before"))
-    training.train()
-    training.stop_if_told_too_late()
-    accuracy_before, accuracy_after = held_out.accuracy("before", None), measure("after", training.step_of_the_weights)
-    with training.trainer.accelerator.autocast():
-        sample = held_out.sample(_checkpoint(training, plan))
-    save_final_model(training.trainer, settings, training.steps, console)
+    with naming_out_of_memory(lambda: training.trainer):
+        if not training.records:
+            _at_the_beginning(training.trainer, lambda: measure("before"))
+        training.train()
+        training.stop_if_told_too_late()
+        accuracy_before = held_out.accuracy("before", None)
+        accuracy_after = measure("after", training.step_of_the_weights)
+        with _evaluating(training.trainer):
+            sample = held_out.sample(_checkpoint(training, plan))
+        with training.trainer.phases.during("saving"):
+            save_final_model(training.trainer, settings, training.steps, console)
     summary = {
         "exp_name": settings.exp_name,
         "finished": True,
@@ -191,6 +195,13 @@ def _at_the_beginning(trainer: RegionGRPOTrainer, measure: Callable[[], object])
         trainer.add_callback(OnceSharded(measure))
     else:
         measure()
+
+
+@contextmanager
+def _evaluating(trainer: RegionGRPOTrainer) -> Iterator[None]:
+    """The autocast of training, as flash attention computes in 16 bits alone."""
+    with trainer.phases.during("evaluating"), trainer.accelerator.autocast():
+        yield
 
 
 def _checkpoint(training: StagedRun, plan: ExpansionPlan) -> Checkpoint:
