@@ -186,7 +186,8 @@ class ResumableGRPOTrainer(GRPOTrainer):
 
     def save_checkpoint(self) -> None:
         """Write a checkpoint of the present step, where there is none yet."""
-        if newest_checkpoint_for_all(Path(self.args.output_dir), at_step=self.state.global_step) is None:
+        step = self.state.global_step
+        if self._saved_step != step and newest_checkpoint_for_all(Path(self.args.output_dir), at_step=step) is None:
             self._save_checkpoint(self.model, trial=None)
 
     def load_weights(self, checkpoint: Path) -> None:

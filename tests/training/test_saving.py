@@ -247,3 +247,12 @@ def test_failures_and_tables_are_taken_up_where_they_were(expand_shape, make_tra
     resumed.add_callback(Begun())
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
     assert resumed.seconds_before > 0
+
+
+def test_a_checkpoint_that_was_just_written_is_not_read_to_see_that_it_is_there(
+    expand_shape, make_trainer, tmp_path, monkeypatch
+):
+    trainer = make_trainer(expand_shape("llama"), tmp_path, **EVERY_STEP)
+    trainer.train()
+    monkeypatch.setattr(checkpoints, "_sha256", pytest.fail)
+    trainer.save_checkpoint()
