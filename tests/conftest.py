@@ -152,7 +152,14 @@ def _write_shape(name: str, folder: Path) -> Shape:
     return Shape(folder, config.tie_word_embeddings, name == "qwen3", PLAIN_TEMPLATE if without_template else None)
 
 
-TRUNCATING_DEFAULTS = {"do_sample": True, "top_p": 0.8, "top_k": 20, "min_p": 0.1, "repetition_penalty": 1.1}
+TRUNCATING_DEFAULTS = {
+    "do_sample": True,
+    "top_p": 0.8,
+    "top_k": 20,
+    "min_p": 0.1,
+    "repetition_penalty": 1.1,
+    "no_repeat_ngram_size": 100,
+}
 
 
 def _config(transformers: ModuleType, name: str, rows: int, tokenizer: Any) -> Any:

@@ -138,11 +138,10 @@ def refuse_what_could_never_run(line: str) -> None:
         check_model_kwargs(settings.model.model_kwargs)
         check_trained_model(settings.model)
         check_rewards(settings.rewards)
-        check_sampling(settings)
+        check_sampling(settings, reasoning=settings.model.reasoning_vocab_size != 0)
         check_batches(settings.training.grpo)
-        reasoning = settings.model.reasoning_vocab_size != 0
-        check_vllm(settings.training.grpo, reasoning=reasoning)
-        check_kernels(settings.training.grpo, reasoning=reasoning)
+        check_vllm(settings.training.grpo)
+        check_kernels(settings.training.grpo)
         check_rollouts(settings.model, settings.training.grpo)
 
 

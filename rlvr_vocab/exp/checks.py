@@ -11,7 +11,6 @@ from rlvr_vocab.exp.batch_checks import check_batches
 from rlvr_vocab.exp.data_wiring import other_sets, problem_source, prompt_style
 from rlvr_vocab.exp.environment_checks import check_wandb_login, installed
 from rlvr_vocab.exp.evaluation_checks import check_evaluations
-from rlvr_vocab.exp.from_config import as_typed
 from rlvr_vocab.exp.kernel_checks import check_kernels
 from rlvr_vocab.exp.model_checks import check_model, check_rollouts, check_trained_model
 from rlvr_vocab.exp.model_folder import check_checkpoint_folder
@@ -34,11 +33,7 @@ from rlvr_vocab.exp.vllm_checks import check_vllm
 from rlvr_vocab.nearest import did_you_mean
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
 from rlvr_vocab.vocab.adapter_base import is_adapter
-
-# Sampling options and the values under which they change nothing.
-NEUTRAL = {"top_p": (1,), "top_k": (0, -1, None), "min_p": (None, 0), "repetition_penalty": (1,)}
-FREE_GENERATION_KEYS = ("max_new_tokens", "temperature", "cache_implementation", "use_cache")
-WOULD_DIFFER = "the trained and the sampled policy would differ"
+from rlvr_vocab.vocab.on_policy import OF_TRANSFORMERS, OF_VLLM, check_generation_kwargs, check_on_policy
 
 # What `until` of a stage may look at; the README says what each is.
 LOGGED_METRICS = (
@@ -105,14 +100,14 @@ def check_training(settings: RunSettings) -> None:
     check_bounds(settings.resolved)
     check_dataset(settings.dataset)
     check_rewards(settings.rewards)
-    check_sampling(settings)
+    reasoning = settings.model.reasoning_vocab_size != 0 or settings.model.source_ids is not None
+    check_sampling(settings, reasoning)
     check_batches(settings.training.grpo)
     check_resumable(settings.training.grpo, staged=bool(settings.resolved["stages"]))
-    reasoning = settings.model.reasoning_vocab_size != 0 or settings.model.source_ids is not None
     check_rollouts(settings.model, settings.training.grpo)
-    check_vllm(settings.training.grpo, reasoning=reasoning)
+    check_vllm(settings.training.grpo)
     check_optimizer(settings.training.grpo.get("optim"))
-    check_kernels(settings.training.grpo, reasoning=reasoning)
+    check_kernels(settings.training.grpo)
     check_attention_precision(
         settings.model.model_kwargs.get("attn_implementation"), settings.model.loaded_dtype, settings.training.grpo
     )
@@ -243,29 +238,9 @@ def check_rewards(rewards: RewardSettings) -> None:
         reward.check_parameters()
 
 
-def check_sampling(settings: RunSettings) -> None:
+def check_sampling(settings: RunSettings, reasoning: bool) -> None:
     """The sampler must draw from the distribution that is trained: no truncation, no penalties."""
-    grpo = settings.training.grpo
-    temperature = grpo["temperature"]
-    if not 0 < temperature < math.inf:
-        raise UserError(f"training.temperature={temperature}: must be above 0, training samples")
-    for name, neutral in NEUTRAL.items():
-        if name in grpo and grpo[name] not in neutral:
-            raise UserError(f"training.{name}={grpo[name]}: {WOULD_DIFFER}; leave it out")
-    check_generation_kwargs("model.generation_kwargs", settings.model.generation_kwargs, grpo)
-    check_generation_kwargs("training.generation_kwargs", grpo.get("generation_kwargs") or {}, grpo)
-
-
-def check_generation_kwargs(where: str, kwargs: Any, grpo: Mapping[str, Any]) -> None:
-    if not isinstance(kwargs, Mapping):
-        raise UserError(f"{where}: expected a mapping, got {kwargs!r}")
-    for key, value in kwargs.items():
-        if key in NEUTRAL and value in NEUTRAL[key]:
-            continue
-        if key not in FREE_GENERATION_KEYS:
-            near = did_you_mean(key, FREE_GENERATION_KEYS)
-            raise UserError(f"{where}.{key}={as_typed(value)}: {WOULD_DIFFER}; leave it out{near}")
-    for key, field in (("max_new_tokens", "max_completion_length"), ("temperature", "temperature")):
-        if key in kwargs and kwargs[key] != grpo[field]:
-            other = f"training.{field}={grpo[field]}"
-            raise UserError(f"{where}.{key}={kwargs[key]} and {other} are the same thing: set one")
+    grpo, options = settings.training.grpo, settings.model.generation_kwargs
+    known = (*OF_VLLM, "max_new_tokens") if grpo.get("use_vllm") else OF_TRANSFORMERS
+    check_generation_kwargs(options, grpo, known, "model.generation_kwargs.", "training.")
+    check_on_policy(grpo, reasoning=reasoning, key="training.")

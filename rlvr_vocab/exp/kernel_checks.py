@@ -1,4 +1,4 @@
-"""Liger kernels and continuous batching: what they need, and where they do not go with the region policy."""
+"""Liger kernels and continuous batching: what they need, and what they would do to what is trained."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,9 +7,9 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp import environment_checks
 
 
-def check_kernels(grpo: Mapping[str, Any], reasoning: bool) -> None:
+def check_kernels(grpo: Mapping[str, Any]) -> None:
     check_liger(grpo)
-    check_continuous_batching(grpo, reasoning)
+    check_continuous_batching(grpo)
 
 
 def check_liger(grpo: Mapping[str, Any]) -> None:
@@ -30,14 +30,9 @@ def check_liger(grpo: Mapping[str, Any]) -> None:
         )
 
 
-def check_continuous_batching(grpo: Mapping[str, Any], reasoning: bool) -> None:
+def check_continuous_batching(grpo: Mapping[str, Any]) -> None:
     if not grpo.get("use_transformers_continuous_batching"):
         return
-    if reasoning:
-        raise UserError(
-            "training.use_transformers_continuous_batching=true: it samples past the region policy; "
-            "set it to false, or model.reasoning_vocab_size=0"
-        )
     half = next((name for name in ("bf16", "fp16") if grpo.get(name)), None)
     if half is not None:
         raise UserError(

@@ -1,4 +1,4 @@
-"""What `training.use_vllm=true` needs on this machine, and what of it does not go with a reasoning vocabulary."""
+"""What `training.use_vllm=true` needs on this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlvr_vocab.exp import environment_checks
 OLDEST, NEWEST = Version("0.22.0"), Version("0.31.0")  # what TRL 1.16 supports
 
 
-def check_vllm(grpo: Mapping[str, Any], reasoning: bool) -> None:
+def check_vllm(grpo: Mapping[str, Any]) -> None:
     if not grpo.get("use_vllm"):
         return
     if not environment_checks.installed("vllm"):
@@ -24,11 +24,6 @@ def check_vllm(grpo: Mapping[str, Any], reasoning: bool) -> None:
         raise UserError(
             f"training.use_vllm=true: vLLM {found} is installed, TRL works with {OLDEST} to {NEWEST}; "
             f"install one of those, or set training.use_vllm=false"
-        )
-    if reasoning and grpo.get("vllm_structured_outputs_regex") is not None:
-        raise UserError(
-            "training.vllm_structured_outputs_regex: it forbids tokens that the region policy allows, so that the "
-            "sampled and the trained policy would differ; remove it, or set model.reasoning_vocab_size=0"
         )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from trl.models.utils import disable_gradient_checkpointing
 
+from rlvr_vocab.rewards.turns import turn_text
 from rlvr_vocab.training.group_figures import duplicates, reward_spread, shared
 from rlvr_vocab.training.lora import drops
 from rlvr_vocab.training.moved_values import MovedValues
@@ -74,7 +75,7 @@ class ObservedGRPOTrainer(ResumableGRPOTrainer):
     def _log_groups(self) -> None:
         metrics, rows = self._metrics["train"], len(self._rewards_BR)
         prompts, completions = (list(self._logs[name])[-rows:] for name in ("prompt", "completion"))
-        texts = [turn[0]["content"] for turn in completions]
+        texts = [turn_text(turn) for turn in completions]
         spread = reward_spread(self._rewards_BR, self.reward_weights, self.num_generations)
         if spread is not None:
             metrics["groups/reward_std"].append(spread)

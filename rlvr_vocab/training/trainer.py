@@ -19,6 +19,7 @@ from trl.trainer.utils import create_model_from_path
 
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.rewards.guard import REASON
+from rlvr_vocab.rewards.turns import turn_text
 from rlvr_vocab.training.completions import CompletionRows, write_completions
 from rlvr_vocab.training.lora import Lora, complete_adapter, without_dropout
 from rlvr_vocab.training.movement import MovementCheck
@@ -34,6 +35,7 @@ from rlvr_vocab.vocab.adapter_base import record_base
 from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.on_policy import check_on_policy, refuse_altered
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, scored_regions
 from rlvr_vocab.vocab.sampling import attach_region_sampler
@@ -103,6 +105,7 @@ class RegionGRPOTrainer(ObservedGRPOTrainer):
         self.kl_log_steps = kl_log_steps
         self._measure = measure
         self._sampled_entropies: list[list[float]] | None = None
+        check_on_policy(vars(args), reasoning=self.policy.layout.size > 0)
         with region_head_in_trl(self.policy):
             super().__init__(
                 model=str(initial_model) if model is None else model,
@@ -114,6 +117,11 @@ class RegionGRPOTrainer(ObservedGRPOTrainer):
                 on_full_disk=on_full_disk,
                 **kwargs,
             )
+        set_there = vars(self.model.generation_config)
+        refuse_altered(
+            {name: value for name, value in set_there.items() if value is not None and name != "do_sample"},
+            f"{initial_model}/generation_config.json: ",
+        )
         if lora is not None:
             complete_adapter(self.model, lora, self.policy.layout)
         self.remove_callback(PrinterCallback)
@@ -162,8 +170,12 @@ class RegionGRPOTrainer(ObservedGRPOTrainer):
 
     def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
         prompt_ids, completion_ids, tool_mask, completions, *rest = super()._generate(prompts)
-        for completion, before, sampled in zip(completions, prompt_ids, completion_ids, strict=True):
-            completion[0]["content"] = assistant_turn(self._tokenizer, self.policy.layout, before, sampled)
+        for row, (before, sampled) in enumerate(zip(prompt_ids, completion_ids, strict=True)):
+            turn = assistant_turn(self._tokenizer, self.policy.layout, before, sampled)
+            if isinstance(completions[row], str):  # as its prompt is
+                completions[row] = turn
+            else:
+                completions[row][0]["content"] = turn
         return prompt_ids, completion_ids, tool_mask, completions, *rest
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -296,7 +308,7 @@ class RegionGRPOTrainer(ObservedGRPOTrainer):
         said = {name: self._logs["extra"].get(f"{REASON}{name}", ()) for name in self.reward_func_names}
         return CompletionRows(
             **columns,
-            completion=[turn[0]["content"] for turn in list(self._logs["completion"])[-num_rows:]],
+            completion=[turn_text(turn) for turn in list(self._logs["completion"])[-num_rows:]],
             advantage=list(self._logs["advantages"])[-num_rows:],
             rewards=rewards,
             reasons={name: list(reasons)[-num_rows:] for name, reasons in said.items() if any(reasons)},

@@ -58,8 +58,9 @@ def prompt_is_thinking(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout) 
 
 
 def prefilled_ids(prompt_ids: list[int], layout: VocabLayout) -> list[int]:
-    """What the template already put into the assistant's turn, at the end of a prompt."""
-    return prompt_ids[last_turn_start(prompt_ids, layout) :] if layout.turn_ids else []
+    """What the template already put into the assistant's turn, at the end of a prompt; nothing where none is open."""
+    start = last_turn_start(prompt_ids, layout)
+    return prompt_ids[start:] if start else []
 
 
 def assistant_turn(

@@ -21,20 +21,10 @@ from rlvr_vocab.atomic_folder import folder_appearing_whole
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.chat import OpenThinking, find_turn_ids, open_thinking_in_template
 from rlvr_vocab.vocab.layout import Mode, VocabLayout, default_source_ids
+from rlvr_vocab.vocab.on_policy import NEUTRAL
 from rlvr_vocab.vocab.quantized_base import refuse_quantized
 from rlvr_vocab.vocab.read_as_data import NO_CODE, READ_AS_DATA, refuse_pickled, why_not_read
 from rlvr_vocab.vocab.tokenizer import add_think_tags, write_tokenizer
-
-# A truncated sampler would draw from another distribution than the one that training scores.
-_TRUNCATING_DEFAULTS = (
-    "top_p",
-    "top_k",
-    "min_p",
-    "typical_p",
-    "epsilon_cutoff",
-    "eta_cutoff",
-    "repetition_penalty",
-)
 
 
 @dataclass(frozen=True)
@@ -255,7 +245,7 @@ def _expand_weights(model: PreTrainedModel, plan: ExpansionPlan) -> None:
 
 
 def _clean_generation_config(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    for name in _TRUNCATING_DEFAULTS:
+    for name in NEUTRAL.keys() - {"do_sample"}:
         setattr(model.generation_config, name, None)
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     model.config.get_text_config().pad_token_id = tokenizer.pad_token_id

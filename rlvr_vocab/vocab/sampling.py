@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from peft import PeftModel
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedModel
 
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -51,24 +52,27 @@ class RegionLogitsProcessor(LogitsProcessor):
         return bias * self.temperature
 
 
-class SamplingRecorder(LogitsProcessor):
-    """Keeps the log-probability and the entropy under which each token was sampled, for a plain sampler.
+class SamplingRecorder:
+    """Keeps the log-probability and the entropy under which each token was drawn.
 
-    It runs after `RegionLogitsProcessor` and assumes that nothing but the temperature follows it, which is what
-    training allows.
+    Args:
+        greedy: the likeliest id was taken, which leaves no other a chance.
     """
 
-    def __init__(self, temperature: float) -> None:
-        self.temperature = temperature
+    def __init__(self, greedy: bool = False) -> None:
+        self._greedy = greedy
         self._logps: list[torch.Tensor] = []
         self._entropies: list[torch.Tensor] = []
         self._pending: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         self._settle(input_ids)
-        self._pending = scores, (scores / self.temperature).logsumexp(dim=1)
+        drawn_from = scores
+        if self._greedy:
+            drawn_from = torch.full_like(scores, -torch.inf).scatter(1, scores.argmax(1, keepdim=True), 0.0)
+        self._pending = drawn_from, drawn_from.logsumexp(dim=1)
         # entr(0) is 0: what is forbidden adds nothing, where 0 · -inf would be NaN.
-        self._entropies.append(torch.special.entr((scores / self.temperature).softmax(dim=1)).sum(dim=1))
+        self._entropies.append(torch.special.entr(drawn_from.softmax(dim=1)).sum(dim=1))
         return scores
 
     def logps(self, sequences: torch.Tensor) -> torch.Tensor:
@@ -83,8 +87,7 @@ class SamplingRecorder(LogitsProcessor):
     def _settle(self, input_ids: torch.Tensor) -> None:
         if self._pending is not None:
             scores, log_z = self._pending
-            chosen = scores.gather(1, input_ids[:, -1:]).squeeze(1) / self.temperature
-            self._logps.append(chosen - log_z)
+            self._logps.append(scores.gather(1, input_ids[:, -1:]).squeeze(1) - log_z)
             self._pending = None
 
 
@@ -113,13 +116,15 @@ class RegionSampler:
     ) -> Any:
         temperature = self._temperature(generation_config, kwargs)
         processors = LogitsProcessorList([*(logits_processor or []), RegionLogitsProcessor(self.policy, temperature)])
-        recorder = SamplingRecorder(temperature or 1.0) if self._recording else None
-        if recorder is not None:
-            processors.append(recorder)
-        output = self._own_generate(*args, generation_config=generation_config, logits_processor=processors, **kwargs)
-        if recorder is not None:
-            self.last_logps = recorder.logps(output if isinstance(output, torch.Tensor) else output.sequences)
-            self.last_entropies = recorder.entropies()
+        given = {"generation_config": generation_config, "logits_processor": processors, **kwargs}
+        if not self._recording:
+            return self._own_generate(*args, **given)
+        recorder = SamplingRecorder(greedy=temperature is None)
+        generating = self._model.get_base_model() if isinstance(self._model, PeftModel) else self._model
+        with _last_of_all(recorder, generating):
+            output = self._own_generate(*args, **given)
+        self.last_logps = recorder.logps(output if isinstance(output, torch.Tensor) else output.sequences)
+        self.last_entropies = recorder.entropies()
         return output
 
     @contextmanager
@@ -142,6 +147,25 @@ class RegionSampler:
             return default
 
         return float(resolved("temperature", 1.0)) if resolved("do_sample", False) else None
+
+
+@contextmanager
+def _last_of_all(recorder: SamplingRecorder, model: PreTrainedModel) -> Iterator[None]:
+    """Inside the block the recorder follows every processor that acts, whoever has put it there.
+
+    Those that are handed to `generate` come before the temperature and the truncations. `custom_generate`, the public
+    way to the whole list, forgets `synced_gpus`.
+    """
+    prepare = model._get_logits_processor
+
+    def prepared(*args: Any, **kwargs: Any) -> LogitsProcessorList:
+        return LogitsProcessorList([*prepare(*args, **kwargs), recorder])
+
+    model._get_logits_processor = prepared
+    try:
+        yield
+    finally:
+        del model._get_logits_processor
 
 
 def attach_region_sampler(model: PreTrainedModel, policy: RegionPolicy) -> RegionSampler:

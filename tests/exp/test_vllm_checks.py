@@ -17,22 +17,15 @@ def vllm_installed(monkeypatch):
 @pytest.mark.parametrize("version", ["0.22.0", "0.31.0+cu129", None])
 def test_versions_that_trl_works_with_pass(version, monkeypatch):
     monkeypatch.setattr(vllm_checks, "vllm_version", lambda: version and Version(version))
-    check_vllm({"use_vllm": True}, reasoning=True)
+    check_vllm({"use_vllm": True})
 
 
 @pytest.mark.parametrize("version", ["0.21.0", "0.31.1", "0.32.0"])
 def test_other_versions_are_refused_by_name(version, monkeypatch):
     monkeypatch.setattr(vllm_checks, "vllm_version", lambda: Version(version))
     with pytest.raises(UserError, match=rf"vLLM {version} is installed, TRL works with 0\.22\.0 to 0\.31\.0"):
-        check_vllm({"use_vllm": True}, reasoning=False)
-    check_vllm({"use_vllm": False}, reasoning=False)
-
-
-def test_a_regular_expression_for_answers_does_not_go_with_a_reasoning_vocabulary():
-    grpo = {"use_vllm": True, "vllm_structured_outputs_regex": "[0-9]+"}
-    check_vllm(grpo, reasoning=False)
-    with pytest.raises(UserError, match="vllm_structured_outputs_regex"):
-        check_vllm(grpo, reasoning=True)
+        check_vllm({"use_vllm": True})
+    check_vllm({"use_vllm": False})
 
 
 def test_the_version_is_that_of_whatever_distribution_brings_the_package(monkeypatch):

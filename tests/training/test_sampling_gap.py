@@ -1,12 +1,15 @@
 """Sampled and scored log-probabilities of the same tokens: how far apart a run logs them to be."""
 
+import json
 import math
+import shutil
 
 import pandas as pd
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.lora import Lora
 from rlvr_vocab.training.sampling_gap import gap_sums
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
@@ -81,3 +84,20 @@ def test_a_sampler_with_another_policy_shows_with_the_distance_that_it_has(lora,
         distances.append((torch.tensor(row["sampling_logps"]).double() - scored).abs())
     assert gap == pytest.approx(torch.cat(distances).mean().item(), abs=1e-4)
     assert gap > 0.1
+
+
+@pytest.mark.parametrize("acting", [{"top_k": 2}, {"do_sample": False}, {"no_repeat_ngram_size": 1}])
+def test_what_acts_on_the_sampler_past_the_checks_shows(acting, expand_shape, make_trainer, tmp_path):
+    trainer = make_trainer(expand_shape("llama", size=None), tmp_path, max_steps=1)
+    trainer.generation_config.update(**acting)
+    assert gaps_of(trainer)[0] > 1e-2
+
+
+def test_a_sampler_that_would_draw_from_something_else_is_refused(expand_shape, make_trainer, tmp_path):
+    folder = shutil.copytree(expand_shape("llama", size=None), tmp_path / "folder")
+    with pytest.raises(UserError, match=r"^top_k=2: the trained and the sampled policy would differ"):
+        make_trainer(folder, tmp_path, top_k=2)
+    defaults = json.loads((folder / "generation_config.json").read_text())
+    (folder / "generation_config.json").write_text(json.dumps({**defaults, "min_p": 0.3}))
+    with pytest.raises(UserError, match=r"generation_config\.json: min_p=0\.3: the trained"):
+        make_trainer(folder, tmp_path)

@@ -99,7 +99,7 @@ def test_nothing_in_the_generation_config_truncates_the_distribution(name, make_
     before = GenerationConfig.from_pretrained(make_shape(name).folder)
     assert (before.top_p, before.top_k, before.min_p, before.repetition_penalty) == (0.8, 20, 0.1, 1.1)
     on_disk = json.loads((expand_shape(name, size=0) / "generation_config.json").read_text())
-    assert not on_disk.keys() & {"top_p", "top_k", "min_p", "repetition_penalty"}
+    assert not on_disk.keys() & {"top_p", "top_k", "min_p", "repetition_penalty", "no_repeat_ngram_size"}
     after = GenerationConfig.from_pretrained(expand_shape(name, size=0))
     assert after.eos_token_id == before.eos_token_id
 

@@ -155,6 +155,24 @@ def test_recording_works_on_outputs_with_scores_and_stops_with_the_block(expand_
     assert sampler.last_logps is recorded
 
 
+@pytest.mark.parametrize(
+    ("acting", "choices"), [({"top_k": 3}, 3), ({"typical_p": 1e-6}, 1), ({"do_sample": False}, 1)]
+)
+def test_what_is_recorded_is_the_distribution_drawn_from_whatever_has_cut_it(acting, choices, expand_shape):
+    model, policy = load(expand_shape("llama", size=0))
+    sampler = attach_region_sampler(model, policy)
+    ids = prompts(policy.layout)
+    torch.manual_seed(0)
+    with sampler.recording():
+        out = model.generate(ids, **{"max_new_tokens": 6, "min_new_tokens": 6, "temperature": 3.0, **PLAIN, **acting})
+    expected = definition(model, policy, out, 3.0)[:, -6:]
+    expected[..., model.generation_config.eos_token_id] = -torch.inf
+    chosen = expected.gather(2, out[:, -6:].unsqueeze(2)).squeeze(2)
+    logps = chosen - expected.topk(choices).values.logsumexp(2) if choices > 1 else torch.zeros(4, 6)
+    assert (sampler.last_logps - logps).abs().max() < 1e-4
+    assert "_get_logits_processor" not in vars(model)
+
+
 def test_a_policy_of_another_model_is_refused():
     policy = RegionPolicy(VocabLayout(10, (1, 2), 3, 4, (), (3, 4)))
     with pytest.raises(ValueError, match="12 rows, the model has 13"):
@@ -163,7 +181,7 @@ def test_a_policy_of_another_model_is_refused():
 
 @pytest.mark.parametrize("forbidden", [-torch.inf, torch.finfo(torch.float32).min, -1e9])
 def test_what_is_forbidden_adds_nothing_to_an_entropy(forbidden):
-    recorder = SamplingRecorder(temperature=0.5)
+    recorder = SamplingRecorder()
     scores = torch.tensor([[1.0, 1.0, forbidden, forbidden], [0.0, forbidden, forbidden, forbidden]])
     recorder(torch.tensor([[3], [3]]), scores)
     assert recorder.entropies().flatten().tolist() == pytest.approx([math.log(2), 0.0], abs=1e-6)

@@ -1,0 +1,99 @@
+"""Options under which a sampler draws from another distribution than the one that training scores; needs no torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.nearest import did_you_mean
+
+# Options of Transformers' GenerationConfig, vLLM's SamplingParams and GRPOConfig, and the values that change nothing.
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "do_sample": (True,),
+    "top_k": (0,),  # None is Transformers' default of 50
+    "top_p": (1,),
+    "min_p": (None, 0),
+    "repetition_penalty": (1,),
+    **dict.fromkeys(
+        (
+            *("encoder_repetition_penalty", "guidance_scale", "num_beam_groups", "num_beams"),
+            *("num_return_sequences", "typical_p"),
+        ),
+        (None, 1),
+    ),
+    **dict.fromkeys(
+        (
+            *("encoder_no_repeat_ngram_size", "epsilon_cutoff", "eta_cutoff", "frequency_penalty", "min_length"),
+            *("min_new_tokens", "min_tokens", "no_repeat_ngram_size", "presence_penalty"),
+        ),
+        (None, 0),
+    ),
+    **dict.fromkeys(
+        (
+            *("allowed_token_ids", "assistant_early_exit", "bad_words", "bad_words_ids", "begin_suppress_tokens"),
+            *("constraints", "dola_layers"),
+            *("exponential_decay_length_penalty", "force_words_ids", "forced_bos_token_id", "forced_eos_token_id"),
+            *("logit_bias", "logits_processors", "penalty_alpha", "prompt_lookup_num_tokens", "remove_invalid_values"),
+            *("sequence_bias", "structured_outputs", "suppress_tokens", "top_h", "vllm_structured_outputs_regex"),
+            *("use_mtp", "watermarking_config"),
+        ),
+        (None, False),
+    ),
+}
+# What `generation_kwargs` may hold; of vLLM's options only what SamplingParams takes, which refuses any other name.
+_SAME_THING = {"max_new_tokens": "max_completion_length", "temperature": "temperature"}
+OF_TRANSFORMERS = (*_SAME_THING, "cache_implementation", "use_cache", *NEUTRAL)
+OF_VLLM = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty")
+
+
+def check_on_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = "") -> None:
+    """Refuse a sampler that would draw from another distribution than the one that is scored.
+
+    Args:
+        grpo: fields of `GRPOConfig`; one that is missing has TRL's default.
+        reasoning: whether there are reasoning tokens.
+        key: what stands before the name of a field where the user writes it.
+
+    Raises:
+        UserError: naming the field, or the option in `generation_kwargs`.
+    """
+    temperature = grpo.get("temperature", 1.0)
+    if not 0 < temperature < math.inf:
+        raise UserError(f"{key}temperature={temperature}: must be above 0, training samples")
+    refuse_altered(grpo, key)
+    known = OF_VLLM if grpo.get("use_vllm") else OF_TRANSFORMERS
+    check_generation_kwargs(grpo.get("generation_kwargs") or {}, grpo, known, f"{key}generation_kwargs.", key)
+    if reasoning and grpo.get("use_transformers_continuous_batching"):
+        raise UserError(
+            f"{key}use_transformers_continuous_batching=true: it samples past the region policy; set it to false, or "
+            "train without reasoning tokens"
+        )
+
+
+def check_generation_kwargs(
+    options: Mapping[str, Any], grpo: Mapping[str, Any], known: Sequence[str], where: str, key: str = ""
+) -> None:
+    """Refuse options that change the distribution, and those that no sampler of training reads.
+
+    Args:
+        known: options that are read.
+        where: what stands before the name of an option where the user writes it; `key`, before that of a field.
+    """
+    refuse_altered(options, where)
+    for name, value in options.items():
+        if name not in known:
+            raise UserError(f"{where}{name}={value}: nothing reads it here; leave it out{did_you_mean(name, known)}")
+        field = _SAME_THING.get(name)
+        if field is not None and value != grpo[field]:
+            raise UserError(f"{where}{name}={value} and {key}{field}={grpo[field]} are the same thing: set one")
+
+
+def refuse_altered(options: Mapping[str, Any], where: str) -> None:
+    """Refuse the first option with a value that changes the distribution; `where` stands before its name."""
+    for name in NEUTRAL:
+        if name in options and options[name] not in NEUTRAL[name]:
+            value = options[name]
+            shown = str(value).lower() if isinstance(value, bool) else value
+            raise UserError(f"{where}{name}={shown}: the trained and the sampled policy would differ; leave it out")

@@ -1,0 +1,61 @@
+"""What a sampler of training may be told."""
+
+import inspect
+import re
+
+import pytest
+from transformers import GenerationConfig, GenerationMixin
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab.on_policy import NEUTRAL, check_on_policy
+
+# How far a completion goes, what scores are divided by on both sides, and what changes no distribution.
+HARMLESS = {"max_length", "renormalize_logits", "temperature", "use_cache"}
+
+
+def test_every_option_that_transformers_makes_a_processor_or_another_search_of_is_known():
+    processors = inspect.getsource(GenerationMixin._get_logits_processor)
+    searches = inspect.getsource(GenerationConfig.get_generation_mode)
+    read = {*re.findall(r"generation_config\.([a-z]\w+)", processors), *re.findall(r"self\.([a-z]\w+)", searches)}
+    assert {"top_k", "suppress_tokens", "num_beams"} < read
+    assert read - HARMLESS <= NEUTRAL.keys()
+
+
+@pytest.mark.parametrize(
+    ("grpo", "said"),
+    [
+        ({"top_k": 2}, "top_k=2: the trained and the sampled policy would differ"),
+        ({"top_k": None}, "top_k=None: "),
+        ({"repetition_penalty": 1.1}, "repetition_penalty=1.1: "),
+        ({"temperature": 0.0}, "temperature=0.0: must be above 0"),
+        ({"temperature": float("nan")}, "temperature=nan: must be above 0"),
+        ({"generation_kwargs": {"do_sample": False}}, "generation_kwargs.do_sample=false: the trained"),
+        ({"generation_kwargs": {"no_repeat_ngram_size": 3}}, "generation_kwargs.no_repeat_ngram_size=3: the trained"),
+        ({"generation_kwargs": {"bad_words_ids": [[5]]}}, "generation_kwargs.bad_words_ids="),
+        ({"generation_kwargs": {"temperature": 0.5}}, "same thing"),
+        ({"generation_kwargs": {"use_cash": True}}, "did you mean use_cache"),
+        ({"use_vllm": True, "generation_kwargs": {"logit_bias": {5: 1.0}}}, "generation_kwargs.logit_bias="),
+        ({"use_vllm": True, "generation_kwargs": {"presence_penalty": 0.5}}, "generation_kwargs.presence_penalty=0.5"),
+        ({"use_vllm": True, "generation_kwargs": {"do_sample": True}}, "do_sample=True: nothing reads it here"),
+        ({"use_vllm": True, "vllm_structured_outputs_regex": "[0-9]+"}, "vllm_structured_outputs_regex="),
+        ({"use_transformers_continuous_batching": True}, "past the region policy"),
+    ],
+)
+def test_another_distribution_than_the_scored_one_is_refused_by_the_name_of_the_field(grpo, said):
+    with pytest.raises(UserError, match=re.escape(said)):
+        check_on_policy({"temperature": 1.0, **grpo}, reasoning=True)
+
+
+@pytest.mark.parametrize(
+    "grpo",
+    [
+        {},
+        {"top_k": 0, "top_p": 1.0, "min_p": None, "repetition_penalty": 1.0, "generation_kwargs": None},
+        {"temperature": 0.7, "generation_kwargs": {"temperature": 0.7, "do_sample": True, "num_beams": 1}},
+        {"generation_kwargs": {"use_cache": True, "cache_implementation": "static"}},
+        {"use_vllm": True, "generation_kwargs": {"presence_penalty": 0.0, "top_p": 1}},
+        {"use_transformers_continuous_batching": True},
+    ],
+)
+def test_what_changes_nothing_passes(grpo):
+    check_on_policy({"temperature": 1.0, **grpo}, reasoning=False)
