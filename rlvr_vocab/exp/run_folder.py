@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import platform
 import shutil
@@ -16,7 +17,9 @@ from typing import Any
 import torch
 
 from rlvr_vocab.atomic_file import write_whole
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.hub_names import names_on_hub
+from rlvr_vocab.exp.json_file import read_json_if_there
 from rlvr_vocab.exp.output_folder import CLEARED, WITHOUT_A_NAME, belongs_to_no_run, changes_of
 from rlvr_vocab.exp.recorded_config import config_yaml
 from rlvr_vocab.exp.typed_sections import RunSettings
@@ -30,6 +33,8 @@ from rlvr_vocab.vocab.run_places import (
     INITIAL_MODEL,
     SUMMARY,
 )
+
+logger = logging.getLogger(__name__)
 
 _PACKAGES = (
     "rlvr-vocab",
@@ -53,15 +58,17 @@ def start_run_folder(settings: RunSettings) -> None:
     folder = settings.output_dir
     if (folder / CLEARED).exists():  # by a start that was killed
         shutil.rmtree(folder / CLEARED)
+    here = environment()
     if (folder / CONFIG).is_file():
         if settings.overwrite:
             _clear(folder)
         else:
             _remove_halves(folder)
+            _compare_threads(folder / ENVIRONMENT, here)
             _write_down_changes(settings)
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / CONFIG, config_yaml(settings.resolved))  # marks the folder as a run
-    write_json(folder / ENVIRONMENT, {**environment(), "names_on_hub": names_on_hub(settings.resolved)})
+    write_json(folder / ENVIRONMENT, {**here, "names_on_hub": names_on_hub(settings.resolved)})
 
 
 def finished_summary(settings: RunSettings) -> dict[str, Any] | None:
@@ -112,6 +119,21 @@ def _remove_halves(folder: Path) -> None:
             shutil.rmtree(path)
 
 
+def _compare_threads(recorded: Path, here: dict[str, Any]) -> None:
+    """Warn where a run goes on with another number of threads: on a CPU they add up in another order."""
+    try:
+        before = (read_json_if_there(recorded) or {}).get("threads")
+    except UserError as error:
+        logger.warning("%s: it is written anew, what the run began with is not known", error)
+        return
+    if before not in (None, here["threads"]) and not here["gpus"]:
+        logger.warning(
+            "the run began with %s threads and goes on with %s: its last digits will be others; OMP_NUM_THREADS=%s "
+            "keeps them",
+            *(before, here["threads"], before),
+        )
+
+
 def _write_down_changes(settings: RunSettings) -> None:
     """What is to be otherwise from here on; a finished run is taken up again by it."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -134,6 +156,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processor_cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
         "gpus": gpus,
         "versions": {package: found for package in _PACKAGES if (found := _version(package)) is not None},
     }

@@ -1,8 +1,10 @@
 """What a run may go on with: its own checkpoints, and another value of a key that was named."""
 
+import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.recorded_config import config_yaml
@@ -84,6 +86,20 @@ def test_a_change_is_written_down_and_reopens_a_finished_run(run):
     assert '"key": "training.max_steps"' in change and '"to": 500' in change
     # From now on this is the configuration of the run.
     assert load_settings("train", [*TINY, "training.max_steps=500"]).training.grpo["max_steps"] == 500
+
+
+def test_a_run_that_goes_on_with_another_number_of_threads_is_told_so(run, caplog, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    start_run_folder(load_settings("train", TINY))
+    recorded = json.loads((RUN / "environment.json").read_text())["threads"]
+    start_run_folder(load_settings("train", TINY))
+    assert (recorded, caplog.text) == (torch.get_num_threads(), "")
+    write_json(RUN / "environment.json", {"threads": recorded + 3})
+    start_run_folder(load_settings("train", TINY))
+    assert f"began with {recorded + 3} threads and goes on with {recorded}: " in caplog.text
+    (RUN / "environment.json").write_text("{")
+    start_run_folder(load_settings("train", TINY))
+    assert "environment.json is not readable JSON" in caplog.text
 
 
 def test_overwriting_keeps_what_a_scheduler_writes_there(run):

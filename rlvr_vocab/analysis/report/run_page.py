@@ -195,8 +195,8 @@ def _reproduce(report: RunReport) -> Markup:
         return Markup().join([*parts, paragraph("environment.json is not there: versions are not known.", "missing")])
     parts.append(paragraph("As it was started:"))
     parts.append(preformatted(shlex.join(map(str, environment.get("command", ())))))
-    known = [(name, environment.get(name)) for name in ("started", "commit", "python", "platform", "processor_cores")]
-    pairs = [(_worded(name), _value(value)) for name, value in known]
+    known = ("started", "commit", "python", "platform", "processor_cores", "threads")
+    pairs = [(_worded(name), _value(environment.get(name))) for name in known]
     pairs += [("gpus", _value(environment.get("gpus", []))), ("seed", str(report.record.facts.seed))]
     versions = [(name, str(value)) for name, value in environment.get("versions", {}).items()]
     return Markup().join([*parts, facts(pairs), heading("Versions"), facts(versions)])
