@@ -1,8 +1,10 @@
 """Models for the tests: tiny ones of every shape that the project supports, made on the spot, and two real ones."""
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,6 +40,20 @@ BODY = {
     "num_key_value_heads": 1,
     "max_position_embeddings": 512,
 }
+
+
+_TEMPORARY = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A temporary folder of the session's own: libraries leave theirs behind in processes that are killed."""
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # pytest looks after its folders itself
+    config.stash[_TEMPORARY] = Path(tempfile.mkdtemp(prefix="rlvr-vocab-tests-"))
+    tempfile.tempdir = os.environ["TMPDIR"] = str(config.stash[_TEMPORARY])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    shutil.rmtree(config.stash[_TEMPORARY], ignore_errors=True)  # a process that is being killed may still write there
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+# With Ctrl-C as a terminal has it: what a shell starts in the background ignores it, and hands that on.
 BEGINNING = f"""
-import sys, threading, time
+import signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from rlvr_vocab.rewards.verify.pool import WorkerPool, shared_pool
 """
