@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+import rlvr_vocab
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "rlvr_vocab"
 
@@ -229,3 +231,7 @@ def test_git_does_not_carry_a_lock_file() -> None:
     if (ROOT / ".git").exists():
         tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
         assert "uv.lock" not in tracked.stdout.splitlines()
+
+
+def test_dir_shows_every_public_name() -> None:
+    assert set(rlvr_vocab.__all__) <= set(dir(rlvr_vocab))

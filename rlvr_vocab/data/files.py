@@ -4,6 +4,7 @@ import codecs
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,10 @@ from rlvr_vocab.errors import UserError
 
 # The csv module's own limit, 128 KiB a cell, is shorter than a long worked solution.
 LARGEST_CELL = 2**31 - 1
+PARQUET_MARK = b"PAR1"  # at both ends of a file
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+# What may be left of a JSON text from where it is wrong on, if more of it would mend it.
+CUT_OFF = re.compile(r"|-|\.|[eE][-+]?|tr?u?|fa?l?s?|nu?l?|\\?u?[0-9a-fA-F]{0,4}")
 
 
 def read_rows(path: Path) -> list[Any]:
@@ -60,13 +65,27 @@ def read_tsv(path: Path) -> list[dict[str, str | None]]:
 
 def read_delimited(path: Path, delimiter: str) -> list[dict[str, str | None]]:
     csv.field_size_limit(LARGEST_CELL)
-    lines = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
+    text = read_text(path)
+    check_delimiter(text.lstrip().partition("\n")[0], delimiter, path)
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         header = next((cells for cells in lines if cells), [])
         check_header(header, path)
         return [keyed_cells(header, cells, f"{path.absolute()}:{lines.line_num}") for cells in lines if cells]
     except csv.Error as error:
-        raise UserError(f"{path.absolute()}:{lines.line_num} breaks the quoting rules of CSV: {error}") from error
+        cut_off = "; a quote is never closed, or the text breaks off" if str(error) == "unexpected end of data" else ""
+        where = f"{path.absolute()}:{lines.line_num}"
+        raise UserError(f"{where} breaks the quoting rules of CSV: {error}{cut_off}") from error
+
+
+def check_delimiter(first_line: str, delimiter: str, path: Path) -> None:
+    other = next((mark for mark in DELIMITERS if mark in first_line), delimiter)
+    if delimiter not in first_line and other != delimiter:
+        advice = {"\t": "name the file .tsv", ",": "name the file .csv"}.get(
+            other, f"save it with {DELIMITERS[delimiter]}"
+        )
+        by = f"{DELIMITERS[other]}, not by {DELIMITERS[delimiter]}"
+        raise UserError(f"{path.absolute()}:1 separates its columns by {by}; {advice}")
 
 
 def check_header(header: list[str], path: Path) -> None:
@@ -137,7 +156,14 @@ def what_broke(text: str, error: Exception) -> str:
         return "; JSON over several lines is .json"
     if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
         return "; one object per line is .jsonl"
-    return "" if text.rstrip().endswith(("]", "}")) else "; the text breaks off"
+    if isinstance(error, json.JSONDecodeError) and breaks_off(text.rstrip(), error):
+        return "; the text breaks off"
+    return ""
+
+
+def breaks_off(text: str, error: json.JSONDecodeError) -> bool:
+    """Whether the text is the beginning of a valid one; a string that is never closed lasts to its end."""
+    return error.msg.startswith("Unterminated string") or CUT_OFF.fullmatch(text[error.pos :]) is not None
 
 
 def read_parquet(path: Path) -> list[dict[str, Any]]:
@@ -148,7 +174,10 @@ def read_parquet(path: Path) -> list[dict[str, Any]]:
     try:
         return ParquetFile(path).read().to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(f"{path.absolute()} is not a readable Parquet file: {one_line(error)}") from error
+        content = path.read_bytes()
+        cut_off = content.startswith(PARQUET_MARK) and not content.endswith(PARQUET_MARK)
+        reason = "it breaks off" if cut_off else one_line(error)
+        raise UserError(f"{path.absolute()} is not a readable Parquet file: {reason}") from error
 
 
 def one_line(error: BaseException, limit: int = 300) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlvr_vocab.data.answers import UnusableRow, final_answer, is_nan, plain_text
+from rlvr_vocab.data.answers import UnusableRow, final_answer, is_nan, parts_of, plain_text
 from rlvr_vocab.data.source import Columns
 from rlvr_vocab.data.visible import visible_text
 from rlvr_vocab.errors import UserError
@@ -92,7 +92,7 @@ def problem_text(value: object, row: object) -> str:
         raise UnusableRow(EMPTY_PROBLEM, row)
     text = plain_text(value)
     if text is None:
-        raise UnusableRow(NOT_A_PROBLEM, value)
+        raise UnusableRow(parts_of(value, "problem") or NOT_A_PROBLEM, value)
     return text
 
 

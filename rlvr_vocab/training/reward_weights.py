@@ -49,18 +49,23 @@ class RewardWeights:
                 weight.restore(state[name])
 
 
-def require_scores(rewards_BR: torch.Tensor, names: Sequence[str], step: int) -> None:
+def require_scores(
+    rewards_BR: torch.Tensor, names: Sequence[str], step: int, reasons: Mapping[str, Sequence[str]]
+) -> None:
     """Stop where a whole batch has no reward to learn from.
+
+    Args:
+        reasons: what the functions said of rows, by name.
 
     Raises:
         UserError: no completion has a finite reward.
     """
     if not torch.isfinite(rewards_BR).any():
-        listed = ", ".join(names)
-        raise UserError(
-            f"step {step + 1}: none of {len(rewards_BR)} completions has a reward: {listed} gave only None, NaN or "
-            "infinite ones; the warnings above name the rows"
-        )
+        said = {
+            name: next(filter(None, reasons.get(name, ())), "gave only None, NaN or infinite ones") for name in names
+        }
+        listed = "; ".join(f"{name} {reason}" for name, reason in said.items())
+        raise UserError(f"step {step + 1}: none of {len(rewards_BR)} completions has a reward: {listed}")
     infinite = torch.isinf(rewards_BR).nonzero()
     if len(infinite):
         row, column = infinite[0].tolist()

@@ -180,7 +180,8 @@ class RegionGRPOTrainer(ObservedGRPOTrainer):
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         rewards_BR = super()._calculate_rewards(*args, **kwargs)
-        require_scores(rewards_BR, self.reward_func_names, self.place.step(self.state.global_step))
+        said = {name: self._pending_extra_logs.get(f"{REASON}{name}", ()) for name in self.reward_func_names}
+        require_scores(rewards_BR, self.reward_func_names, self.place.step(self.state.global_step), said)
         return rewards_BR
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:

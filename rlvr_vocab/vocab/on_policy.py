@@ -16,6 +16,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "top_p": (1,),
     "min_p": (None, 0),
     "repetition_penalty": (1,),
+    "neftune_noise_alpha": (None, 0),  # other noise while sampling than while scoring
     **dict.fromkeys(
         (
             *("encoder_repetition_penalty", "guidance_scale", "num_beam_groups", "num_beams"),

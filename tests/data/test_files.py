@@ -50,10 +50,44 @@ def test_json_over_several_lines_in_a_jsonl_file_is_refused_with_a_hint(write: W
         read_rows(write("p.jsonl", '[\n {"a": 1}\n]\n'))
 
 
-@pytest.mark.parametrize(("name", "content"), [("p.json", '[{"a": 1}, {"a": "x'), ("p.jsonl", '{"a": 1}\n{"a": "x')])
-def test_json_that_was_cut_off_is_said_to_break_off(write: Write, name: str, content: str) -> None:
-    with pytest.raises(UserError, match=r"is not valid JSON: Unterminated string .*; the text breaks off"):
+WHOLE = '[{"a": "x\\u00e9", "b": [true, null, -1.5]}, {"a": "y"}]'
+
+
+@pytest.mark.parametrize("length", range(2, len(WHOLE)))
+def test_json_that_was_cut_off_anywhere_is_said_to_break_off(write: Write, length: int) -> None:
+    with pytest.raises(UserError, match=r"is not valid JSON: .*; the text breaks off"):
+        read_rows(write("p.json", WHOLE[:length]))
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['[{"a": 1},\n {"b" 2},\n {"c": 3', '[{"a": 1},\n {b: 2}]', '[\n {"a": "x" "y"}]', '[{"a": 1},\n NaM', "[1,\n }"],
+)
+@pytest.mark.parametrize("name", ["p.json", "p.jsonl"])
+def test_json_that_is_broken_before_its_end_is_named_by_line_and_column_alone(
+    write: Write, name: str, content: str
+) -> None:
+    content = content if name == "p.json" else "5\n" + content.replace("\n", "") + "\n"
+    with pytest.raises(UserError, match=r"is not valid JSON: .*line \d column \d+ \(char \d+\)$"):
         read_rows(write(name, content))
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "said"),
+    [
+        ("p.csv", "question;answer", "by semicolons, not by commas; save it with commas"),
+        ("p.csv", "question\tanswer", "by tabs, not by commas; name the file .tsv"),
+        ("p.csv", '"question"|"answer"', "by vertical bars, not by commas; save it with commas"),
+        ("p.tsv", "question,answer", "by commas, not by tabs; name the file .csv"),
+        ("p.tsv", "question;answer", "by semicolons, not by tabs; save it with tabs"),
+    ],
+)
+def test_another_delimiter_than_the_name_of_a_table_says_is_named(
+    write: Write, name: str, header: str, said: str
+) -> None:
+    row = header.replace("question", "What, then, is 1+1?")
+    with pytest.raises(UserError, match=rf":1 separates its columns {said}"):
+        read_rows(write(name, f"{header}\n{row}\n"))
 
 
 def test_jsonl_breaks_only_at_line_feeds_and_skips_blank_lines(write: Write) -> None:
@@ -126,8 +160,10 @@ def test_parquet_keeps_integers_beside_missing_values(tmp_path: Path) -> None:
     assert read_rows(path) == [{"problem": "a", "answer": 60}, {"problem": "b", "answer": None}]
 
 
-@pytest.mark.parametrize("content", [b"not parquet at all", b"PAR1 cut off"])
-def test_a_broken_parquet_file_is_refused_in_one_line(write: Write, content: bytes) -> None:
-    with pytest.raises(UserError, match=r"p\.parquet is not a readable Parquet file: ") as caught:
+@pytest.mark.parametrize(
+    ("content", "said"), [(b"not parquet at all", "Parquet magic bytes"), (b"PAR1 cut off", "it breaks off")]
+)
+def test_a_broken_parquet_file_is_refused_in_one_line(write: Write, content: bytes, said: str) -> None:
+    with pytest.raises(UserError, match=rf"p\.parquet is not a readable Parquet file: {said}") as caught:
         read_rows(write("p.parquet", content))
     assert "\n" not in str(caught.value)

@@ -23,7 +23,16 @@ COLUMNS = Columns("question", "answer")
         ({"question": "What is x?", "answer": None}, "missing answer", "What is x?"),
         ({"question": "What is x?", "answer": float("nan")}, "missing answer", "What is x?"),
         ({"question": "What is x?"}, "missing answer", "What is x?"),
-        ({"question": "What is x?", "answer": {"a": 1}}, "answer is neither text nor a number", "{'a': 1}"),
+        (
+            {"question": "What is x?", "answer": {"a": 1}},
+            "answer is an object (a), not text: map a column that holds the answer alone",
+            "{'a': 1}",
+        ),
+        (
+            {"question": [{"role": "user", "content": "x?"}], "answer": "1"},
+            "problem is a list of messages, not text: map a column that holds the problem alone",
+            "[{'role': 'user', 'content': 'x?'}]",
+        ),
     ],
 )
 def test_an_unusable_row_is_dropped_with_its_number_reason_and_a_text_that_shows_it(

@@ -47,18 +47,23 @@ def test_a_restored_window_goes_on_where_it_was(tmp_path):
 
 @pytest.mark.parametrize("nothing", [NAN, math.inf, -math.inf])
 def test_a_batch_without_a_finite_reward_stops_the_run(nothing):
-    with pytest.raises(UserError, match=r"step 8: none of 2 completions has a reward: a, b .* name the rows$"):
-        require_scores(torch.full((2, 2), nothing), ["a", "b"], step=7)
+    reasons = {"a": ["", "raised KeyError: 'x' (mine.py, line 12)"]}
+    with pytest.raises(UserError) as caught:
+        require_scores(torch.full((2, 2), nothing), ["a", "b"], 7, reasons)
+    assert str(caught.value) == (
+        "step 8: none of 2 completions has a reward: a raised KeyError: 'x' (mine.py, line 12); "
+        "b gave only None, NaN or infinite ones"
+    )
 
 
 def test_one_infinite_reward_stops_the_run_and_is_named():
     rewards = torch.tensor([[0.0, 1.0], [1.0, math.inf]])
     with pytest.raises(UserError, match="b is infinite for row 2 of 2"):
-        require_scores(rewards, ["a", "b"], step=0)
+        require_scores(rewards, ["a", "b"], 0, {})
 
 
 def test_rows_without_a_score_are_no_reason_to_stop():
-    require_scores(torch.tensor([[NAN, NAN], [0.5, NAN]]), ["a", "b"], step=0)
+    require_scores(torch.tensor([[NAN, NAN], [0.5, NAN]]), ["a", "b"], 0, {})
 
 
 def test_a_trainer_scores_each_batch_with_the_weights_that_the_last_left(make_trainer, expand_shape, tmp_path):

@@ -27,6 +27,7 @@ def test_every_option_that_transformers_makes_a_processor_or_another_search_of_i
         ({"top_k": 2}, "top_k=2: the trained and the sampled policy would differ"),
         ({"top_k": None}, "top_k=None: "),
         ({"repetition_penalty": 1.1}, "repetition_penalty=1.1: "),
+        ({"neftune_noise_alpha": 5.0}, "neftune_noise_alpha=5.0: the trained"),
         ({"temperature": 0.0}, "temperature=0.0: must be above 0"),
         ({"temperature": float("nan")}, "temperature=nan: must be above 0"),
         ({"generation_kwargs": {"do_sample": False}}, "generation_kwargs.do_sample=false: the trained"),
