@@ -14,7 +14,7 @@ from rlvr_vocab.exp.evaluation_checks import check_evaluations
 from rlvr_vocab.exp.kernel_checks import check_kernels
 from rlvr_vocab.exp.model_checks import check_model, check_rollouts, check_trained_model
 from rlvr_vocab.exp.model_folder import check_checkpoint_folder
-from rlvr_vocab.exp.optimizer_checks import check_optimizer
+from rlvr_vocab.exp.optimizer_checks import check_loader, check_optimizer, check_schedule
 from rlvr_vocab.exp.output_folder import check_new_file, check_new_folder, check_run_folder
 from rlvr_vocab.exp.resume_checks import check_resumable
 from rlvr_vocab.exp.reward_wiring import reward_specs, stand_in_context
@@ -107,6 +107,8 @@ def check_training(settings: RunSettings) -> None:
     check_rollouts(settings.model, settings.training.grpo)
     check_vllm(settings.training.grpo)
     check_optimizer(settings.training.grpo.get("optim"))
+    check_schedule(settings.training.grpo)
+    check_loader(settings.training.grpo)
     check_kernels(settings.training.grpo)
     check_attention_precision(
         settings.model.model_kwargs.get("attn_implementation"), settings.model.loaded_dtype, settings.training.grpo

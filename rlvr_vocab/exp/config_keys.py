@@ -38,7 +38,7 @@ COMMAND_SETTINGS: dict[str, type] = {
 }
 NOT_KEYS = ("resolved", "training.grpo")
 TEXT = {str, Path, type(None)}
-REFUSED_FIELDS = ("output_dir", "report_to", "model_init_kwargs")
+REFUSED_FIELDS = tuple(name for name in GRPO_FIELDS if removed_key_line(name) is not None)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from rlvr_vocab.errors import UserError
 # (field, its value, what to do instead and why)
 REFUSED: tuple[tuple[str, Any, str], ...] = (
     ("sync_ref_model", True, "the moved reference lies in no checkpoint; leave it out"),
+    ("ignore_data_skip", True, "a resumed run would be given its first problems again; leave it out"),
     ("enable_jit_checkpoint", True, "a run saves at signals by itself; leave it out"),
     (
         "logging_strategy",

@@ -9,6 +9,8 @@ from rlvr_vocab.exp.grpo_fields import GRPO_FIELDS, GrpoField
 from rlvr_vocab.exp.typed_sections import ModelSettings, RewardSettings, TrainingSettings
 
 KINDS = {"int": int, "float": float, "bool": bool, "str": str, "dict": dict, "list": list}
+# TRL's annotation allows num_generations=None, and then divides by it.
+NEVER_NONE = {name for name, field in GRPO_FIELDS.items() if not field.optional} | {"num_generations"}
 OURS = ("max_prompt_length", "warmup_ratio", "kl_log_steps")
 
 
@@ -49,7 +51,7 @@ def read_training(
     grpo = {
         name: read_grpo_value(name, value)
         for name, value in section.items()
-        if name not in OURS and not (value is None and not GRPO_FIELDS[name].optional)
+        if name not in OURS and not (value is None and name in NEVER_NONE)
     }
     if ours["warmup_ratio"] is not None:
         if grpo.get("warmup_steps"):
@@ -60,7 +62,7 @@ def read_training(
         grpo["warmup_steps"] = ours["warmup_ratio"]  # transformers 5: below 1 it is a share of the steps
     add_generation_kwargs(grpo, model)
     grpo.setdefault("seed", seed)
-    grpo["run_name"] = grpo.get("run_name") or exp_name
+    grpo["run_name"] = exp_name
     if grpo.get("eval_steps") is not None:
         grpo.setdefault("eval_strategy", "steps")
     if grpo.get("load_best_model_at_end"):

@@ -2,6 +2,7 @@
 
 import importlib.util
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.batch_checks import check_batches
 from rlvr_vocab.exp.compose import CONF
+from rlvr_vocab.exp.config_keys import known_keys
 from rlvr_vocab.exp.grpo_fields import GRPO_FIELDS
-from rlvr_vocab.exp.settings import build_settings
+from rlvr_vocab.exp.removed_keys import RENAMED, UNREAD
+from rlvr_vocab.exp.settings import build_settings, load_settings
 
 GENERATOR = Path(__file__).with_name("generate_grpo_fields.py")
 
@@ -78,3 +81,33 @@ def accepted_by_trl(config: Any, folder: Path, grpo: dict[str, Any]) -> bool:
     except ValueError:
         return False
     return True
+
+
+def test_what_is_to_be_written_instead_of_a_key_is_a_key_that_is_read() -> None:
+    keys = known_keys("train")
+    advised = [key for advice in RENAMED.values() for key in re.findall(r"\b[a-z_]+(?:\.[a-z_0-9]+)+\b", advice)]
+    assert len(advised) > 20
+    for key in advised:
+        keys.check(key)
+    for name in UNREAD:
+        with pytest.raises(UserError, match="is not used here"):
+            keys.check(f"training.{name}")
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("lr_scheduler_type=reduce_lr_on_plateau", "GRPO has none; set cosine"),
+        ("lr_scheduler_type=cosine_with_min_lr", "needs training.lr_scheduler_kwargs.min_lr or training"),
+        ("dataloader_persistent_workers=true", "needs training.dataloader_num_workers above 0"),
+        ("dataloader_prefetch_factor=2", "needs training.dataloader_num_workers above 0"),
+        ("ignore_data_skip=true", "given its first problems again"),
+    ],
+)
+def test_what_transformers_refuses_after_the_model_has_loaded_is_refused_before(word: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        load_settings("train", [f"training.{word}"])
+
+
+def test_null_means_not_set_where_trl_counts_with_it() -> None:
+    assert "num_generations" not in build_settings("train", ["training.num_generations=null"]).training.grpo

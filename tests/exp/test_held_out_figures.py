@@ -78,7 +78,7 @@ def test_what_cannot_be_measured_is_refused(words, part, tmp_path):
     ("words", "strategy"),
     [
         (["training.eval_steps=5"], "steps"),
-        (["training.eval_steps=0.25", "training.num_generations=8", "training.per_device_eval_batch_size=3"], "steps"),
+        (["training.eval_steps=0.25", "training.num_generations=8"], "steps"),
         (["training.eval_steps=5", "training.eval_strategy=no"], "no"),
         (["training.eval_steps=null"], None),
     ],

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.config import grpo_config
 
 
@@ -13,9 +14,14 @@ def arguments(tmp_path, **fields):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the fallback is for machines without bfloat16")
 def test_bfloat16_is_taken_back_with_a_word_where_there_is_none(tmp_path, caplog):
     assert grpo_config(arguments(tmp_path, bf16=True)).bf16 is False
-    assert "training.bf16" in caplog.text
+    assert "bf16: this machine" in caplog.text
 
 
 def test_dropout_is_off_unless_asked_for(tmp_path):
     assert grpo_config(arguments(tmp_path, bf16=False)).disable_dropout is True
     assert grpo_config(arguments(tmp_path, bf16=False, disable_dropout=False)).disable_dropout is False
+
+
+def test_arguments_that_the_libraries_refuse_are_one_line(tmp_path):
+    with pytest.raises(UserError, match=r"^--dataloader_prefetch_factor can only be set .*$"):
+        grpo_config(arguments(tmp_path, bf16=False, dataloader_prefetch_factor=2))
