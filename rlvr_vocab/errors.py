@@ -2,7 +2,15 @@
 
 
 class UserError(ValueError):
-    """Bad input. The message is one clear line; commands print it alone and exit with code 2."""
+    """Bad input. The message is one clear line; commands print it alone and exit with code 2.
+
+    Attributes:
+        about: which of a function's arguments is meant, for a caller under whose own names the user gave it.
+    """
+
+    def __init__(self, message: str, about: str = "") -> None:
+        super().__init__(message)
+        self.about = about
 
 
 class OutOfRoom(Exception):

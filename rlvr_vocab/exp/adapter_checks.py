@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.base_model import untrained_base
+from rlvr_vocab.exp.model_folder import naming_model_keys
 from rlvr_vocab.exp.model_wiring import source_kwargs
 from rlvr_vocab.exp.typed_sections import RunSettings
 from rlvr_vocab.nearest import nearest_and_all
@@ -22,7 +23,8 @@ def check_target_modules(settings: RunSettings) -> None:
     if not model.trains_adapter or isinstance(model.lora.target_modules, str):
         return
     base = untrained_base(settings)
-    read_base(base, source_kwargs(model))  # refuses what is no language model
+    with naming_model_keys():
+        read_base(base, source_kwargs(model))  # refuses what is no language model
     bare = skeleton(base, **source_kwargs(model))
     layers, tables = linear_layers(bare), vocabulary_modules(bare)
     for name in model.lora.target_modules:

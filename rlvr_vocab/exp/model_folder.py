@@ -1,6 +1,8 @@
 """Whether a folder holds a model, and how large its vocabulary is, without loading it."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,24 @@ from rlvr_vocab.vocab.read_as_data import refuse_pickled
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
+# What an error of the library is about -> what stands before it, and after it, for somebody who types keys.
+_AS_KEYS = {
+    "base": ("model.name=", ""),
+    "base with code": ("model.name=", "; model.model_kwargs.trust_remote_code=true does, if you trust it"),
+    "quantized base": ("model.name=", ", and set model.model_kwargs.load_in_4bit=true to quantize it here"),
+    "size": ("model.reasoning_vocab_size: ", ", or set model.reasoning_multiplicity"),
+}
+
+
+@contextmanager
+def naming_model_keys() -> Iterator[None]:
+    """Inside the block an error of the library about a base model names the keys of the configuration."""
+    try:
+        yield
+    except UserError as error:
+        before, after = _AS_KEYS.get(error.about, ("", ""))
+        raise UserError(f"{before}{error}{after}") from error
+
 
 def check_model_source(model: ModelSettings) -> None:
     """model.name, where it is a folder: it must hold a model whose vocabulary allows what is asked."""
@@ -25,7 +45,8 @@ def check_model_source(model: ModelSettings) -> None:
     if not folder.exists() and not looks_like_path(name):
         return
     config = check_folder(folder, f"model.name={name}")
-    refuse_quantized(name, config.get("quantization_config"))
+    with naming_model_keys():
+        refuse_quantized(name, config.get("quantization_config"))
     rows = vocabulary_rows(config)
     if rows is not None:
         check_vocabulary_bound(model, rows)

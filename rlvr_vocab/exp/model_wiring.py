@@ -10,11 +10,12 @@ from typing import Any
 from transformers import BitsAndBytesConfig
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.model_folder import naming_model_keys
 from rlvr_vocab.exp.typed_sections import ModelSettings
 from rlvr_vocab.training.lora import Lora
 from rlvr_vocab.training.quantization import quantization_config
 from rlvr_vocab.training.unsloth_model import Unsloth
-from rlvr_vocab.vocab.expand import Expansion
+from rlvr_vocab.vocab.expand import Expansion, ExpansionPlan, plan_expansion
 
 # Arguments of `from_pretrained` that say where a base model comes from; the others are for loading it to train.
 _SOURCE_ARGUMENTS = (
@@ -42,6 +43,12 @@ def expansion(model: ModelSettings, seed: int, open_thinking: str = "auto") -> E
         chat_template=_template_text(model.chat_template),
         seed=seed,
     )
+
+
+def planned(base: str, model: ModelSettings, seed: int, open_thinking: str = "auto") -> ExpansionPlan:
+    """The expansion that is asked for; errors name the keys that asked for it."""
+    with naming_model_keys():
+        return plan_expansion(base, expansion(model, seed, open_thinking), source_kwargs(model))
 
 
 def source_kwargs(model: ModelSettings) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from jinja2 import TemplateError
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.base_model import tiny_model
-from rlvr_vocab.exp.model_wiring import expansion, source_kwargs
+from rlvr_vocab.exp.model_wiring import planned
 from rlvr_vocab.exp.prompt_facts import PromptFacts, ThinkingOpener, length_facts
 from rlvr_vocab.exp.prompt_lengths import require_chat_template
 from rlvr_vocab.exp.quiet import quiet_libraries
 from rlvr_vocab.exp.typed_sections import CheckSettings, ModelSettings
 from rlvr_vocab.vocab.chat import prefilled_ids
-from rlvr_vocab.vocab.expand import ExpansionPlan, plan_expansion
+from rlvr_vocab.vocab.expand import ExpansionPlan
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import THINKING, region_of_next
 
@@ -34,8 +34,7 @@ def prompt_plan(model: ModelSettings, settings: CheckSettings) -> ExpansionPlan:
     base = model.name
     if model.tiny is not None:
         base = str(tiny_model(model, settings.dataset.system_prompt, settings.seed))
-    wanted = expansion(model, settings.seed, settings.dataset.open_thinking)
-    plan = plan_expansion(base, wanted, source_kwargs(model))
+    plan = planned(base, model, settings.seed, settings.dataset.open_thinking)
     require_chat_template(plan)
     return plan
 

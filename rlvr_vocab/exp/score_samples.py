@@ -17,7 +17,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, load_checkpoint, sample_completions
 from rlvr_vocab.exp.base_model import tiny_model
 from rlvr_vocab.exp.data_wiring import problem_source, problem_split, prompt_style
-from rlvr_vocab.exp.model_wiring import expansion, loading_kwargs, source_kwargs
+from rlvr_vocab.exp.model_wiring import loading_kwargs, planned
 from rlvr_vocab.exp.prompt_lengths import require_chat_template
 from rlvr_vocab.exp.quiet import quiet_libraries
 from rlvr_vocab.exp.reward_trial import require_reward_columns
@@ -26,7 +26,7 @@ from rlvr_vocab.exp.scored_rows import ScoredRows
 from rlvr_vocab.exp.typed_sections import DatasetSettings, ModelSettings, ScoreSettings
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.training.progress import stage
-from rlvr_vocab.vocab.expand import plan_expansion, write_expansion
+from rlvr_vocab.vocab.expand import write_expansion
 
 _DEFAULT_PROBLEMS = 8
 
@@ -75,7 +75,7 @@ def _checkpoint(settings: ScoreSettings, model: ModelSettings, dataset: DatasetS
     base = model.name
     if model.tiny is not None:
         base = str(tiny_model(model, dataset.system_prompt, settings.seed))
-    plan = plan_expansion(base, expansion(model, settings.seed, dataset.open_thinking), source_kwargs(model))
+    plan = planned(base, model, settings.seed, dataset.open_thinking)
     require_chat_template(plan)
     with tempfile.TemporaryDirectory() as temporary:
         expanded = Path(temporary) / "initial_model"

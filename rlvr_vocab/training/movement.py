@@ -122,7 +122,7 @@ class MovementCheck(TrainerCallback):
         if still:
             raise UserError(
                 f"{' and '.join(still)} should train and did not change in an update with a gradient: either the "
-                "optimizer does not hold the parameters, or training.learning_rate is too small for their type"
+                "optimizer does not hold the parameters, or learning_rate is too small for their type"
             )
         if not self._frozen_is_checked:
             self._check_frozen()

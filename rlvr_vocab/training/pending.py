@@ -49,8 +49,8 @@ def require_pending(checkpoint: Path, processes: int) -> None:
     written = len(list(checkpoint.glob("pending_*.pt")))
     if not written:
         raise UserError(
-            f"{checkpoint} holds a model and no state of a training (training.save_only_model): nothing can go on from "
-            "it; train from it with model.name, or begin again with overwrite=true"
+            f"{checkpoint} holds a model and no state of a training (save_only_model): nothing can go on from "
+            "it; train anew, with it as the base model or from the beginning"
         )
     if written != processes:
         logger.warning(

@@ -102,5 +102,5 @@ def require_same_sharding(checkpoint: Path, state: AcceleratorState) -> None:
     if written != asked:
         raise UserError(
             f"{checkpoint} was written under {written}, and this run is started under {asked}: start it as before, or "
-            "train from that checkpoint with model.name in a new output_dir"
+            "train anew with that checkpoint as the base model"
         )

@@ -150,9 +150,8 @@ def read_base(base: str, source_kwargs: dict[str, Any]) -> tuple[Any, PreTrained
         tokenizer = AutoTokenizer.from_pretrained(base, **source_kwargs)
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
-        given, to_run_it = f"model.name={base}", "; model.model_kwargs.trust_remote_code=true does, if you trust it"
-        other = UserError(f"{given} cannot be loaded as a language model: {reason}")
-        raise why_not_read(given, error, to_run_it) or other from error
+        other = UserError(f"{base} cannot be loaded as a language model: {reason}", about="base")
+        raise why_not_read(base, error) or other from error
     refuse_quantized(base, getattr(config, "quantization_config", None))
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token

@@ -97,8 +97,9 @@ def default_source_ids(size: int, standard_size: int, multiplicity: int) -> tupl
     """`source_ids[k] = k mod V`, refused past `multiplicity` copies of the whole vocabulary."""
     if size > multiplicity * standard_size:
         raise UserError(
-            f"model.reasoning_vocab_size={size} is more than model.reasoning_multiplicity={multiplicity} copies of "
-            f"the {standard_size} standard tokens: at most {multiplicity * standard_size}"
+            f"{size} reasoning tokens are more than multiplicity {multiplicity} × {standard_size} standard tokens: "
+            f"at most {multiplicity * standard_size}",
+            about="size",
         )
     return tuple(k % standard_size for k in range(size))
 

@@ -14,7 +14,4 @@ def refuse_quantized(base: str, quantization: Any) -> None:
         quantization: `quantization_config` of the base's configuration; None where it has none.
     """
     if quantization is not None:
-        raise UserError(
-            f"model.name={base} is quantized already: name the model that it was made from, and set "
-            "model.model_kwargs.load_in_4bit=true to quantize it here"
-        )
+        raise UserError(f"{base} is quantized already: name the model that it was made from", about="quantized base")

@@ -34,17 +34,13 @@ def pickled_weights(folder: Path) -> Path | None:
     return next((path for path in found if not path.name.startswith(_NO_WEIGHTS)), None)
 
 
-def why_not_read(name: str, error: Exception, to_run_it: str = "") -> UserError | None:
-    """One line for what Transformers says of a model that is not read as data; None for another error.
-
-    Args:
-        to_run_it: how to have a model's own code run, where there is a way.
-    """
+def why_not_read(name: str, error: Exception) -> UserError | None:
+    """One line for what Transformers says of a model that is not read as data; None for another error."""
     said = " ".join(str(error).split())
     if "custom code" in said:
-        return UserError(f"{name} brings Python code of its own, which is not run{to_run_it}")
+        return UserError(f"{name} brings Python code of its own, which is not run", about="base with code")
     if "cannot be loaded with `safetensors`" in said:
-        return UserError(f"{name}: holds only pickled weights, which are not read: {_TO_CONVERT}")
+        return UserError(f"{name}: holds only pickled weights, which are not read: {_TO_CONVERT}", about="base")
     return None
 
 

@@ -1,6 +1,7 @@
 """The expanded checkpoint of every shape, opened with stock Transformers and compared with its base row by row."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 
@@ -269,3 +270,19 @@ def test_a_base_with_truncated_weights_is_said_in_one_line_and_leaves_no_folder(
     with pytest.raises(UserError, match=r"^the weights of .*base cannot be read: .+$"):
         expand(str(base), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_errors_in_python_name_no_key_of_the_command_line(make_shape, tmp_path):
+    base = make_shape("llama").folder
+    quantized = shutil.copytree(base, tmp_path / "quantized")
+    config = json.loads((quantized / "config.json").read_text())
+    quantized_config = {**config, "quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
+    (quantized / "config.json").write_text(json.dumps(quantized_config))
+    for folder, size, said in (
+        (base, 10**6, "1000000 reasoning tokens are more than multiplicity 1 × "),
+        (tmp_path / "nowhere", 0, "cannot be loaded as a language model"),
+        (quantized, 0, "is quantized already: name the model that it was made from"),
+    ):
+        with pytest.raises(UserError, match=said) as caught:
+            expand(str(folder), tmp_path / "out", Expansion(size=size))
+        assert not re.search(r"(model|training|dataset)\.\w", str(caught.value).replace(str(folder), ""))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rlvr_vocab.exp.base_model import tiny_model
-from rlvr_vocab.exp.model_wiring import expansion, source_kwargs
+from rlvr_vocab.exp.model_wiring import planned
 from rlvr_vocab.exp.quiet import quiet_libraries
 from rlvr_vocab.exp.screen import make_console
 from rlvr_vocab.exp.typed_sections import ExpandSettings
-from rlvr_vocab.vocab.expand import plan_expansion, write_expansion
+from rlvr_vocab.vocab.expand import write_expansion
 
 
 def run(settings: ExpandSettings) -> int:
@@ -16,7 +16,7 @@ def run(settings: ExpandSettings) -> int:
     base = settings.model.name
     if settings.model.tiny is not None:
         base = str(tiny_model(settings.model, system_prompt=None, seed=settings.seed))
-    plan = plan_expansion(base, expansion(settings.model, settings.seed), source_kwargs(settings.model))
+    plan = planned(base, settings.model, settings.seed)
     write_expansion(plan, settings.out)
     console.print(
         f"{settings.out}: {plan.layout.standard_size} standard tokens and {plan.layout.size} reasoning tokens.\n"

@@ -23,7 +23,7 @@ from rlvr_vocab.exp.base_model import base_model, untrained_base
 from rlvr_vocab.exp.closing import closing_words
 from rlvr_vocab.exp.final_model import save_final_model
 from rlvr_vocab.exp.held_out import HeldOut
-from rlvr_vocab.exp.model_wiring import expansion, source_kwargs
+from rlvr_vocab.exp.model_wiring import planned
 from rlvr_vocab.exp.one_process import in_one_process, join_processes
 from rlvr_vocab.exp.problem_account import problem_account
 from rlvr_vocab.exp.prompt_lengths import fitting_prompts, require_a_batch
@@ -45,7 +45,7 @@ from rlvr_vocab.training.out_of_memory import naming_out_of_memory
 from rlvr_vocab.training.saving import full_disk_in_a_line
 from rlvr_vocab.training.sharding import OnceSharded, is_sharded, on_its_device
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
-from rlvr_vocab.vocab.expand import ExpansionPlan, plan_expansion, write_expansion
+from rlvr_vocab.vocab.expand import ExpansionPlan, write_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.run_places import INITIAL_MODEL, PROBLEMS, SUMMARY
 
@@ -126,11 +126,7 @@ def _prepare(
     problems = load_run_problems(settings, console)
     warmed_up = settings.warmup.max_steps > 0
     base = in_one_process(_base_model, settings, problems.train) if warmed_up else untrained_base(settings)
-    plan = plan_expansion(
-        base,
-        expansion(settings.model, settings.seed, settings.dataset.open_thinking),
-        source_kwargs(settings.model),
-    )
+    plan = planned(base, settings.model, settings.seed, settings.dataset.open_thinking)
     stages = _stages(settings, problems, plan, console)
     initial_model = _write_initial_model(settings, plan, console)
     if PartialState().is_main_process:
