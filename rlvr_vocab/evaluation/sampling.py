@@ -26,13 +26,18 @@ Messages = list[dict[str, str]]
 
 @dataclass(frozen=True)
 class SamplingSettings:
-    """How to sample; a temperature of 0 is greedy. `top_p` below 1 truncates the region policy's distribution."""
+    """How to sample; a temperature of 0 is greedy. `top_p` below 1 truncates the region policy's distribution.
+
+    Attributes:
+        limit_key: what a user types to set `max_new_tokens`.
+    """
 
     max_new_tokens: int = 1024
     temperature: float = 1.0
     top_p: float = 1.0
     batch_size: int = 64
     seed: int = 42
+    limit_key: str = "max_new_tokens"
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ def sample_completions(
     Raises:
         UserError: a prompt and its completion could outgrow the model's context; nothing is sampled.
     """
-    require_room(checkpoint.model.config, checkpoint.tokenizer, prompts, settings.max_new_tokens)
+    require_room(checkpoint.model.config, checkpoint.tokenizer, prompts, settings)
     completions: list[Completion] = []
     with _sampling_mode(checkpoint.model, settings.seed):
         for start in range(0, len(prompts), settings.batch_size):
@@ -97,12 +102,15 @@ def sample_completions(
 
 
 def require_room(
-    config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Messages], max_new_tokens: int
+    config: PretrainedConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Sequence[Messages],
+    settings: SamplingSettings,
 ) -> None:
     """Raises UserError where a prompt and its completion could outgrow the context of a model with that config."""
     context = getattr(config.get_text_config(), "max_position_embeddings", None)
     if context is not None and prompts:
-        require_room_in(context, chat_ids(tokenizer, prompts), prompts, max_new_tokens)
+        require_room_in(context, chat_ids(tokenizer, prompts), prompts, settings)
 
 
 def chat_ids(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Messages]) -> list[list[int]]:
@@ -112,17 +120,17 @@ def chat_ids(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Messages]) ->
 
 
 def require_room_in(
-    context: int, ids: Sequence[Sequence[int]], prompts: Sequence[Messages], max_new_tokens: int
+    context: int, ids: Sequence[Sequence[int]], prompts: Sequence[Messages], settings: SamplingSettings
 ) -> None:
     """Raises UserError where the ids of the longest prompt and its completion could outgrow so many tokens."""
     longest = max(range(len(prompts)), key=lambda number: len(ids[number]))
-    length = len(ids[longest])
-    if length + max_new_tokens > context:
+    length, limit = len(ids[longest]), f"{settings.limit_key}={settings.max_new_tokens}"
+    if length + settings.max_new_tokens > context:
         room = context - length
-        remedy = f"set max_new_tokens to {room} or less" if room > 0 else "shorten the prompt"
+        remedy = f"set {settings.limit_key} to {room} or less" if room > 0 else "shorten the prompt"
         raise UserError(
             f'prompt {longest + 1}, "{short_text(prompts[longest][-1]["content"], 40)}": its {length} tokens and '
-            f"max_new_tokens={max_new_tokens} do not fit the model's context of {context}; {remedy}"
+            f"{limit} do not fit the model's context of {context}; {remedy}"
         )
 
 

@@ -45,7 +45,7 @@ def vllm_sampler(
     ids = chat_ids(tokenizer, prompts)
     needed = max(map(len, ids)) + settings.max_new_tokens
     context = getattr(config.get_text_config(), "max_position_embeddings", needed)
-    require_room_in(context, ids, prompts, settings.max_new_tokens)
+    require_room_in(context, ids, prompts, settings)
     engine = _start(folder, config, needed, settings.seed)
     try:
         _require_policy(engine, folder, layout)

@@ -19,8 +19,8 @@ from rlvr_vocab.exp.model_wiring import cache_folder
 from rlvr_vocab.exp.reward_wiring import grader_of
 from rlvr_vocab.exp.typed_sections import ModelSettings, RunSettings, TinyShape
 from rlvr_vocab.training.progress import stage
+from rlvr_vocab.training.tiny import CONTEXT, write_tiny_model
 from rlvr_vocab.training.tiny import TinyShape as TinyModelShape
-from rlvr_vocab.training.tiny import write_tiny_model
 from rlvr_vocab.training.warmup import WarmupSettings, WorkedProblem, warm_up
 from rlvr_vocab.vocab.chat import find_turn_ids
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -48,7 +48,8 @@ def tiny_model(model: ModelSettings, system_prompt: str | None, seed: int) -> Pa
     """The untrained embedded model, in the cache."""
     assert model.tiny is not None
     texts = [system_prompt or "", "\\boxed{}"] * 10
-    folder = _cached("tiny", {"shape": asdict(model.tiny), "texts": texts, "tags": model.think_tags, "seed": seed})
+    shape = {**asdict(model.tiny), "context": CONTEXT}
+    folder = _cached("tiny", {"shape": shape, "texts": texts, "tags": model.think_tags, "seed": seed})
     if not folder.exists():
         with folder_appearing_whole(folder, theirs_stays=True) as partial:
             write_tiny_model(partial, _shape(model.tiny), texts, model.think_tags, seed)
@@ -83,7 +84,10 @@ def _run_warmup(base: str, out: Path, settings: RunSettings, train: Dataset, con
     worked = [_worked_problem(train[index], tags) for index in range(checked, len(train))]
     grader = grader_of(settings.rewards, tags).function
     sampling = SamplingSettings(
-        settings.training.grpo["max_completion_length"], settings.training.grpo["temperature"], checked or 1
+        settings.training.grpo["max_completion_length"],
+        settings.training.grpo["temperature"],
+        checked or 1,
+        limit_key="training.max_completion_length",
     )
 
     def measure(model: Any, tokenizer: Any) -> float | None:

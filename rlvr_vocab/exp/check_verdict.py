@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rlvr_vocab.exp.check_facts import HELD_OUT, CheckFacts, OverlapFacts, RowFacts
 from rlvr_vocab.exp.check_lines import counted, rows_in_words
-from rlvr_vocab.exp.prompt_facts import PromptFacts
+from rlvr_vocab.exp.prompt_facts import PromptFacts, limits_that_fit
 
 FEW_PROBLEMS = 100
 MANY_DROPPED = 0.05
@@ -68,11 +68,11 @@ def overlap_advice(facts: OverlapFacts) -> Iterator[str]:
 
 
 def prompt_advice(facts: PromptFacts) -> Iterator[str]:
-    if not facts.fits:
+    if facts.context_length is not None and not facts.fits:
         yield (
             f"the longest prompt ({facts.lengths.longest:,} tokens) and a completion of up to {facts.max_completion:,} "
-            f"do not fit the model's {facts.context_length:,}: set training.max_prompt_length and "
-            "training.max_completion_length to no more than that together"
+            f"do not fit the model's {facts.context_length:,}: "
+            f"{limits_that_fit(facts.lengths.counts, facts.context_length, facts.max_completion)}"
         )
     if facts.opener == "nobody":
         yield "the chat template closes the thinking before the model can think: take another with model.chat_template"

@@ -51,6 +51,7 @@ class HeldOut:
             temperature=grpo["temperature"],
             batch_size=min(_LARGEST_BATCH, 8 * grpo["per_device_train_batch_size"]),
             seed=settings.seed,
+            limit_key="training.max_completion_length",
         )
 
     def accuracy(self, when: str, checkpoint: Checkpoint | None, step: int | None = None) -> float | None:

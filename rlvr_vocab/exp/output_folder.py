@@ -118,12 +118,12 @@ def check_something_to_train(settings: RunSettings) -> None:
     finished = f"output_dir={folder}: this run is finished, and"
     if settings.stages:
         raise UserError(f"{finished} its stages have ended: train further from its final_model with model.name")
+    if not any(folder.glob("checkpoint-*")):
+        raise UserError(f"{finished} holds no checkpoint to go on from: train from its final_model with model.name")
     done, limit = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["steps"], settings.training.grpo
     longer = limit["max_steps"] > done if limit.get("max_steps", -1) > 0 else "training.num_train_epochs" in changed
     if not longer:
         raise UserError(f"{finished} with these changes nothing more is trained: raise training.max_steps above {done}")
-    if not any(folder.glob("checkpoint-*")):
-        raise UserError(f"{finished} holds no checkpoint to go on from: train from its final_model with model.name")
 
 
 def changes_of(settings: RunSettings) -> list[tuple[str, Any, Any]]:

@@ -24,22 +24,23 @@ class StageAccount:
 
 
 def problem_account(
-    held_out: int, unusable_held_out: int, stages: Sequence[tuple[str, StageAccount, int]]
+    held_out: int, unusable_held_out: int, stages: Sequence[tuple[str, StageAccount, int, int]]
 ) -> dict[str, Any]:
     """For `problems.json`; what a stage trains on is `usable` without all that is told of it below that.
 
     Args:
         held_out: problems that the run is measured on.
         unusable_held_out: those that were held out and whose gold answer nothing can be compared with.
-        stages: of each its name, its account, and how many problems it trains on in the end.
+        stages: of each its name, its account, how many problems it trains on in the end, and the tokens of the
+            longest of their prompts.
     """
     return {
         "held_out": {"measured_on": held_out, "unusable_gold_answers": unusable_held_out},
-        "training": [_of_a_stage(name, account, trained_on) for name, account, trained_on in stages],
+        "training": [_of_a_stage(*stage) for stage in stages],
     }
 
 
-def _of_a_stage(name: str, account: StageAccount, trained_on: int) -> dict[str, Any]:
+def _of_a_stage(name: str, account: StageAccount, trained_on: int, longest_prompt: int) -> dict[str, Any]:
     report = account.report
     reserved = report.eval_rows + report.unmeasured + report.held_out_removed
     fitting = report.train_rows - account.held_out_by_the_run - account.unusable
@@ -56,5 +57,6 @@ def _of_a_stage(name: str, account: StageAccount, trained_on: int) -> dict[str, 
         "unusable_gold_answers": account.unusable,
         "prompts_too_long": fitting - trained_on,
         "trained_on": trained_on,
+        "longest_prompt": longest_prompt,
         "repeated_problems": report.duplicates,
     }

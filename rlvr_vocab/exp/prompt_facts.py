@@ -94,3 +94,24 @@ def quantile(counts: Mapping[int, int], share: float) -> int:
         if kept >= share * total:
             return length
     raise ValueError("no length to take a quantile of")
+
+
+def limits_that_fit(counts: Mapping[int, int], context: int, max_completion: int, least: int = 1) -> str:
+    """What can be set so that prompts and completions fit the model's context.
+
+    Args:
+        counts: Length -> number of prompts of that length.
+        least: A limit on prompts has to keep so many of them.
+    """
+    advice, shortest, longest = [], min(counts), max(counts)
+    if longest < context:
+        advice.append(f"training.max_completion_length={context - longest}")
+    # Where no prompt fits beside such a completion, both have to give way.
+    half = max(context // 2, shortest)
+    for limit, words in ((context - max_completion, ""), (half, f" training.max_completion_length={context - half}")):
+        kept, total = sum(count for length, count in counts.items() if length <= limit), sum(counts.values())
+        if limit < context and kept >= least and not (words and advice):
+            advice.append(
+                f"training.max_prompt_length={limit}{words}, which leaves out {total - kept} of {total} prompts"
+            )
+    return f"set {', or '.join(advice)}" if advice else "take a model with a longer context"

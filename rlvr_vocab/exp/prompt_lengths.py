@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import os
+from collections import Counter
 
 from datasets import Dataset
 from rich.console import Console
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.batch_checks import completions_together, smaller_batch
+from rlvr_vocab.exp.prompt_facts import limits_that_fit
 from rlvr_vocab.exp.typed_sections import TrainingSettings
 from rlvr_vocab.vocab.expand import ExpansionPlan
 
 _SHOWN = 3
 
 
-def fitting_prompts(train: Dataset, plan: ExpansionPlan, training: TrainingSettings, console: Console) -> Dataset:
+def fitting_prompts(
+    train: Dataset, plan: ExpansionPlan, training: TrainingSettings, console: Console
+) -> tuple[Dataset, int]:
     """Leave out prompts longer than `training.max_prompt_length`, counted and said; none is ever cut.
+
+    Returns:
+        the problems that stay, and the tokens of their longest prompt.
 
     Raises:
         UserError: there is no chat template to render prompts with, or a prompt that stays does not fit the model's
@@ -38,8 +45,8 @@ def fitting_prompts(train: Dataset, plan: ExpansionPlan, training: TrainingSetti
             )
         kept = [index for index, length in enumerate(lengths) if length <= limit]
         train, lengths = train.select(kept), [lengths[index] for index in kept]
-    _require_context(train, lengths, plan, training.grpo["max_completion_length"])
-    return train
+    _require_context(train, lengths, plan, training)
+    return train, max(lengths, default=0)
 
 
 def require_chat_template(plan: ExpansionPlan) -> None:
@@ -53,30 +60,32 @@ def require_chat_template(plan: ExpansionPlan) -> None:
 
 def require_a_batch(train: Dataset, training: TrainingSettings) -> None:
     """Refuse a set smaller than one generation batch: the trainer would take no step and report success."""
-    grpo = training.grpo
-    per_generation = grpo.get("steps_per_generation") or grpo["gradient_accumulation_steps"]
-    completions = grpo["per_device_train_batch_size"] * per_generation * int(os.environ.get("WORLD_SIZE", "1"))
-    needed = completions // grpo["num_generations"]
-    if len(train) < needed:
+    have, needed, group = len(train), _problems_in_a_batch(training), training.grpo["num_generations"]
+    if have < needed:
+        smaller = smaller_batch(training.grpo, have) if have else ""
         raise UserError(
-            f"dataset: {len(train)} usable problems are fewer than one batch, which takes {needed} "
-            f"({completions} completions, {grpo['num_generations']} for each problem): add problems or lower "
-            "training.per_device_train_batch_size or training.gradient_accumulation_steps"
+            f"dataset: {have} usable problems are fewer than one batch, which takes {needed} ({needed * group} "
+            f"completions, {group} for each problem): add problems{f', or set {smaller}' if smaller else ''}"
         )
+
+
+def _problems_in_a_batch(training: TrainingSettings) -> int:
+    at_once, steps = completions_together(training.grpo)
+    return at_once * steps // training.grpo["num_generations"]
 
 
 def _prompt_ids(train: Dataset, plan: ExpansionPlan) -> list[list[int]]:
     return plan.tokenizer.apply_chat_template(list(train["prompt"]), add_generation_prompt=True, return_dict=False)
 
 
-def _require_context(train: Dataset, lengths: list[int], plan: ExpansionPlan, max_completion: int) -> None:
+def _require_context(train: Dataset, lengths: list[int], plan: ExpansionPlan, training: TrainingSettings) -> None:
     if plan.context_length is None or not lengths:
         return
-    longest = max(range(len(lengths)), key=lengths.__getitem__)
+    longest, max_completion = max(range(len(lengths)), key=lengths.__getitem__), training.grpo["max_completion_length"]
     if lengths[longest] + max_completion > plan.context_length:
+        least = _problems_in_a_batch(training)
         raise UserError(
             f"dataset: a prompt of {lengths[longest]} tokens ({train[longest]['prompt'][-1]['content'][:60]!r}…) and a "
-            f"completion of up to {max_completion} do not fit the model's context of {plan.context_length}: set "
-            f"training.max_prompt_length to {max(plan.context_length - max_completion, 0)} or less, or lower "
-            "training.max_completion_length"
+            f"completion of up to {max_completion} do not fit the model's context of {plan.context_length}: "
+            f"{limits_that_fit(Counter(lengths), plan.context_length, max_completion, least)}"
         )

@@ -8,10 +8,10 @@ from rlvr_vocab.exp.compose import Composed, resolve
 from rlvr_vocab.exp.from_config import read
 from rlvr_vocab.exp.secret_checks import refuse_secrets
 
-# (key of the model, key of the training, the value shipped in conf/model/_base.yaml)
-SAME_THING: tuple[tuple[str, str, int | float], ...] = (
-    ("max_new_tokens", "max_completion_length", 1024),
-    ("temperature", "temperature", 1.0),
+# (key of the model, key of the training, the values shipped in conf/model/, that of _base.yaml first)
+SAME_THING: tuple[tuple[str, str, tuple[int | float, ...]], ...] = (
+    ("max_new_tokens", "max_completion_length", (1024, 48)),
+    ("temperature", "temperature", (1.0,)),
 )
 
 
@@ -29,24 +29,27 @@ def resolved_config(composed: Composed) -> dict[str, Any]:
     return config
 
 
-def settle_twins(config: dict[str, Any], model_key: str, training_key: str, shipped: Any, composed: Composed) -> None:
-    """model.generation_kwargs.X and training.Y are one thing: both get the value set, or the shipped one."""
+def settle_twins(
+    config: dict[str, Any], model_key: str, training_key: str, shipped: tuple[int | float, ...], composed: Composed
+) -> None:
+    """model.generation_kwargs.X and training.Y are one thing: both get the value set, or the shipped one.
+
+    What is typed, or chosen with training=…, goes over what a recipe or a recorded run says under the other name.
+    """
     generation, training = config["model"]["generation_kwargs"], config["training"]
     one, other = f"model.generation_kwargs.{model_key}", f"training.{training_key}"
-    kind = type(shipped)
+    kind = type(shipped[0])
     value = read(kind | None, generation.get(model_key), one)
     twin = read(kind | None, training.get(training_key), other)
-    if composed.recorded:  # a recorded file holds the value twice: what is typed over one replaces both
-        typed_one, typed_other = (
-            one in composed.given,
-            other in composed.given or "training" in composed.chosen,
-        )
-        value = None if typed_other and not typed_one else value
-        twin = None if typed_one and not typed_other else twin
-    value_set = value is not None and (one in composed.given or value != shipped)
+    typed_one, typed_other = one in composed.given, other in composed.given or "training" in composed.chosen
+    if typed_one and not typed_other and value is not None:
+        twin = None
+    if typed_other and not typed_one and composed.recorded:  # which holds the value twice
+        value = None
+    value_set = value is not None and (typed_one or value not in shipped)
     if value_set and twin is not None and value != twin:
-        raise UserError(f"{one}={value} and {other}={twin} are the same thing with two values: set one")
-    settled = twin if twin is not None else (value if value is not None else shipped)
+        raise UserError(f"{one}={value} and {other}={twin} are the same thing with two values: give {other} alone")
+    settled = twin if twin is not None else (value if value is not None else shipped[0])
     generation[model_key] = training[training_key] = settled
 
 

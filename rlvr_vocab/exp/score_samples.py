@@ -93,6 +93,7 @@ def _answered(
         temperature=model.generation_kwargs["temperature"],
         batch_size=settings.batch_size,
         seed=settings.seed,
+        limit_key="model.generation_kwargs.max_new_tokens",
     )
     try:
         with stage(console, "sampling", len(prompts)) as display:

@@ -76,6 +76,7 @@ class Stage:
     settings: RunSettings
     until: UntilSettings | None
     train: Dataset
+    longest_prompt: int
 
     @property
     def title(self) -> str:

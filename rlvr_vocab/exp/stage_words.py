@@ -104,7 +104,7 @@ def _read_stage(stage: Mapping[str, Any], place: int) -> WrittenStage:
             both = [(stage.get("generation") or {}).get(model_key), _of_mapping(stage.get("training"), training_key)]
             if None not in both and both[0] != both[1]:
                 one, other = f"generation.{model_key}={both[0]}", f"training.{training_key}={both[1]}"
-                raise UserError(f"{one} and {other} are the same thing with two values: set one")
+                raise UserError(f"{one} and {other} are the same thing with two values: give {other} alone")
         until = read(UntilSettings | None, stage.get("until"), "until")
         files = {key: stage[key] for key in OVERRIDDEN if key != "generation" and isinstance(stage.get(key), str)}
         own = [key for key in OVERRIDDEN if key not in files and stage.get(key) is not None]

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.compose import CONF, compose_section
 from rlvr_vocab.exp.recorded_config import config_yaml
+from rlvr_vocab.exp.resolution import SAME_THING
 from rlvr_vocab.exp.settings import build_settings
 
 LIMIT, LENGTH = "model.generation_kwargs.max_new_tokens", "training.max_completion_length"
@@ -32,6 +34,11 @@ def both(words: list[str]) -> tuple[int, int, int]:
         (["training=small_gpu"], 512),
         (["training=small_gpu", f"{LENGTH}=300"], 300),
         (["experiment=quickstart"], 48),
+        (["model=tiny"], 48),
+        (["model=tiny", "training=small_gpu"], 512),
+        (["experiment=quickstart", f"{LENGTH}=64"], 64),
+        (["experiment=quickstart", f"{LIMIT}=64"], 64),
+        (["experiment=gsm8k_lora_xml", f"{LIMIT}=300"], 300),
         ([f"{LIMIT}=null"], 1024),
     ],
 )
@@ -55,6 +62,12 @@ def test_the_completion_limit_is_one_value_under_both_names(words: list[str], va
 def test_two_different_values_are_refused(words: list[str]) -> None:
     with pytest.raises(UserError):
         build_settings("train", words)
+
+
+def test_the_values_that_do_not_count_as_set_are_those_of_the_shipped_models() -> None:
+    for model_key, _, shipped in SAME_THING:
+        sections = [compose_section("model", path.stem, [CONF]) for path in CONF.glob("model/[!_]*.yaml")]
+        assert {section["generation_kwargs"][model_key] for section in sections} == set(shipped)
 
 
 def test_what_is_typed_over_a_recorded_run_replaces_both_names(tmp_path: Path) -> None:

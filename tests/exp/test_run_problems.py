@@ -44,10 +44,11 @@ def test_the_account_of_a_problem_set_adds_up(tmp_path):
     small = ["training.per_device_train_batch_size=8", "training.num_generations=4", "dataset.max_train_samples=40"]
     settings = load_settings("train", [*words, *small])
     problems = load_run_problems(settings, Console(quiet=True))
-    account = problem_account(5, problems.unusable_held_out, [("", problems.accounts[0], 38)])
+    account = problem_account(5, problems.unusable_held_out, [("", problems.accounts[0], 38, 26)])
     assert account["held_out"] == {"measured_on": 5, "unusable_gold_answers": 0}
     [training] = account["training"]
     assert training["rows_read"] == 63 and sum(training["left_out"].values()) == 3 and training["usable"] == 60
     assert [training[name] for name in ("held_out", "beyond_max_eval_samples", "beyond_max_train_samples")] == [5, 7, 8]
     assert training["prompts_too_long"] == 2 and training["trained_on"] == 38
+    assert training["longest_prompt"] == 26
     assert "stage" not in training

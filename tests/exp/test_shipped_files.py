@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rlvr_vocab.exp import environment_checks
 from rlvr_vocab.exp.command_help import command_help
 from rlvr_vocab.exp.compose import CONF
 from rlvr_vocab.exp.config_keys import known_keys
@@ -50,6 +51,27 @@ def test_a_shipped_choice_composes_and_its_recorded_configuration_gives_the_same
 @pytest.mark.parametrize("command", REQUIRED)
 def test_the_primary_file_of_every_command_composes(command: str) -> None:
     build_settings(command, REQUIRED[command])
+
+
+def of_group(group: str) -> list[str]:
+    return [choice for choice in CHOICES if choice.startswith(f"{group}=")]
+
+
+@pytest.mark.parametrize("model", of_group("model"))
+def test_every_model_goes_with_every_problem_set_training_and_reward(
+    model: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(environment_checks, "installed", lambda package: True)
+    (tmp_path / "problems.csv").write_text("problem,answer\n1+1=,2\n")
+    others = [of_group(group) for group in ("dataset", "training", "rewards")]
+    for number in range(max(map(len, others))):  # each choice of a group once
+        words = [word for choices in others for word in with_what_it_needs(choices[number % len(choices)])]
+        load_settings("train", [model, *words])
+
+
+@pytest.mark.parametrize("recipe", of_group("experiment"))
+def test_every_recipe_passes_every_check(recipe: str) -> None:
+    load_settings("train", [recipe])
 
 
 def test_quickstart_passes_every_check_without_a_network_a_gpu_or_a_login() -> None:

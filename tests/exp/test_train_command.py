@@ -289,7 +289,7 @@ def test_expand_writes_a_folder_and_refuses_to_write_it_twice(
     [
         (["training.max_prompt_length=1"], "0 usable problems"),
         (["dataset.max_train_samples=3"], "fewer than one batch"),
-        (["training.max_completion_length=2000"], "context of 1024"),
+        (["training.max_completion_length=9000"], "context of 8192"),
         (["dataset.columns.reasoning=null"], "dataset.columns.reasoning"),
         (["model.reasoning_multiplicity=2", "model.reasoning_vocab_size=99999"], "at most"),
     ],

@@ -132,7 +132,7 @@ def _sampling(settings: EvaluateSettings, checkpoint: Path) -> SamplingSettings:
 def _require_room(settings: EvaluateSettings, candidate: _Candidate, rows: Rows) -> None:
     config = AutoConfig.from_pretrained(folder_with("config.json", candidate.checkpoint, settings.base), **NO_CODE)
     prompts = [row["prompt"] for row in rows]
-    require_room(config, candidate.tokenizer, prompts, candidate.sampling.max_new_tokens)
+    require_room(config, candidate.tokenizer, prompts, candidate.sampling)
 
 
 def _warn_of_other_sampling(candidates: Sequence[_Candidate], console: Console) -> None:

@@ -147,7 +147,8 @@ def _account(problems: RunProblems, stages: list[Stage]) -> dict[str, Any]:
     """Where the rows of the problem sets went, those included whose prompts fit no stage."""
     measured_on = 0 if problems.held_out is None else len(problems.held_out)
     trained = [
-        (stage.name, account, len(stage.train)) for stage, account in zip(stages, problems.accounts, strict=True)
+        (stage.name, account, len(stage.train), stage.longest_prompt)
+        for stage, account in zip(stages, problems.accounts, strict=True)
     ]
     return problem_account(measured_on, problems.unusable_held_out, trained)
 
@@ -171,9 +172,9 @@ def _stages(settings: RunSettings, problems: RunProblems, plan: ExpansionPlan, c
     written = stages_of(settings)
     for number, (stage, rows) in enumerate(zip(written, problems.by_stage, strict=True), start=1):
         with naming_the_stage(stage.name):
-            train = fitting_prompts(rows, _as_loaded(plan, settings), stage.run.training, console)
+            train, longest = fitting_prompts(rows, _as_loaded(plan, settings), stage.run.training, console)
             require_a_batch(train, stage.run.training)
-        stages.append(Stage(number, len(written), stage.name, stage.run, stage.until, train))
+        stages.append(Stage(number, len(written), stage.name, stage.run, stage.until, train, longest))
     return stages
 
 
