@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -48,9 +48,15 @@ class RunFacts:
         reasoning_mode: `expand` or `replace`.
         on_cpu: whether it trains on a CPU, whose time other processes take.
         pure_bf16: whether trained weights are in 16 bits.
+        completions_per_step: how many are sampled for an optimisation step, by one process; None: nobody knows.
+        together: the key and the value that decide how many are sampled at once.
+        longest_completion: tokens that the model's context leaves beside the longest prompt; None: nobody knows.
+        arithmetic_digits: of generated problems; None for others.
+        warmup_steps, warmup_until: supervised steps before the run, and the accuracy that ends them.
         reasoning_copies: how many of them there are for each standard token, on average; 0 for a baseline.
         stage: the stage that these facts are of; empty for those of the run.
         stages: the facts of each of its stages, where it has any.
+        takes: whether a configuration line changes the run's configuration and is accepted over it.
     """
 
     exp_name: str
@@ -74,8 +80,18 @@ class RunFacts:
     reasoning_copies: float = 0.0
     on_cpu: bool = False
     pure_bf16: bool = False
+    gradient_accumulation_steps: int = 1
+    completions_per_step: float | None = None
+    together: tuple[str, int] = ("gradient_accumulation_steps", 1)
+    longest_completion: int | None = None
+    max_prompt_length: int | None = None
+    arithmetic_digits: int | None = None
+    warmup_steps: int = 0
+    warmup_until: float | None = None
+    entropy_coef: float = 0.0
     stage: str = ""
     stages: tuple[RunFacts, ...] = ()
+    takes: Callable[[str], bool] = field(default=lambda line: True, compare=False, repr=False)
 
     def of_stage(self, name: object) -> RunFacts:
         """The facts of a stage; those of the run where it has none of that name."""

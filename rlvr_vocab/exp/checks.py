@@ -84,9 +84,8 @@ def check_run(settings: RunSettings) -> None:
     """
     check_exp_name(settings.exp_name)
     check_model(settings.model)
-    check_trained_model(settings.model)
-    check_warmup(settings)
-    check_training(settings)
+    check_configuration(settings)
+    check_files(settings)
     for stage in settings.stages:
         check_stage(stage)
     check_evaluations(settings)
@@ -95,11 +94,21 @@ def check_run(settings: RunSettings) -> None:
     check_run_folder(settings)
 
 
+def check_configuration(settings: RunSettings) -> None:
+    """What its values alone tell: nothing is looked for, and no code of the user's is loaded."""
+    check_trained_model(settings.model)
+    check_warmup(settings)
+    check_training(settings)
+
+
+def check_files(settings: RunSettings) -> None:
+    check_dataset(settings.dataset)
+    check_rewards(settings.rewards)
+
+
 def check_training(settings: RunSettings) -> None:
     """What each stage of a run may set otherwise."""
     check_bounds(settings.resolved)
-    check_dataset(settings.dataset)
-    check_rewards(settings.rewards)
     reasoning = settings.model.reasoning_vocab_size != 0 or settings.model.source_ids is not None
     check_sampling(settings, reasoning)
     check_batches(settings.training.grpo)
@@ -118,6 +127,7 @@ def check_training(settings: RunSettings) -> None:
 def check_stage(stage: StageSettings) -> None:
     with naming_the_stage(stage.name):
         check_training(stage.run)
+        check_files(stage.run)
         if stage.until is not None:
             check_until(stage.until, stage.run)
 

@@ -181,7 +181,8 @@ def recorded_primary(line: CommandLine, chosen: set[str]) -> dict[str, Any]:
     if line.config_name is not None:
         raise UserError("config=FILE and --config-name both name the file to start from: give one")
     content = read_recorded(line.config_file)
-    sections = {key: value for key, value in content.items() if key not in chosen}
+    shipped = {key: value for key, value in read_yaml(CONF / "config.yaml").items() if key != "defaults"}
+    sections = {**shipped, **{key: value for key, value in content.items() if key not in chosen}}
     groups = [{group: None} for group in GROUPS["train"] if group != "experiment"]
     return {"defaults": ["model/_base", "dataset/_base", "training/_base", "_self_", *groups], **sections}
 

@@ -13,11 +13,12 @@ from rlvr_vocab.exp.from_config import read
 from rlvr_vocab.exp.grpo_fields import GRPO_FIELDS
 from rlvr_vocab.exp.json_file import read_json_if_there
 from rlvr_vocab.exp.recorded_config import read_recorded
+from rlvr_vocab.exp.remedies import tried_on
 from rlvr_vocab.exp.reward_wiring import reward_specs
 from rlvr_vocab.exp.typed_sections import RewardFunctionSettings, RewardSettings
 from rlvr_vocab.rewards.build import logged_names
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
-from rlvr_vocab.vocab.run_places import ENVIRONMENT, INITIAL_MODEL, METRICS, SUMMARY
+from rlvr_vocab.vocab.run_places import ENVIRONMENT, INITIAL_MODEL, METRICS, PROBLEMS, SUMMARY
 
 
 def run_record(folder: Path) -> RunRecord:
@@ -33,8 +34,12 @@ def run_record(folder: Path) -> RunRecord:
 
 def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
     """Of a run's resolved configuration, what its figures are read by, in each of its stages too."""
-    stages = [replace(_facts(_of_stage(config, stage), folder), stage=stage["name"]) for stage in _stages(config)]
-    return replace(_facts(config, folder), stages=tuple(stages))
+    stages = [
+        replace(_facts(_of_stage(config, stage), folder, name), stage=name, takes=tried_on(folder, name))
+        for stage in _stages(config)
+        for name in (stage["name"],)
+    ]
+    return replace(_facts(config, folder), stages=tuple(stages), takes=tried_on(folder))
 
 
 def _stages(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -47,9 +52,11 @@ def _of_stage(config: Mapping[str, Any], stage: Mapping[str, Any]) -> dict[str, 
     return {**config, **over, "rewards": stage.get("rewards") or config.get("rewards")}
 
 
-def _facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
+def _facts(config: Mapping[str, Any], folder: Path, stage: str = "") -> RunFacts:
     config = completed(config, folder)
     model, training = config["model"], config["training"]
+    dataset, warmup = config["dataset"], config.get("warmup") or {}
+    grpo = {name: value for name, value in training.items() if name in GRPO_FIELDS}
     rewards = read(RewardSettings, config["rewards"], "rewards")
     opened, closed = model["think_tags"]
     return RunFacts(
@@ -68,6 +75,13 @@ def _facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
             for name, each in zip(logged_names(reward_specs(rewards)), rewards.functions, strict=True)
         ),
         max_steps=training.get("max_steps"),
+        max_prompt_length=training.get("max_prompt_length"),
+        completions_per_step=_completions_per_step(grpo),
+        together=_together(grpo),
+        longest_completion=_longest_completion(folder, stage),
+        arithmetic_digits=(dataset.get("generator") or {}).get("digits"),
+        warmup_steps=warmup.get("max_steps") or 0,
+        warmup_until=warmup.get("until_accuracy"),
         **{name: _set_or_default(training.get(name), name) for name in _TRAINING},
     )
 
@@ -82,7 +96,33 @@ _TRAINING = (
     "max_grad_norm",
     "num_iterations",
     "use_vllm",
+    "gradient_accumulation_steps",
+    "entropy_coef",
 )
+
+
+def _completions_per_step(grpo: Mapping[str, Any]) -> float:
+    size, batches, updates = (
+        _set_or_default(grpo.get(name), name)
+        for name in ("per_device_train_batch_size", "gradient_accumulation_steps", "num_iterations")
+    )
+    return float(size * batches / updates)
+
+
+def _together(grpo: Mapping[str, Any]) -> tuple[str, int]:
+    """The key that decides how many completions are drawn together, and its value."""
+    names = ("generation_batch_size", "steps_per_generation", "gradient_accumulation_steps")
+    name = next((name for name in names if grpo.get(name) is not None), names[-1])
+    return name, _set_or_default(grpo.get(name), name)
+
+
+def _longest_completion(folder: Path, stage: str) -> int | None:
+    """Tokens that the model's context leaves beside the longest prompt; None where the run has not begun."""
+    config = read_json_if_there(folder / INITIAL_MODEL / "config.json") or {}
+    context = (config.get("text_config") or config).get("max_position_embeddings")
+    accounts = (read_json_if_there(folder / PROBLEMS) or {}).get("training") or []
+    prompts = [each.get("longest_prompt", 0) for each in accounts if each.get("stage", "") == stage]
+    return context - max(prompts, default=0) if isinstance(context, int) else None
 
 
 def _more(function: RewardFunctionSettings) -> dict[str, Any]:

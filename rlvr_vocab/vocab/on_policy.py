@@ -88,7 +88,9 @@ def check_generation_kwargs(
             raise UserError(f"{where}{name}={value}: nothing reads it here; leave it out{did_you_mean(name, known)}")
         field = _SAME_THING.get(name)
         if field is not None and value != grpo[field]:
-            raise UserError(f"{where}{name}={value} and {key}{field}={grpo[field]} are the same thing: set one")
+            raise UserError(
+                f"{where}{name}={value} and {key}{field}={grpo[field]} are the same thing: give {key}{field} alone"
+            )
 
 
 def refuse_altered(options: Mapping[str, Any], where: str) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.analysis.doctor.remedies import longer_completions, longer_warm_up, lower_rate, stronger_pull
 from rlvr_vocab.analysis.doctor.reward_scale import scale_seen
 from rlvr_vocab.analysis.doctor.reward_words import rewards_line
 from rlvr_vocab.analysis.doctor.seen import Seen, typical
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.doctor.words import figure, share, steps, typed
-from rlvr_vocab.analysis.record import Row, RunFacts
+from rlvr_vocab.analysis.record import Row
 
 
 def completions_cut_off(seen: Seen) -> list[Finding]:
@@ -26,7 +27,7 @@ def completions_cut_off(seen: Seen) -> list[Finding]:
             f"completions/clipped_ratio {share(clipped)} in {steps(rows)} (limit {share(LIMITS.clipped)}), at "
             f"{limit} tokens",
             "the completion limit does not hold the thinking and the answer, or the model no longer ends",
-            (f"training.max_completion_length={2 * limit}",),
+            (longer_completions(seen.facts), rewards_line(seen.facts, {}, more=({"name": "overlong"},))),
             seen.step,
         )
     ]
@@ -54,9 +55,9 @@ def thinking_never_closed(seen: Seen) -> list[Finding]:
             f"tokens of thinking per completion",
             f"the model does not know {close}, or the completion limit ends before it: no answer, no reward",
             (
-                f"training.max_completion_length={2 * seen.facts.max_completion_length}",
+                longer_completions(seen.facts),
                 "dataset.open_thinking=model",
-                "warmup.max_steps=400",
+                longer_warm_up(seen.facts),
             ),
             seen.step,
         )
@@ -98,19 +99,12 @@ def mode_collapse(seen: Seen) -> list[Finding]:
             "or the learning rate is too high",
             (
                 f"training.temperature={warmer}",
-                f"training.learning_rate={typed(seen.facts.learning_rate / 4)}",
-                *_paid_for_others(seen.facts),
+                lower_rate(seen.facts),
+                rewards_line(seen.facts, {}, more=({"name": "diversity", "weight": 0.1},)),
             ),
             seen.step,
         )
     ]
-
-
-def _paid_for_others(facts: RunFacts) -> tuple[str, ...]:
-    """The run's own functions, and one for texts that differ, which it may have."""
-    if any(each.asked_as == "diversity" for each in facts.rewards):
-        return ()
-    return (rewards_line(facts, {}, more=({"name": "diversity", "weight": 0.1},)),)
 
 
 def reasoning_tokens(seen: Seen) -> list[Finding]:
@@ -120,45 +114,66 @@ def reasoning_tokens(seen: Seen) -> list[Finding]:
         return []
     thinking, used = typical(rows, "thinking/mean_length"), typical(rows, "thinking/reasoning_share")
     at_even_odds = facts.reasoning_copies / (1 + facts.reasoning_copies)
-    if thinking == 0 or (used is not None and used < LIMITS.reasoning_share * at_even_odds):
-        return [_unused(seen, rows, thinking, used or 0.0)]
+    if thinking == 0:
+        return [_never_thinks(seen, rows)]
+    least = LIMITS.reasoning_share * at_even_odds
+    if used is not None and used < least and seen.has_tokens(rows, (thinking or 0.0) * at_even_odds):
+        return [_unused(seen, rows, used, least)]
     if facts.reasoning_mode == "replace" or used is None or not thinking:
         return []
-    # The closing tag is chosen while thinking and has no copy.
-    open_to_both = max(0.0, thinking - 1) / thinking
-    if used <= open_to_both * (1 - LIMITS.standard_share * (1 - at_even_odds)) or not used:
+    # The closing tag is chosen while thinking and has no copy; many a completion may not think at all.
+    closings = typical(rows, "thinking/closed")
+    open_to_both = thinking - (min(1.0, thinking) if closings is None else closings)
+    if not seen.has_tokens(rows, open_to_both) or not used:
+        return []
+    standard = 1 - used * thinking / open_to_both
+    if standard >= LIMITS.standard_share * (1 - at_even_odds):
         return []
     return [
         Finding(
             "reasoning_tokens_everywhere",
             "Reasoning tokens are used for everything",
             "warning",
-            f"thinking/reasoning_share {share(used)} in {steps(rows)}, of at most {share(open_to_both)} at "
+            f"thinking/reasoning_share {share(used)} in {steps(rows)}, of at most {share(open_to_both / thinking)} at "
             f"{figure(thinking)} tokens of thinking with the closing tag; {share(at_even_odds)} at even odds",
             "the policy has settled on the copies, and the standard tokens are no longer tried",
-            (
-                f"training.learning_rate={typed(facts.learning_rate / 4)}",
-                "training.beta=0.01",
-                "model.preserve_odds=true",
-            ),
+            (lower_rate(facts), stronger_pull(facts), "model.preserve_odds=true"),
             seen.step,
         )
     ]
 
 
-def _unused(seen: Seen, rows: list[Row], thinking: float | None, used: float) -> Finding:
+def _never_thinks(seen: Seen, rows: list[Row]) -> Finding:
     opened, _ = seen.facts.think_tags
-    told = f"thinking/mean_length {figure(thinking or 0.0)}, thinking/reasoning_share {share(used)} in {steps(rows)}"
     return Finding(
         "reasoning_tokens_unused",
-        "Reasoning tokens are not used",
-        "error" if not thinking else "warning",
-        f"{told}, with a reasoning vocabulary of {seen.facts.reasoning_copies:.2g} × the standard one",
-        f"the model never thinks: nothing opens {opened}, and reasoning tokens are open in no other place"
-        if not thinking
-        else "the policy has moved back to the standard tokens: the copies are new to it, and worse at first",
-        ("dataset.open_thinking=prefill",)
-        if not thinking
-        else ("model.reasoning_mode=replace", "model.preserve_odds=true"),
+        _UNUSED,
+        "error",
+        f"thinking/mean_length 0 in {steps(rows)}, with a reasoning vocabulary of {seen.facts.reasoning_copies:.2g} × "
+        "the standard one",
+        f"the model never thinks: nothing opens {opened}, and reasoning tokens are open in no other place",
+        ("dataset.open_thinking=prefill", longer_warm_up(seen.facts)),
         seen.step,
     )
+
+
+def _unused(seen: Seen, rows: list[Row], used: float, least: float) -> Finding:
+    facts, before = seen.facts, typical(seen.first_sampled(), "thinking/reasoning_share") or 0.0
+    some_are_copied = facts.reasoning_copies < 1 and before < least
+    return Finding(
+        "reasoning_tokens_unused",
+        _UNUSED,
+        "warning",
+        f"thinking/reasoning_share {share(used)} in {steps(rows)} (limit {share(least)}), {share(before)} at the "
+        f"beginning, with a reasoning vocabulary of {facts.reasoning_copies:.2g} × the standard one",
+        "the tokens that are copied hardly occur in what the model thinks"
+        if some_are_copied
+        else "the policy samples standard tokens alone: the copies are new to it, and worse at first",
+        ("model.reasoning_vocab_size=full model.source_ids=null",)
+        if some_are_copied
+        else ("model.preserve_odds=true", "model.reasoning_mode=replace", lower_rate(facts)),
+        seen.step,
+    )
+
+
+_UNUSED = "Reasoning tokens are not used"

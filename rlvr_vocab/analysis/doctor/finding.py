@@ -18,7 +18,8 @@ class Finding:
         severity: `error` where the run cannot have learned what it was to learn, else `warning`.
         evidence: what was seen: figures, steps, and the threshold that they passed.
         cause: the likeliest reason.
-        remedy: the configuration line to change, as it can be typed; more than one where there is a choice.
+        remedy: the configuration line to change, as it can be typed; more than one where there is a choice, and none
+            where the run has all of it already.
         step: the first step at which it could be seen; None where it concerns the whole run.
     """
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.analysis.doctor.remedies import larger_groups, longer_warm_up
 from rlvr_vocab.analysis.doctor.reward_scale import Scale, is_own, scale_of, scale_seen
 from rlvr_vocab.analysis.doctor.reward_words import rewards_line, without_own
-from rlvr_vocab.analysis.doctor.seen import Seen, typical, values
+from rlvr_vocab.analysis.doctor.seen import Seen, average, values
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.doctor.words import figure, share, steps
 from rlvr_vocab.analysis.record import Row
@@ -18,17 +19,17 @@ def groups_without_spread(seen: Seen) -> list[Finding]:
     too hard, and a reward that once told completions apart has not stopped to look at them.
     """
     rows = seen.sampled()
-    mean = typical(rows, seen.reward)
+    mean = average(rows, seen.reward)
     if mean is None or not _are_alike(seen, rows):
         return []
     scale, told = scale_seen(seen, rows[-1]), _spread_in_words(seen, rows)
-    always = _are_alike(seen, seen.beginning(LIMITS.beginning))
+    always, first = _are_alike(seen, seen.beginning(LIMITS.beginning)), seen.first_reward
     if not scale.is_near_zero(mean) and not scale.is_near_full(mean):
         return [_never_varies(seen, told)] if always else []
     found = []
     if scale.is_near_zero(mean) and _began_near_zero(seen, scale):
         found.append(_too_hard(seen, told))
-    elif scale.is_near_full(mean) and scale.is_near_full(seen.first_reward or 0.0) and always:
+    elif scale.is_near_full(mean) and scale.is_near_full(first.mean if first else 0.0) and always:
         found.append(_too_easy(seen, told))
     if found and always and _is_constant(rows) and any(is_own(name) for name in scale.names):
         found.append(_never_varies(seen, told))
@@ -37,7 +38,7 @@ def groups_without_spread(seen: Seen) -> list[Finding]:
 
 def _are_alike(seen: Seen, rows: list[Row]) -> bool:
     """Whether the rewards of a group hardly differ."""
-    alike, spread, within = (typical(rows, name) for name in ("frac_reward_zero_std", "reward_std", _WITHIN))
+    alike, spread, within = (average(rows, name) for name in ("frac_reward_zero_std", "reward_std", _WITHIN))
     if alike is not None and alike >= LIMITS.groups_alike:
         return True
     if spread is None:
@@ -57,15 +58,15 @@ def _began_near_zero(seen: Seen, scale: Scale) -> bool:
 
 
 def _spread_in_words(seen: Seen, rows: list[Row]) -> str:
-    alike, spread, within = (typical(rows, name) for name in ("frac_reward_zero_std", "reward_std", _WITHIN))
-    parts = [f"{seen.reward} {figure(typical(rows, seen.reward) or 0.0)}"]
+    alike, spread, within = (average(rows, name) for name in ("frac_reward_zero_std", "reward_std", _WITHIN))
+    parts = [f"{seen.reward} {figure(average(rows, seen.reward) or 0.0)}"]
     if alike is not None:
         parts.append(f"{share(alike)} of completions in groups of equal rewards (limit {share(LIMITS.groups_alike)})")
     if spread is not None:
         parts.append(f"reward_std {figure(spread)} (limit {figure(LIMITS.reward_std)} × the largest weight)")
     if within is not None:
         parts.append(f"{_WITHIN} {figure(within)} (limit {figure(LIMITS.within)} × reward_std)")
-    return f"{steps(rows)}, medians: {', '.join(parts)}"
+    return f"{steps(rows)}, means: {', '.join(parts)}"
 
 
 def _is_constant(rows: list[Row]) -> bool:
@@ -74,7 +75,6 @@ def _is_constant(rows: list[Row]) -> bool:
 
 
 def _too_hard(seen: Seen, told: str) -> Finding:
-    group = max(8, 2 * seen.facts.num_generations)
     return Finding(
         "groups_too_hard",
         "The problems are too hard: whole groups get no reward",
@@ -83,8 +83,8 @@ def _too_hard(seen: Seen, told: str) -> Finding:
         "the model never succeeds, so no completion of a group is better than another; or right answers are not "
         "recognised (read the best completions with rlvr-vocab samples)",
         (
-            f"training.num_generations={group}",
-            "warmup.max_steps=400",
+            larger_groups(seen.facts),
+            longer_warm_up(seen.facts),
             rewards_line(seen.facts, {}, more=({"name": "xml_tags"},)),
         ),
         seen.step,
@@ -92,13 +92,17 @@ def _too_hard(seen: Seen, told: str) -> Finding:
 
 
 def _too_easy(seen: Seen, told: str) -> Finding:
+    digits = seen.facts.arithmetic_digits
     return Finding(
         "groups_too_easy",
         "The problems are too easy: whole groups get the full reward",
         "error",
         told,
         "the model solved these problems before training, so nothing is left to compare",
-        ("dataset=deepscaler", "dataset=math"),
+        (
+            *((f"dataset.generator.digits={1 + digits}",) if digits else ()),
+            *("dataset=deepscaler", "dataset=math"),
+        ),
         seen.step,
     )
 

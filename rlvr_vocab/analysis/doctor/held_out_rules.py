@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.learning_rules import collapse
+from rlvr_vocab.analysis.doctor.remedies import stronger_pull
 from rlvr_vocab.analysis.doctor.reward_scale import scale_seen
 from rlvr_vocab.analysis.doctor.reward_words import without_own
-from rlvr_vocab.analysis.doctor.seen import Measured, Seen, typical
+from rlvr_vocab.analysis.doctor.seen import Level, Measured, Seen, level
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.doctor.words import figure, steps
 from rlvr_vocab.analysis.record import Row, is_number
@@ -36,7 +38,15 @@ def _both(one: Measured, other: Measured) -> Measured:
     return other._replace(
         accuracy=(one.accuracy + other.accuracy) / 2,
         problems=_problems(one) + _problems(other),
-        reward=sum(rewards) / len(rewards) if rewards else None,
+        reward=_mean(rewards),
+    )
+
+
+def _mean(levels: Sequence[Level]) -> Level | None:
+    if not levels:
+        return None
+    return Level(
+        *(math.fsum(parts) / len(levels) for parts in zip(*((each.mean, each.error) for each in levels), strict=True))
     )
 
 
@@ -45,16 +55,23 @@ def _problems(measured: Measured) -> float:
 
 
 def _error(one: Measured, other: Measured) -> float:
-    """Standard error of the difference of two accuracies."""
-    variances = (each.accuracy * (1 - each.accuracy) / _problems(each) for each in (one, other))
-    return math.sqrt(sum(max(0.0, variance) for variance in variances))  # percentages are no shares
+    """Standard error of the difference of two accuracies, with one problem more right and one more wrong in each:
+    none of four is not certain to stay none."""
+    variances = []
+    for each in (one, other):
+        problems = _problems(each)
+        share = (each.accuracy * problems + 1) / (problems + 2)
+        variances.append(max(0.0, share * (1 - share) / max(1, problems - 1)))  # percentages are no shares
+    return math.sqrt(sum(variances))
 
 
 def _fallen(best: Measured, last: Measured, seen: Seen) -> list[Finding]:
     # Those of another stage are rewards of other functions.
     before = best.reward if best.stage == last.stage else last.first_reward
     error, fall = _error(best, last), best.accuracy - last.accuracy
-    if before is None or last.reward is None or last.reward <= before:
+    if before is None or last.reward is None:
+        return []
+    if last.reward.mean - before.mean <= LIMITS.held_out_errors * math.hypot(before.error, last.reward.error):
         return []
     if fall <= LIMITS.held_out_fall or fall < LIMITS.held_out_errors * error:
         return []
@@ -64,13 +81,13 @@ def _fallen(best: Measured, last: Measured, seen: Seen) -> list[Finding]:
             "The reward rises while held-out accuracy falls",
             "error",
             f"eval/accuracy {figure(best.accuracy)} up to step {best.step}, {figure(last.accuracy)} at step "
-            f"{last.step} (standard error of the difference {figure(error)}); {seen.reward} {figure(before)} and then "
-            f"{figure(last.reward)}",
+            f"{last.step} (standard error of the difference {figure(error)}); {seen.reward} "
+            f"{figure(before.mean)} and then {figure(last.reward.mean)}",
             "the problems, or a hole in the reward, are being learned instead of the task: read the best-paid "
             "completions with rlvr-vocab samples order=highest",
             (
-                "training.beta=0.01",
-                *((f"training.max_steps={best.step}",) if best.step else ()),
+                stronger_pull(seen.facts),
+                *((f"training.max_steps={best.step}",) if best.step and not seen.facts.stage else ()),
                 *without_own(seen.facts),
             ),
             last.step,
@@ -85,10 +102,10 @@ def before_and_after(seen: Seen, summary: Row) -> list[Finding]:
         return []
     assert before is not None and after is not None and problems is not None
     rows = seen.sampled()
-    reward, first = typical(rows, seen.reward), seen.first_reward
+    reward, first = level(rows, seen.reward), seen.first_reward
     measured = (Measured(0, before, problems, first, first), Measured(seen.step, after, problems, reward, first))
     lost = before - after >= max(LIMITS.collapse * before, LIMITS.collapse_errors * _error(*measured))
-    if reward is None or not lost or not before or not scale_seen(seen, rows[-1]).is_near_zero(reward):
+    if reward is None or not lost or not before or not scale_seen(seen, rows[-1]).is_near_zero(reward.mean):
         return _fallen(*measured, seen)
     told = f"held-out accuracy {figure(before)} before and {figure(after)} after, of {figure(problems)} problems"
-    return [collapse(seen, f"{told}; {seen.reward} {figure(reward)} in {steps(rows)}")]
+    return [collapse(seen, f"{told}; {seen.reward} {figure(reward.mean)} in {steps(rows)}")]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from rlvr_vocab.analysis.doctor.completion_rules import most_duplicates
 from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.analysis.doctor.remedies import larger_groups, lower_rate, stronger_pull
 from rlvr_vocab.analysis.doctor.reward_scale import Scale, is_own, scale_of, scale_seen
 from rlvr_vocab.analysis.doctor.reward_words import rewards_line
 from rlvr_vocab.analysis.doctor.seen import Level, Seen, level, mean_of, number, typical, values
@@ -33,7 +34,7 @@ def reward_flat(seen: Seen) -> list[Finding]:
     # A fall by luck must not pass for certainty.
     if max(most, 2 * error) > excluded or scale.is_near_full(early.mean):
         return []
-    rate, group = seen.facts.learning_rate, 2 * seen.facts.num_generations
+    rate = seen.facts.learning_rate
     return [
         Finding(
             "reward_flat",
@@ -45,7 +46,7 @@ def reward_flat(seen: Seen) -> list[Finding]:
             if reason
             else "the reward follows chance, or something else that updates cannot change; or the learning rate is too "
             "low",
-            (f"training.learning_rate={typed(4 * rate or 5e-6)}", f"training.num_generations={group}"),
+            (f"training.learning_rate={typed(4 * rate or 5e-6)}", larger_groups(seen.facts)),
             seen.step,
         )
     ]
@@ -135,7 +136,7 @@ def collapse(seen: Seen, told: str) -> Finding:
         "error",
         told,
         "the learning rate is too high: such a fall does not heal",
-        (f"training.learning_rate={typed(seen.facts.learning_rate / 4)}", "training.beta=0.01"),
+        (lower_rate(seen.facts), stronger_pull(seen.facts)),
         seen.step,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 
 from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.analysis.doctor.remedies import larger_batches
 from rlvr_vocab.analysis.doctor.seen import Seen, rate_of, typical, values
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.doctor.words import figure, share, steps, typed
@@ -18,7 +19,7 @@ def not_finite(seen: Seen) -> list[Finding]:
     rows = seen.recent()
     for metric in ("loss", "grad_norm"):
         bad = [row for row in rows if metric in row and not values([row], metric)]
-        if len(bad) >= LIMITS.recurring * len(rows) and bad:
+        if len(bad) >= max(2, LIMITS.recurring * len(rows)):
             return [
                 Finding(
                     "loss_not_finite",
@@ -81,7 +82,7 @@ def gradients_clipped(seen: Seen) -> list[Finding]:
             f"grad_norm from {figure(min(norms))} to {figure(max(norms))}, median {figure(usual)} in {steps(rows)}; "
             f"training.max_grad_norm={figure(limit)} (limit of the median {figure(LIMITS.grad_norm)} ×)",
             "the limit is far below what these batches give, so that a step of chance counts as much as a clear one",
-            (f"training.max_grad_norm={typed(usual)}", "training.gradient_accumulation_steps=8"),
+            (f"training.max_grad_norm={typed(usual)}", larger_batches(seen.facts)),
             seen.step,
         )
     ]
@@ -115,7 +116,7 @@ def weights_not_moving(seen: Seen) -> list[Finding]:
     if moved is None or moved >= LIMITS.rounded:
         return []
     told = f"weights/moved {share(moved)} in {steps(rows)}, at learning_rate {figure(rate_of(rows[-1]) or 0.0)}"
-    faster = f"training.learning_rate={typed(max(4 * (rate_of(rows[-1]) or 0.0), _USUAL_RATE))}"
+    faster = f"training.learning_rate={typed(max(4 * seen.facts.learning_rate, _USUAL_RATE))}"
     halved = seen.facts.pure_bf16
     remedy = ("model.pure_bf16=false", faster) if halved else (faster,)
     if moved < LIMITS.moved:

@@ -6,10 +6,11 @@ import math
 import statistics
 
 from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.analysis.doctor.remedies import lower_rate, more_entropy, stronger_pull
 from rlvr_vocab.analysis.doctor.reward_scale import scale_seen
 from rlvr_vocab.analysis.doctor.seen import Seen, level, typical, values
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
-from rlvr_vocab.analysis.doctor.words import figure, steps, typed
+from rlvr_vocab.analysis.doctor.words import figure, steps
 
 _SHORT = LIMITS.window / 2
 # The end of an answer is certain in a healthy model, so the answering part alone says nothing when it falls.
@@ -22,9 +23,7 @@ def kl_too_far(seen: Seen) -> list[Finding]:
     if kl is None or kl <= LIMITS.kl:
         return []
     step, first = seen.kl[-1][0], seen.first_kl or seen.kl[0]
-    rate, beta = seen.facts.learning_rate, seen.facts.beta
-    pull = f"training.beta={typed(4 * beta) if beta else 0.01}"
-    slower = f"training.learning_rate={typed(rate / 4)}"
+    remedies = (lower_rate(seen.facts), stronger_pull(seen.facts))
     told = f"kl {figure(kl)} at step {step}, {figure(first[1])} at step {first[0]}"
     if kl > LIMITS.kl_explosion:
         return [
@@ -34,7 +33,7 @@ def kl_too_far(seen: Seen) -> list[Finding]:
                 "error",
                 f"{told} (limit {figure(LIMITS.kl_explosion)} nats per token)",
                 "the learning rate is too high: the policy has become another model",
-                (slower, pull),
+                remedies,
                 step,
             )
         ]
@@ -45,7 +44,7 @@ def kl_too_far(seen: Seen) -> list[Finding]:
             "warning",
             f"{told} (limit {figure(LIMITS.kl)} nats per token)",
             "the learning rate is high for this run's length, or a hole in the reward is being exploited",
-            (slower, pull),
+            remedies,
             step,
         )
     ]
@@ -69,7 +68,7 @@ def entropy_collapsing(seen: Seen) -> list[Finding]:
         return []
     for metric in _FALLING:
         start, now = _highest(seen, metric), typical(late, metric)
-        if start is None or now is None:
+        if start is None or now is None or not _is_measured(seen, metric):
             continue
         fallen = now < LIMITS.entropy_low * start and now < LIMITS.entropy_low_nats
         if fallen or now < LIMITS.entropy_none:
@@ -99,7 +98,7 @@ def _collapse(seen: Seen, told: str) -> Finding:
         if warm
         else "the policy has settled on one way to write, before it was right: the learning rate is too high, or the "
         "reward pays for one text",
-        (*warm, f"training.learning_rate={typed(seen.facts.learning_rate / 4)}", "training.entropy_coef=0.001"),
+        (*warm, lower_rate(seen.facts), more_entropy(seen.facts)),
         seen.step,
     )
 
@@ -111,7 +110,7 @@ def entropy_exploding(seen: Seen) -> list[Finding]:
         return []
     for metric in _RISING:
         start, now = _lowest(seen, metric), typical(late, metric)
-        if start is None or now is None:
+        if start is None or now is None or not _is_measured(seen, metric):
             continue
         if now > LIMITS.entropy_high * start and now > start + LIMITS.entropy_rise:
             return [
@@ -122,11 +121,22 @@ def entropy_exploding(seen: Seen) -> list[Finding]:
                     f"{metric} {figure(now)} in {steps(late)}, {figure(start)} at the beginning (limit "
                     f"{figure(LIMITS.entropy_high)} × and {figure(LIMITS.entropy_rise)} nats more)",
                     "the learning rate is too high: the updates destroy what the model knew",
-                    (f"training.learning_rate={typed(seen.facts.learning_rate / 4)}", "training.entropy_coef=0.0"),
+                    (lower_rate(seen.facts), "training.entropy_coef=0.0"),
                     seen.step,
                 )
             ]
     return []
+
+
+def _is_measured(seen: Seen, metric: str) -> bool:
+    """Whether there are tokens enough of the region that an entropy is of, now and at the beginning."""
+    _, _, region = metric.partition("/")
+    if not region:
+        return True
+    length = f"{region}/mean_length"
+    return all(
+        seen.has_tokens(rows, typical(rows, length)) for rows in (seen.sampled(_SHORT), seen.first_sampled(_SHORT))
+    )
 
 
 def _highest(seen: Seen, metric: str) -> float | None:

@@ -29,14 +29,18 @@ def rewards_line(
     Args:
         changed: by the name that a function is logged as, what is other than it was; `params` are joined.
         without: names of those that are left out; where nothing would be left, `rewards=accuracy`.
-        more: further functions.
+        more: further functions, where the run has none of that name.
     """
     entries = {each.name: _entry(each.asked_as or each.name, each.weight, each.more) for each in facts.rewards}
     for name, changes in changed.items():
         entry = entries.get(name, {"name": name})
         params = {**entry.get("params", {}), **changes.get("params", {})}
         entries[name] = {**entry, **changes, **({"params": params} if params else {})}
-    kept = [*(entry for name, entry in entries.items() if name not in without), *more]
+    asked = [each.asked_as for each in facts.rewards]
+    kept = [
+        *(entry for name, entry in entries.items() if name not in without),
+        *(entry for entry in more if entry["name"] not in asked),
+    ]
     if not kept:
         return "rewards=accuracy"
     line = f"rewards=[{','.join(map(_function, kept))}]"

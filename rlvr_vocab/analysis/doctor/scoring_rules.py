@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.analysis.doctor.remedies import longer_warm_up
 from rlvr_vocab.analysis.doctor.reward_scale import is_own, scale_of
 from rlvr_vocab.analysis.doctor.reward_words import rewards_line
 from rlvr_vocab.analysis.doctor.seen import Seen, values
@@ -60,7 +61,7 @@ def _format_zero(seen: Seen, name: str, rows: list[Row]) -> Finding:
 
 def _to_meet_a_format(facts: RunFacts, name: str, prefilled: bool | None) -> tuple[str, ...]:
     if prefilled is False:
-        return ("warmup.max_steps=400", rewards_line(facts, {}, more=({"name": "xml_tags"},)))
+        return (longer_warm_up(facts), rewards_line(facts, {}, more=({"name": "xml_tags"},)))
     # The library's function of that kind sees what the template has opened.
     swapped = (rewards_line(facts, {name: {"name": _OF_THINKING}}),) if is_own(name) else ()
     return (*swapped, "dataset.open_thinking=model")
@@ -89,7 +90,7 @@ def verifier_timeouts(seen: Seen) -> list[Finding]:
         {key for row in rows for key in row if key.startswith("rewards/") and key.endswith("/timeouts")}
     ):
         counts = [value for value in values(rows, metric) if value > 0]
-        if not counts or len(counts) < LIMITS.recurring * len(rows):
+        if len(counts) < max(2, LIMITS.recurring * len(rows)):
             continue
         name = metric.split("/")[1]
         return [
@@ -109,7 +110,11 @@ def verifier_timeouts(seen: Seen) -> list[Finding]:
 
 def _with_a_longer_deadline(facts: RunFacts, name: str) -> str:
     # One of the library has a deadline for each comparison, one of the user's own for a batch.
-    return rewards_line(facts, {name: {"deadline": 600} if is_own(name) else {"params": {"deadline": 30}}})
+    own = is_own(name)
+    entry = next((each.more for each in facts.rewards if each.name == name), {})
+    given = entry.get("deadline") if own else entry.get("params", {}).get("deadline")
+    longer = max(600 if own else 30, 2 * given if is_number(given) else 0)
+    return rewards_line(facts, {name: {"deadline": longer} if own else {"params": {"deadline": longer}}})
 
 
 def rows_unscored(seen: Seen) -> list[Finding]:
@@ -126,7 +131,7 @@ def rows_unscored(seen: Seen) -> list[Finding]:
         failed = [value for value in values(rows, f"rewards/{name}/failures") if value > 0]
         unscored = sum(values(rows, f"rewards/{name}/unscored")) / len(rows)
         before = len(told)
-        if failed and len(failed) >= LIMITS.recurring * len(rows):
+        if len(failed) >= max(2, LIMITS.recurring * len(rows)):
             told.append(f"rewards/{name}/failures {sum(failed):g} in {len(failed)} of {len(rows)} rows")
         elif unscored > LIMITS.unscored and not may_pass:
             told.append(f"rewards/{name}/unscored {share(unscored)} (limit {share(LIMITS.unscored)})")
@@ -148,7 +153,8 @@ def problems_left_out(seen: Seen) -> list[Finding]:
         lost, read = sum(counts.values()), account.get("rows_read")
         if read is not None and is_number(read) and lost > LIMITS.left_out * read:
             told = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in counts.items())
-            return [_left_out(f"{PROBLEMS}: {lost:,} of {read:,} rows of {account.get('dataset')}: {told}")]
+            told = f"{PROBLEMS}: {lost:,} of {read:,} rows of {account.get('dataset')}: {told}"
+            return [_left_out(told, seen.facts, only_prompts=list(counts) == ["prompts_too_long"])]
     return []
 
 
@@ -176,16 +182,19 @@ def _unscored(seen: Seen, told: str, failing: list[str]) -> Finding:
     )
 
 
-def _left_out(told: str) -> Finding:
+def _left_out(told: str, facts: RunFacts, *, only_prompts: bool) -> Finding:
+    longer = () if facts.max_prompt_length is None else (f"training.max_prompt_length={2 * facts.max_prompt_length}",)
     return Finding(
         "rows_skipped",
         "Rows are skipped",
         "warning",
         told,
-        "columns or the form of the answers are not what the problem set has, or prompts are too long (look with "
+        "prompts are longer than the limit (look with rlvr-vocab check)"
+        if only_prompts
+        else "columns or the form of the answers are not what the problem set has, or prompts are too long (look with "
         "rlvr-vocab check)",
-        (*_OTHER_ANSWERS, "training.max_prompt_length=1024"),
+        longer if only_prompts else (*_OTHER_ANSWERS, *longer),
     )
 
 
-_OTHER_ANSWERS = ("dataset.answer_format=boxed",)
+_OTHER_ANSWERS = tuple(f"dataset.answer_format={form}" for form in ("boxed", "hash", "bare"))

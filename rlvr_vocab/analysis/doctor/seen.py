@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
-from rlvr_vocab.analysis.doctor.windows import Windows
+from rlvr_vocab.analysis.doctor.windows import MOST_ROWS, Windows
 from rlvr_vocab.analysis.record import Row, RunFacts, is_number, is_of_a_step
 
 _EVALUATIONS = 200
@@ -34,8 +34,8 @@ class Measured(NamedTuple):
     step: int
     accuracy: float
     problems: float | None
-    reward: float | None
-    first_reward: float | None
+    reward: Level | None
+    first_reward: Level | None
     stage: object = None
 
 
@@ -113,9 +113,8 @@ class Seen:
         accuracy, problems = number(row, "eval/accuracy"), number(row, "eval/problems")
         if accuracy is not None:
             reward = level(self.sampled() or self.first_sampled(), self.reward)
-            mean = None if reward is None else reward.mean
             self.evaluations.append(
-                Measured(int(row["step"]), accuracy, problems, mean, self.first_reward, self._stage)
+                Measured(int(row["step"]), accuracy, problems, reward, self.first_reward, self._stage)
             )
 
     @property
@@ -137,10 +136,10 @@ class Seen:
         return self._all.steps_per_row
 
     @property
-    def first_reward(self) -> float | None:
+    def first_reward(self) -> Level | None:
         """The reward in the first steps of the stage."""
         rows = self.first_sampled()
-        return typical(rows, self.reward) if len(rows) >= LIMITS.fewest_rows else None
+        return level(rows, self.reward) if len(rows) >= LIMITS.fewest_rows else None
 
     @property
     def noise(self) -> float:
@@ -161,7 +160,14 @@ class Seen:
 
     def sampled(self, steps: float = LIMITS.window) -> list[Row]:
         """The last rows that have figures of completions and rewards; none as long as there are too few."""
-        return self._sampled.recent(steps)
+        return self._sampled.recent(steps_needed(self.facts, steps))
+
+    def has_tokens(self, rows: Sequence[Row], length: float | None) -> bool:
+        """Whether rows of completions of such a length hold tokens enough for a share or a mean of them."""
+        per_step = self.facts.completions_per_step
+        if length is None or per_step is None:
+            return bool(length)
+        return length * per_step * len(rows) * max(1.0, self._sampled.steps_per_row) >= LIMITS.fewest_tokens
 
     def first_sampled(self, steps: float = LIMITS.window) -> list[Row]:
         """The first of them."""
@@ -170,6 +176,13 @@ class Seen:
     def beginning(self, steps: float) -> list[Row]:
         """The first of them, and no more rows than hold so many steps."""
         return self._sampled.beginning(steps)
+
+
+def steps_needed(facts: RunFacts, steps: float = LIMITS.window) -> float:
+    """So many, and more of those that draw few completions; no more than are kept."""
+    if not facts.completions_per_step:
+        return steps
+    return max(steps, min(MOST_ROWS, math.ceil(LIMITS.fewest_completions / facts.completions_per_step)))
 
 
 def _with_first_weights(facts: RunFacts, row: Row) -> Row:
@@ -199,6 +212,12 @@ def typical(rows: Sequence[Row], metric: str) -> float | None:
     """Median of a metric; None where fewer than half of the rows have it."""
     found = values(rows, metric)
     return statistics.median(found) if found and 2 * len(found) >= len(rows) else None
+
+
+def average(rows: Sequence[Row], metric: str) -> float | None:
+    """Mean of a metric, where a median of a few completions would be all or nothing; None as in `typical`."""
+    found = values(rows, metric)
+    return math.fsum(found) / len(found) if found and 2 * len(found) >= len(rows) else None
 
 
 def level(rows: Sequence[Row], metric: str) -> Level | None:

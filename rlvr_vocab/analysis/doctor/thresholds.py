@@ -39,6 +39,12 @@ class Thresholds:
     fewest_sampled: float = _of(
         5, "rows", "the same where not every row has figures of completions: such a row holds one batch", _JUDGEMENT
     )
+    fewest_completions: float = _of(
+        100, "completions", "a window of fewer is made longer: shares and rewards of fewer are luck", _JUDGEMENT
+    )
+    fewest_tokens: float = _of(
+        100, "tokens", "fewer in a window have no share and no entropy worth the name", _JUDGEMENT
+    )
     groups_alike: float = _of(
         0.9, "share of completions", "`frac_reward_zero_std`: nine of ten groups teach nothing", _GUIDE
     )

@@ -81,10 +81,12 @@ def _longer(early: _Seconds, late: _Seconds) -> float:
 
 
 def _seconds(rows: list[Row]) -> _Seconds | None:
-    """Of these rows without the longest tenth: one that writes a checkpoint is no habit; None without any seconds."""
+    """Of these rows without the longest tenth: one that writes a checkpoint is no habit; None without any seconds of
+    a whole or of its parts."""
     timed = sorted((row for row in rows if number(row, "step_time") is not None), key=lambda row: row["step_time"])
     kept = timed[: len(timed) - len(timed) // 10]
-    if not kept or 2 * len(timed) < len(rows):
+    parts_told = any(values(kept, name) for name in ("time/generation", "time/rewards"))
+    if not kept or 2 * len(timed) < len(rows) or not parts_told:
         return None
     whole, generation, rewards = (
         math.fsum(values(kept, name)) / len(kept) for name in ("step_time", "time/generation", "time/rewards")
@@ -107,7 +109,7 @@ def _remedy(facts: RunFacts, part: str) -> tuple[str, ...]:
         faster = () if facts.use_vllm else ("training.use_vllm=true",)
         return (*faster, f"training.max_completion_length={max(1, facts.max_completion_length // 2)}")
     if part == "update":
-        return ("training.gradient_checkpointing=false", "training.per_device_train_batch_size=4")
+        return ("training.gradient_checkpointing=false",)
     if without_own(facts):
         return without_own(facts)
     graders = [each.name for each in facts.rewards if (each.asked_as or each.name) in _WITH_A_DEADLINE]

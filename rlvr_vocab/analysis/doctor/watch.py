@@ -48,7 +48,7 @@ RULES: tuple[Callable[[Seen], list[Finding]], ...] = (
 )
 
 _UNTIL_A_RISE = "reward_flat"
-_OF_A_STAGE = re.compile(r'"?(rewards|training|dataset)\b')
+_OF_A_STAGE = re.compile(r"['\"]?(rewards|training|dataset)\b")
 
 
 class Doctor:
@@ -86,9 +86,15 @@ class Doctor:
         return unexplained(self.found.values())
 
     def _placed(self, finding: Finding) -> Finding:
-        """The finding, its remedies with the stage that they are for, whose own keys go over those of the run."""
-        stage = self._seen.facts.stage
-        lines = [f"in stage {stage}: {line}" if stage and _OF_A_STAGE.match(line) else line for line in finding.remedy]
+        """The finding, its remedies those that the run's configuration takes and has not got already.
+
+        Each with the stage that it is for, whose own keys go over those of the run.
+        """
+        facts = self._seen.facts
+        taken = [line for line in dict.fromkeys(finding.remedy) if facts.takes(line)]
+        lines = [
+            f"in stage {facts.stage}: {line}" if facts.stage and _OF_A_STAGE.match(line) else line for line in taken
+        ]
         return replace(finding, remedy=tuple(lines))
 
     def _new(self, findings: list[Finding]) -> list[Finding]:

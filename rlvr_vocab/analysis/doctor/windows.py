@@ -8,7 +8,7 @@ from collections import deque
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.record import Row
 
-_FIRST_ROWS, _LAST_ROWS = 50, 100
+_FIRST_ROWS, MOST_ROWS = 50, 100
 
 
 class Windows:
@@ -23,7 +23,7 @@ class Windows:
         self.count = 0
         self.fewest = int(LIMITS.fewest_rows)
         self._first: list[Row] = []
-        self._last: deque[Row] = deque(maxlen=_LAST_ROWS)
+        self._last: deque[Row] = deque(maxlen=MOST_ROWS)
         self._windows: dict[int, list[Row]] = {}  # of the present row, by length
 
     def add(self, row: Row) -> None:

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.analysis.doctor.seen import steps_needed
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.record import RunRecord
 from rlvr_vocab.exp.json_file import read_json_if_there
@@ -20,6 +21,9 @@ from rlvr_vocab.exp.screen import make_console
 from rlvr_vocab.vocab.run_places import PROBLEMS
 
 HEALTHY, SICK = 0, 1
+NOTHING_TO_SET = (
+    "what this run's configuration can set against it, it has: look at what was sampled, rlvr-vocab samples"
+)
 _COLOUR = {"error": "bold red", "warning": "bold yellow"}
 
 
@@ -59,6 +63,8 @@ def _show(record: RunRecord, findings: Sequence[Finding], console: Console) -> N
         console.print(f"  cause   {finding.cause}", markup=False)
         for number, remedy in enumerate(finding.remedy):
             console.print(f"  {'or' if number else 'try':<7} {remedy}", markup=False)
+        if not finding.remedy:
+            console.print(f"  try     {NOTHING_TO_SET}", markup=False)
     if not findings:
         console.print("nothing wrong was found", markup=False)
 
@@ -72,7 +78,8 @@ def _about(record: RunRecord) -> Iterator[str]:
     if not is_finished(record):
         yield "the run has not finished: what follows is about what it has logged so far"
     if is_too_short(record):
-        yield f"too short to judge: most findings need {LIMITS.window:g} steps, some {2 * LIMITS.window:g} or more"
+        window = steps_needed(record.facts)
+        yield f"too short to judge: most findings need {window:g} steps, some {2 * window:g} or more"
 
 
 def is_finished(record: RunRecord) -> bool:
@@ -81,7 +88,7 @@ def is_finished(record: RunRecord) -> bool:
 
 def is_too_short(record: RunRecord) -> bool:
     """Whether there are too few steps for nearly every rule."""
-    return _last_step(record) < LIMITS.window or len(record.rows) < LIMITS.fewest_rows
+    return _last_step(record) < steps_needed(record.facts) or len(record.rows) < LIMITS.fewest_rows
 
 
 def _last_step(record: RunRecord) -> int:

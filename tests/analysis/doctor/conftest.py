@@ -33,6 +33,7 @@ FACTS = RunFacts(
     num_iterations=1,
     max_steps=14,
     use_vllm=False,
+    completions_per_step=32,
 )
 
 # Of `GRPOConfig`, unless a run is made sick by another value.

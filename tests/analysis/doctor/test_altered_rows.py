@@ -16,7 +16,10 @@ from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.watch import Doctor
 from rlvr_vocab.analysis.record import RewardFact, RunFacts, RunRecord
-from rlvr_vocab.exp.settings import build_settings
+from rlvr_vocab.exp import environment_checks
+from rlvr_vocab.exp.recorded_config import config_yaml
+from rlvr_vocab.exp.run_record import run_facts
+from rlvr_vocab.exp.settings import build_settings, load_settings
 
 Row = dict[str, Any]
 Change = Callable[[Row], Row]
@@ -277,13 +280,57 @@ def everything_said(healthy_rows: list[Row], reasoning: RunFacts, tmp_path: Path
     return said
 
 
-def test_every_remedy_can_be_typed(everything_said: list[Finding]) -> None:
+def test_every_finding_of_the_documentation_is_led_to(everything_said: list[Finding]) -> None:
     documented = (Path(__file__).parents[3] / "docs" / "doctor.md").read_text(encoding="utf-8")
     assert {finding.name for finding in everything_said} == set(re.findall(r"^\| `(\w+)` \|", documented, re.MULTILINE))
-    for line in {line for finding in everything_said for line in finding.remedy}:
-        words = shlex.split(line)
-        assert words and all("=" in word for word in words)
-        build_settings("train", ["experiment=quickstart", *words])
+
+
+# Much of what the doctor suggests is in force: by default, in the quickstart, or as a user has set it.
+CONFIGURATIONS = {
+    "quickstart": (["experiment=quickstart", "dataset.open_thinking=prefill", "model.reasoning_mode=replace"], SICK),
+    "a small GPU": (
+        ["model=smollm2_135m", "dataset=math", "training=small_gpu", "rewards=xml", "logging=disabled"],
+        ("every problem out of reach", "completions at the limit", "failures", "gradients far above the limit"),
+    ),
+}
+
+
+def leaves(value: Any, name: str = "") -> Iterable[tuple[str, Any]]:
+    if isinstance(value, dict):
+        return [leaf for key, inner in value.items() for leaf in leaves(inner, f"{name}.{key}".lstrip("."))]
+    return [(name, value)]
+
+
+@pytest.mark.parametrize("kind", CONFIGURATIONS)
+def test_every_remedy_changes_the_configuration_and_is_accepted(
+    kind: str, healthy_rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment_checks, "installed", lambda package: True)
+    words, sicknesses = CONFIGURATIONS[kind]
+    settings = build_settings("train", words)
+    (tmp_path / "config.yaml").write_text(config_yaml(settings.resolved), encoding="utf-8")
+    facts = run_facts(settings.resolved, tmp_path)
+    lines = set()
+    for sickness in sicknesses:
+        doctor = Doctor(facts, tmp_path)
+        for row in healthy_rows[:40]:
+            doctor.look({**row, **SICK[sickness][1](row)})
+        lines |= {line for finding in doctor.found.values() for line in finding.remedy}
+    assert len(lines) >= 5
+    before = dict(leaves(settings.resolved))
+    # Lines of different keys are typed together: one composition for each would take a minute.
+    commands: list[dict[str, str]] = []
+    for line in sorted(lines):
+        words = dict(word.split("=", 1) for word in shlex.split(line))
+        into = next((each for each in commands if not each.keys() & words.keys()), None)
+        commands.append(words) if into is None else into.update(words)
+    for command in commands:
+        words = [f"{key}={value}" for key, value in command.items()]
+        after = dict(
+            leaves(load_settings("train", [f"config={tmp_path}", f"output_dir={tmp_path / 'new'}", *words]).resolved)
+        )
+        for key in command:
+            assert any(after.get(name) != before.get(name) for name in after if name.startswith(key)), key
 
 
 def test_evidence_has_figures_and_a_step(everything_said: list[Finding]) -> None:

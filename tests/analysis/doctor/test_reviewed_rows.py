@@ -164,7 +164,7 @@ def test_a_remedy_in_a_stage_says_so(healthy_rows: list[Row], tmp_path: Path) ->
         for row in healthy_rows
     ]
     found = {finding.name: finding for finding in diagnose(RunRecord(tmp_path, facts, tuple(rows)))}
-    assert found["completions_cut_off"].remedy == ("in stage one: training.max_completion_length=40",)
+    assert found["completions_cut_off"].remedy[0] == "in stage one: training.max_completion_length=40"
     assert "at 20 tokens" in found["completions_cut_off"].evidence
     assert found["learning_rate_zero"].cause == "training.learning_rate is 0"
 
