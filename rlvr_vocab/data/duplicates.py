@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from rlvr_vocab.data.rows import Problem
-from rlvr_vocab.data.wording import words_of
 
 Pair = tuple[str, str]
 # Of each pair of answers, whether they mean the same; asked once for all pairs.
@@ -37,16 +36,16 @@ class RepeatedProblem:
 
 
 def repeated_problems(problems: Sequence[Problem], same_answers: SameAnswers) -> list[RepeatedProblem]:
-    """The problems that occur more than once, whatever their case, punctuation and spacing.
+    """The problems that occur more than once, whatever their writing.
 
     Args:
         problems: In the order of the file.
         same_answers: Whether answers that are written differently mean the same; asked for up to `MOST_COMPARED`
             answers to one problem, beyond which their texts decide.
     """
-    groups: dict[tuple[str, ...], list[Problem]] = {}
+    groups: dict[str, list[Problem]] = {}
     for problem in problems:
-        groups.setdefault(words_of(problem.text), []).append(problem)
+        groups.setdefault(problem.key, []).append(problem)
     repeated = [group for group in groups.values() if len(group) > 1]
     pairs = list(dict.fromkeys(pair for group in repeated for pair in pairs_to_compare(group)))
     same = dict(zip(pairs, same_answers(pairs), strict=True))
@@ -67,5 +66,5 @@ def repeated_problem(group: Sequence[Problem], same: Mapping[Pair, bool]) -> Rep
         text=group[0].text,
         row_numbers=tuple(problem.row_number for problem in group),
         answers=tuple((row_number, answer) for answer, row_number in answers.items()),
-        verbatim=len({problem.key for problem in group}) == 1,
+        verbatim=len({tuple(problem.text.split()) for problem in group}) == 1,
     )

@@ -36,6 +36,8 @@ __all__ = [
 class ProblemSets:
     """Problems to train on, held-out problems to measure on (None for none), and what happened on the way.
 
+    `reserved_keys` tells the held-out problems, those beyond `max_eval_samples` included.
+
     Columns of both: `prompt` (list of messages), `solution` and `answer` (the bare final answer, twice),
     `reasoning` when that column is mapped, then the original columns, `raw_<name>` where the name is taken.
     """
@@ -43,6 +45,7 @@ class ProblemSets:
     train: "datasets.Dataset"
     eval: "datasets.Dataset | None"
     report: LoadReport
+    reserved_keys: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,18 @@ class DividedProblems:
         """All usable problems: those of the training set, then those of a separate eval set."""
         return self.train_rows.problems + (self.eval_rows.problems if self.eval_rows is not None else ())
 
+    @property
+    def trained(self) -> list[Problem]:
+        """The problems to train on, in order of use."""
+        problems = self.problems
+        return [problems[index] for index in self.parts.train]
+
+    @property
+    def reserved(self) -> list[Problem]:
+        """The held-out problems, those beyond `max_eval_samples` included."""
+        problems = self.problems
+        return [problems[index] for index in self.parts.reserved]
+
 
 def load_problem_sets(source: ProblemSource, style: PromptStyle, split: Split) -> ProblemSets:
     """Load the problems that `source` names.
@@ -68,12 +83,6 @@ def load_problem_sets(source: ProblemSource, style: PromptStyle, split: Split) -
         UserError: If they cannot be read, or none is left to train on or to hold out.
     """
     return lay_out(read_problems(source, split), style)
-
-
-def held_out_keys(source: ProblemSource, split: Split) -> frozenset[str]:
-    """What identifies the problems that a split holds out (`Problem.key`), those beyond `max_eval_samples` included."""
-    divided = read_problems(source, replace(split, max_eval_samples=None))
-    return frozenset(divided.problems[index].key for index in divided.parts.held_out)
 
 
 def read_problems(source: ProblemSource, split: Split) -> DividedProblems:
@@ -101,7 +110,8 @@ def lay_out(divided: DividedProblems, style: PromptStyle) -> ProblemSets:
     report = build_report(divided, table.notes)
     require_problems(report, wants_eval=divided.eval_rows is not None and divided.split.max_eval_samples != 0)
     held_out = table.rows(parts.held_out) if parts.held_out else None
-    return ProblemSets(train=table.rows(parts.train), eval=held_out, report=report)
+    reserved_keys = frozenset(problem.key for problem in divided.reserved)
+    return ProblemSets(table.rows(parts.train), held_out, report, reserved_keys)
 
 
 def check_source(source: ProblemSource) -> None:

@@ -1,11 +1,11 @@
-"""Which problems of one set occur in another, word for word or nearly so."""
+"""Which problems of one set occur in another, the same or nearly so."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from rlvr_vocab.data.wording import numbers_in, words_of
+from rlvr_vocab.data.wording import key_of, numbers_in, words_of
 
 Words = tuple[str, ...]
 Shingle = tuple[str, ...]
@@ -27,15 +27,15 @@ class Match:
     """A problem of the measured set, and the one in training that is most like it; both by their index.
 
     Args:
-        contained: Share of the measured problem's shingles that the other one holds; 1 where the words are the same.
-        same_words: Whether all words are the same, in the same order.
+        contained: Share of the measured problem's shingles that the other one holds; 1 where the problems are the same.
+        same: Whether they are the same problem.
         same_numbers: Whether both name the same numbers; where not, they are often two problems of one kind.
     """
 
     measured: int
     trained: int
     contained: float
-    same_words: bool
+    same: bool
     same_numbers: bool
 
 
@@ -51,11 +51,11 @@ class Overlap:
 
     @property
     def same(self) -> list[Match]:
-        return [match for match in self.matches if match.same_words]
+        return [match for match in self.matches if match.same]
 
     @property
     def nearly_same(self) -> list[Match]:
-        return [match for match in self.matches if not match.same_words and match.same_numbers]
+        return [match for match in self.matches if not match.same and match.same_numbers]
 
     @property
     def other_numbers(self) -> list[Match]:
@@ -70,7 +70,7 @@ def find_overlap(
 ) -> Overlap:
     """Look for every measured problem among the trained ones.
 
-    Two problems are the same where their words are (`words_of`), and nearly the same where one trained problem
+    Two problems are the same where their keys are (`problem_key`), and nearly the same where one trained problem
     holds at least `NEARLY` of the measured problem's shingles, apart from those that many measured problems have.
     Nothing that reaches the threshold is missed.
     """
@@ -90,11 +90,11 @@ def find_overlap(
 
 
 def closeness(match: Match) -> tuple[bool, bool, float]:
-    return match.same_words, match.same_numbers, match.contained
+    return match.same, match.same_numbers, match.contained
 
 
 class MeasuredIndex:
-    """The measured problems by their words, and by their rarest shingles.
+    """The measured problems by what makes them the same, and by their rarest shingles.
 
     A text that holds 80 % of a problem's m shingles lacks at most 20 % of them, so it holds one of any ⌊0.2 m⌋ + 1:
     the rarest that many lead to few candidates, and to every one that counts.
@@ -102,17 +102,17 @@ class MeasuredIndex:
 
     def __init__(self, measured: Sequence[Words]) -> None:
         self._words = measured
-        self._same: dict[Words, list[int]] = {}
+        self._same: dict[str, list[int]] = {}
         for key, words in enumerate(measured):
-            self._same.setdefault(words, []).append(key)
+            self._same.setdefault(key_of(words), []).append(key)
         self._shingles = own_shingles(measured)
         self._leads = leads(self._shingles)
 
     def matches(self, words: Words, position: int) -> Iterator[Match]:
         """The measured problems that a trained one is, or nearly is."""
-        same = self._same.get(words, ())
+        same = self._same.get(key_of(words), ())
         for key in same:
-            yield Match(key, position, 1.0, same_words=True, same_numbers=True)
+            yield Match(key, position, 1.0, same=True, same_numbers=True)
         held = {length: shingles(words, length) for length in (SHINGLE, SHORT_SHINGLE)}
         candidates = {
             key
@@ -125,7 +125,7 @@ class MeasuredIndex:
             contained = len(wanted & held[shingle_length(self._words[key])]) / len(wanted)
             if contained >= NEARLY:
                 same_numbers = numbers_in(words) == numbers_in(self._words[key])
-                yield Match(key, position, contained, same_words=False, same_numbers=same_numbers)
+                yield Match(key, position, contained, same=False, same_numbers=same_numbers)
 
 
 def shingle_length(words: Words) -> int:

@@ -21,7 +21,8 @@ class LoadReport:
         eval_rows: Held-out problems to measure on.
         dropped: How many rows each reason cost.
         examples: The first of them, for each reason, as (row number from 1, short text).
-        duplicates: Training rows that repeat the problem of an earlier one; they are kept.
+        duplicates: Rows of the training set that repeat the problem of an earlier one; training keeps those whose
+            problem is not held out.
         held_out_removed: Rows taken out of training because their problem is held out.
         unmeasured: Held-out problems beyond `max_eval_samples`: neither trained on nor measured on.
         notes: What was changed in values that are handed on.
@@ -50,7 +51,7 @@ class LoadReport:
             more = "; …" if count > len(self.examples[reason]) else ""
             lines.append(f"dropped {count:,}: {reason} ({shown}{more})")
         if self.duplicates:
-            lines.append(f"repeated problems, kept in training: {self.duplicates:,}")
+            lines.append(f"rows that repeat an earlier problem, kept unless it is held out: {self.duplicates:,}")
         if self.held_out_removed:
             lines.append(f"left out of training, as the same problem is held out: {self.held_out_removed:,}")
         if self.unmeasured:

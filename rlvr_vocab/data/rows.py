@@ -3,11 +3,13 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from rlvr_vocab.data.answers import UnusableRow, final_answer, is_nan, parts_of, plain_text
 from rlvr_vocab.data.source import Columns
 from rlvr_vocab.data.visible import visible_text
+from rlvr_vocab.data.wording import problem_key
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_word
 
@@ -31,10 +33,10 @@ class Problem:
     row: Mapping[str, Any]
     row_number: int
 
-    @property
+    @cached_property
     def key(self) -> str:
-        """What makes two problems the same one: their text, whatever the white space."""
-        return " ".join(self.text.split())
+        """What makes two problems the same one."""
+        return problem_key(self.text)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ class Split:
     """How problems are divided.
 
     Args:
-        eval_fraction: Part of the problems to take away from training, from 0 up to but not including 1; at
-            least one problem when it is above 0.
+        eval_fraction: Part of the different problems to take away from training, from 0 up to but not including 1;
+            at least one problem when it is above 0.
         max_train_samples: At most that many problems to train on; None for all.
         max_eval_samples: At most that many of those taken away are measured on; None for all, 0 for none.
         seed: Seed of the shuffle, and of generated problems.
@@ -47,14 +47,19 @@ class Split:
 class Partition:
     """Indices into the problems, in order of use; those of a separate eval set count on after training.
 
-    `held_out` are those to measure on; `unmeasured` counts those beyond `max_eval_samples`, which are in neither
-    list. `removed` counts problems taken out of training because the same problem is held out.
+    `reserved` are never trained on, and `held_out`, the first of them, are measured on. `removed` counts problems
+    taken out of training because the same problem is reserved.
     """
 
     train: list[int]
     held_out: list[int]
+    reserved: list[int]
     removed: int
-    unmeasured: int = 0
+
+    @property
+    def unmeasured(self) -> int:
+        """How many problems are reserved beyond `max_eval_samples`."""
+        return len(self.reserved) - len(self.held_out)
 
 
 def partition(train_keys: Sequence[str], eval_keys: Sequence[str] | None, split: Split) -> Partition:
@@ -63,6 +68,9 @@ def partition(train_keys: Sequence[str], eval_keys: Sequence[str] | None, split:
     So a larger `max_train_samples` adds problems and changes neither the earlier ones nor the held-out ones, and
     `max_eval_samples` changes nothing about training: a problem that it leaves out is still never trained on.
 
+    Of problems that are repeated, `eval_fraction` takes its part as if each stood there once, and of one that it
+    takes, one row is reserved and the others are removed; those of training stay as often as they stand there.
+
     Args:
         train_keys: What identifies each problem of the training set.
         eval_keys: The same for a separate eval set; None when held-out problems come from the training set.
@@ -70,20 +78,20 @@ def partition(train_keys: Sequence[str], eval_keys: Sequence[str] | None, split:
     """
     order = shuffled(len(train_keys), split.seed)
     if eval_keys is None:
-        reserved = order[: num_reserved(len(order), split)]
-        candidates = order[len(reserved) :]
-        reserved_keys = {train_keys[index] for index in reserved}
+        first_rows: dict[str, int] = {}
+        for index in order:
+            first_rows.setdefault(train_keys[index], index)
+        reserved = list(first_rows.values())[: num_reserved(len(first_rows), split)]
+        reserved_keys, not_reserved = {train_keys[index] for index in reserved}, len(order) - len(reserved)
     else:
         reserved = [len(train_keys) + index for index in shuffled(len(eval_keys), split.seed)]
-        candidates = order
-        reserved_keys = set(eval_keys)
-    train = [index for index in candidates if train_keys[index] not in reserved_keys]
-    held_out = reserved[: split.max_eval_samples]
+        reserved_keys, not_reserved = set(eval_keys), len(order)
+    train = [index for index in order if train_keys[index] not in reserved_keys]
     return Partition(
         train[: split.max_train_samples],
-        held_out,
-        removed=len(candidates) - len(train),
-        unmeasured=len(reserved) - len(held_out),
+        reserved[: split.max_eval_samples],
+        reserved,
+        removed=not_reserved - len(train),
     )
 
 

@@ -16,6 +16,7 @@ from rlvr_vocab.atomic_folder import folder_appearing_whole
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
 from rlvr_vocab.exp.model_wiring import cache_folder
+from rlvr_vocab.exp.problem_account import fingerprint_of
 from rlvr_vocab.exp.reward_wiring import grader_of
 from rlvr_vocab.exp.typed_sections import ModelSettings, RunSettings, TinyShape
 from rlvr_vocab.training.progress import stage
@@ -60,7 +61,7 @@ def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Consol
     key = {
         "base": base,
         "warmup": asdict(settings.warmup),
-        "dataset": asdict(settings.dataset),
+        "problems": fingerprint_of(zip(train["prompt"], train["reasoning"], train["solution"], strict=True)),
         "seed": settings.seed,
     }
     folder = _cached("warmup", key)

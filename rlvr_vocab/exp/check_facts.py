@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rlvr_vocab.data import DividedProblems, LoadReport, OtherSet, read_other_set
 from rlvr_vocab.data.answers import unread_marker
 from rlvr_vocab.data.duplicates import RepeatedProblem
-from rlvr_vocab.data.load import divide
 from rlvr_vocab.data.other_set import NumberedText
 from rlvr_vocab.data.overlap import Match, find_overlap
 from rlvr_vocab.data.rows import Problem, short_text
@@ -98,7 +97,7 @@ class CheckFacts:
 
 def row_facts(divided: DividedProblems, report: LoadReport) -> RowFacts:
     source, train_rows = divided.source, divided.train_rows
-    columns, first = source.columns, trained_problems(divided)[0]
+    columns, first = source.columns, divided.trained[0]
     return RowFacts(
         columns=train_rows.columns,
         mapped={"problem": columns.problem, "answer": columns.answer, "reasoning": columns.reasoning},
@@ -153,26 +152,14 @@ def gold_facts(divided: DividedProblems, on_progress: OnProgress) -> GoldFacts:
     return GoldFacts(len(problems), doubtful(found.unusable), doubtful(found.by_text_only))
 
 
-def trained_problems(divided: DividedProblems) -> list[Problem]:
-    problems = divided.problems
-    return [problems[index] for index in divided.parts.train]
-
-
-def reserved_problems(divided: DividedProblems) -> list[Problem]:
-    """All held-out problems, those beyond `max_eval_samples` too."""
-    uncapped = divide(divided.train_rows, divided.eval_rows, replace(divided.split, max_eval_samples=None))
-    problems = divided.problems
-    return [problems[index] for index in uncapped.held_out]
-
-
 def held_out_overlap(divided: DividedProblems, on_progress: OnProgress) -> OverlapFacts:
-    texts = [NumberedText(problem.row_number, problem.text) for problem in reserved_problems(divided)]
-    return overlap_facts(HELD_OUT, trained_problems(divided), texts, on_progress)
+    texts = [NumberedText(problem.row_number, problem.text) for problem in divided.reserved]
+    return overlap_facts(HELD_OUT, divided.trained, texts, on_progress)
 
 
 def other_set_overlap(divided: DividedProblems, other: OtherSet, on_progress: OnProgress) -> OverlapFacts:
     """Raises UserError where the other set cannot be read."""
-    return overlap_facts(other.name, trained_problems(divided), read_other_set(other), on_progress)
+    return overlap_facts(other.name, divided.trained, read_other_set(other), on_progress)
 
 
 def overlap_facts(

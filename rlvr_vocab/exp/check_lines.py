@@ -52,10 +52,12 @@ def repeat_lines(repeated: Sequence[RepeatedProblem]) -> Iterator[Line]:
     if not repeated:
         yield Line("no problem stands in the set twice")
         return
-    yield Line(f"{counted(len(repeated), 'problem')} in {counted(sum(len(r.row_numbers) for r in repeated), 'row')}")
+    rows = sum(len(problem.row_numbers) for problem in repeated)
+    again = counted(rows - len(repeated), "row")
+    yield Line(f"{counted(len(repeated), 'problem')} in {counted(rows, 'row')}: {again} more than one each")
     agreeing = [problem for problem in repeated if not problem.is_contradiction]
     for problem in agreeing[:SHOWN]:
-        like = "" if problem.verbatim else " (but for case, punctuation or spacing)"
+        like = "" if problem.verbatim else " (in other writing)"
         yield Line(f"{rows_in_words(problem.row_numbers)}{like}: {short_text(problem.text)}")
     contradictions = [problem for problem in repeated if problem.is_contradiction]
     if not contradictions:

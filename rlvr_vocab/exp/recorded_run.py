@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rlvr_vocab.data import DividedProblems, read_problems
+from rlvr_vocab.data.load import build_report
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.data_wiring import problem_source, problem_split
 from rlvr_vocab.exp.from_config import read
+from rlvr_vocab.exp.json_file import read_json_if_there
+from rlvr_vocab.exp.problem_account import StageAccount, changed_division, fingerprint_of, problem_account
 from rlvr_vocab.exp.recorded_config import read_recorded
 from rlvr_vocab.exp.typed_sections import DatasetSettings, RewardSettings
-from rlvr_vocab.vocab.run_places import parents_of, runs_around
+from rlvr_vocab.vocab.run_places import PROBLEMS, parents_of, runs_around
 
 DEFAULT_MAX_NEW_TOKENS, DEFAULT_TEMPERATURE = 1024, 1.0
-
-# What decides, with the seed, which problems are held out; max_eval_samples only cuts the list of them.
-DIVIDING_KEYS = ("name", "subset", "split", "eval_split", "eval_fraction", "answer_format", "generator")
-DIVIDING_COLUMNS = ("problem", "answer")
 
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """`seed` and `dataset` decide which problems were held out; all that is None is so without a run."""
+    """All that is None is so without a run.
+
+    Attributes:
+        dataset: what decides, with `seed`, which problems were held out.
+        training_sets: what each stage trained on, the name of the stage first, and so for a run in one piece.
+        warmed_up: whether the run began with supervised steps on problems of `dataset`.
+    """
 
     folder: Path | None = None
     seed: int | None = None
     dataset: Mapping[str, Any] | None = None
-    stage_datasets: tuple[str, ...] = ()
+    training_sets: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    warmed_up: bool = False
     rewards: RewardSettings | None = None
     system_prompt: str | None = None
     max_new_tokens: int = DEFAULT_MAX_NEW_TOKENS
@@ -54,9 +63,11 @@ def recorded_run(checkpoint: Path) -> RecordedRun:
         folder=folder,
         seed=config["seed"],
         dataset=config["dataset"],
-        stage_datasets=tuple(
-            each["dataset"]["name"] for each in config.get("stages") or [] if "name" in each.get("dataset", {})
+        training_sets=tuple(
+            (each["name"], {**config["dataset"], **each.get("dataset", {})})
+            for each in config.get("stages") or [{"name": ""}]
         ),
+        warmed_up=(config.get("warmup") or {}).get("max_steps", 0) > 0,
         rewards=read(RewardSettings, stage.get("rewards") or config.get("rewards") or {"functions": []}, "rewards"),
         system_prompt=config["dataset"]["system_prompt"],
         max_new_tokens=generation["max_new_tokens"],
@@ -73,28 +84,57 @@ def stage_of(checkpoint: Path, stages: Sequence[Mapping[str, Any]]) -> Mapping[s
     return stages[-1] if stages else {}
 
 
-def problems_line(dataset: DatasetSettings, split: str, run: RecordedRun, seed: int | None = None) -> str:
+def problems_line(dataset: str, keys: Collection[str], run: RecordedRun) -> str:
     """Which problems an evaluation measures on, seen from the run; a warning where it may have trained on them.
 
     Args:
-        seed: what divides the problems; None for the seed of the run.
+        dataset: its name.
+        keys: of the problems that are measured on (`problem_key`).
     """
-    if run.dataset is None:
-        return f"problems of {dataset.name}; the checkpoint is in no run's folder"
-    if dataset.name in run.stage_datasets:
-        return f"warning: a stage of the run in {run.folder} trained on problems of {dataset.name}"
-    if dataset.name != run.dataset["name"]:
-        return f"problems of {dataset.name}; the run in {run.folder} had {run.dataset['name']}"
-    if split == "train":
-        return f"warning: split=train: the run in {run.folder} trained on problems of {dataset.name}"
-    other_seed = seed not in (None, run.seed) and dataset.eval_split is None
-    if other_seed or dividing_values(asdict(dataset)) != dividing_values(run.dataset):
+    if run.folder is None:
+        return f"problems of {dataset}; the checkpoint is in no run's folder"
+    try:
+        held_out, trained, changes = _division_of(run)
+    except UserError as error:
+        return f"warning: whether the run in {run.folder} trained on these problems cannot be told: {error}"
+    if changes:
         return (
-            f"warning: {dataset.name} is divided otherwise than by the run in {run.folder}: "
-            "it may have trained on these problems"
+            f"warning: the problems of the run in {run.folder} are divided otherwise now than when it was trained "
+            f"({'; '.join(changes)}): it may have trained on these problems"
         )
-    return f"problems held out by the run in {run.folder}"
+    known = sum(key in trained for key in keys)
+    if known:
+        return f"warning: the run in {run.folder} trained on {known:,} of these {len(keys):,} problems"
+    if held_out.issuperset(keys):
+        return f"problems held out by the run in {run.folder}"
+    return f"problems of {dataset}; the run in {run.folder} trained on none of them"
 
 
-def dividing_values(dataset: Mapping[str, Any]) -> list[Any]:
-    return [*(dataset[key] for key in DIVIDING_KEYS), *(dataset["columns"][column] for column in DIVIDING_COLUMNS)]
+def _division_of(run: RecordedRun) -> tuple[frozenset[str], set[str], list[str]]:
+    """Keys of the problems that a run held out and of those it trained on; what of that is not as it was recorded."""
+    own = _divided(run.dataset, run)
+    reserved_keys = frozenset(problem.key for problem in own.reserved)
+    trained = {problem.key for problem in own.trained} if run.warmed_up else set()
+    stages = []
+    for name, dataset in run.training_sets:
+        divided = own if dataset == run.dataset else _divided(dataset, run)
+        allowed = [problem for problem in divided.trained if problem.key not in reserved_keys]
+        trained.update(problem.key for problem in allowed)
+        account = StageAccount(
+            build_report(divided, ()),
+            len(divided.parts.train) - len(allowed),
+            fingerprint_of((problem.text, problem.solution) for problem in allowed),
+        )
+        stages.append((name, account, 0, 0))
+    assert run.folder is not None
+    recorded = read_json_if_there(run.folder / PROBLEMS)
+    if recorded is None:
+        return reserved_keys, trained, []
+    now = {**problem_account(0, "", 0, stages), "held_out": recorded["held_out"]}
+    return reserved_keys, trained, changed_division(recorded, now)
+
+
+def _divided(dataset: Any, run: RecordedRun) -> DividedProblems:
+    assert run.seed is not None
+    settings = read(DatasetSettings, dataset, f"dataset in {run.folder}")
+    return read_problems(problem_source(settings), problem_split(settings, run.seed))

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from datasets import Dataset
 from rich.console import Console
 
-from rlvr_vocab.data import ProblemSets, held_out_keys, load_problem_sets
+from rlvr_vocab.data import ProblemSets, load_problem_sets
+from rlvr_vocab.data.wording import problem_key
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.data_wiring import problem_source, problem_split, prompt_style
 from rlvr_vocab.exp.gold_answers import usable_problems
-from rlvr_vocab.exp.problem_account import StageAccount
+from rlvr_vocab.exp.json_file import read_json
+from rlvr_vocab.exp.problem_account import StageAccount, changed_division, fingerprint_of, problem_account
 from rlvr_vocab.exp.prompt_lengths import require_a_batch
 from rlvr_vocab.exp.reward_trial import try_rewards
 from rlvr_vocab.exp.reward_wiring import needs_gold_answers
 from rlvr_vocab.exp.stage_words import naming_the_stage
 from rlvr_vocab.exp.typed_sections import DatasetSettings, RunSettings, StageSettings
+from rlvr_vocab.vocab.run_places import INITIAL_MODEL, PROBLEMS
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,20 @@ class RunProblems:
     by_stage: tuple[Dataset, ...]
     accounts: tuple[StageAccount, ...]
     unusable_held_out: int
+
+    def account(self, trained_on: Sequence[tuple[str, int, int]]) -> dict[str, Any]:
+        """For `problems.json`.
+
+        Args:
+            trained_on: of each stage its name, how many problems it trains on in the end, and the tokens of the
+                longest of their prompts.
+        """
+        held_out = [] if self.held_out is None else _pairs(self.held_out)
+        stages = [
+            (name, account, count, longest)
+            for (name, count, longest), account in zip(trained_on, self.accounts, strict=True)
+        ]
+        return problem_account(len(held_out), fingerprint_of(held_out), self.unusable_held_out, stages)
 
 
 def stages_of(settings: RunSettings) -> tuple[StageSettings, ...]:
@@ -59,7 +79,7 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
                 loaded[dataset] = _load(stage.run, console)
             train = divided = loaded[dataset].train
             if dataset != settings.dataset:
-                train = _never_held_out(train, settings)
+                train = _never_held_out(train, own.reserved_keys, stage.name, console)
             allowed = train
             if needs_gold_answers(stage.run.rewards):
                 if dataset not in with_usable_golds:
@@ -69,7 +89,8 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
             try_rewards(stage.run, train)
             by_stage.append(train)
             held_out, unusable = len(divided) - len(allowed), len(allowed) - len(train)
-            accounts.append(StageAccount(loaded[dataset].report, held_out, unusable))
+            fingerprint = fingerprint_of(_pairs(allowed))
+            accounts.append(StageAccount(loaded[dataset].report, held_out, fingerprint, unusable))
     measured_on = 0 if own.eval is None else len(own.eval)
     return RunProblems(own.train, own.eval, tuple(by_stage), tuple(accounts), own.report.eval_rows - measured_on)
 
@@ -82,9 +103,49 @@ def _load(settings: RunSettings, console: Console) -> ProblemSets:
     return sets if sets.eval is None else replace(sets, eval=usable_problems(sets.eval, "held out", console))
 
 
-def _never_held_out(train: Dataset, settings: RunSettings) -> Dataset:
+def _never_held_out(train: Dataset, reserved_keys: frozenset[str], stage: str, console: Console) -> Dataset:
     """Without the problems that the run holds out: a stage may take its own from the same set, cut otherwise."""
-    held_out = held_out_keys(problem_source(settings.dataset), problem_split(settings.dataset, settings.seed))
-    keys = (" ".join(prompt[-1]["content"].split()) for prompt in train["prompt"])
-    kept = [index for index, key in enumerate(keys) if key not in held_out]
-    return train if len(kept) == len(train) else train.select(kept)
+    keys = (problem_key(text) for text, _ in _pairs(train))
+    kept = [index for index, key in enumerate(keys) if key not in reserved_keys]
+    if len(kept) == len(train):
+        return train
+    left_out = len(train) - len(kept)
+    console.print(
+        f"stage {stage}: left out of training, as the run holds out the same problem: {left_out:,}", markup=False
+    )
+    return train.select(kept)
+
+
+def _pairs(rows: Dataset) -> list[tuple[str, str]]:
+    """Each problem and its solution."""
+    return [
+        (prompt[-1]["content"], solution) for prompt, solution in zip(rows["prompt"], rows["solution"], strict=True)
+    ]
+
+
+def check_same_division(settings: RunSettings, problems: RunProblems, console: Console) -> None:
+    """Refuse to go on with other problems than a run began with: it would be measured on what it has trained on.
+
+    Raises:
+        UserError: `problems.json` tells of another division.
+    """
+    path = settings.output_dir / PROBLEMS
+    if settings.overwrite or not (settings.output_dir / INITIAL_MODEL).exists():
+        return
+    try:
+        recorded = read_json(path)
+        changes = changed_division(recorded, problems.account([(stage.name, 0, 0) for stage in stages_of(settings)]))
+    except (OSError, UserError, KeyError, TypeError) as error:
+        console.print(
+            f"warning: {path} cannot be read ({error}): whether the run goes on with the problems that it began "
+            "with cannot be told; it is written again",
+            style="yellow",
+            markup=False,
+        )
+        return
+    if changes:
+        raise UserError(
+            f"output_dir={settings.output_dir}: the problems are divided otherwise than when this run began "
+            f"({'; '.join(changes)}): give it back its problem set, or go on with the version of rlvr_vocab that began "
+            "it, or choose another exp_name or output_dir, or add overwrite=true"
+        )

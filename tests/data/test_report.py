@@ -38,7 +38,7 @@ def test_each_thing_that_went_otherwise_has_a_line() -> None:
     assert report.lines()[1:] == [
         "dropped 4: missing answer (row 2: problem 2; row 4: problem 4; row 5: problem 5; …)",
         "dropped 1: empty problem (row 1: {})",
-        "repeated problems, kept in training: 3",
+        "rows that repeat an earlier problem, kept unless it is held out: 3",
         "left out of training, as the same problem is held out: 2",
         "held out too, but beyond dataset.max_eval_samples: 4",
         "a note",

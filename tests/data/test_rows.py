@@ -63,8 +63,8 @@ def test_half_a_surrogate_pair_is_replaced_everywhere_and_counted_once_per_row()
     assert found.problems[1].text == "😀"
 
 
-def test_problems_that_differ_in_white_space_alone_are_the_same_one() -> None:
-    assert Problem("What  is\nx? ", "1", {}, 1).key == Problem("What is x?", "2", {}, 2).key
+def test_problems_in_another_writing_are_the_same_one() -> None:
+    assert Problem("What  is\n$x$ ", "1", {}, 1).key == Problem("3. what is x?", "2", {}, 2).key
     assert Problem("What is x?", "1", {}, 1).key != Problem("What is y?", "1", {}, 2).key
 
 

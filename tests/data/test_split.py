@@ -59,11 +59,12 @@ def test_more_training_problems_extend_the_same_list_and_leave_the_held_out_ones
 
 def test_repeats_of_a_held_out_problem_leave_training_before_it_is_cut() -> None:
     keys = [f"problem {number % 10}" for number in range(40)]
-    parts = partition(keys, None, Split(eval_fraction=0.05, max_train_samples=10))
+    parts = partition(keys, None, Split(eval_fraction=0.2, max_train_samples=10))
     held_out_keys = {keys[index] for index in parts.held_out}
     assert held_out_keys.isdisjoint(keys[index] for index in parts.train)
     assert len(parts.train) == 10
-    assert parts.removed == sum(key in held_out_keys for key in keys) - len(parts.held_out)
+    assert len(parts.held_out) == len(held_out_keys) == 2  # a fifth of ten problems, not of forty rows
+    assert parts.removed == 6
 
 
 def test_an_eval_set_is_indexed_after_training_and_capped_and_taken_out_of_it() -> None:

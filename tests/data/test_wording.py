@@ -1,26 +1,107 @@
-"""Two writings of one problem have the same words; two problems do not."""
+"""Two writings of one problem are the same problem; two problems are not."""
 
 import pytest
 
-from rlvr_vocab.data.wording import numbers_in, words_of
+from rlvr_vocab.data.wording import numbers_in, problem_key, words_of
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
         ("What is  $x$?", "what is\n x"),
-        (r"Find \(\frac12\).", r"Find $\dfrac12$"),
-        (r"$\left( a,\, b \right)$", "$(a, b)$"),
-        (r"\[x = 3\]", "$$x=3$$"),
-        ("He paid $1,000.", r"He paid \$1000"),
-        (r"$10{,}000$ men", "10,000 men"),
+        ("What is x?", "12.What is x?"),
+        ("What is x?", "12: What is x?"),
+        ("Find \\(\\frac12\\).", "Find $\\dfrac12$"),
+        ("Find \\(\\frac12\\).", "FIND $\\DFRAC{1}{2}$!"),
+        ("$\\left( a,\\, b \\right)$", "$(a, b)$"),
+        ("\\[x = 3\\]", "$$x=3$$"),
+        ("He paid $1,000.", "He paid \\$1000"),
+        ("$10{,}000$ men", "10,000 men"),
+        ("$10,\\!000$ men", "10,000 men"),
+        ("$10\\,000$ men", "10,000 men"),
+        ("10\u202f000 men", "10,000 men"),
         ("Bob’s “new” pen – red", 'Bob\'s "new" pen - red'),
-        ("Caf\u00e9", "Cafe\u0301"),
+        ("Bob’s ‘new’ pen", "Bob's ``new'' pen"),
+        ("Bobs new pen", "Bob's new pen"),
+        ("Café", "Cafe\u0301"),
         ("3 ~ 4", "3 4"),
+        ("3+4=", "7. 3+4="),
+        ("3+4=", "(7) 3 + 4 ="),
+        ("3+4=", "7) 3+4= ?"),
+        ("3+4=", "Problem 7: 3+4="),
+        ("3+4=", "Problem 7. 3+4="),
+        ("3+4=", "Q7 3+4="),
+        ("-3+4=", "2) -3+4="),
+        ("-3+4=", "2. -3+4="),
+        ("求x的值", "\u7b2c3\u9898\uff1a\u6c42x\u7684\u503c\uff1f"),
+        ("求x的值", "3、求x的值。"),
+        ("\u6c42x\u7684\u503c\uff01", "\uff13\uff0e\u6c42\uff58\u7684\u503c"),
+        ("What is x² + 1?", "What is $x^2+1$?"),
+        ("x¹⁰", "$x^{10}$"),
+        ("x⁻¹ b", "$x^{-1}$ b"),
+        ("a₁₂", "a_{12}"),
+        ("90°", "$90^\\circ$"),
+        ("90°", "$90^{\\circ}$"),
+        ("$x \\le 3$", "x ≤ 3"),
+        ("$x \\leq 3$", "$x\\le3$"),
+        ("a \\cdot b", "a\\cdot b"),
+        ("$5\\text{ cm}$", "5 cm"),
+        ("a\u200bb c", "ab c"),
+        ("a &lt; b &amp; c", "a < b & c"),
+        ("a&nbsp;b", "a b"),
+        ("A &Lt; B", "a < b"),
+        ("$\\triangle A B C$", "△ABC"),
+        ("$.5$", "0.5"),
+        ("Is 5! even?!", "is 5! even"),
+        ("Compute the sum!", "Compute the sum"),
+        ("4 ! = ?", "4! ="),
+        ("Find the value: ____", "find the value ___"),
+        ("50\\%", "50%"),
+        ("f\\prime(x)", "f\\prime(x)"),
+        ("f^{\\prime}(x)", "f'(x)"),
+        ("\uff12\uff0b\uff13\uff1d", "2+3="),
+        ("\U0001d465+1", "x+1"),
+        ("Problem: 3+4=", "3+4="),
+        ("\\sqrt{2}", "\\sqrt2"),
+        ("$\\mathbf{Q5}$) What is", "What is"),
     ],
 )
-def test_typesetting_case_and_punctuation_make_no_other_problem(one: str, other: str) -> None:
-    assert words_of(one) == words_of(other)
+def test_case_spacing_marks_typesetting_and_forms_of_characters_make_no_other_problem(one: str, other: str) -> None:
+    assert problem_key(one) == problem_key(other)
+
+
+@pytest.mark.parametrize(
+    "numbering",
+    [
+        "Problem 12: ",
+        "12. ",
+        "(3) ",
+        "Q5) ",
+        "Q5: ",
+        "Question 7. ",
+        "Exercise 3.4: ",
+        "#12 ",
+        "[12] ",
+        "12) ",
+        "a) ",
+        "(iv) ",
+        "**Problem 4.** ",
+        "\\textbf{Problem 4.} ",
+        "## Task 3\n ",
+        "Problem #3 ",
+        "Problem No. 3 - ",
+        "Problem 3 (b): ",
+        "3. (b) ",
+        "① ",
+        "PROBLEM 12 — ",
+        "Example 2.1 : ",
+        "Problem 12\n",
+        " \ufeff12.\xa0",
+    ],
+)
+def test_a_number_in_front_makes_no_other_problem(numbering: str) -> None:
+    for problem in ("What is 3+4?", "3+4=", "12 apples and 5 pears", r"$\frac{1}{2}+x$"):
+        assert problem_key(numbering + problem) == problem_key(problem)
 
 
 @pytest.mark.parametrize(
@@ -30,16 +111,66 @@ def test_typesetting_case_and_punctuation_make_no_other_problem(one: str, other:
         ("4-9=", "4+9="),
         ("5!", "5"),
         ("f'(3)", "f(3)"),
+        ("f''(3)", "f'(3)"),
         ("3.5 apples", "35 apples"),
         ("x < 2", "x > 2"),
         ("the pair (1,2)", "the pair (12)"),
-        (r"\frac{1}{23}", r"\frac{12}{3}"),
-        (r"\sin x", "sin x"),
+        ("\\frac{1}{23}", "\\frac{12}{3}"),
+        ("\\frac123", "\\frac{1}{23}"),
         ("?", "…"),
+        ("x=.5", "x=5"),
+        ("2. 5", "3. 5"),
+        ("2. 5", "5"),
+        ("12 apples are", "13 apples are"),
+        ("3.14 is", "2.14 is"),
+        ("(3) + 4 = ?", "(5) + 4 = ?"),
+        ("(3)(4) =", "(5)(4) ="),
+        ("(3) (4) =", "(5) (4) ="),
+        ("12: 4 = ", "15: 4 ="),
+        ("12:4 =", "15:4 ="),
+        ("3 - 4 =", "5 - 4 ="),
+        ("12/4 is", "15/4 is"),
+        ("2²+1=", "22+1="),
+        ("1½", "11/2"),
+        ("1½", "1 1/2 2"),
+        ("x != 3", "x = 3"),
+        ("5--3=", "5-3="),
+        ("!a & b", "a & b"),
+        ("n! + 1", "n + 1"),
+        ("(n+1)! is", "(n+1) is"),
+        ("x^{n+1}", "x^n+1"),
+        ("1&2\\\\3&4", "1&2&3\\\\4"),
+        ("2024-01-05: which day?", "2024-01-06: which day?"),
+        ("5.1.2024: which day?", "6.1.2024: which day?"),
+        ("1984: which", "1985: which"),
+        ("12", "13"),
+        ("(3)", "(4)"),
+        ("Problem 12", "Problem 13"),
+        ("2x+1", "2-x+1"),
+        ("Exercise 5 days a week. How many", "Exercise 3 days a week. How many"),
+        ("12 × 4", "13 × 4"),
+        ("7-11", "7 11"),
+        ("1 000", "1 0 0 0"),
+        ("x=-3", "x=3"),
+        ("5 (3+4)", "6 (3+4)"),
+        ("50%", "50"),
+        ("a|b", "ab"),
+        ("3 * 4", "3 + 4"),
+        ("{1,2}", "(1,2)"),
+        ("[1,2]", "(1,2)"),
+        ("Level 5. x", "Level 6. x"),
+        ("Number 3.5 is", "Number 2.5 is"),
+        ("Part 3-digit numbers", "Part 4-digit numbers"),
+        ("Parts: x", "x"),
     ],
 )
 def test_what_means_something_keeps_two_problems_apart(one: str, other: str) -> None:
-    assert words_of(one) != words_of(other)
+    assert problem_key(one) != problem_key(other)
+
+
+def test_hostile_texts_are_read_in_no_time() -> None:
+    for part in (" ", "#", "problem ", "{", "'", "`", "(1) ", "$ ", "\\text{", "^{", "!", "1. "):
+        problem_key(part * 20_000)
 
 
 def test_words_are_whole_and_text_without_spaces_is_read_by_its_characters() -> None:

@@ -97,7 +97,7 @@ def test_every_fault_is_found_in_its_row(capsys: pytest.CaptureFixture[str], fau
     assert "became U+FFFD: 1" in rows
     assert "characters that do not show: ␇ in 1 problem (row 7)" in rows
     assert section(shown, "Repeated problems") == [
-        "  2 problems in 4 rows",
+        "  2 problems in 4 rows: 2 rows more than one each",
         "  rows 5 and 6: Half of it?",
         "  1 problem with answers that contradict each other:",
         "    What is 1+1? (row 3: 2; row 4: [red]3[/])",
@@ -170,16 +170,15 @@ def test_a_doubtful_gold_of_a_second_file_is_named_with_it(
     assert f"(row 1 of {held_out}: 9999" in golds[1]
 
 
-def test_held_out_problems_in_other_writing_are_found_in_training(
+def test_held_out_problems_in_other_writing_are_left_out_of_training(
     capsys: pytest.CaptureFixture[str], clean: Path, tmp_path: Path
 ) -> None:
     held_out = write_rows(tmp_path / "held.jsonl", [{"question": "ADD 5 TO 6", "result": 11}, problem(9)])
     shown = check(capsys, clean, f"dataset.eval_split={held_out}", "dataset.max_eval_samples=1")
-    lines = section(shown, "Shared with the held-out problems")
-    assert lines[0] == "  1 of 2 problems (50.0%) found in training: 1 the same"
-    assert lines[1].startswith("    the same: row 1 is row 6 of training: ADD 5 TO 6")
-    assert "left out of training, as the same problem is held out: 1" in shown
-    assert "1 training problem (0.5% of training) also among the held-out problems" in last_section(shown)[0]
+    assert "left out of training, as the same problem is held out: 2" in shown
+    assert section(shown, "Shared with the held-out problems") == [
+        "  none of 2 problems is among the 198 training problems"
+    ]
 
 
 @pytest.fixture

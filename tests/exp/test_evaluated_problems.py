@@ -1,17 +1,23 @@
 """Which problems `evaluate` measures on: by default those of the run that the checkpoint belongs to."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from rlvr_vocab.data import read_problems
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.data_wiring import problem_source, problem_split
 from rlvr_vocab.exp.recorded_config import config_yaml
 from rlvr_vocab.exp.recorded_run import problems_line, recorded_run, run_folder_of, stage_of
-from rlvr_vocab.exp.settings import build_settings
+from rlvr_vocab.exp.run_problems import load_run_problems
+from rlvr_vocab.exp.settings import build_settings, load_settings
 
-RUN = ("experiment=quickstart", "dataset.eval_fraction=0.2", "dataset.max_eval_samples=20", "seed=5")
+FEW = "dataset.generator.num_problems=500"
+RUN = ("experiment=quickstart", "dataset.eval_fraction=0.2", "dataset.max_eval_samples=20", FEW, "seed=5")
 CHECKPOINT = "checkpoint=out/run/final_model"
 
 
@@ -25,9 +31,13 @@ def recorded() -> Path:
     return path
 
 
-def line_for(*words: str) -> str:
-    settings = build_settings("evaluate", list(words))
-    line = problems_line(settings.dataset, settings.split, recorded_run(settings.checkpoint))
+def line_for(*words: str, seed: int = 5) -> str:
+    """What an evaluation of the problems that the words name, divided by that seed, says first of them."""
+    settings = build_settings("evaluate", [CHECKPOINT, *words])
+    sets = read_problems(problem_source(settings.dataset), problem_split(settings.dataset, seed))
+    problems = sets.trained if settings.split == "train" else [sets.problems[index] for index in sets.parts.held_out]
+    assert isinstance(settings.checkpoint, Path)
+    line = problems_line(settings.dataset.name, [each.key for each in problems], recorded_run(settings.checkpoint))
     assert "\n" not in line
     return line
 
@@ -115,41 +125,60 @@ def test_composing_with_a_recorded_run_imports_no_torch() -> None:
     [
         (),
         ("dataset.max_eval_samples=null", "dataset.system_prompt=null", "dataset.columns.reasoning=null"),
-        ("dataset=arithmetic", "dataset.eval_fraction=0.2"),
+        ("dataset=arithmetic", "dataset.eval_fraction=0.2", FEW),
     ],
 )
 def test_problems_divided_as_by_the_run_are_said_to_be_held_out_by_it(words: tuple[str, ...]) -> None:
-    assert line_for(CHECKPOINT, *words) == "problems held out by the run in out/run"
+    assert line_for(*words) == "problems held out by the run in out/run"
 
 
-@pytest.mark.parametrize(
-    "words", [("dataset=arithmetic",), ("dataset.eval_fraction=0.3",), ("dataset.generator.num_problems=400",)]
-)
-def test_the_runs_own_dataset_divided_otherwise_is_warned_about(words: tuple[str, ...]) -> None:
-    line = line_for(CHECKPOINT, *words)
-    assert line.startswith("warning: arithmetic is divided otherwise than by the run in out/run")
+def test_of_the_runs_own_set_divided_otherwise_the_problems_that_it_trained_on_are_counted() -> None:
+    every = ["dataset.max_eval_samples=null"]
+    assert line_for(*every, "dataset.eval_fraction=0.3") == (
+        "warning: the run in out/run trained on 50 of these 150 problems"  # 0.3 less 0.2 of 500
+    )
+    assert line_for(*every, "split=train") == "warning: the run in out/run trained on 400 of these 400 problems"
+    assert line_for(*every, seed=6).startswith("warning: the run in out/run trained on")
 
 
-def test_measuring_on_what_the_run_trained_on_is_warned_about() -> None:
-    for words in ([], ["dataset=arithmetic"]):
-        line = line_for(CHECKPOINT, "split=train", *words)
-        assert line == "warning: split=train: the run in out/run trained on problems of arithmetic"
+def test_another_set_is_searched_for_what_the_run_and_its_stages_trained_on(recorded: Path) -> None:
+    def written(name: str, *texts: str) -> str:
+        Path(name).write_text("".join(json.dumps({"problem": text, "answer": "13"}) + "\n" for text in texts))
+        return name
+
+    stage = {"name": "b", "dataset": {"name": written("stage.jsonl", "Find $x$.", "Why?"), "eval_fraction": 0.0}}
+    resolved = build_settings("train", [*RUN, "exp_name=run", "dataset.max_train_samples=1"]).resolved
+    columns = {"problem": "problem", "answer": "answer", "reasoning": None}
+    asked = written("asked.jsonl", "Problem 3: find x", "find y", "And why?")
+    words = (f"dataset.name={asked}", "dataset.columns.reasoning=null", "dataset.eval_fraction=0", "split=train")
+    words += ("dataset.generator=null", "dataset.max_train_samples=null")
+    assert line_for(*words) == "problems of asked.jsonl; the run in out/run trained on none of them"
+    stage["dataset"] = {**stage["dataset"], "columns": columns, "generator": None}
+    recorded.write_text(config_yaml({**resolved, "stages": [{"name": "a"}, stage]}))
+    assert line_for(*words) == "warning: the run in out/run trained on 1 of these 3 problems"
 
 
-def test_another_dataset_and_a_checkpoint_of_no_run_are_said_without_a_warning() -> None:
-    for split in ("eval", "train"):
-        other = line_for(CHECKPOINT, "dataset=gsm8k", f"split={split}")
-        assert other == "problems of openai/gsm8k; the run in out/run had arithmetic"
-        alone = line_for("checkpoint=elsewhere/model", "dataset=gsm8k", f"split={split}")
-        assert alone == "problems of openai/gsm8k; the checkpoint is in no run's folder"
+def test_a_set_that_is_not_what_the_run_has_recorded_is_warned_about(recorded: Path) -> None:
+    settings = load_settings("train", [f"config={recorded}", "output_dir=elsewhere"])
+    account = load_run_problems(settings, Console(quiet=True)).account([("", 400, 26)])
+    (recorded.parent / "problems.json").write_text(json.dumps(account))
+    assert line_for() == "problems held out by the run in out/run"
+    account["training"][0]["same_problem_held_out"] += 3
+    (recorded.parent / "problems.json").write_text(json.dumps(account))
+    assert line_for() == (
+        "warning: the problems of the run in out/run are divided otherwise now than when it was trained (training: "
+        "same_problem_held_out 3 then, 0 now): it may have trained on these problems"
+    )
 
 
-def test_problems_divided_by_the_seed_of_another_run_are_warned_about() -> None:
-    settings = build_settings("evaluate", [CHECKPOINT])
-    run = recorded_run(Path("out/run/final_model"))
-    assert problems_line(settings.dataset, "eval", run, seed=5) == "problems held out by the run in out/run"
-    line = problems_line(settings.dataset, "eval", run, seed=6)
-    assert line.startswith("warning: arithmetic is divided otherwise than by the run in out/run")
+def test_a_checkpoint_of_no_run_and_a_run_whose_set_is_gone_are_said(recorded: Path) -> None:
+    key = ["x"]
+    alone = problems_line("openai/gsm8k", key, recorded_run(Path("elsewhere/model")))
+    assert alone == "problems of openai/gsm8k; the checkpoint is in no run's folder"
+    recorded.write_text(recorded.read_text().replace("  name: arithmetic", "  name: gone.jsonl"))
+    gone = problems_line("openai/gsm8k", key, recorded_run(Path("out/run/final_model")))
+    assert gone.startswith("warning: whether the run in out/run trained on these problems cannot be told: ")
+    assert "gone.jsonl" in gone
 
 
 def test_of_several_checkpoints_the_run_of_the_first_names_the_problems(recorded: Path) -> None:

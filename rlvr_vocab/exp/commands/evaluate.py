@@ -12,6 +12,7 @@ from rich.console import Console
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from rlvr_vocab.data import load_problem_sets
+from rlvr_vocab.data.wording import problem_key
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import ProblemResult, Question, graded_results
 from rlvr_vocab.evaluation.figures import figures_of, paired_differences
@@ -92,15 +93,15 @@ def _rows(settings: EvaluateSettings, console: Console) -> Rows:
     """The rows to answer, divided by the seed of the run where the (first) checkpoint lies in a run's folder."""
     runs, dataset = [recorded_run(checkpoint) for checkpoint in settings.checkpoints], settings.dataset
     seed = settings.seed if runs[0].seed is None else runs[0].seed
-    for line in dict.fromkeys(problems_line(dataset, settings.split, run, seed) for run in runs):
-        console.print(line, markup=False)
     problems = load_problem_sets(problem_source(dataset), prompt_style(dataset), problem_split(dataset, seed))
-    for line in problems.report.lines():
-        console.print(line, markup=False)
     rows = problems.eval if settings.split == "eval" else problems.train
     if not rows:
         raise UserError(f"split=eval: nothing to measure on; {_remedy(settings)}, or split=train")
     chosen = rows if settings.max_samples is None else rows.select(range(min(settings.max_samples, len(rows))))
+    keys = [problem_key(prompt[-1]["content"]) for prompt in chosen["prompt"]]
+    told = {run.folder: run for run in runs}.values()
+    for line in [*(problems_line(dataset.name, keys, run) for run in told), *problems.report.lines()]:
+        console.print(line, markup=False)
     return list(chosen)
 
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from accelerate import PartialState
 from datasets import Dataset
@@ -25,12 +24,11 @@ from rlvr_vocab.exp.final_model import save_final_model
 from rlvr_vocab.exp.held_out import HeldOut
 from rlvr_vocab.exp.model_wiring import planned
 from rlvr_vocab.exp.one_process import in_one_process, join_processes
-from rlvr_vocab.exp.problem_account import problem_account
 from rlvr_vocab.exp.prompt_lengths import fitting_prompts, require_a_batch
 from rlvr_vocab.exp.quiet import quiet_libraries
 from rlvr_vocab.exp.run_folder import finished_summary, start_run_folder, write_json
 from rlvr_vocab.exp.run_lock import only_writer
-from rlvr_vocab.exp.run_problems import RunProblems, load_run_problems, stages_of
+from rlvr_vocab.exp.run_problems import RunProblems, check_same_division, load_run_problems, stages_of
 from rlvr_vocab.exp.run_record import run_facts
 from rlvr_vocab.exp.run_report import report_at_the_end
 from rlvr_vocab.exp.screen import make_console
@@ -124,13 +122,15 @@ def _prepare(
     if settings.model.needs_adapter is not None and settings.model.lora.enabled is None:
         console.print(f"{settings.model.needs_adapter}: the weights themselves cannot train, so LoRA is switched on")
     problems = load_run_problems(settings, console)
+    check_same_division(settings, problems, console)
     warmed_up = settings.warmup.max_steps > 0
     base = in_one_process(_base_model, settings, problems.train) if warmed_up else untrained_base(settings)
     plan = planned(base, settings.model, settings.seed, settings.dataset.open_thinking)
     stages = _stages(settings, problems, plan, console)
     initial_model = _write_initial_model(settings, plan, console)
     if PartialState().is_main_process:
-        write_json(settings.output_dir / PROBLEMS, _account(problems, stages))
+        trained_on = [(stage.name, len(stage.train), stage.longest_prompt) for stage in stages]
+        write_json(settings.output_dir / PROBLEMS, problems.account(trained_on))
     start_wandb(settings)
     held_out = HeldOut(stages[-1].settings, problems.held_out, console)
     training = StagedRun(stages, initial_model, held_out, interruption, _watch(settings), console)
@@ -141,16 +141,6 @@ def _watch(settings: RunSettings) -> Watch:
     """The doctor beside the training, who knows the run as it was configured."""
     folder = settings.output_dir
     return Watch(run_facts(settings.resolved, folder), folder, partial(alert, settings))
-
-
-def _account(problems: RunProblems, stages: list[Stage]) -> dict[str, Any]:
-    """Where the rows of the problem sets went, those included whose prompts fit no stage."""
-    measured_on = 0 if problems.held_out is None else len(problems.held_out)
-    trained = [
-        (stage.name, account, len(stage.train), stage.longest_prompt)
-        for stage, account in zip(stages, problems.accounts, strict=True)
-    ]
-    return problem_account(measured_on, problems.unusable_held_out, trained)
 
 
 def _base_model(settings: RunSettings, train: Dataset) -> str:
