@@ -55,11 +55,13 @@ class DoubtfulGold:
 
 @dataclass(frozen=True)
 class GoldFacts:
-    """`unusable`: no answer can be compared with them; `by_text_only`: an answer must be written alike."""
+    """`unusable`: no answer can be compared with them; `by_text_only`: an answer must be written alike;
+    `ambiguous`: they do not say whether they are mathematics, so the same holds."""
 
     num_golds: int
     unusable: tuple[DoubtfulGold, ...]
     by_text_only: tuple[DoubtfulGold, ...]
+    ambiguous: tuple[DoubtfulGold, ...]
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ def gold_facts(divided: DividedProblems, on_progress: OnProgress) -> GoldFacts:
             for index, reason in sorted(reasons.items())
         )
 
-    return GoldFacts(len(problems), doubtful(found.unusable), doubtful(found.by_text_only))
+    return GoldFacts(len(problems), doubtful(found.unusable), doubtful(found.by_text_only), doubtful(found.ambiguous))
 
 
 def held_out_overlap(divided: DividedProblems, on_progress: OnProgress) -> OverlapFacts:

@@ -12,6 +12,7 @@ from rlvr_vocab.data.visible import visible_text
 from rlvr_vocab.exp.check_facts import DoubtfulGold, GoldFacts, OverlapFacts, RowFacts, SharedProblem
 from rlvr_vocab.exp.length_histogram import histogram
 from rlvr_vocab.exp.prompt_facts import LengthFacts, PromptFacts
+from rlvr_vocab.rewards.verify.golds import COMPARED_AS_TEXT
 
 SHOWN = 3
 REASONS_SHOWN = 5
@@ -116,6 +117,9 @@ def gold_lines(facts: GoldFacts) -> Iterator[Line]:
     if facts.by_text_only:
         yield Line(f"{len(facts.by_text_only):,} hold a formula that is compared by its text alone")
         yield from (Line(f"  {text}") for text in golds_in_words(facts.by_text_only))
+    if facts.ambiguous:
+        yield Line(f"{len(facts.ambiguous):,} {COMPARED_AS_TEXT}")
+        yield from (Line(f"  {text}") for text in golds_in_words(facts.ambiguous))
 
 
 def golds_in_words(golds: Sequence[DoubtfulGold]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datasets import Dataset
 from rich.console import Console
 
-from rlvr_vocab.rewards.verify.golds import check_golds
+from rlvr_vocab.rewards.verify.golds import COMPARED_AS_TEXT, GoldFindings, check_golds
 from rlvr_vocab.training.progress import stage
 
 _SHOWN = 3
@@ -22,24 +22,26 @@ def usable_problems(rows: Dataset, which: str, console: Console) -> Dataset:
     golds = list(rows["solution"])
     with stage(console, f"gold answers {which}", len(golds)) as display:
         findings = check_golds(golds, lambda done, total: display.update(done, total=total))
-    for line in finding_lines(golds, findings.unusable, findings.by_text_only, which):
+    for line in finding_lines(golds, findings, which):
         console.print(line, markup=False)
     if not findings.unusable:
         return rows
     return rows.select([index for index in range(len(rows)) if index not in findings.unusable])
 
 
-def finding_lines(
-    golds: list[str], unusable: Mapping[int, str], by_text_only: Mapping[int, str], which: str
-) -> list[str]:
+def finding_lines(golds: list[str], findings: GoldFindings, which: str) -> list[str]:
     """What was found, with the first of each kind."""
     lines = []
-    if unusable:
+    if unusable := findings.unusable:
         lines.append(f"left out {len(unusable):,} problems {which} whose gold answer nothing can be compared with: "
                      + _examples(golds, unusable))  # fmt: skip
-    if by_text_only:
+    if by_text_only := findings.by_text_only:
         lines.append(f"gold answers {which} that only an answer written alike can match, as algebra cannot evaluate "
                      f"them: {len(by_text_only):,} ({_examples(golds, by_text_only)})")  # fmt: skip
+    if ambiguous := findings.ambiguous:
+        shown = ", ".join(repr(golds[index][:40]) for index in list(ambiguous)[:_SHOWN])
+        lines.append(f"{len(ambiguous):,} gold answers {which} {COMPARED_AS_TEXT} "
+                     f"({shown}{', …' * (len(ambiguous) > _SHOWN)})")  # fmt: skip
     return lines
 
 

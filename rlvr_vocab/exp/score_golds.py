@@ -17,6 +17,7 @@ from rlvr_vocab.exp.scored_rows import RewardScores, ScoredRows
 from rlvr_vocab.exp.typed_sections import DatasetSettings, RewardFunctionSettings, RewardSettings
 from rlvr_vocab.rewards.trial import stand_in_ids
 from rlvr_vocab.rewards.user_code import is_user_code
+from rlvr_vocab.rewards.verify.golds import COMPARED_AS_TEXT, check_golds
 from rlvr_vocab.rewards.verify.verdict import Verdict
 
 _MOST_SHOWN = 10
@@ -103,6 +104,10 @@ def gold_lines(rows: ScoredRows, each: RewardScores, function: RewardFunctionSet
     if best is not None and best < full_mark and is_user_code(function.name) and function.full_mark is None:
         yield f"  no row reaches {number(full_mark)}; if {number(best)} is its best, say full_mark: {number(best)}"
     if each.verdicts is not None:
+        ambiguous = list(check_golds(rows.columns["solution"]).ambiguous)
+        if ambiguous:
+            shown = "; ".join(f"{place_name(rows, row)}: {_gold(rows, row)}" for row in ambiguous[:show])
+            yield f"  {len(ambiguous):,} {COMPARED_AS_TEXT} ({shown}{'; …' * (len(ambiguous) > show)})"
         yield f"  slowest to verify: {'; '.join(_slowest(rows, each.verdicts))}"
 
 

@@ -30,9 +30,10 @@ def accuracy(
 ) -> list[Mark]:
     r"""1 for a right answer, 0 for a wrong one, a missing one, or thinking that was never closed.
 
-    The answer is what the last box after the thinking holds. It is compared by value: exactly where both sides are
-    numbers, by algebra where they are formulas, as text where one is text; tuples, intervals, sets, matrices and
-    equations part by part. It is never accepted on doubt. Nothing in a completion can hang or crash the caller.
+    The answer is what the last box after the thinking holds; boxes side by side, `\boxed{1}` and `\boxed{2}`, are one
+    list. It is compared by value: exactly where both sides are numbers, by algebra where they are formulas, as text
+    where one is text or a bare gold answer may be no mathematics (`7-11`, a date); tuples, intervals, sets, matrices
+    and equations part by part. It is never accepted on doubt. Nothing in a completion can hang or crash the caller.
 
     Args:
         completions: assistant turns, as strings or lists of messages, the opening of their thinking included.

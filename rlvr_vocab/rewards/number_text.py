@@ -19,7 +19,9 @@ _SIGN = r"(?:(?<![\w)\]}])[+-])"
 _FRACTION = rf"\\[cdt]?frac\s?(?:\{{\s?[+-]?{_DIGITS}\s?\}}\s?\{{\s?{_DIGITS}\s?\}}|[0-9]{{2}})"
 _POWER_OF_TEN = r"(?:[eE][+-]?[0-9]++|\s?(?:\\times|\\cdot|×|\*)\s?10\^(?:\{[+-]?[0-9]++\}|[+-]?[0-9]++))"
 _PLAIN = rf"(?<![\w.^\\])(?<![_^]\{{){_DIGITS}(?:\s?/\s?{_DIGITS}|{_POWER_OF_TEN})?"
-_ANYWHERE = re.compile(rf"(?:{_SIGN}?{_CURRENCY}?|{_CURRENCY}[+-])(?:{_FRACTION}|{_PLAIN})(?:\s?\\?%)?")
+# With what follows in dates, ranges and codes: `2024-01-05` is no number, and its last digits are none either.
+_JOINED = rf"(?:[-–—‐‑:/.]{_CURRENCY}?{_DIGITS})*+"
+_ANYWHERE = re.compile(rf"(?:{_SIGN}?{_CURRENCY}?|{_CURRENCY}[+-])(?:{_FRACTION}|{_PLAIN}){_JOINED}(?:\s?\\?%)?")
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,12 @@ def whole_text_number(text: str) -> Number | None:
 
 
 def last_number(text: str) -> Number | None:
-    """The last number of a text, digits within words and exponents left out; None without one.
+    """The last number of a text, digits within words and exponents left out; None without one, or for a code behind it.
 
     >>> last_number("Of 12 eggs, 2.5 % are 0.3.")
     Number(value=Fraction(3, 10), percent=False)
+    >>> last_number("Of 12 eggs, 5 were laid on 2024-01-05.") is None
+    True
     """
     last = None
     for match in _ANYWHERE.finditer(" ".join(text[-_SEARCHED:].replace("−", "-").split())):

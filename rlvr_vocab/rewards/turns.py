@@ -54,7 +54,12 @@ def last_box(text: str) -> str | None:
     start = None
     for box in _BOX.finditer(text):
         start = box.end()
-    if start is None or start == len(text):
+    return None if start is None else _contents(text, start)
+
+
+def _contents(text: str, start: int) -> str | None:
+    """What the box holds whose contents begin at `start`, None where it is not closed."""
+    if start == len(text):
         return None
     if text[start] != "{":
         return _one_token(text, start)
@@ -64,6 +69,25 @@ def last_box(text: str) -> str | None:
         if depth == 0:
             return text[start + 1 : brace.start()]
     return None
+
+
+def boxes_between(text: str) -> tuple[list[str], list[str]]:
+    r"""The contents of all boxes, and what stands before, between and behind them; no box where one is not closed.
+
+    >>> boxes_between(r"It is \boxed{1} or \boxed{2}.")
+    (['1', '2'], ['It is ', ' or ', '.'])
+    """
+    boxes, between, end = [], [], 0
+    for box in _BOX.finditer(text):
+        if box.start() < end:
+            continue  # a box within a box
+        contents = _contents(text, box.end())
+        if contents is None:
+            return [], [text]
+        boxes.append(contents)
+        between.append(text[end : box.start()])
+        end = box.end() + len(contents) + 2 * (text[box.end()] == "{")
+    return boxes, [*between, text[end:]]
 
 
 def _one_token(text: str, start: int) -> str:

@@ -113,6 +113,19 @@ def test_every_fault_is_found_in_its_row(capsys: pytest.CaptureFixture[str], fau
     assert "5." not in advice and "\x07" not in shown
 
 
+def test_gold_answers_that_may_be_codes_are_listed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    golds = ["2024-01-05", "$7-11$", "7-11", "3/4"]
+    rows = [{"question": f"Which, {gold}?", "result": gold} for gold in golds]
+    shown = section(
+        check(capsys, write_rows(tmp_path / "codes.jsonl", rows), "dataset.eval_fraction=0"), "Gold answers"
+    )
+    assert shown == [
+        "  the verifier can use all 4 of them",
+        "  2 may be mathematics or not and are compared as text: write those that are mathematics as $…$",
+        "    2: a date, a range or a code? (row 1: 2024-01-05; row 3: 7-11)",
+    ]
+
+
 def test_the_json_file_holds_the_same_facts_with_all_row_numbers(
     capsys: pytest.CaptureFixture[str], faulty: Path, tmp_path: Path
 ) -> None:

@@ -219,6 +219,7 @@ PROBLEMS = [
     {"question": "Which letter?", "expert_answer": "(C)"},
     {"question": "Long?", "expert_answer": "9" * 20_000},
     {"question": "", "expert_answer": "1"},
+    {"question": "Which shop?", "expert_answer": "7-11"},
 ]
 
 
@@ -236,19 +237,22 @@ def test_gold_answers_that_a_reward_does_not_find_right_are_counted_and_shown(
     lines = below(score("rewards=[accuracy,multiple_choice,boxed,diversity]", *problems), "Gold answers")
     assert lines[0] == r"judged in made-up turns like '<think>\nWork it out.\n</think>\n\\boxed{42}'"
     assert without_time(lines[1]) == (
-        "accuracy: mean 1, full mark 1, at full mark 3 of 4 (75.00%), without a score 1, weight 1"
+        "accuracy: mean 1, full mark 1, at full mark 4 of 5 (80.00%), without a score 1, weight 1"
     )
     assert lines[2].startswith("row 4: none, unusable gold answer") and lines[2].endswith(
         "(gold 9999" + "9" * 55 + "…)"
     )
-    assert lines[3].startswith("slowest to verify: row ") and lines[3].count(" ms (") == 3
-    assert "at full mark 1 of 4 (25.00%), without a score 3" in lines[4]
-    assert lines[5:8] == [
+    assert lines[3] == (
+        "1 may be mathematics or not and are compared as text: write those that are mathematics as $…$ (row 6: 7-11)"
+    )
+    assert lines[4].startswith("slowest to verify: row ") and lines[4].count(" ms (") == 3
+    assert "at full mark 1 of 5 (20.00%), without a score 4" in lines[5]
+    assert lines[6:10] == [
         f"row {row}: none, the gold answer is not one letter (gold {gold})"
-        for row, gold in ((1, "42"), (2, r"\frac12"), (4, "9" * 59 + "…"))
+        for row, gold in ((1, "42"), (2, r"\frac12"), (4, "9" * 59 + "…"), (6, "7-11"))
     ]
-    assert "at full mark 4 of 4 (100%)" in lines[8]
-    assert lines[9] == "diversity: not judged: it compares the completions of one prompt, and here there is one"
+    assert "at full mark 5 of 5 (100%)" in lines[10]
+    assert lines[11] == "diversity: not judged: it compares the completions of one prompt, and here there is one"
 
 
 def test_held_out_problems_have_gold_answers_too_and_ten_rows_are_shown(
@@ -279,7 +283,7 @@ def test_an_xml_reward_gives_the_made_up_turns_its_form(
 ) -> None:
     lines = below(score("rewards=xml", *problems), "Gold answers")
     assert lines[0].endswith(r"like '<reasoning>\nWork it out.\n</reasoning>\n<answer>\n42\n</answer>\n'")
-    assert "at full mark 4 of 4" in lines[1] and "at full mark 4 of 4" in lines[2] and "at full mark 3 of 4" in lines[3]
+    assert "at full mark 5 of 5" in lines[1] and "at full mark 5 of 5" in lines[2] and "at full mark 4 of 5" in lines[3]
 
 
 def test_rewards_that_cannot_judge_a_made_up_turn_alone_are_said_so(

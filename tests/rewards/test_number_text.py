@@ -108,7 +108,7 @@ def test_anything_else_is_not_read_as_a_number(text):
     [
         ("It costs $1,234.50.", Fraction(2469, 2)),
         ("3 - 4", 4),
-        ("3-4", 4),
+        ("3-4=-1", -1),
         ("from 3 to -4", -4),
         ("50 m^2", 50),
         ("50 m^{2}", 50),
@@ -128,3 +128,8 @@ def test_the_last_number_of_a_text_is_found(text, value):
 def test_a_text_without_numbers_has_no_last_one():
     assert last_number("no number at all") is last_number("") is None
     assert last_number("1/0") is None
+
+
+@pytest.mark.parametrize("code", ["2024-01-05", "7-11", "5–10%", "3:45", "3/4/2021", "1.234.567", "$5-$10", "10.0.0.1"])
+def test_the_last_part_of_a_date_a_range_or_a_code_is_no_number(code):
+    assert last_number(f"Of 12 it is {code}.") is None

@@ -1,11 +1,11 @@
-"""Where a turn states its final answer: in its last box, and where asked for in a tag, after `####`, after words."""
+"""Where a turn states its final answer: in its last box or boxes, where asked for in a tag, after `####` or words."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
 
-from rlvr_vocab.rewards.turns import last_box
+from rlvr_vocab.rewards.verify.boxed_answer import boxed_answer
 
 _PHRASE = re.compile(r"\banswer(?: to (?:the|this) (?:problem|question))?(?: is:?|:)[ \n]{0,3}", re.IGNORECASE)
 
@@ -31,7 +31,7 @@ def answer_tag(text: str) -> str | None:
     if start < 0 or end < 0:
         return None
     inside = text[start + len("<answer>") : end].strip()
-    return last_box(inside) or inside
+    return boxed_answer(inside) or inside
 
 
 def after_hashes(text: str) -> str | None:
@@ -55,7 +55,7 @@ def _first_line(text: str) -> str:
 
 
 SOURCES: dict[str, Callable[[str], str | None]] = {
-    "box": last_box,
+    "box": boxed_answer,
     "answer_tag": answer_tag,
     "hash": after_hashes,
     "phrase": after_phrase,

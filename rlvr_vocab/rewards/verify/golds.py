@@ -6,9 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rlvr_vocab.rewards.verify.limits import TooLarge, Unreadable
+from rlvr_vocab.rewards.verify.reading import read_gold
 from rlvr_vocab.rewards.verify.reading.parser import parse
-from rlvr_vocab.rewards.verify.reading.reader import read
-from rlvr_vocab.rewards.verify.reading.readings import Reading, expressions
+from rlvr_vocab.rewards.verify.reading.readings import Reading, Written, expressions
+
+# Said of the ambiguous ones, behind their number.
+COMPARED_AS_TEXT = "may be mathematics or not and are compared as text: write those that are mathematics as $…$"
 
 
 @dataclass(frozen=True)
@@ -18,10 +21,12 @@ class GoldFindings:
     Attributes:
         unusable: nothing can be compared with them: empty, or larger than an answer can be.
         by_text_only: formulas that algebra cannot evaluate; an answer is right only when it is written alike.
+        ambiguous: what does not say whether it is mathematics, a date or a code; compared as text.
     """
 
     unusable: dict[int, str] = field(default_factory=dict)
     by_text_only: dict[int, str] = field(default_factory=dict)
+    ambiguous: dict[int, str] = field(default_factory=dict)
 
 
 def check_golds(golds: Sequence[str], on_progress: Callable[[int, int], object] | None = None) -> GoldFindings:
@@ -31,17 +36,20 @@ def check_golds(golds: Sequence[str], on_progress: Callable[[int, int], object] 
         golds: gold answers: bare, in `$…$` or in a box.
         on_progress: called with the number of gold answers that have been read, and that have to be read.
 
-    >>> check_golds(["42", "", r"\\sum_{n=1}^{9} n"]).unusable
-    {1: 'empty'}
+    >>> findings = check_golds(["42", "", r"\\sum_{n=1}^{9} n", "2024-01-05"])
+    >>> findings.unusable, list(findings.by_text_only), list(findings.ambiguous)
+    ({1: 'empty'}, [2], [3])
     """
     findings = GoldFindings()
     for index, gold in enumerate(golds):
         try:
-            why = _unread_formula(read(gold))
+            reading = read_gold(gold)
         except (TooLarge, Unreadable) as error:
             findings.unusable[index] = str(error)
         else:
-            if why:
+            if isinstance(reading, Written):
+                findings.ambiguous[index] = "a date, a range or a code?"
+            elif why := _unread_formula(reading):
                 findings.by_text_only[index] = why
         if on_progress:
             on_progress(index + 1, len(golds))

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from rlvr_vocab.rewards.verify.equality import Algebra, same
 from rlvr_vocab.rewards.verify.limits import TooLarge, Unreadable
-from rlvr_vocab.rewards.verify.reading.reader import read
-from rlvr_vocab.rewards.verify.reading.readings import Reading
+from rlvr_vocab.rewards.verify.reading import as_written, read, read_gold
+from rlvr_vocab.rewards.verify.reading.readings import Reading, Written
 from rlvr_vocab.rewards.verify.verdict import (
     DIFFERENT,
     EQUAL,
@@ -53,14 +53,14 @@ def judge(gold: str, answer: str | None, algebra: Algebra) -> Verdict:
 
 def _judge(gold: str, answer: str | None, algebra: Algebra) -> Verdict:
     try:
-        gold_reading = read(gold)
+        gold_reading = read_gold(gold)
     except (TooLarge, Unreadable) as error:
         return Verdict(None, UNUSABLE_GOLD, detail=str(error))
     shown = str(gold_reading)[:_SHOWN]
     if answer is None:
         return Verdict(False, NO_ANSWER, gold=shown)
     try:
-        answer_reading = read(answer)
+        answer_reading = as_written(answer) if isinstance(gold_reading, Written) else read(answer)
     except TooLarge as error:
         return Verdict(False, TOO_LARGE, gold=shown, detail=str(error))
     except Unreadable as error:

@@ -2,7 +2,18 @@
 
 from rlvr_vocab.rewards.verify import check_golds, verify
 
-GOLDS = ["42", "", r"\frac12", r"\sum_{n=1}^{9} n", "9" * 1_001, "x=f(x)", "Friday", r"[1,\infty)", r"$\boxed{}$"]
+GOLDS = [
+    "42",
+    "",
+    r"\frac12",
+    r"\sum_{n=1}^{9} n",
+    "9" * 1_001,
+    "x=f(x)",
+    "Friday",
+    r"[1,\infty)",
+    r"$\boxed{}$",
+    "7-11",
+]
 
 
 def test_findings_are_by_index_and_say_why() -> None:
@@ -10,6 +21,7 @@ def test_findings_are_by_index_and_say_why() -> None:
     assert findings.unusable == {1: "empty", 4: "a number of 1001 digits", 8: "empty"}
     assert findings.by_text_only.keys() == {3, 5}
     assert r"\sum" in findings.by_text_only[3]
+    assert findings.ambiguous == {9: "a date, a range or a code?"}
 
 
 def test_the_verifier_has_no_verdict_for_exactly_the_unusable_ones() -> None:

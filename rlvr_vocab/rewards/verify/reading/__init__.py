@@ -3,6 +3,7 @@
 text ──characters, cleaning──▶ one spelling ──reader──▶ a reading: number, tuple, set, equation, words, formula, …
 """
 
+from rlvr_vocab.rewards.verify.reading.gold import as_written, read_gold
 from rlvr_vocab.rewards.verify.reading.reader import read
 
-__all__ = ["read"]
+__all__ = ["as_written", "read", "read_gold"]

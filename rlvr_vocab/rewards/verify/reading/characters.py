@@ -7,7 +7,7 @@ import unicodedata
 
 _LATEX = str.maketrans(
     {
-        "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": "/",
+        **dict.fromkeys("−‒–—―‐‑", "-"), "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": "/",
         "∕": "/", "⁄": "/", "π": r"\pi ", "∞": r"\infty ", "√": r"\sqrt ", "≤": r"\le ", "≥": r"\ge ", "⩽": r"\le ",
         "⩾": r"\ge ", "≠": r"\ne ", "±": r"\pm ", "∓": r"\mp ", "∪": r"\cup ", "∩": r"\cap ", "∅": r"\emptyset ",
         "∈": r"\in ", "°": r"\degree ", "º": r"\degree ", "≈": r"\approx ", "…": r"\dots ", "⟨": r"\langle ",

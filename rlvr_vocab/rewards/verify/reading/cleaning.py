@@ -49,7 +49,7 @@ _SPELLINGS = {
 }
 _COMMANDS = {f"\\{name}": spelling for name, spelling in _SPELLINGS.items()}
 _COMMANDS |= dict.fromkeys([*(f"\\{name}" for name in _LOOKS.split()), r"\,", r"\;", r"\:", r"\>", "\\ "], " ")
-_COMMANDS |= {r"\!": "", r"\/": "", r"\-": "", r"\%": "%"}
+_COMMANDS |= {r"\!": "", r"\/": "", r"\-": "", r"\%": "%", r"\#": "#"}
 _COMMAND = re.compile(r"\\(?:[A-Za-z]+|.)", re.DOTALL)
 
 _INVISIBLE_DELIMITER = re.compile(r"\\(?:left|right)\s*\.")
@@ -61,7 +61,7 @@ _BETWEEN_NUMBERS = re.compile(r"([0-9]) *(?:, +(?=[0-9]{3}(?![0-9]))|(?<!\\)\$[$
 _DOLLAR = re.compile(r"(?<!\\)\$")
 _INTRODUCTION = re.compile(r"^(?:\\text\{ *(?:[Tt]he )?(?:[Ff]inal )?[Aa]nswer is:? *\}|=)")
 # What plain text writes without a backslash. A letter before it makes it part of a word.
-_PLAIN_NAMES = re.compile(
+PLAIN_NAMES = re.compile(
     r"(?<![A-Za-z\\])(?:(pi|infty|infinity|sqrt)(?![A-Za-z])"
     r"|((?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|ln|log|exp)(?=[ (^_{0-9]))"
 )
@@ -69,9 +69,9 @@ _RELATIONS = {"!=": r"\ne ", "<=": r"\le ", ">=": r"\ge ", "**": "^"}
 _RELATION = re.compile(r"!=|<=|>=|\*\*|\\not *=")
 _DEGREE = re.compile(r"\^ *(?:\\(?:circ|degree)(?![A-Za-z])|\{ *\\(?:circ|degree) *\})")
 _PRIMES = re.compile(r"\^ *\{? *((?:\\prime *)+)\}?")
-# Braces around a number or a letter alone mean nothing, unless they hold an argument.
+# Braces around a number, a letter or a sign alone mean nothing, unless they hold an argument.
 _NEEDLESS_GROUP = re.compile(
-    r"(?:(?<![A-Za-z^_}\]])|(?<=\\pm)|(?<=\\mp))\{ *([-+]?(?:\\\$)?[0-9][0-9.,]*%?|[A-Za-z.]) *\}"
+    r"(?:(?<![A-Za-z^_}\]])|(?<=\\pm)|(?<=\\mp))\{ *([-+]?(?:\\\$)?[0-9][0-9.,]*%?|[A-Za-z.:-]) *\}"
 )
 _POSITIVE_INFINITY = re.compile(r"(?:^|(?<=[(\[,=]))\+\\infty")
 _BRACE_OR_INFIX = re.compile(r"\\(?:over|choose)(?![A-Za-z])|\\.|[{}]", re.DOTALL)
@@ -93,7 +93,7 @@ def clean(text: str) -> str:
     text = _COMMAND.sub(lambda command: _COMMANDS.get(command[0], command[0]), text).replace("~", " ")
     text = _DOLLAR.sub(" ", _BETWEEN_NUMBERS.sub(r"\1;", without_fonts(text)))
     text = _RELATION.sub(lambda sign: _RELATIONS.get(sign[0], r"\ne "), _INTRODUCTION.sub("", text))
-    text = _PLAIN_NAMES.sub(lambda name: rf"\{name[0]} ", text).replace(r"\infinity", r"\infty")
+    text = PLAIN_NAMES.sub(lambda name: rf"\{name[0]} ", text).replace(r"\infinity", r"\infty")
     text = _DEGREE.sub(r"\\degree ", _PRIMES.sub(lambda primes: "'" * primes[1].count("prime"), text))
     text = _NEEDLESS_GROUP.sub(r"\1", with_braces(_fractions_from_infix(text)))
     text = _without_needless_spaces(_without_wrappers(text.rstrip(_NEEDLESS_AT_END)))

@@ -177,6 +177,8 @@ class _Parser:
     def _number(self, digits: str) -> Formula:
         if len(digits) > MAX_DIGITS:
             raise TooLarge(f"a number of {len(digits)} digits")
+        if digits[0] == "0" and digits[1:2].isdigit():
+            raise self._unreadable("a number with zeros in front")
         if _MIXED_NUMBER.match("".join(self._tokens[self._position : self._position + 7])):
             raise self._unreadable("a mixed number or a product")
         return Exact(Fraction(digits))

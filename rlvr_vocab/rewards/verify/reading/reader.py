@@ -68,6 +68,20 @@ def read(text: str) -> Reading:
     >>> str(read(r"$\\left(-\\infty, \\tfrac12\\right]$")), str(read("x = 1,234")), str(read("Friday."))
     ('(-\\\\infty, 1/2]', 'x = 1234', "'friday'")
     """
+    cleaned = cleaned_answer(text)
+    try:
+        return _read(cleaned, _DEEPEST)
+    except Unreadable:
+        return Text(plain_words(cleaned))
+
+
+def cleaned_answer(text: str) -> str:
+    """An answer in the one spelling of `clean`.
+
+    Raises:
+        TooLarge: it is longer or deeper than an answer can be.
+        Unreadable: there is nothing in it.
+    """
     require_bounded(text)
     text = ascii_latex(text)
     require_bounded(text)
@@ -75,10 +89,7 @@ def read(text: str) -> Reading:
     if not _SOMETHING.search(cleaned):
         raise Unreadable("empty")
     require_bounded(cleaned)
-    try:
-        return _read(cleaned, _DEEPEST)
-    except Unreadable:
-        return Text(plain_words(cleaned))
+    return cleaned
 
 
 def _read(text: str, depth: int) -> Reading:

@@ -53,6 +53,16 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Written:
+    """What may be mathematics or something else, `7-11`: only what is written alike is the same."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return repr(self.text)
+
+
+@dataclass(frozen=True)
 class Choice:
     """The letter of a multiple-choice answer, with what it stands for where that was repeated."""
 
@@ -180,6 +190,7 @@ Reading = (
     Number
     | Expression
     | Text
+    | Written
     | Choice
     | BasedNumeral
     | Items

@@ -46,6 +46,7 @@ _SPELLINGS = {
     "unit": (),
 }
 _BY_SPELLING = {spelling: unit for unit, others in _SPELLINGS.items() for spelling in (unit, *others)}
+UNITS_OF_TWO_LETTERS = tuple(spelling for spelling in _BY_SPELLING if re.fullmatch("[a-z]{2}", spelling))
 # These are units without \text around them too. Other short ones are products as well: mg is a weight in mechanics.
 _BARE_UNITS = frozenset(
     spelling

@@ -8,9 +8,13 @@ _TEXT_GROUP = re.compile(r"\\text\{([^{}]*)\}")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 _QUOTED = re.compile(r"(?<![A-Za-z0-9}])'([^']*)'(?![A-Za-z0-9])")
 _QUOTES = re.compile(r"[\"`]|''")
+_TYPESETTING = re.compile(r"\\([$&_])|(?<=[A-Za-z])_|[{}]")
+_SPACES_THAT_JOIN_NOTHING = re.compile(r"(?<![0-9]) +(?![A-Za-z])|(?<![A-Za-z]) +(?![0-9])")
+_DASHES = re.compile(r"-{2,3}")
 _PUNCTUATION = re.compile(r"[.,;](?![0-9])|(?<![0-9])[.,;]|(?<=[A-Za-z]{2})[:!?]+(?= |$)")
 _WORD = re.compile(r"[A-Za-z]+(?:['-][A-Za-z]+)*")
 _SHORT_WORDS = "a an and at by if in is it no nor of on or to we he yes odd even true false none"
+WORDS_OF_TWO_LETTERS = tuple(word for word in _SHORT_WORDS.split() if len(word) == 2)
 
 _NEVER_IN_FORMULAS = re.compile(r"[^\x00-\x7f]|[\"@#~`?:]")
 _WORD_ALONE = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{3,}(?=[ .]|$)|[A-Za-z]{4,}|[A-Za-z]{2,} [A-Za-z]{2,}")
@@ -24,9 +28,20 @@ def plain_words(cleaned: str) -> str:
     ('monday tuesday', 'yes', 'AB ab')
     """
     text = _QUOTED.sub(r" \1 ", _QUOTES.sub(" ", _TEXT_GROUP.sub(r" \1 ", cleaned)))
-    text = _PUNCTUATION.sub(" ", text)
+    text = _DASHES.sub("-", _PUNCTUATION.sub(" ", text))
     words = [_without_capitals(word) for word in text.split()]
     return " ".join(word for word in words if word != "and")
+
+
+def without_typesetting(cleaned: str) -> str:
+    r"""What two codes must share to be the same: all but how LaTeX sets them, spaces where they join nothing, dashes.
+
+    >>> without_typesetting(r"\text{B}-12 , 9\text{ am}"), without_typesetting("5--10"), without_typesetting("1 2")
+    ('B-12,9am', '5-10', '1 2')
+    """
+    text = _TYPESETTING.sub(lambda part: part[1] or "", _TEXT_GROUP.sub(r"\1", cleaned))
+    text = _DASHES.sub("-", _SPACES_THAT_JOIN_NOTHING.sub("", text.strip()))
+    return text.replace(";", ",")
 
 
 def _without_capitals(word: str) -> str:

@@ -1,0 +1,60 @@
+r"""Boxes side by side are one list; in doubt only the last box counts. `<1>` stands for `\boxed{1}` here."""
+
+import pytest
+
+from rlvr_vocab.rewards import accuracy
+
+RIGHT = {
+    "1, 2": r"""<1> and <2>|$<2>$ and $<1>$|<1>, <2>|<1> or <2>|<1>; <2>|x = <1> or x = <2>|$x = <2>$ or $<1>$
+        |$x_1=<2>$, $x_2=<1>$|$x_{1}=<1>\quad x_{2}=<2>$|x=<1>, x=<2>|- <1>¶- <2>|1. $<2>$¶2. $<1>$
+        |Case 1: <1>. Case 2: <2>|<1>, and also <2>
+        |The first root is <1>. The second root is <2>.|One solution is <1> and the other is <2>|**<1>** and **<2>**
+        |Solution 1: <1>¶Solution 2: <2>|<1> as well as <2>|<1>\text{ and }<2>|\(<1>\) and \(<2>\)|\[<1>\] and \[<2>\]
+        |\{<1>, <2>\}|<x=1> or <x=2>|<\frac22> and <\sqrt4>
+        |It is not hard: p(x)=0. So the roots are <1> and <2>. Both fit.
+        |<1> and <3>. No wait, <1> and <2>.|<3>. Actually, <2> and <1>.|<1> and <2>. Let me redo this: <1>, <2>.""",
+    "1, 2, 3": "<1>, <2>, <3>|<3>, <1> and <2>|<1>, <2>, and <3>|- <1>¶- <2>¶- <3>|x=<1>, x=<2> or x=<3>",
+    r"\{-1, 4\}": "<-1> and <4>",
+    r"\pm 3": "<3> and <-3>",
+    "x=1, y=2": "$x=<1>$, $y=<2>$|<x=1>, <y=2>",
+    "(1,2), (3,4)": "<(3,4)> and <(1,2)>",
+    "A, C": "<C> and <A>",
+    "10, 200": "<10>, <200>",
+    "7-11, 12-15": "<7-11> and <12-15>",
+    "2": "<1>. No wait, <2>|First <1>, then <2>|With <1> we get <2>.",
+}
+WRONG = {
+    "1, 2": r"""<1>|<2>|<1> and <3>|<1>, <2>, <3>|<1>, <1>|<1>, <2> and <2>|<0>, <1> and <2>|<1>. No wait, <2>.
+        |<1> and <2>. No wait, <1> and <3>.|<1> and <2>. Actually, <2>.|With <1> we get <2>.|<1>, so <2>
+        |<1>. The answer is <2>.|<1>, which gives <2>
+        |First we find <1>. Hence the answer is <2>.|Substituting a = <1>, the value is <2>.|<1> and then <2>
+        |<1>. Oops: <2>|<2>, then <1>
+        |<1> + <2>|<1>/<2>|<1> = <2>|\frac{<1>}{<2>}|<1>^2 and <2>|-<1> and <2>|2\cdot<1> and <2>|<1> or x=-<2>
+        |2x=<1> and <3>|<0>, so <1> and <2>
+        |(<1>, <2>)|\left(<1>, <2>\right)|[<1>, <2>]|<1><2>|<1>¶<2>|x=<2>, y=<1>|(a) <2> (b) <1>|<1, 2>, <3>|<12>
+        |<1> and <2>, but the first is no solution|<1> and <2>. Only the second works.
+        |<1> and <2>. So the final answer is 3.
+        |The solutions are not <1> and <2>.|Intermediate results: <1> and <2>.|<1> and <2""",
+    "2": "<1> and <2>|<1>, <2>",
+    "2, 3": "<1>, <2> and <4>. Wait, the last two are <2> and <3>.|<1, 2> and <3>",
+    "1, 2, 3": "<1> and <2>|<1>, <2, 3>",
+    "(1,2)": "<1> and <2>",
+    "[1,2]": "<1>, <2>",
+    "x=1, y=2": "x=<2>, y=<1>|y=<1>, x=<2>",
+    "1-2": "<1> and <2>",
+    "1,234": "<1>, <234>",
+    "x<1 or x>2": "<1> or <2>",
+}
+
+
+def scores(cases: dict[str, str]) -> dict[tuple[str, str], float | None]:
+    pairs = [(gold, turn.strip()) for gold, turns in cases.items() for turn in turns.split("|")]
+    turns = [turn.replace("¶", "\n").replace("<", r"\boxed{").replace(">", "}") for _, turn in pairs]
+    return dict(zip(pairs, accuracy(turns, solution=[gold for gold, _ in pairs]), strict=True))
+
+
+@pytest.mark.parametrize(("cases", "score"), [(RIGHT, 1.0), (WRONG, 0.0)])
+def test_boxes_count_together_only_where_they_do_nothing_but_stand_side_by_side(
+    cases: dict[str, str], score: float
+) -> None:
+    assert [pair for pair, found in scores(cases).items() if found != score] == []
