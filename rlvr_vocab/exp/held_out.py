@@ -28,7 +28,7 @@ from rlvr_vocab.training.progress import stage
 from rlvr_vocab.training.sharding import on_its_device
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.chat import prefilled_ids
-from rlvr_vocab.vocab.marking import marked_stretches
+from rlvr_vocab.vocab.marking import Marker
 
 _LARGEST_BATCH = 256
 
@@ -110,7 +110,7 @@ class HeldOut:
         [completion] = sample_completions(checkpoint, [prompt], self._sampling)
         layout = checkpoint.layout
         turn_ids = [*prefilled_ids(completion.prompt_ids, layout), *completion.completion_ids]
-        stretches = marked_stretches(checkpoint.tokenizer, layout, turn_ids)
+        stretches = Marker(checkpoint.tokenizer, layout).stretches(turn_ids)
         return {
             "problem": prompt[-1]["content"],
             "solution": self.problems[0]["solution"],

@@ -16,11 +16,11 @@ from rlvr_vocab.training.completions import CompletionRows
 from rlvr_vocab.training.live_display import LiveDisplay
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.chat import prefilled_ids
-from rlvr_vocab.vocab.marking import marked_stretches
+from rlvr_vocab.vocab.marking import Marker, shortened
 
 _STEPS_BETWEEN_COMPLETIONS = 50
-# More of a completion than any display has room for; the middle of a long one is never decoded.
-_FIRST_TOKENS, _LAST_TOKENS = 300, 100
+# Characters of a completion: more than any display has room for.
+_HEAD, _TAIL = 1200, 400
 
 
 class LiveRun(TrainerCallback):
@@ -62,10 +62,7 @@ class LiveRun(TrainerCallback):
         """The first completion of a batch; a model may write anything, so a terminal gets nothing that it obeys."""
         tokenizer, layout = self._trainer.processing_class, self._trainer.policy.layout
         ids = [*prefilled_ids(rollouts.prompt_ids[0], layout), *rollouts.completion_ids[0]]
-        left_out = max(0, len(ids) - _FIRST_TOKENS - _LAST_TOKENS)
-        stretches = marked_stretches(tokenizer, layout, ids[:_FIRST_TOKENS] if left_out else ids)
-        if left_out:
-            stretches += [(f" … {left_out} tokens … ", 0), *marked_stretches(tokenizer, layout, ids[-_LAST_TOKENS:])]
+        stretches = shortened(Marker(tokenizer, layout).stretches(ids), _HEAD, _TAIL)
         escaped = [(printable(surface, len(surface)), copy) for surface, copy in stretches]
         text = Text(f"step {step}, reward {rollouts.total_rewards()[0]:.2f}: ")
         return text.append_text(marked_text(escaped, colour=self._in_colour))

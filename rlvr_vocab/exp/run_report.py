@@ -14,7 +14,6 @@ from rich.console import Console
 
 from rlvr_vocab.analysis.completions import CompletionFiles
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
-from rlvr_vocab.analysis.marked import Marker
 from rlvr_vocab.analysis.record import RunRecord, read_rows
 from rlvr_vocab.analysis.report.held_out import Answer, HeldOut
 from rlvr_vocab.analysis.report.page import render
@@ -34,6 +33,7 @@ from rlvr_vocab.exp.train_again import again
 from rlvr_vocab.exp.typed_sections import RewardSettings
 from rlvr_vocab.secret_words import without_secrets
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
+from rlvr_vocab.vocab.marking import Marker
 from rlvr_vocab.vocab.run_places import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY
 
 REPORT = "report.html"

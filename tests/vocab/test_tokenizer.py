@@ -13,7 +13,6 @@ from transformers import AutoTokenizer, TextStreamer, TokenizersBackend
 
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.marking import marked_stretches
 from rlvr_vocab.vocab.tokenizer import load_tokenizer, write_tokenizer
 
 NAMES = ("qwen3", "qwen2", "llama", "gemma3", "gpt2", "phi")
@@ -198,15 +197,6 @@ def test_a_marker_that_the_vocabulary_uses_is_passed_over(make_shape, tmp_path):
     assert tokenizer.decode(ids) == "\ue000private\ue001"
     first = layout.standard_size
     assert tokenizer.decode([first, first + 1, first + 2]) == tokenizer.decode([65, 66, 65])
-
-
-def test_marked_stretches_part_the_surface_text_by_multiplicity(expand_shape):
-    folder = expand_shape("gpt2", source_ids=(34, 35, 34))  # C, D, C again
-    tokenizer, layout = load_tokenizer(folder), VocabLayout.load(folder)
-    first = layout.standard_size
-    ids = [32, 33, first, first + 1, first + 2, 34]
-    assert tokenizer.decode(ids) == "ABCDCC"
-    assert marked_stretches(tokenizer, layout, ids) == [("AB", 0), ("CD", 1), ("C", 2), ("C", 0)]
 
 
 def _gsm8k_texts(step):

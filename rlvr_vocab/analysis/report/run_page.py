@@ -11,7 +11,6 @@ from markupsafe import Markup
 
 from rlvr_vocab.analysis.completions import CompletionFiles
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.marked import Marker
 from rlvr_vocab.analysis.record import RunRecord
 from rlvr_vocab.analysis.report.blocks import facts, finding, folded, heading, paragraph, preformatted, table
 from rlvr_vocab.analysis.report.choice import choose
@@ -22,6 +21,7 @@ from rlvr_vocab.analysis.report.page import Page, Section
 from rlvr_vocab.analysis.report.sampled import held_out_answers, held_out_section, training_section
 from rlvr_vocab.analysis.report.vocabulary_section import vocabulary_section
 from rlvr_vocab.analysis.vocabulary import VocabularyStory
+from rlvr_vocab.vocab.marking import Marker
 
 
 @dataclass(frozen=True)

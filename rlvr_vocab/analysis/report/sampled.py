@@ -9,10 +9,11 @@ from itertools import groupby
 from markupsafe import Markup
 
 from rlvr_vocab.analysis.completions import SampledCompletion
-from rlvr_vocab.analysis.marked import Marker, Stretch, as_html, readable
+from rlvr_vocab.analysis.marked import as_html, readable
 from rlvr_vocab.analysis.report.blocks import Sample, heading, paragraph, samples
 from rlvr_vocab.analysis.report.choice import Choice, Chosen
 from rlvr_vocab.analysis.report.held_out import Answer, HeldOut, is_right
+from rlvr_vocab.vocab.marking import Marker, Stretch, shared_prefix_length, shortened
 
 # Of a long text, what is shown from its start and from its end.
 _HEAD, _TAIL = 1400, 700
@@ -68,10 +69,11 @@ class _Template:
     """
 
     def __init__(self, prompts: Sequence[str]) -> None:
+        # Of sorted texts, the first and the last tell for all.
         first, last = (prompts[0], prompts[-1]) if len(prompts) > 1 else ("", "")
-        prefix = first[: _alike(first, last)]
+        prefix = first[: shared_prefix_length(first, last)]
         backwards = sorted(prompt[::-1] for prompt in prompts)
-        suffix = backwards[0][: _alike(backwards[0], backwards[-1])][::-1] if first else ""
+        suffix = backwards[0][: shared_prefix_length(backwards[0], backwards[-1])][::-1] if first else ""
         start = re.search(r"[\n<\[]", suffix)
         # Problems may begin or end alike: only up to a break in the line, or from a tag on.
         self._before = prefix[: prefix.rfind("\n") + 1]
@@ -82,18 +84,12 @@ class _Template:
         return inner.strip() or prompt
 
 
-def _alike(one: str, other: str) -> int:
-    """How many characters two texts have in common at their start: of sorted texts, the first and last tell for all."""
-    different = (index for index, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
-    return next(different, min(len(one), len(other)))
-
-
 def _fate(pair: tuple[Answer, Answer]) -> tuple[bool, bool]:
     return is_right(pair[0]), is_right(pair[1])
 
 
 def _of_answer(answer: Answer, title: str) -> Sample:
-    body = as_html(_cut([Stretch(answer.completion, 0)]))
+    body = as_html(shortened([Stretch(answer.completion, 0)], _HEAD, _TAIL))
     return Sample(title, readable(_shortened(answer.prompt)), body, [("gold", readable(_shortened(answer.solution)))])
 
 
@@ -103,7 +99,7 @@ def _of_chosen(chosen: Chosen, title: str, marker: Marker | None, template: _Tem
     if marker is not None and completion.completion_ids:
         stretches = marker.stretches(completion.completion_ids)
     prompt = readable(_shortened(template.problem(completion.prompt)))
-    return Sample(title, prompt, as_html(_cut(stretches)), list(_facts(completion)))
+    return Sample(title, prompt, as_html(shortened(stretches, _HEAD, _TAIL)), list(_facts(completion)))
 
 
 def _facts(completion: SampledCompletion) -> Iterator[tuple[str, str]]:
@@ -119,23 +115,5 @@ def _facts(completion: SampledCompletion) -> Iterator[tuple[str, str]]:
             yield readable(name), f"{shown} ({reason})" if reason else shown
 
 
-def _cut(stretches: Sequence[Stretch]) -> list[Stretch]:
-    """Start and end of what is long, and how much lies between."""
-    length = sum(len(each.text) for each in stretches)
-    if length <= _HEAD + _TAIL:
-        return list(stretches)
-    left_out = Stretch(f"\n… {length - _HEAD - _TAIL:,} characters …\n", 0)
-    return [*_part(stretches, 0, _HEAD), left_out, *_part(stretches, length - _TAIL, length)]
-
-
-def _part(stretches: Sequence[Stretch], start: int, end: int) -> Iterator[Stretch]:
-    at = 0
-    for each in stretches:
-        text = each.text[max(start - at, 0) : max(end - at, 0)]
-        at += len(each.text)
-        if text:
-            yield Stretch(text, each.multiplicity)
-
-
 def _shortened(text: str) -> str:
-    return "".join(each.text for each in _cut([Stretch(text, 0)]))
+    return "".join(each.text for each in shortened([Stretch(text, 0)], _HEAD, _TAIL))

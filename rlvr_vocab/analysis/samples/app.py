@@ -19,7 +19,6 @@ from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
 from rlvr_vocab.analysis.completions import CompletionFiles
-from rlvr_vocab.analysis.marked import Marker
 from rlvr_vocab.analysis.samples.first_lines import FirstLines, Place, read_first_lines
 from rlvr_vocab.analysis.samples.lines import SHORT_HELP, sample_text, status_line
 from rlvr_vocab.analysis.samples.matches import Matches, Search, search_all
@@ -28,6 +27,7 @@ from rlvr_vocab.analysis.samples.reading import Reading, View
 from rlvr_vocab.analysis.samples.sample import SampleReader
 from rlvr_vocab.analysis.samples.sieve import read_sieve, read_steps
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab.marking import Marker
 
 # What is done at once before the rest is left to a thread: short enough not to be noticed.
 _AT_ONCE_SECONDS = 0.02

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from rlvr_vocab.analysis.marked import NUMBER_OF_COLOURS, Stretch, colour_of, readable
+from rlvr_vocab.analysis.marked import NUMBER_OF_COLOURS, colour_of, readable
 from rlvr_vocab.analysis.samples.sample import Sample
+from rlvr_vocab.vocab.marking import Stretch
 
 # Braces of their own behind each, so that no two characters become one: `--`, `<<`, ?` and their like.
 _ESCAPED = {

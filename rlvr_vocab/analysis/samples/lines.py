@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from rlvr_vocab.analysis.marked import Stretch, as_plain, colour_of, readable
+from rlvr_vocab.analysis.marked import as_plain, colour_of, readable
 from rlvr_vocab.analysis.samples.matches import RIGHT, WRONG
 from rlvr_vocab.analysis.samples.reading import Reading
 from rlvr_vocab.analysis.samples.sample import Sample
+from rlvr_vocab.vocab.marking import Stretch
 
 _COLOURS = ("magenta", "cyan", "yellow", "green", "blue", "red")
 _VERDICT_SIGNS = {RIGHT: "✓", WRONG: "✗"}

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rlvr_vocab.analysis.completions import SampledCompletion
-from rlvr_vocab.analysis.marked import Marker, Stretch, readable
+from rlvr_vocab.analysis.marked import readable
 from rlvr_vocab.analysis.record import RewardFact
 from rlvr_vocab.analysis.samples.lengths import RegionLengths, ended_by_itself, region_lengths
 from rlvr_vocab.analysis.samples.sieve import Judge
+from rlvr_vocab.vocab.marking import Marker, Stretch
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from rlvr_vocab.analysis.marked import read_tokenizer
 from rlvr_vocab.data.visible import visible_character
 from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.marking import TOKENIZER_FILE, read_tokenizer
 
 _SIGNS = {" ": "␣", "\n": "⏎"}
 _WORD_START = "▁"  # what SentencePiece writes for a space, and some decoders drop at the start of a text
@@ -22,7 +22,7 @@ class TokenTexts:
     """Surface text by token id, of a model folder; ids alone where it has no tokenizer."""
 
     def __init__(self, folder: Path, layout: VocabLayout) -> None:
-        self._file = folder / "tokenizer.json"
+        self._file = folder / TOKENIZER_FILE
         self._layout = layout
         self._known: dict[int, str] = {}
 

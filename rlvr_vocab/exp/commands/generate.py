@@ -26,7 +26,7 @@ from rlvr_vocab.exp.recorded_run import RecordedRun, recorded_run
 from rlvr_vocab.exp.screen import make_console
 from rlvr_vocab.exp.typed_sections import GenerateSettings
 from rlvr_vocab.training.progress import stage
-from rlvr_vocab.vocab.marking import marked_stretches
+from rlvr_vocab.vocab.marking import Marker
 
 
 def run(settings: GenerateSettings) -> int:
@@ -132,7 +132,7 @@ def _show(checkpoint: Checkpoint, completion: Completion, head: str, console: Co
 
 
 def _marked(checkpoint: Checkpoint, ids: list[int], console: Console) -> Text:
-    stretches = marked_stretches(checkpoint.tokenizer, checkpoint.layout, ids)
+    stretches = Marker(checkpoint.tokenizer, checkpoint.layout).stretches(ids)
     text = marked_text(stretches, colour=console.is_terminal)
     text.rstrip()
     return text[len(text.plain) - len(text.plain.lstrip()) :]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from rlvr_vocab.analysis.completions import CompletionFiles
-from rlvr_vocab.analysis.marked import Marker
 from rlvr_vocab.analysis.samples.matches import Matches, Search, search_all
 from rlvr_vocab.analysis.samples.sample import SampleReader
 from rlvr_vocab.analysis.samples.sieve import Judge
@@ -26,6 +25,7 @@ from rlvr_vocab.exp.run_record import run_facts
 from rlvr_vocab.exp.typed_sections import RewardSettings
 from rlvr_vocab.rewards.build import logged_names
 from rlvr_vocab.rewards.library import LIBRARY
+from rlvr_vocab.vocab.marking import Marker
 from rlvr_vocab.vocab.run_places import COMPLETIONS, INITIAL_MODEL, STEP_FILES
 
 if TYPE_CHECKING:

@@ -1,0 +1,110 @@
+"""Stretches put together are the whole text, and say which copy each token is, wherever its characters are cut."""
+
+import random
+
+import pytest
+from tokenizers.pre_tokenizers import ByteLevel
+from transformers import AutoTokenizer
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab.expand import Expansion, plan_expansion
+from rlvr_vocab.vocab.marking import Marker, Stretch, shortened
+from rlvr_vocab.vocab.tokenizer import load_tokenizer, write_tokenizer
+
+TEXT = "<think>the café: 日本語 🙂👩\u200d👩\u200d👧, ∑ 🇨🇭 مرحبا and </think>so \\boxed{\\frac{1}{2}} 你好 𝕏 it is."
+
+
+@pytest.fixture(scope="module")
+def two_copies(expand_shape):
+    return expand_shape("qwen3", size=None, multiplicity=2)
+
+
+@pytest.mark.parametrize("name", ["qwen3", "qwen2", "llama", "gemma3", "gpt2"])
+def test_stretches_put_together_are_what_the_model_wrote(name, expand_shape):
+    """Whatever the ids are: cut at both ends, bytes that are no character, control ids, rows that nothing is in."""
+    folder = expand_shape(name, size=None, multiplicity=2)
+    marker, tokenizer = Marker.from_folder(folder), load_tokenizer(folder)
+    plain, rng = tokenizer.encode(TEXT, add_special_tokens=False), random.Random(0)
+    for case in range(200):
+        cut = plain[rng.randrange(len(plain)) :][: rng.randrange(1, len(plain))]
+        ids = _copied(cut if case % 2 else rng.choices(range(marker.layout.standard_size), k=25), marker, rng)
+        assert "".join(each.text for each in marker.stretches(ids)) == tokenizer.decode(ids, skip_special_tokens=True)
+        assert marker.stretches(ids) == Marker(tokenizer, marker.layout).stretches(ids)
+
+
+def test_a_character_belongs_to_the_token_that_holds_its_last_byte(smollm2, tmp_path):
+    """On a real vocabulary; told from the bytes that each token stands for, without decoding."""
+    text = TEXT.replace("<think>", "").replace("</think>", "")  # the rest is byte-level
+    plain = AutoTokenizer.from_pretrained(smollm2).encode(text, add_special_tokens=False)
+    sources = tuple(dict.fromkeys(plain))
+    plan = plan_expansion(str(smollm2), Expansion(source_ids=sources * 2))
+    write_tokenizer(plan.tokenizer, plan.layout, tmp_path)
+    plan.layout.save(tmp_path)
+    marker, tokenizer, rng = Marker.from_folder(tmp_path), plan.tokenizer, random.Random(0)
+    byte_of = {sign: byte for byte, sign in enumerate(sorted(ByteLevel.alphabet(), key=_byte_order))}
+    bytes_of = {token: bytes(map(byte_of.get, tokenizer.convert_ids_to_tokens(token))) for token in sources}
+    for _ in range(50):
+        copies = [rng.choice((0, 1, 2)) for _ in plain]
+        ids = [_copy_of(token, copy, marker.layout) for token, copy in zip(plain, copies, strict=True)]
+        expected, held = [], b""
+        for token, copy in zip(plain, copies, strict=True):
+            held += bytes_of[token]
+            whole = held.decode(errors="ignore")  # what is unfinished at the end is ignored
+            held = held[len(whole.encode()) :]
+            expected += [(character, copy) for character in whole]
+        assert held == b"" and "".join(character for character, _ in expected) == text
+        assert [(sign, each.multiplicity) for each in marker.stretches(ids) for sign in each.text] == expected
+
+
+def _copied(plain, marker, rng):
+    return [token + marker.layout.standard_size * rng.choice((0, 1, 2)) for token in plain]
+
+
+def _copy_of(token, copy, layout):
+    """A standard token itself is its copy 0."""
+    return [token, *(layout.standard_size + k for k, source in enumerate(layout.source_ids) if source == token)][copy]
+
+
+def _byte_order(sign):
+    """GPT-2 writes printable bytes of Latin-1 as themselves and the others, in their order, from U+0100 on."""
+    shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    return ord(sign) if ord(sign) < 256 else [byte for byte in range(256) if byte not in shown][ord(sign) - 256]
+
+
+def test_a_stretch_says_which_copy_its_tokens_are(two_copies):
+    marker, tokenizer = Marker.from_folder(two_copies), load_tokenizer(two_copies)
+    size = marker.layout.standard_size
+    a, b, c = (tokenizer.encode(letter)[0] for letter in "abc")
+    ids = [a, size + b, 2 * size + c, 2 * size + a, b]
+    assert marker.stretches(ids) == [Stretch("a", 0), Stretch("b", 1), Stretch("ca", 2), Stretch("b", 0)]
+    assert marker.stretches([]) == []
+
+
+def test_bytes_that_are_no_character_are_shown_and_not_lost(two_copies):
+    marker, tokenizer = Marker.from_folder(two_copies), load_tokenizer(two_copies)
+    half, a = tokenizer.encode("é")[:1], tokenizer.encode("a")[0]
+    copy = a + marker.layout.standard_size
+    assert marker.stretches([a, *half, copy]) == [Stretch("a\ufffd", 0), Stretch("a", 1)]
+    assert marker.stretches([a, *half]) == [Stretch("a\ufffd", 0)]
+
+
+def test_ids_past_the_last_copy_are_no_copies(two_copies):
+    marker = Marker.from_folder(two_copies)
+    assert marker.multiplicity(marker.layout.rows) == 0 and marker.multiplicity(marker.layout.rows - 1) == 2
+
+
+@pytest.mark.parametrize("missing", ["tokenizer.json", "reasoning_vocab.json"])
+def test_a_folder_without_its_files_is_one_clear_line(missing, two_copies, tmp_path):
+    for name in {"tokenizer.json", "reasoning_vocab.json"} - {missing}:
+        (tmp_path / name).write_bytes((two_copies / name).read_bytes())
+    with pytest.raises(UserError, match=missing):
+        Marker.from_folder(tmp_path)
+    (tmp_path / missing).write_text("{")
+    with pytest.raises(UserError, match=missing):
+        Marker.from_folder(tmp_path)
+
+
+def test_what_is_long_is_shown_from_both_ends():
+    text = [Stretch("abc", 0), Stretch("defg", 1), Stretch("hij", 2)]
+    assert shortened(text, 4, 2) == [("abc", 0), ("d", 1), (" … 4 characters … ", 0), ("ij", 2)]
+    assert shortened(text, 5, 5) == text
