@@ -27,6 +27,7 @@ FLOORS = {
     "atomic_file": -1,
     "atomic_folder": 0,
     "stop_signals": 0,
+    "counted": 0,
     "nearest": 0,
     "secret_words": 0,
     "statistics": 0,

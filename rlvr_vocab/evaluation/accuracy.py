@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,10 @@ ReadAnswer = Callable[[str], str | None]
 class ProblemResult:
     """One sampled answer to one problem; `score` is None where the grader cannot read the gold answer.
 
-    `answer` is what the verifier takes for the turn's final answer; None where there is none, or, with `answer_read`
-    False, where nobody looked.
+    Attributes:
+        completion: the assistant's whole turn, with what the template prefilled of it; `completion_ids` were sampled.
+        answer: what the verifier takes for the turn's final answer; None where there is none, or, with `answer_read`
+            False, where nobody looked.
     """
 
     problem: int
@@ -41,6 +43,7 @@ class ProblemResult:
     finished: bool
     answer: str | None = None
     answer_read: bool = False
+    completion_ids: list[int] = field(default_factory=list)  # older files have none
 
     @property
     def right(self) -> bool:
@@ -144,6 +147,7 @@ def _result(
         finished=completion.finished,
         answer=None if read_answer is None else read_answer(completion.turn),
         answer_read=read_answer is not None,
+        completion_ids=completion.completion_ids,
     )
 
 

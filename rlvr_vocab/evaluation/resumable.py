@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import ProblemResult, Question, result_line
 from rlvr_vocab.evaluation.sampling import Checkpoint, Completion, Messages, SamplingSettings, sample_completions
@@ -73,7 +74,7 @@ def kept_results(path: Path, questions: Sequence[Question], batch_size: int) -> 
     lines = path.read_bytes().split(b"\n")[:-1]  # what follows the last line break was being written
     if len(lines) > len(questions):
         raise UserError(
-            f"{path} holds {len(lines):,} answers and {len(questions):,} are asked for: "
+            f"{path} holds {counted(len(lines), 'answer')} and {counted(len(questions), 'is', 'are')} asked for: "
             "ask for as many samples as before or more, or choose another out"
         )
     whole = max(end for end in _batch_ends(questions, batch_size) if end <= len(lines))

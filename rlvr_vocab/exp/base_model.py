@@ -13,6 +13,7 @@ from datasets import Dataset
 from rich.console import Console
 
 from rlvr_vocab.atomic_folder import folder_appearing_whole
+from rlvr_vocab.counted import counted
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
 from rlvr_vocab.exp.model_wiring import cache_folder
@@ -74,7 +75,7 @@ def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Consol
             (partial / outcome_file.name).write_text(json.dumps(outcome), encoding="utf-8")
     outcome = json.loads(outcome_file.read_text(encoding="utf-8"))
     reached = "" if outcome["accuracy"] is None else f", sampled accuracy {outcome['accuracy']:.0%} at the last check"
-    console.print(f"warm-up: {outcome['steps']} supervised steps{reached}")
+    console.print(f"warm-up: {counted(outcome['steps'], 'supervised step')}{reached}")
     return folder
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.data.duplicates import RepeatedProblem
 from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.data.visible import visible_text
@@ -175,7 +176,3 @@ def rows_in_words(row_numbers: Sequence[int]) -> str:
         return f"rows {', '.join(shown)} and {len(row_numbers) - SHOWN:,} more"
     *earlier, last = shown
     return f"rows {', '.join(earlier)} and {last}" if earlier else f"row {last}"
-
-
-def counted(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.exp.check_facts import HELD_OUT, CheckFacts, OverlapFacts, RowFacts
-from rlvr_vocab.exp.check_lines import counted, rows_in_words
+from rlvr_vocab.exp.check_lines import rows_in_words
 from rlvr_vocab.exp.prompt_facts import PromptFacts, limits_that_fit
 
 FEW_PROBLEMS = 100
@@ -46,7 +47,8 @@ def repeat_advice(facts: CheckFacts) -> Iterator[str]:
         yield f"{counted(len(contradictions), 'problem')} with contradicting answers: keep the right one ({rows})"
     extra = sum(len(problem.row_numbers) - 1 for problem in facts.repeated)
     if extra > MANY_REPEATED * facts.rows.report.rows_kept:
-        yield f"{counted(extra, 'row')} repeat an earlier problem, which then counts more: keep one of each"
+        repeat = counted(extra, "row repeats", "rows repeat")
+        yield f"{repeat} an earlier problem, which counts more: keep one of each"
 
 
 def gold_advice(facts: CheckFacts) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.exp.screen import shows_colours
 from rlvr_vocab.rewards.debug import printable
 
@@ -24,11 +25,14 @@ def closing_words(summary: dict[str, Any], folder: Path, console: Console) -> No
     console.print()
     before, after = summary["accuracy_before"], summary["accuracy_after"]
     if before is None or after is None:
-        console.print(f"{summary['steps']} steps in {summary['seconds']:.0f} s; nothing was held out to measure on.")
+        console.print(
+            f"{counted(summary['steps'], 'step')} in {summary['seconds']:.0f} s; nothing was held out to measure on."
+        )
     else:
         console.print(
-            f"held-out accuracy on {summary['held_out_problems']} problems: [bold]{before:.1%}[/] before GRPO, "
-            f"[bold]{after:.1%}[/] after ({100 * (after - before):+.1f} points, {summary['steps']} steps, "
+            f"held-out accuracy on {counted(summary['held_out_problems'], 'problem')}: "
+            f"[bold]{before:.1%}[/] before GRPO, "
+            f"[bold]{after:.1%}[/] after ({100 * (after - before):+.1f} points, {counted(summary['steps'], 'step')}, "
             f"{summary['grpo_seconds']:.0f} s)",
         )
     if summary["steps_without_signal"] == summary["steps"]:
@@ -39,7 +43,7 @@ def closing_words(summary: dict[str, Any], folder: Path, console: Console) -> No
     # An older run's summary has no such key.
     for name, failures in summary.get("reward_failures", {}).items():
         console.print(
-            f"reward {name} failed on {failures:,} completion{'s' * (failures != 1)}, without a score from it: "
+            f"reward {name} failed on {counted(failures, 'completion')}, without a score from it: "
             f"rewards/{name}/failures in metrics.jsonl",
             style="yellow",
             markup=False,

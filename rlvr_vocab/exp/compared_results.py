@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.from_config import as_typed
 from rlvr_vocab.exp.json_file import read_json_if_there
@@ -64,7 +65,7 @@ def asked_of_results(path: Path) -> dict[str, Any] | None:
     there, expected = path.read_bytes().count(b"\n"), asked["problems"] * asked["samples"]
     if there < expected:
         raise UserError(
-            f"{path} holds {there:,} of {expected:,} answers: {_command(path.parent, asked)} "
+            f"{path} holds {there:,} of {counted(expected, 'answer')}: {_command(path.parent, asked)} "
             "goes on with it, given the problems that it began with"
         )
     return asked

@@ -10,6 +10,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.evaluation.accuracy import ProblemResult
 from rlvr_vocab.evaluation.figures import Figures
 from rlvr_vocab.statistics.intervals import Interval
@@ -80,8 +81,9 @@ def summary_of(outcome: Outcome, asked: Mapping[str, Any], dataset: str, first: 
 def outcome_line(outcome: Outcome) -> str:
     shown = "no gold answer could be read" if outcome.accuracy is None else f"accuracy {outcome.accuracy:.1%}"
     return (
-        f"{shown} on {outcome.problems} problems, {outcome.samples} sample(s) each, {outcome.gradable} of "
-        f"{len(outcome.results)} answers gradable; results in {outcome.folder}"
+        f"{shown} on {counted(outcome.problems, 'problem')}, {counted(outcome.samples, 'sample')} each, "
+        f"{outcome.gradable} of "
+        f"{counted(len(outcome.results), 'answer')} gradable; results in {outcome.folder}"
     )
 
 

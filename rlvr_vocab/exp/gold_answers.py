@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datasets import Dataset
 from rich.console import Console
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.rewards.verify.golds import COMPARED_AS_TEXT, GoldFindings, check_golds
 from rlvr_vocab.training.progress import stage
 
@@ -33,14 +34,15 @@ def finding_lines(golds: list[str], findings: GoldFindings, which: str) -> list[
     """What was found, with the first of each kind."""
     lines = []
     if unusable := findings.unusable:
-        lines.append(f"left out {len(unusable):,} problems {which} whose gold answer nothing can be compared with: "
+        left_out = counted(len(unusable), "problem")
+        lines.append(f"left out {left_out} {which} whose gold answer nothing can be compared with: "
                      + _examples(golds, unusable))  # fmt: skip
     if by_text_only := findings.by_text_only:
         lines.append(f"gold answers {which} that only an answer written alike can match, as algebra cannot evaluate "
                      f"them: {len(by_text_only):,} ({_examples(golds, by_text_only)})")  # fmt: skip
     if ambiguous := findings.ambiguous:
         shown = ", ".join(repr(golds[index][:40]) for index in list(ambiguous)[:_SHOWN])
-        lines.append(f"{len(ambiguous):,} gold answers {which} {COMPARED_AS_TEXT} "
+        lines.append(f"{counted(len(ambiguous), 'gold answer')} {which} {COMPARED_AS_TEXT} "
                      f"({shown}{', …' * (len(ambiguous) > _SHOWN)})")  # fmt: skip
     return lines
 

@@ -20,10 +20,9 @@ from rlvr_vocab.evaluation.accuracy import (
 )
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_completions
 from rlvr_vocab.exp.held_out_figures import figures_of
-from rlvr_vocab.exp.reward_wiring import grader_of
+from rlvr_vocab.exp.reward_wiring import answer_reader, grader_of
 from rlvr_vocab.exp.run_folder import results_file
 from rlvr_vocab.exp.typed_sections import RunSettings
-from rlvr_vocab.rewards.accuracy import ANSWER_FROM, sources_of
 from rlvr_vocab.training.progress import stage
 from rlvr_vocab.training.sharding import on_its_device
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
@@ -42,10 +41,8 @@ class HeldOut:
         self.problems = rows
         self._console = console
         self._run_folder = settings.output_dir
-        self._think_tags = settings.model.think_tags
-        grader = grader_of(settings.rewards, self._think_tags)
-        self._grader = grader.function
-        self._answer_from = sources_of(grader.bound.arguments({}).get("answer_from", ANSWER_FROM))
+        grader = grader_of(settings.rewards, settings.model.think_tags)
+        self._grader, self._read_answer = grader.function, answer_reader(grader)
         self._sampling = SamplingSettings(
             max_new_tokens=grpo["max_completion_length"],
             temperature=grpo["temperature"],
@@ -94,13 +91,20 @@ class HeldOut:
         step = trainer.place.step(trainer.state.global_step)
         if PartialState().is_main_process:
             write_results(results, self._during_file(step))
-        return figures_of(results, accuracy_of(results), self._think_tags, self._answer_from)
+        return figures_of(results, accuracy_of(results))
 
     def _results(
         self, checkpoint: Checkpoint, on_progress: Callable[[int, int], None] = lambda done, total: None
     ) -> list[ProblemResult]:
         assert self.problems is not None
-        return evaluate_checkpoint(checkpoint, self.problems, self._grader, self._sampling, on_progress=on_progress)
+        return evaluate_checkpoint(
+            checkpoint,
+            self.problems,
+            self._grader,
+            self._sampling,
+            on_progress=on_progress,
+            read_answer=self._read_answer,
+        )
 
     def sample(self, checkpoint: Checkpoint) -> dict[str, Any] | None:
         """One answer to the first held-out problem, in stretches of text with the multiplicity of their tokens."""

@@ -7,6 +7,7 @@ from collections import Counter
 from datasets import Dataset
 from rich.console import Console
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.batch_checks import completions_together, smaller_batch
 from rlvr_vocab.exp.prompt_facts import limits_that_fit
@@ -39,7 +40,7 @@ def fitting_prompts(
                 for index in too_long[:_SHOWN]
             )
             console.print(
-                f"left out {len(too_long)} of {len(train)} problems whose prompt is longer than "
+                f"left out {len(too_long)} of {counted(len(train), 'problem')} whose prompt is longer than "
                 f"training.max_prompt_length={limit}: {shown}",
                 markup=False,
             )
@@ -64,8 +65,9 @@ def require_a_batch(train: Dataset, training: TrainingSettings) -> None:
     if have < needed:
         smaller = smaller_batch(training.grpo, have) if have else ""
         raise UserError(
-            f"dataset: {have} usable problems are fewer than one batch, which takes {needed} ({needed * group} "
-            f"completions, {group} for each problem): add problems{f', or set {smaller}' if smaller else ''}"
+            f"dataset: {counted(have, 'usable problem is', 'usable problems are')} fewer than one batch, which takes "
+            f"{needed} ({needed * group} completions, {group} for each problem): add problems"
+            f"{f', or set {smaller}' if smaller else ''}"
         )
 
 

@@ -19,6 +19,7 @@ from rlvr_vocab.analysis.report.held_out import Answer, HeldOut
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.analysis.report.run_page import Configuration, RunReport, run_page
 from rlvr_vocab.analysis.vocabulary import tell, write_story
+from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.command_help import leaves
 from rlvr_vocab.exp.command_line import parse_command_line
@@ -113,7 +114,7 @@ def _answers(folder: Path, when: str, problems: int | None) -> tuple[Answer, ...
             raise UserError(f"evaluation/{path.name}, line {number}: no result of a measurement ({error})") from error
     there = len({answer.problem for answer in found})
     if problems is not None and there < problems:
-        raise UserError(f"evaluation/{path.name} holds answers to {there:,} of {problems:,} problems")
+        raise UserError(f"evaluation/{path.name} holds answers to {there:,} of {counted(problems, 'problem')}")
     return tuple(found)
 
 

@@ -18,6 +18,7 @@ from datasets import Dataset
 from rich.console import Console
 
 from rlvr_vocab.atomic_file import write_whole
+from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import Interrupted, UserError
 from rlvr_vocab.exp.exit_code import RESUME_ME, write_exit_code
 from rlvr_vocab.exp.held_out import HeldOut
@@ -256,7 +257,7 @@ class StagedRun:
         if trainer.accelerator.is_main_process:
             write_whole(stage.folder / RECORD, json.dumps(asdict(record), indent=2) + "\n")
         trainer.accelerator.wait_for_everyone()
-        self._console.print(f"{stage.title}: {record.steps} steps, ended by {record.ended_by}", markup=False)
+        self._console.print(f"{stage.title}: {counted(record.steps, 'step')}, ended by {record.ended_by}", markup=False)
 
 
 def _ended(stages: Sequence[Stage]) -> list[StageRecord]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.rewards.boxes import boxes_opened
 from rlvr_vocab.rewards.parameters import number
 from rlvr_vocab.rewards.reward import Mark, reward
@@ -40,7 +41,7 @@ def xml_mark(turn: str, strict_newlines: bool = False) -> Mark:
     """Whether a turn is a reasoning element and an answer element and nothing else."""
     for tag in _XML_TAGS:
         if turn.count(tag) != 1:
-            return Mark(0.0, f"{turn.count(tag)} times {tag}")
+            return Mark(0.0, f"{counted(turn.count(tag), 'time')} {tag}")
     pattern = _XML_ON_LINES if strict_newlines else _XML
     well_formed = pattern.fullmatch(turn)
     return Mark(1.0, "both elements, nothing else") if well_formed else Mark(0.0, "tags or text out of place")
@@ -51,7 +52,7 @@ def xml_tags_mark(turn: str, penalty: float = 0.001, least: float = 0.0) -> Mark
     tags = sum(turn.count(line) == 1 for line in _XML_LINES)
     _, end, after = turn.rpartition(_XML_LINES[-1])
     extra = len(after.removeprefix("\n")) if end else 0
-    reason = f"{tags} of 4 tags" + (f", {extra} characters after the end" if extra else "")
+    reason = f"{tags} of 4 tags" + (f", {counted(extra, 'character')} after the end" if extra else "")
     return Mark(max(least, 0.125 * tags - penalty * extra), reason)
 
 
@@ -62,7 +63,7 @@ def box_mark(turn: str, think_tags: tuple[str, str] = THINK_TAGS) -> Mark:
         return Mark(0.0, "thinking never closed")
     boxes = boxes_opened(turn)
     if boxes != 1:
-        return Mark(0.0, f"{boxes} boxes" if boxes else "no box")
+        return Mark(0.0, f"{counted(boxes, 'box', 'boxes')}" if boxes else "no box")
     if not boxes_opened(answer):
         return Mark(0.0, "the box is in the thinking")
     return Mark(1.0, "one box") if last_box(answer) is not None else Mark(0.0, "the box is not closed")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_and_all
 from rlvr_vocab.rewards.length_units import parts, sampled_ids
@@ -46,10 +47,10 @@ def overlong_mark(size: int, max_completion_length: int, cache: int) -> Mark:
     """How far a length reaches into the last `cache` tokens before the limit."""
     free = max_completion_length - cache
     if size <= free:
-        return Mark(0.0, f"{size} tokens")
+        return Mark(0.0, f"{counted(size, 'token')}")
     if size > max_completion_length:
-        return Mark(-1.0, f"{size} tokens, over the limit")
-    return Mark((free - size) / cache, f"{size - free} tokens into the last {cache}")
+        return Mark(-1.0, f"{counted(size, 'token')}, over the limit")
+    return Mark((free - size) / cache, f"{counted(size - free, 'token')} into the last {cache}")
 
 
 @reward(full_mark=1.0)

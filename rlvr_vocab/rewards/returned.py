@@ -13,6 +13,7 @@ from itertools import islice
 from numbers import Real
 from typing import Any
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.rewards.deadline import FOREVER, Deadline
 from rlvr_vocab.rewards.reward import Mark
 
@@ -41,7 +42,7 @@ def values_of(result: Any, rows: int, deadline: Deadline = FOREVER) -> list[Any]
     if isinstance(result, Iterator | ValuesView):  # never more of it than is needed: it may have no end
         result = list(islice(result, rows + 1))
         if len(result) > rows:
-            raise NotAScore(f"returned more than {_counted(rows, 'value')} for {_counted(rows, 'row')}")
+            raise NotAScore(f"returned more than {counted(rows, 'value')} for {counted(rows, 'row')}")
     if not isinstance(result, Sequence) or isinstance(result, str | bytes | bytearray):
         shape = getattr(result, "shape", None)
         shape = f" of shape {tuple(shape)}" if shape else ""
@@ -49,7 +50,7 @@ def values_of(result: Any, rows: int, deadline: Deadline = FOREVER) -> list[Any]
     values = list(islice(result, rows + 1))
     if len(result) != rows or len(values) != rows:
         short = f", none for row {len(values) + 1}" if len(values) < rows else ""
-        raise NotAScore(f"returned {_counted(len(result), 'value')} for {_counted(rows, 'row')}{short}")
+        raise NotAScore(f"returned {counted(len(result), 'value')} for {counted(rows, 'row')}{short}")
     return values
 
 
@@ -120,7 +121,3 @@ def _kind(value: Any) -> str:
         return ""
     name = type(value).__name__
     return f" ({'an' if name[:1].lower() in 'aeiou' else 'a'} {name})"
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count} {thing}{'' if count == 1 else 's'}"

@@ -130,7 +130,7 @@ class MovementCheck(TrainerCallback):
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         for name in sorted(self.waiting):
-            logger.warning("%s was never updated: no gradient at a learning rate above 0", name)
+            logger.warning("%s: never updated, no gradient at a learning rate above 0", name)
 
     def _check_frozen(self) -> None:
         moved = _of_any_process({group.name for group in self.groups if not group.trains and self._has_moved(group)})

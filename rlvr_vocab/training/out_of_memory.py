@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import OutOfRoom, is_out_of_memory
 from rlvr_vocab.training.checkpoints import newest_checkpoint
 from rlvr_vocab.training.memory_room import DeviceRoom, Room, device_room, gib, room_of
@@ -67,11 +68,11 @@ def _phase_words(phase: Phase, args: Any) -> str:
     words: dict[Phase, str] = {
         "loading": "while loading the model",
         "loading the reference": "while loading the reference model",
-        "sampling": f"while sampling {drawn:,} completions of up to {length:,} tokens at once",
+        "sampling": f"while sampling {counted(drawn, 'completion')} of up to {length:,} tokens at once",
         "evaluating": f"while sampling answers of up to {length:,} tokens to held-out problems",
-        "scoring": f"while scoring {size:,} completions of up to {length:,} tokens at once",
-        "loss": f"in the forward pass of {size:,} completions of up to {length:,} tokens",
-        "backward": f"in the backward pass of {size:,} completions of up to {length:,} tokens",
+        "scoring": f"while scoring {counted(size, 'completion')} of up to {length:,} tokens at once",
+        "loss": f"in the forward pass of {counted(size, 'completion')} of up to {length:,} tokens",
+        "backward": f"in the backward pass of {counted(size, 'completion')} of up to {length:,} tokens",
         "optimizer": "in the optimizer's step",
         "saving": "while saving a checkpoint",
         "training": "while training",

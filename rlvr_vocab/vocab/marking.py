@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tokenizers import Tokenizer
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import VocabLayout
 
@@ -95,7 +96,7 @@ def shortened(stretches: Sequence[Stretch], head: int, tail: int) -> list[Stretc
     length = sum(len(each.text) for each in stretches)
     if length <= head + tail:
         return list(stretches)
-    left_out = Stretch(f" … {length - head - tail:,} characters … ", 0)
+    left_out = Stretch(f" … {counted(length - head - tail, 'character')} … ", 0)
     return [*_part(stretches, 0, head), left_out, *_part(stretches, length - tail, length)]
 
 

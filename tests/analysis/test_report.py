@@ -26,7 +26,10 @@ from rlvr_vocab.exp.recorded_config import differences
 from rlvr_vocab.exp.run_record import run_record
 from rlvr_vocab.exp.run_report import MAX_SAMPLES, held_out_of, report_at_the_end, write_report
 from rlvr_vocab.exp.settings import build_settings
+from rlvr_vocab.vocab.marking import Marker
+from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
+from ..read_text import faults_in
 from .report_run import (
     HOSTILE,
     answer,
@@ -185,6 +188,38 @@ def test_nothing_on_a_page_turns_the_words_around_it(run: Path) -> None:
     page = render(Page(turning, turning, [Section(turning, Markup(report(run)), "a")]))
     assert not set(turning) & set(page) and not set(turning) & set(drawable(turning))
     assert page.count("�") >= 6 * len(turning)
+
+
+def test_what_became_of_the_problems_reads_as_words(run: Path) -> None:
+    """As a run of two stages writes it, with one of everything that can be one."""
+    stage = {"dataset": "arithmetic", "rows_read": 5000, "left_out": {}, "usable": 1, "noted": None, "kept": True}
+    other = {**stage, "stage": "hard", "left_out": {"no_answer": 3}}
+    write_json(run / "problems.json", {"held_out": {"measured_on": 1}, "training": [{**stage, "stage": "easy"}, other]})
+    write_json(run / "environment.json", {"command": ["rlvr-vocab"], "versions": {"torch": "2.13.0", "vllm": None}})
+    write_rows(run / "metrics.jsonl", [metrics(1, 1)])
+    rewrite(run, "summary.json", steps=1, held_out_problems=1, train_problems=1)
+    for name in ("before", "after"):
+        write_rows(run / "evaluation" / f"{name}.jsonl", [answer(0, right=name == "after")])
+    said = words(report(run))
+    assert "training: easy dataset arithmetic rows read 5,000 left out none usable 1 noted none kept yes" in said
+    assert "training: hard" in said and "left out no answer 3" in said and "vllm none" in said
+    assert faults_in(said.partition("All keys, as config.yaml")[0]) == []
+
+
+def test_held_out_answers_show_their_reasoning_tokens(run: Path, expand_shape: Callable[..., Path]) -> None:
+    """Within the turn, which begins with what the template prefilled."""
+    shutil.copytree(expand_shape("llama", size=None), run / "initial_model")
+    rewrite(run, "summary.json", held_out_problems=1)
+    marker = Marker.from_folder(run / "initial_model")
+    tokenizer = load_tokenizer(run / "initial_model")
+    plain = tokenizer.encode("so 41", add_special_tokens=False)
+    ids = [plain[0] + marker.layout.standard_size, *plain[1:]]
+    first = tokenizer.decode(plain[:1])
+    for name in ("before", "after"):
+        kept = {**answer(0, right=name == "after", text="<think>so 41"), "completion_ids": ids}
+        write_rows(run / "evaluation" / f"{name}.jsonl", [kept])
+    marked = f'&lt;think&gt;<span class="m1" title="copy 1">{first}</span>{"so 41".removeprefix(first)}</pre>'
+    assert report(run).count(marked) == 2
 
 
 def test_a_run_without_held_out_problems_tells_its_reward(run: Path) -> None:

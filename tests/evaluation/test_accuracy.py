@@ -47,7 +47,8 @@ def test_each_sample_of_each_problem_is_graded_on_its_whole_turn(checkpoint, pro
     repeated = sample_completions(checkpoint, [row["prompt"] for row in rows for _ in range(2)], settings)
     layout = checkpoint.layout
     for r, completion in zip(results, repeated, strict=True):
-        assert (r.completion, r.tokens) == (completion.turn, len(completion.completion_ids))
+        assert (r.completion, r.completion_ids) == (completion.turn, completion.completion_ids)
+        assert r.tokens == len(r.completion_ids)
         assert r.prompt == rows[r.problem]["prompt"][-1]["content"]
         assert r.reasoning_tokens == sum(token >= layout.standard_size for token in completion.completion_ids)
         thinking, inside = 0, True  # the template opens the thinking

@@ -121,7 +121,7 @@ def test_gold_answers_that_may_be_codes_are_listed(capsys: pytest.CaptureFixture
     )
     assert shown == [
         "  the verifier can use all 4 of them",
-        "  2 may be mathematics or not and are compared as text: write those that are mathematics as $…$",
+        "  2 compared as text, for want of a sign of mathematics: write what is mathematics as $…$",
         "    2: a date, a range or a code? (row 1: 2024-01-05; row 3: 7-11)",
     ]
 

@@ -4,6 +4,8 @@ import copy
 import json
 import os
 import random
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +18,8 @@ import pytest
 import yaml
 
 from rlvr_vocab.exp.cli import main
+
+from ..read_text import faults_in
 
 CONFIG: dict[str, Any] = {
     "exp_name": "made_up",
@@ -152,7 +156,7 @@ def test_how_often_a_run_saves_makes_no_arm(made: Maker) -> None:
         ({"summary": SUMMARY | {"finished": False}}, "is not finished"),
         ({"summary": SUMMARY | {"accuracy_before": 0.6}}, "did not begin alike"),
         ({"environment": ENVIRONMENT | {"commit": "def"}}, "different versions of the code"),
-        ({"environment": ENVIRONMENT | {"versions": {"trl": "1.17.0"}}}, "different versions of trl (1.16.0, 1.17.0)"),
+        ({"environment": ENVIRONMENT | {"versions": {"trl": "1.17.0"}}}, "versions of trl (1.16.0 and 1.17.0)"),
         ({"environment": ENVIRONMENT | {"gpus": ["H200"]}}, "different hardware"),
         ({"training__save_strategy": "best"}, "best checkpoint"),
         ({"problems": 190}, "were not measured on the same problems: 10"),
@@ -305,7 +309,7 @@ def test_seeds_without_a_partner_are_warned_about(made: Maker) -> None:
     runs = [*three(made, "b", own=True), *three(made, "r", n=100, own=True)[:2]]
     _, found = compare(runs)
     assert warnings(found, "has no run with seed 2") == 1
-    assert warnings(found, "1 of 5 runs have no partner") == 1
+    assert warnings(found, "1 of 5 runs without a partner") == 1
     assert found["comparisons"][0]["seeds"] == [0, 1]
 
 
@@ -314,6 +318,45 @@ def test_data_seeds_make_other_seeds(made: Maker) -> None:
     _, found = compare(runs)
     assert not found["comparisons"][0]["paired"]
     assert warnings(found, "which another arm has") == 2
+
+
+def test_copies_of_a_run_are_warned_about_beside_the_verdict(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
+    """With another seed in its configuration, a copy passes for another run."""
+    runs = [*three(made, "b"), *three(made, "r", n=100)]
+    for number, run in enumerate(runs):
+        keep_answers(run, f"of run {number}")
+    assert warnings(compare(runs)[1], "copies of one run") == 0
+    for copied in runs[4:]:
+        shutil.copy(f"{runs[3]}/evaluation/after.jsonl", f"{copied}/evaluation/after.jsonl")
+    capsys.readouterr()
+    _, found = compare(runs)
+    warning = next(each for each in found["warnings"] if "copies of one run" in each)
+    assert warning.startswith(f"{runs[3]}, {runs[4]} and {runs[5]} have the same answers")
+    assert found["comparisons"][0]["warnings"][0] == warning
+    assert capsys.readouterr().out.splitlines()[1] == f"warning: {warning}"
+    page = Path("compared/comparison.html").read_text()
+    assert page.index('class="lede"') < page.index("copies of one run") < page.index("<nav")
+
+
+def keep_answers(run: str, text: str) -> None:
+    path = Path(run, "evaluation", "after.jsonl")
+    rows = [{**json.loads(line), "completion": text} for line in path.read_text().splitlines()]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def test_one_of_everything_reads_as_one(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
+    """One run of an arm, one problem, one answer that cannot be graded."""
+    arms = ((0, 0), (1, 0), (1, 1))
+    runs = [made(f"a{n}{seed}", n=n, seed=seed, problems=2, environment=None) for n, seed in arms]
+    path = Path(runs[0], "evaluation", "after.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows[0]["score"] = None
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert compare(runs)[0] == 0
+    said = capsys.readouterr().out
+    assert "1 answer without a grade" in said and "on 1 problem)" in said
+    page = re.sub(r"<style>.*?</style>|<[^>]*>", " ", Path("compared/comparison.html").read_text(), flags=re.DOTALL)
+    assert faults_in(said) == faults_in(page) == []
 
 
 def test_several_arms_are_compared_with_the_baseline(made: Maker) -> None:

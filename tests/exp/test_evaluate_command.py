@@ -78,7 +78,7 @@ def test_a_summary_has_every_figure_with_its_interval(
     assert summary["accuracy"] == summary["figures"]["avg@2"]["estimate"]
     assert summary["figures"]["avg@2"]["problems"] == PROBLEMS - 1
     shown = capsys.readouterr().out
-    assert "accuracy 0.0% on 6 problems, 2 sample(s) each, 10 of 12 answers gradable" in shown
+    assert "accuracy 0.0% on 6 problems, 2 samples each, 10 of 12 answers gradable" in shown
     assert "pass@2" in shown and "closed, finished, answered" in shown and "\x1b" not in shown
 
 

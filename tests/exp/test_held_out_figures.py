@@ -8,36 +8,36 @@ from rlvr_vocab.exp.checks import check_run
 from rlvr_vocab.exp.held_out_figures import FIGURES, figures_of
 from rlvr_vocab.exp.settings import load_settings
 
-TAGS = ("<think>", "</think>")
 
-
-def result(problem, completion, *, tokens=10, thinking=4, reasoning=0, closed=True, finished=True):
+def result(problem, answer, *, tokens=10, thinking=4, reasoning=0, closed=True, finished=True):
     return ProblemResult(
         problem=problem,
         sample=0,
         prompt="p",
         solution="1",
-        completion=completion,
+        completion="c",
         score=0.0,
         tokens=tokens,
         thinking_tokens=thinking,
         reasoning_tokens=reasoning,
         closed=closed,
         finished=finished,
+        answer=answer,
+        answer_read=True,
     )
 
 
 ANSWERS = [
-    result(0, r"<think>a</think>\boxed{1}", tokens=6, reasoning=1),
-    result(0, r"<think>\boxed{1}</think>so it is", thinking=6, reasoning=5),  # boxed in the thinking alone
-    result(1, r"<think>\boxed{1}", closed=False, tokens=20, finished=False),
-    result(1, r"<think>a</think>\boxed{1} and", tokens=20, finished=False),
-    result(2, "<think>a</think>the answer is 1", tokens=4),
+    result(0, "1", tokens=6, reasoning=1),
+    result(0, None, thinking=6, reasoning=5),
+    result(1, None, closed=False, tokens=20, finished=False),
+    result(1, "1", tokens=20, finished=False),
+    result(2, None, tokens=4),
 ]
 
 
 def test_figures_are_those_of_hand_counted_answers():
-    assert figures_of(ANSWERS, 0.2, TAGS, ["box"]) == {
+    assert figures_of(ANSWERS, 0.2) == {
         "accuracy": 0.2,
         "format": 1 / 5,
         "mean_length": 12.0,
@@ -45,17 +45,11 @@ def test_figures_are_those_of_hand_counted_answers():
         "reasoning_share": 6 / 22,
         "problems": 3,
     }
-    assert figures_of(ANSWERS, None, TAGS, ["box"]).keys() == set(FIGURES)
-
-
-def test_an_answer_counts_where_the_grader_of_the_run_looks_for_it():
-    assert figures_of(ANSWERS, 0.2, TAGS, ["box", "phrase"])["format"] == 2 / 5
-    assert figures_of(ANSWERS, 0.2, TAGS, ["hash"])["format"] == 0
-    assert figures_of(ANSWERS[:1], 0.2, ("<t>", "</t>"), ["box"])["format"] == 1
+    assert figures_of(ANSWERS, None).keys() == set(FIGURES)
 
 
 def test_without_thinking_there_is_no_share_of_it():
-    assert "reasoning_share" not in figures_of([result(0, "1", thinking=0, closed=False)], 1.0, TAGS, ["box"])
+    assert "reasoning_share" not in figures_of([result(0, "1", thinking=0, closed=False)], 1.0)
 
 
 @pytest.mark.parametrize(

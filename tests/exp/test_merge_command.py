@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM
 from rlvr_vocab.exp import final_model
 from rlvr_vocab.exp.card_facts import CardFacts
 from rlvr_vocab.exp.cli import main
+from rlvr_vocab.rewards.accuracy import extracted_answer
 from rlvr_vocab.training.checkpoints import write_manifest
 from rlvr_vocab.vocab.adapter import load_model
 from rlvr_vocab.vocab.adapter_base import BASE_RECORD, record_base
@@ -101,6 +102,8 @@ def test_the_card_of_the_final_model_says_what_it_is_and_what_was_measured(run_f
     }
     assert card.data.library_name == "transformers"
     results = [json.loads(line) for line in (run_folder / "evaluation" / "after.jsonl").read_text().splitlines()]
+    assert all(each["answer_read"] and len(each["completion_ids"]) == each["tokens"] for each in results)
+    assert [each["answer"] for each in results] == [extracted_answer(each["completion"]) for each in results]
     right = sum(result["score"] == 1.0 for result in results)
     assert f"| held-out accuracy of this model | {100 * right / 6:.1f}% ({right} of 6) |" in text
     assert "| GRPO steps | 2 |" in text and "| `training.learning_rate` | `0.01` |" in text

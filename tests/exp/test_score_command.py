@@ -243,7 +243,7 @@ def test_gold_answers_that_a_reward_does_not_find_right_are_counted_and_shown(
         "(gold 9999" + "9" * 55 + "…)"
     )
     assert lines[3] == (
-        "1 may be mathematics or not and are compared as text: write those that are mathematics as $…$ (row 6: 7-11)"
+        "1 compared as text, for want of a sign of mathematics: write what is mathematics as $…$ (row 6: 7-11)"
     )
     assert lines[4].startswith("slowest to verify: row ") and lines[4].count(" ms (") == 3
     assert "at full mark 1 of 5 (20.00%), without a score 4" in lines[5]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import chain
 from statistics import mean
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from rlvr_vocab.analysis.compare.comparison import Comparison
 from rlvr_vocab.analysis.compare.stories import ArmStory, KeyDifference, RunStory, one_line, pairs_of, problem_of
 from rlvr_vocab.analysis.compare.unchecked import looked_at
+from rlvr_vocab.counted import counted, listed
 
 # Below it, lengths of completions alone make the difference between runs of one configuration.
 _SAME_BUDGET = 0.05
@@ -31,6 +33,7 @@ def warnings_of(
     """
     runs = [run for arm in arms for run in arm.runs]
     checks: tuple[Iterator[str], ...] = (
+        _copies(runs),
         _configuration(differences),
         _unfinished(runs),
         _seeds(arms),
@@ -43,6 +46,34 @@ def warnings_of(
         _surroundings(runs),
     )
     return list(dict.fromkeys(map(one_line, chain(*checks))))
+
+
+def _copies(runs: Sequence[RunStory]) -> Iterator[str]:
+    """Another seed gives other answers, and no run logs the seconds of another one."""
+    found: dict[tuple[str, ...], str] = {}
+    for what, of_run in (("answers", _answers), ("logged rows, seconds among them", _logged)):
+        alike: dict[Hashable, list[str]] = defaultdict(list)
+        for run in runs:
+            alike[of_run(run)].append(run.folder)
+        for content, folders in alike.items():
+            if content and len(folders) > 1:
+                found.setdefault(tuple(folders), what)
+    for same, what in found.items():
+        yield (
+            f"{listed(same)} have the same {what}, as copies of one run do. The figures take them for {len(same)} "
+            "runs: if they are one, interval and verdict are wrong."
+        )
+
+
+def _answers(run: RunStory) -> Hashable:
+    """All of them, word for word; nothing where the words were not kept."""
+    if any("completion" not in answer for answer in run.answers):
+        return None
+    return tuple(sorted((*problem_of(answer), str(answer["completion"])) for answer in run.answers))
+
+
+def _logged(run: RunStory) -> Hashable:
+    return repr(run.rows) if any("step_time" in row for row in run.rows) else None
 
 
 def _configuration(differences: Sequence[KeyDifference]) -> Iterator[str]:
@@ -70,10 +101,10 @@ def _seeds(arms: Sequence[ArmStory]) -> Iterator[str]:
     for name, has in seeds.items():
         missing = set().union(*seeds.values()) - has
         if missing:
-            yield f"{name} has no run with seed {_listed(sorted(missing, key=str))}, which another arm has."
+            yield f"{name} has no run with seed {listed(sorted(missing, key=str))}, which another arm has."
     fewest = min(map(len, seeds.values()))
     if 1 < fewest < _ENOUGH_SEEDS:
-        yield f"An arm has {fewest} runs only: with three, much smaller differences can be shown."
+        yield f"An arm has {counted(fewest, 'run')} only: with three, much smaller differences can be shown."
 
 
 def _budget(arms: Sequence[ArmStory]) -> Iterator[str]:
@@ -95,7 +126,7 @@ def _asked(runs: Sequence[RunStory]) -> Iterator[str]:
     """How `rlvr-vocab evaluate` was asked; what belongs to the weights, or to the split of a seed, left out."""
     if len({run.from_evaluate for run in runs}) > 1:
         own = [run.folder for run in runs if not run.from_evaluate]
-        yield f"The results of {_listed(own)} are what a run measured itself, the others those of rlvr-vocab evaluate."
+        yield f"The results of {listed(own)} are what a run measured itself, the others those of rlvr-vocab evaluate."
     known = [run.asked for run in runs if run.asked is not None]
     for name in dict.fromkeys(name for each in known for name in each if name not in _OF_THE_CHECKPOINT):
         values = dict.fromkeys(str(each.get(name)) for each in known)
@@ -110,7 +141,7 @@ def _data(baseline: ArmStory, arm: ArmStory) -> Iterator[str]:
         if differing:
             yield (
                 f"{one.folder} and {two.folder} (seed {one.seed}) were not measured on the same problems: "
-                f"{differing:,} are those of one of them only, and are left out."
+                f"{counted(differing, 'is', 'are')} only in one of them, and left out."
             )
         for step in looked_at(one, two):
             if one.prompts_at(step) != two.prompts_at(step):
@@ -121,16 +152,16 @@ def _data(baseline: ArmStory, arm: ArmStory) -> Iterator[str]:
 def _left_out(runs: Sequence[RunStory], comparisons: Sequence[Comparison]) -> Iterator[str]:
     ungraded = sum(answer["score"] is None for run in runs for answer in run.answers)
     if ungraded:
-        yield f"{ungraded:,} answers were not graded, since their gold answer cannot be read, and do not count."
+        yield f"{counted(ungraded, 'answer')} without a grade, since the gold answer cannot be read: not counted."
     for found in comparisons:
         runs_in = len(found.baseline_scores) + len(found.other_scores)
         if found.paired and found.left_out_runs:
             yield (
-                f"{found.left_out_runs} of {runs_in + found.left_out_runs} runs have no partner in {found.other} "
-                f"against {found.baseline}, and do not count."
+                f"{found.left_out_runs} of {counted(runs_in + found.left_out_runs, 'run')} without a partner in "
+                f"{found.other} against {found.baseline}: not counted."
             )
         elif not found.paired and found.left_out:
-            yield f"{found.left_out:,} problems were not answered by all runs, and do not count."
+            yield f"{counted(found.left_out, 'problem')} not answered by all runs: not counted."
 
 
 def _before(baseline: ArmStory, arm: ArmStory) -> Iterator[str]:
@@ -162,7 +193,7 @@ def _best_of(runs: Sequence[RunStory]) -> Iterator[str]:
     chosen = [run.folder for run in runs if run.selects_best]
     if chosen:
         yield (
-            f"{_listed(chosen)} kept the best checkpoint instead of the last: whichever arm was measured more often is "
+            f"{listed(chosen)} kept the best checkpoint instead of the last: whichever arm was measured more often is "
             "flattered."
         )
 
@@ -171,12 +202,12 @@ def _surroundings(runs: Sequence[RunStory]) -> Iterator[str]:
     known = [run.environment for run in runs if run.environment is not None]
     commits = dict.fromkeys(str(each["commit"])[:10] for each in known if each.get("commit"))
     if len(commits) > 1:
-        yield f"The runs come from different versions of the code (commits {_listed(commits)})."
+        yield f"The runs come from different versions of the code (commits {listed(commits)})."
     packages = {name for each in known for name in each.get("versions", {})}
     for name in sorted(packages):
         versions = dict.fromkeys(str(each.get("versions", {}).get(name)) for each in known)
         if len(versions) > 1:
-            yield f"The runs used different versions of {name} ({_listed(versions)})."
+            yield f"The runs used different versions of {name} ({listed(versions)})."
     machines = dict.fromkeys(_machine(each) for each in known)
     if len(machines) > 1:
         yield f"The runs ran on different hardware ({'; '.join(machines)}): seconds cannot be compared."
@@ -185,8 +216,4 @@ def _surroundings(runs: Sequence[RunStory]) -> Iterator[str]:
 def _machine(environment: Any) -> str:
     gpus = environment.get("gpus") or []
     cores = environment.get("processor_cores")
-    return _listed(map(str, gpus)) if gpus else f"no GPU, {cores} processor cores"
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(map(str, names))
+    return listed(gpus) if gpus else f"no GPU, {counted(cores, 'processor core') if cores else 'cores not known'}"

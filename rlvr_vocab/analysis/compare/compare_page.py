@@ -1,4 +1,4 @@
-"""The page of a comparison: the verdict, its figures and warnings, curves of all arms, and what else differs."""
+"""The page of a comparison: the verdict with its warnings, its figures, curves of all arms, and what else differs."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from rlvr_vocab.analysis.compare.verdict import (
 )
 from rlvr_vocab.analysis.report.blocks import charts, facts, folded, heading, paragraph, preformatted, table
 from rlvr_vocab.analysis.report.page import Page, Section
+from rlvr_vocab.counted import counted
 
 _PROBLEMS_SHOWN = 12
 _LONGEST_PROMPT = 160
@@ -36,7 +37,6 @@ def compare_page(compared: Compared, command: str, training: Sequence[str]) -> P
     """
     drawn = [
         Section("Verdict", _verdict(compared), "verdict"),
-        Section("Warnings", _warnings(compared), "warnings"),
         Section("Every run", _runs(compared), "runs"),
         Section("Curves", _curves(compared), "curves"),
         Section("Other figures", _figures(compared.figures), "figures"),
@@ -46,7 +46,8 @@ def compare_page(compared: Compared, command: str, training: Sequence[str]) -> P
     ]
     sentence = " ".join(map(verdict_sentence, compared.comparisons))
     title = f"{compared.key}: {' against '.join(arm.name for arm in reversed(compared.arms))}"
-    return Page(title, sentence, drawn, kind="rlvr-vocab comparison")
+    caveats = [*compared.warnings, *(f"Not checked: {each}." for each in compared.unchecked)]
+    return Page(title, sentence, drawn, kind="rlvr-vocab comparison", caveats=caveats)
 
 
 def _verdict(compared: Compared) -> Markup:
@@ -55,6 +56,8 @@ def _verdict(compared: Compared) -> Markup:
         if len(compared.comparisons) > 1:
             parts.append(heading(f"{found.other} against {found.baseline}"))
         parts.append(facts(_facts(found)))
+    if not compared.warnings and not compared.unchecked:
+        parts.append(paragraph("As far as the runs tell, the arms differ in the key under test alone."))
     parts.append(paragraph(_method(compared.comparisons[0]), "note"))
     return Markup().join(parts)
 
@@ -87,19 +90,6 @@ def _method(found: Comparison) -> str:
     )
     rough = f" {ROUGH_EFFECT}" if is_rough(found) else ""
     return f"{problems} of the same kind and for other seeds of training; {how}.{corrected}{rough}"
-
-
-def _warnings(compared: Compared) -> Markup:
-    if not compared.warnings and not compared.unchecked:
-        return paragraph("None: as far as the runs tell, the arms differ in the key under test alone.")
-    found = _listed(compared.warnings) if compared.warnings else paragraph("None, of what could be looked at.")
-    if not compared.unchecked:
-        return found
-    return found + paragraph("What may differ as well, and could not be looked at:") + _listed(compared.unchecked)
-
-
-def _listed(sentences: Sequence[str]) -> Markup:
-    return Markup("<ul>{}</ul>\n").format(Markup().join(Markup("<li>{}</li>\n").format(each) for each in sentences))
 
 
 def _runs(compared: Compared) -> Markup:
@@ -161,7 +151,8 @@ def _problems(compared: Compared) -> Markup:
         only = only_one_solves(found)
         parts.append(
             paragraph(
-                f"Of {len(found):,} problems that both arms met, {only[1]:,} are solved by {arm.name} alone and "
+                f"Of {counted(len(found), 'problem')} that both arms met, {counted(only[1], 'is', 'are')} solved by "
+                f"{arm.name} alone and "
                 f"{only[0]:,} by {compared.arms[0].name} alone, in any run and sample. Single problems are luck: "
                 "they are to be looked at, nothing follows from them."
             )

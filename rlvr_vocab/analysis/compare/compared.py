@@ -62,6 +62,8 @@ def as_json(compared: Compared) -> dict[str, Any]:
     return {
         "key": compared.key,
         "measured": compared.measured,
+        "warnings": list(compared.warnings),
+        "unchecked": list(compared.unchecked),
         "arms": [
             {
                 "name": arm.name,
@@ -71,8 +73,6 @@ def as_json(compared: Compared) -> dict[str, Any]:
             for arm in compared.arms
         ],
         "comparisons": [_comparison(compared, number) for number in range(len(compared.comparisons))],
-        "warnings": list(compared.warnings),
-        "unchecked": list(compared.unchecked),
         "configuration_differences": [asdict(each) for each in compared.differences],
         "figures": [asdict(each) for each in compared.figures],
     }
@@ -85,6 +85,7 @@ def _comparison(compared: Compared, number: int) -> dict[str, Any]:
         **asdict(found),
         "smallest_effect": found.smallest_effect if found.luck.seeds else None,
         "sentence": verdict_sentence(found),
+        "warnings": list(compared.warnings),
         "baseline_mean": sum(found.baseline_scores) / len(found.baseline_scores),
         "other_mean": sum(found.other_scores) / len(found.other_scores),
         "baseline_spread": spread(found.baseline_scores),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlvr_vocab.analysis.compare.comparison import Comparison
+from rlvr_vocab.counted import counted
 
 _KNOWS_ITS_LUCK = 5  # runs of an arm
 ROUGH_EFFECT = (
@@ -40,10 +41,10 @@ def _of_models(found: Comparison) -> str:
 def sample_words(found: Comparison) -> str:
     """How many seeds and problems a comparison rests on."""
     counts = found.counts
-    on = f"on {found.problems:,} problem{'s' * (found.problems != 1)}"
+    on = f"on {counted(found.problems, 'problem')}"
     if found.paired:
-        return f"{counts[0]} pair{'s' * (counts[0] != 1)} of runs {on}"
-    return f"{counts[0]} against {counts[1]} runs {on}"
+        return f"{counted(counts[0], 'pair')} of runs {on}"
+    return f"{counts[0]} against {counted(counts[1], 'run')} {on}"
 
 
 def points(share: float, sign: bool = True) -> str:

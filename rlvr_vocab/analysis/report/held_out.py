@@ -13,18 +13,24 @@ from rlvr_vocab.statistics.intervals import share_interval
 
 @dataclass(frozen=True)
 class Answer:
-    """One sampled answer to a held-out problem; `score` is None where its gold answer cannot be read."""
+    """One sampled answer to a held-out problem; `score` is None where its gold answer cannot be read.
+
+    Attributes:
+        completion: the whole turn, of which `completion_ids` were sampled; none of them in an older run.
+    """
 
     problem: int
     prompt: str
     solution: str
     completion: str
     score: float | None
+    completion_ids: Sequence[int] = ()
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> Answer:
         """From a line of `evaluation/<when>.jsonl`."""
-        return cls(row["problem"], row["prompt"], row["solution"], row["completion"], row["score"])
+        given = row["problem"], row["prompt"], row["solution"], row["completion"], row["score"]
+        return cls(*given, row.get("completion_ids", ()))
 
 
 @dataclass(frozen=True)

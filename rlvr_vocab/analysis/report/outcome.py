@@ -7,6 +7,7 @@ from typing import Any
 
 from rlvr_vocab.analysis.record import RunRecord, is_number
 from rlvr_vocab.analysis.report.held_out import HeldOut, problem_shares
+from rlvr_vocab.counted import counted
 from rlvr_vocab.statistics.intervals import difference_interval
 
 # Of the logged steps, from which the reward at the beginning and at the end is taken where nothing was held out.
@@ -94,8 +95,7 @@ def _accuracy_words(found: Change, record: RunRecord) -> str:
 def _problems(judged: int, record: RunRecord) -> str:
     """How many could be judged, and of how many where that is not all."""
     held_out = _of_summary(record, "held_out_problems")
-    of_all = "" if held_out in (None, judged) else f" of {held_out:,}"
-    return f"{judged:,}{of_all} problem{'s' * (judged != 1 or bool(of_all))}"
+    return counted(judged, "problem") if held_out in (None, judged) else f"{judged:,} of {counted(held_out, 'problem')}"
 
 
 def _why_no_change(record: RunRecord, held_out: HeldOut) -> str:
@@ -106,12 +106,14 @@ def _why_no_change(record: RunRecord, held_out: HeldOut) -> str:
         return "nothing was held out, so accuracy was not measured."
     if held_out.before and held_out.after:
         size = len({each.problem for each in held_out.before})
-        return f"of {size:,} problems held out none could be judged both times, so there is no accuracy to tell."
+        return (
+            f"of {counted(size, 'problem')} held out none could be judged both times, so there is no accuracy to tell."
+        )
     if before is None or after is None:
         return "its held-out problems have no answers in evaluation/, so there is no accuracy to tell."
     return (
         f"its summary has a held-out accuracy of {percent(before)} before and {percent(after)} after on "
-        f"{problems:,} problems, whose answers evaluation/ does not hold whole: there is no interval to tell."
+        f"{counted(problems, 'problem')}, whose answers evaluation/ does not hold whole: there is no interval to tell."
     )
 
 
@@ -130,20 +132,23 @@ def _beginning(record: RunRecord) -> str:
 
 
 def _progress(record: RunRecord) -> str:
-    total = "" if record.facts.max_steps is None else f" of {record.facts.max_steps:,}"
-    return f"This run is unfinished: it has logged {last_step(record):,}{total} steps."
+    steps, planned = last_step(record), record.facts.max_steps
+    logged = counted(steps, "step") if planned is None else f"{steps:,} of {counted(planned, 'step')}"
+    return f"This run is unfinished: it has logged {logged}."
 
 
 def _steps(record: RunRecord) -> str:
     steps = last_step(record) if record.summary is None else int(record.summary["steps"])
-    return f"{steps:,} step{'s' * (steps != 1)}"
+    return counted(steps, "step")
 
 
 def _measured_so_far(record: RunRecord, held_out: HeldOut) -> str:
     shares = problem_shares(held_out.before)
     if not shares:
         return "Nothing was measured on held-out problems so far." if not held_out.damage else ""
-    words = f"Held-out accuracy was {percent(sum(shares) / len(shares))} before GRPO, on {len(shares):,} problems"
+    words = (
+        f"Held-out accuracy was {percent(sum(shares) / len(shares))} before GRPO, on {counted(len(shares), 'problem')}"
+    )
     steps, values = record.series("eval/accuracy")
     return f"{words}, and {percent(values[-1])} after step {steps[-1]:,}." if steps else f"{words}."
 
@@ -155,4 +160,5 @@ def _reward(record: RunRecord) -> str:
         return ""
     width = min(_AT_EACH_END, len(values) // 2)
     first, last = sum(values[:width]) / width, sum(values[-width:]) / width
-    return f"Mean reward went from {first:.3g} over the first {width} logged steps to {last:.3g} over the last {width}."
+    over = counted(width, "logged step")
+    return f"Mean reward went from {first:.3g} over the first {over} to {last:.3g} over the last {width}."

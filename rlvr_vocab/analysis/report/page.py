@@ -7,7 +7,8 @@ Classes of page.css, for whoever writes a section (blocks.py makes most of them)
 - `.facts`: a `<dl>` of short names and values, in columns where there is room.
 - `.finding`, with `.warning` or `.error`: what the doctor says. `.verdict`: what a comparison comes to.
 - `.sample > pre`: a completion as it was written. `.m1 .m2 …`: tokens by multiplicity, `.answering` dimmed.
-- `.note`: small print below something. `.missing`: says what is not there. `.lede`: the sentence below the title.
+- `.note`: small print below something. `.missing`: says what is not there. `.lede`: the sentence below the title,
+  `.caveats` what is to be known before it is believed.
 """
 
 from __future__ import annotations
@@ -39,12 +40,19 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """`sentence` is the outcome, in words; `kind` what stands small above the title."""
+    """A page.
+
+    Attributes:
+        sentence: the outcome, in words.
+        kind: what stands small above the title.
+        caveats: what is to be known before the outcome is believed.
+    """
 
     title: str
     sentence: str
     sections: Sequence[Section]
     kind: str = "rlvr-vocab report"
+    caveats: Sequence[str] = ()
 
 
 def render(page: Page) -> str:

@@ -21,6 +21,7 @@ from rlvr_vocab.analysis.report.page import Page, Section
 from rlvr_vocab.analysis.report.sampled import held_out_answers, held_out_section, training_section
 from rlvr_vocab.analysis.report.vocabulary_section import vocabulary_section
 from rlvr_vocab.analysis.vocabulary import VocabularyStory
+from rlvr_vocab.counted import counted
 from rlvr_vocab.vocab.marking import Marker
 
 
@@ -100,9 +101,9 @@ def _outcome(report: RunReport) -> Markup:
 def _of_summary(record: RunRecord) -> Iterator[tuple[str, str]]:
     summary = record.summary or {}
     if summary.get("train_problems") is not None:
-        yield "trained on", f"{summary['train_problems']:,} problems"
+        yield "trained on", counted(summary["train_problems"], "problem")
     if summary.get("held_out_problems") is not None:
-        yield "held out", f"{summary['held_out_problems']:,} problems"
+        yield "held out", counted(summary["held_out_problems"], "problem")
     if "seconds" in summary and "grpo_seconds" in summary:
         yield "time", f"{_duration(summary['grpo_seconds'])} of GRPO, {_duration(summary['seconds'])} in all"
 
@@ -125,7 +126,7 @@ def _samples(report: RunReport) -> Markup:
     parts = []
     answers = held_out_answers(report.held_out)[: max(report.max_samples // 6, 1)]
     if answers:
-        parts.append(held_out_section(report.held_out, answers))
+        parts.append(held_out_section(report.held_out, answers, report.marker))
     choice = choose(report.completions, max(report.max_samples - 2 * len(answers), 1))
     parts.append(training_section(choice, report.marker))
     if not report.completions.steps:
@@ -149,14 +150,16 @@ def _problems(report: RunReport) -> Markup:
 
 
 def _nested(content: Mapping[str, Any]) -> Markup:
-    """Plain values as facts, mappings and lists of them below a heading."""
-    plain = [(_worded(key), _value(value)) for key, value in content.items() if not isinstance(value, Mapping)]
-    inner = [(key, value) for key, value in content.items() if isinstance(value, Mapping)]
-    parts = [facts(plain)] if plain else []
-    for key, value in inner:
-        rows = [(_worded(name), _value(item)) for name, item in value.items()]
-        parts.append(heading(_worded(key)) + (table(["", ""], rows) if rows else paragraph("none", "missing")))
-    return Markup().join(parts)
+    """Plain values as facts, mappings and each of a list of them below a heading of its own."""
+    plain, below = [], []
+    for key, value in content.items():
+        inner = [value] if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else []
+        if inner and all(each and isinstance(each, Mapping) for each in inner):
+            for each in inner:
+                below += [heading(": ".join([_worded(key), *filter(None, [each.get("stage")])])), _nested(each)]
+        else:
+            plain.append((_worded(key), _value(value)))
+    return Markup().join([facts(plain) if plain else Markup(), *below])
 
 
 def _worded(key: str) -> str:
@@ -164,12 +167,16 @@ def _worded(key: str) -> str:
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "none"}[value]
+    if value is None or value in ({}, [], ()):
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, list | tuple):
-        return "; ".join(map(_value, value)) or "none"
+        return "; ".join(map(_value, value))
+    if isinstance(value, Mapping):
+        return "; ".join(f"{_worded(key)} {_value(inner)}" for key, inner in value.items())
     return str(value)
 
 
@@ -177,8 +184,9 @@ def _configuration(report: RunReport) -> Markup:
     configuration = report.configuration
     parts = [paragraph("Every key has its default, as this version has it.")]
     if configuration.changed:
+        differ = counted(len(configuration.changed), "key differs", "keys differ")
         parts = [
-            paragraph(f"{len(configuration.changed)} keys differ from the defaults of this version:", "note"),
+            paragraph(f"{differ} from the defaults of this version:", "note"),
             table(["key", "this run", "default"], configuration.changed),
         ]
     if configuration.taken_up:
@@ -198,7 +206,7 @@ def _reproduce(report: RunReport) -> Markup:
     known = ("started", "commit", "python", "platform", "processor_cores", "threads")
     pairs = [(_worded(name), _value(environment.get(name))) for name in known]
     pairs += [("gpus", _value(environment.get("gpus", []))), ("seed", str(report.record.facts.seed))]
-    versions = [(name, str(value)) for name, value in environment.get("versions", {}).items()]
+    versions = [(name, _value(value)) for name, value in environment.get("versions", {}).items()]
     return Markup().join([*parts, facts(pairs), heading("Versions"), facts(versions)])
 
 

@@ -13,6 +13,7 @@ from rlvr_vocab.analysis.marked import as_html, readable
 from rlvr_vocab.analysis.report.blocks import Sample, heading, paragraph, samples
 from rlvr_vocab.analysis.report.choice import Choice, Chosen
 from rlvr_vocab.analysis.report.held_out import Answer, HeldOut, is_right
+from rlvr_vocab.counted import counted
 from rlvr_vocab.vocab.marking import Marker, Stretch, shared_prefix_length, shortened
 
 # Of a long text, what is shown from its start and from its end.
@@ -35,13 +36,13 @@ def held_out_answers(held_out: HeldOut) -> list[tuple[str, Answer, Answer]]:
     return [(name, *pair) for name, pair in firsts if pair is not None]
 
 
-def held_out_section(held_out: HeldOut, shown: Sequence[tuple[str, Answer, Answer]]) -> Markup:
+def held_out_section(held_out: HeldOut, shown: Sequence[tuple[str, Answer, Answer]], marker: Marker | None) -> Markup:
     """How many problems changed, and some of them."""
     fates = [_fate(pair) for pair in held_out.pairs()]
     counts = "; ".join(f"{fates.count(fate):,} {name}" for name, fate in _FATES.items())
-    words = f"Of {len(fates):,} problems: {counts}. The first of each kind, as it was answered:"
+    words = f"Of {counted(len(fates), 'problem')}: {counts}. The first of each kind, as it was answered:"
     cards = (
-        samples(name, [_of_answer(before, "before GRPO"), _of_answer(after, "after GRPO")])
+        samples(name, [_of_answer(before, "before GRPO", marker), _of_answer(after, "after GRPO", marker)])
         for name, before, after in shown
     )
     return heading("Held-out problems") + paragraph(words) + Markup().join(cards)
@@ -88,8 +89,13 @@ def _fate(pair: tuple[Answer, Answer]) -> tuple[bool, bool]:
     return is_right(pair[0]), is_right(pair[1])
 
 
-def _of_answer(answer: Answer, title: str) -> Sample:
-    body = as_html(shortened([Stretch(answer.completion, 0)], _HEAD, _TAIL))
+def _of_answer(answer: Answer, title: str, marker: Marker | None) -> Sample:
+    sampled = marker.stretches(answer.completion_ids) if marker is not None else []
+    text = "".join(each.text for each in sampled)
+    stretches = [Stretch(answer.completion, 0)]
+    if answer.completion.endswith(text):
+        stretches = [Stretch(answer.completion.removesuffix(text), 0), *sampled]
+    body = as_html(shortened(stretches, _HEAD, _TAIL))
     return Sample(title, readable(_shortened(answer.prompt)), body, [("gold", readable(_shortened(answer.solution)))])
 
 
@@ -106,7 +112,7 @@ def _facts(completion: SampledCompletion) -> Iterator[tuple[str, str]]:
     if completion.solution:
         yield "gold", readable(_shortened(completion.solution))
     yield "reward", f"{completion.reward:.3g}"
-    yield "advantage", f"{completion.advantage:+.2f}"
+    yield "advantage", f"{completion.advantage:+.2f}".replace("-", "−")
     several = len(completion.rewards) > 1
     for name, score in completion.rewards.items():
         reason = readable(_shortened(completion.reasons.get(name, "")))

@@ -30,6 +30,7 @@ from rlvr_vocab.analysis.vocabulary.token_rows import TokenRows, token_tables
 from rlvr_vocab.analysis.vocabulary.token_text import TokenTexts
 from rlvr_vocab.analysis.vocabulary.uncertainty import uncertainty
 from rlvr_vocab.analysis.vocabulary.use import usage
+from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.run_places import COMPLETIONS, INITIAL_MODEL, step_files
@@ -147,7 +148,7 @@ def _rows(
     told = _at_the_end(*last, start, layout, open_ks, total, points, len(some))
     broken = max(int((~np.isfinite(final.norm)).sum()) for final in told.drift.final)
     if broken:
-        notes.append(f"The rows of {broken:,} copies hold NaN or infinity at the end: they were left out.")
+        notes.append(f"The rows of {counted(broken, 'copy', 'copies')} with NaN or infinity at the end: left out.")
     return told
 
 

@@ -16,6 +16,17 @@ from rlvr_vocab.vocab.marking import TOKENIZER_FILE, read_tokenizer
 _SIGNS = {" ": "␣", "\n": "⏎"}
 _WORD_START = "▁"  # what SentencePiece writes for a space, and some decoders drop at the start of a text
 _LONGEST = 32
+_UNFINISHED = "\N{REPLACEMENT CHARACTER}"
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """What byte-level tokenizers (GPT-2) write for each byte: itself where it prints, else signs from U+0100 on."""
+    printing = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(0x100) if byte not in printing]
+    return {chr(byte): byte for byte in printing} | {chr(0x100 + at): byte for at, byte in enumerate(others)}
+
+
+_BYTE_OF = _byte_alphabet()
 
 
 class TokenTexts:
@@ -42,21 +53,24 @@ class TokenTexts:
         if self._tokenizer is None:
             return [f"#{source}" for source in sources]
         texts = self._tokenizer.decode_batch([[source] for source in sources], skip_special_tokens=False)
-        return [shown(self._with_space(source, text), source) for source, text in zip(sources, texts, strict=True)]
+        return [shown(self._whole(source, text), source) for source, text in zip(sources, texts, strict=True)]
 
     @cached_property
     def _tokenizer(self) -> Tokenizer | None:
         return read_tokenizer(self._file) if self._file.is_file() else None
 
-    def _with_space(self, source: int, text: str) -> str:
+    def _whole(self, source: int, text: str) -> str:
+        r"""The text, with the space that it begins with, and parts of characters as their bytes: `\xe2`."""
         assert self._tokenizer is not None
         string = self._tokenizer.id_to_token(source) or ""
+        if _UNFINISHED in text and all(sign in _BYTE_OF for sign in string):
+            return bytes(map(_BYTE_OF.__getitem__, string)).decode("utf-8", errors="backslashreplace")
         return f" {text}" if string.startswith(_WORD_START) and not text.startswith(" ") else text
 
 
 def shown(text: str, token: int) -> str:
-    """A token's text made visible and short; its id beside it where the text is none, or a part of a character."""
-    if not text or "�" in text:
-        return f"{text}#{token}"
+    """A token's text made visible and short; its id where there is none."""
+    if not text:
+        return f"#{token}"
     drawn = "".join(_SIGNS.get(character) or visible_character(character) for character in text)
     return drawn if len(drawn) <= _LONGEST else f"{drawn[: _LONGEST - 1]}…"

@@ -66,6 +66,10 @@ def _command(settings: CompareSettings) -> str:
 def _print(console: Console, compared: Compared) -> None:
     for found in compared.comparisons:
         console.print(verdict_sentence(found), style="bold", markup=False)
+    for warning in compared.warnings:
+        console.print(f"warning: {warning}", style="yellow", markup=False)
+    for unknown in compared.unchecked:
+        console.print(f"not checked: {unknown}", markup=False)
     console.print()
     console.print(f"accuracy ({compared.measured}), arms by {compared.key}:", markup=False)
     for arm in compared.arms:
@@ -78,10 +82,6 @@ def _print(console: Console, compared: Compared) -> None:
             for line in _plain(table):
                 console.print(line, markup=False)
         console.print()
-    for warning in compared.warnings:
-        console.print(f"warning: {warning}", style="yellow", markup=False)
-    for unknown in compared.unchecked:
-        console.print(f"not checked: {unknown}", markup=False)
 
 
 def _arms_table(compared: Compared) -> Table:

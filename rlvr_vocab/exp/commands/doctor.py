@@ -14,6 +14,7 @@ from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.seen import steps_needed
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.record import RunRecord
+from rlvr_vocab.counted import counted
 from rlvr_vocab.exp.json_file import read_json_if_there
 from rlvr_vocab.exp.look_sections import DoctorSettings
 from rlvr_vocab.exp.run_record import run_record
@@ -73,7 +74,7 @@ def _about(record: RunRecord) -> Iterator[str]:
     if not record.rows:
         yield f"{record.folder}: no step is logged yet"
         return
-    rows = f"{len(record.rows):,} row{'s' * (len(record.rows) != 1)}"
+    rows = f"{counted(len(record.rows), 'row')}"
     yield f"{record.folder}: {rows} up to step {_last_step(record):,}"
     if not is_finished(record):
         yield "the run has not finished: what follows is about what it has logged so far"

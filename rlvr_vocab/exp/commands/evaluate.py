@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.data import load_problem_sets
 from rlvr_vocab.data.wording import problem_key
 from rlvr_vocab.errors import UserError
@@ -164,7 +165,7 @@ def _results(
     path, size = candidate.folder / RESULTS, candidate.sampling.batch_size
     kept = kept_results(path, questions, size)
     if kept:
-        console.print(f"{len(kept):,} of {len(questions):,} answers are in {path}", markup=False)
+        console.print(f"{len(kept):,} of {counted(len(questions), 'answer')} in {path}", markup=False)
     if len(kept) == len(questions):
         return kept
     read_answer = answer_reader(candidate.grader)

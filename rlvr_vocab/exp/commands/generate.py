@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import (
     Checkpoint,
@@ -121,12 +122,14 @@ def _show(checkpoint: Checkpoint, completion: Completion, head: str, console: Co
         console.print(Text(head, style="bold"))
     if thinking:
         reasoning = sum(token >= layout.standard_size for token in thinking)
-        console.print(Text(f"thinking ({len(thinking)} tokens, {reasoning} of them reasoning tokens)", style="dim"))
+        of_them = counted(reasoning, "of them a reasoning token", "of them reasoning tokens")
+        console.print(Text(f"thinking ({counted(len(thinking), 'token')}, {of_them})", style="dim"))
         console.print(_marked(checkpoint, thinking, console), end="\n\n")
         console.print(Text("answer", style="dim"))
     console.print(_marked(checkpoint, answer, console) if answer else "(none)")
     if not completion.finished:
-        console.print(Text(f"(cut off after {len(completion.completion_ids)} tokens: max_new_tokens)", style="yellow"))
+        length = counted(len(completion.completion_ids), "token")
+        console.print(Text(f"(cut off after {length}: max_new_tokens)", style="yellow"))
     if head:
         console.print()
 

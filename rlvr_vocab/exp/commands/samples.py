@@ -14,6 +14,7 @@ from rlvr_vocab.analysis.samples.matches import Matches, Search, search_all
 from rlvr_vocab.analysis.samples.sample import SampleReader
 from rlvr_vocab.analysis.samples.sieve import Judge
 from rlvr_vocab.analysis.samples.writing import PIECES, Format, samples_of
+from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.from_config import read
 from rlvr_vocab.exp.json_file import write_text_whole
@@ -81,14 +82,14 @@ def _write(settings: SamplesSettings) -> int:
     if not len(matches):
         raise _nothing_found(settings, search)
     form = settings.format or _FORMATS.get(settings.out.suffix.lower() if settings.out else "", "text")
-    heading = f"{len(matches):,} completions of {settings.run}: {search.sieve}".rstrip(": ")
+    heading = f"{counted(len(matches), 'completion')} of {settings.run}: {search.sieve}".rstrip(": ")
     pieces = PIECES[form](samples_of(files, matches, _with_marker(reader, settings.run)), heading)
     if settings.out is None:
         for piece in pieces:
             sys.stdout.write(piece)
     else:
         write_text_whole(settings.out, "".join(pieces), "out")
-        print(f"{len(matches):,} completions are in {settings.out}")
+        print(f"{counted(len(matches), 'completion is', 'completions are')} in {settings.out}")
     return 0
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.completion_files import CompletionSource, read_completions
@@ -60,7 +61,7 @@ def _of_completions(settings: ScoreSettings, console: Console) -> tuple[ScoredRo
         reward.bound.reads("completion_ids") for reward in build_rewards(reward_specs(settings.rewards), context)
     )
     rows, notes = read_completions(source, settings.max_samples, keep_ids)
-    for note in [f"{source.path}: {len(rows):,} rows", *notes]:
+    for note in [f"{source.path}: {counted(len(rows), 'row')}", *notes]:
         console.print(note, markup=False)
     _require_columns(settings.rewards, rows, source)
     scores = _scored(settings.rewards, rows, context, console)

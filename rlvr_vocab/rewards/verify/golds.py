@@ -11,7 +11,7 @@ from rlvr_vocab.rewards.verify.reading.parser import parse
 from rlvr_vocab.rewards.verify.reading.readings import Reading, Written, expressions
 
 # Said of the ambiguous ones, behind their number.
-COMPARED_AS_TEXT = "may be mathematics or not and are compared as text: write those that are mathematics as $…$"
+COMPARED_AS_TEXT = "compared as text, for want of a sign of mathematics: write what is mathematics as $…$"
 
 
 @dataclass(frozen=True)
