@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.data.rows import DroppedRow
 
 EXAMPLES_PER_REASON = 3
@@ -43,7 +44,7 @@ class LoadReport:
     def lines(self) -> list[str]:
         """For people: what was kept, then one line for each thing that went otherwise."""
         lines = [
-            f"{self.source}: {self.rows_read:,} rows read, {self.rows_kept:,} usable;"
+            f"{self.source}: {counted(self.rows_read, 'row')} read, {self.rows_kept:,} usable;"
             f" {self.train_rows:,} to train on, {self.eval_rows:,} held out"
         ]
         for reason, count in self.dropped.items():

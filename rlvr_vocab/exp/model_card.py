@@ -8,6 +8,7 @@ from pathlib import Path
 from huggingface_hub import ModelCard, ModelCardData
 
 from rlvr_vocab import __version__
+from rlvr_vocab.counted import counted
 from rlvr_vocab.exp.card_facts import CardFacts
 from rlvr_vocab.exp.typed_sections import LONG_DTYPE_NAMES
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
@@ -63,7 +64,8 @@ def _what_it_is(facts: CardFacts, layout: VocabLayout | None) -> str:
     if not layout.size:
         return f"{text}{tags}, and has no reasoning vocabulary: stock tools sample it as it was trained."
     return (
-        f"{text}{tags}. Beside its {layout.standard_size:,} standard tokens it has {layout.size:,} *reasoning tokens*, "
+        f"{text}{tags}. Beside its {layout.standard_size:,} standard tokens it has "
+        f"{counted(layout.size, '*reasoning token*', '*reasoning tokens*')}, "
         f"ids {layout.standard_size:,} to {layout.rows - 1:,}: copies of standard tokens, with the same text, that "
         f"may be sampled only while it thinks (mode `{layout.mode}`, odds "
         f"{'shared between copies' if layout.preserve_odds else 'not shared'}). `{LAYOUT_FILE}` says what each copies."

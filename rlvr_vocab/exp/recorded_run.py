@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.data import DividedProblems, read_problems
 from rlvr_vocab.data.load import build_report
 from rlvr_vocab.errors import UserError
@@ -104,7 +105,7 @@ def problems_line(dataset: str, keys: Collection[str], run: RecordedRun) -> str:
         )
     known = sum(key in trained for key in keys)
     if known:
-        return f"warning: the run in {run.folder} trained on {known:,} of these {len(keys):,} problems"
+        return f"warning: the run in {run.folder} trained on {known:,} of these {counted(len(keys), 'problem')}"
     if held_out.issuperset(keys):
         return f"problems held out by the run in {run.folder}"
     return f"problems of {dataset}; the run in {run.folder} trained on none of them"

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.data.visible import visible_text
 from rlvr_vocab.exp.scored_rows import RewardScores, ScoredRows, total_of
@@ -92,7 +93,11 @@ def print_mistakes(console: Console, rows: ScoredRows, scores: Sequence[RewardSc
     for each in scores:
         if not each.failed:
             continue
-        title(console, f"{each.reward.name} failed on {len(each.failed):,} of {len(rows):,} rows", style="bold red")
+        title(
+            console,
+            f"{each.reward.name} failed on {len(each.failed):,} of {counted(len(rows), 'row')}",
+            style="bold red",
+        )
         lines = list(mistake_lines(rows, each))
         more = [f"{len(lines) - MISTAKES_SHOWN:,} more"] if len(lines) > MISTAKES_SHOWN else []
         for line in [*lines[:MISTAKES_SHOWN], *more]:

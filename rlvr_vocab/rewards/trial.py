@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.guard import GuardedReward, Mistake, shown_row
 from rlvr_vocab.rewards.reward import Mark
@@ -37,7 +38,9 @@ def try_out(reward: GuardedReward, rows: Sequence[dict[str, Any]], completions: 
     for row, mark in enumerate(marks):
         if isinstance(mark, Mistake) and mark.late:
             longer = "a larger `deadline` beside its name gives it more time, null any time"
-            raise UserError(f"reward {reward.name} {mark.reason} in its trial with {len(marks)} rows; {longer}")
+            raise UserError(
+                f"reward {reward.name} {mark.reason} in its trial with {counted(len(marks), 'row')}; {longer}"
+            )
         if isinstance(mark, Mistake) and mark.of_the_batch:
             raise UserError(f"reward {reward.name} {mark.reason}; it must return a list with a number or None per row")
         if isinstance(mark, Mistake):

@@ -8,6 +8,8 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from rlvr_vocab.counted import counted
+
 
 @dataclass(frozen=True)
 class Goal:
@@ -32,7 +34,7 @@ class Goal:
 
     def __str__(self) -> str:
         bound = f"above {self.above}" if self.above is not None else f"below {self.below}"
-        return f"{self.metric} {bound} over {self.window} steps"
+        return f"{self.metric} {bound} over {counted(self.window, 'step')}"
 
 
 class StopAtGoal(TrainerCallback):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 
@@ -65,7 +66,7 @@ def require_scores(
             name: next(filter(None, reasons.get(name, ())), "gave only None, NaN or infinite ones") for name in names
         }
         listed = "; ".join(f"{name} {reason}" for name, reason in said.items())
-        raise UserError(f"step {step + 1}: none of {len(rewards_BR)} completions has a reward: {listed}")
+        raise UserError(f"step {step + 1}: none of {counted(len(rewards_BR), 'completion')} has a reward: {listed}")
     infinite = torch.isinf(rewards_BR).nonzero()
     if len(infinite):
         row, column = infinite[0].tolist()

@@ -155,7 +155,7 @@ def test_every_row_is_accounted_for(write_jsonl: WriteJsonl) -> None:
 
 def test_no_training_problem_left_is_refused_with_the_account(write_jsonl: WriteJsonl) -> None:
     path = write_jsonl({"problem": "a", "answer": None})
-    with pytest.raises(UserError, match=r"no problem is left to train on: .*1 rows read, 0 usable.*missing answer"):
+    with pytest.raises(UserError, match=r"no problem is left to train on: .*1 row read, 0 usable.*missing answer"):
         load_problem_sets(ProblemSource(str(path), COLUMNS), STYLE, Split())
 
 

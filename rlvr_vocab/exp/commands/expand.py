@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.exp.base_model import tiny_model
 from rlvr_vocab.exp.model_wiring import planned
 from rlvr_vocab.exp.quiet import quiet_libraries
@@ -19,7 +20,8 @@ def run(settings: ExpandSettings) -> int:
     plan = planned(base, settings.model, settings.seed)
     write_expansion(plan, settings.out)
     console.print(
-        f"{settings.out}: {plan.layout.standard_size} standard tokens and {plan.layout.size} reasoning tokens.\n"
+        f"{settings.out}: {plan.layout.standard_size} standard tokens and "
+        f"{counted(plan.layout.size, 'reasoning token')}.\n"
         "Load the model with AutoModelForCausalLM, the tokenizer with transformers.TokenizersBackend.from_pretrained; "
         "plain generate knows no regions, rlvr-vocab generate does.",
         markup=False,

@@ -15,6 +15,7 @@ from datasets import Dataset
 from rich.console import Console
 
 from rlvr_vocab.atomic_folder import folder_appearing_whole
+from rlvr_vocab.counted import counted
 from rlvr_vocab.evaluation.sampling import Checkpoint
 from rlvr_vocab.exp.accelerator_checks import check_accelerator, check_processes
 from rlvr_vocab.exp.adapter_checks import check_target_modules
@@ -211,6 +212,6 @@ def _write_initial_model(settings: RunSettings, plan: ExpansionPlan, console: Co
     state.wait_for_everyone()
     layout = VocabLayout.load(folder)
     console.print(
-        f"model: {layout.standard_size} standard tokens and {layout.size} reasoning tokens, in {folder}",
+        f"model: {layout.standard_size} standard tokens and {counted(layout.size, 'reasoning token')}, in {folder}",
     )
     return folder
