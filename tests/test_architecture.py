@@ -26,6 +26,7 @@ FLOORS = {
     "errors": -1,
     "atomic_file": -1,
     "atomic_folder": 0,
+    "manifest": 0,
     "stop_signals": 0,
     "counted": 0,
     "nearest": 0,

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.run_places import STEP_FILES, step_files
+from rlvr_vocab.vocab.run_records import RunRecords
 
 _REWARD, _REASON = "reward/", "reason/"
 # Scores and log-probs of every token, of which nothing here makes use.
@@ -59,24 +60,28 @@ class CompletionFiles:
         self.folder = folder
         self._files: dict[int, Path] = {}
         self._kept: OrderedDict[int, pa.Table] = OrderedDict()
+        self._checked: set[int] = set()
         self.refresh()
 
     def refresh(self) -> None:
         """Look again: a run that goes on has written more."""
         self._kept.clear()
-        numbered = ((path.stem.removeprefix("step_"), path) for path in step_files(self.folder))
+        self._records = RunRecords.of(self.folder.parent)
+        self._checked.clear()
+        listed = self._records.paths(f"{self.folder.name}/{STEP_FILES}")
+        numbered = ((path.stem.removeprefix("step_"), path) for path in (*listed, *step_files(self.folder)))
         self._files = {int(number): path for number, path in numbered if number.isdecimal()}
 
     @property
     def steps(self) -> list[int]:
-        """The steps that there are files of, in their order."""
+        """The steps that there are files of, or were, in their order."""
         return sorted(self._files)
 
     def read(self, step: int) -> list[SampledCompletion]:
         """All completions of a step.
 
         Raises:
-            UserError: the step has no file, or it cannot be read: half-written, damaged, or gone.
+            UserError: the step has no file, or it cannot be read: half-written, damaged, changed or gone.
         """
         return _completions(self.table(step), step)
 
@@ -99,6 +104,10 @@ class CompletionFiles:
         """Some columns of a step's file, those that it has; all that this module reads with None."""
         if step not in self._files:
             raise UserError(f"{self.folder}: no file of step {step} ({STEP_FILES})")
+        problem = None if step in self._checked else self._records.problem(self._files[step])
+        if problem is not None:
+            raise UserError(f"{self.folder.parent}: {problem}")
+        self._checked.add(step)
         try:
             # By the open file, so that one that is replaced meanwhile is still read as a whole.
             with self._files[step].open("rb") as content, pq.ParquetFile(content) as file:

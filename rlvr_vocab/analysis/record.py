@@ -106,6 +106,7 @@ class RunRecord:
         rows: one for each logged step, oldest first.
         evaluations: one for each measurement on held-out problems during training.
         summary: its outcome; None as long as it has none.
+        damage: a sentence on each file of it that is lost or changed.
     """
 
     folder: Path
@@ -113,6 +114,7 @@ class RunRecord:
     rows: tuple[Row, ...]
     evaluations: tuple[Row, ...] = ()
     summary: Row | None = None
+    damage: tuple[str, ...] = ()
 
     def series(self, metric: str) -> tuple[list[int], list[float]]:
         """Steps and values of the rows that have the metric as a finite number."""

@@ -7,11 +7,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin, get_type_hints
 
 import torch
 
 from rlvr_vocab.atomic_file import write_whole
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import Checkpoint, Completion, SamplingSettings, sample_completions
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after, scored_regions
@@ -48,6 +49,10 @@ class ProblemResult:
     @property
     def right(self) -> bool:
         return self.score == 1.0
+
+
+# `isinstance` takes unions, and no `list[int]`.
+_KINDS = {name: list if get_origin(kind) is list else kind for name, kind in get_type_hints(ProblemResult).items()}
 
 
 @dataclass(frozen=True)
@@ -116,9 +121,25 @@ def write_results(results: Sequence[ProblemResult], path: Path) -> None:
 
 
 def read_results(path: Path) -> list[ProblemResult]:
-    """What `write_results` wrote."""
-    with path.open(encoding="utf-8", errors="surrogatepass") as lines:
-        return [ProblemResult(**json.loads(line)) for line in lines]
+    """What `write_results` wrote.
+
+    Raises:
+        UserError: a line holds something else, or is cut short.
+    """
+    lines = path.read_bytes().split(b"\n")
+    return [result_in(line, path, number) for number, line in enumerate(lines, start=1) if number < len(lines) or line]
+
+
+def result_in(line: bytes, path: Path, number: int) -> ProblemResult:
+    """The result in a line of a file; raises UserError, which names both, where it is none."""
+    try:
+        result = ProblemResult(**json.loads(line.decode("utf-8", errors="surrogatepass")))
+        wrong = [name for name, kind in _KINDS.items() if not isinstance(getattr(result, name), kind)]
+        if wrong:
+            raise TypeError(f"{wrong[0]} is {getattr(result, wrong[0])!r:.40}")
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path}, line {number}: no result of an evaluation ({error})") from error
+    return result
 
 
 def result_line(result: ProblemResult) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +12,7 @@ from typing import Any
 
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.evaluation.accuracy import ProblemResult, Question, result_line
+from rlvr_vocab.evaluation.accuracy import ProblemResult, Question, result_in, result_line
 from rlvr_vocab.evaluation.sampling import Checkpoint, Completion, Messages, SamplingSettings, sample_completions
 
 # Called with the prompts of a batch and the place of its first question among all.
@@ -78,7 +77,7 @@ def kept_results(path: Path, questions: Sequence[Question], batch_size: int) -> 
             "ask for as many samples as before or more, or choose another out"
         )
     whole = max(end for end in _batch_ends(questions, batch_size) if end <= len(lines))
-    results = [_read_line(path, number, line) for number, line in enumerate(lines[:whole], start=1)]
+    results = [result_in(line, path, number) for number, line in enumerate(lines[:whole], start=1)]
     for number, (result, question) in enumerate(zip(results, questions, strict=False), start=1):
         if (result.problem, result.sample) != (question.problem, question.sample):
             raise UserError(f"{path}, line {number}: not the answer that stands there; choose another out")
@@ -128,10 +127,3 @@ def _append(path: Path, results: Sequence[ProblemResult]) -> None:
         file.write("".join(map(result_line, results)).encode("utf-8", errors="surrogatepass"))
         file.flush()
         os.fsync(file.fileno())
-
-
-def _read_line(path: Path, number: int, line: bytes) -> ProblemResult:
-    try:
-        return ProblemResult(**json.loads(line.decode("utf-8", errors="surrogatepass")))
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{path}, line {number}: no result of an evaluation ({error}); choose another out") from error

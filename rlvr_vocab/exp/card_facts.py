@@ -14,8 +14,9 @@ from rlvr_vocab.exp.from_config import as_typed
 from rlvr_vocab.exp.hub_names import names_on_hub, without_folder
 from rlvr_vocab.exp.recorded_config import read_recorded
 from rlvr_vocab.exp.recorded_run import run_folder_of
-from rlvr_vocab.exp.run_folder import read_summary, recorded_names_on_hub, results_file
-from rlvr_vocab.vocab.run_places import FINAL_ADAPTER
+from rlvr_vocab.exp.run_folder import recorded_names_on_hub, results_file
+from rlvr_vocab.exp.run_record import read_record
+from rlvr_vocab.vocab.run_places import FINAL_ADAPTER, SUMMARY
 
 # The keys of a card, in its order. Only these are shown: model_kwargs may hold a login token.
 SHOWN_KEYS = (
@@ -176,8 +177,8 @@ def measured(run_folder: Path, when: str) -> Accuracy | None:
 
 
 def _steps_of_run(folder: Path) -> str | None:
-    summary = read_summary(folder)
-    return None if summary is None else f"{summary['steps']:,}"
+    steps = (read_record(folder, SUMMARY) or {}).get("steps")
+    return None if steps is None else f"{steps:,}"
 
 
 def _steps_of(checkpoint: Path) -> str | None:

@@ -14,11 +14,12 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.arm_division import Division, divide
 from rlvr_vocab.exp.compared_results import answers_in, asked_of_results, results_file
 from rlvr_vocab.exp.from_config import read
-from rlvr_vocab.exp.json_file import read_json_if_there
 from rlvr_vocab.exp.look_sections import CompareSettings
 from rlvr_vocab.exp.recorded_config import read_recorded
+from rlvr_vocab.exp.run_record import read_record
 from rlvr_vocab.secret_words import MASK, is_secret
 from rlvr_vocab.vocab.run_places import COMPLETIONS, ENVIRONMENT, EVALUATION_RESULTS, METRICS, SUMMARY
+from rlvr_vocab.vocab.run_records import RunRecords
 
 # A longer value does not fit into a sentence or beside a picture: its arm gets a number.
 _LONGEST_VALUE = 40
@@ -84,7 +85,10 @@ def _check_told_apart(folders: Sequence[Path]) -> None:
 
 def _story(folder: Path, config: Mapping[str, Any], evaluation: str | None) -> RunStory:
     rows, evaluations = divided(read_metrics(folder / METRICS))
-    training, results = config["training"], results_file(folder, evaluation)
+    training, results, records = config["training"], results_file(folder, evaluation), RunRecords.of(folder)
+    changed = records.problem(results)
+    if changed is not None:
+        raise UserError(f"runs: {folder}: {changed}; its own train command measures it again")
     return RunStory(
         folder=str(folder),
         seed=_seed(folder, config),
@@ -93,8 +97,9 @@ def _story(folder: Path, config: Mapping[str, Any], evaluation: str | None) -> R
         answers=answers_in(results),
         rows=rows,
         evaluations=evaluations,
-        summary=read_json_if_there(folder / SUMMARY),
-        environment=read_json_if_there(folder / ENVIRONMENT),
+        summary=read_record(folder, SUMMARY),
+        environment=read_record(folder, ENVIRONMENT),
+        damage=tuple(records.damage()),
         completions=CompletionFiles(folder / COMPLETIONS),
         selects_best=bool(training.get("load_best_model_at_end")) or training.get("save_strategy") == "best",
     )

@@ -19,8 +19,9 @@ from rlvr_vocab.exp.merge_words import report_lines
 from rlvr_vocab.exp.model_card import quantized_note, write_adapter_card, write_card
 from rlvr_vocab.exp.run_folder import recorded_names_on_hub
 from rlvr_vocab.exp.typed_sections import RunSettings
+from rlvr_vocab.manifest import write_manifest
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
-from rlvr_vocab.vocab.merge import merge_adapter
+from rlvr_vocab.vocab.merge import MergeReport, merge_adapter
 from rlvr_vocab.vocab.run_places import FINAL_ADAPTER, FINAL_MODEL
 
 
@@ -48,6 +49,7 @@ def save_final_model(trainer: RegionGRPOTrainer, settings: RunSettings, steps: i
                 write_adapter_card(folder, facts)
             else:
                 write_card(folder, facts)
+            write_manifest(folder)
     trainer.accelerator.wait_for_everyone()
     if is_main and facts.adapter:  # past the barrier, where waiting for long would end the others
         _merge(saved, trainer.initial_model, run_folder / FINAL_MODEL, facts, console)
@@ -66,9 +68,12 @@ def _merge(adapter: Path, base: Path, out: Path, facts: CardFacts, console: Cons
     if out.exists():
         shutil.rmtree(out)
     unset_hf_deepspeed_config()  # with it, models are loaded by all processes together, each its part
+
+    def finish(folder: Path, report: MergeReport) -> None:
+        write_card(folder, facts, report)
+        write_manifest(folder)
+
     # In float32, like a model that was trained whole: what was measured is what is kept.
-    report = merge_adapter(
-        adapter, out, base, torch.float32, finish=lambda folder, report: write_card(folder, facts, report)
-    )
+    report = merge_adapter(adapter, out, base, torch.float32, finish=finish)
     for line in report_lines(report, out, quantized_note(facts)):
         console.print(line, markup=False)

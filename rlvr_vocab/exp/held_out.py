@@ -11,6 +11,7 @@ from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from rich.console import Console
 
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import (
     ProblemResult,
     accuracy_of,
@@ -23,6 +24,7 @@ from rlvr_vocab.exp.held_out_figures import figures_of
 from rlvr_vocab.exp.reward_wiring import answer_reader, grader_of
 from rlvr_vocab.exp.run_folder import results_file
 from rlvr_vocab.exp.typed_sections import RunSettings
+from rlvr_vocab.manifest import set_aside
 from rlvr_vocab.training.progress import stage
 from rlvr_vocab.training.sharding import on_its_device
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
@@ -75,8 +77,22 @@ class HeldOut:
 
     def _found(self, path: Path) -> list[ProblemResult] | None:
         # One process looks for all: sharded models are sampled by every process together or not at all.
-        [there] = broadcast_object_list([path.exists()])
-        return read_results(path) if there else None
+        main = PartialState().is_main_process
+        [results] = broadcast_object_list([self._read(path) if main and path.exists() else None])
+        return results
+
+    def _read(self, path: Path) -> list[ProblemResult] | None:
+        """The results in a file; None, and the file set aside, where they are not those of all problems."""
+        try:
+            results = read_results(path)
+            if self.problems is None or len(results) == self.size:
+                return results
+            why = f"{path} holds {len(results):,} of {self.size:,} results"
+        except UserError as error:
+            why = str(error)
+        aside = set_aside(path, "broken")
+        self._console.print(f"warning: {why}; set aside as {aside.name}", style="yellow", markup=False)
+        return None
 
     def _during_file(self, step: int) -> Path:
         return results_file(self._run_folder, f"step_{step:05d}")

@@ -10,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.typed_sections import ModelSettings
+from rlvr_vocab.manifest import MANIFEST, problem_with
 from rlvr_vocab.nearest import nearest_word
 from rlvr_vocab.vocab.adapter_base import ADAPTER_CONFIG, ADAPTER_WEIGHTS, find_base, is_adapter
 from rlvr_vocab.vocab.quantized_base import refuse_quantized
@@ -83,12 +84,11 @@ def check_adapter_folder(folder: Path, base: Path | None) -> None:
 
 def _require_whole(folder: Path) -> None:
     """Every file of a run's checkpoint is the one that its manifest names; other folders have none."""
-    from rlvr_vocab.training.checkpoints import MANIFEST, is_complete  # not needed to refuse a mistyped key
-
-    if (folder / MANIFEST).is_file() and not is_complete(folder):
+    problem = problem_with(folder) if (folder / MANIFEST).is_file() else None
+    if problem is not None:
         raise UserError(
-            f"checkpoint={folder}: not what was written, by its {MANIFEST}: a file is damaged, changed or gone; "
-            "take another checkpoint"
+            f"checkpoint={folder}: not what was written, by its {MANIFEST}: {problem}; take another checkpoint, or "
+            f"delete the {MANIFEST} where you changed it yourself"
         )
 
 

@@ -1,6 +1,5 @@
 """Whether a run may write where it is told to: not over another configuration's run or foreign files."""
 
-import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +10,7 @@ from rlvr_vocab.exp.exit_code import is_main_process
 from rlvr_vocab.exp.from_config import as_typed
 from rlvr_vocab.exp.recorded_config import differences, read_recorded
 from rlvr_vocab.exp.run_lock import LOCK, check_not_running
+from rlvr_vocab.exp.run_record import read_record
 from rlvr_vocab.exp.typed_sections import RunSettings
 from rlvr_vocab.vocab.run_places import SUMMARY
 
@@ -120,7 +120,10 @@ def check_something_to_train(settings: RunSettings) -> None:
         raise UserError(f"{finished} its stages have ended: train further from its final_model with model.name")
     if not any(folder.glob("checkpoint-*")):
         raise UserError(f"{finished} holds no checkpoint to go on from: train from its final_model with model.name")
-    done, limit = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["steps"], settings.training.grpo
+    summary, limit = read_record(folder, SUMMARY) or {}, settings.training.grpo
+    if "steps" not in summary:
+        raise UserError(f"{folder / SUMMARY} is damaged: the same command without changes makes it anew")
+    done = summary["steps"]
     longer = limit["max_steps"] > done if limit.get("max_steps", -1) > 0 else "training.num_train_epochs" in changed
     if not longer:
         raise UserError(f"{finished} with these changes nothing more is trained: raise training.max_steps above {done}")

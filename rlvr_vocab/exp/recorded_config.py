@@ -54,6 +54,16 @@ def read_recorded(path: Path, resolve: bool = False) -> dict[str, Any]:
     return {str(key): value for key, value in content.items()}
 
 
+def needed(config: Mapping[str, Any], key: str, folder: Path) -> Any:
+    """The value of a dotted key in the configuration of a run; raises UserError where somebody has taken it out."""
+    value: Any = config
+    for name in key.split("."):
+        if not isinstance(value, Mapping) or name not in value:
+            raise UserError(f"{folder}/config.yaml is not whole: it lacks {key}")
+        value = value[name]
+    return value
+
+
 def differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     """(dotted key, value in one, value in other) where two configurations differ, bookkeeping left out."""
     for name in [*one, *(name for name in other if name not in one)]:

@@ -13,9 +13,9 @@ from rlvr_vocab.data.load import build_report
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.data_wiring import problem_source, problem_split
 from rlvr_vocab.exp.from_config import read
-from rlvr_vocab.exp.json_file import read_json_if_there
 from rlvr_vocab.exp.problem_account import StageAccount, changed_division, fingerprint_of, problem_account
-from rlvr_vocab.exp.recorded_config import read_recorded
+from rlvr_vocab.exp.recorded_config import needed, read_recorded
+from rlvr_vocab.exp.run_record import read_record
 from rlvr_vocab.exp.typed_sections import DatasetSettings, RewardSettings
 from rlvr_vocab.vocab.run_places import PROBLEMS, parents_of, runs_around
 
@@ -59,10 +59,13 @@ def recorded_run(checkpoint: Path) -> RecordedRun:
         return RecordedRun()
     config = read_recorded(folder, resolve=True)
     stage = stage_of(checkpoint, config.get("stages") or [])
-    generation = {**config["model"]["generation_kwargs"], **stage.get("generation", {})}
+    generation = {
+        name: stage.get("generation", {}).get(name, needed(config, f"model.generation_kwargs.{name}", folder))
+        for name in ("max_new_tokens", "temperature")
+    }
     return RecordedRun(
         folder=folder,
-        seed=config["seed"],
+        seed=needed(config, "seed", folder),
         dataset=config["dataset"],
         training_sets=tuple(
             (each["name"], {**config["dataset"], **each.get("dataset", {})})
@@ -70,9 +73,8 @@ def recorded_run(checkpoint: Path) -> RecordedRun:
         ),
         warmed_up=(config.get("warmup") or {}).get("max_steps", 0) > 0,
         rewards=read(RewardSettings, stage.get("rewards") or config.get("rewards") or {"functions": []}, "rewards"),
-        system_prompt=config["dataset"]["system_prompt"],
-        max_new_tokens=generation["max_new_tokens"],
-        temperature=generation["temperature"],
+        system_prompt=needed(config, "dataset.system_prompt", folder),
+        **generation,
     )
 
 
@@ -128,7 +130,7 @@ def _division_of(run: RecordedRun) -> tuple[frozenset[str], set[str], list[str]]
         )
         stages.append((name, account, 0, 0))
     assert run.folder is not None
-    recorded = read_json_if_there(run.folder / PROBLEMS)
+    recorded = read_record(run.folder, PROBLEMS)
     if recorded is None:
         return reserved_keys, trained, []
     now = {**problem_account(0, "", 0, stages), "held_out": recorded["held_out"]}

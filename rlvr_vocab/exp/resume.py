@@ -9,7 +9,8 @@ from accelerate.utils import broadcast_object_list
 from rich.console import Console
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.checkpoints import newest_checkpoint, problem_with, set_aside, set_broken_aside, steps_in
+from rlvr_vocab.manifest import problem_with, set_aside
+from rlvr_vocab.training.checkpoints import newest_checkpoint, set_broken_aside, steps_in
 from rlvr_vocab.training.saving import clear_leftovers
 
 

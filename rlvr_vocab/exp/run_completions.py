@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rlvr_vocab.exp.recorded_config import read_recorded
+from rlvr_vocab.exp.from_config import read
+from rlvr_vocab.exp.recorded_config import needed, read_recorded
 from rlvr_vocab.exp.recorded_run import run_folder_of
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
@@ -20,9 +21,8 @@ def context_of(path: Path) -> RewardContext | None:
         return None
     config = read_recorded(run, resolve=True)
     layout = VocabLayout.load(model) if (model / LAYOUT_FILE).is_file() else None
-    opened, closed = config["model"]["think_tags"]
     return RewardContext(
-        think_tags=(opened, closed),
+        think_tags=read(tuple[str, str], needed(config, "model.think_tags", run), "model.think_tags"),
         standard_size=None if layout is None else layout.standard_size,
         think_open_id=None if layout is None else layout.think_open_id,
         think_close_id=None if layout is None else layout.think_close_id,

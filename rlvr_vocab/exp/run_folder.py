@@ -19,10 +19,12 @@ import torch
 from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.hub_names import names_on_hub
-from rlvr_vocab.exp.json_file import read_json_if_there
+from rlvr_vocab.exp.json_file import json_text
 from rlvr_vocab.exp.output_folder import CLEARED, WITHOUT_A_NAME, belongs_to_no_run, changes_of
 from rlvr_vocab.exp.recorded_config import config_yaml
+from rlvr_vocab.exp.run_record import read_record
 from rlvr_vocab.exp.typed_sections import RunSettings
+from rlvr_vocab.manifest import MANIFEST
 from rlvr_vocab.secret_words import without_secrets
 from rlvr_vocab.vocab.run_places import (
     CHANGES,
@@ -64,18 +66,12 @@ def start_run_folder(settings: RunSettings) -> None:
             _clear(folder)
         else:
             _remove_halves(folder)
-            _compare_threads(folder / ENVIRONMENT, here)
+            _compare_threads(folder, here)
             _write_down_changes(settings)
+            (folder / MANIFEST).unlink(missing_ok=True)  # of a finished run: from here on this is none
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / CONFIG, config_yaml(settings.resolved))  # marks the folder as a run
     write_json(folder / ENVIRONMENT, {**here, "names_on_hub": names_on_hub(settings.resolved)})
-
-
-def finished_summary(settings: RunSettings) -> dict[str, Any] | None:
-    """The outcome of a run that has nothing left to do; None for one that is to be trained, or trained further."""
-    goes_back = settings.resume not in WITHOUT_A_NAME
-    summary = None if settings.overwrite or goes_back else read_summary(settings.output_dir)
-    return None if summary is None or not summary["finished"] or changes_of(settings) else summary
 
 
 def results_file(folder: Path, when: str) -> Path:
@@ -85,7 +81,7 @@ def results_file(folder: Path, when: str) -> Path:
 
 def _reopen(folder: Path) -> None:
     """A finished run that is to be trained further is finished no more; what it came to keeps another name."""
-    summary = read_summary(folder)
+    summary = read_record(folder, SUMMARY)
     if summary is None:
         return
     for path in (results_file(folder, "after"), folder / SUMMARY):
@@ -109,7 +105,7 @@ def _clear(folder: Path) -> None:
 def _turn_to_go(path: Path) -> tuple[bool, bool, bool, str]:
     """The outcome first, then checkpoints, the configuration last."""
     is_checkpoint = path.name == "stages" or path.name.startswith("checkpoint-")
-    return path.name == CONFIG, path.name != SUMMARY, not is_checkpoint, path.name
+    return path.name == CONFIG, path.name not in (MANIFEST, SUMMARY), not is_checkpoint, path.name
 
 
 def _remove_halves(folder: Path) -> None:
@@ -119,10 +115,10 @@ def _remove_halves(folder: Path) -> None:
             shutil.rmtree(path)
 
 
-def _compare_threads(recorded: Path, here: dict[str, Any]) -> None:
+def _compare_threads(folder: Path, here: dict[str, Any]) -> None:
     """Warn where a run goes on with another number of threads: on a CPU they add up in another order."""
     try:
-        before = (read_json_if_there(recorded) or {}).get("threads")
+        before = (read_record(folder, ENVIRONMENT) or {}).get("threads")
     except UserError as error:
         logger.warning("%s: it is written anew, what the run began with is not known", error)
         return
@@ -164,17 +160,11 @@ def environment() -> dict[str, Any]:
 
 def recorded_names_on_hub(folder: Path) -> tuple[str, ...]:
     """The names that were on the hub when the run started; none where it wrote nothing of it down."""
-    path = folder / ENVIRONMENT
-    return tuple(json.loads(path.read_text(encoding="utf-8")).get("names_on_hub", ())) if path.is_file() else ()
-
-
-def read_summary(folder: Path) -> dict[str, Any] | None:
-    path = folder / SUMMARY
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return tuple((read_record(folder, ENVIRONMENT) or {}).get("names_on_hub", ()))
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_whole(path, json_text(content))
 
 
 def _version(package: str) -> str | None:

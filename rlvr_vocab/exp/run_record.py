@@ -19,6 +19,7 @@ from rlvr_vocab.exp.typed_sections import RewardFunctionSettings, RewardSettings
 from rlvr_vocab.rewards.build import logged_names
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.run_places import ENVIRONMENT, INITIAL_MODEL, METRICS, PROBLEMS, SUMMARY
+from rlvr_vocab.vocab.run_records import RunRecords
 
 
 def run_record(folder: Path) -> RunRecord:
@@ -28,8 +29,52 @@ def run_record(folder: Path) -> RunRecord:
         UserError: it is no run, or a file of it cannot be read.
     """
     rows, evaluations = divided(read_metrics(folder / METRICS))
-    summary = read_json_if_there(folder / SUMMARY)
-    return RunRecord(folder, run_facts(read_recorded(folder, resolve=True), folder), rows, evaluations, summary)
+    facts = run_facts(read_recorded(folder, resolve=True), folder)
+    damage = tuple(RunRecords.of(folder).damage())
+    return RunRecord(folder, facts, rows, evaluations, read_record(folder, SUMMARY), damage)
+
+
+_NUMBER = (int, float)
+# What those who read a file of a run take its values for.
+_KINDS: dict[str, dict[str, Any]] = {
+    SUMMARY: {
+        "exp_name": str,
+        "reasoning_vocab_size": int,
+        "finished": bool,
+        "steps": int,
+        "steps_without_signal": int,
+        "seconds": _NUMBER,
+        "grpo_seconds": _NUMBER,
+        "accuracy_before": (*_NUMBER, None),
+        "accuracy_after": (*_NUMBER, None),
+        "held_out_problems": int,
+        "train_problems": int,
+        "reward_failures": dict,
+        "sample": ({"problem": str, "solution": str, "stretches": [list]}, None),
+        "findings": [{"title": str, "step": (int, None)}],
+    },
+    ENVIRONMENT: {
+        "command": list,
+        "commit": (str, None),
+        "processor_cores": (int, None),
+        "gpus": list,
+        "threads": int,
+        "versions": dict,
+        "names_on_hub": [str],
+    },
+    PROBLEMS: {"held_out": dict, "training": [dict]},
+}
+# Those without which the outcome of a run cannot be shown; the others came later.
+SUMMARY_KEYS = _KINDS[SUMMARY].keys() - {"train_problems", "reward_failures", "findings"}
+
+
+def read_record(folder: Path, name: str) -> dict[str, Any] | None:
+    """The content of a JSON file in the folder of a run; None where it is not there.
+
+    Raises:
+        UserError: it holds something else.
+    """
+    return read_json_if_there(folder / name, _KINDS[name])
 
 
 def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
@@ -48,7 +93,7 @@ def _stages(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 def _of_stage(config: Mapping[str, Any], stage: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration with what a stage sets over it."""
-    over = {key: {**config[key], **stage[key]} for key in ("training", "dataset") if key in stage}
+    over = {key: {**config[key], **stage[key]} for key in ("training", "dataset") if stage.get(key)}
     return {**config, **over, "rewards": stage.get("rewards") or config.get("rewards")}
 
 
@@ -120,7 +165,7 @@ def _longest_completion(folder: Path, stage: str) -> int | None:
     """Tokens that the model's context leaves beside the longest prompt; None where the run has not begun."""
     config = read_json_if_there(folder / INITIAL_MODEL / "config.json") or {}
     context = (config.get("text_config") or config).get("max_position_embeddings")
-    accounts = (read_json_if_there(folder / PROBLEMS) or {}).get("training") or []
+    accounts = (read_record(folder, PROBLEMS) or {}).get("training") or []
     prompts = [each.get("longest_prompt", 0) for each in accounts if each.get("stage", "") == stage]
     return context - max(prompts, default=0) if isinstance(context, int) else None
 
@@ -133,7 +178,7 @@ def _more(function: RewardFunctionSettings) -> dict[str, Any]:
 
 def _on_cpu(folder: Path) -> bool:
     """Whether the run has written down that it found no GPU."""
-    environment = read_json_if_there(folder / ENVIRONMENT)
+    environment = read_record(folder, ENVIRONMENT)
     return environment is not None and environment.get("gpus") == []
 
 

@@ -25,25 +25,26 @@ from rlvr_vocab.exp.command_help import leaves
 from rlvr_vocab.exp.command_line import parse_command_line
 from rlvr_vocab.exp.compose import compose
 from rlvr_vocab.exp.from_config import as_typed, read
-from rlvr_vocab.exp.json_file import read_json_if_there, write_text_whole
+from rlvr_vocab.exp.json_file import write_text_whole
 from rlvr_vocab.exp.look_sections import ReportSettings
-from rlvr_vocab.exp.recorded_config import NOT_COMPARED, config_yaml, read_recorded
+from rlvr_vocab.exp.recorded_config import NOT_COMPARED, config_yaml, needed, read_recorded
 from rlvr_vocab.exp.resolution import resolved_config
-from rlvr_vocab.exp.run_record import run_record
+from rlvr_vocab.exp.run_record import read_record, run_record
 from rlvr_vocab.exp.train_again import again
 from rlvr_vocab.exp.typed_sections import RewardSettings
 from rlvr_vocab.secret_words import without_secrets
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
 from rlvr_vocab.vocab.marking import Marker
 from rlvr_vocab.vocab.run_places import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY
+from rlvr_vocab.vocab.run_records import RunRecords
 
 REPORT = "report.html"
 MAX_SAMPLES = 24  # as in conf/report.yaml
 Found = TypeVar("Found")
 
 
-def write_report(settings: ReportSettings) -> None:
-    """Read the run and write the page, which appears whole or not at all.
+def write_report(settings: ReportSettings) -> tuple[str, ...]:
+    """Read the run and write the page, which appears whole or not at all; returns what is damaged in the run.
 
     Beside the page in the run's own folder, `vocabulary/` gets the data behind its pictures.
 
@@ -58,12 +59,14 @@ def write_report(settings: ReportSettings) -> None:
             write_story(report.vocabulary)
         except OSError as error:
             raise UserError(f"the data beside {settings.out} cannot be written: {error.strerror or error}") from error
+    return report.record.damage
 
 
 def report_at_the_end(run: Path, console: Console) -> None:
     """The report of a run that has ended, where there is none since; what goes wrong with it is said, no more."""
     out = run / REPORT
-    if out.is_file() and out.stat().st_mtime_ns >= (run / SUMMARY).stat().st_mtime_ns:
+    newer = out.is_file() and out.stat().st_mtime_ns >= (run / SUMMARY).stat().st_mtime_ns
+    if newer and out.read_bytes().rstrip().endswith(b"</html>"):
         return
     try:
         write_report(ReportSettings(run, out, MAX_SAMPLES))
@@ -85,8 +88,8 @@ def report_of(folder: Path, max_samples: int) -> RunReport:
         completions=CompletionFiles(folder / COMPLETIONS),
         marker=marker,
         vocabulary=vocabulary,
-        problems=read_json_if_there(folder / PROBLEMS),
-        environment=read_json_if_there(folder / ENVIRONMENT),
+        problems=read_record(folder, PROBLEMS),
+        environment=read_record(folder, ENVIRONMENT),
         configuration=_configuration(folder),
         max_samples=max_samples,
         unreadable=tuple(filter(None, (why_unmarked, why_untold))),
@@ -106,6 +109,9 @@ def _answers(folder: Path, when: str, problems: int | None) -> tuple[Answer, ...
     path = folder / "evaluation" / f"{when}.jsonl"
     if not path.is_file():
         return ()
+    changed = RunRecords.of(folder).problem(path)
+    if changed is not None:
+        raise UserError(changed)
     found = []
     for number, line in enumerate(path.read_bytes().removesuffix(b"\n").split(b"\n"), start=1):
         try:
@@ -135,7 +141,7 @@ def _configuration(folder: Path) -> Configuration:
     return Configuration(
         changed=tuple(_changed(recorded)),
         text=without_secrets(config_yaml(recorded)),
-        again=again(folder, str(recorded["exp_name"])),
+        again=again(folder, str(needed(recorded, "exp_name", folder))),
         taken_up=tuple(
             (str(row["at"]), str(row["key"]), as_typed(row["from"]), as_typed(row["to"]))
             for row in read_rows(folder / CHANGES)

@@ -22,6 +22,7 @@ from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import Interrupted, UserError
 from rlvr_vocab.exp.exit_code import RESUME_ME, write_exit_code
 from rlvr_vocab.exp.held_out import HeldOut
+from rlvr_vocab.exp.json_file import read_json
 from rlvr_vocab.exp.live import LiveRun
 from rlvr_vocab.exp.model_wiring import loading_kwargs, lora, quantization, unsloth
 from rlvr_vocab.exp.resume import checkpoint_to_go_on_from
@@ -44,8 +45,8 @@ from rlvr_vocab.training.place import RunPlace
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.training.unsloth_model import load_with_unsloth
 from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.run_places import STAGE_RECORD
 
-RECORD = "stage.json"
 HAS_ITS_OWN_CHECKPOINTING = {"gradient_checkpointing": False}  # Unsloth has switched its own on while it loaded
 
 
@@ -65,6 +66,9 @@ class StageRecord:
     steps_without_signal: int
     reward_failures: dict[str, int]
     seconds: float
+
+
+_KINDS = {"steps": int, "ended_by": str, "steps_without_signal": int, "reward_failures": dict, "seconds": (int, float)}
 
 
 @dataclass(frozen=True)
@@ -91,12 +95,12 @@ class Stage:
 
     def record(self) -> StageRecord | None:
         """What it came to; None as long as it has not ended."""
-        path = self.folder / RECORD
+        path = self.folder / STAGE_RECORD
         if not path.is_file():
             return None
         try:
-            return StageRecord(**json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, TypeError) as error:
+            return StageRecord(**read_json(path, _KINDS))
+        except (UserError, TypeError) as error:
             raise UserError(f"{path} is not readable ({error}); remove it to train this stage again") from error
 
 
@@ -124,6 +128,7 @@ class StagedRun:
         self._held_out = held_out
         self._interruption = interruption
         self.watch = watch
+        self._trained_now = 0.0
         self._console = console
         self.records = _ended(stages)
         self._current = min(len(self.records), len(stages) - 1)
@@ -133,6 +138,11 @@ class StagedRun:
     @property
     def steps(self) -> int:
         return sum(record.steps for record in self.records)
+
+    @property
+    def seconds_of_earlier_starts(self) -> float:
+        """Seconds that were trained before this start of the run."""
+        return sum(record.seconds for record in self.records) - self._trained_now
 
     @property
     def step_of_the_weights(self) -> int | None:
@@ -189,7 +199,7 @@ class StagedRun:
             markup=False,
         )
         if PartialState().is_main_process:
-            (stage.folder / RECORD).unlink()
+            (stage.folder / STAGE_RECORD).unlink()
         PartialState().wait_for_everyone()
 
     def _trainer_of_current(self) -> RegionGRPOTrainer:
@@ -217,6 +227,7 @@ class StagedRun:
             self._stop_if_told(trainer, goal)
         history = trainer.state.log_history
         reached = goal is not None and goal.reached(history)
+        self._trained_now += trainer.trained_seconds - trainer.seconds_before
         record = StageRecord(
             name=stage.name,
             steps=trainer.state.global_step,
@@ -255,7 +266,7 @@ class StagedRun:
         """Write down the end of a named stage: its weights first, then that it has ended."""
         trainer.save_checkpoint()
         if trainer.accelerator.is_main_process:
-            write_whole(stage.folder / RECORD, json.dumps(asdict(record), indent=2) + "\n")
+            write_whole(stage.folder / STAGE_RECORD, json.dumps(asdict(record), indent=2) + "\n")
         trainer.accelerator.wait_for_everyone()
         self._console.print(f"{stage.title}: {counted(record.steps, 'step')}, ended by {record.ended_by}", markup=False)
 

@@ -12,6 +12,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from rlvr_vocab.atomic_file import write_whole
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.place import RunPlace
 
 
@@ -56,13 +57,20 @@ class MetricsFile(TrainerCallback):
 
 
 def _whole_rows(path: Path) -> list[dict[str, Any]]:
-    """Rows up to one that a killed run left half-written."""
+    """Rows up to one that a killed run left half-written.
+
+    Raises:
+        UserError: a line before the last one is none.
+    """
     rows = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    lines = path.read_bytes().splitlines()
+    for number, line in enumerate(lines, start=1):
         try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
+            row = json.loads(line)
+            rows.append({**row, "step": int(row["step"])})
+        except (ValueError, TypeError, KeyError) as error:  # UnicodeDecodeError among them
+            if number < len(lines):
+                raise UserError(f"{path}: line {number} is damaged ({error}); delete it to go on without it") from error
     return rows
 
 

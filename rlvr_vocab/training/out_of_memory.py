@@ -99,7 +99,7 @@ def _others(device: DeviceRoom) -> str:
 
 
 def _saved_words(output_dir: Path) -> str:
-    checkpoint = newest_checkpoint(output_dir, checksums=False)
+    checkpoint = newest_checkpoint(output_dir, hashed=False)
     if checkpoint is None:
         return "no checkpoint was saved yet"
     return (

@@ -14,6 +14,7 @@ from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
 from trl import GRPOTrainer
 
 from rlvr_vocab.errors import OutOfRoom, UserError
+from rlvr_vocab.manifest import Entries
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.training.checkpoints import newest_checkpoint_for_all
 from rlvr_vocab.training.completions import CompletionRows, remove_step_files_after
@@ -25,6 +26,7 @@ from rlvr_vocab.training.place import RunPlace
 from rlvr_vocab.training.reward_weights import RewardWeights
 from rlvr_vocab.training.saving import Save, bytes_to_write, clear_leftovers, save_whole
 from rlvr_vocab.training.sharding import require_same_sharding
+from rlvr_vocab.vocab.run_records import RunRecords, records_in, write_records
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +69,7 @@ class ResumableGRPOTrainer(GRPOTrainer):
         self._staging: Path | None = None
         self._saved_step: int | None = None
         self._finished_epochs = 0
+        self._records: Entries = {}
         super().__init__(*args, **kwargs)
         self.add_callback(self.phases)
 
@@ -87,6 +90,8 @@ class ResumableGRPOTrainer(GRPOTrainer):
             resume_from_checkpoint = None if newest is None else str(newest)
         if not isinstance(resume_from_checkpoint, str):
             self._clear_after(0)
+            if self.place.first_step:
+                self._records = RunRecords.of(self.place.run_folder).entries
             return super().train(resume_from_checkpoint, **kwargs)
         checkpoint = Path(resume_from_checkpoint)
         require_pending(checkpoint, self.args.world_size)
@@ -94,6 +99,7 @@ class ResumableGRPOTrainer(GRPOTrainer):
         state = _state_of(checkpoint)
         self._clear_after(state.global_step)
         self._finished_epochs = int(state.epoch or 0)
+        self._records = records_in(checkpoint)
         self.weights.restore(checkpoint)
         for name, value in self.weights.values().items():
             self.reward_weights[self.reward_func_names.index(name)] = value
@@ -163,6 +169,7 @@ class ResumableGRPOTrainer(GRPOTrainer):
             self.args.save_only_model, self._staging = model_alone, None
         if self.args.should_save:
             self.weights.save(folder)
+            self._records = write_records(self.place.run_folder, folder, self._records)
             if save.best:  # Transformers has looked for it in the folder aside
                 self.state.best_model_checkpoint = str(save.output_dir / f"checkpoint-{save.best}")
                 self.state.save_to_json(str(folder / TRAINER_STATE_NAME))

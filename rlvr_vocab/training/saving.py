@@ -23,7 +23,8 @@ from safetensors import SafetensorError
 from transformers import Trainer
 
 from rlvr_vocab.errors import OutOfRoom
-from rlvr_vocab.training.checkpoints import MANIFEST, newest_checkpoint, steps_in, write_manifest
+from rlvr_vocab.manifest import MANIFEST, write_manifest
+from rlvr_vocab.training.checkpoints import newest_checkpoint, steps_in
 
 logger = logging.getLogger(__name__)
 
@@ -156,7 +157,7 @@ def _free(save: Save) -> int:
 
 
 def _words(save: Save) -> str:
-    whole = newest_checkpoint(save.output_dir, checksums=False)
+    whole = newest_checkpoint(save.output_dir, hashed=False)
     stands = "there is no earlier one" if whole is None else f"{whole.name} is intact"
     wanted = f"checkpoint-{save.step} (about {_megabytes(save.needed)}, {_megabytes(_free(save))} are free)"
     return f"the disk of {save.output_dir} has no room for {wanted}; {stands}"

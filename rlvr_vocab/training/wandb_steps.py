@@ -1,12 +1,14 @@
 """Weights & Biases over a whole run: steps counted through its stages, one run over all resumes, no row sent twice.
 
-`wandb.json` in the run's folder holds the id of the W&B run and the last step whose row it was sent.
+`wandb.json` in the run's folder holds the id of the W&B run and the last step whose row it was sent, with a checksum.
 """
 
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +16,50 @@ from transformers import Trainer, TrainerControl, TrainerState, TrainingArgument
 from transformers.integrations import WandbCallback
 
 from rlvr_vocab.atomic_file import write_whole
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.place import RunPlace
+from rlvr_vocab.vocab.run_places import WANDB
+from rlvr_vocab.vocab.run_records import RunRecords
 
-_FILE = "wandb.json"
+logger = logging.getLogger(__name__)
 
 
 def recorded_wandb(run_folder: Path) -> dict[str, Any]:
-    """What is known of the run in W&B; empty for one that was not there yet."""
-    path = run_folder / _FILE
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return content
+    """What is known of the run in W&B, from the newest checkpoint where the file is lost; empty if it was not there."""
+    path = run_folder / WANDB
+    known = _whole(path)
+    if known is not None:
+        return known
+    copies = RunRecords.of(run_folder).copies
+    earlier = None if copies is None else _whole(copies / WANDB)
+    if earlier is not None:
+        logger.warning("%s is damaged or gone; it is put back from %s", path, copies)
+        record_wandb(run_folder, earlier["id"], earlier["last_step"])
+    elif path.is_file():
+        raise UserError(f"{path} is damaged: delete it, and this run goes on as a new one in Weights & Biases")
+    return earlier or {}
 
 
 def record_wandb(run_folder: Path, run_id: str, last_step: int) -> None:
-    write_whole(run_folder / _FILE, json.dumps({"id": run_id, "last_step": last_step}) + "\n")
+    write_whole(run_folder / WANDB, _text(run_id, last_step))
+
+
+def _whole(path: Path) -> dict[str, Any] | None:
+    """The record, where it is one."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        content: dict[str, Any] = json.loads(text)
+        run_id, last_step = content["id"], content["last_step"]
+        typed = isinstance(run_id, str) and isinstance(last_step, int)
+        written_so = text == _text(run_id, last_step) or "sha256" not in content  # by an earlier version
+        return content if typed and written_so else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _text(run_id: str, last_step: int) -> str:
+    digest = hashlib.sha256(f"{run_id} {last_step}".encode()).hexdigest()
+    return json.dumps({"id": run_id, "last_step": last_step, "sha256": digest}) + "\n"
 
 
 def count_steps_of_the_run(trainer: Trainer, place: RunPlace) -> None:

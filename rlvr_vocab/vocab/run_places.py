@@ -8,6 +8,7 @@ from pathlib import Path
 INITIAL_MODEL, FINAL_ADAPTER, FINAL_MODEL = "initial_model", "final_adapter", "final_model"
 METRICS, COMPLETIONS, SUMMARY = "metrics.jsonl", "completions", "summary.json"
 CONFIG, ENVIRONMENT, PROBLEMS, CHANGES = "config.yaml", "environment.json", "problems.json", "changes.jsonl"
+STAGE_RECORD, WANDB = "stage.json", "wandb.json"
 # In the folder of an evaluation by `rlvr-vocab evaluate`, beside its summary.json.
 EVALUATION_RESULTS, EVALUATION_SETTINGS = "results.jsonl", "settings.json"
 STEP_FILES = "step_*.parquet"

@@ -7,6 +7,7 @@ import pytest
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.json_file import write_json_whole
+from rlvr_vocab.exp.run_record import read_record
 
 
 def test_the_file_holds_the_content_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
@@ -36,3 +37,10 @@ def test_what_is_no_json_is_a_fault_of_ours_and_writes_nothing(tmp_path: Path) -
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json_whole(tmp_path / "facts.json", {"a": float("nan")}, "out")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_type_in_a_file_of_a_run_is_named(tmp_path):
+    for content, key in (({"steps": "six"}, "steps"), ({"findings": [{"title": 3}]}, "findings"), ({"sample": []}, "")):
+        (tmp_path / "summary.json").write_text(json.dumps(content))
+        with pytest.raises(UserError, match=rf"summary\.json is damaged: {key}"):
+            read_record(tmp_path, "summary.json")

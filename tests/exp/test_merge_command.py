@@ -18,8 +18,8 @@ from transformers import AutoModelForCausalLM
 from rlvr_vocab.exp import final_model
 from rlvr_vocab.exp.card_facts import CardFacts
 from rlvr_vocab.exp.cli import main
+from rlvr_vocab.manifest import write_manifest
 from rlvr_vocab.rewards.accuracy import extracted_answer
-from rlvr_vocab.training.checkpoints import write_manifest
 from rlvr_vocab.vocab.adapter import load_model
 from rlvr_vocab.vocab.adapter_base import BASE_RECORD, record_base
 from rlvr_vocab.vocab.layout import VocabLayout

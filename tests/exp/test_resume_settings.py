@@ -5,14 +5,29 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.exp.finished_run import finished_summary
 from rlvr_vocab.exp.recorded_config import config_yaml
-from rlvr_vocab.exp.run_folder import finished_summary, start_run_folder, write_json
+from rlvr_vocab.exp.run_folder import start_run_folder, write_json
 from rlvr_vocab.exp.settings import load_settings
 
 TINY = ["experiment=quickstart", "exp_name=run"]
 RUN = Path("out/run")
+FINISHED = {
+    "finished": True,
+    "steps": 40,
+    "seconds": 9.5,
+    "grpo_seconds": 8,
+    "steps_without_signal": 0,
+    "sample": None,
+    "accuracy_before": None,
+    "accuracy_after": None,
+    "held_out_problems": 0,
+    "exp_name": "run",
+    "reasoning_vocab_size": 0,
+}
 
 
 @pytest.fixture
@@ -73,12 +88,12 @@ def test_the_keys_of_how_to_go_on_are_no_difference(run):
 
 
 def test_a_change_is_written_down_and_reopens_a_finished_run(run):
-    write_json(RUN / "summary.json", {"finished": True, "steps": 40})
+    write_json(RUN / "summary.json", FINISHED)
     (RUN / "evaluation").mkdir()
     (RUN / "evaluation" / "after.jsonl").write_text("{}\n")
-    assert finished_summary(load_settings("train", TINY)) == {"finished": True, "steps": 40}
+    assert finished_summary(load_settings("train", TINY), Console(quiet=True)) == FINISHED
     longer = load_settings("train", [*TINY, "training.max_steps=500", "allow_changes=[training.max_steps]"])
-    assert finished_summary(longer) is None
+    assert finished_summary(longer, Console(quiet=True)) is None
     start_run_folder(longer)
     assert sorted(path.name for path in RUN.glob("**/*40_steps*")) == ["after_40_steps.jsonl", "summary_40_steps.json"]
     assert not (RUN / "summary.json").exists()
@@ -142,13 +157,13 @@ def test_a_finished_run_of_stages_is_not_trained_further():
     words = ["stages=[{name:a},{name:b}]"]
     RUN.mkdir(parents=True)
     (RUN / "config.yaml").write_text(config_yaml(load_settings("train", [*TINY, *words]).resolved))
-    write_json(RUN / "summary.json", {"finished": True, "steps": 40})
+    write_json(RUN / "summary.json", FINISHED)
     assert "its stages have ended" in refusal(*words, "training.max_steps=500", "allow_changes=[training.max_steps]")
 
 
 def test_a_finished_run_without_checkpoints_is_not_begun_again_in_silence(run):
     for name in ("checkpoint-20", "checkpoint-40"):
         (RUN / name).rmdir()
-    write_json(RUN / "summary.json", {"finished": True, "steps": 40})
+    write_json(RUN / "summary.json", FINISHED)
     message = refusal("training.max_steps=500", "allow_changes=[training.max_steps]")
     assert "holds no checkpoint to go on from" in message

@@ -88,9 +88,13 @@ class Forks:
 
     def run(self, folder: Path, *words: str, **request: Any) -> int:
         """The exit code of a quickstart in `folder`, negative for a signal."""
+        return self.command(folder, "quickstart", f"output_dir={folder}", *SMALL, *words, **request)
+
+    def command(self, folder: Path, *words: str, **request: Any) -> int:
+        """The same of any command on a folder."""
         assert self._process.stdin is not None and self._process.stdout is not None
         request |= {
-            "words": ["quickstart", f"output_dir={folder}", *SMALL, *words],
+            "words": words,
             "log": str(self._beside(folder, "log")),
             "events": str(self._beside(folder, "events")),
             "watched": str(folder),

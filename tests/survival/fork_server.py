@@ -19,6 +19,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod", "shutil
 
 
 def main() -> None:
-    import rlvr_vocab.exp.commands.train  # noqa: F401  # seconds, which no run has to wait for again
+    for command in ("train", "evaluate", "report", "compare", "samples", "doctor"):
+        import_module(f"rlvr_vocab.exp.commands.{command}")  # seconds, which no run has to wait for again
 
     for line in sys.stdin:
         request = json.loads(line)

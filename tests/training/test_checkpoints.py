@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from rlvr_vocab.training.checkpoints import is_complete, newest_checkpoint, write_manifest
+from rlvr_vocab.manifest import is_complete, write_manifest
+from rlvr_vocab.training.checkpoints import newest_checkpoint
 
 
 def make_checkpoint(parent, step):

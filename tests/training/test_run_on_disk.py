@@ -9,8 +9,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from rlvr_vocab.manifest import is_complete
 from rlvr_vocab.training.callbacks import MetricsFile
-from rlvr_vocab.training.checkpoints import is_complete, newest_checkpoint
+from rlvr_vocab.training.checkpoints import newest_checkpoint
 from rlvr_vocab.training.place import RunPlace
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy

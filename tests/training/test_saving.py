@@ -10,9 +10,11 @@ import torch
 from safetensors import SafetensorError
 from transformers import TrainerCallback
 
+from rlvr_vocab import manifest
 from rlvr_vocab.errors import OutOfRoom, UserError
-from rlvr_vocab.training import checkpoints, saving
-from rlvr_vocab.training.checkpoints import is_complete, steps_in
+from rlvr_vocab.manifest import is_complete
+from rlvr_vocab.training import saving
+from rlvr_vocab.training.checkpoints import steps_in
 from rlvr_vocab.training.saving import Save, clear_leftovers, is_full, save_whole
 
 EVERY_STEP = {"save_strategy": "steps", "save_steps": 1, "max_steps": 4}
@@ -84,7 +86,7 @@ def test_words_on_a_full_disk_read_no_file_of_the_checkpoint_before(tmp_path, mo
     for step in (1, 2):
         assert save_whole(save_of(tmp_path, step), write_a_file) is None
     (tmp_path / "checkpoint-2" / "weights").write_bytes(b"123")
-    monkeypatch.setattr(checkpoints, "_sha256", pytest.fail)
+    monkeypatch.setattr(manifest, "_sha256", pytest.fail)
     words = save_whole(save_of(tmp_path, 3, needed=2 * shutil.disk_usage(tmp_path).free), pytest.fail)
     assert words is not None and words.endswith("; checkpoint-1 is intact")
 
@@ -254,5 +256,5 @@ def test_a_checkpoint_that_was_just_written_is_not_read_to_see_that_it_is_there(
 ):
     trainer = make_trainer(expand_shape("llama"), tmp_path, **EVERY_STEP)
     trainer.train()
-    monkeypatch.setattr(checkpoints, "_sha256", pytest.fail)
+    monkeypatch.setattr(manifest, "_sha256", pytest.fail)
     trainer.save_checkpoint()

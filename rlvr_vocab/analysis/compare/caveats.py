@@ -34,6 +34,7 @@ def warnings_of(
     runs = [run for arm in arms for run in arm.runs]
     checks: tuple[Iterator[str], ...] = (
         _copies(runs),
+        _damaged(runs),
         _configuration(differences),
         _unfinished(runs),
         _seeds(arms),
@@ -94,6 +95,11 @@ def _unfinished(runs: Sequence[RunStory]) -> Iterator[str]:
             yield f"{run.folder} has no summary.json: it has not come to its end."
         elif run.summary.get("finished") is False:
             yield f"{run.folder} is not finished."
+
+
+def _damaged(runs: Sequence[RunStory]) -> Iterator[str]:
+    for run in runs:
+        yield from (f"{run.folder} is damaged: {line}." for line in run.damage)
 
 
 def _seeds(arms: Sequence[ArmStory]) -> Iterator[str]:

@@ -25,6 +25,7 @@ class RunStory:
         asked: how the answers were sampled, as `rlvr-vocab evaluate` wrote it down; None where it did not.
         from_evaluate: whether the answers are those of that command.
         selects_best: whether it kept its best checkpoint instead of the last.
+        damage: a sentence on each file of it that is lost or changed.
     """
 
     folder: str
@@ -38,6 +39,7 @@ class RunStory:
     asked: Row | None = None
     from_evaluate: bool = False
     selects_best: bool = False
+    damage: Sequence[str] = ()
 
     @property
     def results(self) -> RunResults:

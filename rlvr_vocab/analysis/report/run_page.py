@@ -95,7 +95,8 @@ def _outcome(report: RunReport) -> Markup:
         ("seed", str(run.seed)),
         *_of_summary(record),
     ]
-    return facts(pairs)
+    lines = [paragraph(f"Damaged: {line}.", "missing") for line in record.damage]
+    return Markup().join([*lines, facts(pairs)])
 
 
 def _of_summary(record: RunRecord) -> Iterator[tuple[str, str]]:

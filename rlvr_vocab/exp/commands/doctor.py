@@ -15,9 +15,8 @@ from rlvr_vocab.analysis.doctor.seen import steps_needed
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.record import RunRecord
 from rlvr_vocab.counted import counted
-from rlvr_vocab.exp.json_file import read_json_if_there
 from rlvr_vocab.exp.look_sections import DoctorSettings
-from rlvr_vocab.exp.run_record import run_record
+from rlvr_vocab.exp.run_record import read_record, run_record
 from rlvr_vocab.exp.screen import make_console
 from rlvr_vocab.vocab.run_places import PROBLEMS
 
@@ -31,7 +30,7 @@ _COLOUR = {"error": "bold red", "warning": "bold yellow"}
 def run(settings: DoctorSettings) -> int:
     """Say what was found; 0 where that is nothing, 1 where it is something."""
     record = run_record(settings.run)
-    read_json_if_there(settings.run / PROBLEMS)  # a rule passes over what it cannot read
+    read_record(settings.run, PROBLEMS)  # a rule passes over what it cannot read
     findings = diagnose(record)
     if settings.format == "json":
         print(json.dumps(_as_json(record, findings), ensure_ascii=False, indent=2))
@@ -48,11 +47,14 @@ def _as_json(record: RunRecord, findings: Sequence[Finding]) -> dict[str, object
         "last_step": _last_step(record),
         "finished": is_finished(record),
         "too_short": is_too_short(record),
+        "damage": list(record.damage),
         "findings": [asdict(finding) for finding in findings],
     }
 
 
 def _show(record: RunRecord, findings: Sequence[Finding], console: Console) -> None:
+    for line in record.damage:
+        console.print(f"warning: {line}", style="yellow", markup=False)
     for line in _about(record):
         console.print(line, markup=False)
     for finding in findings:

@@ -9,6 +9,8 @@ from rlvr_vocab.exp.screen import make_console
 
 def run(settings: ReportSettings) -> int:
     """Write the page and say where it is; 0."""
-    write_report(settings)
-    make_console().print(f"the report is in {settings.out}: open it in a browser, it needs no network", markup=False)
+    console = make_console()
+    for line in write_report(settings):
+        console.print(f"warning: {line}", style="yellow", markup=False)
+    console.print(f"the report is in {settings.out}: open it in a browser, it needs no network", markup=False)
     return 0

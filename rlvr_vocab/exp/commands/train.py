@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from rich.console import Console
 
@@ -22,12 +23,13 @@ from rlvr_vocab.exp.adapter_checks import check_target_modules
 from rlvr_vocab.exp.base_model import base_model, untrained_base
 from rlvr_vocab.exp.closing import closing_words
 from rlvr_vocab.exp.final_model import save_final_model
+from rlvr_vocab.exp.finished_run import finished_summary, write_down_the_end
 from rlvr_vocab.exp.held_out import HeldOut
 from rlvr_vocab.exp.model_wiring import planned
 from rlvr_vocab.exp.one_process import in_one_process, join_processes
 from rlvr_vocab.exp.prompt_lengths import fitting_prompts, require_a_batch
 from rlvr_vocab.exp.quiet import quiet_libraries
-from rlvr_vocab.exp.run_folder import finished_summary, start_run_folder, write_json
+from rlvr_vocab.exp.run_folder import start_run_folder, write_json
 from rlvr_vocab.exp.run_lock import only_writer
 from rlvr_vocab.exp.run_problems import RunProblems, check_same_division, load_run_problems, stages_of
 from rlvr_vocab.exp.run_record import run_facts
@@ -38,7 +40,7 @@ from rlvr_vocab.exp.stage_words import naming_the_stage
 from rlvr_vocab.exp.typed_sections import RunSettings
 from rlvr_vocab.exp.wandb_run import alert, start_wandb
 from rlvr_vocab.exp.watch import Watch
-from rlvr_vocab.training.checkpoints import problem_with, set_aside, write_manifest
+from rlvr_vocab.manifest import problem_with, set_aside, write_manifest
 from rlvr_vocab.training.interruption import Interruption
 from rlvr_vocab.training.out_of_memory import naming_out_of_memory
 from rlvr_vocab.training.saving import full_disk_in_a_line
@@ -46,7 +48,7 @@ from rlvr_vocab.training.sharding import OnceSharded, is_sharded, on_its_device
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.expand import ExpansionPlan, write_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.run_places import INITIAL_MODEL, PROBLEMS, SUMMARY
+from rlvr_vocab.vocab.run_places import INITIAL_MODEL, PROBLEMS
 
 
 def run(settings: RunSettings) -> int:
@@ -65,7 +67,8 @@ def run(settings: RunSettings) -> int:
 
 def _run(settings: RunSettings, interruption: Interruption, console: Console) -> int:
     quiet_libraries()
-    summary = finished_summary(settings)
+    is_main = PartialState().is_main_process
+    [summary] = broadcast_object_list([finished_summary(settings, console) if is_main else None])
     if summary is not None:
         console.print(f"{settings.output_dir} holds this run, finished. overwrite=true trains it again.")
         closing_words(summary, settings.output_dir, console)
@@ -100,14 +103,14 @@ def _run(settings: RunSettings, interruption: Interruption, console: Console) ->
         "steps_without_signal": sum(record.steps_without_signal for record in training.records),
         "reward_failures": _reward_failures(training),
         "grpo_seconds": round(sum(record.seconds for record in training.records), 1),
-        "seconds": round(time.monotonic() - started, 1),
+        "seconds": round(time.monotonic() - started + training.seconds_of_earlier_starts, 1),
         "sample": sample,
     }
     if settings.stages:
         summary["stages"] = [asdict(record) for record in training.records]
     if training.trainer.accelerator.is_main_process:
         summary["findings"] = [asdict(finding) for finding in training.watch.ends(summary)]
-        write_json(settings.output_dir / SUMMARY, summary)
+        write_down_the_end(settings.output_dir, summary)
     closing_words(summary, settings.output_dir, console)
     return 0
 

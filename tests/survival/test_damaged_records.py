@@ -1,0 +1,193 @@
+"""Files of a run, but for its checkpoints, cut, emptied, deleted or changed by a bit: nothing of it is silent.
+
+With RLVR_VOCAB_SURVIVAL every file of a finished, an interrupted and a staged run is damaged in each of the four ways,
+and each command looks at it; RLVR_VOCAB_SURVIVAL_TABLE names a file for what they said.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+WORDS = ("report=true", "training.eval_steps=2", "training.max_steps=4", "training.save_steps=2")
+STAGES = "stages=[{name:one,training:{max_steps:2}},{name:two,training:{max_steps:2}}]"
+# What nobody needs again, people edit, or `report` writes again.
+DERIVED = re.compile(r"(.*/)?(README\.md|vocabulary/.*|report\.html|events\..*)")
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGES = {"cut": cut, "empty": lambda path: path.write_bytes(b""), "delete": lambda path: path.unlink(), "flip": flip}
+
+
+@pytest.fixture(scope="module")
+def runs(forks, tmp_path_factory):
+    """(words, folder) of a finished, an interrupted and a staged run."""
+    root = tmp_path_factory.mktemp("runs")
+    made = {"finished": WORDS, "interrupted": WORDS, "staged": (*WORDS, STAGES)}
+    for name, words in made.items():
+        told = {"signals_at": [["open metrics.jsonl", 3, signal.SIGTERM]]} if name == "interrupted" else {}
+        assert forks.run(root / name, *words, **told) == (75 if told else 0), forks.said(root / name)
+    return {name: (words, root / name) for name, words in made.items()}
+
+
+def files_of(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def copied(folder, to):
+    """Weights are linked: whoever changes them writes new files."""
+    to.parent.mkdir(exist_ok=True)
+    shutil.copytree(folder, to, copy_function=lambda here, there: link(Path(here), Path(there)))
+
+
+def link(here, there):
+    if here.stat().st_size > 2**20:
+        os.link(here, there)
+    else:
+        shutil.copy2(here, there)
+
+
+class Damaged:
+    """A copy of a run in which one file is damaged, and what the commands then say."""
+
+    def __init__(self, forks, words, original, name, damage, tmp_path):
+        self.forks, self.words, self.original, self.name = forks, words, original, name
+        self.folder = tmp_path / "damaged"
+        copied(original, self.folder)
+        target = self.folder / name
+        content = target.read_bytes()
+        target.unlink()  # it may be linked
+        target.write_bytes(content)
+        DAMAGES[damage](target)
+        self.said = ""
+
+    def look(self, command, *words):
+        code = self.forks.command(self.folder, command, *words)
+        return self._new(command, code)
+
+    def train(self):
+        return self._new("train", self.forks.run(self.folder, *self.words))
+
+    def _new(self, command, code):
+        everything = self.forks.said(self.folder)
+        new, self.said = everything[len(self.said) :], everything
+        assert "Traceback" not in new and code in (0, 1, 2), (self.name, command, code, new)
+        assert code != 1 or command == "doctor", (command, code, new)
+        return code, new
+
+    def is_named_in(self, said):
+        place = Path(self.name)
+        return any(word in said for word in (self.name, f"{place.parent.name}/{place.name}", f" {place.name}"))
+
+    def is_whole(self):
+        """Whether the file is there as it was, but for times."""
+        here, there = self.folder / self.name, self.original / self.name
+        return here.is_file() and (abs(here.stat().st_size - there.stat().st_size) < 64 or self.name == "metrics.jsonl")
+
+
+def test_no_damage_is_silent(request, forks, moments, tmp_path):
+    if moments is None:
+        pytest.skip("an hour: with RLVR_VOCAB_SURVIVAL only")
+    runs, table = request.getfixturevalue("runs"), []
+    for kind, (words, original) in runs.items():
+        for name in files_of(original):
+            if DERIVED.fullmatch(name) or ("checkpoint-" in name and kind != "interrupted"):  # needed by nobody
+                continue
+            for damage in DAMAGES:
+                damaged = Damaged(forks, words, original, name, damage, tmp_path / "one")
+                table.append((kind, name, damage, commands_after(damaged, runs)))
+                shutil.rmtree(tmp_path / "one")
+    write_table(table)
+    assert [row[:3] for row in table if row[3]["train"][0] == "SILENT"] == []
+
+
+def commands_after(damaged, runs):
+    folder, out = damaged.folder, damaged.folder.parent
+    other = runs["staged" if "finished" in str(damaged.original) else "finished"][1]
+    place = folder / damaged.name.partition("/")[0]
+    model = place if (place / "config.json").is_file() else folder / "final_model"
+    said = {
+        "report": damaged.look("report", f"run={folder}", f"out={out}/report.html"),
+        "doctor": damaged.look("doctor", f"run={folder}"),
+        "samples": damaged.look("samples", f"run={folder}", "max_samples=2"),
+        "compare": damaged.look("compare", f"runs=[{folder},{other}]", f"out={out}/compared", "key=stages"),
+        "evaluate": damaged.look("evaluate", f"checkpoint={model}", f"out={out}/evaluated"),
+    }
+    code, words = damaged.train()
+    silent = not damaged.is_named_in(words) and not (code == 0 and damaged.is_whole())
+    return {**said, "train": ("SILENT" if silent else code, words)}
+
+
+def test_an_interrupted_run_puts_back_what_it_can_and_names_the_rest(forks, unfinished, undisturbed, outcome_of):
+    cut(unfinished / "metrics.jsonl")
+    before = unfinished / "evaluation" / "before.jsonl"
+    flip(before)
+    (unfinished / "completions" / "step_00002.parquet").unlink()
+    flip(unfinished / "completions" / "step_00003.parquet")
+    assert forks.run(unfinished) == 0, forks.said(unfinished)
+    said = forks.said(unfinished)
+    assert all(f"warning: {unfinished}: {name}" in said for name in ("metrics.jsonl has", "evaluation/before.jsonl is"))
+    lost = ["completions/step_00002.parquet", "completions/step_00003.parquet"]
+    assert f"lost: {lost[0]} is missing; {lost[1]} is not what was written" in said
+    assert json.loads((unfinished / "summary.json").read_text())["lost"] == lost
+    expected = outcome_of(undisturbed())
+    shutil.copytree(undisturbed() / "completions", unfinished / "completions", dirs_exist_ok=True)
+    for path in (unfinished / "completions").glob("broken-*"):
+        path.unlink()
+    assert outcome_of(unfinished) == expected
+    assert before.read_bytes() == (undisturbed() / "evaluation" / "before.jsonl").read_bytes()
+
+
+def test_a_finished_run_makes_anew_what_its_last_checkpoint_gives(forks, undisturbed, outcome_of, tmp_path):
+    folder, before = tmp_path / "run", json.loads((undisturbed() / "summary.json").read_text())
+    copied(undisturbed(), folder)
+    weights = folder / "final_model" / "model.safetensors"
+    content = weights.read_bytes()
+    weights.unlink()
+    weights.write_bytes(content)
+    flip(weights)
+    cut(folder / "summary.json")
+    cut(folder / "evaluation" / "after.jsonl")
+    (folder / "environment.json").unlink()
+    assert forks.run(folder) == 0, forks.said(folder)
+    for name in ("final_model/model.safetensors is", "summary.json has", "evaluation/after.jsonl has", "environment"):
+        assert f"warning: {folder}: {name}" in forks.said(folder)
+    assert outcome_of(folder) == outcome_of(undisturbed())
+    after = json.loads((folder / "summary.json").read_text())
+    times = {"grpo_seconds", "seconds"}
+    assert {**after, **dict.fromkeys(times)} == {**before, **dict.fromkeys(times)}
+    assert after["seconds"] >= after["grpo_seconds"] > 0.5 * before["grpo_seconds"]  # though this start trained nothing
+    assert (folder / "broken-final_model").is_dir()
+
+
+def test_a_finished_run_without_a_checkpoint_is_not_trained_again_in_silence(forks, undisturbed, tmp_path):
+    folder = tmp_path / "run"
+    copied(undisturbed(), folder)
+    for path in (folder / "final_model", *folder.glob("checkpoint-*")):
+        shutil.rmtree(path)
+    assert forks.run(folder) == 2
+    assert "final_model/manifest.json is damaged or gone" in forks.said(folder)
+    assert json.loads((folder / "summary.json").read_text())["finished"]
+
+
+def write_table(table):
+    if "RLVR_VOCAB_SURVIVAL_TABLE" in os.environ:
+        lines = [
+            f"{kind}\t{name}\t{damage}\t{command}\t{code}\t{words!r}"
+            for kind, name, damage, said in table
+            for command, (code, words) in said.items()
+        ]
+        Path(os.environ["RLVR_VOCAB_SURVIVAL_TABLE"]).write_text("\n".join(lines))
