@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 MANIFEST = "manifest.json"
+_NOT_LISTED = (MANIFEST, "README.md")  # a card is there to be edited
 Entries = dict[str, dict[str, Any]]
 
 
 def write_manifest(folder: Path) -> None:
     """List what `folder` holds; call it once everything else is written."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in _NOT_LISTED)
     (folder / MANIFEST).write_text(manifest_text(entries_of(files, folder)), encoding="utf-8")
 
 

@@ -19,7 +19,7 @@ from rlvr_vocab.exp.merge_words import report_lines
 from rlvr_vocab.exp.model_card import quantized_note, write_adapter_card, write_card
 from rlvr_vocab.exp.run_folder import recorded_names_on_hub
 from rlvr_vocab.exp.typed_sections import RunSettings
-from rlvr_vocab.manifest import write_manifest
+from rlvr_vocab.manifest import set_aside, write_manifest
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.merge import MergeReport, merge_adapter
 from rlvr_vocab.vocab.run_places import FINAL_ADAPTER, FINAL_MODEL
@@ -57,16 +57,21 @@ def save_final_model(trainer: RegionGRPOTrainer, settings: RunSettings, steps: i
 
 @contextmanager
 def _in_place_of_an_earlier_one(folder: Path) -> Iterator[Path]:
-    """What an earlier end of this run wrote, which was interrupted before its summary, makes room."""
-    if folder.exists():
-        shutil.rmtree(folder)
+    make_room(folder)
     with folder_appearing_whole(folder) as partial:
         yield partial
 
 
+def make_room(folder: Path) -> None:
+    """Remove what an earlier end of this run wrote; where it has been evaluated it stays, under another name."""
+    if (folder / "evaluation").is_dir():
+        set_aside(folder, "earlier")
+    elif folder.exists():
+        shutil.rmtree(folder)
+
+
 def _merge(adapter: Path, base: Path, out: Path, facts: CardFacts, console: Console) -> None:
-    if out.exists():
-        shutil.rmtree(out)
+    make_room(out)
     unset_hf_deepspeed_config()  # with it, models are loaded by all processes together, each its part
 
     def finish(folder: Path, report: MergeReport) -> None:

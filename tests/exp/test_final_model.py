@@ -14,6 +14,7 @@ from torch import nn
 
 from rlvr_vocab.exp import final_model
 from rlvr_vocab.exp.final_model import save_final_model
+from rlvr_vocab.manifest import is_complete
 from rlvr_vocab.vocab.adapter import load_model
 
 
@@ -51,9 +52,24 @@ def test_a_whole_model_appears_at_once_with_its_card_in_place_of_an_earlier_one(
     trainer = StandInTrainer(expand_shape("llama", size=20), nn.Linear(1, 1))
     save(trainer, run_folder)
     names = {path.name for path in (run_folder / "final_model").iterdir()}
-    assert names == {"README.md", *(path.name for path in trainer.ready.iterdir())}
+    assert names == {"README.md", "manifest.json", *(path.name for path in trainer.ready.iterdir())}
     assert [path.name for path in run_folder.iterdir()] == ["final_model"]
     assert trainer.noted[0].startswith("saved in .final_model.")
+
+
+def test_a_model_that_has_been_evaluated_is_not_thrown_away(
+    expand_shape: Callable[..., Path], run_folder: Path
+) -> None:
+    results = Path("evaluation", "gsm8k", "results.jsonl")
+    (run_folder / "final_model" / results).parent.mkdir(parents=True)
+    (run_folder / "final_model" / results).touch()
+    trainer = StandInTrainer(expand_shape("llama", size=20), nn.Linear(1, 1))
+    save(trainer, run_folder)
+    (run_folder / "final_model" / "README.md").write_text("edited")
+    assert is_complete(run_folder / "final_model")
+    (run_folder / "final_model" / "config.json").write_text("{}")
+    assert not is_complete(run_folder / "final_model")
+    assert (run_folder / "earlier-final_model" / results).is_file()
 
 
 def test_a_model_that_was_not_saved_whole_does_not_appear(
