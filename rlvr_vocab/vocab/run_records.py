@@ -153,6 +153,7 @@ def write_records(folder: Path, checkpoint: Path, earlier: Entries) -> Entries:
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
     if entries:
+        (checkpoint / RECORDS).mkdir(exist_ok=True)
         (checkpoint / RECORDS / _LIST).write_text(manifest_text(entries), encoding="utf-8")
     return entries
 

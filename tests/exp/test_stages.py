@@ -176,20 +176,26 @@ def test_a_checkpoint_is_evaluated_as_its_stage_was_sampled(tmp_path):
     assert first.folder == last.folder == tmp_path
 
 
+def unfinished_without_records(run, folder):
+    """As a run of an earlier version was left: nothing can be put back."""
+    shutil.copytree(run, folder)
+    for name in ("summary.json", "manifest.json"):
+        (folder / name).unlink()
+    for records in folder.glob("stages/*/checkpoint-*/records"):
+        shutil.rmtree(records)
+    return folder
+
+
 @pytest.mark.parametrize("broken", ["{", '{"name": "form"}'])
 def test_a_record_that_cannot_be_read_is_named(whole_run, broken, tmp_path, capsys):
-    folder = tmp_path / "copy"
-    shutil.copytree(whole_run, folder)
-    (folder / "summary.json").unlink()
+    folder = unfinished_without_records(whole_run, tmp_path / "copy")
     (folder / "stages/1_form/stage.json").write_text(broken)
     assert main(["quickstart", f"output_dir={folder}", *SMALL]) == 2
     assert "1_form/stage.json is not readable" in capsys.readouterr().err
 
 
 def test_a_later_stage_that_has_ended_before_an_earlier_one_is_refused(whole_run, tmp_path, capsys):
-    folder = tmp_path / "copy"
-    shutil.copytree(whole_run, folder)
-    (folder / "summary.json").unlink()
+    folder = unfinished_without_records(whole_run, tmp_path / "copy")
     (folder / "stages/1_form/stage.json").unlink()
     assert main(["quickstart", f"output_dir={folder}", *SMALL]) == 2
     assert "2_answers has ended, but stage 1/2 form" in capsys.readouterr().err

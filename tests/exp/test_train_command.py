@@ -75,7 +75,7 @@ def losses_of(folder: Path) -> list[float]:
 def test_a_run_leaves_what_the_documentation_says(run_folder: tuple[Path, bool]) -> None:
     folder, reasoning = run_folder
     expected = {"config.yaml", "environment.json", "problems.json", "metrics.jsonl", "summary.json", "report.html"}
-    expected |= {"initial_model", "completions", "evaluation", "final_model", "vocabulary"}
+    expected |= {"manifest.json", "initial_model", "completions", "evaluation", "final_model", "vocabulary"}
     assert {path.name for path in folder.iterdir()} == expected
     assert [path.name for path in sorted((folder / "completions").iterdir())] == [
         f"step_{step:05d}.parquet" for step in (1, 2, 3)

@@ -99,6 +99,14 @@ def test_rows_after_the_end_are_no_rows_of_a_finished_run(finished):
     assert (finished / "metrics.jsonl").read_text() == "metrics.jsonl as it was\n"
 
 
+def test_completions_alone_are_listed_too(tmp_path):
+    """A trainer that is used from Python writes no metrics."""
+    write(tmp_path, SAMPLED[0], "rows")
+    (tmp_path / "checkpoint-1").mkdir()
+    assert list(write_records(tmp_path, tmp_path / "checkpoint-1", {})) == [SAMPLED[0]]
+    assert RunRecords.of(tmp_path).put_back() == ([], [])
+
+
 def test_a_damaged_list_is_named_and_the_one_before_it_counts(run):
     write_records(run, run / "checkpoint-3", RunRecords.of(run).entries)
     cut(run / "checkpoint-3" / "records" / "list.json")
