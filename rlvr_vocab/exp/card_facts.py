@@ -15,7 +15,7 @@ from rlvr_vocab.exp.hub_names import names_on_hub, without_folder
 from rlvr_vocab.exp.recorded_config import read_recorded
 from rlvr_vocab.exp.recorded_run import run_folder_of
 from rlvr_vocab.exp.run_folder import recorded_names_on_hub, results_file
-from rlvr_vocab.exp.run_record import read_record
+from rlvr_vocab.exp.run_json import read_record
 from rlvr_vocab.vocab.run_places import FINAL_ADAPTER, SUMMARY
 
 # The keys of a card, in its order. Only these are shown: model_kwargs may hold a login token.

@@ -16,7 +16,7 @@ from rlvr_vocab.exp.compared_results import answers_in, asked_of_results, result
 from rlvr_vocab.exp.from_config import read
 from rlvr_vocab.exp.look_sections import CompareSettings
 from rlvr_vocab.exp.recorded_config import read_recorded
-from rlvr_vocab.exp.run_record import read_record
+from rlvr_vocab.exp.run_json import read_record
 from rlvr_vocab.secret_words import MASK, is_secret
 from rlvr_vocab.vocab.run_places import COMPLETIONS, ENVIRONMENT, EVALUATION_RESULTS, METRICS, SUMMARY
 from rlvr_vocab.vocab.run_records import RunRecords

@@ -12,7 +12,7 @@ from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.json_file import json_text
 from rlvr_vocab.exp.output_folder import WITHOUT_A_NAME, changes_of
-from rlvr_vocab.exp.run_record import SUMMARY_KEYS, read_record
+from rlvr_vocab.exp.run_json import SUMMARY_KEYS, read_record
 from rlvr_vocab.exp.typed_sections import RunSettings
 from rlvr_vocab.manifest import MANIFEST, set_aside
 from rlvr_vocab.training.checkpoints import newest_checkpoint

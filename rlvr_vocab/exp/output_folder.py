@@ -9,8 +9,8 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.exit_code import is_main_process
 from rlvr_vocab.exp.from_config import as_typed
 from rlvr_vocab.exp.recorded_config import differences, read_recorded
+from rlvr_vocab.exp.run_json import read_record
 from rlvr_vocab.exp.run_lock import LOCK, check_not_running
-from rlvr_vocab.exp.run_record import read_record
 from rlvr_vocab.exp.typed_sections import RunSettings
 from rlvr_vocab.vocab.run_places import SUMMARY
 

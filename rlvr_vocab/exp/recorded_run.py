@@ -15,7 +15,7 @@ from rlvr_vocab.exp.data_wiring import problem_source, problem_split
 from rlvr_vocab.exp.from_config import read
 from rlvr_vocab.exp.problem_account import StageAccount, changed_division, fingerprint_of, problem_account
 from rlvr_vocab.exp.recorded_config import needed, read_recorded
-from rlvr_vocab.exp.run_record import read_record
+from rlvr_vocab.exp.run_json import read_record
 from rlvr_vocab.exp.typed_sections import DatasetSettings, RewardSettings
 from rlvr_vocab.vocab.run_places import PROBLEMS, parents_of, runs_around
 

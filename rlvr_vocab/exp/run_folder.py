@@ -22,7 +22,7 @@ from rlvr_vocab.exp.hub_names import names_on_hub
 from rlvr_vocab.exp.json_file import json_text
 from rlvr_vocab.exp.output_folder import CLEARED, WITHOUT_A_NAME, belongs_to_no_run, changes_of
 from rlvr_vocab.exp.recorded_config import config_yaml
-from rlvr_vocab.exp.run_record import read_record
+from rlvr_vocab.exp.run_json import read_record
 from rlvr_vocab.exp.typed_sections import RunSettings
 from rlvr_vocab.manifest import MANIFEST
 from rlvr_vocab.secret_words import without_secrets

@@ -15,6 +15,7 @@ from rlvr_vocab.exp.json_file import read_json_if_there
 from rlvr_vocab.exp.recorded_config import read_recorded
 from rlvr_vocab.exp.remedies import tried_on
 from rlvr_vocab.exp.reward_wiring import reward_specs
+from rlvr_vocab.exp.run_json import read_record
 from rlvr_vocab.exp.typed_sections import RewardFunctionSettings, RewardSettings
 from rlvr_vocab.rewards.build import logged_names
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
@@ -32,49 +33,6 @@ def run_record(folder: Path) -> RunRecord:
     facts = run_facts(read_recorded(folder, resolve=True), folder)
     damage = tuple(RunRecords.of(folder).damage())
     return RunRecord(folder, facts, rows, evaluations, read_record(folder, SUMMARY), damage)
-
-
-_NUMBER = (int, float)
-# What those who read a file of a run take its values for.
-_KINDS: dict[str, dict[str, Any]] = {
-    SUMMARY: {
-        "exp_name": str,
-        "reasoning_vocab_size": int,
-        "finished": bool,
-        "steps": int,
-        "steps_without_signal": int,
-        "seconds": _NUMBER,
-        "grpo_seconds": _NUMBER,
-        "accuracy_before": (*_NUMBER, None),
-        "accuracy_after": (*_NUMBER, None),
-        "held_out_problems": int,
-        "train_problems": int,
-        "reward_failures": dict,
-        "sample": ({"problem": str, "solution": str, "stretches": [list]}, None),
-        "findings": [{"title": str, "step": (int, None)}],
-    },
-    ENVIRONMENT: {
-        "command": list,
-        "commit": (str, None),
-        "processor_cores": (int, None),
-        "gpus": list,
-        "threads": int,
-        "versions": dict,
-        "names_on_hub": [str],
-    },
-    PROBLEMS: {"held_out": dict, "training": [dict]},
-}
-# Those without which the outcome of a run cannot be shown; the others came later.
-SUMMARY_KEYS = _KINDS[SUMMARY].keys() - {"train_problems", "reward_failures", "findings"}
-
-
-def read_record(folder: Path, name: str) -> dict[str, Any] | None:
-    """The content of a JSON file in the folder of a run; None where it is not there.
-
-    Raises:
-        UserError: it holds something else.
-    """
-    return read_json_if_there(folder / name, _KINDS[name])
 
 
 def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:

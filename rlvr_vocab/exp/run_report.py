@@ -29,7 +29,8 @@ from rlvr_vocab.exp.json_file import write_text_whole
 from rlvr_vocab.exp.look_sections import ReportSettings
 from rlvr_vocab.exp.recorded_config import NOT_COMPARED, config_yaml, needed, read_recorded
 from rlvr_vocab.exp.resolution import resolved_config
-from rlvr_vocab.exp.run_record import read_record, run_record
+from rlvr_vocab.exp.run_json import read_record
+from rlvr_vocab.exp.run_record import run_record
 from rlvr_vocab.exp.train_again import again
 from rlvr_vocab.exp.typed_sections import RewardSettings
 from rlvr_vocab.secret_words import without_secrets

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rlvr_vocab.exp.look_sections import ReportSettings
 from rlvr_vocab.exp.recorded_config import config_yaml
+from rlvr_vocab.exp.run_report import MAX_SAMPLES, write_report
 from rlvr_vocab.exp.settings import build_settings
 
 Row = dict[str, Any]
@@ -101,3 +104,35 @@ def write_rows(path: Path, rows: list[Row]) -> None:
 
 def write_json(path: Path, content: Row) -> None:
     path.write_text(json.dumps(content), encoding="utf-8")
+
+
+class Tags(HTMLParser):
+    """The elements and attributes of a page, and its words outside of the style sheet."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: set[str] = set()
+        self.attributes: set[tuple[str, str]] = set()
+        self.words: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.add(tag)
+        self.attributes.update((name, value or "") for name, value in attrs)
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def report(run: Path, max_samples: int = MAX_SAMPLES) -> str:
+    write_report(ReportSettings(run, run / "report.html", max_samples))
+    return (run / "report.html").read_text(encoding="utf-8")
+
+
+def words(page: str) -> str:
+    return " ".join(" ".join(Tags(page).words).split())
+
+
+def rewrite(run: Path, name: str, **changed: Any) -> None:
+    path = run / name
+    write_json(path, {**json.loads(path.read_text()), **changed})

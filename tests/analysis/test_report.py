@@ -1,20 +1,13 @@
 """The report of a run: what it says of runs that went well, badly or not at all, and what it never lets through."""
 
-import json
 import shlex
-import shutil
-from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 from markupsafe import Markup
 from rich.console import Console
 from scipy import stats
 
-from rlvr_vocab.analysis.completions import CompletionFiles
-from rlvr_vocab.analysis.report.choice import choose
 from rlvr_vocab.analysis.report.held_out import accuracies
 from rlvr_vocab.analysis.report.outcome import sentence
 from rlvr_vocab.analysis.report.page import Page, Section, render
@@ -26,16 +19,18 @@ from rlvr_vocab.exp.recorded_config import differences
 from rlvr_vocab.exp.run_record import run_record
 from rlvr_vocab.exp.run_report import MAX_SAMPLES, held_out_of, report_at_the_end, write_report
 from rlvr_vocab.exp.settings import build_settings
-from rlvr_vocab.vocab.marking import Marker
-from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
 from ..read_text import faults_in
 from .report_run import (
     HOSTILE,
+    Tags,
     answer,
     completion,
     metrics,
+    report,
+    rewrite,
     summary,
+    words,
     write_completions,
     write_json,
     write_rows,
@@ -51,47 +46,15 @@ ELEMENTS = {
 }
 
 
-class Tags(HTMLParser):
-    """The elements and attributes of a page, and its words outside of the style sheet."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.elements: set[str] = set()
-        self.attributes: set[tuple[str, str]] = set()
-        self.words: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.add(tag)
-        self.attributes.update((name, value or "") for name, value in attrs)
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     return write_run(tmp_path / "run")
-
-
-def report(run: Path, max_samples: int = MAX_SAMPLES) -> str:
-    write_report(ReportSettings(run, run / "report.html", max_samples))
-    return (run / "report.html").read_text(encoding="utf-8")
-
-
-def words(page: str) -> str:
-    return " ".join(" ".join(Tags(page).words).split())
 
 
 def lede(run: Path) -> str:
     """The sentence below the title, without the rest of the page."""
     record = run_record(run)
     return sentence(record, held_out_of(record))
-
-
-def rewrite(run: Path, name: str, **changed: Any) -> None:
-    path = run / name
-    write_json(path, {**json.loads(path.read_text()), **changed})
 
 
 def test_the_sentence_stands_below_the_title(run: Path) -> None:
@@ -161,15 +124,6 @@ def test_held_out_problems_without_a_measurement_are_not_told_as_none(run: Path)
     assert "line 40: no result" in lede(run) and "was 25.0 % before GRPO, on 40 problems" in lede(run)
 
 
-def test_a_damaged_tokenizer_takes_the_colours_and_not_the_page(run: Path, expand_shape: Callable[..., Path]) -> None:
-    shutil.copytree(expand_shape("llama", size=None), run / "initial_model")
-    assert "are not marked" not in words(report(run))
-    (run / "initial_model" / "tokenizer.json").write_text("")
-    said = words(report(run))
-    assert "tokenizer.json is not a tokenizer" in said and "reasoning tokens are not marked" in said
-    assert "<svg" in report(run)
-
-
 @pytest.mark.parametrize("typed", [".", "..", "completions/.."])
 def test_a_run_may_be_told_from_where_one_is(run: Path, monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
     monkeypatch.chdir(run / "completions" if typed == ".." else run)
@@ -204,22 +158,6 @@ def test_what_became_of_the_problems_reads_as_words(run: Path) -> None:
     assert "training: easy dataset arithmetic rows read 5,000 left out none usable 1 noted none kept yes" in said
     assert "training: hard" in said and "left out no answer 3" in said and "vllm none" in said
     assert faults_in(said.partition("All keys, as config.yaml")[0]) == []
-
-
-def test_held_out_answers_show_their_reasoning_tokens(run: Path, expand_shape: Callable[..., Path]) -> None:
-    """Within the turn, which begins with what the template prefilled."""
-    shutil.copytree(expand_shape("llama", size=None), run / "initial_model")
-    rewrite(run, "summary.json", held_out_problems=1)
-    marker = Marker.from_folder(run / "initial_model")
-    tokenizer = load_tokenizer(run / "initial_model")
-    plain = tokenizer.encode("so 41", add_special_tokens=False)
-    ids = [plain[0] + marker.layout.standard_size, *plain[1:]]
-    first = tokenizer.decode(plain[:1])
-    for name in ("before", "after"):
-        kept = {**answer(0, right=name == "after", text="<think>so 41"), "completion_ids": ids}
-        write_rows(run / "evaluation" / f"{name}.jsonl", [kept])
-    marked = f'&lt;think&gt;<span class="m1" title="copy 1">{first}</span>{"so 41".removeprefix(first)}</pre>'
-    assert report(run).count(marked) == 2
 
 
 def test_a_run_without_held_out_problems_tells_its_reward(run: Path) -> None:
@@ -312,13 +250,6 @@ def test_numbers_of_a_secret_form_are_masked(run: Path) -> None:
     assert token not in report(run)
 
 
-def test_a_damaged_file_of_completions_is_named_and_the_others_are_shown(run: Path) -> None:
-    (run / "completions" / "step_00006.parquet").write_bytes(b"PAR1 cut off")
-    said = words(report(run))
-    assert "step_00006.parquet: cannot be read" in said
-    assert "Step 1" in said and "Step 5" in said
-
-
 def test_a_page_that_cannot_be_written_leaves_the_one_before(run: Path, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("no folder")
@@ -353,29 +284,6 @@ def test_only_keys_that_differ_from_the_defaults_stand_unfolded(run: Path) -> No
     table = words(report(run).partition(">Configuration</h2>")[2].partition("<details>")[0])
     assert "training.num_generations 8 4" in table and "seed 3 42" in table
     assert "rewards.functions" not in table and "training.beta" not in table
-
-
-def test_samples_are_chosen_by_rule(run: Path) -> None:
-    shared = {**completion(1, 0), "prompt": "the same"}
-    write_completions(run, 1, [shared, *(completion(1, row) for row in range(1, 8))])
-    for step in range(7, 50):
-        write_completions(run, step, [{**completion(step, row), "reward": -row / 7} for row in range(8)])
-    write_completions(run, 49, [{**shared, "completion": "late"}, *(completion(49, row) for row in range(1, 8))])
-    choice = choose(CompletionFiles(run / "completions"), 11)
-    assert [each.completion.completion for each in choice.early_and_late] == [shared["completion"], "late"]
-    assert [each.completion.step for each in choice.moments] == [1, 1, 1, 25, 25, 25, 49, 49, 49]
-    highest, lowest, random = choice.moments[3:6]
-    assert (highest.completion.row, lowest.completion.row) == (1, 8)
-    assert random.completion.row not in (1, 8)
-    assert choose(CompletionFiles(run / "completions"), 11) == choice
-    assert len(choose(CompletionFiles(run / "completions"), 1).moments) == 1
-
-
-def test_a_long_completion_is_shown_from_both_ends(run: Path) -> None:
-    write_completions(run, 6, [{**completion(6, 0), "completion": "a" * 5000 + "b" * 5000}])
-    said = words(report(run))
-    assert "… 7,900 characters …" in said
-    assert "a" * 1400 in said and "a" * 1401 not in said and "b" * 700 in said and "b" * 701 not in said
 
 
 def test_stages_and_every_reward_function_are_drawn(run: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.json_file import write_json_whole
-from rlvr_vocab.exp.run_record import read_record
+from rlvr_vocab.exp.run_json import read_record
 
 
 def test_the_file_holds_the_content_and_nothing_is_left_beside_it(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.record import RunRecord
 from rlvr_vocab.counted import counted
 from rlvr_vocab.exp.look_sections import DoctorSettings
-from rlvr_vocab.exp.run_record import read_record, run_record
+from rlvr_vocab.exp.run_json import read_record
+from rlvr_vocab.exp.run_record import run_record
 from rlvr_vocab.exp.screen import make_console
 from rlvr_vocab.vocab.run_places import PROBLEMS
 
