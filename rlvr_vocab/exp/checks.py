@@ -62,7 +62,13 @@ BOUNDS: dict[str, tuple[float | None, float | None]] = {
     "training.warmup_ratio": (0, 1),
     "training.kl_log_steps": (0, None),
     "training.max_completion_length": (1, None),
+    "training.max_steps": (1, None),
     "training.learning_rate": (0, None),
+    "training.logging_steps": (0, None),
+    "training.save_steps": (0, None),
+    "training.epsilon": (0, None),
+    "training.epsilon_high": (0, None),
+    "training.top_entropy_quantile": (0, 1),
     "training.per_device_train_batch_size": (1, None),
     "training.gradient_accumulation_steps": (1, None),
     "training.steps_per_generation": (1, None),
@@ -115,6 +121,7 @@ def check_training(settings: RunSettings) -> None:
     check_resumable(settings.training.grpo, staged=bool(settings.resolved["stages"]))
     check_rollouts(settings.model, settings.training.grpo)
     check_vllm(settings.training.grpo)
+    check_precision(settings.training.grpo)
     check_optimizer(settings.training.grpo.get("optim"))
     check_schedule(settings.training.grpo)
     check_loader(settings.training.grpo)
@@ -216,6 +223,11 @@ def check_bounds(resolved: Mapping[str, Any]) -> None:
             raise UserError(f"{key}={value}: must be at least {least}")
         if most is not None and (value > most or (value == most and key in BELOW_ITS_BOUND)):
             raise UserError(f"{key}={value}: must be {'below' if key in BELOW_ITS_BOUND else 'at most'} {most}")
+
+
+def check_precision(grpo: Mapping[str, Any]) -> None:
+    if grpo.get("fp16") and grpo.get("bf16"):
+        raise UserError("training.fp16=true and training.bf16=true, which is the default: set training.bf16=false")
 
 
 def check_exp_name(exp_name: str) -> None:

@@ -11,6 +11,7 @@ from rlvr_vocab.exp.model_folder import check_model_source
 from rlvr_vocab.exp.optimizer_checks import QUANTIZATION
 from rlvr_vocab.exp.typed_sections import LONG_DTYPE_NAMES, NOT_FOR_FROM_PRETRAINED, LoraSettings, ModelSettings
 from rlvr_vocab.nearest import nearest_and_all, nearest_word
+from rlvr_vocab.vocab.layout import refuse_expanded
 
 # Arguments of from_pretrained by which it would unpickle what it reads.
 PICKLES = ("use_safetensors", "weights_only")
@@ -22,6 +23,7 @@ def check_model(model: ModelSettings) -> None:
     check_vocabulary(model)
     if model.tiny is None:
         check_model_source(model)
+        refuse_expanded(model.name)
 
 
 def check_trained_model(model: ModelSettings) -> None:

@@ -117,9 +117,9 @@ def check_something_to_train(settings: RunSettings) -> None:
         return
     finished = f"output_dir={folder}: this run is finished, and"
     if settings.stages:
-        raise UserError(f"{finished} its stages have ended: train further from its final_model with model.name")
+        raise UserError(f"{finished} its stages have ended: {_train_elsewhere(settings)}")
     if not any(folder.glob("checkpoint-*")):
-        raise UserError(f"{finished} holds no checkpoint to go on from: train from its final_model with model.name")
+        raise UserError(f"{finished} holds no checkpoint to go on from: {_train_elsewhere(settings)}")
     summary, limit = read_record(folder, SUMMARY) or {}, settings.training.grpo
     if "steps" not in summary:
         raise UserError(f"{folder / SUMMARY} is damaged: the same command without changes makes it anew")
@@ -127,6 +127,12 @@ def check_something_to_train(settings: RunSettings) -> None:
     longer = limit["max_steps"] > done if limit.get("max_steps", -1) > 0 else "training.num_train_epochs" in changed
     if not longer:
         raise UserError(f"{finished} with these changes nothing more is trained: raise training.max_steps above {done}")
+
+
+def _train_elsewhere(settings: RunSettings) -> str:
+    if settings.model.reasoning_vocab_size == 0:
+        return "train further from its final_model with model.name"
+    return "choose another exp_name or output_dir to train anew"
 
 
 def changes_of(settings: RunSettings) -> list[tuple[str, Any, Any]]:

@@ -25,6 +25,7 @@ RENAMED = {
     "run_name": "exp_name",
     "project": "logging.project",
     "do_eval": "training.eval_steps",
+    "seed": "seed",
     "data_seed": "seed",
     "use_transformers_paged": "training.use_transformers_continuous_batching",
     "vllm_importance_sampling_cap": "training.vllm_importance_sampling_clip_max",

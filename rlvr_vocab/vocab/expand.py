@@ -20,7 +20,7 @@ from transformers import (
 from rlvr_vocab.atomic_folder import folder_appearing_whole
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.chat import OpenThinking, find_turn_ids, open_thinking_in_template
-from rlvr_vocab.vocab.layout import Mode, VocabLayout, default_source_ids
+from rlvr_vocab.vocab.layout import Mode, VocabLayout, default_source_ids, refuse_expanded
 from rlvr_vocab.vocab.on_policy import NEUTRAL
 from rlvr_vocab.vocab.quantized_base import refuse_quantized
 from rlvr_vocab.vocab.read_as_data import NO_CODE, READ_AS_DATA, refuse_pickled, why_not_read
@@ -93,6 +93,7 @@ def plan_expansion(base: str, expansion: Expansion, source_kwargs: Mapping[str, 
         UserError: the base is not a causal language model that can be expanded, or does not fit `expansion`.
     """
     source_kwargs = {**NO_CODE, **(source_kwargs or {})}
+    refuse_expanded(base)
     config, tokenizer = read_base(base, source_kwargs)
     if expansion.chat_template is not None:
         tokenizer.chat_template = expansion.chat_template

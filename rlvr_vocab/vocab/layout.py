@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 
 LAYOUT_FILE = "reasoning_vocab.json"
@@ -91,6 +92,18 @@ class VocabLayout:
             raise
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{path} is not a reasoning vocabulary: {error}") from error
+
+
+def refuse_expanded(base: str) -> None:
+    """Raises UserError for a folder with reasoning tokens, which would become standard ones, open everywhere."""
+    folder = Path(base)
+    size = VocabLayout.load(folder).size if (folder / LAYOUT_FILE).is_file() else 0
+    if size:
+        raise UserError(
+            f"{base} has a reasoning vocabulary already ({counted(size, 'token')}), and would be expanded twice: take "
+            "the model that it was made from",
+            about="base",
+        )
 
 
 def default_source_ids(size: int, standard_size: int, multiplicity: int) -> tuple[int, ...]:

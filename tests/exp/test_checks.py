@@ -41,6 +41,11 @@ DIFFER = "the trained and the sampled policy would differ"
         ("training.top_k=-1", ["training.top_k=-1", "leave it out"]),  # what only vLLM calls off: generate crashes
         ("training.vllm_structured_outputs_regex=a+", ["training.vllm_structured_outputs_regex=a+", DIFFER]),
         ("training.temperature=0", ["above 0"]),
+        ("training.max_steps=0", ["training.max_steps=0", "at least 1"]),
+        ("training.epsilon=-1", ["training.epsilon=-1", "at least 0"]),
+        ("training.top_entropy_quantile=1.5", ["training.top_entropy_quantile=1.5", "at most 1"]),
+        ("training.fp16=true", ["training.fp16=true", "set training.bf16=false"]),
+        ("training.seed=7", ["training.seed is not used here: set seed"]),
         ("model.reasoning_vocab_size=-1", ["-1"]),
         ("model.source_ids=[3,-4]", ["-4"]),
         ("model.source_ids=[]", ["one or more"]),

@@ -198,8 +198,6 @@ def test_a_broken_pipe_to_something_else_is_not_swallowed(monkeypatch: pytest.Mo
     ("words", "key"),
     [
         (["quickstart"], "seed"),
-        (["quickstart"], "training.seed"),
-        (["quickstart"], "training.data_seed"),
         (["check", "dataset=arithmetic"], "seed"),
         (["score", "dataset=arithmetic", "rewards=accuracy"], "seed"),
         (["expand", "model=tiny", "out=new"], "seed"),
@@ -213,11 +211,6 @@ def test_a_seed_that_no_generator_takes_is_one_line(
     captured = capsys.readouterr()
     assert captured.err == f"error: {key}={seed}: must be from 0 to 2147483647\n" and captured.out == ""
     assert not Path("new").exists() and not Path("out").exists()
-
-
-def test_the_seed_of_a_stage_is_bounded_and_named_with_its_stage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["quickstart", "stages=[{name:a,training:{seed:-3}}]"]) == 2
-    assert "stage a: training.seed=-3: must be from 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["generate", "evaluate"])

@@ -249,7 +249,7 @@ def test_a_base_that_is_no_model_is_said_in_one_line(name, tmp_path):
         base.mkdir()
     if name == "not a model":
         (base / "config.json").write_text("{}")
-    with pytest.raises(UserError, match=r"model\.name=") as error:
+    with pytest.raises(UserError, match="cannot be loaded as a language model") as error:
         plan_expansion(str(base), Expansion())
     assert "\n" not in str(error.value)
 
@@ -286,3 +286,13 @@ def test_errors_in_python_name_no_key_of_the_command_line(make_shape, tmp_path):
         with pytest.raises(UserError, match=said) as caught:
             expand(str(folder), tmp_path / "out", Expansion(size=size))
         assert not re.search(r"(model|training|dataset)\.\w", str(caught.value).replace(str(folder), ""))
+
+
+def test_what_has_a_reasoning_vocabulary_is_not_expanded_again(expand_shape, tmp_path):
+    for size, refused in ((3, True), (0, False)):
+        folder = expand_shape("llama", size=size)
+        if refused:
+            with pytest.raises(UserError, match=r"reasoning vocabulary already \(3 tokens\)"):
+                expand(str(folder), tmp_path / "twice")
+        else:
+            assert expand(str(folder), tmp_path / "baseline").size == 0

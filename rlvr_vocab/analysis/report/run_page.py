@@ -102,7 +102,7 @@ def _outcome(report: RunReport) -> Markup:
 def _of_summary(record: RunRecord) -> Iterator[tuple[str, str]]:
     summary = record.summary or {}
     if summary.get("train_problems") is not None:
-        yield "trained on", counted(summary["train_problems"], "problem")
+        yield "to train on", counted(summary["train_problems"], "problem")
     if summary.get("held_out_problems") is not None:
         yield "held out", counted(summary["held_out_problems"], "problem")
     if "seconds" in summary and "grpo_seconds" in summary:

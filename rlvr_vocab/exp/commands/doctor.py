@@ -69,7 +69,7 @@ def _show(record: RunRecord, findings: Sequence[Finding], console: Console) -> N
             console.print(f"  {'or' if number else 'try':<7} {remedy}", markup=False)
         if not finding.remedy:
             console.print(f"  try     {NOTHING_TO_SET}", markup=False)
-    if not findings:
+    if not findings and not is_too_short(record):
         console.print("nothing wrong was found", markup=False)
 
 

@@ -73,7 +73,7 @@ def _side_by_side(boxes: list[str], between: list[str]) -> str | None:
     """A list of the boxes after the last correction; None where they are no list, or in doubt."""
     corrected = max((place for place, said in enumerate(between) if _CORRECTION.search(said)), default=0)
     boxes, between = boxes[corrected:], between[corrected:]
-    if len(boxes) < 2 or any(_SEVERAL.search(_IN_BRACKETS.sub("", box)) for box in boxes):
+    if len(set(boxes)) < 2 or any(_SEVERAL.search(_IN_BRACKETS.sub("", box)) for box in boxes):
         return None
     sentence, behind = _SENTENCE_END.split(_CORRECTION.split(between[0])[-1])[-1], between[-1]
     if _TAKEN_BACK.search(sentence) or _TAKEN_BACK.search(behind) or _ANOTHER_ANSWER.search(behind):
