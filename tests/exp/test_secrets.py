@@ -89,7 +89,6 @@ def test_other_commands_refuse_secrets_alike(command: str, words: list[str]) -> 
 def test_whether_to_use_a_token_is_no_secret() -> None:
     for value in ("true", "false", "null"):
         build_settings("train", [*TINY, f"+model.model_kwargs.token={value}"])
-    build_settings("train", [*TINY, "training.hub_token=null"])
 
 
 def test_the_recorded_command_line_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
