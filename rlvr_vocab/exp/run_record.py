@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.analysis.record import RewardFact, RunFacts, RunRecord, divided, read_metrics
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.exp.completed_config import completed
 from rlvr_vocab.exp.from_config import read
 from rlvr_vocab.exp.grpo_fields import GRPO_FIELDS
@@ -123,7 +124,10 @@ def _longest_completion(folder: Path, stage: str) -> int | None:
     """Tokens that the model's context leaves beside the longest prompt; None where the run has not begun."""
     config = read_json_if_there(folder / INITIAL_MODEL / "config.json") or {}
     context = (config.get("text_config") or config).get("max_position_embeddings")
-    accounts = (read_record(folder, PROBLEMS) or {}).get("training") or []
+    try:
+        accounts = (read_record(folder, PROBLEMS) or {}).get("training") or []
+    except UserError:  # ends no training for a line of advice; the command doctor names it
+        return None
     prompts = [each.get("longest_prompt", 0) for each in accounts if each.get("stage", "") == stage]
     return context - max(prompts, default=0) if isinstance(context, int) else None
 

@@ -108,7 +108,7 @@ def test_a_killed_evaluation_goes_on_and_ends_like_an_undisturbed_one(
         file.write('{"problem": 4, "samp')
     capsys.readouterr()
     assert evaluated(checkpoint, tmp_path / "cut", words) == whole
-    assert f"4 of 12 answers are in {path}" in capsys.readouterr().out
+    assert f"goes on from 4 of 12 answers in {path}" in capsys.readouterr().out
     assert path.read_bytes() == (tmp_path / "whole" / "results.jsonl").read_bytes()
 
 

@@ -165,7 +165,7 @@ def _results(
     path, size = candidate.folder / RESULTS, candidate.sampling.batch_size
     kept = kept_results(path, questions, size)
     if kept:
-        console.print(f"{len(kept):,} of {counted(len(questions), 'answer')} in {path}", markup=False)
+        console.print(f"goes on from {len(kept):,} of {counted(len(questions), 'answer')} in {path}", markup=False)
     if len(kept) == len(questions):
         return kept
     read_answer = answer_reader(candidate.grader)
