@@ -48,6 +48,11 @@ ONE_RAISED_NUMBER = re.compile(r"(?<=\^[-+\d])\^(?=\d)|(?<=_\d)_(?=\d)")
 
 # LaTeX, in lower case. What a reader does not hear is blank; what has several names gets one.
 THOUSANDS = re.compile(r"(?<=\d)(?:\{,\}|,?\\[,!:; ])(?=\d{3}(?!\d))")
+# Words, with and without a backslash.
+FUNCTIONS = (
+    *("gcd", "lcm", "max", "min", "det", "lim", "log", "ln", "exp"),
+    *("sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan"),
+)
 SAME_COMMANDS = {
     **dict.fromkeys(("dfrac", "tfrac", "cfrac"), r"\frac"),
     **dict.fromkeys(("dbinom", "tbinom"), r"\binom"),
@@ -57,7 +62,11 @@ SAME_COMMANDS = {
     **dict.fromkeys(("dots", "ldots", "cdots"), "…"),
     **dict.fromkeys(("vert", "lvert", "rvert", "mid"), "|"),
     **dict.fromkeys(("to", "rightarrow"), "→"),
-    **dict(zip(("times", "cdot", "pi", "infty", "angle", "triangle"), "×·π∞∠△", strict=True)),
+    **dict(zip(("times", "cdot", "div", "pm", "mp", "approx", "equiv"), "×·÷±∓≈≡", strict=True)),
+    **dict(zip(("cup", "cap", "lt", "gt", "langle", "rangle", "sqrt"), "∪∩<>⟨⟩√", strict=True)),
+    **dict(zip(("infty", "angle", "triangle", "lambda", "varepsilon", "varphi"), "∞∠△λεφ", strict=True)),
+    **{unicodedata.name(letter).rpartition(" ")[2].lower(): letter for letter in "αβγδεζηθικμνξπρστυφχψω"},
+    **{name: name for name in FUNCTIONS},
 }
 COMMAND = re.compile(rf"\\({'|'.join(SAME_COMMANDS)})(?![a-z])")
 DEGREES_OR_PRIME = re.compile(r"\^\s*+\{?\s*+\\(circ|prime)(?![a-z])(?:\s*+\})?")
@@ -71,7 +80,7 @@ LATEX_LAYOUT = re.compile(
 )
 TYPEFACE = re.compile(
     r"\\(?:text|textrm|textbf|textit|textsf|texttt|textnormal|mathrm|mathbf|mathit|mathsf|mathnormal|operatorname"
-    r"|mbox|hbox|emph|underline|boldsymbol|bm)\*?\s*\{([^{}]*)\}"
+    r"|mathbb|mbox|hbox|emph|underline|boldsymbol|bm)\*?\s*\{([^{}]*)\}"
 )
 ESCAPED = re.compile(r"\\([%&#_])")
 LATEX_QUOTES = re.compile(r"``([^`']*)''|`([^`']*)'")
@@ -99,10 +108,12 @@ ENUMERATOR = re.compile(
     r"|(?:problem|question|exercise|task|q)\s*:"
     rf"|[(\[]\s*{NUMBER_OR_LETTER}\s*[)\]][.:]?{GOES_ON}(?!\s*(?:{SIGN}|[-(\[]))"
     rf"|#?\s*(?:{NUMBER_OR_LETTER}(?:\s?[)\]]|\.)|{NUMBER}、){GOES_ON}(?!\s*(?:{SIGN}|-\s))"
-    rf"|\d{{1,3}}:(?=\s+[^\s\d])|#\s*{NUMBER}(?=\s)|[\u2460-\u2473]"
+    rf"|\d{{1,3}}(?::(?=\s+[^\s\d])|\s+-+\s+(?=[^\W\d_]{{3}}))|#\s*{NUMBER}(?=\s)|[\u2460-\u2473]"
     r")[\s*_]*(?=.*[^\s\d.,;:?!])",
     re.DOTALL,
 )
+
+LIST_MARK = re.compile(r"\A(?:[-*•·] +)+(?=[^\W\d_]{2})")
 
 CJK = "\u3040-\u30ff\u3400-\u9fff"  # written without spaces: each character is taken for a word
 WORD = re.compile(
@@ -137,7 +148,7 @@ def words_of(text: str) -> tuple[str, ...]:
         >>> words_of("find \\(\\frac{1000}{x'}\\)") == words_of(r"Problem 3: Find $\dfrac{1,000}{x'}$.")
         True
     """
-    plain = " ".join(without_layout(plain_text_of(text)).split())
+    plain = LIST_MARK.sub("", " ".join(without_layout(plain_text_of(text)).split()))
     while numbered := ENUMERATOR.match(plain):
         plain = plain[numbered.end() :]
     words = tuple(word if word.isalpha() else one_form(word) for word in WORD.findall(plain) if word not in PUNCTUATION)

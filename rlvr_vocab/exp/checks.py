@@ -74,12 +74,18 @@ BOUNDS: dict[str, tuple[float | None, float | None]] = {
     "training.steps_per_generation": (1, None),
     "training.generation_batch_size": (1, None),
     "training.num_iterations": (1, None),
+    "training.num_train_epochs": (0, None),
+    "training.dataloader_num_workers": (0, None),
+    "training.weight_decay": (0, None),
+    "training.adam_beta1": (0, 1),
+    "training.adam_beta2": (0, 1),
+    "training.delta": (0, None),
     "training.max_grad_norm": (0, None),
     "training.beta": (0, None),
     "training.warmup_steps": (0, None),
     "training.save_total_limit": (1, None),
 }
-BELOW_ITS_BOUND = ("dataset.eval_fraction", "training.warmup_ratio")
+BELOW_ITS_BOUND = ("dataset.eval_fraction", "training.warmup_ratio", "training.adam_beta1", "training.adam_beta2")
 
 
 def check_run(settings: RunSettings) -> None:
@@ -219,6 +225,8 @@ def check_bounds(resolved: Mapping[str, Any]) -> None:
         value = resolved[section].get(name)
         if value is None:
             continue
+        if not math.isfinite(value):
+            raise UserError(f"{key}={value}: must be finite")
         if least is not None and not value >= least:
             raise UserError(f"{key}={value}: must be at least {least}")
         if most is not None and (value > most or (value == most and key in BELOW_ITS_BOUND)):

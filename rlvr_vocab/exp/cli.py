@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib import import_module
 
+from rlvr_vocab.data.visible import visible_text
 from rlvr_vocab.errors import Interrupted, OutOfRoom, UserError, is_out_of_memory
 from rlvr_vocab.exp.backend import import_backend
 from rlvr_vocab.exp.command_help import COMMANDS, command_help, overview, shown_key
@@ -83,8 +84,8 @@ def ended_well_or_told(argv: list[str]) -> int:
 
 
 def tell(kind: str, error: BaseException | str) -> None:
-    """One line, whatever the message looks like, and no secret in it."""
-    print(kind, " ".join(without_secrets(str(error)).split()), file=sys.stderr)
+    """One line, whatever the message looks like, with no secret in it and nothing that a terminal obeys."""
+    print(kind, visible_text(" ".join(without_secrets(str(error)).split())), file=sys.stderr)
 
 
 def out_of_memory_line(command: str, error: RuntimeError) -> str:

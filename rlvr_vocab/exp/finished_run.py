@@ -17,9 +17,8 @@ from rlvr_vocab.exp.typed_sections import RunSettings
 from rlvr_vocab.manifest import MANIFEST, set_aside
 from rlvr_vocab.training.checkpoints import newest_checkpoint
 from rlvr_vocab.vocab.run_places import CONFIG, FINAL_ADAPTER, FINAL_MODEL, SUMMARY
-from rlvr_vocab.vocab.run_records import RunRecords, write_records_at_the_end
+from rlvr_vocab.vocab.run_records import LISTED_IN, RunRecords, write_records_at_the_end
 
-LISTED_IN = "listed_in"
 _TAKES_LONG = 10e9
 
 
@@ -48,7 +47,7 @@ def finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] 
         return None
     if not lacking and not why:
         return summary if summary is not None and summary["finished"] else None
-    _require_a_checkpoint(folder, [*lacking, why][0])
+    _require_a_checkpoint(folder, [*lacking, MANIFEST if not records.at_the_end else SUMMARY][0])
     _finished_no_more(folder, lacking)
     _warn(folder, RunRecords.of(folder).put_back()[0], console)
     return None
@@ -85,7 +84,7 @@ def _summary(folder: Path, records: RunRecords) -> tuple[dict[str, Any] | None, 
 def _require_a_checkpoint(folder: Path, lacking: str) -> None:
     if not any(map(newest_checkpoint, (folder, *folder.glob("stages/*")))):
         raise UserError(
-            f"{folder}: this run was finished, but {lacking} is damaged or gone, and it has no whole checkpoint to "
+            f"{folder}: this run was finished, but lacks {lacking}, and it has no whole checkpoint to "
             "make it anew from: overwrite=true trains it again"
         )
 

@@ -13,6 +13,15 @@ from rlvr_vocab.exp.typed_sections import LONG_DTYPE_NAMES, NOT_FOR_FROM_PRETRAI
 from rlvr_vocab.nearest import nearest_and_all, nearest_word
 from rlvr_vocab.vocab.layout import refuse_expanded
 
+# Arguments of from_pretrained that a word such as `no` or `off`, which is a text here, would switch on.
+SWITCHES = (
+    "load_in_8bit",
+    "load_in_4bit",
+    "trust_remote_code",
+    "local_files_only",
+    "low_cpu_mem_usage",
+    "force_download",
+)
 # Arguments of from_pretrained by which it would unpickle what it reads.
 PICKLES = ("use_safetensors", "weights_only")
 
@@ -23,11 +32,11 @@ def check_model(model: ModelSettings) -> None:
     check_vocabulary(model)
     if model.tiny is None:
         check_model_source(model)
-        refuse_expanded(model.name)
 
 
 def check_trained_model(model: ModelSettings) -> None:
     """What a run asks for beyond that: an adapter, quantized weights, another backend, an attention."""
+    refuse_expanded(model.name)
     check_lora(model.lora)
     check_adapter(model)
     check_quantization(model)
@@ -73,7 +82,7 @@ def check_model_kwargs(kwargs: Mapping[str, Any]) -> None:
         given = kwargs.get("torch_dtype")
         near = nearest_and_all(str(given), known)
         raise UserError(f"model.model_kwargs.torch_dtype={given}: no such type{near}")
-    for key in ("load_in_8bit", "load_in_4bit"):
+    for key in SWITCHES:
         if kwargs.get(key) not in (True, False, None):
             raise UserError(f"model.model_kwargs.{key}: expected true or false, got {kwargs[key]!r}")
 

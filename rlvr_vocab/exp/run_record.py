@@ -33,7 +33,10 @@ def run_record(folder: Path) -> RunRecord:
     rows, evaluations = divided(read_metrics(folder / METRICS))
     facts = run_facts(read_recorded(folder, resolve=True), folder)
     damage = tuple(RunRecords.of(folder).damage())
-    return RunRecord(folder, facts, rows, evaluations, read_record(folder, SUMMARY), damage)
+    summary = read_record(folder, SUMMARY)
+    if summary is not None and not {"finished", "steps"} <= summary.keys():
+        raise UserError(f"{folder / SUMMARY} is damaged: it does not say whether, and at which step, the run ended")
+    return RunRecord(folder, facts, rows, evaluations, summary, damage)
 
 
 def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:

@@ -12,7 +12,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.boxes import boxes_opened
 from rlvr_vocab.rewards.choice_letter import letters_concluded, letters_named
 from rlvr_vocab.rewards.number_text import Number, last_number, whole_text_number
-from rlvr_vocab.rewards.parameters import number, shown
+from rlvr_vocab.rewards.parameters import number, shown, switch
 from rlvr_vocab.rewards.reward import Mark, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, last_box, turn_text
 
@@ -121,6 +121,8 @@ def exact_match(
         >>> exact_match(["<think>Rome?</think>\nparis."], ["Paris"], ignore_case=True, ignore_punctuation=True)
         [1.0]
     """
+    ignore_case = switch("exact_match", "ignore_case", ignore_case)
+    ignore_punctuation = switch("exact_match", "ignore_punctuation", ignore_punctuation)
     return [
         text_mark(turn_text(completion), _gold_text(gold), ignore_case, ignore_punctuation, think_tags)
         for completion, gold in zip(completions, solution, strict=True)

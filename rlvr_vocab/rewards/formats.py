@@ -8,7 +8,7 @@ from typing import Any
 
 from rlvr_vocab.counted import counted
 from rlvr_vocab.rewards.boxes import boxes_opened
-from rlvr_vocab.rewards.parameters import number
+from rlvr_vocab.rewards.parameters import number, switch
 from rlvr_vocab.rewards.reward import Mark, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, last_box, turn_text
 
@@ -98,6 +98,7 @@ def think_format(
         >>> think_format(turns, prefilled=True)
         [1.0, 0.0, 1.0]
     """
+    prefilled = switch("think_format", "prefilled", prefilled)
     return [think_mark(turn_text(completion), think_tags, prefilled) for completion in completions]
 
 
@@ -124,6 +125,7 @@ def xml_format(completions: Sequence[Any], strict_newlines: bool = False, **_col
         >>> xml_format(turns, strict_newlines=True)
         [1.0, 0.0, 0.0]
     """
+    strict_newlines = switch("xml_format", "strict_newlines", strict_newlines)
     return [xml_mark(turn_text(completion), strict_newlines) for completion in completions]
 
 

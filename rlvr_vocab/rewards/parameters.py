@@ -47,6 +47,17 @@ def whole_number(reward: str, name: str, value: Any, least: int = 0) -> int:
     return value
 
 
+def switch(reward: str, name: str, value: Any) -> bool:
+    """True or false; `no` and `off` are texts in a configuration, and would count as true.
+
+    Raises:
+        UserError: it is something else.
+    """
+    if not isinstance(value, bool):
+        raise UserError(f"{reward}: {name}={shown(value)} must be true or false")
+    return value
+
+
 def one_of(reward: str, name: str, value: Any, choices: Sequence[str]) -> str:
     """One of a few words.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,14 @@ class Expansion:
     chat_template: str | None = None
     seed: int = 42
 
+    def __post_init__(self) -> None:
+        if self.size is not None and (isinstance(self.size, bool) or self.size < 0):
+            raise UserError(f"size={self.size}: must be 0 (the baseline), above, or None")
+        if not 0 <= self.init_noise < math.inf:
+            raise UserError(f"init_noise={self.init_noise}: must be finite, at least 0")
+        if self.think_tags[0] == self.think_tags[1] or not all(tag.strip() for tag in self.think_tags):
+            raise UserError(f"think_tags={self.think_tags}: must be two different non-empty strings")
+
 
 @dataclass(frozen=True)
 class ExpansionPlan:
@@ -93,8 +102,8 @@ def plan_expansion(base: str, expansion: Expansion, source_kwargs: Mapping[str, 
         UserError: the base is not a causal language model that can be expanded, or does not fit `expansion`.
     """
     source_kwargs = {**NO_CODE, **(source_kwargs or {})}
-    refuse_expanded(base)
     config, tokenizer = read_base(base, source_kwargs)
+    refuse_expanded(base)
     if expansion.chat_template is not None:
         tokenizer.chat_template = expansion.chat_template
     text_config = config.get_text_config()
@@ -245,7 +254,7 @@ def _expand_weights(model: PreTrainedModel, plan: ExpansionPlan) -> None:
 
 
 def _clean_generation_config(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    for name in NEUTRAL.keys() - {"do_sample"}:
+    for name in NEUTRAL.keys() & vars(model.generation_config).keys() - {"do_sample"}:
         setattr(model.generation_config, name, None)
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     model.config.get_text_config().pad_token_id = tokenizer.pad_token_id

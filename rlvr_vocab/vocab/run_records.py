@@ -40,6 +40,7 @@ from rlvr_vocab.vocab.run_places import (
 )
 
 RECORDS, _LIST = "records", "list.json"
+LISTED_IN = "listed_in"  # what a summary calls the list that was written before it
 _BEFORE, _STAGE_RECORDS = "evaluation/before.jsonl", f"stages/*/{STAGE_RECORD}"
 _GROWING = (METRICS, CHANGES)
 _COPIED = (*_GROWING, _BEFORE, _STAGE_RECORDS, WANDB)
@@ -82,6 +83,8 @@ class RunRecords:
         """Those of a run, finished or not; empty where it has reached no checkpoint."""
         damaged: list[str] = []
         at_the_end = _listed(folder, MANIFEST, damaged)
+        if not at_the_end and not damaged and _says_that_it_is_listed(folder / SUMMARY):
+            damaged.append(f"{MANIFEST}, which lists what the run consists of, is missing")
         lists = ((place, _listed(folder, f"{place.relative_to(folder)}/{_LIST}", damaged)) for place in _places(folder))
         copies, at_a_step = next(((place, found) for place, found in lists if found), (None, {}))
         return cls(folder, at_the_end or at_a_step, bool(at_the_end), copies, tuple(damaged))
@@ -202,6 +205,10 @@ def _listed(folder: Path, name: str, damaged: list[str]) -> Entries:
     except ValueError:
         damaged.append(f"{name} is damaged")
         return {}
+
+
+def _says_that_it_is_listed(summary: Path) -> bool:
+    return summary.is_file() and f'"{LISTED_IN}"' in summary.read_text(encoding="utf-8", errors="replace")
 
 
 def _is_sampled(name: str) -> bool:

@@ -187,7 +187,7 @@ def test_the_steps_of_a_run_are_judged_with_what_the_run_knew(score: Callable[..
     # Step 2: 1 reasoning token of 3 sampled while thinking; 9 of 10 tokens, one into the last fifth.
     assert below(lines, "Lowest totals") == [
         "step 2, row 1: total 1.833; accuracy 1; reasoning_share 0.3333 (1 of 3 thinking tokens); "
-        "overlong -0.5 (1 tokens into the last 2); think_format 1; text: [r]a b[/r]\\boxed{1}",
+        "overlong -0.5 (1 token into the last 2); think_format 1; text: [r]a b[/r]\\boxed{1}",
         "step 1, row 1: total 2.667; accuracy 1; reasoning_share 0.6667 (2 of 3 thinking tokens); overlong 0; "
         "think_format 1; text: [r]a b[/r]\\boxed{1}",
     ]

@@ -86,7 +86,7 @@ def test_two_elements_and_nothing_else(turn, loose, strict):
         (ON_LINES.rstrip(), 0.5, "4 of 4 tags"),
         (ON_LINES + "x" * 100, 0.4, "4 of 4 tags, 100 characters after the end"),
         (ON_LINES.rstrip() + "x" * 100, 0.4, "4 of 4 tags, 100 characters after the end"),
-        (ON_LINES + "x" * 10_000, 0.0, "4 of 4 tags, 10000 characters after the end"),
+        (ON_LINES + "x" * 10_000, 0.0, "4 of 4 tags, 10,000 characters after the end"),
         ("<reasoning>\na", 0.125, "1 of 4 tags"),
         ("<reasoning>\na\n</reasoning>\n<answer>\n", 0.375, "3 of 4 tags"),
         ("<reasoning>\na\n</reasoning>\nb\n</answer>", 0.375, "3 of 4 tags"),

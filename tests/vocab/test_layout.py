@@ -121,5 +121,5 @@ def test_default_sources_run_through_the_vocabulary_again_and_again():
 
 
 def test_more_copies_than_the_multiplicity_allows_are_refused():
-    with pytest.raises(UserError, match=r"reasoning_vocab_size=7 .* at most 6"):
+    with pytest.raises(UserError, match=r"7 reasoning tokens .* at most 6"):
         default_source_ids(7, standard_size=3, multiplicity=2)

@@ -39,7 +39,7 @@ def trace(tmp_path: Path) -> Path:
 def pickled(expand_shape: Callable[..., Path], tmp_path: Path, trace: Path) -> Path:
     """A model folder whose weights are a pickle that does harm."""
     folder = tmp_path / "pickled"
-    shutil.copytree(expand_shape("llama", size=None), folder)
+    shutil.copytree(expand_shape("llama", size=0), folder)
     (folder / "model.safetensors").unlink()
     torch.save({"model.weight": Malicious(trace)}, folder / "pytorch_model.bin")
     return folder
@@ -85,7 +85,7 @@ def test_a_warm_up_does_not_read_pickled_weights_either(pickled: Path, trace: Pa
 
 
 def test_a_pickle_beside_safetensors_is_passed_over(pickled: Path, trace: Path, expand_shape: Any) -> None:
-    whole = expand_shape("llama", size=None)
+    whole = expand_shape("llama", size=0)
     shutil.copyfile(whole / "model.safetensors", pickled / "model.safetensors")
     weights = load_model(pickled).get_input_embeddings().weight
     assert torch.equal(weights, load_model(whole).get_input_embeddings().weight)

@@ -60,10 +60,13 @@ _NOT_COUNTED = """
     sqrt factorial choose squared cubed power mod modulo base remainder log sine cosine pi infinity if when for where
     with without except only is are was the other another point each either neither both one two three four five six
     seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty
-    fifty sixty seventy eighty ninety hundred hundreds dozen dozens gross score lakh crore half halves third thirds
-    quarter quarters fourth fourths sixth sixths seventh sevenths eighth eighths ninth ninths tenth tenths hundredth
-    hundredths thousandth thousandths wrong right true false correct incorrect invalid undefined impossible never none
-    zero negative positive maybe possibly answer solution undetermined unknown error
+    fifty sixty seventy eighty ninety hundred hundreds dozen dozens gross score lakh crore ten tens milliard
+    billiard quadrillion quintillion sextillion septillion octillion nonillion decillion zillion googol myriad
+    permille permil ppm ppb ppt pct percentage basis kilo mega giga milli micro nano couple twice thrice doubled
+    tripled halved inverse reciprocal debt loss deficit too half halves third thirds quarter quarters fourth fourths
+    sixth sixths seventh sevenths eighth eighths ninth ninths tenth tenths hundredth hundredths thousandth
+    thousandths wrong right true false correct incorrect invalid undefined impossible never none zero negative
+    positive maybe possibly answer solution undetermined unknown error
 """
 _NOT_COUNTED_WORDS = frozenset(_NOT_COUNTED.split())
 _PART_OF_ONE = re.compile(r"\b\w*(?:eenth|ieth|llionth|fth)s?\b")
