@@ -34,8 +34,8 @@ def run_record(folder: Path) -> RunRecord:
     facts = run_facts(read_recorded(folder, resolve=True), folder)
     damage = tuple(RunRecords.of(folder).damage())
     summary = read_record(folder, SUMMARY)
-    if summary is not None and not {"finished", "steps"} <= summary.keys():
-        raise UserError(f"{folder / SUMMARY} is damaged: it does not say whether, and at which step, the run ended")
+    if summary is not None and "finished" not in summary:
+        raise UserError(f"{folder / SUMMARY} is damaged: it does not say whether the run is finished")
     return RunRecord(folder, facts, rows, evaluations, summary, damage)
 
 

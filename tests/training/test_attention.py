@@ -8,7 +8,7 @@ from rlvr_vocab.training.lora import Lora
 ATTENTIONS = ("sdpa", "eager", "flex_attention")
 
 
-# Refused where there is no GPU: its CPU kernel has no backward, and on one processor its forward was off by 0.15 to 0.38.
+# flex_attention is refused without a GPU: no backward on a CPU, whose forward was off by 0.15 to 0.38 on one machine.
 EXACT = [name for name in ATTENTIONS if name != "flex_attention"]
 
 

@@ -138,7 +138,7 @@ def _progress(record: RunRecord) -> str:
 
 
 def _steps(record: RunRecord) -> str:
-    steps = last_step(record) if record.summary is None else int(record.summary["steps"])
+    steps = int((record.summary or {}).get("steps", last_step(record)))
     return counted(steps, "step")
 
 
