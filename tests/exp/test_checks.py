@@ -42,7 +42,7 @@ DIFFER = "the trained and the sampled policy would differ"
         ("training.vllm_structured_outputs_regex=a+", ["training.vllm_structured_outputs_regex=a+", DIFFER]),
         ("training.temperature=0", ["above 0"]),
         ("training.max_steps=0", ["training.max_steps=0", "at least 1"]),
-        ("training.learning_rate=.inf", ["training.learning_rate=inf", "must be finite"]),
+        ("training.learning_rate=inf", ["training.learning_rate=inf", "must be finite"]),
         ("model.model_kwargs.trust_remote_code=no", ["trust_remote_code", "expected true or false, got 'no'"]),
         ("training.epsilon=-1", ["training.epsilon=-1", "at least 0"]),
         ("training.top_entropy_quantile=1.5", ["training.top_entropy_quantile=1.5", "at most 1"]),
