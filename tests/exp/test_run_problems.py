@@ -83,4 +83,4 @@ def test_a_run_goes_on_with_the_problems_that_it_began_with_or_not_at_all(tmp_pa
         check_with_the_last_row(answer="7")
     (run / "problems.json").write_text('{"held_out"')
     check_with_the_last_row()
-    assert "problems.json cannot be read" in " ".join(capsys.readouterr().out.split())
+    assert "problems.jsoncannotberead" in "".join(capsys.readouterr().out.split())
