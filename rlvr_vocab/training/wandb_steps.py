@@ -48,18 +48,16 @@ def _whole(path: Path) -> dict[str, Any] | None:
     """The record, where it is one."""
     try:
         text = path.read_text(encoding="utf-8")
-        content: dict[str, Any] = json.loads(text)
-        run_id, last_step = content["id"], content["last_step"]
-        typed = isinstance(run_id, str) and isinstance(last_step, int)
-        written_so = text == _text(run_id, last_step) or "sha256" not in content  # by an earlier version
-        return content if typed and written_so else None
+        content = json.loads(text)
+        known = {"id": content["id"], "last_step": content["last_step"]}
+        return known if text == _text(**known) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _text(run_id: str, last_step: int) -> str:
-    digest = hashlib.sha256(f"{run_id} {last_step}".encode()).hexdigest()
-    return json.dumps({"id": run_id, "last_step": last_step, "sha256": digest}) + "\n"
+def _text(id: str, last_step: int) -> str:
+    digest = hashlib.sha256(f"{id} {last_step}".encode()).hexdigest()
+    return json.dumps({"id": id, "last_step": last_step, "sha256": digest}) + "\n"
 
 
 def count_steps_of_the_run(trainer: Trainer, place: RunPlace) -> None:

@@ -179,7 +179,7 @@ def test_a_finished_run_without_a_checkpoint_is_not_trained_again_in_silence(for
     for path in (folder / "final_model", *folder.glob("checkpoint-*")):
         shutil.rmtree(path)
     assert forks.run(folder) == 2
-    assert "final_model/manifest.json is damaged or gone" in forks.said(folder)
+    assert "lacks final_model/manifest.json, and it has no whole checkpoint to make it anew from" in forks.said(folder)
     assert json.loads((folder / "summary.json").read_text())["finished"]
 
 
