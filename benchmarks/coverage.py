@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import stats
 
-from rlvr_vocab.statistics.intervals import share_interval
+from rlvr_vocab.statistics import share_interval
 
 Ends = tuple[np.ndarray, np.ndarray]  # low and high, one of each per repetition
 Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]

@@ -19,9 +19,9 @@ import numpy as np
 import pandas as pd
 
 from rlvr_vocab.analysis.doctor.watch import Doctor
-from rlvr_vocab.analysis.record import RewardFact, RunFacts
-from rlvr_vocab.exp.run_record import run_record
-from rlvr_vocab.vocab.run_places import COMPLETIONS, step_files
+from rlvr_vocab.record.files import COMPLETIONS, step_files
+from rlvr_vocab.record.metrics import RewardFact, RunFacts
+from rlvr_vocab.runs.record import run_record
 
 SERIES = 60
 SHAPES = ((16, 8), (8, 8), (8, 4), (4, 4))  # groups, completions in each

@@ -123,7 +123,7 @@ def golds_of(file: str) -> list[str]:
 
 def hostile_turns() -> list[Any]:
     sys.path.insert(0, str(ROOT))
-    from tests.rewards.verify.hostile import hostile_completions
+    from tests.verify.hostile import hostile_completions
 
     # TRL takes one message with text per completion.
     return [turn for _, turn in hostile_completions() if isinstance(turn, str)]

@@ -1,5 +1,6 @@
 """Models for the tests: tiny ones of every shape that the project supports, made on the spot, and two real ones."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -125,7 +126,7 @@ def _real_model(name: str, packages: tuple[str, ...]) -> Path:
         pytest.skip(f"{name} is not made here: {script} is absent")
     for package in packages:
         pytest.importorskip(package, reason=f"{script.name} needs {package}")
-    from rlvr_vocab.atomic_folder import folder_appearing_whole
+    from rlvr_vocab.atomic_file import folder_appearing_whole
     from rlvr_vocab.errors import UserError
 
     whole = folder_appearing_whole(cache / name, theirs_stays=True)
@@ -300,10 +301,10 @@ def make_adapter(tmp_path: Path) -> Callable[..., Path]:
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 
-    from rlvr_vocab.vocab.adapter_base import record_base
     from rlvr_vocab.vocab.layout import VocabLayout
+    from rlvr_vocab.vocab.peft.adapter_base import record_base
+    from rlvr_vocab.vocab.peft.trained_rows import add_trained_rows, first_trained_row
     from rlvr_vocab.vocab.tokenizer import load_tokenizer
-    from rlvr_vocab.vocab.trained_rows import add_trained_rows, first_trained_row
 
     def make(base: Path, train_rows: str = "none", folder: Path | None = None, **config: Any) -> Path:
         folder = folder or tmp_path / f"adapter-{train_rows}"
@@ -323,6 +324,30 @@ def make_adapter(tmp_path: Path) -> Callable[..., Path]:
         load_tokenizer(base).save_pretrained(str(folder))
         layout.save(folder)
         record_base(folder, base)
+        return folder
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def quiet_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty working folder, no W&B, one process."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    for name in ("WORLD_SIZE", "RANK", "WANDB_API_KEY", "WANDB_BASE_URL", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def model_folder(tmp_path: Path) -> Callable[..., Path]:
+    """Makes the files by which a model folder is recognised; nothing in them can be loaded."""
+
+    def make(name: str = "base", **config: Any) -> Path:
+        folder = tmp_path / "models" / name
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(json.dumps({"model_type": "qwen3", "vocab_size": 100, **config}))
+        (folder / "model.safetensors").touch()
+        (folder / "tokenizer.json").touch()
         return folder
 
     return make

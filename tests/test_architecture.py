@@ -1,8 +1,7 @@
 """The rules that hold the repository together: who may import whom, and what no file may hold.
 
-The floors are those of the design: a room imports rooms on lower floors only, never its neighbours,
-and nothing imports `exp`. Imports are read with `ast`, so those inside functions and under
-`TYPE_CHECKING` count too.
+A room imports only rooms below it, and no two files import each other, by whatever way round. Imports are read with
+`ast`, so those inside functions and under `TYPE_CHECKING` count too.
 """
 
 import ast
@@ -21,28 +20,28 @@ import rlvr_vocab
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "rlvr_vocab"
 
-# `front` is rlvr_vocab/__init__.py, which shows what the rooms below it make; `__main__` starts exp.
-FLOORS = {
-    "errors": -1,
-    "atomic_file": -1,
-    "atomic_folder": 0,
-    "manifest": 0,
-    "stop_signals": 0,
-    "counted": 0,
-    "nearest": 0,
-    "secret_words": 0,
-    "statistics": 0,
-    "vocab": 1,
-    "rewards": 1,
-    "data": 1,
-    "training": 2,
-    "evaluation": 2,
-    "analysis": 2,
-    "front": 3,
-    "exp": 4,
-    "__main__": 5,
-}
-ROOMS_WITHOUT_TORCH = ("data", "rewards", "statistics")
+# From the top down; rooms of one line do not import each other. `front` is rlvr_vocab/__init__.py.
+ROOMS = (
+    ("__main__",),
+    ("exp",),
+    ("cli",),
+    ("commands",),
+    ("checks",),
+    ("runs",),
+    ("config",),
+    ("front",),
+    ("analysis", "evaluation", "training"),
+    ("vocab",),
+    ("rewards", "record"),
+    ("data",),
+    ("verify",),
+    ("manifest",),
+    ("atomic_file", "counted", "exit_codes", "nearest", "progress", "secret_words", "statistics", "stop_signals"),
+    ("terminal", "visible_text"),
+    ("errors",),
+)
+FLOORS = {room: -floor for floor, rooms in enumerate(ROOMS) for room in rooms}
+ROOMS_WITHOUT_TORCH = ("config", "data", "rewards", "verify")
 LONGEST_FILE = 400
 SOURCE_FOLDERS = ("rlvr_vocab", "tests", "slurm", "benchmarks", "examples", "docs", ".ci")
 SOURCE_SUFFIXES = {
@@ -124,6 +123,45 @@ def test_rooms_import_only_lower_floors() -> None:
     assert found == []
 
 
+def circles(imports: dict[str, set[str]]) -> list[set[str]]:
+    """Modules that reach themselves through their imports, grouped by circle."""
+
+    def reach(start: str) -> set[str]:
+        reached: set[str] = set()
+        waiting = [start]
+        while waiting:
+            for module in imports.get(waiting.pop(), set()) - reached:
+                reached.add(module)
+                waiting.append(module)
+        return reached
+
+    reachable = {module: reach(module) for module in imports}
+    found = [
+        {other for other in reachable[module] if module in reachable.get(other, set())}
+        for module in imports
+        if module in reachable[module]
+    ]
+    return [circle for number, circle in enumerate(found) if circle not in found[:number]]
+
+
+def file_imports() -> dict[str, set[str]]:
+    """Every file of the package, by its dotted name, and those that it imports; a package's face does not count."""
+    paths = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in python_files("rlvr_vocab")}
+    files = {name: path for name, path in paths.items() if path.name != "__init__.py"}
+
+    def imported(path: Path) -> set[str]:
+        package = ".".join(path.parent.relative_to(ROOT).parts)
+        names = imported_modules(path.read_text(encoding="utf-8"), package)
+        return {name for full in names for name in (full, full.rpartition(".")[0]) if name in files}
+
+    return {name: imported(path) for name, path in files.items()}
+
+
+def test_no_two_files_import_each_other() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == [{"b", "c"}]
+    assert circles(file_imports()) == []
+
+
 def test_every_room_has_a_floor() -> None:
     assert {room_of(path) for path in python_files("rlvr_vocab")} <= FLOORS.keys()
 
@@ -139,8 +177,8 @@ def test_every_room_has_a_floor() -> None:
         ("errors", "import rlvr_vocab.vocab"),
         ("training", "import rlvr_vocab.evaluation.accuracy as accuracy"),
         ("training", "def late():\n    from rlvr_vocab.exp import cli"),
-        ("training", "import importlib\nimportlib.import_module('rlvr_vocab.exp.cli')"),
-        ("front", "from rlvr_vocab.exp.cli import main"),
+        ("training", "import importlib\nimportlib.import_module('rlvr_vocab.cli')"),
+        ("front", "from rlvr_vocab.cli import main"),
         ("data", "import torch.nn"),
         ("rewards", "def late():\n    from torch import Tensor"),
     ],
@@ -160,7 +198,7 @@ def test_forbidden_imports_are_found(room: str, source: str) -> None:
         ("exp", "from rlvr_vocab import expand"),
         ("front", "from rlvr_vocab.vocab import expand"),
         ("data", "from rlvr_vocab import __version__"),
-        ("__main__", "from rlvr_vocab.exp.cli import main"),
+        ("__main__", "from rlvr_vocab.cli import main"),
     ],
 )
 def test_permitted_imports_pass(room: str, source: str) -> None:

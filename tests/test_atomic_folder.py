@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.atomic_folder import folder_appearing_whole
+from rlvr_vocab.atomic_file import folder_appearing_whole
 from rlvr_vocab.errors import UserError
 
 

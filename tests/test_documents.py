@@ -11,19 +11,17 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+from rlvr_vocab.checks import machine
+from rlvr_vocab.checks.machine import check_vllm
+from rlvr_vocab.checks.model import check_kernels, check_model_kwargs, check_rollouts, check_trained_model
+from rlvr_vocab.checks.run import check_bounds, check_rewards, check_sampling
+from rlvr_vocab.config.batches import check_batches
+from rlvr_vocab.config.compose import compose, parse_command_line
+from rlvr_vocab.config.help import COMMANDS, command_help, leaves
+from rlvr_vocab.config.load import RunSettings, build_settings
+from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.exp import environment_checks
-from rlvr_vocab.exp.batch_checks import check_batches
-from rlvr_vocab.exp.checks import check_bounds, check_rewards, check_sampling
-from rlvr_vocab.exp.command_help import COMMANDS, command_help, leaves
-from rlvr_vocab.exp.command_line import parse_command_line
-from rlvr_vocab.exp.compose import compose
-from rlvr_vocab.exp.held_out_figures import FIGURES
-from rlvr_vocab.exp.kernel_checks import check_kernels
-from rlvr_vocab.exp.model_checks import check_model_kwargs, check_rollouts, check_trained_model
-from rlvr_vocab.exp.recorded_config import config_yaml
-from rlvr_vocab.exp.settings import RunSettings, build_settings
-from rlvr_vocab.exp.vllm_checks import check_vllm
+from rlvr_vocab.runs.held_out_figures import FIGURES
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -150,7 +148,7 @@ def readers_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder that a reader ends up with: files the documents show by name, and a run to start from."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    monkeypatch.setattr(environment_checks, "installed", lambda package: True)
+    monkeypatch.setattr(machine, "installed", lambda package: True)
     for document in DOCUMENTS:
         for block in blocks(document, "yaml", "python"):
             path = re.match(r"(?:# @package \S+\n)?# (\S+\.(?:yaml|py))\n", block.text)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rlvr_vocab.vocab.adapter_base import is_adapter
+from rlvr_vocab.vocab.peft.adapter_base import is_adapter
 
 ROOT = Path(__file__).parents[1]
 TASK = ROOT / "examples" / "custom_task.py"
@@ -19,7 +19,7 @@ def test_the_custom_task_trains_and_leaves_a_model_that_answers(smollm2, tmp_pat
     assert is_adapter(out / "final_adapter")
     layout = json.loads((out / "final_model" / "reasoning_vocab.json").read_text())
     assert layout["source_ids"] == {"range": [0, 1000]}
-    generate = ["-m", "rlvr_vocab.exp.cli", "generate", f"checkpoint={out / 'final_model'}", "prompt=Sort: b, a"]
+    generate = ["-m", "rlvr_vocab.cli", "generate", f"checkpoint={out / 'final_model'}", "prompt=Sort: b, a"]
     answer = subprocess.run(
         [sys.executable, *generate, "max_new_tokens=8", "format=json"], capture_output=True, text=True, cwd=tmp_path
     )
@@ -59,7 +59,7 @@ def test_the_lora_recipe_runs_with_any_model(make_shape, tmp_path):
     words = [f"model.name={make_shape('qwen2').folder}", f"dataset.name={problems}", "dataset.subset=null"]
     words += ["dataset.eval_split=null", "dataset.max_eval_samples=4", "logging=disabled", "training.use_cpu=true"]
     words += ["training.max_steps=2", "training.max_completion_length=12", f"output_dir={tmp_path / 'run'}"]
-    command = [sys.executable, "-m", "rlvr_vocab.exp.cli", "train", "experiment=gsm8k_lora_xml", *words]
+    command = [sys.executable, "-m", "rlvr_vocab.cli", "train", "experiment=gsm8k_lora_xml", *words]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "trains  LoRA adapter" in done.stdout

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from markupsafe import Markup, escape
 
-from rlvr_vocab.data.visible import visible_character
+from rlvr_vocab.visible_text import visible_character
 from rlvr_vocab.vocab.marking import Stretch
 
 # Where there is no colour, reasoning tokens stand between these.

@@ -18,7 +18,7 @@ from matplotlib.legend import Legend
 from matplotlib.text import Text
 from matplotlib.ticker import FixedFormatter, FuncFormatter, LogFormatter
 
-from rlvr_vocab.data.visible import TURNING
+from rlvr_vocab.visible_text import TURNING
 
 INK = "#24292e"  # becomes the colour of the text around the picture
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"

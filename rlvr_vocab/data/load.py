@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from rlvr_vocab.data.arithmetic import ARITHMETIC_COLUMNS, ArithmeticTask, addition_problems
 from rlvr_vocab.data.files import read_rows
-from rlvr_vocab.data.hub import hub_rows
 from rlvr_vocab.data.paths import local_file
 from rlvr_vocab.data.prompts import PromptStyle
 from rlvr_vocab.data.report import LoadReport, count_duplicates, count_reasons, first_examples
@@ -18,6 +17,11 @@ from rlvr_vocab.errors import UserError
 
 if TYPE_CHECKING:
     import datasets
+
+from typing import Any
+
+from rlvr_vocab.data.files import one_line
+from rlvr_vocab.data.paths import expanded
 
 __all__ = [
     "DividedProblems",
@@ -220,3 +224,25 @@ def require_problems(report: LoadReport, wants_eval: bool) -> None:
         raise UserError("no problem is left to train on: " + "; ".join(report.lines()))
     if wants_eval and report.eval_rows == 0:
         raise UserError("no held-out problem is usable: " + "; ".join(report.lines()))
+
+
+def hub_rows(name: str, subset: str | None, split: str) -> list[dict[str, Any]]:
+    """The rows of one split.
+
+    Raises:
+        UserError: If it cannot be had: offline, no such set, configuration or split, no access.
+    """
+    from datasets import load_dataset
+
+    # `datasets` does not know a home folder's `~`.
+    place = str(expanded(name)) if name.startswith("~") else name
+    try:
+        return load_dataset(place, subset, split=split).to_list()
+    # The hub's client lets through anything from httpx.ConnectError to a script's RuntimeError;
+    # to the user all of them mean that this set cannot be had, and the cause is kept in the line.
+    except Exception as error:
+        wanted = f"split {split}" if subset is None else f"configuration {subset}, split {split}"
+        raise UserError(
+            f"dataset {name} ({wanted}) could not be loaded from the Hugging Face hub or a folder:"
+            f" {one_line(error)}; to read a local file, set dataset=local dataset.name=FILE"
+        ) from error

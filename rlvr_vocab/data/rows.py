@@ -8,10 +8,10 @@ from typing import Any
 
 from rlvr_vocab.data.answers import UnusableRow, final_answer, is_nan, parts_of, plain_text
 from rlvr_vocab.data.source import Columns
-from rlvr_vocab.data.visible import visible_text
 from rlvr_vocab.data.wording import problem_key
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_word
+from rlvr_vocab.visible_text import visible_text
 
 # Python joins whole pairs on reading, so whatever is left of them in a text is half of one.
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")

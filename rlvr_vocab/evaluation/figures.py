@@ -9,15 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlvr_vocab.evaluation.accuracy import ProblemResult
-from rlvr_vocab.statistics.intervals import (
+from rlvr_vocab.statistics import (
     Interval,
     difference_interval,
+    majority_share,
     mean_interval,
+    passes_at_k,
     ratio_interval,
     share_interval,
+    usual_ks,
 )
-from rlvr_vocab.statistics.majority import majority_share
-from rlvr_vocab.statistics.pass_at_k import passes_at_k, usual_ks
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 

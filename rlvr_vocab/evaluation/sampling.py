@@ -13,10 +13,10 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.adapter import load_model
-from rlvr_vocab.vocab.adapter_base import folder_with
 from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
+from rlvr_vocab.vocab.peft.adapter import load_model
+from rlvr_vocab.vocab.peft.adapter_base import folder_with
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import load_tokenizer

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rlvr_vocab.evaluation.accuracy import ProblemResult
-from rlvr_vocab.rewards.verify import verify
+from rlvr_vocab.verify import verify
 
 # Called with pairs of answers; True where the two of a pair are equal.
 Equal = Callable[[Sequence[tuple[str, str]]], list[bool]]

@@ -9,7 +9,7 @@ if __name__ == "__main__":
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != here]
     sys.path.insert(0, str(here.parents[1]))
 
-from rlvr_vocab.exp.cli import main
+from rlvr_vocab.cli import main
 
 if __name__ == "__main__":
     raise SystemExit(main(["train", *sys.argv[1:]]))

@@ -4,9 +4,8 @@ from rlvr_vocab.rewards.accuracy import accuracy
 from rlvr_vocab.rewards.answers import exact_match, multiple_choice, numeric
 from rlvr_vocab.rewards.debug import debug
 from rlvr_vocab.rewards.formats import boxed, think_format, xml_format, xml_tags
-from rlvr_vocab.rewards.lengths import cosine_length, length, overlong
+from rlvr_vocab.rewards.lengths import cosine_length, length, overlong, reasoning_share
 from rlvr_vocab.rewards.library import LIBRARY
-from rlvr_vocab.rewards.reasoning_share import reasoning_share
 from rlvr_vocab.rewards.reward import Mark, reward
 from rlvr_vocab.rewards.style import diversity, forbidden_text, repetition
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.boxes import boxes_opened
-from rlvr_vocab.rewards.choice_letter import letters_concluded, letters_named
-from rlvr_vocab.rewards.number_text import Number, last_number, whole_text_number
 from rlvr_vocab.rewards.parameters import number, shown, switch
 from rlvr_vocab.rewards.reward import Mark, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, last_box, turn_text
+from rlvr_vocab.verify.boxed_answer import boxes_opened
+from rlvr_vocab.verify.limits import TooLarge, Unreadable
+from rlvr_vocab.verify.reading import readings
+from rlvr_vocab.verify.reading.reader import read
+from rlvr_vocab.verify.reading.units import PERCENT
 
 
 @dataclass(frozen=True)
@@ -234,3 +238,122 @@ def _distance(given: Number, expected: Number) -> Fraction:
     if expected.percent and not given.percent:
         readings.append(given.value * 100)
     return min(abs(reading - expected.value) for reading in readings)
+
+
+_WRAPPING = re.compile(r"\\(?:text(?:bf|it|rm|sf)?|math(?:bf|rm|sf|it)|mbox|boxed|fbox|bf|rm)(?![A-Za-z])")
+_DRESSING = str.maketrans("", "", "{}$*`\"'")
+_WORD = re.compile(r"\b(?!(?:or|and)\b)[A-Za-z]{2}")
+_LONGEST_NAMED = 300  # characters of a box, or of an answer that is nothing but a choice and its text
+_SEARCHED = 20_000  # characters, from the end, in which a sentence that names the choice is looked for
+
+
+def letters_named(text: str, letters: str) -> set[str]:
+    r"""The different letters of `letters` that a box or a short answer names, lower case only where it stands alone.
+
+    A letter with a mark (`(C)`, `C.`, `C:`) goes before one without, so that the text of a choice may follow it.
+
+    >>> sorted(letters_named(r"\textbf{(C)} a dog", "ABCD")), sorted(letters_named("A or B", "ABCD"))
+    (['C'], ['A', 'B'])
+    """
+    if len(text) > _LONGEST_NAMED:
+        return set()
+    plain, patterns = _undressed(text), _patterns(letters)
+    alone = patterns.alone.fullmatch(plain)
+    if alone:
+        return {alone[1].upper()}
+    marked = {first or second for first, second in patterns.marked.findall(plain)}
+    rest = patterns.marked.sub(" ", plain)
+    if marked and _WORD.search(rest):  # the text of the choice, whose letters name nothing
+        return marked
+    return marked | set(patterns.bare.findall(rest))
+
+
+def letters_concluded(answer: str, letters: str) -> set[str]:
+    """The different letters that the sentences of an answer without a box settle on.
+
+    >>> letters_concluded("Option A is too small, so the answer is C.", "ABCD")
+    {'C'}
+    """
+    plain, patterns = _undressed(answer[-_SEARCHED:]), _patterns(letters)
+    for sentence in (patterns.concluded, patterns.option):
+        named = {letter for match in sentence.finditer(plain) for letter in patterns.bare.findall(match["named"])}
+        if named:
+            return named
+    return letters_named(answer, letters) if patterns.opening.match(plain) else set()
+
+
+def _undressed(text: str) -> str:
+    return " ".join(_WRAPPING.sub(" ", text).translate(_DRESSING).split())
+
+
+class _Patterns:
+    """The ways to name one of a set of letters."""
+
+    def __init__(self, letters: str) -> None:
+        letter = f"([{letters}])(?![A-Za-z])"
+        one = rf"\(?\s?[{letters}](?![A-Za-z])\s?\)?"
+        several = rf"(?P<named>{one}(?:(?:\s?[,;/&]|\s?(?i:or|and)\b)+\s?{one})*+)"
+        word = "(?i:option|choice|answer)"
+        self.alone = re.compile(rf"(?i:(?:the\s)?(?:{word}(?:\s?(?:is|:|=))*\s?)?\(?\s?([{letters}])\s?\)?[.:]?)")
+        self.marked = re.compile(rf"\(\s?{letter}\s?\)|(?<![A-Za-z(]){letter}\s?[.):]")
+        self.bare = re.compile(rf"(?<![A-Za-z\\]){letter}")
+        self.concluded = re.compile(rf"\b{word}(?:\s?(?i:is|:|=))+\s?(?:{word}\s?)?{several}")
+        self.option = re.compile(rf"\b(?i:option|choice)\s?{several}")
+        self.opening = re.compile(rf"\(?\s?(?i:[{letters}])\s?(?:[.):]|$)")
+
+
+@lru_cache(maxsize=8)
+def _patterns(letters: str) -> _Patterns:
+    return _Patterns(letters)
+
+
+_SEARCHED_LENGTH = 20_000  # characters, from the end, in which the last number of a text is looked for
+
+_DIGITS = r"(?:(?:[0-9]{1,3}(?:,[0-9]{3})++(?![0-9])|[0-9]++)(?:\.[0-9]++)?+|\.[0-9]++)"
+_CURRENCY = r"(?:\\?[$€£¥₹]\s?)"
+_SIGN = r"(?:(?<![\w)\]}])[+-])"
+_FRACTION = rf"\\[cdt]?frac\s?(?:\{{\s?[+-]?{_DIGITS}\s?\}}\s?\{{\s?{_DIGITS}\s?\}}|[0-9]{{2}})"
+_POWER_OF_TEN = r"(?:[eE][+-]?[0-9]++|\s?(?:\\times|\\cdot|×|\*)\s?10\^(?:\{[+-]?[0-9]++\}|[+-]?[0-9]++))"
+_PLAIN = rf"(?<![\w.^\\])(?<![_^]\{{){_DIGITS}(?:\s?/\s?{_DIGITS}|{_POWER_OF_TEN})?"
+# With what follows in dates, ranges and codes: `2024-01-05` is no number, and its last digits are none either.
+_JOINED = rf"(?:[-–—‐‑:/.]{_CURRENCY}?{_DIGITS})*+"
+_ANYWHERE = re.compile(rf"(?:{_SIGN}?{_CURRENCY}?|{_CURRENCY}[+-])(?:{_FRACTION}|{_PLAIN}){_JOINED}(?:\s?\\?%)?")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number that was read, and whether a percent sign followed: 50 % has the value 50."""
+
+    value: Fraction
+    percent: bool
+
+
+def whole_text_number(text: str) -> Number | None:
+    r"""The number that a text consists of, a variable before it and a unit after it allowed; None for anything else.
+
+    >>> whole_text_number(r"x = \frac{3}{4}\text{ km}")
+    Number(value=Fraction(3, 4), percent=False)
+    >>> whole_text_number(r"3\sqrt{2}") is whole_text_number("41 = 42") is None
+    True
+    """
+    try:
+        reading = read(text)
+    except (TooLarge, Unreadable):
+        return None
+    if isinstance(reading, readings.Equality) and reading.name is not None and len(reading.values) == 1:
+        [reading] = reading.values
+    return Number(reading.value, reading.unit == PERCENT) if isinstance(reading, readings.Number) else None
+
+
+def last_number(text: str) -> Number | None:
+    """The last number of a text, digits within words and exponents left out; None without one, or for a code behind it.
+
+    >>> last_number("Of 12 eggs, 2.5 % are 0.3.")
+    Number(value=Fraction(3, 10), percent=False)
+    >>> last_number("Of 12 eggs, 5 were laid on 2024-01-05.") is None
+    True
+    """
+    last = None
+    for match in _ANYWHERE.finditer(" ".join(text[-_SEARCHED_LENGTH:].replace("−", "-").split())):
+        last = match
+    return whole_text_number(last[0]) if last else None

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlvr_vocab.counted import counted
-from rlvr_vocab.rewards.boxes import boxes_opened
 from rlvr_vocab.rewards.parameters import number, switch
 from rlvr_vocab.rewards.reward import Mark, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, last_box, turn_text
+from rlvr_vocab.verify.boxed_answer import boxes_opened
 
 # Matched against texts that hold each tag once, and linear on those.
 _XML = re.compile(r"\s*<reasoning>.*</reasoning>\s*<answer>.*</answer>\s*", re.DOTALL)

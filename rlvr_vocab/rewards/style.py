@@ -8,7 +8,7 @@ from itertools import groupby, islice
 from typing import Any
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.length_units import parts
+from rlvr_vocab.rewards.lengths import parts
 from rlvr_vocab.rewards.parameters import number, one_of, shown, whole_number
 from rlvr_vocab.rewards.reward import Mark, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text

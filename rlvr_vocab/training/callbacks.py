@@ -13,7 +13,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.place import RunPlace
+from rlvr_vocab.training.stage import RunPlace
 
 
 def logged_row(place: RunPlace, state: TrainerState, logs: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from torch import nn
 
 from rlvr_vocab.training.quantization import compute_one_policy
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.trained_rows import add_trained_rows, first_trained_row
+from rlvr_vocab.vocab.peft.trained_rows import add_trained_rows, first_trained_row
 
 TrainRows = Literal["reasoning", "all", "none"]
 

@@ -12,12 +12,10 @@ import torch
 from trl.models.utils import disable_gradient_checkpointing
 
 from rlvr_vocab.rewards.turns import turn_text
-from rlvr_vocab.training.group_figures import duplicates, reward_spread, shared
 from rlvr_vocab.training.lora import drops
-from rlvr_vocab.training.moved_values import MovedValues
+from rlvr_vocab.training.metrics import StepMeans, duplicates, gap_sums, reward_spread, shared
 from rlvr_vocab.training.resumable import ResumableGRPOTrainer
-from rlvr_vocab.training.sampling_gap import gap_sums
-from rlvr_vocab.training.step_means import StepMeans
+from rlvr_vocab.training.weight_checks import MovedValues
 
 # Completions of a batch that are scored once more where the pass of the loss drops what sampling does not.
 _SCORED_WITHOUT_DROPOUT = 4

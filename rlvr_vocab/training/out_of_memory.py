@@ -10,10 +10,17 @@ from typing import Any
 
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import OutOfRoom, is_out_of_memory
-from rlvr_vocab.training.checkpoints import newest_checkpoint
-from rlvr_vocab.training.memory_room import DeviceRoom, Room, device_room, gib, room_of
+from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint
+from rlvr_vocab.training.memory_advice import (
+    DeviceRoom,
+    Room,
+    device_room,
+    gib,
+    model_settings,
+    room_of,
+    settings_that_take_less,
+)
 from rlvr_vocab.training.phase import Phase
-from rlvr_vocab.training.smaller_settings import model_settings, settings_that_take_less
 
 _ASKED_FOR = re.compile(r"Tried to allocate ([\d.]+ [KMGT]iB)")
 _WORTH_A_WORD = 2**30

@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
-from transformers import BitsAndBytesConfig
+from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
-from rlvr_vocab.training.skeleton import skeleton, vocabulary_modules
+from rlvr_vocab.vocab.read_as_data import NO_CODE
 
 Bits = Literal[4, 8]
 
@@ -75,3 +76,28 @@ def _multiply_in_8_bit(layer: Any, inputs: torch.Tensor) -> torch.Tensor:
 
 def _stay(layer: Any, mode: bool = True) -> Any:
     return layer
+
+
+def skeleton(source: str | Path, **source_kwargs: Any) -> PreTrainedModel:
+    """The model of a folder or a hub name on torch's meta device: every module, and no memory for them."""
+    config = AutoConfig.from_pretrained(str(source), **{**NO_CODE, **source_kwargs})
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(
+            config, trust_remote_code=source_kwargs.get("trust_remote_code") or False
+        )
+
+
+def vocabulary_modules(model: PreTrainedModel) -> list[str]:
+    """Names of the modules that hold a row per token: the embedding and the head."""
+    tables = (model.get_input_embeddings(), model.get_output_embeddings())
+    return [name for name, module in model.named_modules() if any(module is table for table in tables)]
+
+
+def linear_layers(model: PreTrainedModel) -> list[str]:
+    """Names of the layers that an adapter can be put on, embedding and head apart."""
+    tables = vocabulary_modules(model)
+    return [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear | Conv1D) and name not in tables
+    ]

@@ -9,24 +9,28 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch.optim.lr_scheduler import LambdaLR
 from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
 from trl import GRPOTrainer
 
 from rlvr_vocab.errors import OutOfRoom, UserError
-from rlvr_vocab.manifest import Entries
+from rlvr_vocab.record.copies import RunRecords, records_in, write_records
+from rlvr_vocab.record.manifest import Entries
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
-from rlvr_vocab.training.checkpoints import newest_checkpoint_for_all
+from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint_for_all
+from rlvr_vocab.training.checkpointing.save import Save, bytes_to_write, clear_leftovers, save_whole
+from rlvr_vocab.training.checkpointing.unfinished_step import (
+    RestorePending,
+    require_pending,
+    restore_counts,
+    save_pending,
+)
 from rlvr_vocab.training.completions import CompletionRows, remove_step_files_after
-from rlvr_vocab.training.goal import Goal
-from rlvr_vocab.training.optimizer_settings import put_settings_back, settings_of
-from rlvr_vocab.training.pending import RestorePending, require_pending, restore_counts, save_pending
 from rlvr_vocab.training.phase import PhaseTracker
-from rlvr_vocab.training.place import RunPlace
 from rlvr_vocab.training.reward_weights import RewardWeights
-from rlvr_vocab.training.saving import Save, bytes_to_write, clear_leftovers, save_whole
 from rlvr_vocab.training.sharding import require_same_sharding
-from rlvr_vocab.vocab.run_records import RunRecords, records_in, write_records
+from rlvr_vocab.training.stage import Goal, RunPlace
 
 logger = logging.getLogger(__name__)
 
@@ -233,3 +237,29 @@ class ResumableGRPOTrainer(GRPOTrainer):
 
 def _state_of(checkpoint: Path) -> TrainerState:
     return TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+
+
+# Of a group: what is trained, what the schedule makes of the rate, and what the rate was at first.
+_NO_SETTINGS = ("params", "lr", "initial_lr")
+
+
+def settings_of(optimizer: Any, scheduler: Any) -> tuple[list[dict[str, Any]], list[Any] | None]:
+    """Each group's settings, such as weight decay, and the learning rates that the schedule starts from."""
+    groups = [
+        {name: value for name, value in group.items() if name not in _NO_SETTINGS} for group in optimizer.param_groups
+    ]
+    return groups, list(scheduler.base_lrs) if isinstance(scheduler, LambdaLR) else None
+
+
+def put_settings_back(settings: tuple[list[dict[str, Any]], list[Any] | None], optimizer: Any, scheduler: Any) -> None:
+    """Let optimizer and schedule go on as they were configured; where nothing differs, nothing is touched."""
+    groups, rates = settings
+    for group, configured in zip(optimizer.param_groups, groups, strict=True):
+        group.update(configured)
+    if rates is None or rates == scheduler.base_lrs:
+        return
+    scheduler.base_lrs = rates
+    now = [rate * factor(scheduler.last_epoch) for rate, factor in zip(rates, scheduler.lr_lambdas, strict=True)]
+    scheduler._last_lr = now
+    for group, rate, initial in zip(optimizer.param_groups, now, rates, strict=True):
+        group["lr"], group["initial_lr"] = rate, initial

@@ -22,25 +22,25 @@ from rlvr_vocab.rewards.guard import REASON
 from rlvr_vocab.rewards.turns import turn_text
 from rlvr_vocab.training.completions import CompletionRows, write_completions
 from rlvr_vocab.training.lora import Lora, complete_adapter, without_dropout
-from rlvr_vocab.training.movement import MovementCheck
+from rlvr_vocab.training.metrics import region_counts, region_entropies, region_metrics
 from rlvr_vocab.training.observed import ObservedGRPOTrainer
-from rlvr_vocab.training.place import RunPlace
-from rlvr_vocab.training.region_metrics import region_counts, region_entropies, region_metrics
 from rlvr_vocab.training.resumable import OnFullDisk
 from rlvr_vocab.training.reward_weights import require_scores
 from rlvr_vocab.training.sharding import keep_float32, require_sharding, spread, without_tied_copies
+from rlvr_vocab.training.stage import RunPlace
 from rlvr_vocab.training.vllm_rollouts import VLLMCanary
 from rlvr_vocab.training.wandb_steps import count_steps_of_the_run
-from rlvr_vocab.vocab.adapter_base import record_base
+from rlvr_vocab.training.weight_checks import MovementCheck
 from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.on_policy import check_on_policy, refuse_altered
+from rlvr_vocab.vocab.peft.adapter_base import record_base
+from rlvr_vocab.vocab.peft.trained_rows import TrainedRows
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, scored_regions
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
-from rlvr_vocab.vocab.trained_rows import TrainedRows
 
 # Elements of a tied embedding from which a second gradient of its size (64 MiB) is worth sparing.
 _SMALLEST_SPARED_TABLE = 2**24

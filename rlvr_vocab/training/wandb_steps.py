@@ -17,9 +17,9 @@ from transformers.integrations import WandbCallback
 
 from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.place import RunPlace
-from rlvr_vocab.vocab.run_places import WANDB
-from rlvr_vocab.vocab.run_records import RunRecords
+from rlvr_vocab.record.copies import RunRecords
+from rlvr_vocab.record.files import WANDB
+from rlvr_vocab.training.stage import RunPlace
 
 logger = logging.getLogger(__name__)
 

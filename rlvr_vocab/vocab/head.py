@@ -16,9 +16,9 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput
 
 from rlvr_vocab.vocab.logprobs import HeadSettings, region_logprobs, whole_in_zero3
+from rlvr_vocab.vocab.peft.trained_rows import TrainedRowsHead
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import scored_regions
-from rlvr_vocab.vocab.trained_rows import TrainedRowsHead
 
 
 @dataclass

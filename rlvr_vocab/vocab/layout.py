@@ -128,3 +128,13 @@ def _unpacked(ids: dict[str, list[int]] | list[int]) -> tuple[int, ...]:
         start, end = ids["range"]
         return tuple(range(start, end))
     return tuple(ids)
+
+
+def refuse_quantized(base: str, quantization: Any) -> None:
+    """Rows are copied in the base's own type, and a trained adapter is merged into weights of that type.
+
+    Args:
+        quantization: `quantization_config` of the base's configuration; None where it has none.
+    """
+    if quantization is not None:
+        raise UserError(f"{base} is quantized already: name the model that it was made from", about="quantized base")

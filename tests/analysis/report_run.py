@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rlvr_vocab.exp.look_sections import ReportSettings
-from rlvr_vocab.exp.recorded_config import config_yaml
-from rlvr_vocab.exp.run_report import MAX_SAMPLES, write_report
-from rlvr_vocab.exp.settings import build_settings
+from rlvr_vocab.config.command_sections import ReportSettings
+from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.recorded import config_yaml
+from rlvr_vocab.runs.report import MAX_SAMPLES, write_report
 
 Row = dict[str, Any]
 # Lone halves of a surrogate pair cannot stand in a Parquet file; they do in results.

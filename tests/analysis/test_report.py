@@ -12,13 +12,13 @@ from rlvr_vocab.analysis.report.held_out import accuracies
 from rlvr_vocab.analysis.report.outcome import sentence
 from rlvr_vocab.analysis.report.page import Page, Section, render
 from rlvr_vocab.analysis.svg import drawable
+from rlvr_vocab.cli import main
+from rlvr_vocab.config.command_sections import ReportSettings
+from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.recorded import differences
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.exp.cli import main
-from rlvr_vocab.exp.look_sections import ReportSettings
-from rlvr_vocab.exp.recorded_config import differences
-from rlvr_vocab.exp.run_record import run_record
-from rlvr_vocab.exp.run_report import MAX_SAMPLES, held_out_of, report_at_the_end, write_report
-from rlvr_vocab.exp.settings import build_settings
+from rlvr_vocab.runs.record import run_record
+from rlvr_vocab.runs.report import MAX_SAMPLES, held_out_of, report_at_the_end, write_report
 
 from ..read_text import faults_in
 from .report_run import (

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.exp.look_sections import ReportSettings
-from rlvr_vocab.exp.run_report import write_report
+from rlvr_vocab.config.command_sections import ReportSettings
+from rlvr_vocab.runs.report import write_report
 
 from .browser import Browser, browser, chromium
 from .report_run import HOSTILE, answer, completion, metrics, write_completions, write_json, write_rows, write_run

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.analysis.completions import CompletionFiles
 from rlvr_vocab.analysis.report.choice import choose
+from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.vocab.marking import Marker
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 

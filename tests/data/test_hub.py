@@ -6,7 +6,7 @@ from pathlib import Path
 import datasets
 import pytest
 
-from rlvr_vocab.data.hub import hub_rows
+from rlvr_vocab.data.load import hub_rows
 from rlvr_vocab.errors import UserError
 
 

@@ -27,7 +27,7 @@ def shard_on_cpu() -> None:
 
 
 if __name__ == "__main__":
-    from rlvr_vocab.exp.cli import main
+    from rlvr_vocab.cli import main
 
     shard_on_cpu()
     raise SystemExit(main(["train", *sys.argv[1:]]))

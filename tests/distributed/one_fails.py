@@ -5,7 +5,7 @@ import sys
 from accelerate import PartialState
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.exp.one_voice import one_voice
+from rlvr_vocab.exit_codes import one_voice
 
 
 def meet() -> None:

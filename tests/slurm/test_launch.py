@@ -168,11 +168,11 @@ def test_the_log_folder_that_a_script_names_is_part_of_the_repository(script):
 
 
 def test_the_examples_in_the_scripts_heads_would_be_accepted(monkeypatch):
-    from rlvr_vocab.exp import environment_checks
-    from rlvr_vocab.exp.settings import build_settings
-    from rlvr_vocab.exp.vllm_checks import check_vllm
+    from rlvr_vocab.checks import machine
+    from rlvr_vocab.checks.machine import check_vllm
+    from rlvr_vocab.config.load import build_settings
 
-    monkeypatch.setattr(environment_checks, "installed", lambda package: True)
+    monkeypatch.setattr(machine, "installed", lambda package: True)
     for script, arm in zip(SCRIPTS, ("0", "full"), strict=True):
         text = (ROOT / "slurm" / script).read_text(encoding="utf-8")
         [example] = re.findall(rf"^# .*bash slurm/{script} (.*)$", text, re.MULTILINE)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rlvr_vocab.statistics.intervals import (
+from rlvr_vocab.statistics import (
     BOOTSTRAP,
     ONE_VALUE,
     STUDENT,

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from rlvr_vocab.statistics.majority import majority_share
+from rlvr_vocab.statistics import majority_share
 
 
 def counted_out(votes: tuple[str | None, ...], gold: str) -> float:

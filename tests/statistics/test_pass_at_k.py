@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from rlvr_vocab.statistics.pass_at_k import pass_at_k, passes_at_k, usual_ks
+from rlvr_vocab.statistics import pass_at_k, passes_at_k, usual_ks
 
 
 @pytest.mark.parametrize("samples", range(1, 9))

@@ -23,12 +23,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from rlvr_vocab.config.help import COMMANDS
+
 CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod", "shutil.rmtree", "os.truncate")
 
 
 def main() -> None:
     for command in ("train", "evaluate", "report", "compare", "samples", "doctor"):
-        import_module(f"rlvr_vocab.exp.commands.{command}")  # seconds, which no run has to wait for again
+        import_module(COMMANDS[command].module)  # seconds, which no run has to wait for again
 
     for line in sys.stdin:
         request = json.loads(line)
@@ -43,7 +45,7 @@ def run(request: dict[str, Any]) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     Watch(request).begin()
-    from rlvr_vocab.exp.cli import main as command
+    from rlvr_vocab.cli import main as command
 
     code = 1
     try:

@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from rlvr_vocab.manifest import problem_with
-from rlvr_vocab.training.checkpoints import newest_checkpoint, set_broken_aside
+from rlvr_vocab.record.manifest import problem_with
+from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint, set_broken_aside
 
 
 def cut(path):

@@ -4,7 +4,7 @@ import json
 from types import SimpleNamespace
 
 from rlvr_vocab.training.callbacks import MetricsFile, logged_row
-from rlvr_vocab.training.place import RunPlace
+from rlvr_vocab.training.stage import RunPlace
 
 
 def state(step=1, main=True):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlvr_vocab.training.goal import Goal, StopAtGoal
+from rlvr_vocab.training.stage import Goal, StopAtGoal
 
 
 def rows(*values):

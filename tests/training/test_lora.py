@@ -9,9 +9,9 @@ from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlvr_vocab.training.lora import Lora, without_dropout
-from rlvr_vocab.training.movement import parameter_groups
-from rlvr_vocab.vocab.adapter import load_model
+from rlvr_vocab.training.weight_checks import parameter_groups
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
+from rlvr_vocab.vocab.peft.adapter import load_model
 
 ROWS_THAT_TRAIN = ("reasoning", "all", "none")
 STEPS = {"max_steps": 3, "weight_decay": 0.1, "beta": 0.04, "save_strategy": "steps", "save_steps": 3}

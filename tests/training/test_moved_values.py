@@ -7,8 +7,13 @@ import torch
 from torch import nn
 
 from rlvr_vocab.training.lora import Lora
-from rlvr_vocab.training.moved_values import MovedValues, evenly_spread, watched_parameters
-from rlvr_vocab.training.movement import ParameterGroup, parameter_groups
+from rlvr_vocab.training.weight_checks import (
+    MovedValues,
+    ParameterGroup,
+    evenly_spread,
+    parameter_groups,
+    watched_parameters,
+)
 
 
 class Counted:

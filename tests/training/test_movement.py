@@ -7,7 +7,7 @@ import torch
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.lora import Lora
-from rlvr_vocab.training.movement import MovementCheck, fingerprint, parameter_groups
+from rlvr_vocab.training.weight_checks import MovementCheck, fingerprint, parameter_groups
 
 
 @pytest.fixture

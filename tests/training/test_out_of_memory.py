@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
+from rlvr_vocab.config.overrides import known_keys
 from rlvr_vocab.errors import OutOfRoom
-from rlvr_vocab.exp.config_keys import known_keys
-from rlvr_vocab.training import memory_room, smaller_settings
+from rlvr_vocab.training import memory_advice as memory_room
+from rlvr_vocab.training import memory_advice as smaller_settings
 from rlvr_vocab.training.lora import Lora
-from rlvr_vocab.training.memory_room import DeviceRoom, Room, device_room, room_of
+from rlvr_vocab.training.memory_advice import DeviceRoom, Room, device_room, room_of, settings_that_take_less
 from rlvr_vocab.training.out_of_memory import naming_out_of_memory, out_of_memory
-from rlvr_vocab.training.smaller_settings import settings_that_take_less
 
 GIB = 2**30
 TORCHS_WORDS = (

@@ -9,10 +9,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from rlvr_vocab.manifest import is_complete
+from rlvr_vocab.record.manifest import is_complete
 from rlvr_vocab.training.callbacks import MetricsFile
-from rlvr_vocab.training.checkpoints import newest_checkpoint
-from rlvr_vocab.training.place import RunPlace
+from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint
+from rlvr_vocab.training.stage import RunPlace
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.tokenizer import load_tokenizer

@@ -11,10 +11,10 @@ import torch
 
 pytest.importorskip("vllm", reason="vllm is not installed here: make test-vllm has an environment of its own")
 
+from rlvr_vocab.cli import main
 from rlvr_vocab.evaluation.resumable import seeded_sampler
 from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint
 from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
-from rlvr_vocab.exp.cli import main
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import THINKING, scored_regions
 from rlvr_vocab.vocab.tokenizer import load_tokenizer

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
+from rlvr_vocab.config.load import build_settings, load_settings
+from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.exp.model_wiring import loading_kwargs, source_kwargs
-from rlvr_vocab.exp.settings import build_settings, load_settings
-from rlvr_vocab.exp.typed_sections import RunSettings
-from rlvr_vocab.training.skeleton import skeleton
+from rlvr_vocab.runs.base_model import loading_kwargs, source_kwargs
+from rlvr_vocab.training.quantization import skeleton
 from rlvr_vocab.training.warmup import WarmupSettings, warm_up
-from rlvr_vocab.vocab.adapter import load_model
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
+from rlvr_vocab.vocab.peft.adapter import load_model
 from rlvr_vocab.vocab.read_as_data import pickled_weights, refuse_pickled, why_not_read
 
 

@@ -10,8 +10,8 @@ from markupsafe import Markup
 from rlvr_vocab.analysis.charts import Line, line_chart
 from rlvr_vocab.analysis.compare.pictures import labels
 from rlvr_vocab.analysis.compare.stories import ArmStory, RunStory
-from rlvr_vocab.analysis.record import series_of
 from rlvr_vocab.analysis.report.blocks import Picture
+from rlvr_vocab.record.metrics import series_of
 
 # Caption, words at the axis, metric, whether it is a share.
 _CURVES = (

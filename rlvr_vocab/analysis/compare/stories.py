@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlvr_vocab.analysis.compare.arms import ArmResults, RunResults
-from rlvr_vocab.analysis.completions import CompletionFiles
-from rlvr_vocab.analysis.record import Row
-from rlvr_vocab.data.visible import visible_character
+from rlvr_vocab.record.completions import CompletionFiles
+from rlvr_vocab.record.metrics import Row
 from rlvr_vocab.secret_words import without_secrets
+from rlvr_vocab.visible_text import visible_character
 
 
 @dataclass(frozen=True)

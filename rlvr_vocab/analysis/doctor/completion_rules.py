@@ -9,7 +9,7 @@ from rlvr_vocab.analysis.doctor.reward_words import rewards_line
 from rlvr_vocab.analysis.doctor.seen import Seen, typical
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.doctor.words import figure, share, steps, typed
-from rlvr_vocab.analysis.record import Row
+from rlvr_vocab.record.metrics import Row
 
 
 def completions_cut_off(seen: Seen) -> list[Finding]:

@@ -6,7 +6,7 @@ import heapq
 
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.watch import Doctor
-from rlvr_vocab.analysis.record import RunRecord
+from rlvr_vocab.record.metrics import RunRecord
 
 
 def diagnose(record: RunRecord) -> list[Finding]:

@@ -9,7 +9,7 @@ from rlvr_vocab.analysis.doctor.reward_words import rewards_line, without_own
 from rlvr_vocab.analysis.doctor.seen import Seen, average, values
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.doctor.words import figure, share, steps
-from rlvr_vocab.analysis.record import Row
+from rlvr_vocab.record.metrics import Row
 
 
 def groups_without_spread(seen: Seen) -> list[Finding]:

@@ -14,7 +14,7 @@ from rlvr_vocab.analysis.doctor.reward_words import without_own
 from rlvr_vocab.analysis.doctor.seen import Level, Measured, Seen, level
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.doctor.words import figure, steps
-from rlvr_vocab.analysis.record import Row, is_number
+from rlvr_vocab.record.metrics import Row, is_number
 
 _ENOUGH_TO_PAIR = 4
 _USUAL_PROBLEMS = 64

@@ -13,7 +13,7 @@ from rlvr_vocab.analysis.doctor.reward_words import rewards_line
 from rlvr_vocab.analysis.doctor.seen import Level, Seen, level, mean_of, number, typical, values
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.doctor.words import figure, steps, typed
-from rlvr_vocab.analysis.record import Row
+from rlvr_vocab.record.metrics import Row
 
 
 def reward_flat(seen: Seen) -> list[Finding]:

@@ -9,7 +9,7 @@ from rlvr_vocab.analysis.doctor.remedies import larger_batches
 from rlvr_vocab.analysis.doctor.seen import Seen, rate_of, typical, values
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.doctor.words import figure, share, steps, typed
-from rlvr_vocab.analysis.record import Row
+from rlvr_vocab.record.metrics import Row
 
 _USUAL_RATE, _LEAST_RATE = 5e-6, 1e-12
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlvr_vocab.analysis.doctor.words import typed
-from rlvr_vocab.analysis.record import RunFacts
+from rlvr_vocab.record.metrics import RunFacts
 
 _USUAL_BETA, _USUAL_ENTROPY_COEF = 0.01, 0.001
 _USUAL_GROUP, _USUAL_WARM_UP = 8, 400

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from rlvr_vocab.analysis.doctor.seen import AT_START, Seen, number
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
-from rlvr_vocab.analysis.record import Row, RunFacts
+from rlvr_vocab.record.metrics import Row, RunFacts
 from rlvr_vocab.rewards.library import LIBRARY
 
 _MEAN = re.compile(r"rewards/(.+)/mean")

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from rlvr_vocab.analysis.doctor.reward_scale import is_own
-from rlvr_vocab.analysis.record import RunFacts
+from rlvr_vocab.record.metrics import RunFacts
 
 # What Hydra takes for text without quotes.
 _PLAIN = re.compile(r"[A-Za-z_/.][\w./:-]*")

@@ -14,8 +14,8 @@ from rlvr_vocab.analysis.doctor.reward_words import rewards_line
 from rlvr_vocab.analysis.doctor.seen import Seen, values
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.doctor.words import share, steps
-from rlvr_vocab.analysis.record import Row, RunFacts, is_number
-from rlvr_vocab.vocab.run_places import COMPLETIONS, PROBLEMS, step_files
+from rlvr_vocab.record.files import COMPLETIONS, PROBLEMS, step_files
+from rlvr_vocab.record.metrics import Row, RunFacts, is_number
 
 _OF_FORMAT = re.compile(r"format|tag|xml|think|struct|box", re.IGNORECASE)
 _PENALTY = re.compile(r"(^|_)(no|not|without|missing|bad|wrong)_|penalt|punish|violation|forbid|error", re.IGNORECASE)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.doctor.windows import MOST_ROWS, Windows
-from rlvr_vocab.analysis.record import Row, RunFacts, is_number, is_of_a_step
+from rlvr_vocab.record.metrics import Row, RunFacts, is_number, is_of_a_step
 
 _EVALUATIONS = 200
 # What a row has only where completions were sampled for it: not so where several updates are made from one batch.

@@ -10,7 +10,7 @@ from rlvr_vocab.analysis.doctor.reward_words import rewards_line, without_own
 from rlvr_vocab.analysis.doctor.seen import Seen, number, values
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.doctor.words import figure, share, steps
-from rlvr_vocab.analysis.record import Row, RunFacts
+from rlvr_vocab.record.metrics import Row, RunFacts
 
 _LONG = 2 * LIMITS.window
 _CAUSES = {

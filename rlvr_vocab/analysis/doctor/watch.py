@@ -20,7 +20,7 @@ from rlvr_vocab.analysis.doctor import (
 from rlvr_vocab.analysis.doctor.causes import explained_by, unexplained
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.seen import Seen
-from rlvr_vocab.analysis.record import Row, RunFacts, is_of_a_step
+from rlvr_vocab.record.metrics import Row, RunFacts, is_of_a_step
 
 # Roots before what follows from them.
 RULES: tuple[Callable[[Seen], list[Finding]], ...] = (

@@ -6,7 +6,7 @@ import math
 from collections import deque
 
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
-from rlvr_vocab.analysis.record import Row
+from rlvr_vocab.record.metrics import Row
 
 _FIRST_ROWS, MOST_ROWS = 50, 100
 

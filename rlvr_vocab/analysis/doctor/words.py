@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlvr_vocab.analysis.record import Row
+from rlvr_vocab.record.metrics import Row
 
 
 def figure(value: float) -> str:

@@ -10,8 +10,8 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rlvr_vocab.analysis.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 
 MOST_MOMENTS = 5
 _SEED = 0

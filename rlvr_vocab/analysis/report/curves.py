@@ -10,8 +10,8 @@ from itertools import groupby
 from markupsafe import Markup
 
 from rlvr_vocab.analysis.charts import Band, Line, line_chart
-from rlvr_vocab.analysis.record import RunRecord
 from rlvr_vocab.analysis.report.blocks import Picture, charts, facts, paragraph
+from rlvr_vocab.record.metrics import RunRecord
 
 _PER_FUNCTION = re.compile(r"rewards/(?P<name>.+)/(?P<what>mean|weight|failures|timeouts|unscored)")
 

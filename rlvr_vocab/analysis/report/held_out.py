@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlvr_vocab.analysis.charts import Line
-from rlvr_vocab.analysis.record import OF_AN_EVALUATION, RunRecord, is_number
-from rlvr_vocab.statistics.intervals import share_interval
+from rlvr_vocab.record.metrics import OF_AN_EVALUATION, RunRecord, is_number
+from rlvr_vocab.statistics import share_interval
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rlvr_vocab.analysis.record import RunRecord, is_number
 from rlvr_vocab.analysis.report.held_out import HeldOut, problem_shares
 from rlvr_vocab.counted import counted
-from rlvr_vocab.statistics.intervals import difference_interval
+from rlvr_vocab.record.metrics import RunRecord, is_number
+from rlvr_vocab.statistics import difference_interval
 
 # Of the logged steps, from which the reward at the beginning and at the end is taken where nothing was held out.
 _AT_EACH_END = 10

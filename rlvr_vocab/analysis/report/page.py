@@ -22,7 +22,7 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from rlvr_vocab.data.visible import TURNING
+from rlvr_vocab.visible_text import TURNING
 
 # Half a surrogate pair cannot be written as UTF-8, what turns the direction of text would turn the page's own words,
 # and the rest is no character of an HTML page.

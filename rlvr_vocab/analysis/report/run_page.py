@@ -9,9 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from rlvr_vocab.analysis.completions import CompletionFiles
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.record import RunRecord
 from rlvr_vocab.analysis.report.blocks import facts, finding, folded, heading, paragraph, preformatted, table
 from rlvr_vocab.analysis.report.choice import choose
 from rlvr_vocab.analysis.report.curves import curves, stages_of
@@ -22,6 +20,8 @@ from rlvr_vocab.analysis.report.sampled import held_out_answers, held_out_sectio
 from rlvr_vocab.analysis.report.vocabulary_section import vocabulary_section
 from rlvr_vocab.analysis.vocabulary import VocabularyStory
 from rlvr_vocab.counted import counted
+from rlvr_vocab.record.completions import CompletionFiles
+from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.vocab.marking import Marker
 
 

@@ -8,12 +8,12 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from rlvr_vocab.analysis.completions import SampledCompletion
 from rlvr_vocab.analysis.marked import as_html, readable
 from rlvr_vocab.analysis.report.blocks import Sample, heading, paragraph, samples
 from rlvr_vocab.analysis.report.choice import Choice, Chosen
 from rlvr_vocab.analysis.report.held_out import Answer, HeldOut, is_right
 from rlvr_vocab.counted import counted
+from rlvr_vocab.record.completions import SampledCompletion
 from rlvr_vocab.vocab.marking import Marker, Stretch, shared_prefix_length, shortened
 
 # Of a long text, what is shown from its start and from its end.

@@ -18,7 +18,6 @@ from textual.message import Message
 from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
-from rlvr_vocab.analysis.completions import CompletionFiles
 from rlvr_vocab.analysis.samples.first_lines import FirstLines, Place, read_first_lines
 from rlvr_vocab.analysis.samples.lines import SHORT_HELP, sample_text, status_line
 from rlvr_vocab.analysis.samples.matches import Matches, Search, search_all
@@ -27,6 +26,7 @@ from rlvr_vocab.analysis.samples.reading import Reading, View
 from rlvr_vocab.analysis.samples.sample import SampleReader
 from rlvr_vocab.analysis.samples.sieve import read_sieve, read_steps
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.vocab.marking import Marker
 
 # What is done at once before the rest is left to a thread: short enough not to be noticed.

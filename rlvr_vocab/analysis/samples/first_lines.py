@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
-from rlvr_vocab.analysis.completions import CompletionFiles
 from rlvr_vocab.analysis.marked import readable
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.completions import CompletionFiles
 
 _STEPS_KEPT = 200
 _LONGEST = 200

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 import pyarrow as pa
 
-from rlvr_vocab.analysis.completions import CompletionFiles
 from rlvr_vocab.analysis.samples.sieve import Judge, Order, Sieve
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.completions import CompletionFiles
 
 RIGHT, WRONG, UNKNOWN = 1, 0, -1
 _NEARLY = 1e-6

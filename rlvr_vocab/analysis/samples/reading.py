@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from rlvr_vocab.analysis.completions import CompletionFiles
 from rlvr_vocab.analysis.samples.first_lines import Place
 from rlvr_vocab.analysis.samples.matches import Matches, Search
 from rlvr_vocab.analysis.samples.sieve import Judge, Order, Sieve
+from rlvr_vocab.record.completions import CompletionFiles
 
 
 @dataclass(frozen=True)

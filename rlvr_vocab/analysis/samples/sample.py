@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rlvr_vocab.analysis.completions import SampledCompletion
 from rlvr_vocab.analysis.marked import readable
-from rlvr_vocab.analysis.record import RewardFact
 from rlvr_vocab.analysis.samples.lengths import RegionLengths, ended_by_itself, region_lengths
 from rlvr_vocab.analysis.samples.sieve import Judge
+from rlvr_vocab.record.completions import SampledCompletion
+from rlvr_vocab.record.metrics import RewardFact
 from rlvr_vocab.vocab.marking import Marker, Stretch
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
-from rlvr_vocab.analysis.completions import CompletionFiles
 from rlvr_vocab.analysis.samples.as_html import html_pieces
 from rlvr_vocab.analysis.samples.as_tex import tex_pieces
 from rlvr_vocab.analysis.samples.as_text import markdown_pieces, text_pieces
 from rlvr_vocab.analysis.samples.matches import Matches
 from rlvr_vocab.analysis.samples.sample import Sample, SampleReader
+from rlvr_vocab.record.completions import CompletionFiles
 
 Format = Literal["text", "html", "md", "tex"]
 PIECES: dict[Format, Callable[[Iterable[Sample], str], Iterator[str]]] = {

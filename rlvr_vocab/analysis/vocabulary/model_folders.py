@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rlvr_vocab.analysis.record import RunRecord, is_number
 from rlvr_vocab.analysis.vocabulary.sampled import step_of
-from rlvr_vocab.vocab.run_places import COMPLETIONS, FINAL_ADAPTER, FINAL_MODEL, step_files
+from rlvr_vocab.record.files import COMPLETIONS, FINAL_ADAPTER, FINAL_MODEL, step_files
+from rlvr_vocab.record.metrics import RunRecord, is_number
 
 MOST_CHECKPOINTS = 12
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")

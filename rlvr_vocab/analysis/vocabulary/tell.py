@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from rlvr_vocab.analysis.record import RunRecord
 from rlvr_vocab.analysis.vocabulary.apart import come_apart
 from rlvr_vocab.analysis.vocabulary.drift import drift_points, groups_of_copies, open_copies, row_drift
 from rlvr_vocab.analysis.vocabulary.model_folders import ModelFolder, model_folders
@@ -32,8 +31,9 @@ from rlvr_vocab.analysis.vocabulary.uncertainty import uncertainty
 from rlvr_vocab.analysis.vocabulary.use import usage
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.files import COMPLETIONS, INITIAL_MODEL, step_files
+from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
-from rlvr_vocab.vocab.run_places import COMPLETIONS, INITIAL_MODEL, step_files
 
 # Each end of a run, in steps that were read.
 _SHARE_OF_A_WINDOW = 5

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from rlvr_vocab.analysis.vocabulary.story import Side
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.adapter_base import ADAPTER_WEIGHTS, ROWS_KEY, find_base, is_adapter
+from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_WEIGHTS, ROWS_KEY, find_base, is_adapter
 from rlvr_vocab.vocab.read_as_data import refuse_pickled
 
 _INDEX, _WHOLE = "model.safetensors.index.json", "model.safetensors"

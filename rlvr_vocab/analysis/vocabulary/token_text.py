@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from rlvr_vocab.data.visible import visible_character
+from rlvr_vocab.visible_text import visible_character
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import TOKENIZER_FILE, read_tokenizer
 

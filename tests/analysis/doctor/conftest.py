@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rlvr_vocab.analysis.record import RewardFact, RunFacts, RunRecord, divided, read_rows
+from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, divided, read_rows
 
 WORDS = ("so", "she", "sold", "half", "then", "clips", "in", "May")
 OWN = Path(__file__).with_name("own_rewards.py")
@@ -141,7 +141,7 @@ def train_run(expanded: Callable[..., Path], tmp_path_factory: pytest.TempPathFa
     from rlvr_vocab.rewards.build import RewardContext, RewardSpec, build_rewards
     from rlvr_vocab.training.callbacks import MetricsFile
     from rlvr_vocab.training.config import grpo_config
-    from rlvr_vocab.training.place import RunPlace
+    from rlvr_vocab.training.stage import RunPlace
     from rlvr_vocab.training.trainer import RegionGRPOTrainer
 
     def train(

@@ -15,11 +15,11 @@ import pytest
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.watch import Doctor
-from rlvr_vocab.analysis.record import RewardFact, RunFacts, RunRecord
-from rlvr_vocab.exp import environment_checks
-from rlvr_vocab.exp.recorded_config import config_yaml
-from rlvr_vocab.exp.run_record import run_facts
-from rlvr_vocab.exp.settings import build_settings, load_settings
+from rlvr_vocab.checks import machine
+from rlvr_vocab.config.load import build_settings, load_settings
+from rlvr_vocab.config.recorded import config_yaml
+from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord
+from rlvr_vocab.runs.record import run_facts
 
 Row = dict[str, Any]
 Change = Callable[[Row], Row]
@@ -305,7 +305,7 @@ def leaves(value: Any, name: str = "") -> Iterable[tuple[str, Any]]:
 def test_every_remedy_changes_the_configuration_and_is_accepted(
     kind: str, healthy_rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environment_checks, "installed", lambda package: True)
+    monkeypatch.setattr(machine, "installed", lambda package: True)
     words, sicknesses = CONFIGURATIONS[kind]
     settings = build_settings("train", words)
     (tmp_path / "config.yaml").write_text(config_yaml(settings.resolved), encoding="utf-8")

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from rlvr_vocab.exp.cli import main
-from rlvr_vocab.exp.recorded_config import config_yaml
-from rlvr_vocab.exp.settings import build_settings
-from rlvr_vocab.exp.typed_sections import RunSettings
+from rlvr_vocab.cli import main
+from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.recorded import config_yaml
+from rlvr_vocab.config.sections import RunSettings
 
 Row = dict[str, Any]
 
@@ -138,7 +138,7 @@ def test_it_starts_without_anything_heavy(make_run: Callable[..., Path], healthy
     folder = make_run([{**row, "reward_std": 0.0} for row in healthy_rows])
     heavy = ("torch", "transformers", "trl", "datasets", "pandas", "matplotlib", "scipy")
     code = (
-        "import sys; from rlvr_vocab.exp.cli import main; "
+        "import sys; from rlvr_vocab.cli import main; "
         f"assert main(['doctor', 'run={folder}']) == 1; print([name for name in {heavy!r} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
-from rlvr_vocab.analysis.record import RunFacts, RunRecord
+from rlvr_vocab.record.metrics import RunFacts, RunRecord
 
 Row = dict[str, Any]
 

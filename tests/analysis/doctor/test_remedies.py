@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
-from rlvr_vocab.analysis.record import RunFacts, RunRecord
-from rlvr_vocab.exp import environment_checks
-from rlvr_vocab.exp.cli import main
-from rlvr_vocab.exp.recorded_config import config_yaml
-from rlvr_vocab.exp.run_record import run_facts
-from rlvr_vocab.exp.settings import build_settings
-from rlvr_vocab.exp.typed_sections import RunSettings
+from rlvr_vocab.checks import machine
+from rlvr_vocab.cli import main
+from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.recorded import config_yaml
+from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.record.metrics import RunFacts, RunRecord
+from rlvr_vocab.runs.record import run_facts
 
 Row = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)
 def everything_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(environment_checks, "installed", lambda package: True)
+    monkeypatch.setattr(machine, "installed", lambda package: True)
     monkeypatch.chdir(tmp_path)
 
 
@@ -56,7 +56,7 @@ def test_what_is_wrong_on_this_machine_alone_is_no_reason_against_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = recorded(tmp_path, "training=small_gpu", "training.use_vllm=true")
-    monkeypatch.setattr(environment_checks, "installed", lambda package: False)
+    monkeypatch.setattr(machine, "installed", lambda package: False)
     assert facts.takes("training.beta=0.01") and not facts.takes("training.beta=0.0")
     (tmp_path / "config.yaml").write_text("model: {}\ndataset: {}\ntraining: {}\n")  # composes no more
     partial = {"model": {}, "dataset": {}, "training": {}}

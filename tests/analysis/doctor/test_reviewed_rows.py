@@ -13,10 +13,10 @@ import pytest
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.watch import Doctor
-from rlvr_vocab.analysis.record import RewardFact, RunFacts, RunRecord
-from rlvr_vocab.exp.run_record import run_facts
-from rlvr_vocab.exp.settings import build_settings
+from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord
 from rlvr_vocab.rewards.adaptive import Adaptation, AdaptiveWeight
+from rlvr_vocab.runs.record import run_facts
 
 Row = dict[str, Any]
 NO_SPREAD = {"reward_std": 0.0, "groups/reward_std": 0.0, "frac_reward_zero_std": 1.0}

@@ -13,8 +13,8 @@ import pytest
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.reward_words import rewards_line
-from rlvr_vocab.analysis.record import RewardFact, RunFacts, RunRecord
-from rlvr_vocab.exp.settings import build_settings
+from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord
 
 Row = dict[str, Any]
 OWN = Path(__file__).with_name("own_rewards.py")

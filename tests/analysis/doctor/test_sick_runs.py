@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
-from rlvr_vocab.analysis.record import RunRecord
+from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.rewards.build import RewardSpec
 
 OWN = Path(__file__).with_name("own_rewards.py")

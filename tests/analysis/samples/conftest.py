@@ -19,8 +19,8 @@ def model_folder(expand_shape: Callable[..., Path]) -> Path:
 @pytest.fixture(scope="session")
 def finished_run(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Not to be written into. Of each problem's completions the first half is right; the reward rises with the step."""
-    from rlvr_vocab.exp.recorded_config import config_yaml
-    from rlvr_vocab.exp.settings import build_settings
+    from rlvr_vocab.config.load import build_settings
+    from rlvr_vocab.config.recorded import config_yaml
     from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
     run = tmp_path_factory.mktemp("runs") / "run"

@@ -8,11 +8,11 @@ import sys
 import pandas as pd
 import pytest
 
-from rlvr_vocab.analysis.completions import CompletionFiles
 from rlvr_vocab.analysis.samples.matches import RIGHT, UNKNOWN, WRONG, Search, search_all
 from rlvr_vocab.analysis.samples.reading import Reading, View
 from rlvr_vocab.analysis.samples.sieve import Judge, Sieve, read_sieve, read_steps
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.completions import CompletionFiles
 
 JUDGE = Judge("accuracy", 1.0)
 
@@ -203,9 +203,9 @@ def test_nothing_found_is_no_place_and_no_error(finished_run):
 def test_opening_a_run_imports_neither_torch_nor_pandas_nor_transformers(finished_run):
     """Each of them is a second or more."""
     code = (
-        "import sys; from pathlib import Path; from rlvr_vocab.exp.commands import samples;"
+        "import sys; from pathlib import Path; from rlvr_vocab.commands import samples;"
         "from rlvr_vocab.analysis.samples.app import SamplesApp;"
-        "from rlvr_vocab.analysis.completions import CompletionFiles;"
+        "from rlvr_vocab.record.completions import CompletionFiles;"
         "from rlvr_vocab.analysis.samples.matches import *; from rlvr_vocab.analysis.samples.sieve import *;"
         f"files = CompletionFiles(Path({str(finished_run / 'completions')!r}));"
         "search = Search(files, Sieve(), Judge('accuracy', 1.0), 'file'); list(search_all(search));"

@@ -9,15 +9,15 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
-from rlvr_vocab.analysis.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.analysis.marked import readable
-from rlvr_vocab.analysis.record import RewardFact
 from rlvr_vocab.analysis.samples.as_tex import tex
 from rlvr_vocab.analysis.samples.lengths import ended_by_itself, region_lengths
 from rlvr_vocab.analysis.samples.lines import list_line, sample_text
 from rlvr_vocab.analysis.samples.sample import Sample, SampleReader
 from rlvr_vocab.analysis.samples.sieve import Judge
 from rlvr_vocab.analysis.samples.writing import PIECES
+from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
+from rlvr_vocab.record.metrics import RewardFact
 from rlvr_vocab.vocab.marking import Marker, Stretch
 from rlvr_vocab.vocab.regions import THINKING, scored_regions
 

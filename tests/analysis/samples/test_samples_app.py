@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 from textual.widgets import Input
 
-from rlvr_vocab.analysis.completions import CompletionFiles
-from rlvr_vocab.analysis.record import RewardFact
 from rlvr_vocab.analysis.samples.app import SamplesApp
 from rlvr_vocab.analysis.samples.reading import View
 from rlvr_vocab.analysis.samples.sample import SampleReader
 from rlvr_vocab.analysis.samples.sieve import Judge, Sieve
+from rlvr_vocab.record.completions import CompletionFiles
+from rlvr_vocab.record.metrics import RewardFact
 from rlvr_vocab.vocab.marking import Marker
 
 HOSTILE = "[red]x[/red] [@click=app.quit]y[/] \x1b[2J\x1b]0;t\x07 \0 \u202e <script>"

@@ -13,9 +13,9 @@ import time
 
 import pytest
 
-from rlvr_vocab.exp.cli import main
-from rlvr_vocab.exp.recorded_config import config_yaml
-from rlvr_vocab.exp.settings import build_settings
+from rlvr_vocab.cli import main
+from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.recorded import config_yaml
 
 
 def test_off_a_terminal_it_is_text(finished_run, capsys):
@@ -105,7 +105,7 @@ def test_on_a_terminal_it_opens_at_once_and_every_key_is_answered_at_once(finish
     if child == 0:
         os.environ["TERM"] = "xterm-256color"
         words = ["samples", f"run={finished_run}"]
-        os.execv(sys.executable, [sys.executable, "-m", "rlvr_vocab.exp.cli", *words])
+        os.execv(sys.executable, [sys.executable, "-m", "rlvr_vocab.cli", *words])
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     read_until(terminal, b"1 of 3,200", b"quit", b"gold answer")
     for number in range(2, 12):

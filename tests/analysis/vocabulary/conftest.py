@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from rlvr_vocab.analysis.record import RunFacts, RunRecord
+from rlvr_vocab.record.metrics import RunFacts, RunRecord
 from rlvr_vocab.vocab.layout import VocabLayout
 
 # The standard vocabulary; reasoning token k has id STANDARD + k.

@@ -1,0 +1,116 @@
+"""What needs a GPU, or does not go with several processes, asked before anything is loaded."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import torch
+
+from rlvr_vocab.checks.machine import ATTENTION, FLASH_PACKAGES
+from rlvr_vocab.config.sections import ModelSettings, RunSettings
+from rlvr_vocab.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+_SHARDED = "accelerate_configs/ddp.yaml trains it in several processes, whole in each"
+
+
+def check_accelerator(settings: RunSettings) -> None:
+    """Refuses what a machine without a GPU cannot do, and says what it does otherwise."""
+    for stage in (settings, *(stage.run for stage in settings.stages)):
+        if not _has_gpu(stage):
+            _check_without_gpu(stage)
+
+
+def check_processes(settings: RunSettings) -> None:
+    """Refuses what cannot be sharded, and processes that would not find each other.
+
+    Call it before the processes are joined.
+    """
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    if several and not torch.accelerator.is_available() and not _on_cpu(settings):
+        raise UserError(
+            f"{os.environ['WORLD_SIZE']} processes were started, and there is no GPU here: with training.use_cpu=true "
+            "they train together on the CPU"
+        )
+    if _is_set("ACCELERATE_USE_FSDP"):
+        _check_fsdp()
+        _check_sharded(settings, "FSDP")
+    if _is_set("ACCELERATE_USE_DEEPSPEED"):
+        _check_sharded(settings, "DeepSpeed")
+        _check_deepspeed(settings)
+
+
+def _check_fsdp() -> None:
+    if os.environ.get("FSDP_VERSION") != "2":
+        raise UserError("fsdp_version: 2 is what a run is sharded with: take accelerate_configs/fsdp2.yaml")
+    if os.environ.get("FSDP_STATE_DICT_TYPE") != "FULL_STATE_DICT":
+        raise UserError(
+            f"fsdp_state_dict_type: {os.environ.get('FSDP_STATE_DICT_TYPE')} writes checkpoints that no stock class "
+            "loads: set FULL_STATE_DICT, as in accelerate_configs/fsdp2.yaml"
+        )
+    if _is_set("FSDP_CPU_RAM_EFFICIENT_LOADING"):
+        raise UserError(
+            "fsdp_cpu_ram_efficient_loading: true loads the weights in the main process alone, and the model before "
+            "training is needed in all: set it to false, as in accelerate_configs/fsdp2.yaml"
+        )
+
+
+def _check_deepspeed(settings: RunSettings) -> None:
+    if settings.stages:
+        raise UserError(
+            "stages: under DeepSpeed a later stage cannot take over the weights of the one before; take "
+            "accelerate_configs/fsdp2.yaml"
+        )
+    model = settings.model
+    rows = model.lora.train_rows == "all" or (model.lora.train_rows == "reasoning" and _has_reasoning_rows(model))
+    if model.trains_adapter and rows:
+        raise UserError(
+            f"model.lora.train_rows={model.lora.train_rows}: rows that train beside a sharded table are not gathered "
+            "by DeepSpeed; take accelerate_configs/fsdp2.yaml, or set model.lora.train_rows=none"
+        )
+
+
+def _has_reasoning_rows(model: ModelSettings) -> bool:
+    return bool(model.source_ids) if model.source_ids is not None else model.reasoning_vocab_size != 0
+
+
+def _check_sharded(settings: RunSettings, by: str) -> None:
+    model = settings.model
+    if model.bits is not None:
+        raise UserError(f"{model.needs_adapter}: quantized weights are not sharded by {by}; {_SHARDED}")
+    if model.backend == "unsloth":
+        raise UserError(f"model.backend=unsloth does not go with {by}; set model.backend=transformers")
+    for stage in (settings, *(stage.run for stage in settings.stages)):
+        if stage.training.grpo.get("use_vllm") and model.trains_adapter:
+            raise UserError(
+                f"training.use_vllm=true merges the adapter at every step, and {by} holds it in parts: set "
+                f"training.use_vllm=false or model.lora.enabled=false; {_SHARDED}"
+            )
+
+
+def _is_set(name: str) -> bool:
+    return os.environ.get(name, "").lower() in ("true", "1")
+
+
+def _on_cpu(settings: RunSettings) -> bool:
+    return bool(settings.training.grpo.get("use_cpu")) or _is_set("ACCELERATE_USE_CPU")
+
+
+def _has_gpu(settings: RunSettings) -> bool:
+    return torch.accelerator.is_available() and not settings.training.grpo.get("use_cpu")
+
+
+def _check_without_gpu(settings: RunSettings) -> None:
+    grpo, attention = settings.training.grpo, settings.model.model_kwargs.get("attn_implementation")
+    if attention in FLASH_PACKAGES or attention == "flex_attention" or "/" in (attention or ""):
+        # Flex attention computes on a CPU, but has no backward pass there.
+        raise UserError(f"{ATTENTION}={attention} needs a GPU, and there is none here: set {ATTENTION}=sdpa")
+    if grpo.get("use_liger_kernel"):
+        raise UserError(
+            "training.use_liger_kernel=true needs a GPU, and there is none here: set training.use_liger_kernel=false"
+        )
+    optim = grpo.get("optim") or ""
+    if optim.startswith("paged_"):
+        logger.warning("training.optim=%s: without a GPU there is nothing to page, its state stays in memory", optim)

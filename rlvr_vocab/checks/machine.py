@@ -1,0 +1,110 @@
+"""What this machine has: a W&B login, which a run may need before it starts, and optional packages."""
+
+from __future__ import annotations
+
+import netrc
+import os
+import sys
+from collections.abc import Mapping
+from importlib.metadata import packages_distributions, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from packaging.version import Version
+
+from rlvr_vocab.config.sections import LoggingSettings
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.nearest import nearest_and_all
+
+WANDB_URL = "https://api.wandb.ai"
+OFFLINE_MODES = ("offline", "disabled", "dryrun")
+
+
+def check_wandb_login(logging: LoggingSettings) -> None:
+    """Off a terminal nobody can answer W&B's question for a key: the run would die with the model loaded."""
+    offline = {logging.mode, os.environ.get("WANDB_MODE")} & set(OFFLINE_MODES)
+    if logging.report_to == "none" or offline or has_wandb_key():
+        return
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        return
+    raise UserError(
+        "not logged in to Weights & Biases: set WANDB_API_KEY, or run `wandb login`, "
+        "or add logging=offline or logging=disabled"
+    )
+
+
+def has_wandb_key() -> bool:
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    host = urlparse(os.environ.get("WANDB_BASE_URL") or WANDB_URL).hostname or ""
+    files = [os.environ.get("NETRC"), *(str(Path.home() / name) for name in (".netrc", "_netrc"))]
+    return any(netrc_has(Path(file), host) for file in files if file)
+
+
+def netrc_has(path: Path, host: str) -> bool:
+    if not path.is_file():
+        return False
+    try:
+        return host in netrc.netrc(str(path)).hosts
+    except (netrc.NetrcParseError, OSError):
+        return False  # a file that W&B could not read either
+
+
+def installed(package: str) -> bool:
+    return find_spec(package) is not None
+
+
+ATTENTION = "model.model_kwargs.attn_implementation"
+# Those of Transformers that a model can be trained with, by the package that each needs.
+FLASH_PACKAGES = {
+    "flash_attention_2": "flash_attn",
+    "flash_attention_3": "flash_attn_interface",
+    "flash_attention_4": "flash_attn",
+}
+ATTENTIONS = ("sdpa", "eager", "flex_attention", *FLASH_PACKAGES)
+
+
+def check_attention(name: Any) -> None:
+    """Refuses a name that Transformers does not know, and one whose package is not there.
+
+    A name with a slash is a kernel of the hub, which the package kernels fetches; it stands in for flash-attn too.
+    """
+    if name is None:
+        return
+    if not isinstance(name, str) or ("/" not in name and name not in ATTENTIONS):
+        raise UserError(f"{ATTENTION}={name}: no such attention{nearest_and_all(str(name), ATTENTIONS)}")
+    package = "kernels" if "/" in name else FLASH_PACKAGES.get(name)
+    if package is None or any(installed(each) for each in (package, "kernels")):
+        return
+    distribution = package.replace("_", "-")
+    raise UserError(f"{ATTENTION}={name}: {distribution} is not installed; install it, or set {ATTENTION}=sdpa")
+
+
+def check_attention_precision(name: Any, dtype: str, grpo: Mapping[str, Any]) -> None:
+    """Flash attention computes in 16 bits alone: the weights have to be, or autocast."""
+    if name in FLASH_PACKAGES and dtype == "float32" and not (grpo.get("bf16") or grpo.get("fp16")):
+        raise UserError(f"{ATTENTION}={name} computes in 16 bits: set training.bf16=true, or {ATTENTION}=sdpa")
+
+
+OLDEST, NEWEST = Version("0.22.0"), Version("0.31.0")  # what TRL 1.16 supports
+
+
+def check_vllm(grpo: Mapping[str, Any]) -> None:
+    if not grpo.get("use_vllm"):
+        return
+    if not installed("vllm"):
+        raise UserError("training.use_vllm=true: vllm is not installed; install it, or set training.use_vllm=false")
+    found = vllm_version()
+    if found is not None and not OLDEST <= Version(found.base_version) <= NEWEST:
+        raise UserError(
+            f"training.use_vllm=true: vLLM {found} is installed, TRL works with {OLDEST} to {NEWEST}; "
+            f"install one of those, or set training.use_vllm=false"
+        )
+
+
+def vllm_version() -> Version | None:
+    """None where vLLM is importable without having been installed, from a source tree."""
+    distributions = packages_distributions().get("vllm")
+    return Version(version(distributions[0])) if distributions else None

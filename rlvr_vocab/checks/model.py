@@ -1,0 +1,283 @@
+"""What of the model section can be refused before torch is imported: vocabulary, adapter, quantization, backend."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rlvr_vocab.checks import machine
+from rlvr_vocab.checks.machine import check_attention
+from rlvr_vocab.config.sections import LONG_DTYPE_NAMES, NOT_FOR_FROM_PRETRAINED, LoraSettings, ModelSettings
+from rlvr_vocab.config.values import as_typed
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.nearest import nearest_and_all, nearest_word
+from rlvr_vocab.runs.model_folder import check_model_source
+from rlvr_vocab.vocab.layout import refuse_expanded
+
+# Arguments of from_pretrained that a word such as `no` or `off`, which is a text here, would switch on.
+SWITCHES = (
+    "load_in_8bit",
+    "load_in_4bit",
+    "trust_remote_code",
+    "local_files_only",
+    "low_cpu_mem_usage",
+    "force_download",
+)
+# Arguments of from_pretrained by which it would unpickle what it reads.
+PICKLES = ("use_safetensors", "weights_only")
+
+
+def check_model(model: ModelSettings) -> None:
+    """What holds for a model, whatever is done with it."""
+    check_model_kwargs(model.model_kwargs)
+    check_vocabulary(model)
+    if model.tiny is None:
+        check_model_source(model)
+
+
+def check_trained_model(model: ModelSettings) -> None:
+    """What a run asks for beyond that: an adapter, quantized weights, another backend, an attention."""
+    refuse_expanded(model.name)
+    check_lora(model.lora)
+    check_adapter(model)
+    check_quantization(model)
+    check_backend(model)
+    check_attention(model.model_kwargs.get("attn_implementation"))
+    if model.model_kwargs.get("use_kernels") and not machine.installed("kernels"):
+        raise UserError(
+            "model.model_kwargs.use_kernels=true: kernels is not installed; install it with pip install kernels, or "
+            "leave it out"
+        )
+
+
+def check_vocabulary(model: ModelSettings) -> None:
+    n, tags = model.reasoning_vocab_size, model.think_tags
+    if isinstance(n, int) and n < 0:
+        raise UserError(f"model.reasoning_vocab_size={n}: must be 0 (the baseline), above, or full")
+    if model.source_ids is not None and (not model.source_ids or min(model.source_ids) < 0):
+        raise UserError(f"model.source_ids={short(model.source_ids)}: must be one or more ids, 0 or above")
+    if tags[0] == tags[1] or not all(tag.strip() for tag in tags):
+        raise UserError(f"model.think_tags={list(tags)}: must be two different non-empty strings")
+    if model.chat_template is not None and not model.chat_template.is_file():
+        raise UserError(f"model.chat_template={model.chat_template}: no such file")
+    if (model.tiny is not None) != (model.name == "tiny"):
+        raise UserError(f"model.name={model.name}: model.tiny belongs to model=tiny alone, choose that file")
+
+
+def check_model_kwargs(kwargs: Mapping[str, Any]) -> None:
+    for key in kwargs:
+        nearest = nearest_word(key, NOT_FOR_FROM_PRETRAINED)
+        if key == "dtype" or (key not in NOT_FOR_FROM_PRETRAINED and nearest and abs(len(key) - len(nearest)) <= 2):
+            raise UserError(f"unknown key model.model_kwargs.{key}; did you mean model.model_kwargs.{nearest}?")
+    for key in PICKLES:
+        if key in kwargs:
+            alone = "weights are read as safetensors alone"
+            raise UserError(f"model.model_kwargs.{key} is not used here: {alone}; leave it out")
+    if "quantization_config" in kwargs:
+        raise UserError(
+            "model.model_kwargs.quantization_config is not used here: set model.model_kwargs.load_in_8bit or "
+            "model.model_kwargs.load_in_4bit to true"
+        )
+    known = sorted({*LONG_DTYPE_NAMES, *LONG_DTYPE_NAMES.values()})
+    if kwargs.get("torch_dtype") not in known:
+        given = kwargs.get("torch_dtype")
+        near = nearest_and_all(str(given), known)
+        raise UserError(f"model.model_kwargs.torch_dtype={given}: no such type{near}")
+    for key in SWITCHES:
+        if kwargs.get(key) not in (True, False, None):
+            raise UserError(f"model.model_kwargs.{key}: expected true or false, got {kwargs[key]!r}")
+
+
+def check_lora(lora: LoraSettings) -> None:
+    if lora.r < 1:
+        raise UserError(f"model.lora.r={lora.r}: must be at least 1")
+    if lora.lora_alpha < 1:
+        raise UserError(f"model.lora.lora_alpha={lora.lora_alpha}: must be at least 1")
+    if not 0 <= lora.lora_dropout < 1:
+        raise UserError(f"model.lora.lora_dropout={lora.lora_dropout}: must be at least 0 and below 1")
+    if not lora.target_modules or not all(name.strip() for name in lora.target_modules):
+        raise UserError(
+            "model.lora.target_modules: name one module or more, e.g. [q_proj,v_proj], or set it to all-linear"
+        )
+
+
+def check_adapter(model: ModelSettings) -> None:
+    if model.needs_adapter is not None and model.lora.enabled is False:
+        raise UserError(
+            f"{model.needs_adapter} trains an adapter, nothing else can train: leave model.lora.enabled=false out"
+        )
+    if model.pure_bf16 and model.trains_adapter:
+        raise UserError(
+            "model.pure_bf16=true is for a model whose own weights train: an adapter stays float32 and costs little "
+            f"memory, the frozen weights are {model.dtype} already; leave it out"
+        )
+
+
+def check_quantization(model: ModelSettings) -> None:
+    if model.model_kwargs.get("load_in_8bit") and model.model_kwargs.get("load_in_4bit"):
+        raise UserError("model.model_kwargs.load_in_8bit=true and load_in_4bit=true: choose one of them")
+    if model.bits is not None and model.backend == "transformers" and not machine.installed("bitsandbytes"):
+        key = f"model.model_kwargs.load_in_{model.bits}bit"
+        raise UserError(
+            f"{key}=true: bitsandbytes is not installed; install it with {QUANTIZATION}, or set {key}=false"
+        )
+
+
+def check_backend(model: ModelSettings) -> None:
+    """What Unsloth cannot do, or would do past the region policy; on its own it trains."""
+    if model.backend != "unsloth":
+        return
+    if model.reasoning_vocab_size != 0 or model.source_ids is not None:
+        raise UserError(
+            "model.backend=unsloth with a reasoning vocabulary: Unsloth's forward and generation read embedding and "
+            "head past the region policy and the rows that train; set model.reasoning_vocab_size=0, or "
+            "model.backend=transformers"
+        )
+    if model.lora.train_rows == "all":
+        raise UserError(
+            "model.lora.train_rows=all with model.backend=unsloth: Unsloth's forward reads embedding and head past the "
+            "rows that train; set model.lora.train_rows=none, or model.backend=transformers"
+        )
+    if model.bits == 8:
+        raise UserError(
+            "model.model_kwargs.load_in_8bit=true with model.backend=unsloth: it is for 4 bit; set "
+            "model.model_kwargs.load_in_4bit=true, or model.backend=transformers"
+        )
+    if "attn_implementation" in model.model_kwargs:
+        raise UserError(
+            "model.model_kwargs.attn_implementation with model.backend=unsloth: Unsloth brings its own attention; "
+            "leave it out"
+        )
+    unsloth = model.unsloth
+    if unsloth.max_seq_length < 1:
+        raise UserError(f"model.unsloth.max_seq_length={unsloth.max_seq_length}: must be at least 1")
+    if unsloth.max_lora_rank < model.lora.r:
+        raise UserError(
+            f"model.unsloth.max_lora_rank={unsloth.max_lora_rank}: must be at least model.lora.r={model.lora.r}"
+        )
+    if not machine.installed("unsloth"):
+        raise UserError(
+            "model.backend=unsloth: unsloth is not installed; see docs/lora.md for how, or set "
+            "model.backend=transformers"
+        )
+
+
+def check_rollouts(model: ModelSettings, grpo: Mapping[str, Any]) -> None:
+    """How a run samples must go with how its model is loaded."""
+    with_vllm = bool(grpo.get("use_vllm"))
+    if with_vllm and model.bits == 8:
+        raise UserError(
+            "training.use_vllm=true with model.model_kwargs.load_in_8bit=true: vLLM does not take weights in 8 bit; "
+            "set model.model_kwargs.load_in_4bit=true, or training.use_vllm=false"
+        )
+    if model.backend != "unsloth":
+        return
+    fast = model.unsloth.fast_inference
+    if fast != with_vllm:
+        raise UserError(
+            f"model.unsloth.fast_inference={as_typed(fast)} and training.use_vllm={as_typed(with_vllm)}: the engine "
+            "that the one loads is the other's; set both to true or both to false"
+        )
+    room, completion = model.unsloth.max_seq_length, grpo["max_completion_length"]
+    if completion >= room:
+        raise UserError(
+            f"model.unsloth.max_seq_length={room}: leaves no room for a prompt beside "
+            f"training.max_completion_length={completion}"
+        )
+
+
+def short(ids: tuple[int, ...]) -> str:
+    return str(list(ids)) if len(ids) <= 6 else f"[{', '.join(map(str, ids[:6]))}, …]"
+
+
+# Beginnings of names and the modules that Transformers imports for them; the others are torch's own.
+PACKAGES = {
+    "galore_": ("galore_torch",),
+    "apollo_": ("apollo_torch",),
+    "lomo": ("lomo_optim",),
+    "adalomo": ("lomo_optim",),
+    "grokadamw": ("grokadamw",),
+    "schedule_free_": ("schedulefree",),
+    "stable_adamw": ("optimi",),
+    "adamw_torch_4bit": ("torchao",),
+    "adamw_torch_8bit": ("torchao",),
+    "adamw_torch_xla": ("torch_xla",),
+    "adamw_torch_npu_fused": ("torch_npu",),
+    "adamw_anyprecision": ("torchdistx",),
+    **dict.fromkeys(("adamw_8bit", "adamw_bnb_8bit", "paged_", "ademamix", "lion_", "rmsprop_bnb"), ("bitsandbytes",)),
+}
+# What these schedules cannot do without; one of several is enough.
+_SCHEDULES = {
+    **dict.fromkeys(("cosine_with_min_lr", "cosine_warmup_with_min_lr"), ("min_lr", "min_lr_rate")),
+    "warmup_stable_decay": ("num_decay_steps",),
+}
+QUANTIZATION = "pip install -e '.[quantization]'"
+INSTALLED_BY = {
+    "galore_torch": "pip install galore-torch",
+    "lomo_optim": "pip install lomo-optim",
+    "optimi": "pip install torch-optimi",
+    "bitsandbytes": QUANTIZATION,
+}
+
+
+def packages_of(optim: str) -> tuple[str, ...]:
+    """Modules behind an optimizer; none for torch's own."""
+    return next((modules for beginning, modules in PACKAGES.items() if optim.startswith(beginning)), ())
+
+
+def check_optimizer(optim: str | None) -> None:
+    for module in packages_of(optim or ""):
+        if not machine.installed(module):
+            command = INSTALLED_BY.get(module, f"pip install {module}")
+            raise UserError(
+                f"training.optim={optim}: {module} is not installed; install it with {command}, or set "
+                "training.optim=adamw_torch_fused"
+            )
+
+
+def check_schedule(grpo: Mapping[str, Any]) -> None:
+    kind, options = grpo.get("lr_scheduler_type"), grpo.get("lr_scheduler_kwargs") or {}
+    if kind in ("reduce_lr_on_plateau", "greedy"):
+        raise UserError(f"training.lr_scheduler_type={kind}: it follows a held-out loss, and GRPO has none; set cosine")
+    needed = _SCHEDULES.get(str(kind), ())
+    if needed and not set(needed) & set(options):
+        names = " or ".join(f"training.lr_scheduler_kwargs.{name}" for name in needed)
+        raise UserError(f"training.lr_scheduler_type={kind}: needs {names}")
+
+
+def check_loader(grpo: Mapping[str, Any]) -> None:
+    for name in ("dataloader_persistent_workers", "dataloader_prefetch_factor"):
+        if grpo.get(name) and not grpo.get("dataloader_num_workers"):
+            raise UserError(f"training.{name}: needs training.dataloader_num_workers above 0")
+
+
+def check_kernels(grpo: Mapping[str, Any]) -> None:
+    check_liger(grpo)
+    check_continuous_batching(grpo)
+
+
+def check_liger(grpo: Mapping[str, Any]) -> None:
+    """Kernels of the layers go with any head; the fused loss would replace the forward that scores."""
+    if not grpo.get("use_liger_kernel"):
+        return
+    chosen = grpo.get("liger_kernel_config") or {}
+    for name in ("fused_linear_cross_entropy", "cross_entropy"):
+        if chosen.get(name):
+            raise UserError(
+                f"training.liger_kernel_config.{name}=true: tokens are scored under the region policy, not by Liger's "
+                "loss; leave it out"
+            )
+    if not machine.installed("liger_kernel"):
+        raise UserError(
+            "training.use_liger_kernel=true: liger-kernel is not installed; install it with pip install liger-kernel, "
+            "or set training.use_liger_kernel=false"
+        )
+
+
+def check_continuous_batching(grpo: Mapping[str, Any]) -> None:
+    if not grpo.get("use_transformers_continuous_batching"):
+        return
+    half = next((name for name in ("bf16", "fp16") if grpo.get(name)), None)
+    if half is not None:
+        raise UserError(
+            f"training.use_transformers_continuous_batching=true with training.{half}=true: to sample, TRL then casts "
+            "the weights that train to 16 bits, where most small updates are lost; set one of them to false"
+        )

@@ -1,0 +1,349 @@
+"""What can be refused before torch is imported: one clear line each, nothing written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rlvr_vocab.checks.machine import check_attention_precision, check_vllm, check_wandb_login, installed
+from rlvr_vocab.checks.model import (
+    check_kernels,
+    check_loader,
+    check_model,
+    check_optimizer,
+    check_rollouts,
+    check_schedule,
+    check_trained_model,
+)
+from rlvr_vocab.config.batches import check_batches
+from rlvr_vocab.config.problem_source import other_sets, problem_source, prompt_style
+from rlvr_vocab.config.sections import (
+    CheckSettings,
+    DatasetSettings,
+    EvaluateSettings,
+    ExpandSettings,
+    RewardSettings,
+    RunSettings,
+    StageSettings,
+    UntilSettings,
+)
+from rlvr_vocab.config.stages import naming_the_stage
+from rlvr_vocab.data import check_other_set, check_source
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.nearest import did_you_mean
+from rlvr_vocab.rewards.build import RewardContext, build_rewards
+from rlvr_vocab.runs.held_out_figures import FIGURES
+from rlvr_vocab.runs.model_folder import check_checkpoint_folder
+from rlvr_vocab.runs.output_folder import check_new_file, check_new_folder, check_run_folder
+from rlvr_vocab.runs.rewards import reward_specs, stand_in_context
+from rlvr_vocab.vocab.on_policy import OF_TRANSFORMERS, OF_VLLM, check_generation_kwargs, check_on_policy
+from rlvr_vocab.vocab.peft.adapter_base import is_adapter
+
+# What `until` of a stage may look at; the README says what each is.
+LOGGED_METRICS = (
+    *("reward", "reward_std", "frac_reward_zero_std", "loss", "grad_norm", "learning_rate", "entropy", "kl"),
+    *("completions/mean_length", "completions/min_length", "completions/max_length", "completions/clipped_ratio"),
+    *("completions/mean_terminated_length", "thinking/mean_length", "thinking/closed", "thinking/reasoning_share"),
+    *("answering/mean_length", "entropy/thinking", "entropy/answering", "num_tokens", "step_time"),
+    *("groups/reward_std", "completions/duplicates", "completions/shared", "sampling/logp_gap", "weights/moved"),
+)
+REWARD_FIGURES = ("mean", "std", "weight", "failures")
+
+# key -> (least, most); None: no bound. A value of None is not checked.
+BOUNDS: dict[str, tuple[float | None, float | None]] = {
+    "model.reasoning_multiplicity": (1, None),
+    "model.init_noise": (0, None),
+    "dataset.eval_fraction": (0, 1),
+    "dataset.max_eval_samples": (0, None),
+    "dataset.max_train_samples": (1, None),
+    "warmup.max_steps": (0, None),
+    "warmup.batch_size": (1, None),
+    "warmup.learning_rate": (0, None),
+    "warmup.until_accuracy": (0, 1),
+    "warmup.check_every": (1, None),
+    "warmup.num_check_problems": (1, None),
+    "training.max_prompt_length": (1, None),
+    "training.warmup_ratio": (0, 1),
+    "training.kl_log_steps": (0, None),
+    "training.max_completion_length": (1, None),
+    "training.max_steps": (1, None),
+    "training.learning_rate": (0, None),
+    "training.logging_steps": (0, None),
+    "training.save_steps": (0, None),
+    "training.epsilon": (0, None),
+    "training.epsilon_high": (0, None),
+    "training.top_entropy_quantile": (0, 1),
+    "training.per_device_train_batch_size": (1, None),
+    "training.gradient_accumulation_steps": (1, None),
+    "training.steps_per_generation": (1, None),
+    "training.generation_batch_size": (1, None),
+    "training.num_iterations": (1, None),
+    "training.num_train_epochs": (0, None),
+    "training.dataloader_num_workers": (0, None),
+    "training.weight_decay": (0, None),
+    "training.adam_beta1": (0, 1),
+    "training.adam_beta2": (0, 1),
+    "training.delta": (0, None),
+    "training.max_grad_norm": (0, None),
+    "training.beta": (0, None),
+    "training.warmup_steps": (0, None),
+    "training.save_total_limit": (1, None),
+}
+BELOW_ITS_BOUND = ("dataset.eval_fraction", "training.warmup_ratio", "training.adam_beta1", "training.adam_beta2")
+
+
+def check_run(settings: RunSettings) -> None:
+    """Refuses a training run that cannot work.
+
+    Raises:
+        UserError: the first thing that is wrong.
+    """
+    check_exp_name(settings.exp_name)
+    check_model(settings.model)
+    check_configuration(settings)
+    check_files(settings)
+    for stage in settings.stages:
+        check_stage(stage)
+    check_evaluations(settings)
+    check_wandb_login(settings.logging)
+    check_positive_number("max_hours", settings.max_hours)
+    check_run_folder(settings)
+
+
+def check_configuration(settings: RunSettings) -> None:
+    """What its values alone tell: nothing is looked for, and no code of the user's is loaded."""
+    check_trained_model(settings.model)
+    check_warmup(settings)
+    check_training(settings)
+
+
+def check_files(settings: RunSettings) -> None:
+    check_dataset(settings.dataset)
+    check_rewards(settings.rewards)
+
+
+def check_training(settings: RunSettings) -> None:
+    """What each stage of a run may set otherwise."""
+    check_bounds(settings.resolved)
+    reasoning = settings.model.reasoning_vocab_size != 0 or settings.model.source_ids is not None
+    check_sampling(settings, reasoning)
+    check_batches(settings.training.grpo)
+    check_resumable(settings.training.grpo, staged=bool(settings.resolved["stages"]))
+    check_rollouts(settings.model, settings.training.grpo)
+    check_vllm(settings.training.grpo)
+    check_precision(settings.training.grpo)
+    check_optimizer(settings.training.grpo.get("optim"))
+    check_schedule(settings.training.grpo)
+    check_loader(settings.training.grpo)
+    check_kernels(settings.training.grpo)
+    check_attention_precision(
+        settings.model.model_kwargs.get("attn_implementation"), settings.model.loaded_dtype, settings.training.grpo
+    )
+
+
+def check_stage(stage: StageSettings) -> None:
+    with naming_the_stage(stage.name):
+        check_training(stage.run)
+        check_files(stage.run)
+        if stage.until is not None:
+            check_until(stage.until, stage.run)
+
+
+def check_until(until: UntilSettings, settings: RunSettings) -> None:
+    bound = until.below if until.above is None else until.above
+    if (until.above is None) == (until.below is None) or bound is None or not math.isfinite(bound):
+        raise UserError("until: give either above or below, as a number")
+    if until.window < 1:
+        raise UserError(f"until.window={until.window}: must be at least 1")
+    rewards = [reward.name for reward in build_rewards(reward_specs(settings.rewards), RewardContext())]
+    known = [*LOGGED_METRICS, *(f"rewards/{name}/{figure}" for name in rewards for figure in REWARD_FIGURES)]
+    if until.metric not in known:
+        near = did_you_mean(until.metric, known) or f"; there are {', '.join(known)}"
+        raise UserError(f"until.metric={until.metric}: no step logs that{near}")
+
+
+def check_check(settings: CheckSettings) -> None:
+    dataset = settings.dataset
+    check_dataset(dataset)
+    if settings.model is not None:
+        check_model(settings.model)
+    for other in other_sets(settings):
+        check_other_set(other)
+    if settings.out is not None:
+        read = [dataset.name, *([dataset.eval_split] if dataset.eval_split else []), *settings.against]
+        check_new_file(settings.out, "out", read)
+
+
+def check_evaluate(settings: EvaluateSettings) -> None:
+    check_each_checkpoint(settings)
+    check_dataset(settings.dataset)
+    limits: dict[str, int | None] = {"samples": settings.samples, "batch_size": settings.batch_size}
+    limits |= {"max_new_tokens": settings.max_new_tokens, "max_samples": settings.max_samples}
+    check_positive(limits)
+    check_serving_temperature(settings.temperature)
+    for folder in settings.folders:
+        if folder.is_file():
+            raise UserError(f"out={folder}: a file is in the way; give a folder")
+
+
+def check_each_checkpoint(settings: EvaluateSettings) -> None:
+    """Every checkpoint can be sampled, by the backend that is asked for, and is asked for once."""
+    checkpoints = settings.checkpoints
+    for number, checkpoint in enumerate(checkpoints):
+        if checkpoint.absolute() in [other.absolute() for other in checkpoints[:number]]:
+            raise UserError(f"checkpoint={checkpoint}: given twice")
+        check_checkpoint_folder(checkpoint, settings.base)
+        if settings.backend == "vllm" and is_adapter(checkpoint):
+            raise UserError(
+                f"backend=vllm: checkpoint={checkpoint} is an adapter: fold it into its base first, "
+                f"rlvr-vocab merge checkpoint={checkpoint} out=…, or leave backend=transformers"
+            )
+    if settings.backend == "vllm" and not installed("vllm"):
+        raise UserError("backend=vllm: vllm is not installed; install it, or leave backend=transformers")
+
+
+def check_expand(settings: ExpandSettings) -> None:
+    check_model(settings.model)
+    check_new_folder(settings.out, "out")
+
+
+def check_positive(values: Mapping[str, int | None]) -> None:
+    for key, value in values.items():
+        if value is not None and value < 1:
+            raise UserError(f"{key}={value}: must be at least 1")
+
+
+def check_positive_number(key: str, value: float | None) -> None:
+    if value is not None and not 0 < value < math.inf:
+        raise UserError(f"{key}={value}: must be above 0")
+
+
+def check_serving_temperature(temperature: float | None) -> None:
+    if temperature is not None and not 0 <= temperature < math.inf:
+        raise UserError(f"temperature={temperature}: must be 0 (greedy) or above")
+
+
+def check_bounds(resolved: Mapping[str, Any]) -> None:
+    for key, (least, most) in BOUNDS.items():
+        section, _, name = key.partition(".")
+        value = resolved[section].get(name)
+        if value is None:
+            continue
+        if not math.isfinite(value):
+            raise UserError(f"{key}={value}: must be finite")
+        if least is not None and not value >= least:
+            raise UserError(f"{key}={value}: must be at least {least}")
+        if most is not None and (value > most or (value == most and key in BELOW_ITS_BOUND)):
+            raise UserError(f"{key}={value}: must be {'below' if key in BELOW_ITS_BOUND else 'at most'} {most}")
+
+
+def check_precision(grpo: Mapping[str, Any]) -> None:
+    if grpo.get("fp16") and grpo.get("bf16"):
+        raise UserError("training.fp16=true and training.bf16=true, which is the default: set training.bf16=false")
+
+
+def check_exp_name(exp_name: str) -> None:
+    if not exp_name.strip() or exp_name in (".", ".."):
+        raise UserError(f"exp_name={exp_name!r}: give the run a name")
+
+
+def check_dataset(dataset: DatasetSettings) -> None:
+    if (dataset.generator is not None) != (dataset.name == "arithmetic"):
+        raise UserError(
+            f"dataset.name={dataset.name}: dataset.generator belongs to dataset=arithmetic alone, choose that file"
+        )
+    if not dataset.name.strip():
+        raise UserError("dataset.name is empty: give a hub name or a file")
+    prompt_style(dataset)  # refuses examples that are not solved turns
+    check_source(problem_source(dataset))
+
+
+def check_warmup(settings: RunSettings) -> None:
+    if settings.warmup.max_steps and settings.dataset.columns.reasoning is None:
+        raise UserError(
+            "warmup.max_steps needs worked solutions: name their column with dataset.columns.reasoning, "
+            "or set warmup.max_steps=0"
+        )
+
+
+def check_rewards(rewards: RewardSettings) -> None:
+    """Every function is there, takes its parameters and has a weight; user code is loaded."""
+    if not rewards.functions:
+        raise UserError("rewards.functions is empty: give at least one, e.g. rewards=accuracy")
+    for reward in build_rewards(reward_specs(rewards), stand_in_context(RewardContext())):
+        reward.check_parameters()
+
+
+def check_sampling(settings: RunSettings, reasoning: bool) -> None:
+    """The sampler must draw from the distribution that is trained: no truncation, no penalties."""
+    grpo, options = settings.training.grpo, settings.model.generation_kwargs
+    known = (*OF_VLLM, "max_new_tokens") if grpo.get("use_vllm") else OF_TRANSFORMERS
+    check_generation_kwargs(options, grpo, known, "model.generation_kwargs.", "training.")
+    check_on_policy(grpo, reasoning=reasoning, key="training.")
+
+
+# (field, its value, what to do instead and why)
+REFUSED: tuple[tuple[str, Any, str], ...] = (
+    ("sync_ref_model", True, "the moved reference lies in no checkpoint; leave it out"),
+    ("ignore_data_skip", True, "a resumed run would be given its first problems again; leave it out"),
+    ("enable_jit_checkpoint", True, "a run saves at signals by itself; leave it out"),
+    (
+        "logging_strategy",
+        "epoch",
+        "a resume would lose or double the row of an epoch's end; set logging_steps",
+    ),
+    ("eval_strategy", "epoch", "a resume would lose or double what is measured at an epoch's end; set steps"),
+    ("eval_on_start", True, "every run is measured before it trains, in evaluation/before.jsonl; leave it out"),
+    ("save_strategy", "best", "a signal would save nothing; set steps, and training.load_best_model_at_end=true"),
+)
+
+
+def check_resumable(grpo: Mapping[str, Any], *, staged: bool) -> None:
+    """Refuse what would be lost or doubled by an interruption.
+
+    Raises:
+        UserError: naming the field and what to do instead.
+    """
+    for field, value, why in REFUSED:
+        if grpo.get(field) == value:
+            raise UserError(f"training.{field}={str(value).lower() if value is True else value}: {why}")
+    if grpo.get("resume_from_checkpoint") is not None:
+        raise UserError(f"training.resume_from_checkpoint: write resume={grpo['resume_from_checkpoint']}")
+    looks_for_the_best = grpo.get("load_best_model_at_end") or grpo.get("metric_for_best_model")
+    if looks_for_the_best and grpo.get("save_total_limit") == 1:
+        raise UserError(
+            "training.save_total_limit=1 keeps the best checkpoint and not the last, which a resume needs: at least 2"
+        )
+    if grpo.get("load_best_model_at_end") and staged:
+        raise UserError("training.load_best_model_at_end: a stage begins where the one before ended; leave it out")
+
+
+def check_evaluations(settings: RunSettings) -> None:
+    """Refuse measurements without problems, at no interval, or judged by a figure that there is none of.
+
+    Raises:
+        UserError: naming the key.
+    """
+    for run in [stage.run for stage in settings.stages] or [settings]:
+        grpo = run.training.grpo
+        interval = grpo.get("eval_steps")
+        if interval is not None and not interval > 0:
+            raise UserError(f"training.eval_steps={interval}: must be above 0; null measures at the end alone")
+        if grpo.get("eval_strategy", "no") != "no" and not _holds_out(settings.dataset):
+            raise UserError(
+                "training.eval_steps: nothing is held out to measure on: set dataset.eval_split or "
+                "dataset.eval_fraction, and dataset.max_eval_samples above 0, or training.eval_steps=null"
+            )
+        _check_best(grpo)
+
+
+def _holds_out(dataset: DatasetSettings) -> bool:
+    return bool(dataset.eval_split or dataset.eval_fraction) and dataset.max_eval_samples != 0
+
+
+def _check_best(grpo: Mapping[str, Any]) -> None:
+    metric = grpo.get("metric_for_best_model")
+    if metric is not None and metric.removeprefix("eval_") not in FIGURES:
+        near = did_you_mean(metric, FIGURES) or f"; there are {', '.join(FIGURES)}"
+        raise UserError(f"training.metric_for_best_model={metric}: nothing measures that on held-out problems{near}")

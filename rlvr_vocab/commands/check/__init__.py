@@ -1,0 +1,1 @@
+"""`rlvr-vocab check`."""

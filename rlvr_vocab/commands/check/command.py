@@ -1,0 +1,107 @@
+"""`rlvr-vocab check`: what is in a problem set, as the model will see it, without training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from functools import partial
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from rlvr_vocab.atomic_file import write_json_whole
+from rlvr_vocab.commands.check.facts import (
+    CheckFacts,
+    OnProgress,
+    OverlapFacts,
+    gold_facts,
+    held_out_overlap,
+    other_set_overlap,
+    row_facts,
+    same_answers,
+)
+from rlvr_vocab.commands.check.screen import (
+    Line,
+    gold_lines,
+    length_lines,
+    overlap_lines,
+    prompt_lines,
+    repeat_lines,
+    row_lines,
+    verdict,
+    verdict_lines,
+)
+from rlvr_vocab.config.problem_source import other_sets, problem_source, problem_split, prompt_style
+from rlvr_vocab.config.sections import CheckSettings
+from rlvr_vocab.data import DividedProblems, ProblemSets, lay_out, read_problems
+from rlvr_vocab.data.duplicates import repeated_problems
+from rlvr_vocab.progress import Stage, stage
+from rlvr_vocab.runs.prompt_facts import PromptFacts
+from rlvr_vocab.terminal import make_console
+
+
+def run(settings: CheckSettings) -> int:
+    """Show what the set holds, section by section, and last what to change in it; 0 where it can be trained on."""
+    console, dataset = make_console(), settings.dataset
+    divided = read_problems(problem_source(dataset), problem_split(dataset, settings.seed))
+    problems = lay_out(divided, prompt_style(dataset))
+    rows = row_facts(divided, problems.report)
+    _show(console, "Rows", row_lines(rows))
+    repeated = tuple(repeated_problems(divided.train_rows.problems, same_answers))
+    _show(console, "Repeated problems", repeat_lines(repeated))
+    prompts = _prompts(settings, divided, problems, console)
+    with stage(console, "reading gold answers", len(divided.problems)) as display:
+        golds = gold_facts(divided, _updating(display))
+    _show(console, "Gold answers", gold_lines(golds))
+    overlaps = tuple(_overlaps(settings, divided, console))
+    facts = CheckFacts(rows, repeated, prompts, golds, overlaps)
+    advice = verdict(facts)
+    _show(console, "Before training", verdict_lines(advice))
+    if settings.out is not None:
+        write_json_whole(settings.out, {**asdict(facts), "before_training": list(advice)}, "out")
+        console.print(f"the same facts are in {settings.out}", markup=False)
+    return 0
+
+
+def _prompts(
+    settings: CheckSettings, divided: DividedProblems, problems: ProblemSets, console: Console
+) -> PromptFacts | None:
+    if settings.model is None:
+        _show(console, "Prompts", [Line("no model named, so no tokens counted: add model=qwen3_0.6b or model.name=…")])
+        return None
+    # Only here: torch and transformers take seconds to import, and a check without a model does not need them.
+    from rlvr_vocab.runs.prompts import prompt_facts, prompt_plan
+
+    plan = prompt_plan(settings.model, settings)
+    prompts = problems.train["prompt"][:]
+    first = divided.problems[divided.parts.train[0]]
+    with stage(console, "counting tokens", len(prompts)) as display:
+        facts = prompt_facts(settings.model, plan, prompts, first.row_number, _updating(display))
+    _show(console, "One prompt, as the model sees it", prompt_lines(facts))
+    _show(console, "Prompt lengths", length_lines(facts))
+    return facts
+
+
+def _overlaps(settings: CheckSettings, divided: DividedProblems, console: Console) -> Iterator[OverlapFacts]:
+    """What training shares with the held-out problems and with each set of `against`, shown as it is found."""
+    searches: list[Callable[[OnProgress], OverlapFacts]] = []
+    if divided.parts.held_out:
+        searches.append(partial(held_out_overlap, divided))
+    searches += [partial(other_set_overlap, divided, other) for other in other_sets(settings)]
+    for search in searches:
+        with stage(console, "comparing with training", len(divided.parts.train)) as display:
+            facts = search(_updating(display))
+        _show(console, f"Shared with {facts.name}", overlap_lines(facts))
+        yield facts
+
+
+def _updating(display: Stage) -> OnProgress:
+    return lambda done, total: display.update(done, total=total)
+
+
+def _show(console: Console, title: str, lines: Iterable[Line]) -> None:
+    console.print(f"\n{title}", style="bold cyan", markup=False)
+    for line in lines:
+        text = Text(line.text, style="yellow" if line.alarming else "")
+        console.print(Padding(text, (0, 0, 0, 2), expand=False))

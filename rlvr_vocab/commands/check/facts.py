@@ -1,0 +1,191 @@
+"""What `rlvr-vocab check` finds out, as plain data: the screen and the JSON file show the same facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rlvr_vocab.data import DividedProblems, LoadReport, OtherSet, read_other_set
+from rlvr_vocab.data.answers import unread_marker
+from rlvr_vocab.data.duplicates import RepeatedProblem
+from rlvr_vocab.data.other_set import NumberedText
+from rlvr_vocab.data.overlap import Match, find_overlap
+from rlvr_vocab.data.rows import Problem, short_text
+from rlvr_vocab.runs.prompt_facts import PromptFacts
+from rlvr_vocab.verify import check_golds, verify
+from rlvr_vocab.visible_text import hidden_characters, visible_text
+
+OnProgress = Callable[[int, int], None]
+HELD_OUT = "the held-out problems"
+REASON_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class HiddenCharacter:
+    """A character that does not show, and the rows whose problems hold it."""
+
+    shown: str
+    is_control: bool
+    row_numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RowFacts:
+    """`example`: row number, problem and answer of the first training problem, shortened; `likelier_format`: the
+    answer format that nearly all answers seem to have instead of the one given."""
+
+    columns: tuple[str, ...]
+    mapped: dict[str, str | None]
+    answer_format: str
+    likelier_format: str | None
+    example: tuple[int, str, str]
+    report: LoadReport
+    hidden_characters: tuple[HiddenCharacter, ...]
+
+
+@dataclass(frozen=True)
+class DoubtfulGold:
+    """A gold answer that the verifier has trouble with; `source` names its set where that is a separate eval set."""
+
+    row_number: int
+    source: str | None
+    gold: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class GoldFacts:
+    """`unusable`: no answer can be compared with them; `by_text_only`: an answer must be written alike;
+    `ambiguous`: they do not say whether they are mathematics, so the same holds."""
+
+    num_golds: int
+    unusable: tuple[DoubtfulGold, ...]
+    by_text_only: tuple[DoubtfulGold, ...]
+    ambiguous: tuple[DoubtfulGold, ...]
+
+
+@dataclass(frozen=True)
+class SharedProblem:
+    """A problem of an evaluation set that training has too, by the row numbers of both and their texts, shortened."""
+
+    row_number: int
+    train_row_number: int
+    contained: float
+    text: str
+    train_text: str
+
+
+@dataclass(frozen=True)
+class OverlapFacts:
+    """What training has of one evaluation set; `train_matches` counts the training problems behind the first two."""
+
+    name: str
+    num_problems: int
+    num_trained: int
+    train_matches: int
+    same: tuple[SharedProblem, ...]
+    nearly_same: tuple[SharedProblem, ...]
+    other_numbers: tuple[SharedProblem, ...]
+
+
+@dataclass(frozen=True)
+class CheckFacts:
+    rows: RowFacts
+    repeated: tuple[RepeatedProblem, ...]
+    prompts: PromptFacts | None
+    golds: GoldFacts
+    overlaps: tuple[OverlapFacts, ...]
+
+
+def row_facts(divided: DividedProblems, report: LoadReport) -> RowFacts:
+    source, train_rows = divided.source, divided.train_rows
+    columns, first = source.columns, divided.trained[0]
+    return RowFacts(
+        columns=train_rows.columns,
+        mapped={"problem": columns.problem, "answer": columns.answer, "reasoning": columns.reasoning},
+        answer_format=source.answer_format,
+        likelier_format=unread_marker([problem.solution for problem in train_rows.problems]),
+        example=(first.row_number, short_text(first.text), short_text(first.solution)),
+        report=report,
+        hidden_characters=tuple(found_hidden_characters(train_rows.problems)),
+    )
+
+
+def found_hidden_characters(problems: Sequence[Problem]) -> list[HiddenCharacter]:
+    """The characters that do not show, control characters first and then by frequency."""
+    rows: dict[str, list[int]] = {}
+    for problem in problems:
+        for character in hidden_characters(problem.text):
+            rows.setdefault(character, []).append(problem.row_number)
+    found = [
+        HiddenCharacter(visible_text(character), is_control_character(character), tuple(row_numbers))
+        for character, row_numbers in rows.items()
+    ]
+    return sorted(found, key=lambda hidden: (not hidden.is_control, -len(hidden.row_numbers), hidden.shown))
+
+
+def is_control_character(character: str) -> bool:
+    """C0 and C1 controls: what a program should have read, rather than a space or a mark of typesetting."""
+    return ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0
+
+
+def same_answers(pairs: Sequence[tuple[str, str]]) -> list[bool]:
+    """Whether the verifier takes either answer of each pair for the other."""
+    there = verify([one for one, _ in pairs], [other for _, other in pairs])
+    back = verify([other for _, other in pairs], [one for one, _ in pairs])
+    return [bool(verdict.correct or reverse.correct) for verdict, reverse in zip(there, back, strict=True)]
+
+
+def gold_facts(divided: DividedProblems, on_progress: OnProgress) -> GoldFacts:
+    problems, num_train = divided.problems, len(divided.train_rows.problems)
+    found = check_golds([problem.solution for problem in problems], on_progress)
+
+    def doubtful(reasons: dict[int, str]) -> tuple[DoubtfulGold, ...]:
+        return tuple(
+            DoubtfulGold(
+                row_number=problems[index].row_number,
+                source=None if index < num_train else divided.source.eval_split,
+                gold=short_text(problems[index].solution),
+                reason=short_text(reason, REASON_WIDTH),
+            )
+            for index, reason in sorted(reasons.items())
+        )
+
+    return GoldFacts(len(problems), doubtful(found.unusable), doubtful(found.by_text_only), doubtful(found.ambiguous))
+
+
+def held_out_overlap(divided: DividedProblems, on_progress: OnProgress) -> OverlapFacts:
+    texts = [NumberedText(problem.row_number, problem.text) for problem in divided.reserved]
+    return overlap_facts(HELD_OUT, divided.trained, texts, on_progress)
+
+
+def other_set_overlap(divided: DividedProblems, other: OtherSet, on_progress: OnProgress) -> OverlapFacts:
+    """Raises UserError where the other set cannot be read."""
+    return overlap_facts(other.name, divided.trained, read_other_set(other), on_progress)
+
+
+def overlap_facts(
+    name: str, trained: Sequence[Problem], measured: Sequence[NumberedText], on_progress: OnProgress
+) -> OverlapFacts:
+    overlap = find_overlap([problem.text for problem in trained], [text for _, text in measured], on_progress)
+
+    def shared(match: Match) -> SharedProblem:
+        row_number, text = measured[match.measured]
+        problem = trained[match.trained]
+        return SharedProblem(
+            row_number=row_number,
+            train_row_number=problem.row_number,
+            contained=round(match.contained, 4),
+            text=short_text(text),
+            train_text=short_text(problem.text),
+        )
+
+    return OverlapFacts(
+        name=name,
+        num_problems=overlap.num_measured,
+        num_trained=overlap.num_trained,
+        train_matches=len(overlap.trained),
+        same=tuple(map(shared, overlap.same)),
+        nearly_same=tuple(map(shared, overlap.nearly_same)),
+        other_numbers=tuple(map(shared, overlap.other_numbers)),
+    )

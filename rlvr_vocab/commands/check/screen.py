@@ -1,0 +1,316 @@
+"""The facts of `rlvr-vocab check` as lines for people; those that call for action are marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import NamedTuple
+
+from rlvr_vocab.commands.check.facts import (
+    HELD_OUT,
+    CheckFacts,
+    DoubtfulGold,
+    GoldFacts,
+    OverlapFacts,
+    RowFacts,
+    SharedProblem,
+)
+from rlvr_vocab.counted import counted
+from rlvr_vocab.data.duplicates import RepeatedProblem
+from rlvr_vocab.data.rows import short_text
+from rlvr_vocab.runs.prompt_facts import LengthFacts, PromptFacts, limits_that_fit, quantile
+from rlvr_vocab.verify.golds import COMPARED_AS_TEXT
+from rlvr_vocab.visible_text import visible_text
+
+SHOWN = 3
+REASONS_SHOWN = 5
+FORMATS = {"bare": "the whole cell", "hash": "what follows the last ####", "boxed": r"the last \boxed{}"}
+OPENED_BY = {
+    "template": "the template opens the thinking with {tag}",
+    "model": "the model has to open the thinking with {tag}",
+    "nobody": "the template opens the thinking and closes it again: the model begins with its answer",
+}
+
+
+class Line(NamedTuple):
+    """One line, and whether it calls for action."""
+
+    text: str
+    alarming: bool = False
+
+
+def row_lines(facts: RowFacts) -> Iterator[Line]:
+    # Repeated problems have lines of their own.
+    first, *others = replace(facts.report, duplicates=0).lines()
+    yield Line(first)
+    yield Line(f"columns: {', '.join(map(visible_text, facts.columns))}")
+    mapped = ", ".join(f"{meaning} = {name}" for meaning, name in facts.mapped.items() if name is not None)
+    yield Line(f"read as: {mapped}; answer_format={facts.answer_format}: {FORMATS[facts.answer_format]} is the answer")
+    row_number, problem, answer = facts.example
+    yield Line(f"row {row_number}, for example: {problem} -> {answer}")
+    yield from map(Line, others)
+    for hidden in facts.hidden_characters[:SHOWN]:
+        where = rows_in_words(hidden.row_numbers)
+        yield Line(
+            f"characters that do not show: {hidden.shown} in {counted(len(hidden.row_numbers), 'problem')} ({where})",
+            alarming=hidden.is_control,
+        )
+
+
+def repeat_lines(repeated: Sequence[RepeatedProblem]) -> Iterator[Line]:
+    if not repeated:
+        yield Line("no problem stands in the set twice")
+        return
+    rows = sum(len(problem.row_numbers) for problem in repeated)
+    again = counted(rows - len(repeated), "row")
+    yield Line(f"{counted(len(repeated), 'problem')} in {counted(rows, 'row')}: {again} more than one each")
+    agreeing = [problem for problem in repeated if not problem.is_contradiction]
+    for problem in agreeing[:SHOWN]:
+        like = "" if problem.verbatim else " (in other writing)"
+        yield Line(f"{rows_in_words(problem.row_numbers)}{like}: {short_text(problem.text)}")
+    contradictions = [problem for problem in repeated if problem.is_contradiction]
+    if not contradictions:
+        yield Line("their answers agree")
+        return
+    yield Line(f"{counted(len(contradictions), 'problem')} with answers that contradict each other:", alarming=True)
+    for problem in contradictions[:SHOWN]:
+        answers = "; ".join(f"row {row}: {short_text(answer, 30)}" for row, answer in problem.answers[:SHOWN])
+        yield Line(f"  {short_text(problem.text)} ({answers})", alarming=True)
+
+
+def prompt_lines(facts: PromptFacts) -> Iterator[Line]:
+    yield Line(f"{facts.tokens} tokens, of row {facts.row_number}; ⏎ is a line break:")
+    yield from (Line(f"│ {line}") for line in visible_text(facts.text).splitlines())
+    yield Line(OPENED_BY[facts.opener].format(tag=facts.think_tag), alarming=facts.opener == "nobody")
+    if facts.opener == "model" and not facts.knows_tag:
+        yield Line(f"{facts.think_tag} is new to this model: it will not open it by itself", alarming=True)
+    if facts.embedded_model:
+        yield Line("model=tiny reads nearly one character a token: these counts say nothing about another model")
+
+
+def length_lines(facts: PromptFacts) -> Iterator[Line]:
+    lengths = facts.lengths
+    shares = ", ".join(f"{share:.0%}: {length}" for share, length in lengths.quantiles.items() if share != 0.5)
+    yield Line(
+        f"tokens a prompt: shortest {lengths.shortest}, median {lengths.quantiles[0.5]}, {shares}, "
+        f"longest {lengths.longest}"
+    )
+    yield from map(Line, histogram(lengths.counts))
+    yield Line(f"training.max_prompt_length={lengths.suggested_limit} {what_a_limit_does(lengths)}")
+    if facts.context_length is not None:
+        yield Line(
+            f"the model takes {facts.context_length:,} tokens; the longest prompt leaves "
+            f"{max(facts.context_length - lengths.longest, 0):,} of them for the completion, whose limit is "
+            f"{facts.max_completion:,}",
+            alarming=not facts.fits,
+        )
+
+
+def what_a_limit_does(lengths: LengthFacts) -> str:
+    if not lengths.left_out:
+        return "would keep every prompt"
+    share = lengths.left_out / sum(lengths.counts.values())
+    return f"would leave out {counted(lengths.left_out, 'problem')} ({share:.2%})"
+
+
+def gold_lines(facts: GoldFacts) -> Iterator[Line]:
+    if not facts.unusable:
+        yield Line(f"the verifier can use all {facts.num_golds:,} of them")
+    else:
+        yield Line(
+            f"{len(facts.unusable):,} of {facts.num_golds:,} are of no use to the verifier; training leaves them out:",
+            alarming=True,
+        )
+        yield from (Line(f"  {text}", alarming=True) for text in golds_in_words(facts.unusable))
+    if facts.by_text_only:
+        yield Line(f"{len(facts.by_text_only):,} hold a formula that is compared by its text alone")
+        yield from (Line(f"  {text}") for text in golds_in_words(facts.by_text_only))
+    if facts.ambiguous:
+        yield Line(f"{len(facts.ambiguous):,} {COMPARED_AS_TEXT}")
+        yield from (Line(f"  {text}") for text in golds_in_words(facts.ambiguous))
+
+
+def golds_in_words(golds: Sequence[DoubtfulGold]) -> Iterator[str]:
+    """The reasons, the most frequent first, each with its first rows."""
+    by_reason: dict[str, list[str]] = {}
+    for gold in golds:
+        of = f" of {gold.source}" if gold.source else ""
+        by_reason.setdefault(gold.reason, []).append(f"row {gold.row_number}{of}: {gold.gold}")
+    ranked = sorted(by_reason.items(), key=lambda item: -len(item[1]))
+    for reason, examples in ranked[:REASONS_SHOWN]:
+        more = "; …" if len(examples) > SHOWN else ""
+        yield f"{len(examples):,}: {reason} ({'; '.join(examples[:SHOWN])}{more})"
+    if len(ranked) > REASONS_SHOWN:
+        yield f"{sum(len(examples) for _, examples in ranked[REASONS_SHOWN:]):,}: other reasons"
+
+
+def overlap_lines(facts: OverlapFacts) -> Iterator[Line]:
+    kinds = {
+        "the same": facts.same,
+        "nearly the same": facts.nearly_same,
+        "nearly the same with other numbers": facts.other_numbers,
+    }
+    matches = sum(map(len, kinds.values()))
+    if not matches:
+        trained = counted(facts.num_trained, "training problem")
+        yield Line(f"none of {counted(facts.num_problems, 'problem')} is among the {trained}")
+        return
+    counts = ", ".join(f"{len(problems):,} {kind}" for kind, problems in kinds.items() if problems)
+    yield Line(
+        f"{matches:,} of {counted(facts.num_problems, 'problem')} ({matches / facts.num_problems:.1%}) found in "
+        f"training: {counts}",
+        alarming=facts.train_matches > 0,
+    )
+    for kind, problems in kinds.items():
+        yield from (Line(f"  {kind}: {shared_in_words(problem)}") for problem in problems[:SHOWN])
+
+
+def shared_in_words(problem: SharedProblem) -> str:
+    other = "" if problem.contained == 1 else f" ({problem.contained:.0%} of it; there: {problem.train_text})"
+    return f"row {problem.row_number} is row {problem.train_row_number} of training: {problem.text}{other}"
+
+
+def verdict_lines(advice: Sequence[str]) -> Iterator[Line]:
+    if not advice:
+        yield Line("nothing stands in the way")
+    yield from (Line(f"{number}. {line}", alarming=True) for number, line in enumerate(advice, start=1))
+
+
+def rows_in_words(row_numbers: Sequence[int]) -> str:
+    """Example: `row 3`, `rows 3, 17 and 20`, `rows 3, 17, 20 and 5 more`."""
+    shown = [str(number) for number in row_numbers[:SHOWN]]
+    if len(row_numbers) > SHOWN:
+        return f"rows {', '.join(shown)} and {len(row_numbers) - SHOWN:,} more"
+    *earlier, last = shown
+    return f"rows {', '.join(earlier)} and {last}" if earlier else f"row {last}"
+
+
+FEW_PROBLEMS = 100
+MANY_DROPPED = 0.05
+MANY_REPEATED = 0.01
+
+
+def verdict(facts: CheckFacts) -> tuple[str, ...]:
+    """One line for each thing to change; none where nothing stands in the way."""
+    return (
+        *row_advice(facts.rows),
+        *repeat_advice(facts),
+        *gold_advice(facts),
+        *(advice for overlap in facts.overlaps for advice in overlap_advice(overlap)),
+        *(prompt_advice(facts.prompts) if facts.prompts is not None else ()),
+    )
+
+
+def row_advice(facts: RowFacts) -> Iterator[str]:
+    report = facts.report
+    if facts.likelier_format is not None:
+        yield f"nearly all answers are worked solutions: set dataset.answer_format={facts.likelier_format}"
+    dropped = sum(report.dropped.values())
+    if dropped > MANY_DROPPED * report.rows_read:
+        yield f"{dropped / report.rows_read:.0%} of the rows are left out: see above why"
+    if report.train_rows < FEW_PROBLEMS:
+        yield f"only {counted(report.train_rows, 'problem')} to train on: GRPO wants some hundreds"
+    for hidden in facts.hidden_characters:
+        if hidden.is_control:
+            where = rows_in_words(hidden.row_numbers)
+            yield f"{hidden.shown} stands in {counted(len(hidden.row_numbers), 'problem')} ({where}): take it out"
+
+
+def repeat_advice(facts: CheckFacts) -> Iterator[str]:
+    contradictions = [problem for problem in facts.repeated if problem.is_contradiction]
+    if contradictions:
+        rows = rows_in_words(sorted(row for problem in contradictions for row, _ in problem.answers))
+        yield f"{counted(len(contradictions), 'problem')} with contradicting answers: keep the right one ({rows})"
+    extra = sum(len(problem.row_numbers) - 1 for problem in facts.repeated)
+    if extra > MANY_REPEATED * facts.rows.report.rows_kept:
+        repeat = counted(extra, "row repeats", "rows repeat")
+        yield f"{repeat} an earlier problem, which counts more: keep one of each"
+
+
+def gold_advice(facts: CheckFacts) -> Iterator[str]:
+    unusable = facts.golds.unusable
+    if unusable:
+        rows = rows_in_words([gold.row_number for gold in unusable])
+        yield f"{counted(len(unusable), 'gold answer')} of no use to the verifier: mend what can be mended ({rows})"
+
+
+def overlap_advice(facts: OverlapFacts) -> Iterator[str]:
+    if not facts.train_matches:
+        return
+    where = "among the held-out problems in other writing" if facts.name == HELD_OUT else f"in {facts.name}"
+    share = f"{facts.train_matches / facts.num_trained:.1%} of training"
+    yield (
+        f"{counted(facts.train_matches, 'training problem')} ({share}) also {where}: remove them, or accuracy there "
+        "says less than it seems to"
+    )
+
+
+def prompt_advice(facts: PromptFacts) -> Iterator[str]:
+    if facts.context_length is not None and not facts.fits:
+        yield (
+            f"the longest prompt ({facts.lengths.longest:,} tokens) and a completion of up to {facts.max_completion:,} "
+            f"do not fit the model's {facts.context_length:,}: "
+            f"{limits_that_fit(facts.lengths.counts, facts.context_length, facts.max_completion)}"
+        )
+    if facts.opener == "nobody":
+        yield "the chat template closes the thinking before the model can think: take another with model.chat_template"
+    if facts.opener == "model" and not facts.knows_tag:
+        yield f"nobody opens the thinking: {facts.think_tag} is new to this model, set dataset.open_thinking=prefill"
+
+
+MOST_ROWS = 12
+WIDEST_BAR = 40
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+# Of the longest lengths this share is drawn together in the last line, however far they reach.
+TAIL = 0.01
+
+
+def histogram(counts: Mapping[int, int]) -> list[str]:
+    """At most `MOST_ROWS` lines `64-79 ████▌ 1,234`, of ranges of one width; the last may take a tail of any length.
+
+    Args:
+        counts: length -> how many have it.
+
+    Example:
+        >>> histogram({10: 3, 11: 1})
+        ['10 ████████████████████████████████████████ 3', '11 █████████████▍ 1']
+    """
+    least, most, end = min(counts), max(counts), quantile(counts, 1 - TAIL)
+    width = next(width for width in round_widths() if end // width - least // width < MOST_ROWS - 1)
+    start, num_ranges = least // width * width, end // width - least // width + 1
+    tail = start + num_ranges * width
+    drawn_counts = [0] * num_ranges
+    for length, number in counts.items():
+        if length < tail:
+            drawn_counts[(length - start) // width] += number
+    labels = [range_label(start + index * width, width) for index in range(num_ranges)]
+    if most >= tail:
+        labels.append(f"{tail}-{most}")
+        drawn_counts.append(sum(number for length, number in counts.items() if length >= tail))
+    return drawn(labels, drawn_counts)
+
+
+def drawn(labels: Sequence[str], counts: Sequence[int]) -> list[str]:
+    widest = max(map(len, labels))
+    tallest = max(counts)
+    return [
+        f"{label:>{widest}} {bar(number, tallest)}{' ' if number else ''}{number:,}"
+        for label, number in zip(labels, counts, strict=True)
+    ]
+
+
+def bar(number: int, tallest: int) -> str:
+    """A bar in eighths of a character; what there is at all shows."""
+    eighths = max(round(8 * WIDEST_BAR * number / tallest), 1) if number else 0
+    whole, part = divmod(eighths, 8)
+    return EIGHTHS[8] * whole + EIGHTHS[part].strip()
+
+
+def range_label(start: int, width: int) -> str:
+    return str(start) if width == 1 else f"{start}-{start + width - 1}"
+
+
+def round_widths() -> Iterator[int]:
+    """1, 2, 3, 4, 5, 8, then ten times as many, and so on."""
+    return (factor * 10**power for power in count(0) for factor in (1, 2, 3, 4, 5, 8))

@@ -1,0 +1,134 @@
+"""`rlvr-vocab compare`: arms of runs against each other, on the same problems, with an interval and a verdict."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rlvr_vocab.analysis.compare.compare_page import compare_page, shown
+from rlvr_vocab.analysis.compare.compared import Compared, as_json, compare_stories
+from rlvr_vocab.analysis.compare.comparison import spread
+from rlvr_vocab.analysis.compare.verdict import effect_words, ends, points, verdict_sentence
+from rlvr_vocab.analysis.report.page import render
+from rlvr_vocab.atomic_file import write_json_whole, write_whole
+from rlvr_vocab.commands.compare.runs import compared_arms, measured
+from rlvr_vocab.config.command_sections import CompareSettings
+from rlvr_vocab.config.help import again
+from rlvr_vocab.config.values import as_typed
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.terminal import make_console
+
+
+def run(settings: CompareSettings) -> int:
+    """Print the verdict, write comparison.json and comparison.html; 0 whatever the verdict is."""
+    arms = compared_arms(settings)
+    compared = compare_stories(
+        arms.key,
+        measured(settings.evaluation),
+        arms.arms,
+        arms.differences,
+        settings.confidence,
+        settings.power,
+        settings.pair_seeds,
+    )
+    write_json_whole(settings.out / "comparison.json", as_json(compared), "out")
+    _write_page(settings, compared)
+    _print(make_console(), compared)
+    make_console().print(f"comparison.html and comparison.json are in {settings.out}", markup=False)
+    return 0
+
+
+def _write_page(settings: CompareSettings, compared: Compared) -> None:
+    training = [again(folder, folder.name) for folder in settings.runs]
+    try:
+        write_whole(settings.out / "comparison.html", render(compare_page(compared, _command(settings), training)))
+    except OSError as error:
+        raise UserError(f"out={settings.out} cannot be written: {error.strerror or error}") from error
+
+
+def _command(settings: CompareSettings) -> str:
+    """What makes the comparison again."""
+    words = [f"runs=[{','.join(map(str, settings.runs))}]"]
+    words += [
+        f"{name}={as_typed(value)}"
+        for name in ("key", "baseline", "evaluation", "pair_seeds", "confidence", "power", "out")
+        if (value := getattr(settings, name)) is not None
+    ]
+    return shlex.join(["rlvr-vocab", "compare", *words])
+
+
+def _print(console: Console, compared: Compared) -> None:
+    for found in compared.comparisons:
+        console.print(verdict_sentence(found), style="bold", markup=False)
+    for warning in compared.warnings:
+        console.print(f"warning: {warning}", style="yellow", markup=False)
+    for unknown in compared.unchecked:
+        console.print(f"not checked: {unknown}", markup=False)
+    console.print()
+    console.print(f"accuracy ({compared.measured}), arms by {compared.key}:", markup=False)
+    for arm in compared.arms:
+        if arm.value not in arm.name:  # too long for a name
+            console.print(f"{arm.name}: {arm.value}", markup=False)
+    for table in (_arms_table(compared), _figures_table(compared)):
+        if console.is_terminal:
+            console.print(table)
+        else:
+            for line in _plain(table):
+                console.print(line, markup=False)
+        console.print()
+
+
+def _arms_table(compared: Compared) -> Table:
+    table = _table("arm", "accuracy", "std over seeds", "difference", "interval", "smallest effect")
+    first = compared.comparisons[0]
+    _add_row(table, first.baseline, *_mean_and_spread(first.baseline_scores), "", "", "")
+    for found in compared.comparisons:
+        _add_row(
+            table,
+            found.other,
+            *_mean_and_spread(found.other_scores),
+            points(found.difference),
+            ends(found),
+            effect_words(found) if found.luck.seeds else "",
+        )
+    return table
+
+
+def _figures_table(compared: Compared) -> Table:
+    table = _table("beside it (no claims)", *(arm.name for arm in compared.arms))
+    for name in dict.fromkeys(each.name for each in compared.figures):
+        cells = []
+        for each in compared.figures:
+            if each.name == name:
+                deviation = "" if each.spread is None else f" ± {shown(each.spread, each.percent)}"
+                cells.append(f"{shown(each.mean, each.percent)}{deviation}")
+        _add_row(table, name, *cells)
+    return table
+
+
+def _mean_and_spread(scores: tuple[float, ...]) -> tuple[str, str]:
+    deviation = spread(scores)
+    return f"{sum(scores) / len(scores):.1%}", "one run" if deviation is None else points(deviation, sign=False)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(Text(column), overflow="fold")  # a value of a configuration may look like markup
+    return table
+
+
+def _add_row(table: Table, *cells: str) -> None:
+    table.add_row(*map(Text, cells))
+
+
+def _plain(table: Table) -> Iterator[str]:
+    """Rows as lines: where there is no edge, the columns need no folding."""
+    columns = [[str(column.header), *map(str, column.cells)] for column in table.columns]
+    widths = [max(map(len, cells)) for cells in columns]
+    for row in zip(*columns, strict=True):
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

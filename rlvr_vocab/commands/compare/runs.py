@@ -1,0 +1,326 @@
+"""From the folders of runs to the arms of a comparison; imports no torch."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rlvr_vocab.analysis.compare.stories import ArmStory, KeyDifference, RunStory, one_line
+from rlvr_vocab.atomic_file import read_json_if_there
+from rlvr_vocab.config.command_sections import CompareSettings
+from rlvr_vocab.config.compose import compose, parse_command_line
+from rlvr_vocab.config.help import leaves
+from rlvr_vocab.config.recorded import ABSENT, NOT_COMPARED, read_recorded
+from rlvr_vocab.config.resolution import resolved_config
+from rlvr_vocab.config.sections import RewardSettings
+from rlvr_vocab.config.values import as_typed, read
+from rlvr_vocab.counted import counted
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.nearest import did_you_mean
+from rlvr_vocab.record.completions import CompletionFiles
+from rlvr_vocab.record.copies import RunRecords
+from rlvr_vocab.record.files import (
+    COMPLETIONS,
+    ENVIRONMENT,
+    EVALUATION_RESULTS,
+    EVALUATION_SETTINGS,
+    FINAL_MODEL,
+    METRICS,
+    SUMMARY,
+)
+from rlvr_vocab.record.json_files import read_record
+from rlvr_vocab.record.metrics import divided, read_metrics
+from rlvr_vocab.secret_words import MASK, is_secret
+
+# A longer value does not fit into a sentence or beside a picture: its arm gets a number.
+_LONGEST_VALUE = 40
+
+
+@dataclass(frozen=True)
+class ComparedArms:
+    """The arms, the baseline first; the key under test, and what else differs."""
+
+    key: str
+    arms: tuple[ArmStory, ...]
+    differences: tuple[KeyDifference, ...]
+
+
+def compared_arms(settings: CompareSettings) -> ComparedArms:
+    """Read the runs and divide them into arms.
+
+    Raises:
+        UserError: a run has no results, two are the same, or they do not divide into arms.
+    """
+    _check_told_apart(settings.runs)
+    configs = [read_recorded(folder, resolve=True) for folder in settings.runs]
+    stories = [
+        _story(folder, config, settings.evaluation) for folder, config in zip(settings.runs, configs, strict=True)
+    ]
+    division = divide(configs, settings.key, settings.baseline)
+    shown = [_told(division.key, value) for value, _ in division.arms]
+    arms = tuple(
+        ArmStory(name, value, tuple(stories[number] for number in members))
+        for name, value, (_, members) in zip(_names(division.key, shown), shown, division.arms, strict=True)
+    )
+    return ComparedArms(division.key, arms, _differences(division))
+
+
+def _differences(division: Division) -> tuple[KeyDifference, ...]:
+    order = [number for _, members in division.arms for number in members]
+    return tuple(
+        KeyDifference(key, tuple(_told(key, values[number]) for number in order))
+        for key, values in division.others.items()
+    )
+
+
+def _told(key: str, value: str) -> str:
+    """A value as it may be shown: no secret, and nothing that a terminal obeys."""
+    return MASK if is_secret(key, value) else one_line(value)
+
+
+def _names(key: str, values: Sequence[str]) -> list[str]:
+    """Of the arms; where a value is long, all have numbers."""
+    short = key.rpartition(".")[2]
+    if max(map(len, values)) > _LONGEST_VALUE or len(set(values)) < len(values):
+        return [f"{short} #{number}" for number in range(1, len(values) + 1)]
+    return [f"{short}={value}" for value in values]
+
+
+def _check_told_apart(folders: Sequence[Path]) -> None:
+    seen: dict[Path, Path] = {}
+    for folder in folders:
+        if folder.resolve() in seen:
+            raise UserError(f"runs: {folder} is given twice")
+        seen[folder.resolve()] = folder
+
+
+def _story(folder: Path, config: Mapping[str, Any], evaluation: str | None) -> RunStory:
+    rows, evaluations = divided(read_metrics(folder / METRICS))
+    training, results, records = config["training"], results_file(folder, evaluation), RunRecords.of(folder)
+    changed = records.problem(results)
+    if changed is not None:
+        raise UserError(f"runs: {folder}: {changed}; its own train command measures it again")
+    return RunStory(
+        folder=str(folder),
+        seed=_seed(folder, config),
+        asked=asked_of_results(results),
+        from_evaluate=results.name == EVALUATION_RESULTS,
+        answers=answers_in(results),
+        rows=rows,
+        evaluations=evaluations,
+        summary=read_record(folder, SUMMARY),
+        environment=read_record(folder, ENVIRONMENT),
+        damage=tuple(records.damage()),
+        completions=CompletionFiles(folder / COMPLETIONS),
+        selects_best=bool(training.get("load_best_model_at_end")) or training.get("save_strategy") == "best",
+    )
+
+
+def _seed(folder: Path, config: Mapping[str, Any]) -> int | str:
+    """The seed of the run, with those that were set apart from it."""
+    if config.get("seed") is None:
+        raise UserError(f"runs: {folder}/config.yaml names no seed, by which the runs of an arm are told apart")
+    apart = [f"{name} {config['training'][name]}" for name in ("seed", "data_seed") if config["training"].get(name)]
+    seed: int = read(int, config["seed"], "seed")
+    return ", ".join([str(seed), *apart]) if apart else seed
+
+
+_OF_A_RUN, _OF_EVALUATE = "evaluation", f"{FINAL_MODEL}/evaluation"
+_AT_ITS_END = "after"
+_NEEDED = ("prompt", "solution", "score")
+_TYPED = ("samples", "temperature", "max_new_tokens", "seed", "batch_size", "backend")
+
+
+def measured(evaluation: str | None) -> str:
+    """What the compared results are, in words."""
+    return "what each run measured at its end" if evaluation is None else f"results named {evaluation}"
+
+
+def results_file(folder: Path, evaluation: str | None) -> Path:
+    """Where the results lie; raises UserError where the run has none of that name."""
+    name = evaluation or _AT_ITS_END
+    places = [folder / _OF_A_RUN / f"{name}.jsonl"]
+    if evaluation is not None:
+        places.insert(0, folder / _OF_EVALUATE / evaluation / EVALUATION_RESULTS)
+    found = next((path for path in places if path.is_file()), None)
+    if found is not None:
+        return found
+    if evaluation is not None:
+        raise UserError(
+            f"evaluation={evaluation}: {folder} has no such results (no {' and no '.join(map(str, places))}); "
+            f"rlvr-vocab evaluate checkpoint={folder}/{FINAL_MODEL} makes them{_there_is(folder)}"
+        )
+    raise UserError(
+        f"runs: {folder} has no results of its held-out problems (no {_OF_A_RUN}/{_AT_ITS_END}.jsonl), which a run "
+        f"measures at its end: rlvr-vocab train config={folder}/config.yaml goes on with it; or measure each "
+        f"with rlvr-vocab evaluate checkpoint={folder}/{FINAL_MODEL} and name the results by evaluation=<name>"
+        f"{_there_is(folder)}"
+    )
+
+
+def _there_is(folder: Path) -> str:
+    names = [path.parent.name for path in sorted((folder / _OF_EVALUATE).glob(f"*/{EVALUATION_RESULTS}"))]
+    names += [path.stem for path in sorted((folder / _OF_A_RUN).glob("*.jsonl"))]
+    return f"; there is: {', '.join(names)}" if names else ""
+
+
+def asked_of_results(path: Path) -> dict[str, Any] | None:
+    """How `rlvr-vocab evaluate` was asked for these results; None where they are not its, or it has not said.
+
+    Raises:
+        UserError: it has not come to its end.
+    """
+    asked = read_json_if_there(path.parent / EVALUATION_SETTINGS) if path.name == EVALUATION_RESULTS else None
+    if asked is None or not all(isinstance(asked.get(name), int) for name in ("problems", "samples")):
+        return asked
+    there, expected = path.read_bytes().count(b"\n"), asked["problems"] * asked["samples"]
+    if there < expected:
+        raise UserError(
+            f"{path} holds {there:,} of {counted(expected, 'answer')}: {_command(path.parent, asked)} "
+            "goes on with it, given the problems that it began with"
+        )
+    return asked
+
+
+def _command(folder: Path, asked: Mapping[str, Any]) -> str:
+    words = [f"checkpoint={folder.parent.parent}", f"out={folder}"]
+    words += [f"{name}={as_typed(asked[name])}" for name in _TYPED if name in asked]
+    return shlex.join(["rlvr-vocab", "evaluate", *words])
+
+
+def answers_in(path: Path) -> list[Mapping[str, Any]]:
+    """The lines of a file of results: each is needed, so none may be broken."""
+    answers: list[Mapping[str, Any]] = []
+    # A completion may hold any other sign that breaks lines.
+    for number, line in enumerate(path.read_bytes().removesuffix(b"\n").split(b"\n"), 1):
+        try:
+            answer = json.loads(line.decode("utf-8", errors="surrogatepass"))
+        except ValueError as error:  # UnicodeDecodeError among them
+            raise UserError(f"{path}, line {number}: not readable JSON ({error})") from error
+        if not isinstance(answer, dict) or not all(name in answer for name in _NEEDED):
+            raise UserError(f"{path}, line {number}: no result ({', '.join(_NEEDED)} are needed)")
+        answers.append(answer)
+    if not any(answer["score"] is not None for answer in answers):
+        raise UserError(f"{path} holds no graded answer")
+    return answers
+
+
+# What runs of one arm may differ in: their seed and their names, and how often they log and save.
+_BOOKKEEPING = (
+    *NOT_COMPARED,
+    "exp_name",
+    "seed",
+    "training.seed",
+    "training.data_seed",
+    "training.run_name",
+    "training.logging_steps",
+    "training.kl_log_steps",
+    "training.save_steps",
+    "training.save_strategy",
+    "training.save_total_limit",
+)
+
+
+@dataclass(frozen=True)
+class Division:
+    """Runs by their number, divided by the values of the key under test.
+
+    Attributes:
+        arms: the value, as it is typed, and the runs that have it; the baseline first.
+        others: the other keys in which the runs differ, each with its value in every run.
+    """
+
+    key: str
+    arms: tuple[tuple[str, tuple[int, ...]], ...]
+    others: Mapping[str, tuple[str, ...]]
+
+
+def divide(configs: Sequence[Mapping[str, Any]], key: str | None, baseline: Any) -> Division:
+    """Divide runs into arms by their configurations.
+
+    Args:
+        key: the one under test; None where the configurations differ in one alone.
+        baseline: its value in the arm that the others are compared with; None for 0, else the first run's.
+
+    Raises:
+        UserError: they do not differ, or in several keys and none is named, or there is no such key or value.
+    """
+    differing = differing_keys(configs)
+    key = _key_under_test(configs, differing, key)
+    values = differing.pop(key)
+    arms = {value: tuple(n for n, other in enumerate(values) if other == value) for value in values}
+    first = _baseline(key, list(arms), baseline)
+    return Division(key, ((first, arms.pop(first)), *arms.items()), differing)
+
+
+def differing_keys(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    """The keys in which configurations differ, bookkeeping left out, each with its value in every one."""
+    flat = [dict(_leaves(config)) for config in configs]
+    keys = dict.fromkeys(key for each in flat for key in each)
+    if any(key not in each for key in keys for each in flat):  # a version adds keys with its defaults
+        defaults = dict(_leaves(resolved_config(compose("train", parse_command_line("train", [])))))
+        flat = [{key: defaults[key] for key in keys if key in defaults} | each for each in flat]
+    values = {key: _spelled_alike([each.get(key, ABSENT) for each in flat]) for key in keys}
+    return {key: each for key, each in values.items() if len(set(each)) > 1}
+
+
+def _leaves(config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Rewards with what a function leaves to its defaults."""
+    if config.get("rewards"):
+        config = {**config, "rewards": asdict(read(RewardSettings, config["rewards"], "rewards"))}
+    return [(key, as_typed(value)) for key, value in leaves(config) if not _is_bookkeeping(key)]
+
+
+def _spelled_alike(values: Sequence[str]) -> tuple[str, ...]:
+    """A number that is written in several ways, 0 and 0.0, as it is written first."""
+    return tuple(next(first for first in values if _same(first, value)) for value in values)
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two values are alike, as numbers where they are numbers."""
+    if one == other:
+        return True
+    try:
+        return float(one) == float(other)
+    except ValueError:
+        return False
+
+
+def _is_bookkeeping(key: str) -> bool:
+    return any(key == name or key.startswith(f"{name}.") for name in _BOOKKEEPING)
+
+
+def _key_under_test(configs: Sequence[Mapping[str, Any]], differing: Mapping[str, Any], key: str | None) -> str:
+    if key is not None and key not in differing:
+        there = {name for config in configs for name, _ in leaves(config)}
+        if key in there:
+            raise UserError(f"key={key}: {_alike(key)}{_they_differ(differing)}")
+        raise UserError(f"key={key}: no run has such a key{did_you_mean(key, list(there))}{_they_differ(differing)}")
+    if key is not None:
+        return key
+    if not differing:
+        raise UserError("runs: there is one arm only: the configurations differ in nothing but seeds and names")
+    if len(differing) > 1:
+        raise UserError(f"the runs differ in several keys ({', '.join(differing)}): say with key= which is under test")
+    return next(iter(differing))
+
+
+def _alike(key: str) -> str:
+    return "it does not make an arm" if _is_bookkeeping(key) else "it has the same value in all runs"
+
+
+def _they_differ(differing: Mapping[str, Any]) -> str:
+    return f"; they differ in {', '.join(differing)}" if differing else "; the runs differ in no key"
+
+
+def _baseline(key: str, values: Sequence[str], wanted: Any) -> str:
+    if wanted is None:
+        return next((value for value in values if _same(value, "0")), values[0])
+    found = next((value for value in values if _same(value, as_typed(wanted))), None)
+    if found is None:
+        raise UserError(f"baseline={as_typed(wanted)}: no run has {key} at that; there is {', '.join(values)}")
+    return found

@@ -1,0 +1,99 @@
+"""`rlvr-vocab doctor`: what is wrong with a run, with evidence, the probable cause and the key to change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.markup import escape
+
+from rlvr_vocab.analysis.doctor.diagnose import diagnose
+from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.analysis.doctor.seen import steps_needed
+from rlvr_vocab.analysis.doctor.thresholds import LIMITS
+from rlvr_vocab.config.command_sections import DoctorSettings
+from rlvr_vocab.counted import counted
+from rlvr_vocab.record.files import PROBLEMS
+from rlvr_vocab.record.json_files import read_record
+from rlvr_vocab.record.metrics import RunRecord
+from rlvr_vocab.runs.record import run_record
+from rlvr_vocab.terminal import make_console
+
+HEALTHY, SICK = 0, 1
+NOTHING_TO_SET = (
+    "what this run's configuration can set against it, it has: look at what was sampled, rlvr-vocab samples"
+)
+_COLOUR = {"error": "bold red", "warning": "bold yellow"}
+
+
+def run(settings: DoctorSettings) -> int:
+    """Say what was found; 0 where that is nothing, 1 where it is something."""
+    record = run_record(settings.run)
+    read_record(settings.run, PROBLEMS)  # a rule passes over what it cannot read
+    findings = diagnose(record)
+    if settings.format == "json":
+        print(json.dumps(_as_json(record, findings), ensure_ascii=False, indent=2))
+    else:
+        _show(record, findings, make_console())
+    return SICK if findings else HEALTHY
+
+
+def _as_json(record: RunRecord, findings: Sequence[Finding]) -> dict[str, object]:
+    return {
+        "run": str(record.folder),
+        "exp_name": record.facts.exp_name,
+        "rows": len(record.rows),
+        "last_step": _last_step(record),
+        "finished": is_finished(record),
+        "too_short": is_too_short(record),
+        "damage": list(record.damage),
+        "findings": [asdict(finding) for finding in findings],
+    }
+
+
+def _show(record: RunRecord, findings: Sequence[Finding], console: Console) -> None:
+    for line in record.damage:
+        console.print(f"warning: {line}", style="yellow", markup=False)
+    for line in _about(record):
+        console.print(line, markup=False)
+    for finding in findings:
+        step = "" if finding.step is None else f", step {finding.step}"
+        style = _COLOUR[finding.severity]
+        title = f"[{style}]{escape(finding.title)}[/]"
+        console.print(f"\n{title} ({finding.severity} {finding.name}{step})")
+        console.print(f"  seen    {finding.evidence}", markup=False)
+        console.print(f"  cause   {finding.cause}", markup=False)
+        for number, remedy in enumerate(finding.remedy):
+            console.print(f"  {'or' if number else 'try':<7} {remedy}", markup=False)
+        if not finding.remedy:
+            console.print(f"  try     {NOTHING_TO_SET}", markup=False)
+    if not findings and not is_too_short(record):
+        console.print("nothing wrong was found", markup=False)
+
+
+def _about(record: RunRecord) -> Iterator[str]:
+    if not record.rows:
+        yield f"{record.folder}: no step is logged yet"
+        return
+    rows = f"{counted(len(record.rows), 'row')}"
+    yield f"{record.folder}: {rows} up to step {_last_step(record):,}"
+    if not is_finished(record):
+        yield "the run has not finished: what follows is about what it has logged so far"
+    if is_too_short(record):
+        window = steps_needed(record.facts)
+        yield f"too short to judge: most findings need {window:g} steps, some {2 * window:g} or more"
+
+
+def is_finished(record: RunRecord) -> bool:
+    return record.summary is not None and bool(record.summary.get("finished"))
+
+
+def is_too_short(record: RunRecord) -> bool:
+    """Whether there are too few steps for nearly every rule."""
+    return _last_step(record) < steps_needed(record.facts) or len(record.rows) < LIMITS.fewest_rows
+
+
+def _last_step(record: RunRecord) -> int:
+    return int(record.rows[-1]["step"]) if record.rows else 0

@@ -1,0 +1,196 @@
+"""`rlvr-vocab evaluate`: accuracy of checkpoints on a problem set, with per-problem results on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from transformers import AutoConfig, PreTrainedTokenizerBase
+
+from rlvr_vocab.commands.evaluate.folder import (
+    RESULTS,
+    SUMMARY,
+    asked_of,
+    earlier_differences,
+    require_same,
+    take_back_summary,
+    write_asked,
+)
+from rlvr_vocab.commands.evaluate.summary import Outcome, comparison_table, figure_table, outcome_line, summary_of
+from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
+from rlvr_vocab.config.sections import EvaluateSettings
+from rlvr_vocab.counted import counted
+from rlvr_vocab.data import load_problem_sets
+from rlvr_vocab.data.wording import problem_key
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.evaluation.accuracy import ProblemResult, Question, graded_results
+from rlvr_vocab.evaluation.figures import figures_of, paired_differences
+from rlvr_vocab.evaluation.resumable import Sampler, complete_results, kept_results, questions_of, seeded_sampler
+from rlvr_vocab.evaluation.sampling import Messages, SamplingSettings, load_checkpoint, require_room
+from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
+from rlvr_vocab.evaluation.votes import votes_of
+from rlvr_vocab.progress import stage
+from rlvr_vocab.rewards.build import BuiltReward
+from rlvr_vocab.runs.folder import write_json
+from rlvr_vocab.runs.lock import only_writer
+from rlvr_vocab.runs.recorded_run import problems_line, recorded_run
+from rlvr_vocab.runs.rewards import answer_reader, grader_of, grader_spec
+from rlvr_vocab.terminal import make_console, quiet_libraries
+from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
+from rlvr_vocab.vocab.peft.adapter_base import folder_with
+from rlvr_vocab.vocab.read_as_data import NO_CODE
+from rlvr_vocab.vocab.tokenizer import load_tokenizer
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """One checkpoint, and how it is asked and graded; `asked` is what its results depend on."""
+
+    checkpoint: Path
+    folder: Path
+    layout: VocabLayout
+    tokenizer: PreTrainedTokenizerBase
+    sampling: SamplingSettings
+    grader: BuiltReward
+    asked: dict[str, Any]
+
+
+def run(settings: EvaluateSettings) -> int:
+    quiet_libraries()
+    with ExitStack() as writing:
+        for folder in settings.folders:  # before anything is read: a place that cannot be written is told here
+            writing.enter_context(only_writer(folder, "out"))
+        return _run(settings, make_console())
+
+
+def _run(settings: EvaluateSettings, console: Console) -> int:
+    rows = _rows(settings, console)
+    candidates = [
+        _candidate(settings, checkpoint, folder, rows)
+        for checkpoint, folder in zip(settings.checkpoints, settings.folders, strict=True)
+    ]
+    for candidate in candidates:  # before the first of them takes its hours
+        require_same(candidate.folder, candidate.asked)
+        _require_room(settings, candidate, rows)
+    _warn_of_other_sampling(candidates, console)
+    outcomes: list[Outcome] = []
+    for candidate in candidates:
+        outcomes.append(_evaluated(settings, candidate, rows, outcomes[:1], console))
+        console.print(outcome_line(outcomes[-1]), markup=False)
+        console.print(figure_table(outcomes[-1]))
+    if len(outcomes) > 1:
+        console.print(comparison_table(outcomes))
+    return 0
+
+
+def _rows(settings: EvaluateSettings, console: Console) -> Rows:
+    """The rows to answer, divided by the seed of the run where the (first) checkpoint lies in a run's folder."""
+    runs, dataset = [recorded_run(checkpoint) for checkpoint in settings.checkpoints], settings.dataset
+    seed = settings.seed if runs[0].seed is None else runs[0].seed
+    problems = load_problem_sets(problem_source(dataset), prompt_style(dataset), problem_split(dataset, seed))
+    rows = problems.eval if settings.split == "eval" else problems.train
+    if not rows:
+        raise UserError(f"split=eval: nothing to measure on; {_remedy(settings)}, or split=train")
+    chosen = rows if settings.max_samples is None else rows.select(range(min(settings.max_samples, len(rows))))
+    keys = [problem_key(prompt[-1]["content"]) for prompt in chosen["prompt"]]
+    told = {run.folder: run for run in runs}.values()
+    for line in [*(problems_line(dataset.name, keys, run) for run in told), *problems.report.lines()]:
+        console.print(line, markup=False)
+    return list(chosen)
+
+
+def _remedy(settings: EvaluateSettings) -> str:
+    if settings.dataset.max_eval_samples == 0:
+        return "set dataset.max_eval_samples=null"
+    return "set dataset.eval_fraction or dataset.eval_split"
+
+
+def _candidate(settings: EvaluateSettings, checkpoint: Path, folder: Path, rows: Rows) -> _Candidate:
+    layout = VocabLayout.load(folder_with(LAYOUT_FILE, checkpoint, settings.base))
+    tokenizer = load_tokenizer(folder_with("tokenizer.json", checkpoint, settings.base))
+    opened, closed = tokenizer.convert_ids_to_tokens([layout.think_open_id, layout.think_close_id])
+    rewards, sampling = recorded_run(checkpoint).rewards, _sampling(settings, checkpoint)
+    asked = asked_of(checkpoint, settings.base, rows, sampling, settings.backend, grader_spec(rewards))
+    return _Candidate(checkpoint, folder, layout, tokenizer, sampling, grader_of(rewards, (opened, closed)), asked)
+
+
+def _sampling(settings: EvaluateSettings, checkpoint: Path) -> SamplingSettings:
+    trained = recorded_run(checkpoint)
+    return SamplingSettings(
+        max_new_tokens=settings.max_new_tokens or trained.max_new_tokens,
+        temperature=trained.temperature if settings.temperature is None else settings.temperature,
+        batch_size=settings.batch_size,
+        seed=settings.seed,
+    )
+
+
+def _require_room(settings: EvaluateSettings, candidate: _Candidate, rows: Rows) -> None:
+    config = AutoConfig.from_pretrained(folder_with("config.json", candidate.checkpoint, settings.base), **NO_CODE)
+    prompts = [row["prompt"] for row in rows]
+    require_room(config, candidate.tokenizer, prompts, candidate.sampling)
+
+
+def _warn_of_other_sampling(candidates: Sequence[_Candidate], console: Console) -> None:
+    for key in ("temperature", "max_new_tokens"):
+        values = [candidate.asked[key] for candidate in candidates]
+        if len(set(values)) > 1:
+            shown = " and ".join(f"{value:g}" for value in dict.fromkeys(values))
+            console.print(f"warning: {key} is {shown}, as each was trained: set {key}=… to compare", markup=False)
+
+
+def _evaluated(
+    settings: EvaluateSettings, candidate: _Candidate, rows: Rows, first: Sequence[Outcome], console: Console
+) -> Outcome:
+    """Answer what is missing, and write down what all of it comes to."""
+    results = _results(settings, candidate, questions_of(rows, settings.samples), console)
+    figures = figures_of(results, votes_of(results))
+    differences = {name: each for one in first for name, each in paired_differences(figures, one.figures).items()}
+    outcome = Outcome(candidate.checkpoint, candidate.folder, results, figures, settings.samples, differences)
+    summary = summary_of(outcome, candidate.asked, settings.dataset.name, settings.checkpoints[0])
+    earlier = {} if differences else earlier_differences(candidate.folder)
+    write_json(candidate.folder / SUMMARY, {**summary, **earlier})
+    return outcome
+
+
+def _results(
+    settings: EvaluateSettings, candidate: _Candidate, questions: Sequence[Question], console: Console
+) -> list[ProblemResult]:
+    path, size = candidate.folder / RESULTS, candidate.sampling.batch_size
+    kept = kept_results(path, questions, size)
+    if kept:
+        console.print(f"goes on from {len(kept):,} of {counted(len(questions), 'answer')} in {path}", markup=False)
+    if len(kept) == len(questions):
+        return kept
+    read_answer = answer_reader(candidate.grader)
+    prompts = [question.row["prompt"] for question in questions]
+    with _sampler(settings, candidate, prompts) as sample, stage(console, "evaluating", len(questions)) as display:
+
+        def answer(batch: Sequence[Question], place: int) -> list[ProblemResult]:
+            completions = sample([question.row["prompt"] for question in batch], place)
+            return graded_results(batch, completions, candidate.grader.function, candidate.layout, read_answer)
+
+        def before_writing() -> None:
+            take_back_summary(candidate.folder)
+            checkpoint = str(candidate.checkpoint)
+            write_asked(candidate.folder, candidate.asked, checkpoint=checkpoint, samples=settings.samples)
+
+        def on_progress(done: int, total: int) -> None:
+            display.update(done)
+
+        return complete_results(path, kept, questions, size, answer, on_progress, before_writing)
+
+
+@contextmanager
+def _sampler(settings: EvaluateSettings, candidate: _Candidate, prompts: Sequence[Messages]) -> Iterator[Sampler]:
+    if settings.backend == "vllm":
+        place = candidate.checkpoint, candidate.tokenizer, candidate.layout
+        with vllm_sampler(*place, prompts, candidate.sampling) as sampler:
+            yield sampler
+        return
+    yield seeded_sampler(load_checkpoint(candidate.checkpoint, settings.base), candidate.sampling)

@@ -1,0 +1,27 @@
+"""`rlvr-vocab merge`: folds an adapter into its base, as a model folder that any tool loads."""
+
+from __future__ import annotations
+
+import torch
+
+from rlvr_vocab.config.sections import LONG_DTYPE_NAMES, MergeSettings
+from rlvr_vocab.runs.final_model import report_lines
+from rlvr_vocab.runs.model_card import facts_of_adapter, quantized_note, write_card
+from rlvr_vocab.terminal import make_console, quiet_libraries
+from rlvr_vocab.vocab.peft.merge import merge_adapter
+
+
+def run(settings: MergeSettings) -> int:
+    quiet_libraries()
+    console = make_console()
+    facts = facts_of_adapter(settings.checkpoint)
+    report = merge_adapter(
+        settings.checkpoint,
+        settings.out,
+        settings.base,
+        None if settings.dtype == "auto" else getattr(torch, LONG_DTYPE_NAMES[settings.dtype]),
+        finish=lambda folder, report: write_card(folder, facts, report),
+    )
+    for line in report_lines(report, settings.out, quantized_note(facts)):
+        console.print(line, markup=False)
+    return 0

@@ -1,0 +1,131 @@
+"""`rlvr-vocab samples`: the completions of a run, to page through in the terminal or to write out."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from rlvr_vocab.analysis.samples.matches import Matches, Search, search_all
+from rlvr_vocab.analysis.samples.sample import SampleReader
+from rlvr_vocab.analysis.samples.sieve import Judge
+from rlvr_vocab.analysis.samples.writing import PIECES, Format, samples_of
+from rlvr_vocab.atomic_file import write_text_whole
+from rlvr_vocab.checks.commands import sieve_of
+from rlvr_vocab.config.command_sections import SamplesSettings
+from rlvr_vocab.config.recorded import read_recorded
+from rlvr_vocab.config.sections import RewardSettings
+from rlvr_vocab.config.values import read
+from rlvr_vocab.counted import counted
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.completions import CompletionFiles
+from rlvr_vocab.record.files import COMPLETIONS, INITIAL_MODEL, STEP_FILES
+from rlvr_vocab.rewards.build import logged_names
+from rlvr_vocab.rewards.library import LIBRARY
+from rlvr_vocab.runs.record import run_facts
+from rlvr_vocab.runs.rewards import reward_specs
+from rlvr_vocab.vocab.marking import Marker
+
+if TYPE_CHECKING:
+    from rlvr_vocab.analysis.samples.app import SamplesApp
+
+# Functions of the library whose score says whether the answer is right.
+_JUDGES = ("accuracy", "accuracy_reward", "exact_match", "numeric", "multiple_choice")
+_FORMATS: dict[str, Format] = {".html": "html", ".htm": "html", ".md": "md", ".tex": "tex"}
+
+
+def run(settings: SamplesSettings) -> int:
+    """Pages on a terminal; else, or where a format or a file is named, one completion after the other."""
+    if settings.format is None and settings.out is None and sys.stdin.isatty() and sys.stdout.isatty():
+        return _page(settings)
+    return _write(settings)
+
+
+def samples_app(settings: SamplesSettings) -> SamplesApp:
+    """The pages of a run, ready to be shown."""
+    # Only here: what is written out needs no screen.
+    from rlvr_vocab.analysis.samples.app import SamplesApp
+    from rlvr_vocab.analysis.samples.reading import View
+
+    files, reader = _opened(settings)
+    model = settings.run / INITIAL_MODEL
+    return SamplesApp(files, View(sieve_of(settings), settings.order), reader, lambda: Marker.from_folder(model))
+
+
+def _opened(settings: SamplesSettings) -> tuple[CompletionFiles, SampleReader]:
+    files = CompletionFiles(settings.run / COMPLETIONS)
+    if not files.steps:
+        raise UserError(f"run={settings.run}: no completions yet (no {COMPLETIONS}/{STEP_FILES})")
+    config = read_recorded(settings.run, resolve=True)
+    judge = _judge(read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards"))
+    if judge is None and settings.verdict is not None:
+        raise UserError(f"verdict={settings.verdict}: the run has no reward function that says what is right")
+    return files, SampleReader(run_facts(config, settings.run).rewards, judge)
+
+
+def _page(settings: SamplesSettings) -> int:
+    app = samples_app(settings)
+    if app.run(mouse=False) is False:  # a mouse may go on selecting text
+        raise _nothing_found(settings, app.reading.search)
+    return app.return_code or 0
+
+
+def _write(settings: SamplesSettings) -> int:
+    files, reader = _opened(settings)
+    search = Search(files, sieve_of(settings), reader.judge, settings.order)
+    matches = _all_found(search).first(settings.max_samples)
+    for line in search.unreadable:
+        print(f"left out: {line}", file=sys.stderr)
+    if not len(matches):
+        raise _nothing_found(settings, search)
+    form = settings.format or _FORMATS.get(settings.out.suffix.lower() if settings.out else "", "text")
+    heading = f"{counted(len(matches), 'completion')} of {settings.run}: {search.sieve}".rstrip(": ")
+    pieces = PIECES[form](samples_of(files, matches, _with_marker(reader, settings.run)), heading)
+    if settings.out is None:
+        for piece in pieces:
+            sys.stdout.write(piece)
+    else:
+        write_text_whole(settings.out, "".join(pieces), "out")
+        print(f"{counted(len(matches), 'completion is', 'completions are')} in {settings.out}")
+    return 0
+
+
+def _all_found(search: Search) -> Matches:
+    """Goes through all files; says how far it is where somebody is watching."""
+    # Only here: whoever pages does not wait for it.
+    from rlvr_vocab.progress import stage
+
+    console = Console(stderr=True, highlight=False, quiet=not sys.stderr.isatty())
+    with stage(console, "reading", search.number_of_steps) as display:
+        for done, _ in search_all(search):
+            display.update(done)
+    return search.found()
+
+
+def _with_marker(reader: SampleReader, run: Path) -> SampleReader:
+    try:
+        return replace(reader, marker=Marker.from_folder(run / INITIAL_MODEL))
+    except UserError as error:
+        print(f"reasoning tokens are not told apart: {error}", file=sys.stderr)
+        return reader
+
+
+def _nothing_found(settings: SamplesSettings, search: Search) -> UserError:
+    if len(search.unreadable) == search.number_of_steps > 0:
+        return UserError(f"no completion could be read: {search.unreadable[0]}")
+    empty = "" if str(search.sieve) else ", which holds none"
+    return UserError(f"{search.sieve or 'all'}: matches no completion of {settings.run}{empty}")
+
+
+def _judge(rewards: RewardSettings) -> Judge | None:
+    """The first function that compares with the gold answer; where none does, the first of all."""
+    functions = dict(zip(logged_names(reward_specs(rewards)), rewards.functions, strict=True))
+    name = next((name for name, each in functions.items() if each.name in _JUDGES), next(iter(functions), None))
+    if name is None:
+        return None
+    given = functions[name].full_mark
+    own = LIBRARY[functions[name].name].full_mark if functions[name].name in LIBRARY else 1.0
+    return Judge(name, own if given is None else given)

@@ -1,0 +1,218 @@
+"""`rlvr-vocab train`: problems, base model, expansion, GRPO in one stage or several, and the outcome, in that order."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
+from datasets import Dataset
+from rich.console import Console
+
+from rlvr_vocab.atomic_file import folder_appearing_whole
+from rlvr_vocab.checks.accelerator import check_accelerator, check_processes
+from rlvr_vocab.checks.adapter import check_target_modules
+from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.config.stages import naming_the_stage
+from rlvr_vocab.counted import counted
+from rlvr_vocab.evaluation.sampling import Checkpoint
+from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS
+from rlvr_vocab.record.manifest import problem_with, set_aside, write_manifest
+from rlvr_vocab.runs.base_model import base_model, planned, untrained_base
+from rlvr_vocab.runs.final_model import save_final_model
+from rlvr_vocab.runs.finished import finished_summary, write_down_the_end
+from rlvr_vocab.runs.folder import start_run_folder, write_json
+from rlvr_vocab.runs.held_out import HeldOut
+from rlvr_vocab.runs.lock import only_writer
+from rlvr_vocab.runs.monitor import Watch
+from rlvr_vocab.runs.problems import RunProblems, check_same_division, load_run_problems, stages_of
+from rlvr_vocab.runs.processes import in_one_process, join_processes
+from rlvr_vocab.runs.prompts import fitting_prompts, require_a_batch
+from rlvr_vocab.runs.record import run_facts
+from rlvr_vocab.runs.report import report_at_the_end
+from rlvr_vocab.runs.stage_runner import Stage, StagedRun
+from rlvr_vocab.runs.summary import closing_words
+from rlvr_vocab.runs.tracking import alert, start_wandb
+from rlvr_vocab.terminal import make_console, quiet_libraries
+from rlvr_vocab.training.checkpointing.save import full_disk_in_a_line
+from rlvr_vocab.training.out_of_memory import naming_out_of_memory
+from rlvr_vocab.training.sharding import OnceSharded, is_sharded, on_its_device
+from rlvr_vocab.training.signals import Interruption
+from rlvr_vocab.training.trainer import RegionGRPOTrainer
+from rlvr_vocab.vocab.expand import ExpansionPlan, write_expansion
+from rlvr_vocab.vocab.layout import VocabLayout
+
+
+def run(settings: RunSettings) -> int:
+    """Train as configured; a finished run of the same configuration is shown again, an interrupted one goes on."""
+    check_processes(settings)
+    state = join_processes(settings)
+    interruption = Interruption(settings.max_hours)
+    lock = only_writer(settings.output_dir) if state.is_main_process else nullcontext()
+    console = make_console(quiet=not state.is_main_process)
+    with lock, full_disk_in_a_line(settings.output_dir):
+        code = _run(settings, interruption, console)
+        if settings.report and state.is_main_process:
+            report_at_the_end(settings.output_dir, console)
+        return code
+
+
+def _run(settings: RunSettings, interruption: Interruption, console: Console) -> int:
+    quiet_libraries()
+    is_main = PartialState().is_main_process
+    [summary] = broadcast_object_list([finished_summary(settings, console) if is_main else None])
+    if summary is not None:
+        console.print(f"{settings.output_dir} holds this run, finished. overwrite=true trains it again.")
+        closing_words(summary, settings.output_dir, console)
+        return 0
+    started = time.monotonic()
+    training, held_out, plan = _prepare(settings, interruption, console)
+
+    def measure(when: str, step: int | None = None) -> float | None:
+        with _evaluating(training.trainer):
+            return held_out.accuracy(when, _checkpoint(training, plan), step)
+
+    with naming_out_of_memory(lambda: training.trainer):
+        if not training.records:
+            _at_the_beginning(training.trainer, lambda: measure("before"))
+        training.train()
+        training.stop_if_told_too_late()
+        accuracy_before = held_out.accuracy("before", None)
+        accuracy_after = measure("after", training.step_of_the_weights)
+        with _evaluating(training.trainer):
+            sample = held_out.sample(_checkpoint(training, plan))
+        with training.trainer.phases.during("saving"):
+            save_final_model(training.trainer, settings, training.steps, console)
+    summary = {
+        "exp_name": settings.exp_name,
+        "finished": True,
+        "reasoning_vocab_size": plan.layout.size,
+        "accuracy_before": accuracy_before,
+        "accuracy_after": accuracy_after,
+        "held_out_problems": held_out.size,
+        "train_problems": len(training.stages[0].train),
+        "steps": training.steps,
+        "steps_without_signal": sum(record.steps_without_signal for record in training.records),
+        "reward_failures": _reward_failures(training),
+        "grpo_seconds": round(sum(record.seconds for record in training.records), 1),
+        "seconds": round(time.monotonic() - started + training.seconds_of_earlier_starts, 1),
+        "sample": sample,
+    }
+    if settings.stages:
+        summary["stages"] = [asdict(record) for record in training.records]
+    if training.trainer.accelerator.is_main_process:
+        summary["findings"] = [asdict(finding) for finding in training.watch.ends(summary)]
+        write_down_the_end(settings.output_dir, summary)
+    closing_words(summary, settings.output_dir, console)
+    return 0
+
+
+def _prepare(
+    settings: RunSettings, interruption: Interruption, console: Console
+) -> tuple[StagedRun, HeldOut, ExpansionPlan]:
+    """Problems, the model to begin with, and what trains and measures it."""
+    check_accelerator(settings)
+    with PartialState().main_process_first():  # the others find it in the cache
+        untrained_base(settings)
+    check_target_modules(settings)
+    if settings.model.needs_adapter is not None and settings.model.lora.enabled is None:
+        console.print(f"{settings.model.needs_adapter}: the weights themselves cannot train, so LoRA is switched on")
+    problems = load_run_problems(settings, console)
+    check_same_division(settings, problems, console)
+    warmed_up = settings.warmup.max_steps > 0
+    base = in_one_process(_base_model, settings, problems.train) if warmed_up else untrained_base(settings)
+    plan = planned(base, settings.model, settings.seed, settings.dataset.open_thinking)
+    stages = _stages(settings, problems, plan, console)
+    initial_model = _write_initial_model(settings, plan, console)
+    if PartialState().is_main_process:
+        trained_on = [(stage.name, len(stage.train), stage.longest_prompt) for stage in stages]
+        write_json(settings.output_dir / PROBLEMS, problems.account(trained_on))
+    start_wandb(settings)
+    held_out = HeldOut(stages[-1].settings, problems.held_out, console)
+    training = StagedRun(stages, initial_model, held_out, interruption, _watch(settings), console)
+    return training, held_out, plan
+
+
+def _watch(settings: RunSettings) -> Watch:
+    """The doctor beside the training, who knows the run as it was configured."""
+    folder = settings.output_dir
+    return Watch(run_facts(settings.resolved, folder), folder, partial(alert, settings))
+
+
+def _base_model(settings: RunSettings, train: Dataset) -> str:
+    """With a screen of its own: it may be another process than the one that goes on."""
+    return base_model(settings, train, make_console())
+
+
+def _reward_failures(training: StagedRun) -> dict[str, int]:
+    """On how many rows each reward function failed, all stages together."""
+    failures: Counter[str] = Counter()
+    for record in training.records:
+        failures.update(record.reward_failures)
+    return dict(failures)
+
+
+def _stages(settings: RunSettings, problems: RunProblems, plan: ExpansionPlan, console: Console) -> list[Stage]:
+    """Each stage with the problems whose prompts fit it."""
+    stages = []
+    written = stages_of(settings)
+    for number, (stage, rows) in enumerate(zip(written, problems.by_stage, strict=True), start=1):
+        with naming_the_stage(stage.name):
+            train, longest = fitting_prompts(rows, _as_loaded(plan, settings), stage.run.training, console)
+            require_a_batch(train, stage.run.training)
+        stages.append(Stage(number, len(written), stage.name, stage.run, stage.until, train, longest))
+    return stages
+
+
+def _as_loaded(plan: ExpansionPlan, settings: RunSettings) -> ExpansionPlan:
+    """Unsloth makes room for so many tokens and no more, whatever the model could take."""
+    if settings.model.backend != "unsloth":
+        return plan
+    room = settings.model.unsloth.max_seq_length
+    return replace(plan, context_length=min(plan.context_length or room, room))
+
+
+def _at_the_beginning(trainer: RegionGRPOTrainer, measure: Callable[[], object]) -> None:
+    """Now, or, where the model is still to be sharded, as soon as it is."""
+    if is_sharded(trainer.accelerator.state):
+        trainer.add_callback(OnceSharded(measure))
+    else:
+        measure()
+
+
+@contextmanager
+def _evaluating(trainer: RegionGRPOTrainer) -> Iterator[None]:
+    """The autocast of training, as flash attention computes in 16 bits alone."""
+    with trainer.phases.during("evaluating"), trainer.accelerator.autocast():
+        yield
+
+
+def _checkpoint(training: StagedRun, plan: ExpansionPlan) -> Checkpoint:
+    return Checkpoint(on_its_device(training.trainer), training.trainer.processing_class, plan.layout)
+
+
+def _write_initial_model(settings: RunSettings, plan: ExpansionPlan, console: Console) -> Path:
+    folder = settings.output_dir / INITIAL_MODEL
+    state = PartialState()
+    if state.is_main_process:
+        start_run_folder(settings)
+        problem = problem_with(folder) if folder.exists() else None
+        if problem is not None:  # a run that goes on would have another reference than the one that it began with
+            aside = set_aside(folder, "broken")
+            console.print(f"warning: {folder} does not count: {problem}; set aside as {aside.name}", markup=False)
+        if not folder.exists():
+            with folder_appearing_whole(folder) as whole:
+                write_expansion(plan, whole)
+                write_manifest(whole)
+    state.wait_for_everyone()
+    layout = VocabLayout.load(folder)
+    console.print(
+        f"model: {layout.standard_size} standard tokens and {counted(layout.size, 'reasoning token')}, in {folder}",
+    )
+    return folder

@@ -1,0 +1,1 @@
+"""The configuration: its schema, composing and overrides; no torch."""

@@ -1,5 +1,0 @@
-"""Compares formulas: `equal`, `proportional` for equations, `within` for roundings. For worker processes only."""
-
-from rlvr_vocab.rewards.verify.algebra.comparison import equal, proportional, within
-
-__all__ = ["equal", "proportional", "within"]

@@ -1,0 +1,230 @@
+"""The model that a run starts from: named, or made on the spot, and warmed up where the recipe says so."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from rich.console import Console
+from transformers import BitsAndBytesConfig
+
+from rlvr_vocab.atomic_file import folder_appearing_whole
+from rlvr_vocab.config.sections import ModelSettings, RunSettings, TinyShape
+from rlvr_vocab.counted import counted
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
+from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
+from rlvr_vocab.progress import stage
+from rlvr_vocab.runs.model_folder import naming_model_keys
+from rlvr_vocab.runs.problem_account import fingerprint_of
+from rlvr_vocab.runs.rewards import grader_of
+from rlvr_vocab.training.lora import Lora
+from rlvr_vocab.training.quantization import quantization_config
+from rlvr_vocab.training.tiny import CONTEXT, write_tiny_model
+from rlvr_vocab.training.tiny import TinyShape as TinyModelShape
+from rlvr_vocab.training.unsloth_model import Unsloth
+from rlvr_vocab.training.warmup import WarmupSettings, WorkedProblem, warm_up
+from rlvr_vocab.vocab.chat import find_turn_ids
+from rlvr_vocab.vocab.expand import Expansion, ExpansionPlan, plan_expansion
+from rlvr_vocab.vocab.layout import VocabLayout
+
+# Whatever decides the bytes of a model made here is part of its cache key.
+_PACKAGES = ("torch", "transformers", "trl", "tokenizers")
+
+
+def base_model(settings: RunSettings, train: Dataset, console: Console) -> str:
+    """Hub name or folder of the model to expand; making and warming up are done once per configuration."""
+    base = untrained_base(settings)
+    if settings.warmup.max_steps:
+        base = str(_warmed_up(base, settings, train, console))
+    return base
+
+
+def untrained_base(settings: RunSettings) -> str:
+    """The model before any warm-up: as named, or made now."""
+    if settings.model.tiny is None:
+        return settings.model.name
+    return str(tiny_model(settings.model, settings.dataset.system_prompt, settings.seed))
+
+
+def tiny_model(model: ModelSettings, system_prompt: str | None, seed: int) -> Path:
+    """The untrained embedded model, in the cache."""
+    assert model.tiny is not None
+    texts = [system_prompt or "", "\\boxed{}"] * 10
+    shape = {**asdict(model.tiny), "context": CONTEXT}
+    folder = _cached("tiny", {"shape": shape, "texts": texts, "tags": model.think_tags, "seed": seed})
+    if not folder.exists():
+        with folder_appearing_whole(folder, theirs_stays=True) as partial:
+            write_tiny_model(partial, _shape(model.tiny), texts, model.think_tags, seed)
+    return folder
+
+
+def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Console) -> Path:
+    key = {
+        "base": base,
+        "warmup": asdict(settings.warmup),
+        "problems": fingerprint_of(zip(train["prompt"], train["reasoning"], train["solution"], strict=True)),
+        "seed": settings.seed,
+    }
+    folder = _cached("warmup", key)
+    outcome_file = folder / "warmup.json"
+    if folder.exists():
+        console.print(f"warm-up: done before with the same settings, taken from {folder}")
+    else:
+        with folder_appearing_whole(folder, theirs_stays=True) as partial:
+            outcome = _run_warmup(base, partial, settings, train, console)
+            (partial / outcome_file.name).write_text(json.dumps(outcome), encoding="utf-8")
+    outcome = json.loads(outcome_file.read_text(encoding="utf-8"))
+    reached = "" if outcome["accuracy"] is None else f", sampled accuracy {outcome['accuracy']:.0%} at the last check"
+    console.print(f"warm-up: {counted(outcome['steps'], 'supervised step')}{reached}")
+    return folder
+
+
+def _run_warmup(base: str, out: Path, settings: RunSettings, train: Dataset, console: Console) -> dict[str, Any]:
+    warmup, tags = settings.warmup, settings.model.think_tags
+    checked = min(warmup.num_check_problems, len(train) // 2) if warmup.until_accuracy is not None else 0
+    check_rows = [train[index] for index in range(checked)]
+    worked = [_worked_problem(train[index], tags) for index in range(checked, len(train))]
+    grader = grader_of(settings.rewards, tags).function
+    sampling = SamplingSettings(
+        settings.training.grpo["max_completion_length"],
+        settings.training.grpo["temperature"],
+        checked or 1,
+        limit_key="training.max_completion_length",
+    )
+
+    def measure(model: Any, tokenizer: Any) -> float | None:
+        open_id, close_id = (tokenizer.convert_tokens_to_ids(tag) for tag in tags)
+        layout = VocabLayout(len(tokenizer), (), open_id, close_id, find_turn_ids(tokenizer, tags), ())
+        return accuracy_of(evaluate_checkpoint(Checkpoint(model, tokenizer, layout), check_rows, grader, sampling))
+
+    with stage(console, "warm-up", warmup.max_steps) as display:
+        shown: dict[str, str] = {}
+
+        def show(step: int, total: int, loss: float | None, accuracy: float | None) -> None:
+            shown.update({} if accuracy is None else {"accuracy": f"{accuracy:.2f}"})
+            shown.update({} if loss is None else {"loss": f"{loss:.3f}"})
+            display.update(step, shown, total=total)
+
+        outcome = warm_up(
+            base,
+            out,
+            worked,
+            WarmupSettings(
+                max_steps=warmup.max_steps,
+                batch_size=warmup.batch_size,
+                learning_rate=warmup.learning_rate,
+                until_accuracy=warmup.until_accuracy,
+                check_every=warmup.check_every,
+                seed=settings.seed,
+            ),
+            measure,
+            show,
+        )
+        display.update(outcome.steps, shown, total=outcome.steps)
+    return asdict(outcome)
+
+
+def _worked_problem(row: dict[str, Any], tags: tuple[str, str]) -> WorkedProblem:
+    opened, closed = tags
+    return WorkedProblem(row["prompt"], f"{opened}{row['reasoning']}{closed}\\boxed{{{row['solution']}}}")
+
+
+def _shape(shape: TinyShape) -> TinyModelShape:
+    return TinyModelShape(**asdict(shape))
+
+
+def _cached(kind: str, key: dict[str, Any]) -> Path:
+    content = json.dumps({**key, "versions": [version(package) for package in _PACKAGES]}, sort_keys=True, default=str)
+    return cache_folder() / kind / hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+# Arguments of `from_pretrained` that say where a base model comes from; the others are for loading it to train.
+_SOURCE_ARGUMENTS = (
+    "revision",
+    "token",
+    "trust_remote_code",
+    "cache_dir",
+    "local_files_only",
+    "force_download",
+    "proxies",
+    "subfolder",
+)
+
+
+def expansion(model: ModelSettings, seed: int, open_thinking: str = "auto") -> Expansion:
+    return Expansion(
+        size=None if model.reasoning_vocab_size == "full" else model.reasoning_vocab_size,
+        multiplicity=model.reasoning_multiplicity,
+        source_ids=model.source_ids,
+        mode=model.reasoning_mode,
+        preserve_odds=model.preserve_odds,
+        think_tags=model.think_tags,
+        init_noise=model.init_noise,
+        open_thinking=open_thinking,  # type: ignore[arg-type]  # checked when the settings were read
+        chat_template=_template_text(model.chat_template),
+        seed=seed,
+    )
+
+
+def planned(base: str, model: ModelSettings, seed: int, open_thinking: str = "auto") -> ExpansionPlan:
+    """The expansion that is asked for; errors name the keys that asked for it."""
+    with naming_model_keys():
+        return plan_expansion(base, expansion(model, seed, open_thinking), source_kwargs(model))
+
+
+def source_kwargs(model: ModelSettings) -> dict[str, Any]:
+    return {key: value for key, value in model.from_pretrained_kwargs.items() if key in _SOURCE_ARGUMENTS}
+
+
+def loading_kwargs(model: ModelSettings, *, use_cpu: bool = False) -> dict[str, Any]:
+    """Arguments of `from_pretrained` for the expanded checkpoint."""
+    passed = {key: value for key, value in model.from_pretrained_kwargs.items() if key not in _SOURCE_ARGUMENTS}
+    if use_cpu and model.bits is not None:
+        passed.setdefault("device_map", {"": "cpu"})  # quantized weights stay where they were read, by default on a GPU
+    return {"use_safetensors": True, **passed, "dtype": model.loaded_dtype}
+
+
+def lora(model: ModelSettings) -> Lora | None:
+    """The adapter that a run trains; None where it trains the model itself."""
+    if not model.trains_adapter:
+        return None
+    chosen = {key: value for key, value in asdict(model.lora).items() if key != "enabled"}
+    return Lora(**chosen)
+
+
+def quantization(model: ModelSettings, initial_model: Path) -> BitsAndBytesConfig | None:
+    """How its linear layers are quantized as they are read; None where they are not, or Unsloth does it."""
+    if model.bits is None or model.backend == "unsloth":
+        return None
+    return quantization_config(model.bits, initial_model, model.dtype)
+
+
+def unsloth(model: ModelSettings) -> Unsloth | None:
+    """How Unsloth loads the model; None under the other backend."""
+    if model.backend != "unsloth":
+        return None
+    return Unsloth(**asdict(model.unsloth), load_in_4bit=model.bits == 4, dtype=model.dtype)
+
+
+def cache_folder() -> Path:
+    """Where models made on this machine are kept: `RLVR_VOCAB_CACHE`, else the user's cache folder."""
+    given = os.environ.get("RLVR_VOCAB_CACHE")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rlvr-vocab"
+
+
+def _template_text(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"model.chat_template={path} cannot be read: {error}") from error

@@ -1,0 +1,103 @@
+"""What a run leaves to be served: `final_model/`, and `final_adapter/` where an adapter was trained."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import torch
+from accelerate.utils import broadcast_object_list
+from peft import PeftModel
+from rich.console import Console
+from transformers.integrations.deepspeed import unset_hf_deepspeed_config
+
+from rlvr_vocab.atomic_file import folder_appearing_whole
+from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.record.files import FINAL_ADAPTER, FINAL_MODEL
+from rlvr_vocab.record.manifest import set_aside, write_manifest
+from rlvr_vocab.runs.folder import recorded_names_on_hub
+from rlvr_vocab.runs.model_card import CardFacts, measured, quantized_note, write_adapter_card, write_card
+from rlvr_vocab.training.trainer import RegionGRPOTrainer
+from rlvr_vocab.vocab.peft.merge import MergeReport, merge_adapter
+
+
+def save_final_model(trainer: RegionGRPOTrainer, settings: RunSettings, steps: int, console: Console) -> None:
+    """Write what was trained, whole and with its card; an adapter by itself first, then folded into its base.
+
+    Raises:
+        UserError: the merged model is not the one that was trained; the adapter stays.
+    """
+    run_folder, is_main = settings.output_dir, trainer.accelerator.is_main_process
+    facts = CardFacts(
+        settings.resolved,
+        adapter=isinstance(trainer.model, PeftModel),
+        steps=f"{steps:,}",
+        before=measured(run_folder, "before"),
+        after=measured(run_folder, "after"),
+        recorded_on_hub=recorded_names_on_hub(run_folder),
+    )
+    saved = run_folder / (FINAL_ADAPTER if facts.adapter else FINAL_MODEL)
+    with _in_place_of_an_earlier_one(saved) if is_main else nullcontext(saved) as folder:
+        trainer.save_model(*broadcast_object_list([str(folder)]))  # by all processes: each may hold a part of it
+        trainer.accelerator.wait_for_everyone()
+        if is_main:
+            if facts.adapter:
+                write_adapter_card(folder, facts)
+            else:
+                write_card(folder, facts)
+            write_manifest(folder)
+    trainer.accelerator.wait_for_everyone()
+    if is_main and facts.adapter:  # past the barrier, where waiting for long would end the others
+        _merge(saved, trainer.initial_model, run_folder / FINAL_MODEL, facts, console)
+
+
+@contextmanager
+def _in_place_of_an_earlier_one(folder: Path) -> Iterator[Path]:
+    make_room(folder)
+    with folder_appearing_whole(folder) as partial:
+        yield partial
+
+
+def make_room(folder: Path) -> None:
+    """Remove what an earlier end of this run wrote; where it has been evaluated it stays, under another name."""
+    if (folder / "evaluation").is_dir():
+        set_aside(folder, "earlier")
+    elif folder.exists():
+        shutil.rmtree(folder)
+
+
+def _merge(adapter: Path, base: Path, out: Path, facts: CardFacts, console: Console) -> None:
+    make_room(out)
+    unset_hf_deepspeed_config()  # with it, models are loaded by all processes together, each its part
+
+    def finish(folder: Path, report: MergeReport) -> None:
+        write_card(folder, facts, report)
+        write_manifest(folder)
+
+    # In float32, like a model that was trained whole: what was measured is what is kept.
+    report = merge_adapter(adapter, out, base, torch.float32, finish=finish)
+    for line in report_lines(report, out, quantized_note(facts)):
+        console.print(line, markup=False)
+
+
+def report_lines(report: MergeReport, out: Path, note: str) -> Iterator[str]:
+    """What was folded into what, how far the result is from the model that trained, and a note."""
+    yield (
+        f"adapter folded into {report.base}; largest difference of a logit on a chat of {report.probe_tokens} tokens, "
+        f"in {report.arithmetic}:"
+    )
+    yield f"  {report.merging:.1e} between the adapter on its base and the merged weights in float32"
+    yield f"  {report.reloading:.1e} between the weights as written and as stock classes load them in a fresh process"
+    if report.rounding is not None:
+        yield (
+            f"  {report.rounding.largest:.1e} by rounding to {report.dtype}, mean KL {report.rounding.mean_kl:.1e} "
+            f"nats a token; {report.training.largest:.1e} and {report.training.mean_kl:.1e} by training"
+        )
+    if report.blurs:
+        yield f"warning: {report.dtype} is too coarse for what was trained, dtype=fp32 keeps it"
+    untied = "; embedding and head, one table in the base, are two in it" if report.untied else ""
+    if note:
+        yield note
+    yield f"{out}: the merged model in {report.dtype}{untied}"

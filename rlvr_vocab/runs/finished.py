@@ -1,0 +1,96 @@
+"""Whether a run has nothing left to do: what it has written down is all there, or is put back, or is made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from rlvr_vocab.atomic_file import json_text, write_whole
+from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.copies import LISTED_IN, RunRecords, write_records_at_the_end
+from rlvr_vocab.record.files import CONFIG, FINAL_ADAPTER, FINAL_MODEL, SUMMARY
+from rlvr_vocab.record.json_files import SUMMARY_KEYS, read_record
+from rlvr_vocab.record.manifest import MANIFEST, set_aside
+from rlvr_vocab.runs.output_folder import WITHOUT_A_NAME, changes_of
+from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint
+
+_TAKES_LONG = 10e9
+
+
+def finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] | None:
+    """The outcome of a run that has nothing left to do; None for one that is to be trained, or trained further.
+
+    Where a checkpoint has a copy of what is damaged or gone, it is put back. A finished run that lacks more, which
+    going on from its last checkpoint gives, is finished no more.
+
+    Raises:
+        UserError: there is no such checkpoint.
+    """
+    folder = settings.output_dir
+    if settings.overwrite or not (folder / CONFIG).is_file():
+        return None
+    records = RunRecords.of(folder)
+    size = sum(path.stat().st_size for path in folder.glob("*_*/*.safetensors")) if records.at_the_end else 0
+    if size > _TAKES_LONG:
+        console.print(f"comparing what is in {folder} with what was written, {size / 1e9:.0f} GB", markup=False)
+    said, lacking = records.put_back()
+    summary, why = _summary(folder, records)
+    _warn(folder, [*records.damaged, *said, *filter(None, [why])], console)
+    if changes_of(settings) or settings.resume not in WITHOUT_A_NAME:
+        return None
+    if not records.at_the_end and summary is None and not why:
+        return None
+    if not lacking and not why:
+        return summary if summary is not None and summary["finished"] else None
+    _require_a_checkpoint(folder, [*lacking, MANIFEST if not records.at_the_end else SUMMARY][0])
+    _finished_no_more(folder, lacking)
+    _warn(folder, RunRecords.of(folder).put_back()[0], console)
+    return None
+
+
+def write_down_the_end(folder: Path, summary: dict[str, Any]) -> None:
+    """The outcome of a run, which is finished by it, with a list of what it consists of."""
+    lost = RunRecords.of(folder).lost()
+    text = json_text({**summary, **({"lost": lost} if lost else {}), LISTED_IN: MANIFEST})
+    write_records_at_the_end(folder, text)
+    write_whole(folder / SUMMARY, text)
+
+
+def _warn(folder: Path, lines: Iterable[str], console: Console) -> None:
+    for line in lines:
+        console.print(f"warning: {folder}: {line}", style="yellow", markup=False)
+
+
+def _summary(folder: Path, records: RunRecords) -> tuple[dict[str, Any] | None, str]:
+    """The summary, and what is wrong with it or with the list that belongs to it."""
+    try:
+        summary = read_record(folder, SUMMARY)
+    except UserError as error:
+        set_aside(folder / SUMMARY, "broken")
+        return None, str(error)
+    missing = [] if summary is None else [key for key in SUMMARY_KEYS if key not in summary]
+    if missing:
+        return summary, f"{SUMMARY} lacks {', '.join(missing)}"
+    if summary is not None and LISTED_IN in summary and not records.at_the_end:
+        return summary, f"{MANIFEST}, which lists what the run consists of, is damaged or gone"
+    return summary, ""
+
+
+def _require_a_checkpoint(folder: Path, lacking: str) -> None:
+    if not any(map(newest_checkpoint, (folder, *folder.glob("stages/*")))):
+        raise UserError(
+            f"{folder}: this run was finished, but lacks {lacking}, and it has no whole checkpoint to "
+            "make it anew from: overwrite=true trains it again"
+        )
+
+
+def _finished_no_more(folder: Path, lacking: list[str]) -> None:
+    for model in (FINAL_MODEL, FINAL_ADAPTER):  # with what was measured of it
+        if f"{model}/{MANIFEST}" in lacking and (folder / model).exists():
+            set_aside(folder / model, "broken")
+    (folder / SUMMARY).unlink(missing_ok=True)
+    (folder / MANIFEST).unlink(missing_ok=True)

@@ -1,0 +1,158 @@
+"""Whether a folder holds a model, and how large its vocabulary is, without loading it."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from rlvr_vocab.config.sections import ModelSettings
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.nearest import nearest_word
+from rlvr_vocab.record.manifest import MANIFEST, problem_with
+from rlvr_vocab.vocab.layout import refuse_quantized
+from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_CONFIG, ADAPTER_WEIGHTS, find_base, is_adapter
+from rlvr_vocab.vocab.read_as_data import refuse_pickled
+
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
+
+# What an error of the library is about -> what stands before it, and after it, for somebody who types keys.
+_AS_KEYS = {
+    "base": ("model.name=", ""),
+    "base with code": ("model.name=", "; model.model_kwargs.trust_remote_code=true does, if you trust it"),
+    "quantized base": ("model.name=", ", and set model.model_kwargs.load_in_4bit=true to quantize it here"),
+    "size": ("model.reasoning_vocab_size: ", ", or set model.reasoning_multiplicity"),
+}
+
+
+@contextmanager
+def naming_model_keys() -> Iterator[None]:
+    """Inside the block an error of the library about a base model names the keys of the configuration."""
+    try:
+        yield
+    except UserError as error:
+        before, after = _AS_KEYS.get(error.about, ("", ""))
+        raise UserError(f"{before}{error}{after}") from error
+
+
+def check_model_source(model: ModelSettings) -> None:
+    """model.name, where it is a folder: it must hold a model whose vocabulary allows what is asked."""
+    name = model.name
+    if not name.strip():
+        raise UserError("model.name is empty: give a hub name or a folder")
+    folder = Path(name).expanduser()
+    if not folder.exists() and not looks_like_path(name):
+        return
+    config = check_folder(folder, f"model.name={name}")
+    with naming_model_keys():
+        refuse_quantized(name, config.get("quantization_config"))
+    rows = vocabulary_rows(config)
+    if rows is not None:
+        check_vocabulary_bound(model, rows)
+
+
+def check_checkpoint_folder(folder: Path, base: Path | None) -> None:
+    """A checkpoint to sample from: a whole model, or an adapter whose base is there."""
+    if is_adapter(folder):
+        check_adapter_folder(folder, base)
+        return
+    check_folder(folder, f"checkpoint={folder}")
+    _require_whole(folder)
+    if base is not None:
+        raise UserError(f"base={base}: checkpoint={folder} is a whole model and needs none; leave it out")
+
+
+def check_adapter_folder(folder: Path, base: Path | None) -> None:
+    """An adapter with whole weights, and the model that it belongs on."""
+    weights = folder / ADAPTER_WEIGHTS
+    if not weights.is_file():
+        refuse_pickled(folder, f"checkpoint={folder}")
+        raise UserError(f"checkpoint={folder}: an adapter's configuration, but no {ADAPTER_WEIGHTS} in it")
+    try:
+        with safe_open(weights, framework="numpy"):
+            pass
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"checkpoint={folder}: its {ADAPTER_WEIGHTS} cannot be read: {error}") from error
+    _require_whole(folder)
+    if base is not None:
+        check_folder(base, f"base={base}")
+    found = find_base(folder, base)
+    check_folder(found, f"checkpoint={folder}: its base {found}")
+
+
+def _require_whole(folder: Path) -> None:
+    """Every file of a run's checkpoint is the one that its manifest names; other folders have none."""
+    problem = problem_with(folder) if (folder / MANIFEST).is_file() else None
+    if problem is not None:
+        raise UserError(
+            f"checkpoint={folder}: not what was written, by its {MANIFEST}: {problem}; take another checkpoint, or "
+            f"delete the {MANIFEST} where you changed it yourself"
+        )
+
+
+def looks_like_path(name: str) -> bool:
+    return name.startswith(("/", ".", "~")) or name.endswith("/") or name.count("/") > 1
+
+
+def check_folder(folder: Path, given: str) -> dict[str, Any]:
+    """The config.json of a model folder.
+
+    Raises:
+        UserError: naming what is missing, and the nearest folder where there is none.
+    """
+    if not folder.is_dir():
+        what = "is a file, not a model folder" if folder.is_file() else "no such folder"
+        raise UserError(f"{given}: {what}{nearest_sibling(folder)}")
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{given}: no config.json in it{model_inside(folder)}")
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{given}: its config.json is not JSON ({error})") from error
+    if not isinstance(config, dict) or not config.get("model_type"):
+        raise UserError(f"{given}: its config.json names no model_type, so it is not a model")
+    refuse_pickled(folder, given)
+    if next(folder.glob("*.safetensors"), None) is None:
+        raise UserError(f"{given}: no weights in it (*.safetensors)")
+    if not any((folder / name).is_file() for name in TOKENIZER):
+        raise UserError(f"{given}: no tokenizer in it ({' or '.join(TOKENIZER)})")
+    return config
+
+
+def nearest_sibling(folder: Path) -> str:
+    if not folder.parent.is_dir():
+        return ""
+    nearest = nearest_word(folder.name, [path.name for path in folder.parent.iterdir() if path.is_dir()])
+    return f"; did you mean {folder.parent / nearest}?" if nearest else ""
+
+
+def model_inside(folder: Path) -> str:
+    """A run's folder is often given where one of its models is meant; an adapter is not a model yet."""
+    if (folder / ADAPTER_CONFIG).is_file():
+        return f", only an adapter: fold it into its base first, rlvr-vocab merge checkpoint={folder} out=…"
+    inside = sorted(path.parent for path in folder.glob("*/config.json"))
+    final = [path for path in inside if path.name == "final_model"]
+    return f"; did you mean {(final or inside)[-1]}?" if inside else ""
+
+
+def vocabulary_rows(config: dict[str, Any]) -> int | None:
+    """Rows of the input embedding as config.json has them; None where it does not say."""
+    text = config.get("text_config")
+    rows = config.get("vocab_size") or (text.get("vocab_size") if isinstance(text, dict) else None)
+    return rows if isinstance(rows, int) else None
+
+
+def check_vocabulary_bound(model: ModelSettings, rows: int) -> None:
+    """The exact check needs the tokenizer and happens in expand; two rows are left for the think tags."""
+    standard, n, copies = rows + 2, model.reasoning_vocab_size, model.reasoning_multiplicity
+    if isinstance(n, int) and n > copies * standard:
+        raise UserError(
+            f"model.reasoning_vocab_size={n}: {model.name} has {rows} rows and model.reasoning_multiplicity="
+            f"{copies}, so at most {copies * rows}; or raise model.reasoning_multiplicity to {-(-n // rows)}"
+        )
+    if model.source_ids is not None and max(model.source_ids) >= standard:
+        raise UserError(
+            f"model.source_ids: {max(model.source_ids)} is out of range; {model.name} has the ids 0 to {rows - 1}"
+        )

@@ -1,0 +1,193 @@
+"""The problems of a run and of its stages, checked against its rewards before a model is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from datasets import Dataset
+from rich.console import Console
+
+from rlvr_vocab import progress
+from rlvr_vocab.atomic_file import read_json
+from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
+from rlvr_vocab.config.sections import DatasetSettings, RunSettings, StageSettings
+from rlvr_vocab.config.stages import naming_the_stage
+from rlvr_vocab.counted import counted
+from rlvr_vocab.data import ProblemSets, load_problem_sets
+from rlvr_vocab.data.wording import problem_key
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS
+from rlvr_vocab.runs.problem_account import StageAccount, changed_division, fingerprint_of, problem_account
+from rlvr_vocab.runs.prompts import require_a_batch
+from rlvr_vocab.runs.rewards import needs_gold_answers, try_rewards
+from rlvr_vocab.verify.golds import COMPARED_AS_TEXT, GoldFindings, check_golds
+
+
+@dataclass(frozen=True)
+class RunProblems:
+    """What a run trains on, stage by stage, and what it is measured on.
+
+    Attributes:
+        train: the run's own problems to train on; a warm-up takes these.
+        held_out: problems that no stage trains on; None for none.
+        by_stage: the problems of each stage, one set for a run in one piece.
+        accounts: what became of the rows that each stage names.
+        unusable_held_out: held-out problems whose gold answer nothing can be compared with: they are not measured on.
+    """
+
+    train: Dataset
+    held_out: Dataset | None
+    by_stage: tuple[Dataset, ...]
+    accounts: tuple[StageAccount, ...]
+    unusable_held_out: int
+
+    def account(self, trained_on: Sequence[tuple[str, int, int]]) -> dict[str, Any]:
+        """For `problems.json`.
+
+        Args:
+            trained_on: of each stage its name, how many problems it trains on in the end, and the tokens of the
+                longest of their prompts.
+        """
+        held_out = [] if self.held_out is None else _pairs(self.held_out)
+        stages = [
+            (name, account, count, longest)
+            for (name, count, longest), account in zip(trained_on, self.accounts, strict=True)
+        ]
+        return problem_account(len(held_out), fingerprint_of(held_out), self.unusable_held_out, stages)
+
+
+def stages_of(settings: RunSettings) -> tuple[StageSettings, ...]:
+    """The stages of a run; the one without a name that a run in one piece is."""
+    return settings.stages or (StageSettings("", None, settings),)
+
+
+def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
+    """Load what a run and its stages name, each problem set once.
+
+    Raises:
+        UserError: a set cannot be read or is too small, or a reward cannot score its problems.
+    """
+    own = _load(settings, console)
+    loaded = {settings.dataset: own}
+    with_usable_golds: dict[DatasetSettings, Dataset] = {}
+    by_stage, accounts = [], []
+    for stage in stages_of(settings):
+        with naming_the_stage(stage.name):
+            dataset = stage.run.dataset
+            if dataset not in loaded:
+                loaded[dataset] = _load(stage.run, console)
+            train = divided = loaded[dataset].train
+            if dataset != settings.dataset:
+                train = _never_held_out(train, own.reserved_keys, stage.name, console)
+            allowed = train
+            if needs_gold_answers(stage.run.rewards):
+                if dataset not in with_usable_golds:
+                    with_usable_golds[dataset] = usable_problems(train, "to train on", console)
+                train = with_usable_golds[dataset]
+            require_a_batch(train, stage.run.training)
+            try_rewards(stage.run, train)
+            by_stage.append(train)
+            held_out, unusable = len(divided) - len(allowed), len(allowed) - len(train)
+            fingerprint = fingerprint_of(_pairs(allowed))
+            accounts.append(StageAccount(loaded[dataset].report, held_out, fingerprint, unusable))
+    measured_on = 0 if own.eval is None else len(own.eval)
+    return RunProblems(own.train, own.eval, tuple(by_stage), tuple(accounts), own.report.eval_rows - measured_on)
+
+
+def _load(settings: RunSettings, console: Console) -> ProblemSets:
+    dataset = settings.dataset
+    sets = load_problem_sets(problem_source(dataset), prompt_style(dataset), problem_split(dataset, settings.seed))
+    for line in sets.report.lines():
+        console.print(line, markup=False)
+    return sets if sets.eval is None else replace(sets, eval=usable_problems(sets.eval, "held out", console))
+
+
+def _never_held_out(train: Dataset, reserved_keys: frozenset[str], stage: str, console: Console) -> Dataset:
+    """Without the problems that the run holds out: a stage may take its own from the same set, cut otherwise."""
+    keys = (problem_key(text) for text, _ in _pairs(train))
+    kept = [index for index, key in enumerate(keys) if key not in reserved_keys]
+    if len(kept) == len(train):
+        return train
+    left_out = len(train) - len(kept)
+    console.print(
+        f"stage {stage}: left out of training, as the run holds out the same problem: {left_out:,}", markup=False
+    )
+    return train.select(kept)
+
+
+def _pairs(rows: Dataset) -> list[tuple[str, str]]:
+    """Each problem and its solution."""
+    return [
+        (prompt[-1]["content"], solution) for prompt, solution in zip(rows["prompt"], rows["solution"], strict=True)
+    ]
+
+
+def check_same_division(settings: RunSettings, problems: RunProblems, console: Console) -> None:
+    """Refuse to go on with other problems than a run began with: it would be measured on what it has trained on.
+
+    Raises:
+        UserError: `problems.json` tells of another division.
+    """
+    path = settings.output_dir / PROBLEMS
+    if settings.overwrite or not (settings.output_dir / INITIAL_MODEL).exists():
+        return
+    try:
+        recorded = read_json(path)
+        changes = changed_division(recorded, problems.account([(stage.name, 0, 0) for stage in stages_of(settings)]))
+    except (OSError, UserError, KeyError, TypeError) as error:
+        console.print(
+            f"warning: {path} cannot be read ({error}): whether the run goes on with the problems that it began "
+            "with cannot be told; it is written again",
+            style="yellow",
+            markup=False,
+        )
+        return
+    if changes:
+        raise UserError(
+            f"output_dir={settings.output_dir}: the problems are divided otherwise than when this run began "
+            f"({'; '.join(changes)}): give it back its problem set, or go on with the version of rlvr_vocab that began "
+            "it, or choose another exp_name or output_dir, or add overwrite=true"
+        )
+
+
+_SHOWN = 3
+
+
+def usable_problems(rows: Dataset, which: str, console: Console) -> Dataset:
+    """The problems whose gold answer can be compared with.
+
+    Args:
+        which: what the rows are for, in words.
+    """
+    golds = list(rows["solution"])
+    with progress.stage(console, f"gold answers {which}", len(golds)) as display:
+        findings = check_golds(golds, lambda done, total: display.update(done, total=total))
+    for line in finding_lines(golds, findings, which):
+        console.print(line, markup=False)
+    if not findings.unusable:
+        return rows
+    return rows.select([index for index in range(len(rows)) if index not in findings.unusable])
+
+
+def finding_lines(golds: list[str], findings: GoldFindings, which: str) -> list[str]:
+    """What was found, with the first of each kind."""
+    lines = []
+    if unusable := findings.unusable:
+        left_out = counted(len(unusable), "problem")
+        lines.append(f"left out {left_out} {which} whose gold answer nothing can be compared with: "
+                     + _examples(golds, unusable))  # fmt: skip
+    if by_text_only := findings.by_text_only:
+        lines.append(f"gold answers {which} that only an answer written alike can match, as algebra cannot evaluate "
+                     f"them: {len(by_text_only):,} ({_examples(golds, by_text_only)})")  # fmt: skip
+    if ambiguous := findings.ambiguous:
+        shown = ", ".join(repr(golds[index][:40]) for index in list(ambiguous)[:_SHOWN])
+        lines.append(f"{counted(len(ambiguous), 'gold answer')} {which} {COMPARED_AS_TEXT} "
+                     f"({shown}{', …' * (len(ambiguous) > _SHOWN)})")  # fmt: skip
+    return lines
+
+
+def _examples(golds: list[str], reasons: Mapping[int, str]) -> str:
+    shown = [f"{golds[index][:40]!r}: {reason}" for index, reason in list(reasons.items())[:_SHOWN]]
+    return "; ".join(shown) + ("; …" if len(reasons) > _SHOWN else "")

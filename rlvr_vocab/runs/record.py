@@ -1,0 +1,169 @@
+"""From the folder of a run to what the analysis room takes; imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from rlvr_vocab.atomic_file import read_json_if_there
+from rlvr_vocab.config.completed import completed
+from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
+from rlvr_vocab.config.recorded import read_recorded
+from rlvr_vocab.config.sections import RewardFunctionSettings, RewardSettings
+from rlvr_vocab.config.values import read
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.copies import RunRecords
+from rlvr_vocab.record.files import ENVIRONMENT, INITIAL_MODEL, METRICS, PROBLEMS, SUMMARY
+from rlvr_vocab.record.json_files import read_record
+from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, divided, read_metrics
+from rlvr_vocab.rewards.build import logged_names
+from rlvr_vocab.runs.remedies import tried_on
+from rlvr_vocab.runs.rewards import reward_specs
+from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
+
+
+def run_record(folder: Path) -> RunRecord:
+    """What the run in a folder has logged so far.
+
+    Raises:
+        UserError: it is no run, or a file of it cannot be read.
+    """
+    rows, evaluations = divided(read_metrics(folder / METRICS))
+    facts = run_facts(read_recorded(folder, resolve=True), folder)
+    damage = tuple(RunRecords.of(folder).damage())
+    summary = read_record(folder, SUMMARY)
+    if summary is not None and "finished" not in summary:
+        raise UserError(f"{folder / SUMMARY} is damaged: it does not say whether the run is finished")
+    return RunRecord(folder, facts, rows, evaluations, summary, damage)
+
+
+def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
+    """Of a run's resolved configuration, what its figures are read by, in each of its stages too."""
+    stages = [
+        replace(_facts(_of_stage(config, stage), folder, name), stage=name, takes=tried_on(folder, name))
+        for stage in _stages(config)
+        for name in (stage["name"],)
+    ]
+    return replace(_facts(config, folder), stages=tuple(stages), takes=tried_on(folder))
+
+
+def _stages(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return config.get("stages") or []
+
+
+def _of_stage(config: Mapping[str, Any], stage: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with what a stage sets over it."""
+    over = {key: {**config[key], **stage[key]} for key in ("training", "dataset") if stage.get(key)}
+    return {**config, **over, "rewards": stage.get("rewards") or config.get("rewards")}
+
+
+def _facts(config: Mapping[str, Any], folder: Path, stage: str = "") -> RunFacts:
+    config = completed(config, folder)
+    model, training = config["model"], config["training"]
+    dataset, warmup = config["dataset"], config.get("warmup") or {}
+    grpo = {name: value for name, value in training.items() if name in GRPO_FIELDS}
+    rewards = read(RewardSettings, config["rewards"], "rewards")
+    opened, closed = model["think_tags"]
+    return RunFacts(
+        exp_name=config["exp_name"],
+        seed=config["seed"],
+        model=model["name"],
+        dataset=config["dataset"]["name"],
+        reasoning_vocab_size=_reasoning_tokens(model["reasoning_vocab_size"], folder),
+        reasoning_mode=model["reasoning_mode"],
+        reasoning_copies=_copies_of_a_token(model, folder),
+        on_cpu=_on_cpu(folder),
+        pure_bf16=bool(model.get("pure_bf16")),
+        think_tags=(opened, closed),
+        rewards=tuple(
+            RewardFact(name, each.weight, each.adaptive is not None, each.name, _more(each), each.full_mark)
+            for name, each in zip(logged_names(reward_specs(rewards)), rewards.functions, strict=True)
+        ),
+        max_steps=training.get("max_steps"),
+        max_prompt_length=training.get("max_prompt_length"),
+        completions_per_step=_completions_per_step(grpo),
+        together=_together(grpo),
+        longest_completion=_longest_completion(folder, stage),
+        arithmetic_digits=(dataset.get("generator") or {}).get("digits"),
+        warmup_steps=warmup.get("max_steps") or 0,
+        warmup_until=warmup.get("until_accuracy"),
+        **{name: _set_or_default(training.get(name), name) for name in _TRAINING},
+    )
+
+
+_TRAINING = (
+    "num_generations",
+    "max_completion_length",
+    "temperature",
+    "learning_rate",
+    "lr_scheduler_type",
+    "beta",
+    "max_grad_norm",
+    "num_iterations",
+    "use_vllm",
+    "gradient_accumulation_steps",
+    "entropy_coef",
+)
+
+
+def _completions_per_step(grpo: Mapping[str, Any]) -> float:
+    size, batches, updates = (
+        _set_or_default(grpo.get(name), name)
+        for name in ("per_device_train_batch_size", "gradient_accumulation_steps", "num_iterations")
+    )
+    return float(size * batches / updates)
+
+
+def _together(grpo: Mapping[str, Any]) -> tuple[str, int]:
+    """The key that decides how many completions are drawn together, and its value."""
+    names = ("generation_batch_size", "steps_per_generation", "gradient_accumulation_steps")
+    name = next((name for name in names if grpo.get(name) is not None), names[-1])
+    return name, _set_or_default(grpo.get(name), name)
+
+
+def _longest_completion(folder: Path, stage: str) -> int | None:
+    """Tokens that the model's context leaves beside the longest prompt; None where the run has not begun."""
+    config = read_json_if_there(folder / INITIAL_MODEL / "config.json") or {}
+    context = (config.get("text_config") or config).get("max_position_embeddings")
+    try:
+        accounts = (read_record(folder, PROBLEMS) or {}).get("training") or []
+    except UserError:  # ends no training for a line of advice; the command doctor names it
+        return None
+    prompts = [each.get("longest_prompt", 0) for each in accounts if each.get("stage", "") == stage]
+    return context - max(prompts, default=0) if isinstance(context, int) else None
+
+
+def _more(function: RewardFunctionSettings) -> dict[str, Any]:
+    """What a function is given beside its name and its weight."""
+    plain = asdict(RewardFunctionSettings(function.name, function.weight))
+    return {key: value for key, value in asdict(function).items() if value != plain[key]}
+
+
+def _on_cpu(folder: Path) -> bool:
+    """Whether the run has written down that it found no GPU."""
+    environment = read_record(folder, ENVIRONMENT)
+    return environment is not None and environment.get("gpus") == []
+
+
+def _set_or_default(value: Any, name: str) -> Any:
+    return GRPO_FIELDS[name].default if value is None else value
+
+
+def _reasoning_tokens(asked: int | str, folder: Path) -> int:
+    """What the run really has, where it has begun; `full` is told by nothing else."""
+    path = folder / INITIAL_MODEL
+    if (path / LAYOUT_FILE).is_file():
+        return VocabLayout.load(path).size
+    return asked if isinstance(asked, int) else 0
+
+
+def _copies_of_a_token(model: Mapping[str, Any], folder: Path) -> float:
+    """How many reasoning tokens there are for each standard one; before the run has begun, of those that have any."""
+    path = folder / INITIAL_MODEL
+    if (path / LAYOUT_FILE).is_file():
+        layout = VocabLayout.load(path)
+        return layout.size / layout.standard_size
+    asked = model["reasoning_vocab_size"] != 0 or model["source_ids"] is not None
+    return float(model["reasoning_multiplicity"]) if asked else 0.0

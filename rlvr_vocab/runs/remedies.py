@@ -1,0 +1,62 @@
+"""Whether a run's configuration takes what the doctor suggests: it is typed over it, composed and checked."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rlvr_vocab.checks.run import check_configuration, check_rewards
+from rlvr_vocab.config.compose import CONF, CommandLine, compose, compose_section
+from rlvr_vocab.config.load import read_run, require_that_typed_keys_apply
+from rlvr_vocab.config.recorded import read_recorded
+from rlvr_vocab.config.resolution import SAME_THING, resolved_config
+from rlvr_vocab.config.stages import read_stages
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.library import LIBRARY
+
+
+def tried_on(folder: Path, stage: str = "") -> Callable[[str], bool]:
+    """Tells of a line whether it changes the configuration of the run in a folder, or of its stage, and is accepted.
+
+    What is wrong with that configuration without the line, such as a package that is missing here, is no reason
+    against it. Where it composes no more, being older or written by hand, nothing can be tried, and every line is told
+    to change it.
+    """
+    outcome = cache(lambda line: _outcome(folder, stage, shlex.split(line)))
+
+    def takes(line: str) -> bool:
+        (now, wrong), (then, refused) = outcome(""), outcome(line)
+        return now is None or (then is not None and then != now and refused in ("", wrong))
+
+    return takes
+
+
+def _outcome(folder: Path, stage: str, words: Sequence[str]) -> tuple[Mapping[str, Any] | None, str]:
+    """The resolved configuration with these words over it, and what is wrong with it."""
+    resolved = None
+    try:
+        stages = read_stages(read_recorded(folder).get("stages"))
+        written = next((each for each in stages if each.name == stage), None)
+        of_stage = (
+            [] if written is None else written.all_words(lambda group, name: compose_section(group, name, [CONF]))
+        )
+        composed = compose("train", CommandLine((*of_stage, *words, *_twins(words)), config_file=folder))
+        run = read_run({**resolved_config(composed), "stages": None})
+        resolved = run.resolved
+        require_that_typed_keys_apply(run.model, composed.given)
+        check_configuration(run)
+        if all(function.name in LIBRARY for function in run.rewards.functions):  # no code of the user's is loaded here
+            check_rewards(run.rewards)
+    except UserError as error:
+        return resolved, str(error)
+    return resolved, ""
+
+
+def _twins(words: Sequence[str]) -> list[str]:
+    """The same values under the model's names, which a stage may have set."""
+    twins = {f"training.{training}": f"model.generation_kwargs.{model}" for model, training, _ in SAME_THING}
+    typed = [word.partition("=") for word in words]
+    return [f"{twins[key]}={value}" for key, _, value in typed if key in twins]

@@ -1,0 +1,172 @@
+"""From the folder of a run to its report: one HTML file. Imports no torch, so that it can be asked for at any time."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from rich.console import Console
+
+from rlvr_vocab.analysis.doctor.diagnose import diagnose
+from rlvr_vocab.analysis.report.held_out import Answer, HeldOut
+from rlvr_vocab.analysis.report.page import render
+from rlvr_vocab.analysis.report.run_page import Configuration, RunReport, run_page
+from rlvr_vocab.analysis.vocabulary import tell, write_story
+from rlvr_vocab.atomic_file import write_text_whole
+from rlvr_vocab.config.command_sections import ReportSettings
+from rlvr_vocab.config.compose import compose, parse_command_line
+from rlvr_vocab.config.help import again, leaves
+from rlvr_vocab.config.recorded import NOT_COMPARED, config_yaml, needed, read_recorded
+from rlvr_vocab.config.resolution import resolved_config
+from rlvr_vocab.config.sections import RewardSettings
+from rlvr_vocab.config.values import as_typed, read
+from rlvr_vocab.counted import counted
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.completions import CompletionFiles
+from rlvr_vocab.record.copies import RunRecords
+from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY
+from rlvr_vocab.record.json_files import read_record
+from rlvr_vocab.record.metrics import RunRecord, read_rows
+from rlvr_vocab.runs.record import run_record
+from rlvr_vocab.secret_words import without_secrets
+from rlvr_vocab.vocab.layout import LAYOUT_FILE
+from rlvr_vocab.vocab.marking import Marker
+
+REPORT = "report.html"
+MAX_SAMPLES = 24  # as in conf/report.yaml
+Found = TypeVar("Found")
+
+
+def write_report(settings: ReportSettings) -> tuple[str, ...]:
+    """Read the run and write the page, which appears whole or not at all; returns what is damaged in the run.
+
+    Beside the page in the run's own folder, `vocabulary/` gets the data behind its pictures.
+
+    Raises:
+        UserError: a file of the run cannot be read, or one of these cannot be written.
+    """
+    report = report_of(settings.run, settings.max_samples)
+    text = render(run_page(report))
+    write_text_whole(settings.out, text, "out")
+    if report.vocabulary is not None and settings.out.parent.resolve() == settings.run.resolve():
+        try:
+            write_story(report.vocabulary)
+        except OSError as error:
+            raise UserError(f"the data beside {settings.out} cannot be written: {error.strerror or error}") from error
+    return report.record.damage
+
+
+def report_at_the_end(run: Path, console: Console) -> None:
+    """The report of a run that has ended, where there is none since; what goes wrong with it is said, no more."""
+    out = run / REPORT
+    newer = out.is_file() and out.stat().st_mtime_ns >= (run / SUMMARY).stat().st_mtime_ns
+    if newer and out.read_bytes().rstrip().endswith(b"</html>"):
+        return
+    try:
+        write_report(ReportSettings(run, out, MAX_SAMPLES))
+    except (UserError, OSError) as error:
+        console.print(f"warning: the run is whole, but has no report: {error}", style="yellow", markup=False)
+    else:
+        console.print(f"its report: {out}", markup=False)
+
+
+def report_of(folder: Path, max_samples: int) -> RunReport:
+    """All that the page of a run is made of."""
+    record = run_record(folder)
+    marker, why_unmarked = _or_why(lambda: _marker(folder / INITIAL_MODEL))
+    vocabulary, why_untold = _or_why(lambda: tell(record))
+    return RunReport(
+        record=record,
+        held_out=held_out_of(record),
+        findings=diagnose(record),
+        completions=CompletionFiles(folder / COMPLETIONS),
+        marker=marker,
+        vocabulary=vocabulary,
+        problems=read_record(folder, PROBLEMS),
+        environment=read_record(folder, ENVIRONMENT),
+        configuration=_configuration(folder),
+        max_samples=max_samples,
+        unreadable=tuple(filter(None, (why_unmarked, why_untold))),
+    )
+
+
+def held_out_of(record: RunRecord) -> HeldOut:
+    """What a run measured on its held-out problems; a file that is not whole counts for nothing, and is named."""
+    problems = (record.summary or {}).get("held_out_problems")
+    before, why_not_before = _or_why(lambda: _answers(record.folder, "before", problems))
+    after, why_not_after = _or_why(lambda: _answers(record.folder, "after", problems))
+    return HeldOut(before or (), after or (), tuple(filter(None, (why_not_before, why_not_after))))
+
+
+def _answers(folder: Path, when: str, problems: int | None) -> tuple[Answer, ...]:
+    """None of them where it has not measured, or not yet; raises UserError where one is missing or cannot be read."""
+    path = folder / "evaluation" / f"{when}.jsonl"
+    if not path.is_file():
+        return ()
+    changed = RunRecords.of(folder).problem(path)
+    if changed is not None:
+        raise UserError(changed)
+    found = []
+    for number, line in enumerate(path.read_bytes().removesuffix(b"\n").split(b"\n"), start=1):
+        try:
+            found.append(Answer.of_row(json.loads(line.decode("utf-8", errors="surrogatepass"))))
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"evaluation/{path.name}, line {number}: no result of a measurement ({error})") from error
+    there = len({answer.problem for answer in found})
+    if problems is not None and there < problems:
+        raise UserError(f"evaluation/{path.name} holds answers to {there:,} of {counted(problems, 'problem')}")
+    return tuple(found)
+
+
+def _or_why(read_it: Callable[[], Found]) -> tuple[Found | None, str]:
+    """What a page can do without; where it cannot be read, why, for the page to say."""
+    try:
+        return read_it(), ""
+    except UserError as error:
+        return None, str(error)
+
+
+def _marker(initial_model: Path) -> Marker | None:
+    return Marker.from_folder(initial_model) if (initial_model / LAYOUT_FILE).is_file() else None
+
+
+def _configuration(folder: Path) -> Configuration:
+    recorded = read_recorded(folder, resolve=True)
+    return Configuration(
+        changed=tuple(_changed(recorded)),
+        text=without_secrets(config_yaml(recorded)),
+        again=again(folder, str(needed(recorded, "exp_name", folder))),
+        taken_up=tuple(
+            (str(row["at"]), str(row["key"]), as_typed(row["from"]), as_typed(row["to"]))
+            for row in read_rows(folder / CHANGES)
+        ),
+    )
+
+
+def _changed(recorded: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """(key, value, default) of what a run is, not of how it goes about its work."""
+    defaults = dict(leaves(_spelled_out(resolved_config(compose("train", parse_command_line("train", []))))))
+    for key, value in leaves(_spelled_out(recorded)):
+        if key.partition(".")[0] not in NOT_COMPARED and (key not in defaults or value != defaults[key]):
+            default = "(not set)" if key not in defaults else _as_yaml(defaults[key])
+            yield key, without_secrets(_as_yaml(value)), default
+
+
+def _spelled_out(config: Mapping[str, Any]) -> dict[str, Any]:
+    """With rewards as a run records them: what a function leaves to its defaults is written down."""
+    rewards = read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards")
+    return {**config, "rewards": asdict(rewards)}
+
+
+def _as_yaml(value: Any) -> str:
+    """A value on one line; text without quotes."""
+    if isinstance(value, Mapping | list):
+        return yaml.safe_dump(
+            value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
+        ).strip()
+    return as_typed(value)

@@ -1,0 +1,102 @@
+"""The last words of a run: what it achieved, how the model thinks now, and what to type next."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from rlvr_vocab.counted import counted
+from rlvr_vocab.rewards.debug import printable
+from rlvr_vocab.terminal import shows_colours
+
+# Where there is no colour, reasoning tokens stand between these.
+_OPEN_MARK, _CLOSE_MARK = "⟦", "⟧"
+_WHITESPACE = "\n\t\v\f\r"  # Rich leaves out the last three
+
+
+def closing_words(summary: dict[str, Any], folder: Path, console: Console) -> None:
+    console.print()
+    before, after = summary["accuracy_before"], summary["accuracy_after"]
+    if before is None or after is None:
+        console.print(
+            f"{counted(summary['steps'], 'step')} in {summary['seconds']:.0f} s; nothing was held out to measure on."
+        )
+    else:
+        console.print(
+            f"held-out accuracy on {counted(summary['held_out_problems'], 'problem')}: "
+            f"[bold]{before:.1%}[/] before GRPO, "
+            f"[bold]{after:.1%}[/] after ({100 * (after - before):+.1f} points, {counted(summary['steps'], 'step')}, "
+            f"{summary['grpo_seconds']:.0f} s)",
+        )
+    if summary["steps_without_signal"] == summary["steps"]:
+        console.print(
+            "[yellow]no step had a group whose rewards differed, so there was nothing to learn from:[/] "
+            "see 'Before a run' in docs/guide.md"
+        )
+    # An older run's summary has no such key.
+    for name, failures in summary.get("reward_failures", {}).items():
+        console.print(
+            f"reward {name} failed on {counted(failures, 'completion')}, without a score from it: "
+            f"rewards/{name}/failures in metrics.jsonl",
+            style="yellow",
+            markup=False,
+        )
+    for finding in summary.get("findings", ()):
+        line = finding_line(finding["title"], finding["step"])
+        console.print(
+            f"finding: {line}: {_command()} doctor run={shlex.quote(str(folder))}", style="yellow", markup=False
+        )
+    if summary["sample"] is not None:
+        _show_sample(summary["sample"], console)
+    command, sample = _command(), summary["sample"]
+    models = "final_adapter/, final_model" if (folder / "final_adapter").is_dir() else "final_model"
+    prompt = "…" if sample is None else sample["problem"]
+    console.print(
+        f"\nthe run is in {folder}: metrics.jsonl, completions/, summary.json, {models}/\nnext:\n"
+        f"  {command} samples run={folder}\n"
+        f"  {command} generate checkpoint={folder}/final_model prompt={shlex.quote(prompt)}\n"
+        f"  {command} train experiment=gsm8k_reasoning      # Qwen3-0.6B, on a GPU\n"
+        f"  {command} train --help                          # every key",
+        markup=False,
+    )
+
+
+def _command() -> str:
+    """`rlvr-vocab` as the reader can type it: by its path where its environment is not active."""
+    if shutil.which("rlvr-vocab"):
+        return "rlvr-vocab"
+    path = Path(sys.executable).parent / "rlvr-vocab"
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def _show_sample(sample: dict[str, Any], console: Console) -> None:
+    console.print(f"\na sampled answer to {sample['problem']!r} (gold: {sample['solution']}),", end=" ", markup=False)
+    colour = shows_colours(console)
+    console.print("reasoning tokens", "in colour:" if colour else "marked:")
+    console.print(Text("  ") + marked_text(sample["stretches"], colour=colour))
+
+
+def finding_line(title: str, step: int | None) -> str:
+    """What the doctor has found, without the evidence."""
+    return title if step is None else f"{title} (step {step})"
+
+
+def marked_text(stretches: Sequence[tuple[str, int]], *, colour: bool) -> Text:
+    """Surface text in which reasoning tokens can be told from standard ones; nothing in it moves a cursor."""
+    text = Text()
+    for written, multiplicity in stretches:
+        surface = "".join(each if each in _WHITESPACE else printable(each, 1) for each in written)
+        if not multiplicity:
+            text.append(surface)
+        elif colour:
+            text.append(surface, style="bold magenta")
+        else:
+            text.append(f"{_OPEN_MARK}{surface}{_CLOSE_MARK}")
+    return text

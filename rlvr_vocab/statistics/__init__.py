@@ -1,1 +1,0 @@
-"""Figures of samples with their uncertainty; numbers in, numbers out."""

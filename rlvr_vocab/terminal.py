@@ -1,0 +1,62 @@
+"""The screen of a command: colours and bars on a terminal, whole lines elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+
+from rich.console import Console
+
+_NEVER_WRAPPED = 10_000
+
+
+class _Screen(Console):
+    """A console that leaves it to the command line to end where nobody reads its output."""
+
+    def on_broken_pipe(self) -> None:
+        """Called by Rich while it handles the BrokenPipeError; its own way out is an exit code of 1."""
+        raise BrokenPipeError
+
+
+def make_console(*, quiet: bool = False) -> Console:
+    """A console that breaks lines only where a terminal has an edge."""
+    console = _Screen(quiet=quiet, highlight=False)
+    has_an_edge = console.is_terminal and not console.is_dumb_terminal
+    return console if has_an_edge else _Screen(quiet=quiet, highlight=False, width=_NEVER_WRAPPED)
+
+
+def shows_colours(console: Console) -> bool:
+    """Whether a colour can tell one piece of text from another there."""
+    return console.is_terminal and console.color_system is not None and not console.no_color
+
+
+# TRL says this of every batch with a row that no reward scores, whole row included. That is no mistake: a reward may
+# not apply to a row, and where one fails, a warning of ours says so and is counted.
+_NO_SCORE = "All reward functions returned None for the following kwargs"
+
+
+def quiet_imports() -> None:
+    """For what is said while libraries are imported; before that."""
+    # It warns of a kernel for other processors, and of every rounding that 8 bit consists of.
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+
+
+def quiet_libraries() -> None:
+    """Errors and warnings of the run stay; `TRANSFORMERS_VERBOSITY` brings the rest back."""
+    import datasets
+    from transformers.utils import logging as transformers_logging
+
+    if "TRANSFORMERS_VERBOSITY" not in os.environ:
+        transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    datasets.disable_progress_bars()
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+    warnings.filterwarnings("ignore", message=".*pin_memory.*")
+    warnings.filterwarnings("ignore", message=".use_liger_kernel=True. is deprecated")  # of TRL 2, not of this one
+    warnings.filterwarnings("ignore", message="Paged optimizers are not supported on CPU")  # said in our own words
+    logging.getLogger("trl.trainer.grpo_trainer").addFilter(_is_of_use)
+
+
+def _is_of_use(record: logging.LogRecord) -> bool:
+    return _NO_SCORE not in record.getMessage()  # accelerate puts the rank in front

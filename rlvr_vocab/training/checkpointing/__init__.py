@@ -1,0 +1,1 @@
+"""Writing, finding and going on from checkpoints."""

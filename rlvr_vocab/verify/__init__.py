@@ -1,0 +1,13 @@
+"""Tells right answers from wrong ones, without believing, hanging on or crashing from what a model wrote.
+
+completion ──extraction──▶ answer ──reader──▶ reading ─┐
+gold answer ───────────────────────▶ reading ──────────┴─equality──▶ verdict
+                                                          └ algebra, in a worker process, where formulas differ
+"""
+
+from rlvr_vocab.verify.boxed_answer import final_answer
+from rlvr_vocab.verify.golds import GoldFindings, check_golds
+from rlvr_vocab.verify.verdict import Verdict
+from rlvr_vocab.verify.verifier import verify
+
+__all__ = ["GoldFindings", "Verdict", "check_golds", "final_answer", "verify"]

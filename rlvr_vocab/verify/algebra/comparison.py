@@ -1,0 +1,186 @@
+r"""Whether two formulas are equal: by exact rational numbers where they suffice, else by hundreds of digits.
+
+Simplifying in order to prove equality can take for ever, and comparing few digits accepts what is merely close. So
+two formulas are equal here when their values agree: numbers once, formulas with variables at points chosen
+beforehand, which for rational functions is proof but for a vanishing chance (Schwartz, Zippel). A formula that cannot
+be evaluated is equal to nothing, but for two in a notation that only math-verify's parser knows: see `same_tree`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+
+import mpmath
+
+from rlvr_vocab.verify.algebra.evaluation import approximate, rounding
+from rlvr_vocab.verify.algebra.points import points_for
+from rlvr_vocab.verify.algebra.rational import Point, Undefined, exact_value
+from rlvr_vocab.verify.limits import TooLarge, Unreadable
+from rlvr_vocab.verify.reading import parser
+from rlvr_vocab.verify.reading.formula import Formula, variables
+
+_DIGITS_OF_FIRST_LOOK = 50
+_DIGITS_OF_NUMBERS = 1_000
+_DIGITS_OF_FORMULAS = 200
+_MOST_DIGITS = 6_000
+_FEWEST_POINTS = 3
+
+
+def equal(one: str, other: str) -> bool:
+    """Whether two formulas in the spelling of `clean` have the same value.
+
+    Raises:
+        Unreadable: one of them is no formula that can be evaluated.
+        TooLarge: one of them is bigger than an answer can be.
+        Undefined: they are numbers without a value.
+    """
+    if not _is_read(one) and not _is_read(other):
+        return same_tree(one, other)
+    left, right = parse(one), parse(other)
+    if variables(left) != variables(right):
+        return False
+    if not variables(left):
+        return _equal_at(left, right, {}, _DIGITS_OF_NUMBERS)
+    num_agreeing = 0
+    for point in points_for(left, right):
+        try:
+            if not _equal_at(left, right, point, _DIGITS_OF_FORMULAS):
+                return False
+            num_agreeing += 1
+        except Undefined:
+            continue
+    return num_agreeing >= _FEWEST_POINTS
+
+
+def within(one: str, other: str, distance: Fraction) -> bool:
+    """Whether two numbers are less than `distance` apart; raises like `equal`."""
+    left, right = parse(one), parse(other)
+    if variables(left) or variables(right):
+        return False
+    digits = _DIGITS_OF_FIRST_LOOK
+    with mpmath.workdps(digits):
+        difference = abs(approximate(left, {}, digits).number - approximate(right, {}, digits).number)
+        return bool(difference < mpmath.mpf(distance.numerator) / distance.denominator)
+
+
+def proportional(one: tuple[str, str], other: tuple[str, str]) -> int:
+    """Whether the equation `one[0] = one[1]` is a multiple of the other; raises like `equal`.
+
+    Returns:
+        The sign of the factor; 0 where there is none, or where the equations hold no variable.
+    """
+    sides = [parse(side) for side in (*one, *other)]
+    names = [variables(side) for side in sides]
+    if not names[0] | names[1] or names[0] | names[1] != names[2] | names[3]:
+        return 0
+    ratios = []
+    for point in points_for(*sides):
+        try:
+            ratios.append(_ratio(sides, point))
+        except Undefined:
+            continue
+    if len(ratios) < _FEWEST_POINTS or ratios[0] == 0:
+        return 0
+    with mpmath.workdps(_DIGITS_OF_FORMULAS):
+        factor = mpmath.re(ratios[0])
+        close = abs(factor) * mpmath.mpf(10) ** -(_DIGITS_OF_FORMULAS // 2)
+        is_constant = all(abs(ratio - factor) < close for ratio in ratios)
+        return int(mpmath.sign(factor)) if is_constant else 0
+
+
+def _ratio(sides: Sequence[Formula], point: Point) -> mpmath.mpc:
+    """How often the difference of the last two sides goes into that of the first two; 0 where one of them vanishes."""
+    digits = _DIGITS_OF_FORMULAS
+    exact = [value for side in sides if (value := exact_value(side, point)) is not None]
+    with mpmath.workdps(digits):
+        if len(exact) == len(sides):
+            above, below = exact[0] - exact[1], exact[2] - exact[3]
+            return mpmath.mpf((above / below).numerator) / (above / below).denominator if below else mpmath.mpf(0)
+        values = [approximate(side, point, digits) for side in sides]
+        above, below = values[0].number - values[1].number, values[2].number - values[3].number
+        noise = max(value.largest for value in values) * rounding(digits)
+        return above / below if min(abs(above), abs(below)) > noise else mpmath.mpf(0)
+
+
+@lru_cache(maxsize=512)
+def parse(latex: str) -> Formula:
+    """The formula that cleaned LaTeX says; raises `Unreadable` or `TooLarge`."""
+    return parser.parse(latex)
+
+
+def _is_read(latex: str) -> bool:
+    try:
+        parse(latex)
+    except Unreadable:
+        return False
+    return True
+
+
+def _equal_at(left: Formula, right: Formula, point: Point, digits: int) -> bool:
+    exact = exact_value(left, point), exact_value(right, point)
+    if None not in exact:
+        return exact[0] == exact[1]
+    if not _agree(left, right, point, _DIGITS_OF_FIRST_LOOK)[0]:
+        return False
+    while True:
+        agree, spread = _agree(left, right, point, digits)
+        needed = 2 * spread + 100
+        if needed > _MOST_DIGITS:
+            raise TooLarge("numbers too far apart to be compared")
+        if not agree or needed <= digits:
+            return agree
+        digits = needed
+
+
+def _agree(left: Formula, right: Formula, point: Point, digits: int) -> tuple[bool, int]:
+    """Whether two values differ by no more than rounding.
+
+    Returns:
+        That, and the digits between the largest and the smallest number in sight: with fewer, the smallest could change
+        unseen.
+    """
+    one, other = approximate(left, point, digits), approximate(right, point, digits)
+    largest, smallest = max(one.largest, other.largest), min(one.smallest, other.smallest)
+    with mpmath.workdps(digits):
+        agree = abs(one.number - other.number) <= largest * rounding(digits)
+        return bool(agree), int(mpmath.log10(largest / smallest))
+
+
+# Primes and indexes of numbers are dropped, numbers side by side added up, `1/2x` is decided, words become products.
+_GUESSED_AT = re.compile(
+    r"'|[0-9)}]_|(?<![\\A-Za-z])[A-Za-z][0-9]|[0-9] [0-9]|/[0-9]+ ?[A-Za-z\\(]|[%:?~]"
+    r"|\\(?:text|dots|pm|mp|equiv|not|to|circ|[bp]?mod)(?![A-Za-z])|\.[0-9]*\."
+)
+
+
+def same_tree(one: str, other: str) -> bool:
+    """Whether two formulas in the spelling of `clean` are the same but for the order of terms and factors.
+
+    Raises:
+        Unreadable: math-verify's parser does not read one of them either, or would have to guess.
+    """
+    return bool(_tree(one) == _tree(other))
+
+
+def _tree(latex: str):  # type: ignore[no-untyped-def]  # sympy, imported where it is needed, has no types
+    from latex2sympy2_extended import latex2sympy
+    from latex2sympy2_extended.latex2sympy2 import ConversionConfig
+    from sympy import Basic, Expr
+
+    if guess := _GUESSED_AT.search(latex):
+        raise Unreadable(f"{guess[0]!r} in {latex[:80]!r}")
+    as_written = ConversionConfig(interpret_as_mixed_fractions=False, lowercase_symbols=False)
+
+    def in_order(node: Basic) -> Basic:
+        return node.func(*map(in_order, node.args)) if node.args else node
+
+    try:
+        tree = latex2sympy(latex, normalization_config=None, conversion_config=as_written)
+    except Exception as error:  # the parser raises bare Exception, and whatever its visitor met
+        raise Unreadable(f"{' '.join(str(error).split())[:80]}, in {latex[:80]!r}") from error
+    if not isinstance(tree, Expr):
+        raise Unreadable(f"{latex[:80]!r} is not one value")
+    return in_order(tree)

@@ -1,0 +1,171 @@
+r"""The answer in the last box, or in the last boxes: `\boxed{1}` and `\boxed{2}` say what one box with `1; 2` says.
+
+What stands between such boxes does nothing but join them. In doubt only the last box counts, as the others may hold
+intermediate results.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from rlvr_vocab.rewards.turns import boxes_between, last_box
+
+_MOST_BOXES = 200
+_CORRECTION = re.compile(
+    r"\b(?:wait|actually|hold on|oops|sorry|scratch that|correction|second thoughts?|i mean|i meant|rather|instead"
+    r"|mistake|let me (?:correct|redo|fix|try)|(?:is|was|are|were) (?:wrong|incorrect)|not right)\b|\bno *[,.:;!-]",
+    re.IGNORECASE,
+)
+_TAKEN_BACK = re.compile(
+    r"\b(?:not|neither|(?<!the )only|but|however|except|unless|extraneous|invalid|wrong|incorrect|false|impossible"
+    r"|reject\w*|discard\w*|exclud\w*|intermediate|latter|former|(?:first|last|other) (?:two|three|ones?))\b|n't\b",
+    re.IGNORECASE,
+)
+_ANOTHER_ANSWER = re.compile(r"\b(?:final|the) answer\b", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"[.!?]\s|\n\s*\n")
+
+_MARKUP = re.compile(r"\\text\{([^{}]*)\}|\\[()\[\],;: {}\\]|\\q?quad(?![A-Za-z])|\*\*|[$&]")
+_BULLET = re.compile(r"(?:^|\n) *(?:[-*•] |\(?[0-9][.)]) *\Z")
+_IN_BRACKETS = re.compile(r"[(\[][^()\[\]]*[)\]]")
+_SEVERAL = re.compile(r",(?![0-9]{3}(?![0-9]))|;|\\pm|\b(?:and|or)\b")
+_NAME = re.compile(r"(?<![\w)}\\+*/^-])([A-Za-z]|\\[a-z]+)(_\{?[0-9]\}?|[0-9])? *= *\Z")
+_NUMBERED = re.compile(r"\b(?:case|solution|root|value|number) *[0-9]\b")
+# The box behind it is a part of a point, a sum, a product or the like.
+_PART_OF_MORE = re.compile(r"(?:(?<!\\)[(\[{+\-*/^|<>0-9]|\\[a-z]+) *\Z")
+_COUNTING = frozenset(
+    ("and", "or", "also", "well", "other", "another", "first", "second", "third", "fourth", "last", "remaining", "case")
+)
+_JOINING = _COUNTING.union(("as", "the", "a", "an", "one", "is", "are", "solution", "root", "value", "number", "zero"))
+
+
+@dataclass(frozen=True)
+class _Words:
+    """What stands before a box: plain words, the name that the box is the value of, whether it is a point of a list."""
+
+    plain: str
+    name: str
+    is_bullet: bool
+
+    @property
+    def letter(self) -> str:
+        """The name without its index: `x_1` and `x_2` are two values of `x`."""
+        return self.name.partition("_")[0].rstrip("0123456789")
+
+
+def boxed_answer(text: str) -> str | None:
+    r"""What the last box holds, or all boxes after the last correction, where they stand side by side.
+
+    >>> boxed_answer(r"$x=\boxed{1}$ or $x=\boxed{3}$. No wait, $x=\boxed{1}$ or $x=\boxed{2}$.")
+    '1; 2'
+    >>> boxed_answer(r"With \boxed{1} we get \boxed{2}.")
+    '2'
+    """
+    answer = last_box(text)
+    if not answer or not 2 <= boxes_opened(text) <= _MOST_BOXES:
+        return answer
+    return _side_by_side(*boxes_between(text)) or answer
+
+
+def _side_by_side(boxes: list[str], between: list[str]) -> str | None:
+    """A list of the boxes after the last correction; None where they are no list, or in doubt."""
+    corrected = max((place for place, said in enumerate(between) if _CORRECTION.search(said)), default=0)
+    boxes, between = boxes[corrected:], between[corrected:]
+    if len(set(boxes)) < 2 or any(_SEVERAL.search(_IN_BRACKETS.sub("", box)) for box in boxes):
+        return None
+    sentence, behind = _SENTENCE_END.split(_CORRECTION.split(between[0])[-1])[-1], between[-1]
+    if _TAKEN_BACK.search(sentence) or _TAKEN_BACK.search(behind) or _ANOTHER_ANSWER.search(behind):
+        return None
+    words = [_words(sentence), *map(_words, between[1:-1])]
+    if _PART_OF_MORE.search(words[0].plain) or not all(_joins(*pair) for pair in pairwise(words)):
+        return None
+    letters = {each.letter for each in words}
+    if len(letters) == 1 or letters == {"", words[0].letter}:
+        return "; ".join(boxes)
+    return None if "" in letters else "; ".join(f"{each.name}={box}" for each, box in zip(words, boxes, strict=True))
+
+
+def _words(said: str) -> _Words:
+    plain = _MARKUP.sub(lambda markup: markup[1] or " ", said)
+    name = _NAME.search(plain)
+    unnamed = plain[: name.start()] if name else plain
+    without_bullet = _BULLET.sub(" ", unnamed)
+    return _Words(without_bullet, (name[1] + (name[2] or "")) if name else "", without_bullet != unnamed)
+
+
+def _joins(box: _Words, next_box: _Words) -> bool:
+    """Whether what stands between two boxes sets them side by side, and says nothing else."""
+    said = set(re.findall(r"[^\s.,;:]+", _NUMBERED.sub("case", next_box.plain.lower())))
+    if said:
+        return said <= _JOINING and not said.isdisjoint(_COUNTING)
+    has_other_name = box.name != next_box.name and "" not in (box.name, next_box.name)
+    return next_box.is_bullet or has_other_name or re.search("[,;]", next_box.plain) is not None
+
+
+_OPENED = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
+
+
+def boxes_opened(text: str) -> int:
+    r"""How many times a text says `\boxed` or `\fbox`.
+
+    >>> boxes_opened(r"\boxed{41}, no: \boxed{4")
+    2
+    """
+    return len(_OPENED.findall(text))
+
+
+_PHRASE = re.compile(r"\banswer(?: to (?:the|this) (?:problem|question))?(?: is:?|:)[ \n]{0,3}", re.IGNORECASE)
+
+
+def final_answer(text: str, sources: Sequence[str]) -> str | None:
+    r"""The answer that a text states, looked for in one source after the other; None where none has one.
+
+    Args:
+        text: what follows the thinking.
+        sources: names of `SOURCES`, the first that holds an answer decides.
+
+    >>> final_answer("So the answer is 42.", ["box", "phrase"])
+    '42'
+    """
+    found = (SOURCES[source](text) for source in sources)
+    return next((answer for answer in found if answer is not None), None)
+
+
+def answer_tag(text: str) -> str | None:
+    """What stands in the last `<answer>…</answer>`, a box inside it taken off."""
+    start = text.rfind("<answer>")
+    end = text.find("</answer>", start)
+    if start < 0 or end < 0:
+        return None
+    inside = text[start + len("<answer>") : end].strip()
+    return boxed_answer(inside) or inside
+
+
+def after_hashes(text: str) -> str | None:
+    """The line after the last `####`, as GSM8K writes its answers."""
+    _, marker, rest = text.rpartition("####")
+    return _first_line(rest) if marker else None
+
+
+def after_phrase(text: str) -> str | None:
+    """What follows the last "the answer is" or "answer:", to the end of its sentence."""
+    starts = [match.end() for match in _PHRASE.finditer(text)]
+    if not starts:
+        return None
+    sentence = re.split(r"\.(?:\s|$)", _first_line(text[starts[-1] :]))[0]
+    return sentence.strip().strip("*").strip() or None
+
+
+def _first_line(text: str) -> str:
+    stripped = text.strip()
+    return stripped.split("\n", 1)[0].strip()
+
+
+SOURCES: dict[str, Callable[[str], str | None]] = {
+    "box": boxed_answer,
+    "answer_tag": answer_tag,
+    "hash": after_hashes,
+    "phrase": after_phrase,
+}

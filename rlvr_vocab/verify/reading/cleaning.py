@@ -1,0 +1,282 @@
+r"""One spelling for what LaTeX and plain text write in many: `\dfrac12`, `\frac{1}{2}` and `{1\over 2}` become one.
+
+What comes out is still LaTeX, without delimiters, sizes and spacing, with `*` for products, `\degree` for degrees and
+braces around every argument.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rlvr_vocab.verify.reading.scanning import group_end
+
+_LOOKS = """
+    displaystyle textstyle scriptstyle scriptscriptstyle limits nolimits left right middle nonumber notag strut
+    big Big bigg Bigg bigl Bigl biggl Biggl bigr Bigr biggr Biggr bigm Bigm biggm Biggm rm bf it cal em sf tt
+    tiny scriptsize footnotesize small normalsize large Large LARGE huge Huge boldmath centering
+    quad qquad thinspace medspace thickspace enspace space negthinspace hfill
+"""
+_SPELLINGS = {
+    **dict.fromkeys(("dfrac", "tfrac", "cfrac"), r"\frac"),
+    **dict.fromkeys(("dbinom", "tbinom"), r"\binom"),
+    **dict.fromkeys(("leq", "leqslant", "leqq"), r"\le"),
+    **dict.fromkeys(("geq", "geqslant", "geqq"), r"\ge"),
+    **dict.fromkeys(("times", "cdot", "ast"), "*"),
+    **dict.fromkeys(("ldots", "cdots", "dotsc", "dotsb", "dotso"), r"\dots"),
+    **dict.fromkeys(("lvert", "rvert", "vert"), "|"),
+    **dict.fromkeys(("lVert", "rVert", "Vert"), r"\|"),
+    **dict.fromkeys(("lor", "vee"), r"\text{ or }"),
+    **dict.fromkeys(("land", "wedge"), r"\text{ and }"),
+    **dict.fromkeys(("varnothing", "O"), r"\emptyset"),
+    **dict.fromkeys(("infin", "infinity"), r"\infty"),
+    **dict.fromkeys(("R", "reals"), r"\mathbb{R}"),
+    **dict.fromkeys(("underline", "boxed", "fbox"), ""),
+    "bigcup": r"\cup",
+    "colon": ":",
+    "div": "/",
+    "gt": ">",
+    "lbrace": r"\{",
+    "lbrack": "[",
+    "lt": "<",
+    "neq": r"\ne",
+    "pounds": "£",
+    "rbrace": r"\}",
+    "rbrack": "]",
+    "textdollar": r"\$",
+    "tg": r"\tan",
+}
+_COMMANDS = {f"\\{name}": spelling for name, spelling in _SPELLINGS.items()}
+_COMMANDS |= dict.fromkeys([*(f"\\{name}" for name in _LOOKS.split()), r"\,", r"\;", r"\:", r"\>", "\\ "], " ")
+_COMMANDS |= {r"\!": "", r"\/": "", r"\-": "", r"\%": "%", r"\#": "#"}
+_COMMAND = re.compile(r"\\(?:[A-Za-z]+|.)", re.DOTALL)
+
+_INVISIBLE_DELIMITER = re.compile(r"\\(?:left|right)\s*\.")
+_WITH_UNSEEN_ARGUMENT = re.compile(r"\\(?:[hv]?phantom|hspace\*?|vspace\*?|label|tag\*?|color|textcolor)\s*(?=\{)")
+# One group or several, of which one at least is set apart as only thousands are; a plain comma may be a list.
+_THOUSANDS = re.compile(r"(?<![0-9.,])[1-9][0-9]{0,2}(?:(?:\{,\}|,? ?\\! ?|\\[, ]|,)[0-9]{3})+(?![0-9])")
+# What separates two numbers, where leaving it or the space behind it out would join them: `81, 256` is not 81,256.
+_BETWEEN_NUMBERS = re.compile(r"([0-9]) *(?:, +(?=[0-9]{3}(?![0-9]))|(?<!\\)\$[$ ]*(?=[0-9]))")
+_DOLLAR = re.compile(r"(?<!\\)\$")
+_INTRODUCTION = re.compile(r"^(?:\\text\{ *(?:[Tt]he )?(?:[Ff]inal )?[Aa]nswer is:? *\}|=)")
+# What plain text writes without a backslash. A letter before it makes it part of a word.
+PLAIN_NAMES = re.compile(
+    r"(?<![A-Za-z\\])(?:(pi|infty|infinity|sqrt)(?![A-Za-z])"
+    r"|((?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|ln|log|exp)(?=[ (^_{0-9]))"
+)
+_RELATIONS = {"!=": r"\ne ", "<=": r"\le ", ">=": r"\ge ", "**": "^"}
+_RELATION = re.compile(r"!=|<=|>=|\*\*|\\not *=")
+_DEGREE = re.compile(r"\^ *(?:\\(?:circ|degree)(?![A-Za-z])|\{ *\\(?:circ|degree) *\})")
+_PRIMES = re.compile(r"\^ *\{? *((?:\\prime *)+)\}?")
+# Braces around a number, a letter or a sign alone mean nothing, unless they hold an argument.
+_NEEDLESS_GROUP = re.compile(
+    r"(?:(?<![A-Za-z^_}\]])|(?<=\\pm)|(?<=\\mp))\{ *([-+]?(?:\\\$)?[0-9][0-9.,]*%?|[A-Za-z.:-]) *\}"
+)
+_POSITIVE_INFINITY = re.compile(r"(?:^|(?<=[(\[,=]))\+\\infty")
+_BRACE_OR_INFIX = re.compile(r"\\(?:over|choose)(?![A-Za-z])|\\.|[{}]", re.DOTALL)
+_INFIX = {r"\over": r"\frac", r"\choose": r"\binom"}
+_WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ("`", "`"))
+_NEEDLESS_AT_END = " .,;:\\"
+_FULL_STOP = re.compile(r"(?<![0-9])\.$|(?<=[0-9}\])$])\.$")
+
+
+def clean(text: str) -> str:
+    r"""The one spelling of an answer, which `ascii_latex` has made ASCII.
+
+    >>> clean(r"$\dfrac12$."), clean("1{,}234 "), clean(r"\left( -\infty,\, 3 \right]")
+    ('\\frac{1}{2}', '1234', '(-\\infty,3]')
+    """
+    text = _without_wrappers(text.replace("...", r"\dots "))
+    text = _THOUSANDS.sub(_joined, text)
+    text = _without_unseen(_INVISIBLE_DELIMITER.sub(" ", text))
+    text = _COMMAND.sub(lambda command: _COMMANDS.get(command[0], command[0]), text).replace("~", " ")
+    text = _DOLLAR.sub(" ", _BETWEEN_NUMBERS.sub(r"\1;", without_fonts(text)))
+    text = _RELATION.sub(lambda sign: _RELATIONS.get(sign[0], r"\ne "), _INTRODUCTION.sub("", text))
+    text = PLAIN_NAMES.sub(lambda name: rf"\{name[0]} ", text).replace(r"\infinity", r"\infty")
+    text = _DEGREE.sub(r"\\degree ", _PRIMES.sub(lambda primes: "'" * primes[1].count("prime"), text))
+    text = _NEEDLESS_GROUP.sub(r"\1", with_braces(_fractions_from_infix(text)))
+    text = _without_needless_spaces(_without_wrappers(text.rstrip(_NEEDLESS_AT_END)))
+    return _POSITIVE_INFINITY.sub(r"\\infty", text)
+
+
+def _without_wrappers(text: str) -> str:
+    before = None
+    while before != text:
+        before, text = text, _FULL_STOP.sub("", text.strip())
+        for opened, closed in _WRAPPERS:
+            if len(text) < len(opened) + len(closed) or not (text.startswith(opened) and text.endswith(closed)):
+                continue
+            inner = text[len(opened) : -len(closed)]
+            if opened not in inner and closed not in inner and not inner.endswith("\\"):
+                text = inner
+        start = next((len(macro) for macro in (r"\boxed", r"\fbox", "") if text.startswith(macro + "{")), None)
+        if start is not None and group_end(text, start) == len(text):
+            text = text[start + 1 : -1]
+    return text
+
+
+def _joined(number: re.Match[str]) -> str:
+    r"""`1{,}234` without what sets its thousands apart; `1,234` as it stands."""
+    return number[0] if re.fullmatch("[0-9,]+", number[0]) else re.sub("[^0-9]", "", number[0])
+
+
+def _without_unseen(text: str) -> str:
+    while found := _WITH_UNSEEN_ARGUMENT.search(text):
+        text = f"{text[: found.start()]} {text[group_end(text, found.end()) or len(text) :]}"
+    return text
+
+
+def _fractions_from_infix(text: str) -> str:
+    r"""`{a \over b}` → `{\frac{a}{b}}`, `{n \choose k}` → `{\binom{n}{k}}`; without braces it is the whole text."""
+    edits: list[tuple[int, int, str]] = []
+    open_groups = [(0, "")]  # where each begins, and the first infix in it
+    for token in [*_BRACE_OR_INFIX.finditer(text), None]:
+        begin, end, found = (len(text), len(text), "") if token is None else (*token.span(), token[0])
+        start, infix = open_groups[-1]
+        if found == "{":
+            open_groups.append((end, ""))
+        elif found in _INFIX and not infix:
+            open_groups[-1] = (start, found)
+            edits.append((begin, end, "}{"))
+        elif token is None or (found == "}" and len(open_groups) > 1):
+            open_groups.pop()
+            if infix:
+                edits += [(start, start, _INFIX[infix] + "{"), (begin, begin, "}")]
+    for begin, end, inserted in sorted(edits, reverse=True):
+        text = text[:begin] + inserted + text[end:]
+    return text
+
+
+def _without_needless_spaces(text: str) -> str:
+    """A space stays where it separates two words or numbers, or a macro from a letter."""
+    text = re.sub(r" +", " ", text).strip()
+    text = re.sub(r"(\\[A-Za-z]+) (?![A-Za-z])", r"\1", text)
+    text = re.sub(r"(?<![A-Za-z0-9.%)\]]) ", "", text)
+    return re.sub(r" (?![A-Za-z0-9.])", "", text)
+
+
+_NUM_ARGUMENTS = {r"\frac": 2, r"\binom": 2} | dict.fromkeys(
+    ("^", "_", r"\sqrt", r"\overline", r"\bar", r"\hat", r"\vec", r"\tilde", r"\text", r"\mathbb", r"\begin", r"\end"),
+    1,
+)
+_TOKEN = re.compile(r"\\(?:[A-Za-z]+|.)|.", re.DOTALL)
+
+
+def with_braces(text: str) -> str:
+    r"""The text with braces around the arguments of powers, indices, fractions, roots and accents.
+
+    Plain text is understood too: an exponent is a whole number (`2^10`) or what stands in round brackets.
+
+    >>> with_braces(r"\frac1\sqrt3 x^(n+1)")
+    '\\frac{1}{\\sqrt{3}} x^{n+1}'
+    """
+    tokens = _TOKEN.findall(text)
+    units: list[str] = []  # what comes behind, the nearest last: groups, macros with their arguments, characters
+    num_closed = 0  # closing braces among the units
+    for position in reversed(range(len(tokens))):
+        token = tokens[position]
+        if token == "{" and num_closed:
+            units.append("{" + _taken(units, "}").strip() + "}")
+            num_closed -= 1
+        elif token in _NUM_ARGUMENTS:
+            is_script = token == "^" or (token == "_" and tokens[position - 1 : position] != [r"\log"])
+            units.append(token + _arguments(units, token, is_script))
+        else:
+            units.append(token)
+            num_closed += token == "}"
+    return "".join(reversed(units))
+
+
+def _taken(units: list[str], closing: str) -> str:
+    """What comes before the nearest `closing`, taken off the units with it."""
+    start = len(units) - 1
+    while units[start] != closing:
+        start -= 1
+    inside = "".join(reversed(units[start + 1 :]))
+    del units[start:]
+    return inside
+
+
+def _arguments(units: list[str], macro: str, is_script: bool) -> str:
+    _skip_spaces(units)
+    optional = f"[{_taken(units, ']')[1:]}]" if macro == r"\sqrt" and units[-1:] == ["["] and "]" in units else ""
+    found = [_argument(units, is_script) for _ in range(_NUM_ARGUMENTS[macro])]
+    return optional + "".join(f"{{{argument}}}" for argument in found if argument is not None)
+
+
+def _argument(units: list[str], is_script: bool) -> str | None:
+    _skip_spaces(units)
+    if not units or units[-1] == "}":
+        return None
+    argument = units.pop()
+    if len(argument) > 1 and argument[0] == "{":
+        return argument[1:-1]
+    if argument == "(" and (end := _closing_bracket(units)) is not None:
+        inside = "".join(reversed(units[end + 1 :]))
+        del units[end:]
+        return inside.strip()
+    while is_script and units and units[-1].isdigit() and (argument == "-" or argument.lstrip("-").isdigit()):
+        argument += units.pop()
+    return argument
+
+
+def _closing_bracket(units: list[str]) -> int | None:
+    """Where the bracket is that closes the one that has just been taken off."""
+    depth = 1
+    for position in reversed(range(len(units))):
+        depth += (units[position] == "(") - (units[position] == ")")
+        if depth == 0:
+            return position
+    return None
+
+
+def _skip_spaces(units: list[str]) -> None:
+    while units and units[-1] == " ":
+        units.pop()
+
+
+_FONT = re.compile(
+    r"\\(?:(?P<text>text(?:bf|it|rm|sf|tt|normal|sc|up)?|mbox|hbox|operatorname\*?)"
+    r"|math(?:rm|bf|it|sf|tt|normal)|boldsymbol|bm|pmb) *(?=\{)"
+)
+
+_TEXT_GROUP = re.compile(r"\\text\{([^{}]*)\}")
+_FUNCTION = re.compile(r"(?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|ln|log|exp")
+_WORDS = re.compile(r"[A-Za-z ./'-]{2,}")
+_POWER_OF_UNIT = re.compile(r"([A-Za-z ./]+)\^\{?([23])\}?")
+# Single upright letters that are units behind a number, and else the names of numbers.
+_UNIT_LETTERS = frozenset("mgslhLNJWVK")
+_BEHIND_NUMBER = re.compile(r"[0-9)}/]\s*$")
+_UNIT = r"\\text\{ *([A-Za-z]+) *\}"
+_RATIO = re.compile(rf"{_UNIT} */ *{_UNIT}")
+_FRACTION = re.compile(rf"\\frac *\{{ *{_UNIT} *\}} *\{{ *{_UNIT} *\}}")
+
+
+def without_fonts(text: str) -> str:
+    r"""Words and units as `\text{…}`, everything else without its font.
+
+    >>> without_fonts(r"9.8\mathrm{m/s^2}"), without_fonts(r"\mathbf{v}=\textbf{(3)}"), without_fonts(r"\mathrm{sin} x")
+    ('9.8\\text{m/s}^{2}', 'v=(3)', '\\sin  x')
+    """
+    for font in reversed(list(_FONT.finditer(text))):
+        end = group_end(text, font.end())
+        if end is None:
+            continue
+        before, inner = text[: font.start()], text[font.end() + 1 : end - 1]
+        behind_number = _BEHIND_NUMBER.search(before[-9:]) is not None
+        text = before + _without_font(inner, font["text"] is not None, behind_number) + text[end:]
+    return _RATIO.sub(r"\\text{\1/\2}", _FRACTION.sub(r"\\text{\1/\2}", text))
+
+
+def _without_font(inner: str, is_text: bool, behind_number: bool) -> str:
+    inner = _TEXT_GROUP.sub(r"\1", inner)
+    bare = inner.strip()
+    if not re.search("[A-Za-z]", inner):
+        return inner
+    if _FUNCTION.fullmatch(bare):
+        return f"\\{bare} "
+    if raised := _POWER_OF_UNIT.fullmatch(bare):
+        return rf"\text{{{raised[1]}}}^{{{raised[2]}}}"
+    if len(bare) == 1 and not (is_text and bare != "i") and not (behind_number and bare in _UNIT_LETTERS):
+        return bare
+    is_words = is_text or len(bare) == 1 or _WORDS.fullmatch(bare)
+    return rf"\text{{{inner}}}" if is_words else f"{{{inner}}}"

@@ -1,0 +1,88 @@
+r"""Reads a gold answer: as mathematics where it says so, and as it is written where it may as well be something else.
+
+`7-11` is a difference, a score or a shop. Read as mathematics it would take `-4` for a right answer; compared as it is
+written it takes only `7-11`. Whoever means the difference writes `$7-11$`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from rlvr_vocab.verify.reading.characters import ascii_latex
+from rlvr_vocab.verify.reading.cleaning import PLAIN_NAMES
+from rlvr_vocab.verify.reading.reader import cleaned_answer, read
+from rlvr_vocab.verify.reading.readings import Reading, Text, Written, expressions
+from rlvr_vocab.verify.reading.units import UNITS_OF_TWO_LETTERS
+from rlvr_vocab.verify.reading.wording import WORDS_OF_TWO_LETTERS, without_typesetting
+
+# Dollars as in Pandoc: what closes mathematics stands behind a character and before no digit, unlike in `$5-$10`.
+_IN_DOLLARS = re.compile(r"\A\s*\$[^$]+\$\s*\Z|(?<![\\\w])\$(?=[^\s$])[^$]*(?<=[^\s\\$])\$(?![0-9])")
+_CURRENCY = re.compile(r"(?<!\\)\$(?=[0-9.])")
+_SAYS_MATHEMATICS = re.compile(
+    r"\\(?!(?:text[a-z]*|mbox|hbox|q?quad|l?dots)(?![A-Za-z]))[A-Za-z({\[]"
+    r"|[\^_=<>|÷]|(?<!\*)\*(?!\*)|[\w)\]}]!|[A-Za-z]['(]"
+    r"|[\w)\]}]\s*\+\s*[\w(.]"
+)
+# These are typeset in dimensions, coordinates and chemistry too.
+_NOT_MATHEMATICS_ALONE = str.maketrans(dict.fromkeys("×°º₀₁₂₃₄₅₆₇₈₉", " "))
+
+_COMMAND_OR_INDEX = re.compile(r"\\[a-z]+|[_{}]")
+# What no formula in variables looks like: `e4`, `0xFF`, `F-16`, `221B`, `10-km`, `9am`, `at -5`, `iv`.
+_CODE = re.compile(
+    r"[A-Za-z][ .]{0,2}[0-9]|(?<![0-9.])0[0-9A-Za-z]|[a-z]{3,}"
+    r"|[A-Z][ -]?[A-Za-z0-9]|[A-Za-z][ -]?[A-Z]|[0-9](?:-|(?<=[0-9.][0-9]) ?)[A-Z]"
+    r"|[0-9] ?(?:st|nd|rd|th|am|pm)(?![a-z])|\A[ivx]{2}\Z"
+    rf"|(?:\A|[0-9]-)(?:{'|'.join(UNITS_OF_TWO_LETTERS)})(?![a-z])"
+    rf"|(?<![a-z])(?:{'|'.join(WORDS_OF_TWO_LETTERS)})(?![a-z])"
+)
+# Zeros in front, as in a month or a postal code. The AIME pads its answers to three digits, which are numbers.
+_PADDED = re.compile(r"(?<![0-9.,])(?<![0-9] )0[0-9](?!(?<=\A0[0-9])[0-9]\Z)")
+# Numbers grouped as in German and in Indian English, which read as lists here.
+_GROUPED_ELSEWHERE = re.compile(r"[+-]?(?:[0-9]{1,3}(?:[. ][0-9]{3})+,[0-9]+|[0-9]{1,2}(?:,[0-9]{2})+,[0-9]{3})")
+
+
+@lru_cache(maxsize=1_024)
+def read_gold(text: str) -> Reading:
+    """Read a gold answer; `Written` where it does not say whether it is mathematics.
+
+    Raises:
+        TooLarge: it is longer, deeper or bigger than an answer can be.
+        Unreadable: there is nothing in it.
+
+    >>> [str(read_gold(gold)) for gold in ("7-11", "$7-11$", "3/4", "n-1", "2024-01-05")]
+    ["'7-11'", '7-11', '3/4', 'n-1', "'2024-01-05'"]
+    """
+    reading = read(text)
+    if isinstance(reading, Text) or _says_mathematics(text):
+        return reading
+    cleaned = cleaned_answer(text)
+    may_be_a_code = _PADDED.search(cleaned) or _GROUPED_ELSEWHERE.fullmatch(cleaned)
+    return as_written(text) if may_be_a_code or any(map(_looks_like_a_code, expressions(reading))) else reading
+
+
+def as_written(text: str) -> Written:
+    r"""An answer as it is compared with a gold answer that may be no mathematics.
+
+    Raises:
+        TooLarge: it is longer, deeper or bigger than an answer can be.
+        Unreadable: there is nothing in it.
+
+    >>> str(as_written(r"\text{2024–01–05}")), str(as_written("$5-$10"))
+    ("'2024-01-05'", "'$5-$10'")
+    """
+    if not _IN_DOLLARS.search(text):
+        text = _CURRENCY.sub(r"\\$", text)
+    return Written(without_typesetting(cleaned_answer(text)))
+
+
+def _says_mathematics(text: str) -> bool:
+    """Whether it has a sign, a macro or a function that nothing else has, or stands between dollars."""
+    signs = ascii_latex(text.translate(_NOT_MATHEMATICS_ALONE))
+    return bool(_IN_DOLLARS.search(text) or _SAYS_MATHEMATICS.search(signs) or PLAIN_NAMES.search(signs))
+
+
+def _looks_like_a_code(latex: str) -> bool:
+    """Whether a formula is digits joined by `-`, `/` and the like, or has letters that are hardly variables."""
+    plain = _COMMAND_OR_INDEX.sub("", latex)
+    return re.search("[A-Za-z]", plain) is None or _CODE.search(plain) is not None

@@ -1,0 +1,73 @@
+"""Where groups, arguments and parts of a LaTeX text end: one pass each, no recursion."""
+
+from __future__ import annotations
+
+import re
+
+from rlvr_vocab.verify.limits import Unreadable
+
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_ROUND = re.compile(r"[()]")
+
+_OPENING = frozenset((*"([{", r"\{", r"\begin", r"\langle", r"\lfloor", r"\lceil"))
+_CLOSING = frozenset((*")]}", r"\}", r"\end", r"\rangle", r"\rfloor", r"\rceil"))
+
+
+def group_end(text: str, start: int) -> int | None:
+    r"""One past the brace that closes the one at `start`, None where none does.
+
+    >>> group_end(r"{a\}b}c", 0), group_end(r"{a\}", 0)
+    (6, None)
+    """
+    depth = 0
+    for token in _BRACE.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(token[0], 0)
+        if depth == 0:
+            return token.end()
+    return None
+
+
+def bracket_end(text: str, start: int) -> int | None:
+    """One past the round bracket that closes the one at `start`, None where none does."""
+    depth = 0
+    for token in _ROUND.finditer(text, start):
+        depth += 1 if token[0] == "(" else -1
+        if depth == 0:
+            return token.end()
+    return None
+
+
+def separators(pattern: str, except_in: str = r"\Z") -> re.Pattern[str]:
+    """What `split_at` looks for: separators, what they are no separators in, and all that may enclose them."""
+    return re.compile(rf"(?:{except_in})|(?P<separator>{pattern})|\\(?:[A-Za-z]+|.)|[()\[\]{{}}]", re.DOTALL)
+
+
+def split_at(text: str, wanted: re.Pattern[str]) -> list[tuple[str, str]]:
+    r"""Split where a separator stands outside all brackets and environments.
+
+    Args:
+        text: cleaned LaTeX.
+        wanted: made by `separators`.
+
+    Returns:
+        Pairs of a separator and the part after it; the first separator is empty.
+
+    Raises:
+        Unreadable: brackets that do not match.
+
+    >>> split_at("1,(2,3)", separators(","))
+    [('', '1'), (',', '(2,3)')]
+    """
+    parts, begin, depth, separator = [], 0, 0, ""
+    for token in wanted.finditer(text):
+        if token["separator"] is not None:
+            if depth == 0:
+                parts.append((separator, text[begin : token.start()].strip()))
+                separator, begin = token[0], token.end()
+            continue
+        depth += (token[0] in _OPENING) - (token[0] in _CLOSING)
+        if depth < 0:
+            raise Unreadable("brackets that do not match")
+    if depth:
+        raise Unreadable("brackets that do not match")
+    return [*parts, (separator, text[begin:].strip())]

@@ -1,0 +1,77 @@
+"""Verdicts for a batch of answers: what text and exact numbers decide here, the rest in workers that may be killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rlvr_vocab.verify.judge import AlgebraNeeded, NoAlgebra, judge
+from rlvr_vocab.verify.limits import MAX_CHARACTERS
+from rlvr_vocab.verify.pool import Outcome, WorkerPool, shared_pool
+from rlvr_vocab.verify.verdict import FAILED, TIMEOUT, TOO_LARGE, Verdict
+
+DEADLINE_SECONDS = 2.0
+
+_TASK = "rlvr_vocab.verify.work:work"
+_WARM_UP = "rlvr_vocab.verify.work:warm_up"
+_REASONS = {"timeout": TIMEOUT, "too large": TOO_LARGE}
+_MOST_REMEMBERED = 4_096
+
+_Key = tuple[str, str | None, float]
+_remembered: dict[_Key, Verdict] = {}
+
+
+def verify(
+    golds: Sequence[str],
+    answers: Sequence[str | None],
+    deadline: float = DEADLINE_SECONDS,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> list[Verdict]:
+    """Judge each answer against the gold answer at its place.
+
+    Pairs that are the same are judged once, over several calls too, as long as they are among the last few thousand.
+    No answer can hang, crash or fill the caller: whatever needs algebra is done in workers with a deadline and a
+    memory limit.
+
+    Args:
+        golds: gold answers: bare LaTeX, numbers, letters or words, in `$…$` or in a box.
+        answers: final answers as `final_answer` extracts them; None where a turn has none.
+        deadline: seconds for one pair.
+        on_progress: called with the number of pairs that workers have judged, and that they have to judge.
+    """
+    pairs = list(zip(golds, answers, strict=True))
+    here = {pair: _remembered.get((*pair, deadline)) or _decided_here(*pair) for pair in dict.fromkeys(pairs)}
+    decided = {pair: verdict for pair, verdict in here.items() if verdict is not None}
+    undecided = [pair for pair in here if pair not in decided]
+    outcomes = verifier_pool(deadline).run(undecided, on_progress) if undecided else []
+    decided |= {pair: _verdict_of(outcome) for pair, outcome in zip(undecided, outcomes, strict=True)}
+    _remember({(*pair, deadline): verdict for pair, verdict in decided.items()})
+    return [decided[pair] for pair in pairs]
+
+
+def verifier_pool(deadline: float = DEADLINE_SECONDS) -> WorkerPool:
+    """The workers that all verification of this process shares."""
+    return shared_pool(_TASK, deadline=deadline, preload=(_WARM_UP,))
+
+
+def _decided_here(gold: str, answer: str | None) -> Verdict | None:
+    try:
+        return judge(gold, answer, NoAlgebra())
+    except AlgebraNeeded:
+        return None
+    except Exception:  # noqa: BLE001 - a fault of ours: a worker meets it again, and reports it in the verdict
+        return None
+
+
+def _remember(decided: dict[_Key, Verdict]) -> None:
+    for (gold, answer, deadline), verdict in decided.items():
+        if len(_remembered) >= _MOST_REMEMBERED:
+            _remembered.clear()
+        if len(gold) + len(answer or "") <= MAX_CHARACTERS:
+            _remembered[gold, answer, deadline] = verdict
+
+
+def _verdict_of(outcome: Outcome) -> Verdict:
+    if outcome.failure is None:
+        return Verdict(**outcome.value)
+    reason = _REASONS.get(outcome.failure, FAILED)
+    return Verdict(False, reason, detail=outcome.detail, milliseconds=outcome.milliseconds)

@@ -1,0 +1,1 @@
+"""Adapters over a base with reasoning tokens: training them, and merging them back."""

@@ -1,0 +1,1 @@
+"""The region policy inside vLLM."""

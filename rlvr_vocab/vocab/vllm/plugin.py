@@ -1,0 +1,186 @@
+"""The region policy as a vLLM logits processor, found by vLLM itself through the entry point that installing makes.
+
+vLLM loads every processor of the group `vllm.logits_processors` for every model. This one reads the model's
+`reasoning_vocab.json`; without one, or with no reasoning tokens in it, it does nothing. vLLM has two interfaces for
+processors and refuses a class that does not implement the one of the runner in use, hence one class for both: called
+with a device it serves the V1 runner, called with the runner's request state it serves Model Runner V2.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from vllm.transformers_utils.repo_utils import get_hf_file_to_dict, try_get_local_file
+from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
+from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.regions import ANSWERING, THINKING
+from rlvr_vocab.vocab.vllm.bias import LogitsBias
+from rlvr_vocab.vocab.vllm.requests import BatchRegions
+from rlvr_vocab.vocab.vllm.slots import SlotRegions
+
+try:
+    from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor as LogitsProcessorV2
+
+    _INTERFACES: tuple[type, ...] = (LogitsProcessor, LogitsProcessorV2)
+except ModuleNotFoundError:  # vLLM before Model Runner V2 took processors: with one installed it uses V1
+    _INTERFACES = (LogitsProcessor,)
+
+
+def reasoning_layout(model_config: Any) -> VocabLayout | None:
+    """The layout of the model that vLLM serves; None where it has no reasoning tokens.
+
+    A model folder is looked into; a name on the hub is looked up in the cache and then on the hub, as vLLM looks up
+    every other file (offline: in the cache alone).
+    """
+    place = {"file_name": LAYOUT_FILE, "model": model_config.model, "revision": model_config.revision or "main"}
+    if get_hf_file_to_dict(**place) is None:
+        return None
+    layout = VocabLayout.load(Path(try_get_local_file(**place)).parent)
+    return layout if layout.size else None
+
+
+class RegionLogitsProcessor(*_INTERFACES):  # type: ignore[misc]  # mypy wants to see base classes by name
+    """Adds `temperature × bias[region]` to each request's logits; see `rlvr_vocab.vocab.policy`."""
+
+    def __init__(self, vllm_config: Any, device_or_state: Any, is_pin_memory: bool = False) -> None:
+        layout = None if self._stands_aside(vllm_config) else reasoning_layout(vllm_config.model_config)
+        self._runner: _RequestsOfV1 | _SlotsOfV2 | None = None
+        if layout is None:
+            return
+        self._refuse_late_tokens(vllm_config)
+        policy = RegionPolicy(layout, rows=served_rows(vllm_config, layout))
+        if isinstance(device_or_state, torch.device):
+            self._runner = _RequestsOfV1(policy, device_or_state)
+        else:
+            self._runner = _SlotsOfV2(policy, device_or_state)
+
+    @staticmethod
+    def _stands_aside(vllm_config: Any) -> bool:
+        """Whether the engine was told to build `NamedRegionLogitsProcessor`, which then does the work."""
+        return NAME_OF_NAMED in named_processors(vllm_config)
+
+    @classmethod
+    def _refuse_late_tokens(cls, vllm_config: Any) -> None:
+        if vllm_config.scheduler_config.async_scheduling:
+            raise UserError(
+                "under asynchronous scheduling the region policy needs rlvr_vocab's plugin rlvr_vocab_engine, which "
+                "VLLM_PLUGINS keeps out: name it there too, or start vLLM with --no-async-scheduling"
+            )
+
+    def is_argmax_invariant(self) -> bool:
+        """V1: False puts the processor before the temperature and before greedy rows are decided."""
+        return self._runner is None
+
+    def update_state(self, batch_update: BatchUpdate | None) -> None:
+        """V1, before each forward pass."""
+        if self._runner is not None:
+            cast(_RequestsOfV1, self._runner).update(batch_update)
+
+    def add_request(self, req_idx: int, sampling_params: Any) -> bool:
+        """V2, when a request enters a slot; says whether its logits are changed."""
+        if self._runner is None:
+            return False
+        cast(_SlotsOfV2, self._runner).regions.add(req_idx, sampling_params.temperature)
+        return True
+
+    def apply_staged_writes(self) -> None:
+        """V2, before each forward pass."""
+        if self._runner is not None:
+            cast(_SlotsOfV2, self._runner).regions.refresh()
+
+    def apply(self, logits: torch.Tensor, ctx: Any = None) -> torch.Tensor:
+        """`(rows, vocabulary)` float32 logits, changed in place; `ctx` is the batch layout of V2."""
+        if self._runner is not None:
+            self._runner.apply(logits, ctx)
+        return logits
+
+
+class NamedRegionLogitsProcessor(RegionLogitsProcessor):
+    """The same, as `rlvr_vocab.vocab.vllm.engine` names it to an engine that serves a reasoning vocabulary."""
+
+    @staticmethod
+    def _stands_aside(vllm_config: Any) -> bool:
+        return False
+
+    @classmethod
+    def _refuse_late_tokens(cls, vllm_config: Any) -> None:
+        pass  # a named processor is told every token in time
+
+
+NAME_OF_INSTALLED = f"{__name__}:{RegionLogitsProcessor.__qualname__}"
+NAME_OF_NAMED = f"{__name__}:{NamedRegionLogitsProcessor.__qualname__}"
+
+
+def named_processors(vllm_config: Any) -> list[Any]:
+    """What the engine's configuration names.
+
+    Raises:
+        UserError: the installed processor is among it, and its bias would be added twice.
+    """
+    named = list(vllm_config.model_config.logits_processors or [])
+    if RegionLogitsProcessor in named or NAME_OF_INSTALLED in named:
+        raise UserError(
+            f"{NAME_OF_INSTALLED} is installed as a plugin and loaded by vLLM itself: leave it out of logits_processors"
+        )
+    return named
+
+
+def served_rows(vllm_config: Any, layout: VocabLayout) -> int:
+    rows = int(vllm_config.model_config.get_vocab_size())
+    if rows < layout.rows:
+        raise UserError(
+            f"{vllm_config.model_config.model}: {LAYOUT_FILE} describes {layout.rows} tokens, the model has {rows}"
+        )
+    return rows
+
+
+class _RequestsOfV1:
+    """Regions by batch row, from the lists of ids that V1 shares with its processors."""
+
+    def __init__(self, policy: RegionPolicy, device: torch.device) -> None:
+        self._bias, self._device = LogitsBias(policy, device), device
+        self._batch = BatchRegions(policy.layout)
+        self._rows: dict[int, list[tuple[int, float]]] = {}
+        self._selected: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def update(self, change: BatchUpdate | None) -> None:
+        if change is not None:
+            self._batch.update(
+                change.removed,
+                [(row, params.temperature, prompt, output) for row, params, prompt, output in change.added],
+                [(source, target, way is MoveDirectionality.SWAP) for source, target, way in change.moved],
+            )
+        self._batch.advance()
+
+    def apply(self, logits: torch.Tensor, ctx: None) -> None:
+        self._bias.check_width(logits)
+        rows = self._batch.rows()
+        if rows != self._rows:  # a region changes seldom: the index tensors of the step before mostly still hold
+            self._rows = rows
+            self._selected = {region: self._on_device(where) for region, where in rows.items() if where}
+        for region, (rows_b, temperatures_b) in self._selected.items():
+            self._bias.add_to_rows(logits, region, rows_b, temperatures_b)
+
+    def _on_device(self, where: list[tuple[int, float]]) -> tuple[torch.Tensor, torch.Tensor]:
+        rows, temperatures = zip(*where, strict=True)
+        return torch.tensor(rows, device=self._device), torch.tensor(temperatures, device=self._device)
+
+
+class _SlotsOfV2:
+    """Regions by request slot, from the ids that V2 keeps on the device."""
+
+    def __init__(self, policy: RegionPolicy, state: Any) -> None:
+        self._bias = LogitsBias(policy, state.device)
+        self.regions = SlotRegions(policy.layout, state)
+
+    def apply(self, logits: torch.Tensor, ctx: Any) -> None:
+        self._bias.check_width(logits)
+        slots_B = ctx.expanded_idx_mapping.long().clamp(min=0)  # a negative slot pads the batch
+        thinking_B, temperatures_B = self.regions.thinking_S[slots_B], self.regions.temperatures_S[slots_B]
+        self._bias.add_where(logits, THINKING, thinking_B, temperatures_B)
+        self._bias.add_where(logits, ANSWERING, ~thinking_B, temperatures_B)

@@ -1,0 +1,177 @@
+"""What is refused before torch is imported: one line that says what would be right."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlvr_vocab.checks import machine
+from rlvr_vocab.config.load import load_settings
+from rlvr_vocab.errors import UserError
+
+
+def refusal(command: str, words: list[str]) -> str:
+    with pytest.raises(UserError) as caught:
+        load_settings(command, words)
+    assert "\n" not in str(caught.value)
+    assert not Path("out").exists()
+    return str(caught.value)
+
+
+DIFFER = "the trained and the sampled policy would differ"
+
+
+@pytest.mark.parametrize(
+    ("word", "parts"),
+    [
+        (
+            "training.num_generations=3",
+            ["num_generations=3", "8 completions", "steps_per_generation=6", "2 or 4 or 8"],
+        ),
+        ("training.num_generations=1", ["at least 2"]),
+        ("training.top_p=0.9", ["training.top_p=0.9", DIFFER]),
+        ("training.top_k=5", ["training.top_k=5", DIFFER]),
+        ("training.min_p=0.1", ["training.min_p=0.1", DIFFER]),
+        ("training.repetition_penalty=1.2", ["training.repetition_penalty=1.2", DIFFER]),
+        ("training.generation_kwargs.top_p=0.9", ["training.generation_kwargs.top_p=0.9", DIFFER]),
+        ("model.generation_kwargs.min_p=0.1", ["model.generation_kwargs.min_p=0.1", DIFFER]),
+        ("model.generation_kwargs.do_sample=false", ["do_sample=false", DIFFER]),
+        ("training.generation_kwargs.num_beams=2", ["num_beams=2", DIFFER]),
+        ("training.generation_kwargs.temperature=0.5", ["training.temperature=1.0", "same thing"]),
+        ("training.top_k=-1", ["training.top_k=-1", "leave it out"]),  # what only vLLM calls off: generate crashes
+        ("training.vllm_structured_outputs_regex=a+", ["training.vllm_structured_outputs_regex=a+", DIFFER]),
+        ("training.temperature=0", ["above 0"]),
+        ("training.max_steps=0", ["training.max_steps=0", "at least 1"]),
+        ("training.learning_rate=inf", ["training.learning_rate=inf", "must be finite"]),
+        ("model.model_kwargs.trust_remote_code=no", ["trust_remote_code", "expected true or false, got 'no'"]),
+        ("training.epsilon=-1", ["training.epsilon=-1", "at least 0"]),
+        ("training.top_entropy_quantile=1.5", ["training.top_entropy_quantile=1.5", "at most 1"]),
+        ("training.fp16=true", ["training.fp16=true", "set training.bf16=false"]),
+        ("training.seed=7", ["training.seed is not used here: set seed"]),
+        ("model.reasoning_vocab_size=-1", ["-1"]),
+        ("model.source_ids=[3,-4]", ["-4"]),
+        ("model.source_ids=[]", ["one or more"]),
+        ("model.think_tags=[a,a]", ["two different"]),
+        ('model.think_tags=[a,""]', ["two different"]),
+        ("model.model_kwargs.torch_dtyp=bf16", ["torch_dtype?"]),
+        ("model.model_kwargs.dtype=bf16", ["torch_dtype?"]),
+        ("model.model_kwargs.torch_dtype=fp8", ["fp8", "bf16"]),
+        ("model.chat_template=nowhere.jinja", ["nowhere.jinja: no such file"]),
+        ("model.name=tiny", ["model=tiny"]),
+        ("dataset.name=arithmetic", ["dataset=arithmetic"]),
+        ("dataset.eval_fraction=1.0", ["dataset.eval_fraction=1.0", "below 1"]),
+        ("dataset.max_train_samples=0", ["at least 1"]),
+        ("training.warmup_ratio=1.0", ["below 1"]),
+        ("warmup.until_accuracy=35", ["at most 1"]),
+        ("rewards.functions=[{name: acuracy}]", ["acuracy", "accuracy?"]),
+        ("rewards.functions=[]", ["rewards=accuracy"]),
+        ("exp_name=..", ["exp_name"]),
+        ("model.name=./nowhere/model", ["./nowhere/model: no such folder"]),
+    ],
+)
+def test_a_run_that_cannot_work_is_refused_before_anything_is_written(word: str, parts: list[str]) -> None:
+    message = refusal("train", [word])
+    assert all(part in message for part in parts), message
+
+
+@pytest.mark.parametrize("word", ["training.top_p=1.0", "training.top_k=0", "model.generation_kwargs.do_sample=true"])
+def test_sampling_options_that_change_nothing_are_accepted(word: str) -> None:
+    load_settings("train", [word])
+
+
+def test_the_number_of_processes_counts_in_a_generation_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["training.num_generations=16"]
+    assert "steps_per_generation=8" in refusal("train", words)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    load_settings("train", words)
+
+
+def test_optional_packages_are_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    present: set[str] = set()
+    monkeypatch.setattr(machine, "find_spec", lambda name: name if name in present else None)
+    assert "bitsandbytes is not installed" in refusal("train", ["training=small_gpu"])
+    assert "vllm is not installed" in refusal("train", ["training=large_gpu"])
+    present |= {"bitsandbytes", "vllm"}
+    load_settings("train", ["training=small_gpu"])
+    load_settings("train", ["training=large_gpu"])
+    load_settings("train", ["training=large_gpu", "model.reasoning_vocab_size=5"])
+
+
+def test_a_model_folder_must_hold_a_model(model_folder: Callable[..., Path]) -> None:
+    folder = model_folder()
+    load_settings("train", [f"model.name={folder}"])
+    assert f"did you mean {folder}?" in refusal("train", [f"model.name={folder}e"])
+    (folder / "tokenizer.json").unlink()
+    assert "no tokenizer" in refusal("train", [f"model.name={folder}"])
+    (folder / "model.safetensors").unlink()
+    assert "no weights" in refusal("train", [f"model.name={folder}"])
+    (folder / "config.json").write_text("{}")
+    assert "model_type" in refusal("train", [f"model.name={folder}"])
+    (folder / "config.json").write_text("{")
+    assert "not JSON" in refusal("train", [f"model.name={folder}"])
+    (folder / "config.json").unlink()
+    assert "no config.json" in refusal("train", [f"model.name={folder}"])
+
+
+def test_a_run_folder_given_for_a_model_points_at_its_final_model(model_folder: Callable[..., Path]) -> None:
+    final = model_folder("run/final_model")
+    model_folder("run/initial_model")
+    assert f"did you mean {final}?" in refusal("evaluate", [f"checkpoint={final.parent}"])
+
+
+@pytest.mark.parametrize("config", [{"vocab_size": 100}, {"vocab_size": None, "text_config": {"vocab_size": 100}}])
+def test_the_vocabulary_bound_is_read_from_config_json(
+    model_folder: Callable[..., Path], config: dict[str, object]
+) -> None:
+    name = f"model.name={model_folder(**config)}"
+    load_settings("train", [name, "model.reasoning_vocab_size=102"])  # the tags may add two rows
+    assert "at most 100" in refusal("train", [name, "model.reasoning_vocab_size=103"])
+    load_settings("train", [name, "model.reasoning_vocab_size=204", "model.reasoning_multiplicity=2"])
+    assert "to 3" in refusal("train", [name, "model.reasoning_vocab_size=205", "model.reasoning_multiplicity=2"])
+    load_settings("train", [name, "model.source_ids=[0,101]"])
+    assert "102 is out of range" in refusal("train", [name, "model.source_ids=[0,102]"])
+
+
+def test_evaluate_and_generate_check_what_they_are_given(model_folder: Callable[..., Path]) -> None:
+    checkpoint = f"checkpoint={model_folder()}"
+    settings = load_settings("evaluate", [checkpoint, "dataset=gsm8k", "temperature=0"])
+    assert settings.out == settings.checkpoint / "evaluation" / "gsm8k"
+    assert "samples=0" in refusal("evaluate", [checkpoint, "samples=0"])
+    assert "split=test" in refusal("evaluate", [checkpoint, "split=test"])
+    assert "checkpoint is missing" in refusal("evaluate", [])
+    assert "temperature=-1" in refusal("generate", [checkpoint, "prompt=hi", "temperature=-1"])
+    assert "prompt" in refusal("generate", [checkpoint])
+    assert load_settings("generate", [checkpoint, "prompt=hi"]).max_new_tokens == 512
+
+
+def test_expand_writes_to_a_new_folder_only(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    assert "not empty" in refusal("expand", ["out=full"])
+    assert load_settings("expand", ["out=new", "model=tiny"]).out == Path("new")
+
+
+class TestWandbLogin:
+    @pytest.fixture(autouse=True)
+    def logged_out(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("WANDB_MODE")
+        monkeypatch.setenv("HOME", str(tmp_path))
+
+    def test_off_a_terminal_the_line_says_what_to_set(self) -> None:
+        message = refusal("train", [])
+        assert all(part in message for part in ("WANDB_API_KEY", "wandb login", "logging=offline"))
+
+    def test_a_key_in_the_environment_is_enough(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("WANDB_API_KEY", "x")
+        load_settings("train", [])
+
+    def test_a_netrc_entry_counts_for_its_own_host_only(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / ".netrc").write_text("machine api.wandb.ai login user password x\n")
+        (tmp_path / ".netrc").chmod(0o600)
+        load_settings("train", [])
+        monkeypatch.setenv("WANDB_BASE_URL", "https://wandb.example.org")
+        assert "WANDB_API_KEY" in refusal("train", [])
+
+    @pytest.mark.parametrize("word", ["logging=offline", "logging=disabled", "logging.enabled=false"])
+    def test_no_login_is_needed_without_an_online_run(self, word: str) -> None:
+        load_settings("train", [word])

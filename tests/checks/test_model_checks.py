@@ -1,0 +1,205 @@
+"""What of model, optimizer and kernels is refused before torch is imported, and what is not."""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from rlvr_vocab.checks import machine
+from rlvr_vocab.checks.machine import ATTENTIONS
+from rlvr_vocab.checks.model import INSTALLED_BY, packages_of
+from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
+from rlvr_vocab.config.load import build_settings, load_settings
+from rlvr_vocab.errors import UserError
+
+LORA = "model.lora.enabled=true"
+FOUR_BIT = "model.model_kwargs.load_in_4bit=true"
+EIGHT_BIT = "model.model_kwargs.load_in_8bit=true"
+UNSLOTH = "model.backend=unsloth"
+ATTENTION = "model.model_kwargs.attn_implementation"
+BATCHING = "training.use_transformers_continuous_batching=true"
+
+
+@pytest.fixture(autouse=True)
+def everything_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "installed", lambda package: True)
+
+
+def without(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
+    monkeypatch.setattr(machine, "installed", lambda package: package not in packages)
+
+
+def refusal(*words: str) -> str:
+    with pytest.raises(UserError) as caught:
+        load_settings("train", list(words))
+    assert "\n" not in str(caught.value)
+    assert not Path("out").exists()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ([LORA, "model.lora.r=0"], ["model.lora.r=0", "at least 1"]),
+        ([LORA, "model.lora.lora_alpha=-1"], ["lora_alpha=-1", "at least 1"]),
+        ([LORA, "model.lora.lora_dropout=1.5"], ["lora_dropout=1.5", "below 1"]),
+        ([LORA, "model.lora.lora_dropout=1"], ["below 1"]),
+        ([LORA, "model.lora.train_rows=reasonin"], ["did you mean reasoning?"]),
+        ([LORA, "model.lora.target_modules=[]"], ["all-linear"]),
+        ([LORA, "model.lora.target_modules=q_proj"], ["a list or all-linear"]),
+        ([FOUR_BIT, "model.lora.enabled=false"], ["load_in_4bit=true", "model.lora.enabled=false"]),
+        ([EIGHT_BIT, "model.lora.enabled=false"], ["load_in_8bit=true", "model.lora.enabled=false"]),
+        ([UNSLOTH, "model.lora.enabled=false"], ["model.backend=unsloth", "model.lora.enabled=false"]),
+        ([FOUR_BIT, EIGHT_BIT], ["choose one"]),
+        ([FOUR_BIT, "model.pure_bf16=true"], ["pure_bf16", "float32"]),
+        (["model.lora.enabled=true", "model.pure_bf16=true"], ["pure_bf16", "float32"]),
+        (["model.model_kwargs.load_in_4bit=maybe"], ["expected true or false", "maybe"]),
+        (["+model.model_kwargs.quantization_config={load_in_4bit: true}"], ["load_in_4bit"]),
+        ([EIGHT_BIT, "training.use_vllm=true"], ["load_in_8bit", "use_vllm=false"]),
+        (["model.backend=unslot"], ["did you mean unsloth?"]),
+        ([UNSLOTH, "model.reasoning_vocab_size=5"], ["reasoning vocabulary", "model.backend=transformers"]),
+        ([UNSLOTH, "model.reasoning_vocab_size=full"], ["reasoning vocabulary"]),
+        ([UNSLOTH, "model.source_ids=[3]"], ["reasoning vocabulary"]),
+        ([UNSLOTH, "model.lora.train_rows=all"], ["train_rows=none"]),
+        ([UNSLOTH, EIGHT_BIT], ["load_in_4bit"]),
+        ([UNSLOTH, f"{ATTENTION}=sdpa"], ["leave it out"]),
+        ([UNSLOTH, "model.lora.r=128"], ["max_lora_rank=64", "model.lora.r=128"]),
+        ([UNSLOTH, "model.unsloth.fast_inference=true"], ["training.use_vllm=false", "both"]),
+        ([UNSLOTH, "training.use_vllm=true"], ["fast_inference=false", "both"]),
+        ([UNSLOTH, "model.unsloth.max_seq_length=1024"], ["no room", "max_completion_length=1024"]),
+        ([UNSLOTH, "model.unsloth.max_seq_length=0"], ["at least 1"]),
+        ([UNSLOTH, "model.unsloth.use_gradient_checkpointing=often"], ["true or false or unsloth"]),
+        ([f"{ATTENTION}=sdp"], ["did you mean sdpa?", "flash_attention_2"]),
+        ([f"{ATTENTION}=flash_attention_2", "training.bf16=false"], ["16 bits", "training.bf16=true"]),
+        ([BATCHING, "model.reasoning_vocab_size=5"], ["past the region policy"]),
+        ([BATCHING, "model.source_ids=[3]"], ["past the region policy"]),
+        ([BATCHING], ["training.bf16=true", "16 bits"]),
+        (
+            ["training.use_liger_kernel=true", "+training.liger_kernel_config={fused_linear_cross_entropy: true}"],
+            ["fused_linear_cross_entropy", "region policy"],
+        ),
+    ],
+)
+def test_a_run_that_cannot_work_is_refused_in_one_line(words: list[str], parts: list[str]) -> None:
+    message = refusal(*words)
+    assert all(part in message for part in parts), message
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [FOUR_BIT, "model.reasoning_vocab_size=full"],
+        [EIGHT_BIT],
+        [UNSLOTH, FOUR_BIT],
+        [UNSLOTH, "model.unsloth.fast_inference=true", "training.use_vllm=true"],
+        ["model.lora.enabled=true", "model.lora.train_rows=reasoning", "model.reasoning_vocab_size=0"],
+        [f"{ATTENTION}=flash_attention_2"],
+        [f"{ATTENTION}=kernels-community/flash-attn2"],
+        [f"{ATTENTION}=flash_attention_2", FOUR_BIT, "training.bf16=false"],
+        [BATCHING, "training.bf16=false"],
+        ["training.use_liger_kernel=true"],
+        ["training.optim=paged_adamw_8bit"],
+    ],
+)
+def test_what_goes_together_is_accepted(words: list[str]) -> None:
+    load_settings("train", words)
+
+
+@pytest.mark.parametrize(
+    ("words", "package", "told"),
+    [
+        ([FOUR_BIT], "bitsandbytes", "pip install -e '.[quantization]'"),
+        ([EIGHT_BIT], "bitsandbytes", "pip install -e '.[quantization]'"),
+        (["training.optim=adamw_8bit"], "bitsandbytes", "pip install -e '.[quantization]'"),
+        (["training.optim=paged_lion_32bit"], "bitsandbytes", "pip install -e '.[quantization]'"),
+        (["training.optim=galore_adamw_8bit"], "galore_torch", "pip install galore-torch"),
+        (["training.optim=adamw_torch_8bit"], "torchao", "pip install torchao"),
+        (["training.use_liger_kernel=true"], "liger_kernel", "pip install liger-kernel"),
+        (["+model.model_kwargs.use_kernels=true"], "kernels", "pip install kernels"),
+        ([UNSLOTH], "unsloth", "docs/lora.md"),
+    ],
+)
+def test_a_package_that_is_not_there_is_asked_for_by_name(
+    words: list[str], package: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_settings("train", words)
+    without(monkeypatch, package)
+    message = refusal(*words)
+    assert f"{package.replace('liger_', 'liger-')} is not installed" in message and told in message
+
+
+def test_flash_attention_comes_with_its_package_or_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    word = f"{ATTENTION}=flash_attention_2"
+    for missing in ("flash_attn", "kernels"):
+        without(monkeypatch, missing)
+        load_settings("train", [word])
+    without(monkeypatch, "flash_attn", "kernels")
+    assert "flash-attn is not installed" in refusal(word)
+    assert "kernels is not installed" in refusal(f"{ATTENTION}=kernels-community/flash-attn2")
+
+
+def test_only_a_run_asks_for_what_only_a_run_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "bitsandbytes", "unsloth")
+    load_settings("expand", ["out=new", FOUR_BIT])
+    load_settings("check", ["model=qwen3_0.6b", UNSLOTH])
+
+
+def test_a_model_that_is_quantized_already_is_refused(model_folder: Callable[..., Path]) -> None:
+    folder = model_folder(quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True})
+    message = refusal(f"model.name={folder}")
+    assert "quantized already" in message and FOUR_BIT in message
+
+
+@pytest.mark.parametrize(
+    ("words", "adapter"),
+    [
+        ([], False),
+        (["model.lora.enabled=true"], True),
+        ([FOUR_BIT], True),
+        ([EIGHT_BIT], True),
+        ([UNSLOTH], True),
+    ],
+)
+def test_what_cannot_train_itself_switches_an_adapter_on(words: list[str], adapter: bool) -> None:
+    model = load_settings("train", words).model
+    assert model.trains_adapter is adapter
+    assert model.loaded_dtype == ("bfloat16" if adapter else "float32")
+
+
+def test_every_attention_of_transformers_but_the_paged_ones_may_be_chosen() -> None:
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    known = {"eager", *ALL_ATTENTION_FUNCTIONS.valid_keys()}
+    assert {name for name in known if not name.startswith("paged|")} == set(ATTENTIONS)
+
+
+def test_every_optimizer_that_transformers_imports_from_elsewhere_is_known() -> None:
+    """Where the package is absent, Transformers' own factory refuses just those that are refused before it."""
+    from transformers import TrainingArguments
+    from transformers.trainer import Trainer
+
+    for optim in GRPO_FIELDS["optim"].choices:
+        modules = packages_of(optim)
+        if all(find_spec(module) is not None for module in modules):
+            continue
+        arguments = TrainingArguments("out", optim=optim, optim_target_modules=["q_proj"], use_cpu=True)
+        with pytest.raises((ImportError, ValueError)):
+            Trainer.get_optimizer_cls_and_kwargs(arguments, model=None)
+    assert not any(packages_of(name) for name in ("adamw_torch", "adamw_torch_fused", "adafactor", "sgd", "rmsprop"))
+    assert set(INSTALLED_BY) <= {module for name in GRPO_FIELDS["optim"].choices for module in packages_of(name)}
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["model.lora.r=64"], "model.lora.r has nothing to apply to: add model.lora.enabled=true"),
+        (["model.lora.enabled=false", "model.lora.train_rows=all"], "model.lora.train_rows has nothing to apply to"),
+        (["model.unsloth.max_seq_length=512"], "model.unsloth.max_seq_length has nothing to apply to: add model.back"),
+    ],
+)
+def test_a_typed_key_that_nothing_would_read_is_refused(words, line):
+    with pytest.raises(UserError, match=line):
+        build_settings("train", ["model=tiny", *words])
+    build_settings("train", ["model=tiny", "model.lora.enabled=true", "model.lora.r=64"])
+    build_settings("train", ["model=tiny", "model.lora.enabled=false"])

@@ -1,0 +1,64 @@
+"""What a run refuses once torch is there, before it reads a weight or writes a file: one line, exit code 2."""
+
+import logging
+
+import pytest
+import torch
+
+from rlvr_vocab.checks import machine
+from rlvr_vocab.checks.accelerator import check_accelerator
+from rlvr_vocab.cli import main
+from rlvr_vocab.config.load import load_settings
+
+TARGETS = "model.lora.target_modules"
+ATTENTION = "model.model_kwargs.attn_implementation"
+RUN = ("quickstart", "training.use_cpu=true", "output_dir=run")
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.setenv("RLVR_VOCAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(machine, "installed", lambda package: True)
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["model.lora.enabled=true", f"{TARGETS}=[q_prj]"], ["q_prj", "did you mean q_proj?", "down_proj"]),
+        (["model.lora.enabled=true", f"{TARGETS}=[q_proj,norm]"], ["no linear layer norm"]),
+        (["model.lora.enabled=true", f"{TARGETS}=[q_proj,lm_head]"], ["lm_head", "model.lora.train_rows"]),
+        (["model.lora.enabled=true", f"{TARGETS}=[embed_tokens]"], ["embed_tokens", "model.lora.train_rows"]),
+        ([f"{ATTENTION}=flash_attention_2"], ["needs a GPU", f"{ATTENTION}=sdpa"]),
+        ([f"{ATTENTION}=flex_attention"], ["needs a GPU", f"{ATTENTION}=sdpa"]),
+        ([f"{ATTENTION}=kernels-community/flash-attn2"], ["needs a GPU", f"{ATTENTION}=sdpa"]),
+        (["training.use_liger_kernel=true"], ["needs a GPU", "training.use_liger_kernel=false"]),
+    ],
+)
+def test_what_cannot_work_here_ends_in_one_line(words, parts, tmp_path, capsys):
+    words = [*words, *(["training.bf16=true"] if "flash" in words[0] else [])]
+    assert main([*RUN, *words]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and all(part in said for part in parts), said
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["self_attn.q_proj", "model.layers.0.mlp.up_proj"])
+def test_a_layer_may_be_named_by_its_end_or_as_a_whole(name):
+    from rlvr_vocab.checks.adapter import check_target_modules
+
+    check_target_modules(load_settings("quickstart", ["model.lora.enabled=true", f"{TARGETS}=[{name}]"]))
+
+
+def test_a_paged_optimizer_says_that_it_does_not_page_without_a_gpu(caplog):
+    settings = load_settings("quickstart", ["training.optim=paged_adamw_8bit", "training.use_cpu=true"])
+    with caplog.at_level(logging.WARNING):
+        check_accelerator(settings)
+    [said] = caplog.messages
+    assert "paged_adamw_8bit" in said and "stays in memory" in said
+
+
+def test_with_a_gpu_nothing_of_that_is_refused(monkeypatch, caplog):
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    words = ["training.use_liger_kernel=true", f"{ATTENTION}=flex_attention", "training.optim=paged_adamw_8bit"]
+    check_accelerator(load_settings("quickstart", words))
+    assert caplog.messages == []

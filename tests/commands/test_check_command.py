@@ -1,0 +1,398 @@
+"""`rlvr-vocab check` end to end: what is reported is what is there."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlvr_vocab.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCAL = ("dataset=local", "dataset.columns.problem=question", "dataset.columns.answer=result")
+FILLER = "apple pear plum fig date lime kiwi nut oat pea rye yam bun egg ham jam pie tea"
+
+
+def write_rows(path: Path, rows: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def problem(number: int) -> dict[str, Any]:
+    return {"question": f"Add {number} to {number + 1}.", "result": 2 * number + 1}
+
+
+@pytest.fixture
+def clean(tmp_path: Path) -> Path:
+    """200 short problems without a fault."""
+    return write_rows(tmp_path / "clean.jsonl", [problem(number) for number in range(200)])
+
+
+@pytest.fixture
+def faulty(tmp_path: Path) -> Path:
+    """120 rows: faults in rows 1 to 12, the others clean."""
+    rows = [
+        {"question": "", "result": "1", "level": 3},
+        {"question": "Is this answered?", "result": None},
+        {"question": "What is 1+1?", "result": "2"},
+        {"question": "what is  1 + 1", "result": "[red]3[/]"},
+        {"question": "Half of it?", "result": r"\frac12"},
+        {"question": "Half  of it?", "result": "0.5"},
+        {"question": "Ring \x07 it", "result": "5"},
+        {"question": "Long?", "result": "9" * 20_000},
+        {"question": f"{FILLER}\u00a0one?", "result": "1"},
+        {"question": "Half a pair \ud800", "result": "7"},
+        17,
+        {"question": "[bold]no markup\u00a0[/]", "result": "8"},
+    ]
+    return write_rows(tmp_path / "faulty.jsonl", [*rows, *(problem(number) for number in range(12, 120))])
+
+
+def check(capsys: pytest.CaptureFixture[str], path: Path, *words: str) -> str:
+    """What the command shows of a file, as one text."""
+    code = main(["check", *LOCAL, f"dataset.name={path}", *words])
+    shown = capsys.readouterr()
+    assert code == 0, shown.err
+    return shown.out
+
+
+def section(shown: str, title: str) -> list[str]:
+    """The lines below a title."""
+    return shown.split(f"\n{title}\n")[1].split("\n\n")[0].splitlines()
+
+
+def last_section(shown: str) -> list[str]:
+    return section(shown, "Before training")
+
+
+def test_a_set_without_faults_has_nothing_in_its_way(capsys: pytest.CaptureFixture[str], clean: Path) -> None:
+    shown = check(capsys, clean)
+    assert section(shown, "Rows")[:3] == [
+        f"  {clean}: 200 rows read, 200 usable; 196 to train on, 4 held out",
+        "  columns: question, result",
+        "  read as: problem = question, answer = result; answer_format=bare: the whole cell is the answer",
+    ]
+    assert section(shown, "Repeated problems") == ["  no problem stands in the set twice"]
+    assert section(shown, "Gold answers")[0] == "  the verifier can use all 200 of them"
+    assert "add model=" in section(shown, "Prompts")[0]
+    assert section(shown, "Shared with the held-out problems") == [
+        "  none of 4 problems is among the 196 training problems"
+    ]
+    assert last_section(shown) == ["  nothing stands in the way"]
+
+
+def test_every_fault_is_found_in_its_row(capsys: pytest.CaptureFixture[str], faulty: Path) -> None:
+    shown = check(capsys, faulty, "dataset.eval_fraction=0")
+    rows = "\n".join(section(shown, "Rows"))
+    assert "120 rows read, 117 usable; 117 to train on, 0 held out" in rows
+    assert "columns: question, result, level" in rows
+    assert "dropped 1: empty problem (row 1: {'question': '', 'result': '1', 'level': 3})" in rows
+    assert "dropped 1: missing answer (row 2: Is this answered?)" in rows
+    assert "dropped 1: row is not an object (row 11: 17)" in rows
+    assert "became U+FFFD: 1" in rows
+    assert "characters that do not show: ␇ in 1 problem (row 7)" in rows
+    assert section(shown, "Repeated problems") == [
+        "  2 problems in 4 rows: 2 rows more than one each",
+        "  rows 5 and 6: Half of it?",
+        "  1 problem with answers that contradict each other:",
+        "    What is 1+1? (row 3: 2; row 4: [red]3[/])",
+    ]
+    golds = section(shown, "Gold answers")
+    assert golds[0].startswith("  1 of 117 are of no use to the verifier")
+    assert "(row 8: 9999" in golds[1]
+    advice = "\n".join(last_section(shown))
+    assert "1. ␇ stands in 1 problem (row 7)" in advice
+    assert "2. 1 problem with contradicting answers: keep the right one (rows 3 and 4)" in advice
+    assert "3. 2 rows repeat an earlier problem" in advice
+    assert "4. 1 gold answer of no use to the verifier: mend what can be mended (row 8)" in advice
+    assert "5." not in advice and "\x07" not in shown
+
+
+def test_gold_answers_that_may_be_codes_are_listed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    golds = ["2024-01-05", "$7-11$", "7-11", "3/4"]
+    rows = [{"question": f"Which, {gold}?", "result": gold} for gold in golds]
+    shown = section(
+        check(capsys, write_rows(tmp_path / "codes.jsonl", rows), "dataset.eval_fraction=0"), "Gold answers"
+    )
+    assert shown == [
+        "  the verifier can use all 4 of them",
+        "  2 compared as text, for want of a sign of mathematics: write what is mathematics as $…$",
+        "    2: a date, a range or a code? (row 1: 2024-01-05; row 3: 7-11)",
+    ]
+
+
+def test_the_json_file_holds_the_same_facts_with_all_row_numbers(
+    capsys: pytest.CaptureFixture[str], faulty: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "facts" / "check.json"
+    shown = check(capsys, faulty, "dataset.eval_fraction=0", f"out={out}", f"against={faulty}")
+    assert f"the same facts are in {out}" in shown
+    facts = json.loads(out.read_text(encoding="utf-8"))
+    assert facts["rows"]["report"]["rows_read"] == 120 and facts["rows"]["report"]["train_rows"] == 117
+    assert facts["rows"]["columns"] == ["question", "result", "level"]
+    assert facts["rows"]["hidden_characters"] == [
+        {"shown": "␇", "is_control": True, "row_numbers": [7]},
+        {"shown": "<U+00A0>", "is_control": False, "row_numbers": [9, 12]},
+    ]
+    assert [(found["row_numbers"], found["answers"]) for found in facts["repeated"]] == [
+        ([3, 4], [[3, "2"], [4, "[red]3[/]"]]),
+        ([5, 6], [[5, r"\frac12"]]),
+    ]
+    assert [gold["row_number"] for gold in facts["golds"]["unusable"]] == [8]
+    [overlap] = facts["overlaps"]
+    # All problems but the three that were dropped, and row 2, whose problem has no answer to train on.
+    assert sorted(found["row_number"] for found in overlap["same"]) == sorted({*range(3, 121)} - {11})
+    assert overlap["num_problems"] == 118 and overlap["train_matches"] == 117
+    assert facts["prompts"] is None
+    assert [line.split(". ", 1)[1] for line in last_section(shown)[:5]] == facts["before_training"]
+
+
+def test_problems_of_evaluation_sets_are_found_in_training_by_row(
+    capsys: pytest.CaptureFixture[str], clean: Path, tmp_path: Path
+) -> None:
+    rows = [{"task": "add 7 to 8"}, {"task": f"{FILLER} seven?"}, {"task": f"{FILLER} of 5 or 7?"}, {"task": "new"}]
+    evaluation = write_rows(tmp_path / "test.jsonl", rows)
+    trained = [*clean.read_text().splitlines(), json.dumps({"question": f"{FILLER} eight?", "result": 1})]
+    path = tmp_path / "train.jsonl"
+    path.write_text("\n".join([*trained, json.dumps({"question": f"{FILLER} of 6 or 7?", "result": 1})]))
+    words = ("dataset.eval_fraction=0", "against_problem_column=task")
+    shown = check(capsys, path, f"against=[{evaluation}]", *words)
+    begin = "apple pear plum fig date lime kiwi nut oat pea rye yam bun …"
+    # 19 words are 12 runs of 8, and the last one is in one of them: 11/12; of 22 words, the 20th is in 3 of 15.
+    assert section(shown, f"Shared with {evaluation}") == [
+        "  3 of 4 problems (75.0%) found in training: "
+        "1 the same, 1 nearly the same, 1 nearly the same with other numbers",
+        "    the same: row 1 is row 8 of training: add 7 to 8",
+        f"    nearly the same: row 2 is row 201 of training: {begin} (92% of it; there: {begin})",
+        f"    nearly the same with other numbers: row 3 is row 202 of training: {begin} (80% of it; there: {begin})",
+    ]
+    assert "1. 2 training problems (1.0% of training) also in" in last_section(shown)[0]
+    assert check(capsys, path, f"against={evaluation}", *words) == shown
+
+
+def test_a_doubtful_gold_of_a_second_file_is_named_with_it(
+    capsys: pytest.CaptureFixture[str], clean: Path, tmp_path: Path
+) -> None:
+    held_out = write_rows(tmp_path / "held.jsonl", [{"question": "a", "result": "9" * 20_000}])
+    golds = section(check(capsys, clean, f"dataset.eval_split={held_out}"), "Gold answers")
+    assert f"(row 1 of {held_out}: 9999" in golds[1]
+
+
+def test_held_out_problems_in_other_writing_are_left_out_of_training(
+    capsys: pytest.CaptureFixture[str], clean: Path, tmp_path: Path
+) -> None:
+    held_out = write_rows(tmp_path / "held.jsonl", [{"question": "ADD 5 TO 6", "result": 11}, problem(9)])
+    shown = check(capsys, clean, f"dataset.eval_split={held_out}", "dataset.max_eval_samples=1")
+    assert "left out of training, as the same problem is held out: 2" in shown
+    assert section(shown, "Shared with the held-out problems") == [
+        "  none of 2 problems is among the 198 training problems"
+    ]
+
+
+@pytest.fixture
+def base(make_shape: Callable[[str], Any]) -> Callable[[str], str]:
+    return lambda name: f"model.name={make_shape(name).folder}"
+
+
+def test_prompts_are_shown_and_counted_as_the_tokenizer_reads_them(
+    capsys: pytest.CaptureFixture[str],
+    clean: Path,
+    tmp_path: Path,
+    base: Callable[[str], str],
+    make_shape: Callable[[str], Any],
+) -> None:
+    from transformers import AutoTokenizer
+
+    texts = [*(f"Add {number}" + "!" * (3 * number) for number in range(150)), "One\tlong\n" * 99]
+    path = write_rows(tmp_path / "growing.jsonl", [{"question": text, "result": 1} for text in texts])
+    out = tmp_path / "check.json"
+    words = (base("qwen3"), "dataset.eval_fraction=0", "dataset.system_prompt=Box it.", f"out={out}")
+    shown = check(capsys, path, *words)
+    tokenizer = AutoTokenizer.from_pretrained(make_shape("qwen3").folder)
+    template = "<|im_start|>system\nBox it.<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
+    lengths = sorted(len(tokenizer.encode(template.format(text))) for text in texts)
+    prompts = json.loads(out.read_text())["prompts"]
+    assert prompts["text"] == template.format(texts[prompts["row_number"] - 1])
+    assert prompts["tokens"] == len(tokenizer.encode(prompts["text"]))
+    assert prompts["lengths"]["counts"] == {str(length): lengths.count(length) for length in lengths}
+    limit = next(limit for limit in range(64, 10_000, 64) if sum(length <= limit for length in lengths) >= 0.99 * 151)
+    assert limit < lengths[150]
+    assert f"  training.max_prompt_length={limit} would leave out 1 problem (0.66%)" in shown
+    head = f"  tokens a prompt: shortest {lengths[0]}, median {lengths[75]}, 90%: {lengths[135]}, 95%: {lengths[143]}"
+    assert f"{head}, 99%: {lengths[149]}, longest {lengths[150]}" in section(shown, "Prompt lengths")[0]
+    prompt = section(shown, "One prompt, as the model sees it")
+    assert prompt[1:4] == ["  │ <|im_start|>system⏎", "  │ Box it.<|im_end|>⏎", "  │ <|im_start|>user⏎"]
+    assert prompt[-1] == "  the model has to open the thinking with <think>"
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "advised"),
+    [
+        ([], "the template opens the thinking with <think>", None),
+        (["dataset.open_thinking=model"], "the model has to open the thinking with <think>", "open_thinking=prefill"),
+        (['model.think_tags=["<t>","</t>"]'], "the template opens the thinking with <t>", None),
+    ],
+)
+def test_who_opens_the_thinking_is_said(
+    capsys: pytest.CaptureFixture[str],
+    clean: Path,
+    base: Callable[[str], str],
+    words: list[str],
+    said: str,
+    advised: str | None,
+) -> None:
+    shown = check(capsys, clean, base("llama"), "model.generation_kwargs.max_new_tokens=9", *words)
+    assert f"  {said}" in section(shown, "One prompt, as the model sees it")
+    assert (advised or "nothing stands in the way") in last_section(shown)[0]
+
+
+def test_a_template_that_closes_the_thinking_at_once_is_noticed(
+    capsys: pytest.CaptureFixture[str], clean: Path, tmp_path: Path, base: Callable[[str], str]
+) -> None:
+    template = tmp_path / "closed.jinja"
+    template.write_text(
+        "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ 'assistant: <think>\n\n</think>\n\n' }}{% endif %}"
+    )
+    shown = check(capsys, clean, base("qwen3"), f"model.chat_template={template}")
+    assert "opens the thinking and closes it again" in section(shown, "One prompt, as the model sees it")[-1]
+    assert any("closes the thinking before the model can think" in line for line in last_section(shown))
+
+
+def test_prompts_that_leave_no_room_for_a_completion_are_advised_against(
+    capsys: pytest.CaptureFixture[str], clean: Path, base: Callable[[str], str]
+) -> None:
+    shown = check(capsys, clean, base("qwen3"))  # its context is 512 tokens, the completion limit 1,024
+    assert "and a completion of up to 1,024 do not fit the model's 512" in last_section(shown)[0]
+
+
+def test_the_embedded_model_says_that_it_counts_characters(
+    capsys: pytest.CaptureFixture[str], clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RLVR_VOCAB_CACHE", str(tmp_path / "cache"))
+    shown = check(capsys, clean, "model=tiny", "model.generation_kwargs.max_new_tokens=100")
+    assert "model=tiny reads nearly one character a token" in shown
+    assert last_section(shown) == ["  nothing stands in the way"]
+
+
+def test_worked_solutions_read_as_bare_answers_are_noticed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = [{"question": f"Add {n} to 1.", "result": f"{n}+1={n + 1}\n#### {n + 1}"} for n in range(120)]
+    path = write_rows(tmp_path / "hash.jsonl", rows)
+    assert "set dataset.answer_format=hash" in last_section(check(capsys, path))[0]
+    shown = check(capsys, path, "dataset.answer_format=hash")
+    assert last_section(shown) == ["  nothing stands in the way"]
+    assert "-> " in section(shown, "Rows")[3]
+
+
+def test_few_problems_and_many_dropped_rows_are_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = [problem(number) if number % 3 else {"question": "", "result": 1} for number in range(30)]
+    advice = last_section(check(capsys, write_rows(tmp_path / "few.jsonl", rows)))
+    assert "33% of the rows are left out" in advice[0] and "only 19 problems to train on" in advice[1]
+
+
+def test_a_csv_file_with_columns_of_its_own_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "expert.csv"
+    with path.open("w", newline="", encoding="utf-8-sig") as file:
+        csv.writer(file).writerows([("question", "expert_answer"), *((f"Add {n}.\nTwice", n) for n in range(150))])
+    shown = check(capsys, path, "dataset.columns.answer=expert_answer")
+    assert "150 rows read, 150 usable; 147 to train on, 3 held out" in shown
+    assert "read as: problem = question, answer = expert_answer" in shown
+    crlf = path.with_name("crlf.csv")
+    crlf.write_bytes(path.read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"))
+    shown = check(capsys, crlf, "dataset.columns.answer=expert_answer")
+    assert "1. ␍ stands in 150 problems (rows 1, 2, 3 and 147 more)" in last_section(shown)[0]
+
+
+GOOD = "".join(json.dumps(problem(number)) + "\n" for number in range(3))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("p.jsonl", GOOD.replace("result", "solution"), 'has no column "result"; its columns are question, solution'),
+        ("p.jsonl", GOOD.replace("Add", "Addé").encode("latin-1"), "is not UTF-8: byte 17 is 0xe9"),
+        ("p.jsonl", GOOD.encode("utf-16"), "is UTF-16 or UTF-32"),
+        ("p.csv", "question,result\nx,1\n".encode("utf-16-le"), "is UTF-16 or UTF-32"),
+        ("p.jsonl", GOOD[:-20], "p.jsonl:3 is not valid JSON: Unterminated string"),
+        ("p.json", "[" + GOOD.splitlines()[0] + ", {", "the text breaks off"),
+        ("p.json", "[]", "has no rows"),
+        ("p.jsonl", "", "is empty"),
+        ("p.csv", "question,result\n", "has no rows"),
+        ("p.jsonl", '{"question": "", "result": 1}\n', "no problem is left to train on: "),
+        ("p.jsonl", '{"question": "a", "result": ""}\n', "dropped 1: missing answer (row 1: a)"),
+    ],
+)
+def test_a_set_that_cannot_be_read_is_one_line_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, content: str | bytes, said: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    assert main(["check", *LOCAL, f"dataset.name={path}", "model=tiny", f"out={tmp_path / 'check.json'}"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and shown.err.count("\n") == 1
+    assert said in shown.err
+    assert not (tmp_path / "check.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["against=nowhere.jsonl"], "nowhere.jsonl does not exist"),
+        (["against=[{clean},{clean}]", "against_problem_column=task"], 'no column "task"; its columns are question'),
+        (["out={clean}"], "is a problem set of this command"),
+        (["out={folder}"], "a folder; give a file"),
+        (["out={clean}/check.json"], "clean.jsonl is a file"),
+        (["model.reasoning_mode=replace"], "model.reasoning_mode has no model to apply to"),
+        (["model.name=./nowhere/model"], "no such folder"),
+        (["against=7"], "against: expected a list, got 7"),
+        (["agianst=a.jsonl"], "did you mean against?"),
+        (["training.learning_rate=1"], "unknown key training.learning_rate"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_is_read(
+    capsys: pytest.CaptureFixture[str], clean: Path, words: list[str], said: str
+) -> None:
+    given = [word.format(clean=clean, folder=clean.parent) for word in words]
+    assert main(["check", *LOCAL, f"dataset.name={clean}", *given]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and shown.err.count("\n") == 1
+    assert said in shown.err
+    assert len(clean.read_text().splitlines()) == 200
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [("phi", "has no chat template"), ("qwen3", "its chat template refuses these prompts: no system")],
+)
+def test_a_template_that_cannot_render_the_prompts_is_one_line(
+    capsys: pytest.CaptureFixture[str], clean: Path, tmp_path: Path, base: Callable[[str], str], shape: str, said: str
+) -> None:
+    template = tmp_path / "strict.jinja"
+    template.write_text(
+        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system message') }}{% endif %}"
+        "{% for message in messages %}{{ message['content'] }}{% endfor %}{% if add_generation_prompt %}A:{% endif %}"
+    )
+    words = [f"model.chat_template={template}"] if shape == "qwen3" else []
+    assert main(["check", *LOCAL, f"dataset.name={clean}", base(shape), *words]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and said in error
+
+
+def test_without_a_model_nothing_heavy_is_imported(clean: Path) -> None:
+    script = (
+        "import sys; from rlvr_vocab.cli import main\n"
+        "if __name__ == '__main__':\n"
+        "    code = main(sys.argv[1:])\n"
+        "    heavy = ('torch', 'transformers', 'trl', 'sympy')\n"
+        "    print([name for name in heavy if name in sys.modules], file=sys.stderr)\n"
+        "    sys.exit(code)"
+    )
+    words = [sys.executable, "-c", script, "check", *LOCAL, f"dataset.name={clean}"]
+    done = subprocess.run(words, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1] == "[]"

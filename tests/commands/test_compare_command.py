@@ -1,0 +1,229 @@
+"""`rlvr-vocab compare` on made-up folders of runs: arms, warnings, files, refusals."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ..read_text import faults_in
+from .compared_runs import ASKED, ENVIRONMENT, Maker, compare, evaluated, maker, three, warnings
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Maker:
+    return maker(tmp_path)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_arms_are_found_and_the_difference_is_told(made: Maker, own: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    reasoning, plain = three(made, "r", n=100, chance=0.85, own=own), three(made, "b", chance=0.4, own=own)
+    code, found = compare([*reasoning, *plain])
+    said = capsys.readouterr().out
+    assert code == 0
+    assert said.startswith("reasoning_vocab_size=100 is higher than reasoning_vocab_size=0 (difference +")
+    assert found["key"] == "model.reasoning_vocab_size"
+    assert [arm["name"] for arm in found["arms"]] == ["reasoning_vocab_size=0", "reasoning_vocab_size=100"]
+    [result] = found["comparisons"]
+    assert result["verdict"] == "higher" and result["paired"]
+    assert result["problems"] == (599 - 1 if own else 200)  # the one with the script is the same in each set
+    assert result["difference"] == pytest.approx(result["other_mean"] - result["baseline_mean"])
+    assert found["warnings"] == []
+
+
+def test_no_difference_is_not_claimed(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
+    _, found = compare([*three(made, "b"), *three(made, "r", n=100)])
+    assert found["comparisons"][0]["verdict"] == "not distinguishable"
+    assert "smallest effect that could have been shown with 3 pairs of runs on 200 problems" in capsys.readouterr().out
+
+
+def test_a_run_needs_no_more_than_its_configuration_and_its_results(made: Maker) -> None:
+    bare = {"summary": None, "environment": None}
+    runs = [*three(made, "b", **bare), *three(made, "r", n=100, **bare)]
+    for run in runs:
+        Path(run, "metrics.jsonl").unlink()
+    code, found = compare(runs)
+    assert code == 0
+    assert warnings(found, "has no summary.json") == 6
+
+
+def test_one_run_of_an_arm_says_nothing_about_the_arms(made: Maker) -> None:
+    _, found = compare([made("b", chance=0.1), made("r", n=100, chance=0.9)])
+    assert found["comparisons"][0]["verdict"] == "one run each"
+    assert found["comparisons"][0]["sentence"].startswith("One run of an arm cannot tell the arms apart")
+
+
+def test_other_keys_that_differ_are_listed_and_warned_about(made: Maker) -> None:
+    runs = [*three(made, "b"), *three(made, "r", n=100, training__learning_rate=1e-4)]
+    assert compare(runs)[0] == 2
+    _, found = compare(runs, "key=model.reasoning_vocab_size")
+    assert found["configuration_differences"] == [
+        {"key": "training.learning_rate", "values": ["1e-05"] * 3 + ["0.0001"] * 3}
+    ]
+    assert warnings(found, "training.learning_rate (1e-05 and 0.0001)") == 1
+
+
+def test_how_often_a_run_saves_makes_no_arm(made: Maker) -> None:
+    runs = [*three(made, "b"), *three(made, "r", n=100, training__save_steps=7)]
+    assert compare(runs)[1]["configuration_differences"] == []
+
+
+def test_an_evaluation_that_is_not_finished_is_refused(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = evaluated(made, ASKED, {**ASKED, "samples": 4})
+    assert compare(runs, "evaluation=test")[0] == 2
+    error = capsys.readouterr().err
+    assert "holds 200 of 800 answers: rlvr-vocab evaluate checkpoint=" in error and "samples=4" in error
+    assert error.count("\n") == 1
+
+
+def test_signs_that_break_lines_elsewhere_break_none_in_results(made: Maker) -> None:
+    runs = [made("b"), made("r", n=100)]
+    path = Path(runs[0]) / "evaluation/after.jsonl"
+    lines = [{**json.loads(line), "completion": "a\u2028b\x85c\ud800"} for line in path.read_text().splitlines()]
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    path.write_text(text, encoding="utf-8", errors="surrogatepass")
+    assert compare(runs)[0] == 0
+
+
+def test_long_values_of_the_key_are_numbered_and_listed_once(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
+    long = ["Think about it.\n" * 9, "Answer at once. " * 9]
+    runs = [made("b", dataset__system_prompt=long[0]), made("r", dataset__system_prompt=long[1])]
+    _, found = compare(runs)
+    assert [arm["name"] for arm in found["arms"]] == ["system_prompt #1", "system_prompt #2"]
+    assert capsys.readouterr().out.count(long[1]) == 1
+    assert Path("compared/comparison.html").read_text().count(long[1]) == 1
+
+
+def test_neither_secrets_nor_what_a_terminal_obeys_is_shown(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
+    secret = f"hf_{'abcDEF123' * 4}"
+    runs = [
+        made("b", dataset__name=f"x{chr(27)}[2J", environment={**ENVIRONMENT, "commit": "\x1b]0;"}),
+        made("r", dataset__name="y [bold]z", training__hub_token=secret),
+    ]
+    assert compare(runs, "key=dataset.name")[0] == 0
+    page = Path("compared/comparison.html").read_text() + Path("compared/comparison.json").read_text()
+    shown = capsys.readouterr().out
+    assert secret not in page + shown
+    assert "\x1b" not in page + shown
+    assert "[bold]" in shown.splitlines()[-1] or "name=y [bold]z" in shown
+
+
+def test_values_of_the_baseline_are_compared_as_numbers(made: Maker) -> None:
+    runs = [made("r", training__beta=0.04), made("b", training__beta=0.0), made("c", seed=1, training__beta=0)]
+    assert compare(runs)[1]["comparisons"][0]["baseline"] == "beta=0.0"
+    assert compare(runs, "baseline=0")[0] == 0
+
+
+def test_a_key_that_a_version_added_makes_no_difference_at_its_default(made: Maker) -> None:
+    runs = [made("b"), made("r", n=100, dataset__examples=None, training__num_iterations=1)]
+    assert compare(runs)[1]["configuration_differences"] == []
+
+
+def test_the_folder_one_stands_in_is_a_run_like_others(made: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [made("b"), made("r", n=100)]
+    monkeypatch.chdir(runs[0])
+    assert compare([".", "../r"])[0] == 0
+    assert "exp_name=b_again" in Path("compared/comparison.html").read_text()
+
+
+def test_a_stream_without_the_signs_gets_their_escapes(made: Maker) -> None:
+    runs = [made("b"), made("r", n=100)]
+    words = [sys.executable, "-m", "rlvr_vocab.cli", "compare", f"runs=[{','.join(runs)}]", "out=compared"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    said = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+    assert (said.returncode, said.stderr) == (0, "")
+
+
+def test_one_of_everything_reads_as_one(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
+    """One run of an arm, one problem, one answer that cannot be graded."""
+    arms = ((0, 0), (1, 0), (1, 1))
+    runs = [made(f"a{n}{seed}", n=n, seed=seed, problems=2, environment=None) for n, seed in arms]
+    path = Path(runs[0], "evaluation", "after.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows[0]["score"] = None
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert compare(runs)[0] == 0
+    said = capsys.readouterr().out
+    assert "1 answer without a grade" in said and "on 1 problem)" in said
+    page = re.sub(r"<style>.*?</style>|<[^>]*>", " ", Path("compared/comparison.html").read_text(), flags=re.DOTALL)
+    assert faults_in(said) == faults_in(page) == []
+
+
+def test_several_arms_are_compared_with_the_baseline(made: Maker) -> None:
+    runs = [*three(made, "s", n=10), *three(made, "b"), *three(made, "f", n="full", chance=0.95)]
+    _, found = compare(runs)
+    assert [each["other"] for each in found["comparisons"]] == ["reasoning_vocab_size=10", "reasoning_vocab_size=full"]
+    assert found["comparisons"][1]["adjusted_p"] > found["comparisons"][1]["p"]
+    _, other = compare(runs, "baseline=full")
+    assert {each["baseline"] for each in other["comparisons"]} == {"reasoning_vocab_size=full"}
+    assert other["comparisons"][1]["difference"] == pytest.approx(-found["comparisons"][1]["difference"])
+
+
+def test_results_of_evaluate_are_taken_by_name(made: Maker) -> None:
+    place = "final_model/evaluation/gsm8k_test/results.jsonl"
+    runs = [*three(made, "b", results=place), *three(made, "r", n=100, results=place)]
+    assert compare(runs, "evaluation=gsm8k_test")[1]["measured"] == "results named gsm8k_test"
+
+
+def test_the_page_is_whole_and_escaped(made: Maker) -> None:
+    compare([*three(made, "b", chance=0.2), *three(made, "r", n=100, chance=0.9)])
+    page = Path("compared/comparison.html").read_text()
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert page.count("<svg") == 3  # the difference, the runs, the reward
+    assert "rlvr-vocab compare" in page and "higher" in page
+
+
+@pytest.mark.parametrize("cut", [b'{"problem": 3, "pro', '{"problem": "é'.encode()[:-1]])
+def test_no_claim_is_made_of_a_broken_file(made: Maker, cut: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [made("b"), made("r", n=100)]
+    with (Path(runs[0]) / "evaluation/after.jsonl").open("ab") as lines:
+        lines.write(cut)
+    assert compare(runs)[0] == 2
+    assert "after.jsonl, line 201: not readable JSON" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("make", "words", "said"),
+    [
+        (lambda made: [made("b")] * 2, (), "is given twice"),
+        (lambda made: [made("b")], (), "two runs at least"),
+        (lambda made: [made("b"), made("c", seed=1)], (), "one arm only"),
+        (
+            lambda made: [made("b"), made("r", n=9, training__max_steps=9)],
+            (),
+            "reasoning_vocab_size, training.max_steps",
+        ),
+        (lambda made: [made("b"), made("r", n=9)], ("key=model.nme",), "did you mean model.name?"),
+        (lambda made: [made("b"), made("r", n=9)], ("key=model.name",), "the same value in all runs"),
+        (lambda made: [made("b"), made("r", n=9)], ("key=seed",), "does not make an arm"),
+        (lambda made: [made("b"), made("r", n=9)], ("baseline=7",), "there is 0, 9"),
+        (lambda made: [made("b"), made("r", n=9)], ("evaluation=test",), "checkpoint="),
+        (lambda made: [made("b"), made("r", n=9, results=None)], (), "rlvr-vocab evaluate checkpoint="),
+        (lambda made: [made("b"), made("c"), made("r", n=9)], (), "two runs with seed 0"),
+        (lambda made: [made("b"), made("r", n=9)], ("confidence=95",), "must be above 0 and below 1"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(
+    made: Maker,
+    make: Callable[[Maker], list[str]],
+    words: tuple[str, ...],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert compare(make(made), *words)[0] == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_it_starts_without_torch() -> None:
+    code = (
+        "import sys, rlvr_vocab.commands.compare.command; print('torch' in sys.modules, 'transformers' in sys.modules)"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == ["False", "False"]

@@ -1,0 +1,301 @@
+"""`rlvr-vocab evaluate` from its command line: results that go on, several checkpoints, what is refused."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from rlvr_vocab.checks import machine
+from rlvr_vocab.cli import main
+from rlvr_vocab.commands.evaluate import command as evaluate
+from rlvr_vocab.config.load import build_settings, load_settings
+from rlvr_vocab.errors import UserError
+
+PROBLEMS = 6
+
+
+@pytest.fixture(scope="module")
+def checkpoint(expand_shape: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(shutil.copytree(expand_shape("llama", size=None), tmp_path_factory.mktemp("models") / "a" / "model"))
+
+
+@pytest.fixture(scope="module")
+def other(checkpoint: Path) -> Path:
+    """The same model with other weights."""
+    folder = Path(shutil.copytree(checkpoint, checkpoint.parents[1] / "b" / "model"))
+    weights = load_file(folder / "model.safetensors")
+    torch.manual_seed(0)
+    moved = {name: each + 0.05 * torch.randn_like(each) for name, each in weights.items()}
+    save_file(moved, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    rows = [{"problem": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(PROBLEMS - 1)]
+    path = tmp_path / "sums.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in [*rows, {"problem": "Why?", "answer": "?"}]))
+    dataset = [f"dataset.name={path}", "dataset.columns.reasoning=null", "dataset.eval_fraction=0", "split=train"]
+    return [*dataset, "max_new_tokens=12", "samples=2", "batch_size=4"]
+
+
+def evaluated(checkpoint: Path | str, out: Path, words: list[str]) -> dict[str, Any]:
+    assert main(["evaluate", f"checkpoint={checkpoint}", f"out={out}", *words]) == 0
+    summary: dict[str, Any] = json.loads((out / "summary.json").read_text())
+    return summary
+
+
+def error_of(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert main(["evaluate", *command]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1
+    return error
+
+
+def test_a_summary_has_every_figure_with_its_interval(
+    checkpoint: Path, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = evaluated(checkpoint, tmp_path / "out", words)
+    results = [json.loads(line) for line in (tmp_path / "out" / "results.jsonl").read_text().splitlines()]
+    assert sorted((each["problem"], each["sample"]) for each in results) == [
+        (p, s) for p in range(PROBLEMS) for s in (0, 1)
+    ]
+    assert (summary["problems"], summary["samples"], summary["gradable"]) == (PROBLEMS, 2, 2 * (PROBLEMS - 1))
+    assert summary["problems_without_score"] == 1
+    assert summary["mean_tokens"] == sum(each["tokens"] for each in results) / len(results)
+    for name in ("avg@2", "pass@1", "pass@2", "maj@2", "length", "cut_off", "format", "reasoning_share"):
+        figure = summary["figures"][name]
+        assert (
+            figure["low"] <= figure["estimate"] <= figure["high"] and figure["confidence"] == 0.95 and figure["method"]
+        )
+    assert summary["accuracy"] == summary["figures"]["avg@2"]["estimate"]
+    assert summary["figures"]["avg@2"]["problems"] == PROBLEMS - 1
+    shown = capsys.readouterr().out
+    assert "accuracy 0.0% on 6 problems, 2 samples each, 10 of 12 answers gradable" in shown
+    assert "pass@2" in shown and "closed, finished, answered" in shown and "\x1b" not in shown
+
+
+def test_a_killed_evaluation_goes_on_and_ends_like_an_undisturbed_one(
+    checkpoint: Path,
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    whole = evaluated(checkpoint, tmp_path / "whole", words)
+    graded = evaluate.graded_results
+    calls = []
+
+    def killed_in_the_second_batch(*args: Any) -> Any:
+        calls.append(args)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return graded(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluate, "graded_results", killed_in_the_second_batch)
+        assert main(["evaluate", f"checkpoint={checkpoint}", f"out={tmp_path / 'cut'}", *words]) == 130
+    path = tmp_path / "cut" / "results.jsonl"
+    assert len(path.read_bytes().splitlines()) == 4
+    with path.open("a") as file:
+        file.write('{"problem": 4, "samp')
+    capsys.readouterr()
+    assert evaluated(checkpoint, tmp_path / "cut", words) == whole
+    assert f"goes on from 4 of 12 answers in {path}" in capsys.readouterr().out
+    assert path.read_bytes() == (tmp_path / "whole" / "results.jsonl").read_bytes()
+
+
+def test_a_finished_evaluation_loads_no_model(
+    checkpoint: Path, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = evaluated(checkpoint, tmp_path / "out", words)
+
+    def load(*args: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(evaluate, "load_checkpoint", load)
+    assert evaluated(checkpoint, tmp_path / "out", words) == summary
+
+
+def test_more_samples_go_on_and_fewer_are_refused(
+    checkpoint: Path, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluated(checkpoint, tmp_path / "out", words)
+    evaluated(checkpoint, tmp_path / "out", [*words, "samples=3"])
+    evaluated(checkpoint, tmp_path / "at_once", [*words, "samples=3"])
+    ours, theirs = ((tmp_path / name / "results.jsonl").read_bytes() for name in ("out", "at_once"))
+    assert ours == theirs
+    error = error_of([f"checkpoint={checkpoint}", f"out={tmp_path / 'out'}", *words], capsys)
+    assert "holds 18 answers and 12 are asked for" in error
+
+
+def test_asking_for_more_takes_nothing_back_before_the_first_new_answer(
+    checkpoint: Path, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    evaluated(checkpoint, out, words)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+
+    def killed(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    command = ["evaluate", f"checkpoint={checkpoint}", f"out={out}", *words, "samples=3"]
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluate, "load_checkpoint", killed)
+        assert main(command) == 130
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    graded, calls = evaluate.graded_results, []
+
+    def killed_in_the_second_batch(*args: Any) -> Any:
+        calls.append(args)
+        return graded(*args) if len(calls) == 1 else killed()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluate, "graded_results", killed_in_the_second_batch)
+        assert main(command) == 130
+    assert not (out / "summary.json").exists()  # it says nothing of 16 answers
+    results = (out / "results.jsonl").read_bytes()
+    assert results.startswith(before["results.jsonl"]) and len(results.splitlines()) == 2 * PROBLEMS + 4
+
+
+def test_a_limit_without_room_is_refused_for_all_before_any_and_leaves_nothing(
+    checkpoint: Path, other: Path, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = json.loads((other / "config.json").read_text())
+    short = Path(shutil.copytree(other, tmp_path / "short" / "model"))
+    (short / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 200}))
+    out = tmp_path / "out"
+    error = error_of([f"checkpoint=[{checkpoint},{short}]", f"out={out}", *words, "max_new_tokens=199"], capsys)
+    advised = re.search(r"context of 200; set (max_new_tokens) to (\d+) or less", error)
+    assert advised is not None and not out.exists()
+    evaluated(short, out, [*words, "=".join(advised.groups())])
+
+
+def test_settings_that_a_killed_start_has_left_bind_nobody_and_a_foreign_summary_stays(
+    checkpoint: Path, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "settings.json").write_text('{"temperature": 0.1}')
+    assert evaluated(checkpoint, out, words)["temperature"] == 1.0
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "summary.json").write_text("{}")
+    error = error_of([f"checkpoint={checkpoint}", f"out={run}", *words], capsys)
+    assert f"out={run}: holds a summary.json without its results.jsonl" in error
+    assert (run / "summary.json").read_text() == "{}"
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_problems_are_read(
+    checkpoint: Path, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read(*args: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(evaluate, "load_problem_sets", read)
+    assert "out=/proc/xx cannot be written" in error_of([f"checkpoint={checkpoint}", "out=/proc/xx", *words], capsys)
+
+
+def test_results_of_another_question_are_neither_mixed_nor_overwritten(
+    checkpoint: Path, other: Path, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    evaluated(checkpoint, out, words)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    for change, word in (
+        (["temperature=0.5"], "temperature=1.0 (now 0.5)"),
+        (["seed=7"], "other problems, seed=42 (now 7)"),
+        (["max_samples=5"], "problems=6 (now 5), other problems"),
+        (["dataset.system_prompt=Think"], "other problems"),
+        ([f"checkpoint={other}"], "other weights"),
+    ):
+        error = error_of([f"checkpoint={checkpoint}", f"out={out}", *words, *change], capsys)
+        assert f"out={out}: holds an evaluation with {word}; choose another out, or delete it" in error
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    (out / "settings.json").unlink()
+    assert "without its settings.json" in error_of([f"checkpoint={checkpoint}", f"out={out}", *words], capsys)
+
+
+def test_several_checkpoints_have_a_folder_each_and_are_paired_with_the_first(
+    checkpoint: Path, other: Path, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main(["evaluate", f"checkpoint=[{checkpoint},{other}]", f"out={out}", *words]) == 0
+    first, second = (json.loads((out / name / "model" / "summary.json").read_text()) for name in ("a", "b"))
+    assert (first["checkpoint"], second["checkpoint"]) == (str(checkpoint), str(other))
+    assert "differences" not in first and second["difference_to"] == str(checkpoint)
+    assert set(second["differences"]) == {"avg@2", "maj@2"}
+    found = second["differences"]["avg@2"]
+    assert (found["problems"], found["samples"]) == (PROBLEMS - 1, 2 * 2 * (PROBLEMS - 1))
+    ours = json.loads((out / "a" / "model" / "results.jsonl").read_text().splitlines()[0])
+    theirs = json.loads((out / "b" / "model" / "results.jsonl").read_text().splitlines()[0])
+    assert ours["prompt"] == theirs["prompt"] and ours["completion"] != theirs["completion"]
+    table = capsys.readouterr().out.splitlines()[-3:]
+    assert "avg@2 less that of the first" in table[0]
+    assert table[1].startswith(str(checkpoint)) and table[2].startswith(str(other)) and "+0.0% [" in table[2]
+    alone = evaluated(checkpoint, tmp_path / "alone", words)
+    assert alone == first
+    assert evaluated(other, out / "b" / "model", words) == second  # its answers are the same, so the differences hold
+    assert "differences" not in evaluated(other, out / "b" / "model", [*words, "samples=3"])
+
+
+def test_one_checkpoint_or_a_list_of_them_and_where_their_results_go() -> None:
+    one = build_settings("evaluate", ["checkpoint=out/seed=1/final_model", "dataset=gsm8k"])
+    assert one.checkpoint == Path("out/seed=1/final_model") and one.out == one.checkpoint / "evaluation/gsm8k"
+    words = ["checkpoint=[out/x/final_model,out/y/checkpoint-5]", "dataset=gsm8k"]
+    several = build_settings("evaluate", words)
+    assert several.folders == tuple(each / "evaluation" / "gsm8k" for each in several.checkpoints)
+    assert build_settings("evaluate", [*words, "out=new"]).folders == (
+        Path("new/x/final_model"),
+        Path("new/y/checkpoint-5"),
+    )
+    nested = build_settings("evaluate", ["checkpoint=[out/m,out/m/sub]", "dataset=gsm8k", "out=new"])
+    assert nested.folders == (Path("new/m"), Path("new/m/sub"))
+    with pytest.raises(UserError, match=r"checkpoint=\[\]: give at least one"):
+        build_settings("evaluate", ["checkpoint=[]", "dataset=gsm8k"])
+
+
+def test_the_same_checkpoint_twice_is_refused(model_folder: Callable[..., Path]) -> None:
+    folder = model_folder()
+    with pytest.raises(UserError, match="given twice"):
+        load_settings("evaluate", [f"checkpoint=[{folder},{folder.absolute()}]", "dataset=gsm8k"])
+
+
+def test_vllm_is_refused_where_it_cannot_sample(
+    model_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [f"checkpoint={model_folder()}", "dataset=gsm8k"]
+    monkeypatch.setattr("rlvr_vocab.checks.run.installed", lambda package: False)
+    with pytest.raises(UserError, match="backend=vllm: vllm is not installed"):
+        load_settings("evaluate", [*words, "backend=vllm"])
+    assert load_settings("evaluate", words).backend == "transformers"
+    monkeypatch.setattr("rlvr_vocab.checks.run.installed", lambda package: True)
+    assert load_settings("evaluate", [*words, "backend=vllm"]).backend == "vllm"
+    monkeypatch.setattr("rlvr_vocab.checks.run.check_checkpoint_folder", lambda *_: None)
+    monkeypatch.setattr("rlvr_vocab.checks.run.is_adapter", lambda folder: True)
+    with pytest.raises(UserError, match=r"is an adapter: fold it into its base first, rlvr-vocab merge checkpoint="):
+        load_settings("evaluate", [*words, "backend=vllm"])
+    assert machine.installed("json")
+
+
+def test_checkpoints_that_would_be_sampled_otherwise_are_warned_of(
+    checkpoint: Path, other: Path, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rlvr_vocab.config.recorded import config_yaml
+
+    run = build_settings("train", ["experiment=quickstart", "model.generation_kwargs.temperature=0.7"])
+    (other.parent / "config.yaml").write_text(config_yaml(run.resolved))
+    command = ["evaluate", f"checkpoint=[{checkpoint},{other}]", f"out={tmp_path / 'out'}", *words]
+    assert main([*command, "max_samples=1"]) == 0
+    assert (
+        "warning: temperature is 1 and 0.7, as each was trained: set temperature=… to compare"
+        in capsys.readouterr().out
+    )
+    (other.parent / "config.yaml").unlink()

@@ -1,0 +1,187 @@
+"""Which problems `evaluate` measures on: by default those of the run that the checkpoint belongs to."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from rlvr_vocab.config.load import build_settings, load_settings
+from rlvr_vocab.config.problem_source import problem_source, problem_split
+from rlvr_vocab.config.recorded import config_yaml
+from rlvr_vocab.data import read_problems
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.runs.problems import load_run_problems
+from rlvr_vocab.runs.recorded_run import problems_line, recorded_run, run_folder_of, stage_of
+
+FEW = "dataset.generator.num_problems=500"
+RUN = ("experiment=quickstart", "dataset.eval_fraction=0.2", "dataset.max_eval_samples=20", FEW, "seed=5")
+CHECKPOINT = "checkpoint=out/run/final_model"
+
+
+@pytest.fixture(autouse=True)
+def recorded() -> Path:
+    """The config.yaml of a run in out/run."""
+    settings = build_settings("train", [*RUN, r"dataset.system_prompt=pay ${amount}", "exp_name=run"])
+    Path("out/run").mkdir(parents=True)
+    path = Path("out/run/config.yaml")
+    path.write_text(config_yaml(settings.resolved))
+    return path
+
+
+def line_for(*words: str, seed: int = 5) -> str:
+    """What an evaluation of the problems that the words name, divided by that seed, says first of them."""
+    settings = build_settings("evaluate", [CHECKPOINT, *words])
+    sets = read_problems(problem_source(settings.dataset), problem_split(settings.dataset, seed))
+    problems = sets.trained if settings.split == "train" else [sets.problems[index] for index in sets.parts.held_out]
+    assert isinstance(settings.checkpoint, Path)
+    line = problems_line(settings.dataset.name, [each.key for each in problems], recorded_run(settings.checkpoint))
+    assert "\n" not in line
+    return line
+
+
+def test_the_dataset_section_of_the_run_is_the_default(recorded: Path) -> None:
+    of_the_run = build_settings("train", [f"config={recorded}"]).dataset
+    assert build_settings("evaluate", [CHECKPOINT]).dataset == of_the_run
+    assert of_the_run.system_prompt == "pay ${amount}" and of_the_run.eval_fraction == 0.2
+
+
+def test_single_keys_apply_over_the_section_of_the_run() -> None:
+    words = ["dataset.max_eval_samples=null", "dataset.columns.reasoning=null", "dataset.generator.digits=3"]
+    dataset = build_settings("evaluate", [CHECKPOINT, *words]).dataset
+    assert (dataset.max_eval_samples, dataset.columns.reasoning) == (None, None)
+    assert dataset.generator is not None and dataset.generator.digits == 3
+    assert dataset.eval_fraction == 0.2
+
+
+def test_a_dataset_that_is_named_counts_whole() -> None:
+    alone = build_settings("evaluate", ["checkpoint=elsewhere/model", "dataset=gsm8k"])
+    assert build_settings("evaluate", [CHECKPOINT, "dataset=gsm8k"]).dataset == alone.dataset
+
+
+def test_a_checkpoint_of_no_run_is_asked_the_shipped_default() -> None:
+    shipped = build_settings("train", ["dataset=deepscaler"]).dataset
+    assert build_settings("evaluate", ["checkpoint=elsewhere/model"]).dataset == shipped
+
+
+def test_a_primary_file_of_the_users_own_names_its_problems_itself() -> None:
+    Path("mine").mkdir()
+    Path("mine/test_set.yaml").write_text("defaults: [evaluate, override dataset: gsm8k, _self_]\nsamples: 4\n")
+    settings = build_settings("evaluate", [CHECKPOINT, "--config-path", "mine", "--config-name", "test_set"])
+    assert (settings.dataset.name, settings.samples) == ("openai/gsm8k", 4)
+
+
+def test_folders_of_the_users_own_leave_the_section_of_the_run() -> None:
+    Path("mine/dataset").mkdir(parents=True)
+    Path("mine/dataset/physics.yaml").write_text("name: physics.jsonl\n")
+    for option in ("--config-dir", "--config-path"):
+        assert build_settings("evaluate", [CHECKPOINT, option, "mine"]).dataset.name == "arithmetic"
+        assert build_settings("evaluate", [CHECKPOINT, option, "mine", "dataset=physics"]).dataset.name == (
+            "physics.jsonl"
+        )
+
+
+def test_an_unknown_key_in_a_recorded_dataset_section_is_said_with_its_file(recorded: Path) -> None:
+    recorded.write_text(recorded.read_text().replace("  eval_fraction:", "  eval_fractoin:"))
+    with pytest.raises(UserError, match=r"unknown key dataset\.eval_fractoin in out/run/config\.yaml"):
+        build_settings("evaluate", [CHECKPOINT])
+
+
+def test_a_checkpoint_that_is_the_working_folder_belongs_to_the_run_around_it(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = recorded.parent.absolute()
+    (run / "final_model").mkdir()
+    monkeypatch.chdir(run / "final_model")
+    assert run_folder_of(Path()) == run
+
+
+def test_a_checkpoint_behind_a_link_belongs_to_the_run_that_it_lies_in(recorded: Path, tmp_path: Path) -> None:
+    run = recorded.parent.absolute()
+    checkpoint = run / "stages" / "1_easy" / "checkpoint-5"
+    checkpoint.mkdir(parents=True)
+    link = tmp_path / "best"
+    link.symlink_to(checkpoint)
+    assert run_folder_of(link) == run
+    stages = [{"name": "easy", "max_steps": 5}, {"name": "hard"}]
+    assert stage_of(link, stages) == stages[0] and stage_of(run / "final_model", stages) == stages[1]
+    (run / "final_model").symlink_to(checkpoint)
+    assert run_folder_of(Path("out/run/final_model")) == Path("out/run")  # the one that it is in by its name is first
+
+
+def test_composing_with_a_recorded_run_imports_no_torch() -> None:
+    script = (
+        "import sys; from rlvr_vocab.config.load import build_settings\n"
+        f"assert build_settings('evaluate', ['{CHECKPOINT}']).dataset.name == 'arithmetic'\n"
+        "assert not {'torch', 'transformers'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("dataset.max_eval_samples=null", "dataset.system_prompt=null", "dataset.columns.reasoning=null"),
+        ("dataset=arithmetic", "dataset.eval_fraction=0.2", FEW),
+    ],
+)
+def test_problems_divided_as_by_the_run_are_said_to_be_held_out_by_it(words: tuple[str, ...]) -> None:
+    assert line_for(*words) == "problems held out by the run in out/run"
+
+
+def test_of_the_runs_own_set_divided_otherwise_the_problems_that_it_trained_on_are_counted() -> None:
+    every = ["dataset.max_eval_samples=null"]
+    assert line_for(*every, "dataset.eval_fraction=0.3") == (
+        "warning: the run in out/run trained on 50 of these 150 problems"  # 0.3 less 0.2 of 500
+    )
+    assert line_for(*every, "split=train") == "warning: the run in out/run trained on 400 of these 400 problems"
+    assert line_for(*every, seed=6).startswith("warning: the run in out/run trained on")
+
+
+def test_another_set_is_searched_for_what_the_run_and_its_stages_trained_on(recorded: Path) -> None:
+    def written(name: str, *texts: str) -> str:
+        Path(name).write_text("".join(json.dumps({"problem": text, "answer": "13"}) + "\n" for text in texts))
+        return name
+
+    stage = {"name": "b", "dataset": {"name": written("stage.jsonl", "Find $x$.", "Why?"), "eval_fraction": 0.0}}
+    resolved = build_settings("train", [*RUN, "exp_name=run", "dataset.max_train_samples=1"]).resolved
+    columns = {"problem": "problem", "answer": "answer", "reasoning": None}
+    asked = written("asked.jsonl", "Problem 3: find x", "find y", "And why?")
+    words = (f"dataset.name={asked}", "dataset.columns.reasoning=null", "dataset.eval_fraction=0", "split=train")
+    words += ("dataset.generator=null", "dataset.max_train_samples=null")
+    assert line_for(*words) == "problems of asked.jsonl; the run in out/run trained on none of them"
+    stage["dataset"] = {**stage["dataset"], "columns": columns, "generator": None}
+    recorded.write_text(config_yaml({**resolved, "stages": [{"name": "a"}, stage]}))
+    assert line_for(*words) == "warning: the run in out/run trained on 1 of these 3 problems"
+
+
+def test_a_set_that_is_not_what_the_run_has_recorded_is_warned_about(recorded: Path) -> None:
+    settings = load_settings("train", [f"config={recorded}", "output_dir=elsewhere"])
+    account = load_run_problems(settings, Console(quiet=True)).account([("", 400, 26)])
+    (recorded.parent / "problems.json").write_text(json.dumps(account))
+    assert line_for() == "problems held out by the run in out/run"
+    account["training"][0]["same_problem_held_out"] += 3
+    (recorded.parent / "problems.json").write_text(json.dumps(account))
+    assert line_for() == (
+        "warning: the problems of the run in out/run are divided otherwise now than when it was trained (training: "
+        "same_problem_held_out 3 then, 0 now): it may have trained on these problems"
+    )
+
+
+def test_a_checkpoint_of_no_run_and_a_run_whose_set_is_gone_are_said(recorded: Path) -> None:
+    key = ["x"]
+    alone = problems_line("openai/gsm8k", key, recorded_run(Path("elsewhere/model")))
+    assert alone == "problems of openai/gsm8k; the checkpoint is in no run's folder"
+    recorded.write_text(recorded.read_text().replace("  name: arithmetic", "  name: gone.jsonl"))
+    gone = problems_line("openai/gsm8k", key, recorded_run(Path("out/run/final_model")))
+    assert gone.startswith("warning: whether the run in out/run trained on these problems cannot be told: ")
+    assert "gone.jsonl" in gone
+
+
+def test_of_several_checkpoints_the_run_of_the_first_names_the_problems(recorded: Path) -> None:
+    several = build_settings("evaluate", ["checkpoint=[out/run/final_model,elsewhere/model]"])
+    assert several.dataset == build_settings("evaluate", [CHECKPOINT]).dataset
+    assert several.checkpoints == (Path("out/run/final_model"), Path("elsewhere/model"))

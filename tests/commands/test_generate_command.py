@@ -1,0 +1,202 @@
+"""`generate` sets thinking apart, marks reasoning tokens, and for machines prints one JSON object a line."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlvr_vocab.cli import main
+from rlvr_vocab.data.prompt_file import read_prompts
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.evaluation import sampling
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.tokenizer import load_tokenizer
+
+WITHOUT_MARKS = dict.fromkeys(map(ord, "⟦⟧\ufffd"))
+
+
+@pytest.fixture
+def folder(expand_shape: Callable[..., Path]) -> Path:
+    return expand_shape("qwen3", size=None, open_thinking="prefill")
+
+
+def rows(out: str) -> list[dict]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_json_is_all_that_stands_on_stdout_and_holds_the_turn_in_parts(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("What is 3 + 4?\n\nHow many clips?\nWhat is <think>?\n")
+    words = ["generate", f"checkpoint={folder}", f"prompts={prompts}", "format=json", "max_new_tokens=60"]
+    assert main([*words, "batch_size=2", "seed=3"]) == 0
+    found = rows(capsys.readouterr().out)
+    assert [row["prompt"] for row in found] == ["What is 3 + 4?", "How many clips?", "What is <think>?"]
+    layout, tokenizer = VocabLayout.load(folder), load_tokenizer(folder)
+    for row in found:
+        assert set(row) == {"prompt", "thinking", "answer", "text", "reasoning_tokens", "ids", "finished"}
+        assert row["reasoning_tokens"] == sum(token >= layout.standard_size for token in row["ids"]) > 0
+        assert row["finished"] == (row["ids"][-1] == tokenizer.eos_token_id) and len(row["ids"]) <= 60
+        assert row["text"] == "<think>\n" + tokenizer.decode(row["ids"], skip_special_tokens=True)
+        thinking, closed, answer = row["text"].removeprefix("<think>").partition("</think>")
+        if "<think>" not in answer:
+            assert (row["thinking"], row["answer"]) == (thinking.strip(), answer.strip() if closed else "")
+
+
+def test_thinking_is_shown_apart_with_its_reasoning_tokens_marked(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["generate", f"checkpoint={folder}", "prompt=What is 3 + 4?", "max_new_tokens=30", "seed=1"]
+    assert main([*words, "format=json"]) == 0
+    [row] = rows(capsys.readouterr().out)
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("thinking (") and "answer\n" in shown and "⟦" in shown
+    assert f"{row['reasoning_tokens']} of them reasoning tokens)" in shown
+    thinking = shown.partition("\n")[2].partition("\n\nanswer\n")[0]
+    # A character whose bytes are told apart by a mark reads as two that cannot be decoded.
+    shown_text, text = (each.translate(WITHOUT_MARKS).split() for each in (thinking, row["thinking"]))
+    assert "".join(shown_text) == "".join(text)
+    assert ("cut off after 30 tokens" in shown) == (not row["finished"])
+
+
+def test_a_prompt_alone_and_in_a_batch_is_answered_alike_when_greedy(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"prompt": "What is 3 + 4?"}\n{"prompt": "How many clips did Natalia sell altogether?"}\n')
+    words = ["generate", f"checkpoint={folder}", "temperature=0", "format=json", "max_new_tokens=12"]
+    assert main([*words, f"prompts={prompts}"]) == 0
+    together = rows(capsys.readouterr().out)
+    assert main([*words, "prompt=What is 3 + 4?"]) == 0
+    assert rows(capsys.readouterr().out)[0] == together[0]
+
+
+def test_a_small_top_p_leaves_only_the_likeliest_token(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["generate", f"checkpoint={folder}", "prompt=What is 3?", "format=json", "max_new_tokens=12"]
+    answers = set()
+    for seed in range(3):
+        assert main([*words, "top_p=1e-6", f"seed={seed}"]) == 0
+        answers.add(capsys.readouterr().out)
+    assert len(answers) == 1
+    assert main([*words, "seed=0"]) == 0
+    assert capsys.readouterr().out not in answers
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_answers_are_printed_batch_by_batch(
+    form: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"What is {number} + 4?" for number in range(5)]
+    (tmp_path / "prompts.txt").write_text("\n".join(texts))
+    sample, shown = sampling._sample_batch, []
+
+    def watched(*arguments: Any) -> list[sampling.Completion]:
+        shown.append(capsys.readouterr().out)
+        return sample(*arguments)
+
+    monkeypatch.setattr(sampling, "_sample_batch", watched)
+    words = ["generate", f"checkpoint={folder}", "prompts=prompts.txt", "max_new_tokens=2", "batch_size=2"]
+    assert main([*words, f"format={form}"]) == 0
+    shown.append(capsys.readouterr().out)
+    assert [[text for text in texts if text in part] for part in shown] == [[], texts[:2], texts[2:4], texts[4:]]
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gpt2"])
+def test_a_prompt_that_outgrows_the_context_is_one_line_before_anything_is_sampled(
+    name: str, expand_shape: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = f"checkpoint={expand_shape(name, size=20)}"
+    (tmp_path / "prompts.txt").write_text("short\nWhat is 1 and then" + " and 1" * 600)
+    words = ["generate", checkpoint, "prompts=prompts.txt", "batch_size=1", "format=json"]
+    assert main([*words, "max_new_tokens=1"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    assert 'prompt 2, "What is 1 and then' in captured.err and "shorten the prompt" in captured.err
+    assert main(["generate", checkpoint, "prompt=hello", "max_new_tokens=512"]) == 2
+    error = capsys.readouterr().err
+    found = re.search(
+        r"its (\d+) tokens and max_new_tokens=512 do not fit .* of 512; set max_new_tokens to (\d+)", error
+    )
+    assert found is not None and int(found[1]) + int(found[2]) == 512
+    assert main(["generate", checkpoint, "prompt=hello", f"max_new_tokens={found[2]}", "seed=1"]) == 0
+
+
+def test_an_adapter_is_asked_on_the_base_that_is_given(
+    expand_shape: Callable[..., Path],
+    make_adapter: Callable[..., Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    base = expand_shape("llama", size=20)
+    adapter = make_adapter(base, "reasoning")
+    config = adapter / "adapter_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "base_model_name_or_path": "gone"}))
+    words = ["generate", f"checkpoint={adapter}", "prompt=hello", "max_new_tokens=3", "format=json"]
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert "give the model it was trained on as base=" in error and error.count("\n") == 1
+    assert main([*words, f"base={base}"]) == 0
+    assert rows(capsys.readouterr().out)[0]["ids"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "give either prompt="),
+        (["prompt=hello", "prompts=x.txt"], "give either prompt="),
+        (["prompt=  "], "prompt is empty"),
+        (["prompts=missing.txt"], "prompts=missing.txt: no such file"),
+        (["prompts=missing.csv"], "does not exist"),
+        (["prompt=hello", "top_p=0"], "top_p=0.0"),
+        (["prompt=hello", "batch_size=0"], "batch_size=0"),
+        (["prompt=hello", "format=yaml"], "Choices: text, json"),
+        (["prompt=hello", "base=elsewhere"], "is a whole model and needs none"),
+    ],
+)
+def test_a_wrong_word_is_one_line(
+    words: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["generate", f"checkpoint={folder}", *words]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err and captured.err.count("\n") == 1 and captured.out == ""
+
+
+def test_a_folder_without_a_reasoning_vocabulary_or_a_template_is_one_line(
+    make_shape: Callable[..., object],
+    expand_shape: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["generate", f"checkpoint={make_shape('qwen3').folder}", "prompt=hello"]) == 2  # type: ignore[attr-defined]
+    assert "has no reasoning_vocab.json" in capsys.readouterr().err
+    assert main(["generate", f"checkpoint={expand_shape('gpt2', size=0, chat_template=None)}", "prompt=hello"]) == 2
+    assert "has no chat template" in capsys.readouterr().err
+
+
+def test_prompts_are_read_from_lines_columns_and_conversations(tmp_path: Path) -> None:
+    def written(name: str, text: str) -> Path:
+        (tmp_path / name).write_text(text)
+        return tmp_path / name
+
+    one, two = ({"role": "user", "content": text} for text in ("one", "two"))
+    assert read_prompts(written("a.txt", "one\n\n two\n")) == [[one], [{**two, "content": " two"}]]
+    odd = "a\u2028b\x0cc\x85d"
+    (tmp_path / "b.txt").write_bytes(f"{odd}\r\none\n".encode())
+    assert read_prompts(tmp_path / "b.txt") == [[{"role": "user", "content": odd}], [one]]
+    assert read_prompts(written("a.csv", "id,question\n1,one\n2,two\n")) == [[one], [two]]
+    assert read_prompts(written("a.json", '["one", "two"]')) == [[one], [two]]
+    talk = [{"role": "system", "content": "be short"}, one]
+    assert read_prompts(written("a.jsonl", json.dumps({"messages": talk}))) == [talk]
+    for name, text, said in (
+        ("b.csv", "id,words\n1,one\n", "its columns are id, words"),
+        ("b.tsv", "id\tprompt\n1\tone\n2\t\n", "row 2 is empty$"),
+        ("c.jsonl", '{"prompt": " "}', "row 1 is empty$"),
+        ("b.jsonl", '{"prompt": 3}', "row 1 is 3, neither text nor a list of messages"),
+        ("b.txt", "\n\n", "no prompts in it"),
+    ):
+        with pytest.raises(UserError, match=said):
+            read_prompts(written(name, text))

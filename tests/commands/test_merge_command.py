@@ -1,0 +1,257 @@
+"""A run with LoRA ends in a merged model beside its adapter, and `merge` makes the same of any adapter."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from huggingface_hub import ModelCard
+from peft import PeftModel
+from rich.console import Console
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from rlvr_vocab.cli import main
+from rlvr_vocab.record.manifest import write_manifest
+from rlvr_vocab.rewards.accuracy import extracted_answer
+from rlvr_vocab.runs import final_model
+from rlvr_vocab.runs.model_card import CardFacts
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.peft.adapter import load_model
+from rlvr_vocab.vocab.peft.adapter_base import BASE_RECORD, record_base
+from rlvr_vocab.vocab.peft.merge_check import probe_ids
+
+SMALL = (
+    "warmup.max_steps=2",
+    "warmup.until_accuracy=null",
+    "training.max_steps=2",
+    "training.per_device_train_batch_size=16",
+    "training.num_generations=4",
+    "training.max_completion_length=8",
+    "training.learning_rate=1e-2",
+    "training.entropy_coef=0.1",  # a gradient even where no completion is right
+    "training.save_strategy=steps",
+    "training.save_steps=1",
+    "dataset.max_eval_samples=6",
+)
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of two steps that trained an adapter and the reasoning rows."""
+    root = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RLVR_VOCAB_CACHE", str(root / "cache"))
+        assert main(["quickstart", "model.lora.enabled=true", f"output_dir={root / 'lora'}", *SMALL]) == 0
+    return root / "lora"
+
+
+def logits_of(model: torch.nn.Module, folder: Path) -> torch.Tensor:
+    with torch.no_grad():
+        return model.double()(input_ids=torch.tensor([probe_ids(folder)])).logits
+
+
+def test_the_final_model_is_stock_and_computes_what_the_final_adapter_does_on_its_base(run_folder: Path) -> None:
+    final, adapter = run_folder / "final_model", run_folder / "final_adapter"
+    assert not (final / "adapter_config.json").exists() and not list(run_folder.glob("final_*/*.bin"))
+    unmerged = load_model(adapter)
+    assert isinstance(unmerged, PeftModel)
+    expected, initial = logits_of(unmerged, final), load_model(run_folder / "initial_model")
+    merged = AutoModelForCausalLM.from_pretrained(final)
+    assert (logits_of(merged, final) - expected).abs().max() < 1e-4
+    assert (logits_of(initial, final) - expected).abs().max() > 1e-2
+    assert VocabLayout.load(final) == VocabLayout.load(adapter) == VocabLayout.load(run_folder / "initial_model")
+
+
+def test_merging_the_final_adapter_again_gives_the_final_model(
+    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "production_model"
+    assert main(["merge", f"checkpoint={run_folder / 'final_adapter'}", f"out={out}"]) == 0
+    one, other = (load_file(folder / "model.safetensors") for folder in (out, run_folder / "final_model"))
+    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[-1] == f"{out}: the merged model in float32"
+    assert float(shown[1].split()[0]) <= 1e-4 and float(shown[2].split()[0]) == 0
+
+
+def test_a_checkpoint_of_a_run_that_was_moved_merges_in_another_type(
+    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moved = tmp_path / "moved"
+    moved.symlink_to(run_folder)
+    out = tmp_path / "half"
+    assert main(["merge", f"checkpoint={moved / 'checkpoint-1'}", f"out={out}", "dtype=bf16"]) == 0
+    assert {tensor.dtype for tensor in load_file(out / "model.safetensors").values()} == {torch.bfloat16}
+    assert "by rounding to bfloat16, mean KL" in capsys.readouterr().out
+    card = (out / "README.md").read_text()
+    assert "| GRPO steps | 1 |" in card and "| held-out accuracy of this model | not measured |" in card
+
+
+def test_the_card_of_the_final_model_says_what_it_is_and_what_was_measured(run_folder: Path) -> None:
+    text = (run_folder / "final_model" / "README.md").read_text()
+    card = ModelCard(text)
+    assert yaml.safe_load(text.split("---")[1]) == {
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "tags": ["grpo", "rlvr", "trl", "rlvr-vocab"],
+    }
+    assert card.data.library_name == "transformers"
+    results = [json.loads(line) for line in (run_folder / "evaluation" / "after.jsonl").read_text().splitlines()]
+    assert all(each["answer_read"] and len(each["completion_ids"]) == each["tokens"] for each in results)
+    assert [each["answer"] for each in results] == [extracted_answer(each["completion"]) for each in results]
+    right = sum(result["score"] == 1.0 for result in results)
+    assert f"| held-out accuracy of this model | {100 * right / 6:.1f}% ({right} of 6) |" in text
+    assert "| GRPO steps | 2 |" in text and "| `training.learning_rate` | `0.01` |" in text
+    layout = VocabLayout.load(run_folder / "final_model")
+    assert f"ids {layout.standard_size} to {layout.rows - 1}" in text and "`model.lora.r` | `16`" in text
+    for folder in ("final_model", "final_adapter"):
+        assert str(run_folder.parent) not in (run_folder / folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["final_adapter", "checkpoint-2", "final_model"])
+def test_every_folder_of_the_run_can_be_asked_and_measured(
+    name: str, run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = f"checkpoint={run_folder / name}"
+    assert main(["generate", checkpoint, "prompt=3+4=", "max_new_tokens=6", "format=json"]) == 0
+    assert json.loads(capsys.readouterr().out)["prompt"] == "3+4="
+    assert main(["evaluate", checkpoint, f"out={tmp_path / 'results'}", "max_new_tokens=2", "max_samples=2"]) == 0
+
+
+def test_a_run_whose_merge_is_refused_keeps_its_adapter_and_says_why_in_one_line(
+    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rlvr_vocab.vocab.peft import merge
+
+    monkeypatch.setenv("RLVR_VOCAB_CACHE", str(run_folder.parent / "cache"))
+    write, again = merge.write_stock_folder, tmp_path / "again"
+
+    def faulty(model: torch.nn.Module, base: Path, folder: Path) -> None:
+        write(model, base, folder)
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "rms_norm_eps": 0.5}))
+
+    monkeypatch.setattr(merge, "write_stock_folder", faulty)
+    words = ["train", f"config={run_folder}", f"output_dir={again}"]
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "logits differ by" in error
+    assert (again / "final_adapter" / "adapter_model.safetensors").is_file()
+    assert not (again / "final_model").exists() and not (again / "summary.json").exists()
+    monkeypatch.setattr(merge, "write_stock_folder", write)
+    assert main(words) == 0 and (again / "final_model" / "README.md").is_file()
+
+
+def test_a_final_model_is_float32_whatever_its_base_is_and_replaces_that_of_an_interrupted_end(
+    run_folder: Path, tmp_path: Path
+) -> None:
+    base, out, adapter = (tmp_path / name for name in ("initial_model", "final_model", "adapter"))
+    shutil.copytree(run_folder / "initial_model", base)
+    shutil.copytree(run_folder / "final_adapter", adapter)
+    AutoModelForCausalLM.from_pretrained(base).bfloat16().save_pretrained(base)
+    record_base(adapter, base)
+    out.mkdir()
+    (out / "stale").touch()
+    final_model._merge(adapter, base, out, CardFacts(None, adapter=True), Console(quiet=True))
+    assert not (out / "stale").exists()
+    assert {tensor.dtype for tensor in load_file(out / "model.safetensors").values()} == {torch.float32}
+
+
+@pytest.mark.parametrize("name", ["checkpoint-1", "final_adapter"])
+def test_an_adapter_of_a_run_knows_its_base_from_other_models_of_the_same_vocabulary(
+    name: str, run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (run_folder / name / BASE_RECORD).is_file()
+    given = [f"checkpoint={run_folder / name}", f"out={tmp_path / 'out'}", f"base={run_folder / 'final_model'}"]
+    error = refused(given, capsys)
+    assert f"{run_folder / 'final_model'} has other weights than the model that" in error
+
+
+def test_a_checkpoint_that_is_not_what_was_written_is_refused_by_every_command(
+    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint, out = tmp_path / "run" / "checkpoint-1", tmp_path / "out"
+    shutil.copytree(run_folder / "checkpoint-1", checkpoint)
+    weights = checkpoint / "adapter_model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    given = f"checkpoint={checkpoint}"
+    for words in (["merge", given, f"out={out}"], ["generate", given, "prompt=1+1="], ["evaluate", given]):
+        assert main(words) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1 and f"{given}: not what was written, by its manifest.json" in error
+    assert not out.exists()
+
+
+def test_a_whole_model_that_is_not_what_was_written_is_refused_too(
+    expand_shape: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = shutil.copytree(expand_shape("llama", size=20), tmp_path / "checkpoint-3")
+    write_manifest(checkpoint)
+    (checkpoint / "generation_config.json").unlink()
+    assert main(["generate", f"checkpoint={checkpoint}", "prompt=1+1="]) == 2
+    assert "not what was written, by its manifest.json" in capsys.readouterr().err
+
+
+def test_the_place_of_the_merged_model_is_looked_at_first(
+    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = f"checkpoint={run_folder / 'final_adapter'}"
+    monkeypatch.chdir(tmp_path)
+    assert "name a new folder in it" in refused([given, "out=."], capsys)
+    assert "/proc/m cannot be written" in refused([given, "out=/proc/m"], capsys)
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to("disk")
+    assert main(["merge", given, "out=link"]) == 0 and (tmp_path / "disk" / "model.safetensors").is_file()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "link"]
+
+
+def test_the_python_of_a_card_runs(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = run_folder / "final_model"
+    [code] = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    exec(code.replace("path/to/this/folder", str(folder)).replace("max_new_tokens=512", "max_new_tokens=4"), {})
+    assert "'role': 'assistant'" in capsys.readouterr().out
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["merge", *words]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_what_cannot_be_merged_is_one_line_each(
+    expand_shape: Callable[..., Path],
+    make_adapter: Callable[..., Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    base, other = expand_shape("llama", size=20), expand_shape("llama", size=30)
+    adapter, out = make_adapter(base, "reasoning"), tmp_path / "out"
+    given = [f"checkpoint={adapter}", f"out={out}"]
+    assert "no such folder; did you mean" in refused([f"checkpoint={adapter}x", f"out={out}"], capsys)
+    assert "a whole model already" in refused([f"checkpoint={base}", f"out={out}"], capsys)
+    assert f"did you mean {adapter}?" in refused([f"checkpoint={adapter.parent}", f"out={out}"], capsys)
+    assert "it is not the base of this adapter" in refused([*given, f"base={other}"], capsys)
+    assert "base=nowhere: no such folder" in refused([*given, "base=nowhere"], capsys)
+    assert "dtype=fp8" in refused([*given, "dtype=fp8"], capsys)
+    assert "not empty; choose another folder" in refused([given[0], f"out={base}"], capsys)
+    weights = adapter / "adapter_model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-10])
+    assert "its adapter_model.safetensors cannot be read" in refused(given, capsys)
+    weights.unlink()
+    assert "no adapter_model.safetensors in it" in refused(given, capsys)
+    weights.write_bytes(content)
+    config = adapter / "adapter_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "base_model_name_or_path": "somebody/model"}))
+    assert "its base somebody/model is not there: give the model it was trained on as base=" in refused(given, capsys)
+    config.write_text("{")
+    assert "not readable as the configuration of an adapter" in refused(given, capsys)
+    assert not out.exists()

@@ -1,0 +1,344 @@
+"""The commands end to end, on the embedded model with a handful of steps."""
+
+import json
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from rlvr_vocab.analysis.doctor.diagnose import diagnose
+from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.cli import main
+from rlvr_vocab.config.load import load_settings
+from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
+from rlvr_vocab.config.recorded import read_recorded
+from rlvr_vocab.data import load_problem_sets
+from rlvr_vocab.evaluation.accuracy import read_results
+from rlvr_vocab.rewards.accuracy import accuracy
+from rlvr_vocab.runs.record import run_record
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.tokenizer import load_tokenizer
+
+SMALL = (
+    "warmup.max_steps=4",
+    "warmup.check_every=4",
+    "warmup.num_check_problems=8",
+    "training.max_steps=3",
+    "training.per_device_train_batch_size=16",
+    "training.num_generations=4",
+    "training.learning_rate=1e-2",
+    "training.entropy_coef=0.1",  # a gradient even where no completion is right
+    "training.kl_log_steps=1",
+    "training.eval_steps=2",
+    "dataset.max_eval_samples=20",
+)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLVR_VOCAB_CACHE", str(cache))
+
+
+@pytest.fixture(scope="module", params=["full", "0"])
+def run_folder(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cache: Path
+) -> tuple[Path, bool]:
+    """A finished run of three steps, and whether it has a reasoning vocabulary."""
+    folder = tmp_path_factory.mktemp("runs") / f"n_{request.param}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RLVR_VOCAB_CACHE", str(cache))
+        size = f"model.reasoning_vocab_size={request.param}"
+        assert main(["quickstart", size, f"output_dir={folder}", *SMALL]) == 0
+    return folder, request.param == "full"
+
+
+def rows_of(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def metrics_of(folder: Path) -> list[dict]:
+    return [row for row in rows_of(folder) if "loss" in row]
+
+
+def losses_of(folder: Path) -> list[float]:
+    return [row["loss"] for row in metrics_of(folder)]
+
+
+def test_a_run_leaves_what_the_documentation_says(run_folder: tuple[Path, bool]) -> None:
+    folder, reasoning = run_folder
+    expected = {"config.yaml", "environment.json", "problems.json", "metrics.jsonl", "summary.json", "report.html"}
+    expected |= {"manifest.json", "initial_model", "completions", "evaluation", "final_model", "vocabulary"}
+    assert {path.name for path in folder.iterdir()} == expected
+    assert [path.name for path in sorted((folder / "completions").iterdir())] == [
+        f"step_{step:05d}.parquet" for step in (1, 2, 3)
+    ]
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["finished"] and summary["steps"] == 3 and summary["held_out_problems"] == 20
+    assert VocabLayout.load(folder / "final_model") == VocabLayout.load(folder / "initial_model")
+    assert not list((folder / "final_model").glob("*.bin"))
+    assert (summary["reasoning_vocab_size"] > 0) == reasoning
+
+
+def test_the_findings_of_the_summary_are_those_that_a_reader_of_the_run_makes(run_folder: tuple[Path, bool]) -> None:
+    folder, _ = run_folder
+    found = json.loads((folder / "summary.json").read_text())["findings"]
+    assert [Finding(**{**each, "remedy": tuple(each["remedy"])}) for each in found] == diagnose(run_record(folder))
+
+
+def test_weights_move_and_the_kl_to_the_initial_model_starts_at_zero(run_folder: tuple[Path, bool]) -> None:
+    folder, reasoning = run_folder
+    before, after = (AutoModelForCausalLM.from_pretrained(folder / name) for name in ("initial_model", "final_model"))
+    changed = {
+        name
+        for (name, old), new in zip(before.named_parameters(), after.parameters(), strict=True)
+        if (old != new).any()
+    }
+    assert changed == {name for name, _ in before.named_parameters()}
+    kl = [row["kl"] for row in metrics_of(folder)]
+    assert abs(kl[0]) < 1e-6 < kl[-1]
+    if reasoning:
+        layout = VocabLayout.load(folder / "final_model")
+        rows = after.get_input_embeddings().weight
+        sources = torch.tensor(layout.source_ids)
+        assert (rows[layout.standard_size :] - rows[sources]).abs().max() > 1e-4
+
+
+def test_metrics_and_completions_agree(run_folder: tuple[Path, bool]) -> None:
+    folder, reasoning = run_folder
+    layout = VocabLayout.load(folder / "final_model")
+    tokenizer = load_tokenizer(folder / "final_model")
+    for row in metrics_of(folder):
+        table = pd.read_parquet(folder / "completions" / f"step_{row['step']:05d}.parquet")
+        assert len(table) == 16
+        assert table["reward"].mean() == pytest.approx(row["reward"], abs=1e-6)
+        assert table["completion_ids"].map(len).mean() == pytest.approx(row["completions/mean_length"], abs=1e-6)
+        assert all(
+            len(ids) == len(logps) for ids, logps in zip(table.completion_ids, table.sampling_logps, strict=True)
+        )
+        reasoning_tokens = sum((ids >= layout.standard_size).sum() for ids in table.completion_ids)
+        thinking_tokens = row["thinking/mean_length"] * len(table)
+        assert reasoning_tokens == pytest.approx(row.get("thinking/reasoning_share", 0) * thinking_tokens, abs=1e-3)
+        assert bool(reasoning_tokens) == (reasoning and thinking_tokens > 0)
+        assert tokenizer.decode(table.completion_ids[0], skip_special_tokens=True) == table.completion[0]
+
+
+def test_completions_say_why_they_were_scored_as_they_were_and_how_sure_the_sampler_was(
+    run_folder: tuple[Path, bool],
+) -> None:
+    folder, _ = run_folder
+    table = pd.read_parquet(folder / "completions" / "step_00003.parquet")
+    turns = [[{"role": "assistant", "content": text}] for text in table["completion"]]
+    marks = accuracy.marks(completions=turns, solution=list(table["solution"]))
+    assert list(table["reason/accuracy"]) == [mark.reason for mark in marks]
+    tokens, choices = table["completion_ids"].map(len), VocabLayout.load(folder / "final_model").rows
+    assert list(table["sampling_entropies"].map(len)) == list(tokens)
+    assert all(0 <= entropy <= math.log(choices) for row in table["sampling_entropies"] for entropy in row)
+
+
+def test_held_out_problems_are_measured_meanwhile(run_folder: tuple[Path, bool]) -> None:
+    folder, reasoning = run_folder
+    limit = read_recorded(folder)["training"]["max_completion_length"]
+    of_evaluations = [row for row in rows_of(folder) if "loss" not in row]
+    assert [row["step"] for row in of_evaluations] == [2, 3]
+    for row in of_evaluations:
+        results = read_results(folder / "evaluation" / f"step_{row['step']:05d}.jsonl")
+        turns = [[{"role": "assistant", "content": result.completion}] for result in results]
+        scores = accuracy(completions=turns, solution=[result.solution for result in results])
+        boxed = [result.completion.partition("</think>")[2].count(r"\boxed{") for result in results]
+        thinking = sum(result.thinking_tokens for result in results)
+        expected = {
+            "eval/accuracy": scores.count(1.0) / 20,
+            "eval/format": sum(bool(box and result.finished) for box, result in zip(boxed, results, strict=True)) / 20,
+            "eval/mean_length": sum(result.tokens for result in results) / 20,
+            "eval/clipped_ratio": sum(result.tokens == limit and not result.finished for result in results) / 20,
+            "eval/problems": 20,
+        }
+        if thinking:
+            expected["eval/reasoning_share"] = sum(result.reasoning_tokens for result in results) / thinking
+            assert (expected["eval/reasoning_share"] > 0) == reasoning
+        assert {name: value for name, value in row.items() if name.startswith("eval/")} == pytest.approx(expected)
+    last, after = (folder / "evaluation" / f"{name}.jsonl" for name in ("step_00003", "after"))
+    assert last.read_bytes() == after.read_bytes()
+
+
+def test_measuring_meanwhile_changes_nothing_about_the_training(run_folder: tuple[Path, bool], tmp_path: Path) -> None:
+    folder, _ = run_folder
+    unmeasured = tmp_path / "unmeasured"
+    assert (
+        main(["train", f"config={folder / 'config.yaml'}", "training.eval_steps=null", f"output_dir={unmeasured}"]) == 0
+    )
+    assert not list((unmeasured / "evaluation").glob("step_*"))
+    clock = ("step_time", "time/")
+    there, here = (
+        [{name: value for name, value in row.items() if not name.startswith(clock)} for row in metrics_of(run)]
+        for run in (folder, unmeasured)
+    )
+    assert there == here
+    ends = [(run / "final_model" / "model.safetensors").read_bytes() for run in (folder, unmeasured)]
+    assert ends[0] == ends[1]
+
+
+def test_a_run_says_where_the_rows_of_its_problem_set_went(run_folder: tuple[Path, bool]) -> None:
+    folder, _ = run_folder
+    account = json.loads((folder / "problems.json").read_text())
+    assert (account["held_out"]["measured_on"], account["held_out"]["unusable_gold_answers"]) == (20, 0)
+    [training] = account["training"]
+    assert (training["rows_read"], training["held_out"], training["beyond_max_eval_samples"]) == (5000, 20, 480)
+    assert training["trained_on"] == 4500
+
+
+def test_a_run_started_from_its_own_config_gives_the_same_losses(run_folder: tuple[Path, bool], tmp_path: Path) -> None:
+    folder, _ = run_folder
+    again = tmp_path / "again"
+    assert main(["train", f"config={folder / 'config.yaml'}", f"output_dir={again}"]) == 0
+    assert losses_of(again) == losses_of(folder)
+    assert any(losses_of(folder))
+
+
+def test_a_finished_run_is_shown_and_not_trained_again(
+    run_folder: tuple[Path, bool], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _ = run_folder
+    modified = (folder / "metrics.jsonl").stat().st_mtime_ns
+    assert main(["train", f"config={folder}"]) == 0
+    assert "overwrite=true" in capsys.readouterr().out
+    assert (folder / "metrics.jsonl").stat().st_mtime_ns == modified
+
+
+def test_another_configuration_does_not_touch_the_folder(
+    run_folder: tuple[Path, bool], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _ = run_folder
+    assert main(["train", f"config={folder}", "training.learning_rate=1e-3"]) == 2
+    assert "training.learning_rate" in capsys.readouterr().err
+    assert read_recorded(folder)["training"]["learning_rate"] == 1e-2
+
+
+def prompts_in(results: Path) -> list[str]:
+    return [json.loads(line)["prompt"] for line in results.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("words", [[], ["dataset=arithmetic", "dataset.max_eval_samples=20"]])
+def test_evaluate_answers_the_problems_that_the_run_held_out(
+    words: list[str], run_folder: tuple[Path, bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _ = run_folder
+    command = ["evaluate", f"checkpoint={folder / 'final_model'}", "seed=5", f"out={tmp_path / 'results'}"]
+    assert main([*command, *words]) == 0
+    ours, evaluated = (
+        prompts_in(path) for path in (folder / "evaluation" / "after.jsonl", tmp_path / "results" / "results.jsonl")
+    )
+    assert ours == evaluated and len(ours) == 20
+    assert f"problems held out by the run in {folder}\n" in capsys.readouterr().out
+
+
+def test_a_larger_cap_at_evaluation_meets_only_problems_that_the_run_never_saw(
+    run_folder: tuple[Path, bool], tmp_path: Path
+) -> None:
+    folder, _ = run_folder
+    command = ["evaluate", f"checkpoint={folder / 'final_model'}", f"out={tmp_path / 'results'}", "max_new_tokens=2"]
+    assert main([*command, "dataset.max_eval_samples=null", "batch_size=256"]) == 0
+    evaluated = prompts_in(tmp_path / "results" / "results.jsonl")
+    assert evaluated[:20] == prompts_in(folder / "evaluation" / "after.jsonl")
+    assert len(evaluated) == len(set(evaluated)) == 500
+    settings = load_settings("train", [f"config={folder}"])
+    style, split = prompt_style(settings.dataset), problem_split(settings.dataset, settings.seed)
+    trained = load_problem_sets(problem_source(settings.dataset), style, split).train["problem"][:]
+    assert len(trained) == 4500 and set(trained).isdisjoint(evaluated)
+    table = pd.read_parquet(folder / "completions" / "step_00001.parquet")
+    assert all(any(problem in prompt for problem in trained) for prompt in table["prompt"])
+
+
+def test_evaluate_warns_about_problems_that_the_run_trained_on(
+    run_folder: tuple[Path, bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _ = run_folder
+    command = ["evaluate", f"checkpoint={folder / 'final_model'}", f"out={tmp_path / 'results'}", "max_new_tokens=2"]
+    assert main([*command, "split=train", "max_samples=2"]) == 0
+    assert f"warning: the run in {folder} trained on 2 of these 2 problems" in capsys.readouterr().out
+
+
+def test_generate_prints_the_assistants_turn(run_folder: tuple[Path, bool], capsys: pytest.CaptureFixture[str]) -> None:
+    folder, _ = run_folder
+    assert main(["generate", f"checkpoint={folder / 'final_model'}", "prompt=3+4=", "max_new_tokens=8"]) == 0
+    assert capsys.readouterr().out.strip()
+
+
+def test_expand_writes_a_folder_and_refuses_to_write_it_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "expanded"
+    assert main(["expand", "model=tiny", "model.reasoning_vocab_size=10", f"out={out}"]) == 0
+    layout = VocabLayout.load(out)
+    assert layout.source_ids == tuple(range(10))
+    assert AutoModelForCausalLM.from_pretrained(out).get_input_embeddings().num_embeddings == layout.rows
+    assert main(["expand", "model=tiny", "model.reasoning_vocab_size=10", f"out={out}"]) == 2
+    assert str(out) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["training.max_prompt_length=1"], "0 usable problems"),
+        (["dataset.max_train_samples=3"], "fewer than one batch"),
+        (["training.max_completion_length=9000"], "context of 8192"),
+        (["dataset.columns.reasoning=null"], "dataset.columns.reasoning"),
+        (["model.reasoning_multiplicity=2", "model.reasoning_vocab_size=99999"], "at most"),
+    ],
+)
+def test_what_only_the_data_or_the_model_shows_is_said_before_anything_is_written(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert main(["quickstart", f"output_dir={out}", *SMALL, *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("lora", ["false", "true"])
+def test_a_run_that_lacks_only_its_summary_is_finished_and_not_trained_further(lora: str, tmp_path: Path) -> None:
+    """Killed after its last checkpoint, while it measured, merged or wrote."""
+    folder = tmp_path / "run"
+    words = [*SMALL, "training.save_strategy=steps", "training.save_steps=1", "training.lr_scheduler_type=constant"]
+    command = ["quickstart", *words, f"model.lora.enabled={lora}", f"output_dir={folder}", "report=false"]
+    assert main(command) == 0
+    weights = (folder / "final_model" / "model.safetensors").read_bytes()
+    metrics, summary = metrics_of(folder), json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").unlink()
+    assert main(command) == 0
+    assert metrics_of(folder) == metrics
+    assert sorted(path.name for path in folder.glob("checkpoint-*")) == [f"checkpoint-{step}" for step in (1, 2, 3)]
+    assert (folder / "final_model" / "model.safetensors").read_bytes() == weights
+    again = json.loads((folder / "summary.json").read_text())
+    assert {key: again[key] for key in ("steps", "accuracy_after")} == {
+        "steps": 3,
+        "accuracy_after": summary["accuracy_after"],
+    }
+
+
+def test_the_last_measurement_of_the_training_is_the_one_after_it(run_folder: tuple[Path, bool]) -> None:
+    evaluation = run_folder[0] / "evaluation"
+    assert (evaluation / "after.jsonl").read_bytes() == (evaluation / "step_00003.jsonl").read_bytes()
+
+
+def test_the_accuracy_after_is_that_of_the_weights_that_are_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    best = ["training.load_best_model_at_end=true", "training.save_strategy=steps", "training.save_steps=1"]
+    words = [*SMALL, *best, "training.eval_steps=1", "training.learning_rate=0.3", "report=false"]
+    assert main(["quickstart", f"output_dir={folder}", *words]) == 0
+    state = json.loads((folder / "checkpoint-3" / "trainer_state.json").read_text())
+    kept = state["best_global_step"]
+    assert kept < 3  # the rate is far too high
+    evaluation = folder / "evaluation"
+    measured = {step: (evaluation / f"step_{step:05d}.jsonl").read_bytes() for step in (kept, 3)}
+    assert measured[kept] != measured[3]
+    assert (evaluation / "after.jsonl").read_bytes() == measured[kept]

@@ -1,0 +1,134 @@
+"""What may be typed, and what one line answers where it may not."""
+
+from pathlib import Path
+
+import pytest
+
+from rlvr_vocab.config.load import build_settings, load_settings
+from rlvr_vocab.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("word", "parts"),
+    [
+        ("training.learning_rat=1", ["training.learning_rat", "training.learning_rate?"]),
+        ("learning_rate=1", ["training.learning_rate or warmup.learning_rate?"]),
+        ("model.reasoning_vocab=5", ["model.reasoning_vocab_size?"]),
+        ("qqqqq=1", ["qqqqq", "rlvr-vocab train --help"]),
+        ("training.num_generation=4", ["training.num_generations?"]),
+        ("model=qwen4", ["model=qwen4", "qwen3_0.6b?", "smollm2_135m", "model.name"]),
+        ("experiment=quickstrt", ["quickstart?", "gsm8k_reasoning"]),
+        ("model=_base", ["model=_base"]),
+        ("training.output_dir=x", ["training.output_dir", "set output_dir"]),
+        ("training.report_to=wandb", ["logging.enabled", "logging.mode"]),
+        ("training.evaluation_strategy=steps", ["training.eval_strategy"]),
+        ("training.run_name=x", ["training.run_name is not used here: set exp_name"]),
+        ("training.max_tool_calling_iterations=3", ["training.max_tool_calling_iterations", "no tools"]),
+        ("training.push_to_hub=true", ["training.push_to_hub", "hf upload"]),
+        ("training.no_cuda=true", ["training.use_cpu"]),
+        ("training.save_safetensors=true", ["no longer exists"]),
+        ("hydra.run.dir=x", ["output_dir"]),
+        ("seed", ["'seed'", "key=value"]),
+        ("seed=1,2", ["one value per key"]),
+        ("seed=[", ["'seed=['"]),
+        ("--seed=3", ["write seed=3"]),
+        ("--config-dri", ["--config-dir?"]),
+        ("--config-dir", ["--config-dir", "expected one argument"]),
+    ],
+)
+def test_what_cannot_be_read_gets_one_line_with_the_nearest_right_thing(word: str, parts: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        build_settings("train", [word])
+    message = str(caught.value)
+    assert all(part in message for part in parts), message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("prefix", ["", "+", "++"])
+def test_a_grpo_field_that_no_file_names_is_accepted_with_any_prefix(prefix: str) -> None:
+    settings = build_settings("train", [f"{prefix}training.epsilon_high=0.28"])
+    assert settings.training.grpo["epsilon_high"] == 0.28
+
+
+def test_a_key_that_is_taken_away_falls_back_to_trl() -> None:
+    assert "epsilon" not in build_settings("train", ["~training.epsilon"]).training.grpo
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What is 3*(4+5)=?",
+        "It's 'quoted', {really}: [yes]",
+        "ends with a backslash \\",
+        r"\frac{1}{2} and \boxed{}",
+        "a \\' b",
+        "costs ${x} dollars",
+        "'twas the night",
+        "zwei\nZeilen, ünïcode",
+        "5",
+        "true",
+    ],
+)
+def test_text_arrives_as_it_was_typed(text: str) -> None:
+    assert build_settings("generate", ["checkpoint=x", f"prompt={text}"]).prompt == text
+    settings = build_settings("train", [f"dataset.system_prompt={text}"])
+    assert settings.dataset.system_prompt == text
+
+
+def test_text_in_quotes_arrives_without_them() -> None:
+    assert build_settings("train", ["exp_name='a, b'"]).exp_name == "a, b"
+
+
+def test_a_path_may_hold_commas_and_equal_signs() -> None:
+    assert build_settings("train", ["output_dir=/a,b/c=d e"]).output_dir == Path("/a,b/c=d e")
+
+
+@pytest.mark.parametrize(
+    ("word", "parts"),
+    [
+        ("training.learning_rate=abc", ["training.learning_rate", "a number", "'abc'"]),
+        ("training.max_steps=1.5", ["training.max_steps", "a whole number", "1.5"]),
+        ("training.bf16=maybe", ["training.bf16", "true or false"]),
+        ("training.loss_type=drgrpo", ["training.loss_type=drgrpo", "dr_grpo?", "sapo"]),
+        ("training.optim=adamw_9bit", ["adamw_8bit?"]),
+        ("training.lr_scheduler_type=cosin", ["cosine?"]),
+        ("training.save_strategy=step", ["steps?"]),
+        ("training.vllm_mode=colocated", ["colocate?"]),
+        ("seed=1.5", ["seed", "a whole number"]),
+        ("seed=true", ["seed", "a whole number"]),
+        (
+            "model.reasoning_vocab_size=half",
+            ["model.reasoning_vocab_size", "a whole number or full", "'half'"],
+        ),
+        ("model.reasoning_mode=expnd", ["model.reasoning_mode=expnd", "expand?"]),
+        ("model.source_ids=[1,x]", ["model.source_ids[1]", "'x'"]),
+        ("model.generation_kwargs.max_new_tokens=many", ["model.generation_kwargs.max_new_tokens", "'many'"]),
+        ("dataset.columns.problem=null", ["dataset.columns.problem", "text"]),
+        ("dataset.examples=[{problem: a}]", ["dataset.examples[0].answer"]),
+        ("rewards.functions=[{nme: accuracy}]", ["rewards.functions[0].nme", "name?"]),
+        ("dataset=local", ["dataset.name is missing"]),
+        ("exp_name=${nowhere}", ["exp_name", "nowhere"]),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_named_with_its_key(word: str, parts: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        build_settings("train", [word])
+    assert all(part in str(caught.value) for part in parts), str(caught.value)
+
+
+def test_null_means_not_set_where_trl_allows_no_none_and_none_where_it_does() -> None:
+    words = ["training.learning_rate=null", "training.vllm_importance_sampling_clip_max=null"]
+    grpo = build_settings("train", words).training.grpo
+    assert "learning_rate" not in grpo and grpo["vllm_importance_sampling_clip_max"] is None
+
+
+def test_an_unquoted_no_in_yaml_is_the_strategy_no(tmp_path: Path) -> None:
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training" / "mine.yaml").write_text("defaults: [grpo_default, _self_]\nsave_strategy: no\n")
+    settings = build_settings("train", ["--config-dir", str(tmp_path), "training=mine"])
+    assert settings.training.grpo["save_strategy"] == "no"
+
+
+def test_the_later_of_two_choices_counts_and_null_takes_an_experiment_back() -> None:
+    assert build_settings("train", ["model=tiny", "model=smollm2_135m"]).model.name.endswith("135M-Instruct")
+    assert load_settings("quickstart", ["experiment=null", "logging=disabled"]).exp_name == "grpo_baseline"

@@ -1,0 +1,97 @@
+"""Keys that say the same thing twice: one value in the end, two values refused."""
+
+from pathlib import Path
+
+import pytest
+
+from rlvr_vocab.config.compose import CONF, compose_section
+from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.recorded import config_yaml
+from rlvr_vocab.config.resolution import SAME_THING
+from rlvr_vocab.errors import UserError
+
+LIMIT, LENGTH = "model.generation_kwargs.max_new_tokens", "training.max_completion_length"
+
+
+def both(words: list[str]) -> tuple[int, int, int]:
+    settings = build_settings("train", words)
+    resolved = settings.resolved
+    assert resolved["training"]["temperature"] == settings.training.grpo["temperature"]
+    return (
+        settings.model.generation_kwargs["max_new_tokens"],
+        settings.training.grpo["max_completion_length"],
+        resolved["training"]["max_completion_length"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        ([], 1024),
+        ([f"{LIMIT}=300"], 300),
+        ([f"{LENGTH}=300"], 300),
+        ([f"{LIMIT}=300", f"{LENGTH}=300"], 300),
+        (["training=small_gpu"], 512),
+        (["training=small_gpu", f"{LENGTH}=300"], 300),
+        (["experiment=quickstart"], 48),
+        (["model=tiny"], 48),
+        (["model=tiny", "training=small_gpu"], 512),
+        (["experiment=quickstart", f"{LENGTH}=64"], 64),
+        (["experiment=quickstart", f"{LIMIT}=64"], 64),
+        (["experiment=gsm8k_lora_xml", f"{LIMIT}=300"], 300),
+        ([f"{LIMIT}=null"], 1024),
+    ],
+)
+def test_the_completion_limit_is_one_value_under_both_names(words: list[str], value: int) -> None:
+    assert both(words) == (value, value, value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [f"{LIMIT}=300", f"{LENGTH}=200"],
+        [f"{LIMIT}=1024", f"{LENGTH}=200"],
+        ["training=small_gpu", f"{LIMIT}=300"],
+        ["training.temperature=0.7", "model.generation_kwargs.temperature=0.8"],
+        ["training.temperature=0.7", "model.generation_kwargs.temperature=1.0"],
+        ["training.warmup_ratio=0.1", "training.warmup_steps=10"],
+        ["model.source_ids=[1,2]", "model.reasoning_vocab_size=3"],
+        ["training.reward_weights=[1.0,2.0]"],
+    ],
+)
+def test_two_different_values_are_refused(words: list[str]) -> None:
+    with pytest.raises(UserError):
+        build_settings("train", words)
+
+
+def test_the_values_that_do_not_count_as_set_are_those_of_the_shipped_models() -> None:
+    for model_key, _, shipped in SAME_THING:
+        sections = [compose_section("model", path.stem, [CONF]) for path in CONF.glob("model/[!_]*.yaml")]
+        assert {section["generation_kwargs"][model_key] for section in sections} == set(shipped)
+
+
+def test_what_is_typed_over_a_recorded_run_replaces_both_names(tmp_path: Path) -> None:
+    recorded = tmp_path / "config.yaml"
+    recorded.write_text(config_yaml(build_settings("train", [f"{LIMIT}=300"]).resolved))
+    assert both([f"config={recorded}"]) == (300, 300, 300)
+    assert both([f"config={recorded}", f"{LENGTH}=200"]) == (200, 200, 200)
+    assert both([f"config={recorded}", f"{LIMIT}=1024"]) == (1024, 1024, 1024)
+    assert both([f"config={recorded}", "training=small_gpu"]) == (512, 512, 512)
+    assert both([f"config={recorded}", "model=tiny"]) == (300, 300, 300)
+
+
+def test_source_ids_alone_give_the_number_of_reasoning_tokens() -> None:
+    settings = build_settings("train", ["model.source_ids=[5,6,7]"])
+    assert settings.model.reasoning_vocab_size == 3 and settings.model.source_ids == (5, 6, 7)
+
+
+def test_reward_weights_under_trls_name_are_the_weights_of_the_functions() -> None:
+    settings = build_settings("train", ["training.reward_weights=[2.5]"])
+    assert settings.rewards.functions[0].weight == 2.5
+    assert settings.training.grpo["reward_weights"] == [2.5]
+
+
+def test_further_generation_options_of_the_model_reach_the_trainer() -> None:
+    words = ["model.generation_kwargs.cache_implementation=static", "model.generation_kwargs.use_cache=true"]
+    grpo = build_settings("train", words).training.grpo
+    assert grpo["cache_implementation"] == "static" and grpo["generation_kwargs"] == {"use_cache": True}

@@ -1,0 +1,151 @@
+"""Every shipped YAML file composes, and every key in it is read and explained."""
+
+from pathlib import Path
+
+import pytest
+
+from rlvr_vocab.checks import machine
+from rlvr_vocab.config.compose import CONF
+from rlvr_vocab.config.help import command_help
+from rlvr_vocab.config.load import build_settings, load_settings
+from rlvr_vocab.config.overrides import known_keys
+from rlvr_vocab.config.recorded import config_yaml
+from rlvr_vocab.config.sections import OURS
+
+CHOICES = [f"{path.parent.name}={path.stem}" for path in sorted(CONF.glob("*/*.yaml")) if not path.stem.startswith("_")]
+REQUIRED: dict[str, list[str]] = {
+    "check": [],
+    "score": [],
+    "evaluate": ["checkpoint=x"],
+    "generate": ["checkpoint=x", "prompt=hello"],
+    "merge": ["checkpoint=x", "out=y"],
+    "expand": ["out=x"],
+}
+
+# Choices with which no section is null.
+EVERY_SECTION = {
+    "train": ["model=tiny", "dataset=arithmetic"],
+    "check": ["model=tiny", "dataset=arithmetic"],
+    "score": ["model=tiny", "dataset=arithmetic"],
+    "evaluate": ["dataset=arithmetic"],
+    "generate": [],
+    "merge": [],
+    "expand": ["model=tiny"],
+}
+
+
+def with_what_it_needs(choice: str) -> list[str]:
+    return [choice, "dataset.name=problems.csv"] if choice == "dataset=local" else [choice]
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_a_shipped_choice_composes_and_its_recorded_configuration_gives_the_same_settings(
+    choice: str, tmp_path: Path
+) -> None:
+    settings = build_settings("train", with_what_it_needs(choice))
+    recorded = tmp_path / "config.yaml"
+    recorded.write_text(config_yaml(settings.resolved))
+    assert build_settings("train", [f"config={recorded}"]) == settings
+
+
+@pytest.mark.parametrize("command", REQUIRED)
+def test_the_primary_file_of_every_command_composes(command: str) -> None:
+    build_settings(command, REQUIRED[command])
+
+
+def of_group(group: str) -> list[str]:
+    return [choice for choice in CHOICES if choice.startswith(f"{group}=")]
+
+
+@pytest.mark.parametrize("model", of_group("model"))
+def test_every_model_goes_with_every_problem_set_training_and_reward(
+    model: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(machine, "installed", lambda package: True)
+    (tmp_path / "problems.csv").write_text("problem,answer\n1+1=,2\n")
+    others = [of_group(group) for group in ("dataset", "training", "rewards")]
+    for number in range(max(map(len, others))):  # each choice of a group once
+        words = [word for choices in others for word in with_what_it_needs(choices[number % len(choices)])]
+        load_settings("train", [model, *words])
+
+
+@pytest.mark.parametrize("recipe", of_group("experiment"))
+def test_every_recipe_passes_every_check(recipe: str) -> None:
+    load_settings("train", [recipe])
+
+
+def test_quickstart_passes_every_check_without_a_network_a_gpu_or_a_login() -> None:
+    assert load_settings("quickstart", []).logging.report_to == "none"
+
+
+@pytest.mark.parametrize("command", ["train", "quickstart", *REQUIRED])
+def test_help_explains_every_key_that_it_lists(command: str) -> None:
+    listed = [line for line in command_help(command, []).splitlines() if line.startswith("  ") and "=" in line]
+    keys = [line for line in listed if not line.startswith("  rlvr-vocab")]
+    assert len(keys) >= 4
+    assert [line for line in keys if "  # " not in line and not line.startswith("  dataset.system_prompt")] == []
+
+
+@pytest.mark.parametrize("command", ["train", *REQUIRED])
+def test_every_key_of_the_settings_stands_in_a_shipped_file(command: str) -> None:
+    """The other direction: nothing is read that no file shows; TRL's own fields apart."""
+    shown = command_help(command, EVERY_SECTION[command])
+    for key in known_keys(command).leaves:
+        if key.startswith("training.") and key.removeprefix("training.") not in OURS:
+            continue
+        assert f"  {key}=" in shown or f"  {key}." in shown, key
+
+
+def test_small_and_large_gpu_are_what_the_guides_say() -> None:
+    small = build_settings("train", ["training=small_gpu"]).training
+    assert (small.max_prompt_length, small.warmup_ratio) == (256, 0.1)
+    expected = {
+        "per_device_train_batch_size": 1, "gradient_accumulation_steps": 4, "num_generations": 8,
+        "max_completion_length": 512, "learning_rate": 5e-6, "num_train_epochs": 1, "optim": "adamw_8bit",
+        "max_grad_norm": 0.1, "adam_beta1": 0.9, "adam_beta2": 0.99, "weight_decay": 0.1, "warmup_steps": 0.1,
+        "lr_scheduler_type": "cosine", "logging_steps": 1, "save_steps": 100,
+    }  # fmt: skip
+    assert {key: small.grpo[key] for key in expected} == expected
+    large = build_settings("train", ["training=large_gpu"]).training
+    assert large.max_prompt_length == 512
+    expected = {
+        "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "num_generations": 16,
+        "max_completion_length": 1024, "learning_rate": 1e-5, "num_train_epochs": 1, "use_vllm": True,
+        "logging_steps": 10,
+    }  # fmt: skip
+    assert {key: large.grpo[key] for key in expected} == expected
+
+
+def test_defaults_are_the_ones_that_the_design_promises() -> None:
+    settings = build_settings("train", [])
+    assert (settings.exp_name, settings.seed, str(settings.output_dir)) == (
+        "grpo_baseline",
+        42,
+        "out/grpo_baseline",
+    )
+    assert (settings.model.name, settings.model.reasoning_vocab_size) == ("Qwen/Qwen3-0.6B", 0)
+    assert settings.model.dtype == "bfloat16"
+    assert settings.dataset.name == "agentica-org/DeepScaleR-Preview-Dataset"
+    assert "max_steps" not in settings.training.grpo
+    expected = {
+        "learning_rate": 5e-6, "num_train_epochs": 4, "per_device_train_batch_size": 2, "temperature": 1.0,
+        "gradient_accumulation_steps": 4, "num_generations": 4, "gradient_checkpointing": True, "bf16": True,
+        "max_completion_length": 1024,
+    }  # fmt: skip
+    assert {key: settings.training.grpo[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["model.reasoning_vocab_size=1000"], "grpo_reasoning_1000"),
+        (["model.reasoning_vocab_size=full"], "grpo_reasoning_full"),
+        (["model.source_ids=[5,6,7]"], "grpo_reasoning_3"),
+        (["experiment=quickstart", "seed=7"], "quickstart_reasoning_full_seed7"),
+        (["experiment=quickstart", "model.reasoning_vocab_size=0"], "quickstart_baseline_seed42"),
+        (["exp_name=mine", "model.reasoning_vocab_size=1000"], "mine"),
+    ],
+)
+def test_a_run_is_named_after_its_arm(words: list[str], name: str) -> None:
+    settings = build_settings("train", words)
+    assert settings.exp_name == name and settings.output_dir == Path("out") / name

@@ -1,0 +1,153 @@
+"""What an error says to type is typed: it has to work. And the plainest commands need no advice."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import Dataset
+
+from rlvr_vocab.cli import main
+from rlvr_vocab.config.load import load_settings
+from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.evaluation.sampling import SamplingSettings, require_room_in
+from rlvr_vocab.runs.prompt_facts import limits_that_fit
+from rlvr_vocab.runs.prompts import require_a_batch
+
+
+@pytest.fixture(autouse=True)
+def quiet_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RLVR_VOCAB_CACHE", str(tmp_path / "cache"))
+
+
+def test_the_embedded_model_trains_on_arithmetic_with_all_defaults() -> None:
+    """A few problems and one step: the limits are those of the plain command."""
+    few = ["dataset.generator.num_problems=40", "dataset.max_eval_samples=1", "training.max_steps=1", "report=false"]
+    assert main(["train", "model=tiny", "dataset=arithmetic", "logging=disabled", *few]) == 0
+
+
+def alternatives(advice: str) -> list[dict[str, int]]:
+    """Each choice that an error offers, by key."""
+    numbers = r"(training\.\w+)=(\d+)"
+    return [
+        {key: int(value) for key, value in re.findall(numbers, part)}
+        for part in advice.split(", or ")
+        if re.search(numbers, part)
+    ]
+
+
+CASES = [
+    ([26] * 40, 1024, 1024, 1),  # the embedded model of earlier versions
+    ([26] * 40 + [900], 1024, 512, 2),
+    ([10, 20, 600], 512, 600, 1),
+    ([300] * 3 + [5] * 2, 256, 100, 3),  # two short prompts are no batch of three
+    ([511] * 4, 512, 512, 4),
+    ([600, 700], 512, 64, 1),
+    ([512], 512, 1, 1),
+]
+
+
+@pytest.mark.parametrize(("lengths", "context", "completion", "least"), CASES)
+def test_limits_that_are_advised_fit_and_leave_a_batch(
+    lengths: Sequence[int], context: int, completion: int, least: int
+) -> None:
+    advice = limits_that_fit(Counter(lengths), context, completion, least)
+    choices = alternatives(advice)
+    assert bool(choices) == any(sum(length <= limit for length in lengths) >= least for limit in range(context))
+    assert choices or advice == "take a model with a longer context"
+    for choice in choices:
+        limit = choice.get("training.max_prompt_length", max(lengths))
+        kept = [length for length in lengths if length <= limit]
+        asked = choice.get("training.max_completion_length", completion)
+        assert asked >= 1 and limit >= 1 and len(kept) >= least
+        assert max(kept) + asked <= context
+
+
+def refused(words: Sequence[str]) -> str:
+    with pytest.raises(UserError) as caught:
+        load_settings("quickstart", words)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["training.num_generations=48"],
+        ["training.num_generations=7", "training.per_device_train_batch_size=3"],
+        ["training.num_generations=6", "training.per_device_train_batch_size=4", "training.steps_per_generation=2"],
+        ["training.num_generations=6", "training.per_device_train_batch_size=4", "training.generation_batch_size=8"],
+        ["training.num_generations=5", "training.gradient_accumulation_steps=3"],
+    ],
+)
+def test_batches_that_are_advised_hold_whole_groups(words: list[str]) -> None:
+    said = refused(words)
+    offered = [
+        f"{key}={value}"
+        for key, values in re.findall(r"(training\.\w+)=(\d+(?: or \d+)*)", said.partition("set ")[2])
+        for value in values.split(" or ")
+    ]
+    assert offered
+    for word in offered:
+        load_settings("quickstart", [*words, word])
+
+
+@pytest.mark.parametrize("problems", [0, 1, 2, 5])
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["training.per_device_train_batch_size=4", "training.gradient_accumulation_steps=12"],
+        ["training.per_device_train_batch_size=2", "training.steps_per_generation=40"],
+        ["training.per_device_train_batch_size=16", "training.generation_batch_size=64"],
+    ],
+)
+def test_a_batch_that_is_advised_is_no_larger_than_the_set(words: list[str], problems: int) -> None:
+    def require(*more: str) -> None:
+        settings = load_settings("quickstart", [*words, *more])
+        assert isinstance(settings, RunSettings)
+        require_a_batch(Dataset.from_dict({"prompt": ["x"] * problems}), settings.training)
+
+    try:
+        require()
+        return
+    except UserError as error:
+        said = str(error)
+    advised = [f"{key}={value}" for choice in alternatives(said) for key, value in choice.items()]
+    assert bool(advised) == (problems > 0) or "generation_batch_size" in str(words)
+    for word in advised:
+        require(word)
+
+
+@pytest.mark.parametrize("key", ["max_new_tokens", "training.max_completion_length"])
+def test_the_room_that_is_advised_is_there(key: str) -> None:
+    prompts: Any = [[{"role": "user", "content": "a"}], [{"role": "user", "content": "b"}]]
+
+    def require(limit: int) -> None:
+        require_room_in(100, [[1] * 40, [1] * 70], prompts, SamplingSettings(max_new_tokens=limit, limit_key=key))
+
+    with pytest.raises(UserError, match=f"set {key} to 30 or less"):
+        require(64)
+    require(30)
+
+
+def test_values_that_say_the_same_thing_twice_can_be_given_once() -> None:
+    limit, length = "model.generation_kwargs.max_new_tokens=300", "training.max_completion_length=200"
+    assert "give training.max_completion_length alone" in refused([limit, length])
+    load_settings("quickstart", [length])
+
+
+def test_a_finished_run_without_a_checkpoint_is_not_told_to_train_longer(tmp_path: Path) -> None:
+    from rlvr_vocab.config.recorded import config_yaml
+
+    settings = load_settings("quickstart", ["output_dir=run"])
+    Path("run").mkdir()
+    Path("run/config.yaml").write_text(config_yaml(settings.resolved), encoding="utf-8")
+    Path("run/summary.json").write_text('{"steps": 200}')
+    words = ["output_dir=run", "training.learning_rate=1e-4", "allow_changes=[training.learning_rate]"]
+    assert "no checkpoint to go on from" in refused(words)

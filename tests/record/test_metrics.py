@@ -1,0 +1,61 @@
+"""The rows of a run as they are read, whoever has written them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.metrics import divided, is_number, read_metrics, read_rows
+
+ROWS = [{"step": 1, "reward": 0.5}, {"step": 2, "reward": 0.6}]
+LINES = "".join(f"{json.dumps(row)}\n" for row in ROWS).encode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        LINES,
+        b"\xef\xbb\xbf" + LINES,
+        LINES.replace(b"\n", b"\r\n"),
+        LINES.replace(b"\n", b"\n\n  \n"),
+        LINES.rstrip(b"\n"),
+        LINES + b'{"step": 3, "rew',
+        LINES + b'{"step": 3, "text": "\xc3',
+    ],
+)
+def test_marks_blank_lines_and_a_half_written_last_line_lose_no_row(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_bytes(content)
+    assert read_metrics(tmp_path / "metrics.jsonl") == ROWS
+
+
+@pytest.mark.parametrize("line", ["3", "null", "[]", '"step"', '{"step": 3, "rew'])
+def test_a_line_that_is_no_object_is_named(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(LINES + line.encode() + b"\n" + LINES)
+    with pytest.raises(UserError, match="line 3"):
+        read_rows(path)
+
+
+@pytest.mark.parametrize("step", [{}, {"step": None}, {"step": "7"}, {"step": True}, {"step": float("nan")}])
+def test_a_row_without_a_step_is_named(step: dict[str, object], tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_bytes(LINES + json.dumps({"reward": 0.5, **step}).encode())
+    with pytest.raises(UserError, match="row 3 has no number as its step"):
+        read_metrics(tmp_path / "metrics.jsonl")
+
+
+def test_a_row_of_a_step_needs_no_loss_and_one_of_a_measurement_has_nothing_else() -> None:
+    place = {"step": 2, "stage": "a", "stage_step": 1, "epoch": 0.5}
+    measured = {**place, "eval/accuracy": 0.3, "eval/problems": 50}
+    rows, evaluations = divided([*ROWS, measured, {"step": 2, "train_runtime": 3.0}])
+    assert rows == tuple(ROWS) and evaluations == (measured,)
+    both = {**measured, "reward": 0.7}
+    assert divided([both]) == (({**place, "reward": 0.7},), (measured,)) == divided(sum(divided([both]), ()))
+
+
+@pytest.mark.parametrize("value", [1e308, -1e200, 10**400, float("inf"), float("nan"), True, "1", None])
+def test_what_cannot_be_reckoned_with_is_no_number(value: object) -> None:
+    assert not is_number(value)
+    assert is_number(1e100) and is_number(-3)

@@ -1,0 +1,90 @@
+"""Figures of held-out answers that can be counted by hand, and what is refused of measuring them."""
+
+import pytest
+
+from rlvr_vocab.checks.run import check_run
+from rlvr_vocab.config.load import load_settings
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.evaluation.accuracy import ProblemResult
+from rlvr_vocab.runs.held_out_figures import FIGURES, figures_of
+
+
+def result(problem, answer, *, tokens=10, thinking=4, reasoning=0, closed=True, finished=True):
+    return ProblemResult(
+        problem=problem,
+        sample=0,
+        prompt="p",
+        solution="1",
+        completion="c",
+        score=0.0,
+        tokens=tokens,
+        thinking_tokens=thinking,
+        reasoning_tokens=reasoning,
+        closed=closed,
+        finished=finished,
+        answer=answer,
+        answer_read=True,
+    )
+
+
+ANSWERS = [
+    result(0, "1", tokens=6, reasoning=1),
+    result(0, None, thinking=6, reasoning=5),
+    result(1, None, closed=False, tokens=20, finished=False),
+    result(1, "1", tokens=20, finished=False),
+    result(2, None, tokens=4),
+]
+
+
+def test_figures_are_those_of_hand_counted_answers():
+    assert figures_of(ANSWERS, 0.2) == {
+        "accuracy": 0.2,
+        "format": 1 / 5,
+        "mean_length": 12.0,
+        "clipped_ratio": 2 / 5,
+        "reasoning_share": 6 / 22,
+        "problems": 3,
+    }
+    assert figures_of(ANSWERS, None).keys() == set(FIGURES)
+
+
+def test_without_thinking_there_is_no_share_of_it():
+    assert "reasoning_share" not in figures_of([result(0, "1", thinking=0, closed=False)], 1.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["training.eval_steps=0"], "training.eval_steps=0: must be above 0"),
+        (["training.eval_steps=5", "dataset.max_eval_samples=0"], "nothing is held out"),
+        (["training.eval_strategy=steps", "dataset.eval_fraction=0"], "nothing is held out"),
+        (["training.metric_for_best_model=acuracy"], "did you mean accuracy"),
+        (["training.metric_for_best_model=eval_reward"], "there are accuracy, format"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(words, part, tmp_path):
+    with pytest.raises(UserError) as refused:
+        check_run(load_settings("train", ["experiment=quickstart", f"output_dir={tmp_path / 'run'}", *words]))
+    assert part in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "strategy"),
+    [
+        (["training.eval_steps=5"], "steps"),
+        (["training.eval_steps=0.25", "training.num_generations=8"], "steps"),
+        (["training.eval_steps=5", "training.eval_strategy=no"], "no"),
+        (["training.eval_steps=null"], None),
+    ],
+)
+def test_an_interval_is_enough_to_be_measured(words, strategy, tmp_path):
+    settings = load_settings("train", ["experiment=quickstart", f"output_dir={tmp_path / 'run'}", *words])
+    check_run(settings)
+    assert settings.training.grpo.get("eval_strategy") == strategy
+
+
+def test_the_best_checkpoint_is_the_one_with_the_most_right_answers_unless_something_else_is_asked_for(tmp_path):
+    words = ["experiment=quickstart", f"output_dir={tmp_path / 'run'}", "training.load_best_model_at_end=true"]
+    assert load_settings("train", words).training.grpo["metric_for_best_model"] == "accuracy"
+    words.append("training.metric_for_best_model=format")
+    assert load_settings("train", words).training.grpo["metric_for_best_model"] == "format"

@@ -1,0 +1,147 @@
+"""What of a training reaches its display: each row, each finding, and now and then a completion without its teeth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.text import Text
+
+from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.runs.monitor import LiveRun, Watch
+from rlvr_vocab.runs.record import run_facts
+from rlvr_vocab.training.completions import CompletionRows
+from rlvr_vocab.training.stage import RunPlace
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.tokenizer import load_tokenizer
+
+HOSTILE = "<think>6\n\x1b[2J[/b]\x9b1m\u202e</think>\\boxed{42}"
+
+
+class Notes:
+    """A display that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+
+    def begins(self, step: int, steps: int) -> None:
+        self.told.append(("begins", step, steps))
+
+    def row(self, row: Any, step: int, steps: int) -> None:
+        self.told.append(("row", row["step"], step, steps))
+
+    def finding(self, words: str, evidence: str) -> None:
+        self.told.append(("finding", words, evidence))
+
+    def completion(self, text: Text) -> None:
+        self.told.append(("completion", text.plain))
+
+    def of(self, kind: str) -> list[tuple[Any, ...]]:
+        return [told for told in self.told if told[0] == kind]
+
+
+class Watching:
+    """Finds something at step 3."""
+
+    def begins(self) -> None: ...
+
+    def look(self, row: Any) -> list[Finding]:
+        found = Finding("kl_high", "KL above its limit", "warning", "kl 0.7", "", (), step=row["step"])
+        return [found] if row["step"] == 3 else []
+
+
+@pytest.fixture
+def trainer(expand_shape: Callable[..., Path], tmp_path: Path) -> Any:
+    """As much of a trainer as is looked at."""
+    folder = expand_shape("qwen3", size=None)
+    return SimpleNamespace(
+        place=RunPlace(tmp_path, "form", first_step=0),
+        processing_class=load_tokenizer(folder),
+        policy=SimpleNamespace(layout=VocabLayout.load(folder)),
+        newest_rollouts=None,
+    )
+
+
+def rollouts(trainer: Any, completion_ids: list[int]) -> CompletionRows:
+    messages = [{"role": "user", "content": "What is 6 * 7?"}]
+    prompt_ids = trainer.processing_class.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+    return CompletionRows(
+        prompt_ids=[prompt_ids],
+        completion_ids=[completion_ids],
+        completion=[""],
+        solution=["42"],
+        advantage=[0.0],
+        rewards={"accuracy": [1.0]},
+        weights={"accuracy": 0.5},
+    )
+
+
+def log(live: LiveRun, step: int, main: bool = True) -> None:
+    state = SimpleNamespace(global_step=step, max_steps=200, is_world_process_zero=main)
+    live.on_log(None, state, None, logs={"loss": 0.1, "reward": 0.5})  # type: ignore[arg-type]
+
+
+def test_rows_and_findings_reach_the_display_of_the_main_process_alone(trainer: Any) -> None:
+    notes = Notes()
+    live = LiveRun(trainer, notes, Watching(), in_colour=False)  # type: ignore[arg-type]
+    log(live, 2)
+    log(live, 2, main=False)
+    log(live, 3)
+    assert notes.told == [
+        ("row", 2, 2, 200),
+        ("row", 3, 3, 200),
+        ("finding", "KL above its limit (step 3)", "kl 0.7"),
+    ]
+
+
+def test_damaged_files_and_figures_without_bounds_end_no_training(trainer: Any, tmp_path: Path) -> None:
+    (tmp_path / "completions").mkdir()
+    (tmp_path / "completions" / "step_00001.parquet").write_bytes(b"PAR1")
+    config = {"model": {}, "dataset": {}, "training": {}, "rewards": ["accuracy"]}
+    figures = {"loss": 1e308, "reward": 1e308, "reward_std": -1e308, "grad_norm": 10**400, "step_time": 1e308}
+    zero = {"rewards/think_format/mean": 0.0, "rewards/think_format/std": 0.0}
+    for problems in ("[]", '{"tr', '{"training": [3, {"left_out": null, "rows_read": "many"}]}'):
+        (tmp_path / "problems.json").write_text(problems)
+        told: list[str] = []
+        watch = Watch(run_facts(config, tmp_path), tmp_path, lambda finding, told=told: told.append(finding.name))  # type: ignore[misc]
+        live = LiveRun(trainer, Notes(), watch, in_colour=False)  # type: ignore[arg-type]
+        for step in range(1, 31):
+            state = SimpleNamespace(global_step=step, max_steps=30, is_world_process_zero=True)
+            logs = {**(figures if step < 15 else {"loss": 0.1, "reward": 0.5}), **zero}
+            live.on_log(None, state, None, logs=logs)  # type: ignore[arg-type]
+        assert {"loss_not_finite", "format_reward_zero"} & set(told)
+
+
+def test_a_completion_is_shown_at_first_and_then_every_fifty_steps_as_soon_as_there_is_one(trainer: Any) -> None:
+    notes = Notes()
+    live = LiveRun(trainer, notes, Watching(), in_colour=False)  # type: ignore[arg-type]
+    batch = rollouts(trainer, trainer.processing_class.encode("42"))
+    for step in range(1, 161):
+        trainer.newest_rollouts = batch if step % 4 == 3 else None  # the others train on what was drawn before
+        log(live, step)
+    assert [text.split(",")[0] for _, text in notes.of("completion")] == ["step 3", "step 51", "step 103", "step 151"]
+    assert notes.of("completion")[0][1] == "step 3, reward 0.50: 42"
+
+
+def test_a_terminal_obeys_nothing_that_a_model_has_written(trainer: Any) -> None:
+    notes = Notes()
+    live = LiveRun(trainer, notes, Watching(), in_colour=False)  # type: ignore[arg-type]
+    layout = trainer.policy.layout
+    trainer.newest_rollouts = rollouts(trainer, [*trainer.processing_class.encode(HOSTILE), layout.standard_size + 5])
+    log(live, 1)
+    [(_, text)] = notes.of("completion")
+    assert text.isprintable()
+    assert r"6\n\x1b[2J[/b]\x9b1m\u202e</think>\boxed{42}⟦" in text and text.endswith("⟧")
+
+
+def test_the_middle_of_a_long_completion_is_left_out(trainer: Any) -> None:
+    notes = Notes()
+    live = LiveRun(trainer, notes, Watching(), in_colour=False)  # type: ignore[arg-type]
+    ids = trainer.processing_class.encode("7 ") * 5_000 + trainer.processing_class.encode("end")
+    trainer.newest_rollouts = rollouts(trainer, ids)
+    log(live, 1)
+    [(_, text)] = notes.of("completion")
+    assert " … 8,403 characters … " in text and text.endswith("end") and len(text) < 2_000

@@ -1,0 +1,118 @@
+"""config=FILE, and what an output folder may already hold."""
+
+from pathlib import Path
+
+import pytest
+
+from rlvr_vocab.config.load import build_settings, load_settings
+from rlvr_vocab.config.recorded import config_yaml
+from rlvr_vocab.errors import UserError
+
+TINY = ["experiment=quickstart", "exp_name=run"]
+
+
+def record(words: list[str]) -> Path:
+    settings = load_settings("train", words)
+    settings.output_dir.mkdir(parents=True)
+    path = settings.output_dir / "config.yaml"
+    path.write_text(config_yaml(settings.resolved))
+    return path
+
+
+def refusal(words: list[str]) -> str:
+    with pytest.raises(UserError) as caught:
+        load_settings("train", words)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_recorded_run_starts_again_in_its_own_folder_or_in_another_one() -> None:
+    path = record([*TINY, "seed=5"])
+    again = load_settings("train", [f"config={path}"])
+    assert (again.seed, again.output_dir) == (5, Path("out/run"))
+    elsewhere = load_settings("train", [f"config={path.parent}", "output_dir=other"])
+    assert (elsewhere.seed, elsewhere.output_dir) == (5, Path("other"))
+    assert elsewhere.training == again.training and elsewhere.model == again.model
+
+
+def test_a_group_chosen_over_a_recorded_run_replaces_its_whole_section() -> None:
+    path = record([*TINY, "dataset.max_train_samples=7"])
+    settings = build_settings("train", [f"config={path}", "dataset=gsm8k"])
+    assert settings.dataset == build_settings("train", ["dataset=gsm8k"]).dataset
+    assert settings.model.name == "tiny"
+
+
+def test_text_with_an_interpolation_sign_survives_recording() -> None:
+    path = record([*TINY, r"dataset.system_prompt=pay \${amount} or ${amount}"])
+    prompt = load_settings("train", [f"config={path}"]).dataset.system_prompt
+    assert prompt == r"pay \${amount} or ${amount}"
+
+
+def test_overwrite_is_not_recorded() -> None:
+    path = record([*TINY, "overwrite=true"])
+    assert load_settings("train", [f"config={path}"]).overwrite is False
+
+
+def test_another_configuration_in_the_folder_is_refused_with_the_first_differences() -> None:
+    record(TINY)
+    message = refusal([*TINY, "seed=7", "training.learning_rate=1e-3", "training.temperature=0.9"])
+    assert "seed: 42 there, 7 here" in message
+    assert "overwrite=true" in message
+    assert load_settings("train", [*TINY, "seed=7", "overwrite=true"]).overwrite
+
+
+def test_logging_may_differ_between_two_starts_of_a_run() -> None:
+    record(TINY)
+    load_settings("train", [*TINY, "logging=offline", "logging.project=other"])
+
+
+def test_foreign_files_are_never_written_over() -> None:
+    Path("out/run").mkdir(parents=True)
+    Path("out/run/thesis.tex").touch()
+    assert "out/run" in refusal([*TINY, "overwrite=true"])
+    Path("out/run/config.yaml").write_text("services: [web]\n")
+    assert "not a run of ours" in refusal([*TINY, "overwrite=true"])
+
+
+def test_a_working_folder_or_a_repository_is_never_overwritten() -> None:
+    content = record(TINY).read_text()
+    for folder in (Path(), Path("repository")):
+        folder.mkdir(exist_ok=True)
+        (folder / "config.yaml").write_text(content)
+        (Path("repository") / ".git").mkdir(parents=True, exist_ok=True)
+        assert "more than a run" in refusal([*TINY, f"output_dir=./{folder}", "overwrite=true"])
+
+
+def test_an_empty_folder_is_fine_and_a_file_in_the_way_is_not() -> None:
+    Path("out/run").mkdir(parents=True)
+    load_settings("train", TINY)
+    Path("file").touch()
+    assert "file is a file" in refusal([*TINY, "output_dir=file/run"])
+
+
+def test_only_the_main_process_looks_into_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("out/run/initial_model").mkdir(parents=True)
+    monkeypatch.setenv("RANK", "1")
+    load_settings("train", TINY)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("a: [", "not readable YAML"),
+        ("- 1", "not the config.yaml of a run"),
+        ("defaults: [config]\nmodel: {}\ndataset: {}\ntraining: {}", "--config-name"),
+        ("model: {}\ndataset: {}\ntraining: {}\nsed: 3", "seed?"),
+    ],
+)
+def test_a_file_that_is_no_recorded_run_is_refused(text: str, part: str) -> None:
+    Path("some.yaml").write_text(text)
+    message = refusal(["config=some.yaml"])
+    assert part in message and "some.yaml" in message
+
+
+def test_a_missing_file_gets_the_nearest_and_a_recipe_over_a_recorded_run_is_refused() -> None:
+    path = record(TINY)
+    assert "out/run/config.yaml?" in refusal(["config=out/rum/config.yaml"])
+    assert "experiment" in refusal([f"config={path}", "experiment=quickstart"])
+    assert "give one" in refusal([f"config={path}", "--config-name", "config"])

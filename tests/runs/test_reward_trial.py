@@ -1,0 +1,125 @@
+"""Made-up turns are right wherever rewards look, and rewards that cannot score the problems of a run are refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import Dataset
+
+from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.sections import RewardFunctionSettings, RewardSettings
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.build import RewardContext, build_rewards
+from rlvr_vocab.runs.rewards import gold_turn, reward_specs, stand_in_context, try_rewards
+
+TAGS = ("<think>", "</think>")
+ROWS = Dataset.from_list([{"prompt": [{"role": "user", "content": "6*7?"}], "solution": "42", "level": 3}] * 3)
+
+
+def rewards(*functions: Any) -> RewardSettings:
+    named = [{"name": function} if isinstance(function, str) else function for function in functions]
+    return RewardSettings(tuple(RewardFunctionSettings(**function) for function in named))
+
+
+def accuracy(*answer_from: str) -> dict[str, Any]:
+    return {"name": "accuracy", "params": {"answer_from": list(answer_from)}}
+
+
+def text(settings: RewardSettings, solution: str = "42") -> str:
+    [message] = gold_turn(solution, settings, TAGS)
+    assert message["role"] == "assistant"
+    return str(message["content"])
+
+
+def test_a_turn_thinks_and_boxes_the_gold_answer() -> None:
+    assert text(rewards("accuracy")) == "<think>\nWork it out.\n</think>\n\\boxed{42}"
+    assert text(rewards("accuracy"), r"50\%") == "<think>\nWork it out.\n</think>\n\\boxed{50\\%}"
+
+
+def test_an_xml_reward_gives_the_turn_its_form_with_the_answer_bare_where_that_is_enough() -> None:
+    form = "<reasoning>\nWork it out.\n</reasoning>\n<answer>\n{}\n</answer>\n"
+    assert text(rewards("xml_tags", accuracy("answer_tag", "box"))) == form.format("42")
+    assert text(rewards("xml_format")) == form.format("42")
+    assert text(rewards("xml_format", "accuracy")) == form.format("\\boxed{42}")
+    assert text(rewards("xml_format", accuracy("box", "answer_tag"), "boxed")) == form.format("\\boxed{42}")
+
+
+@pytest.mark.parametrize(
+    "functions",
+    [
+        ["accuracy", "boxed", "think_format", "numeric", "exact_match"],
+        [accuracy("hash")],
+        [{"name": "accuracy", "params": {"answer_from": "hash"}}, "exact_match"],
+        [accuracy("phrase", "box")],
+        [accuracy("answer_tag")],
+        [accuracy("hash"), "exact_match"],
+        ["xml_tags", "xml_format", accuracy("answer_tag", "box")],
+        ["xml_tags", "xml_format", "accuracy", "numeric"],
+    ],
+)
+def test_a_made_up_turn_has_full_marks_from_rewards_that_can_all_be_met(functions: list[Any]) -> None:
+    settings = rewards(*functions)
+    for reward in build_rewards(reward_specs(settings), stand_in_context(RewardContext(TAGS))):
+        [mark] = reward.marks(completions=[gold_turn("42", settings, TAGS)], solution=["42"], prompts=["6*7?"])
+        assert mark.score == reward.full_mark, (reward.name, mark)
+
+
+def test_the_trial_before_training_takes_the_form_that_the_rewards_ask_for(tmp_path: Path) -> None:
+    strict = "def strict(completions, **columns):\n    return [float('<answer>' in turn[0]['content']) or 'no'" \
+             " for turn in completions]\n"  # fmt: skip
+    (tmp_path / "mine.py").write_text(strict)
+    words = ["model=tiny", "dataset=arithmetic"]
+    try_rewards(build_settings("train", [*words, f"rewards=[xml_format,{tmp_path}/mine.py:strict]"]), ROWS)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="reward strict returned 'no'"):
+        try_rewards(build_settings("train", [*words, f"rewards=[{tmp_path}/mine.py:strict]"]), ROWS)  # type: ignore[arg-type]
+
+
+def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def mine(completions, difficulty):\n    return difficulty\n")
+    settings = build_settings("train", ["model=tiny", "dataset=arithmetic", f"rewards=[{tmp_path}/mine.py:mine]"])
+    with pytest.raises(UserError, match="needs a column 'difficulty'; the problems have solution, level"):
+        try_rewards(settings, ROWS)  # type: ignore[arg-type]
+
+
+def tried(*words: str) -> None:
+    try_rewards(build_settings("train", ["model=tiny", "dataset=arithmetic", *words]), ROWS)  # type: ignore[arg-type]
+
+
+def test_one_place_of_the_answer_needs_no_list() -> None:
+    one = {"name": "accuracy", "params": {"answer_from": "hash"}}
+    assert text(rewards(one)) == "<think>\nWork it out.\n</think>\n#### 42"
+    tried("rewards=[{name:accuracy,params:{answer_from:hash}}]")
+
+
+def test_rewards_without_a_score_for_any_problem_are_refused_with_their_reasons(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def mine(completions):\n    return [None] * len(completions)\n")
+    with pytest.raises(UserError) as caught:
+        tried(f"rewards=[multiple_choice,{tmp_path}/mine.py:mine]")
+    assert str(caught.value) == (
+        "rewards: nothing could be learned, the first 3 problems have no score: "
+        "multiple_choice gave None (the gold answer is not one letter); mine gave None"
+    )
+    tried("rewards=[multiple_choice,accuracy]")
+    with pytest.raises(UserError, match="nothing could be learned"):
+        tried("rewards=[multiple_choice,{name:accuracy,weight:0},debug]")
+
+
+def test_weights_that_are_all_0_are_refused() -> None:
+    with pytest.raises(UserError, match="every weight is 0, so nothing could be learned"):
+        tried("rewards=[{name:accuracy,weight:0},{name:boxed,weight:0.0}]")
+    tried("rewards=[{name:accuracy,weight:0},boxed]")
+
+
+@pytest.mark.parametrize("name", ["diversity", "reasoning_share", "overlong", "repetition", "cosine_length"])
+def test_a_reward_that_applies_to_any_turn_passes_alone(name: str) -> None:
+    tried(f"rewards=[{name}]")
+
+
+def test_a_function_that_only_looks_is_not_tried_and_a_namesake_of_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried("rewards=[accuracy,debug,debug]")
+    assert capsys.readouterr().err == ""
+    (tmp_path / "mine.py").write_text("def debug(completions):\n    return ['no'] * len(completions)\n")
+    with pytest.raises(UserError, match="reward mine_debug returned 'no'"):
+        tried(f"rewards=[accuracy,{tmp_path}/mine.py:debug]")

@@ -1,0 +1,112 @@
+"""Two starts on one folder: the second is refused, and told by whom."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlvr_vocab.config.load import load_settings
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.runs.lock import LOCK, check_not_running, only_writer
+
+TINY = ["experiment=quickstart", "exp_name=run"]
+HOLDER = (
+    "import sys, time, pathlib; from rlvr_vocab.runs.lock import only_writer\n"
+    "with only_writer(pathlib.Path(sys.argv[1])):\n    print('inside', flush=True)\n    time.sleep(600)\n"
+)
+
+
+@pytest.fixture
+def holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Another process that writes the folder `run`, as a job of a scheduler."""
+    folder = tmp_path / "run"
+    environment = {**os.environ, "SLURM_JOB_ID": "4711"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(folder)], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stdout is not None and process.stdout.readline() == "inside\n"
+    yield process, folder
+    process.kill()
+    process.wait()
+
+
+def test_the_second_start_is_refused_and_names_the_first(holder):
+    process, folder = holder
+    with pytest.raises(UserError) as refused, only_writer(folder):
+        pass
+    message = str(refused.value)
+    assert f"process {process.pid} on {socket.gethostname()} (SLURM job 4711)" in message and str(folder) in message
+
+
+def test_it_is_refused_before_anything_heavy_loads(holder):
+    _, folder = holder
+    for words in ([], ["overwrite=true"]):
+        with pytest.raises(UserError, match="has been writing it since"):
+            load_settings("train", [*TINY, f"output_dir={folder}", *words])
+    assert (
+        "torch"
+        not in subprocess.run(
+            [sys.executable, "-c", "import rlvr_vocab.runs.lock, sys; print(*sys.modules)"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+    )
+
+
+def test_a_killed_holder_holds_nothing(holder):
+    process, folder = holder
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert (folder / LOCK).exists()
+    with only_writer(folder):
+        assert json.loads((folder / LOCK).read_text())["process"] == os.getpid()
+
+
+def test_nothing_is_left_of_a_start_that_came_to_nothing(tmp_path):
+    with only_writer(tmp_path / "out" / "run"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_of_a_run_that_began_stays(tmp_path):
+    with only_writer(tmp_path / "run"):
+        (tmp_path / "run" / "config.yaml").touch()
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.yaml"]
+
+
+def test_a_lock_that_nobody_holds_does_not_refuse_and_is_cleared(tmp_path):
+    (tmp_path / LOCK).write_text("{")
+    check_not_running(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_whoever_waits_for_the_lock_while_it_is_removed_gets_the_new_one(tmp_path):
+    """Many processes at once, each inside for a moment: never two of them."""
+    program = (
+        "import sys, pathlib, time; from rlvr_vocab.errors import UserError\n"
+        "from rlvr_vocab.runs.lock import only_writer\n"
+        "folder, end, entered = pathlib.Path(sys.argv[1]), time.monotonic() + 2, 0\n"
+        "while time.monotonic() < end:\n"
+        "    try:\n"
+        "        with only_writer(folder):\n"
+        "            (folder / 'inside').touch(exist_ok=False)\n"
+        "            entered += 1\n"
+        "            (folder / 'inside').unlink()\n"
+        "    except UserError:\n"
+        "        pass\n"
+        "print(entered)\n"
+    )
+    (tmp_path / "run").mkdir()
+    started = [
+        subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    entered = [int(process.communicate()[0]) for process in started]
+    assert [process.returncode for process in started] == [0] * 4
+    assert sum(entered) > 20

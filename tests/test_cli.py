@@ -1,0 +1,230 @@
+"""The command line: exit codes, one-line errors, and how little is imported to say no."""
+
+import os
+import subprocess
+import sys
+import time
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlvr_vocab import cli
+from rlvr_vocab.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[1]
+HEAVY = ("torch", "transformers", "trl", "datasets", "wandb", "numpy", "rlvr_vocab.training")
+
+
+def run(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=cwd, env=environment)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["train", "--help"],
+        ["train", "training.learning_rat=1"],
+        ["check", "--help"],
+        ["check", "training.learning_rat=1"],
+        ["score", "--help"],
+        ["score", "rewards=[accuracy]", "training.learning_rat=1"],
+    ],
+)
+def test_help_and_a_mistyped_key_import_nothing_heavy_and_answer_at_once(words: list[str]) -> None:
+    script = (
+        "import sys; from rlvr_vocab.cli import main; code = main(sys.argv[1:]);"
+        f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr); sys.exit(code)"
+    )
+    start = time.monotonic()
+    done = run("-c", script, *words)
+    assert time.monotonic() - start < 3  # 0.3 s on two quiet cores
+    assert done.stderr.splitlines()[-1] == "[]"
+    assert done.returncode == (2 if "learning_rat" in words[-1] else 0)
+
+
+def test_the_script_is_train_from_any_folder_without_an_installed_package(tmp_path: Path) -> None:
+    script = ROOT / "rlvr_vocab" / "exp" / "grpo_train.py"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", LAUNCH_WITHOUT_INSTALLED_PACKAGE, str(script), "seed=x"],
+        capture_output=True, text=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == "error: seed: expected a whole number, got 'x'\n"
+
+
+# site-packages without its .pth files, so that an editable install of the package is not seen.
+LAUNCH_WITHOUT_INSTALLED_PACKAGE = f"""
+import runpy, sys
+sys.path.extend({[path for path in sys.path if path.endswith("site-packages")]!r})
+script = sys.argv[1]
+sys.argv = sys.argv[1:]
+sys.path[0] = script.rpartition("/")[0]
+runpy.run_path(script, run_name="__main__")
+"""
+
+
+def test_bad_input_is_one_line_on_stderr_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["train", "model=qwen4"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.startswith("error: model=qwen4") and captured.err.count("\n") == 1
+
+
+def test_an_unknown_command_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["trian"]) == 2
+    assert "did you mean train?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
+def test_the_overview_names_every_command(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(words) == 0
+    out = capsys.readouterr().out
+    commands = ("train", "quickstart", "check", "score", "expand", "evaluate", "generate", "merge")
+    assert all(f"  {command} " in out for command in commands)
+
+
+def test_help_shows_the_values_that_the_other_words_give(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["train", "training=small_gpu", "model.reasoning_vocab_size=9", "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "training.num_generations=8 " in out and "exp_name=grpo_reasoning_9 " in out
+    assert "gsm8k_reasoning, quickstart" in out
+
+
+def fake_command(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> list[object]:
+    seen: list[object] = []
+    module = types.ModuleType("rlvr_vocab.commands.train")
+
+    def run(settings: object) -> int:
+        seen.append(settings)
+        if error is not None:
+            raise error
+        return 3
+
+    module.run = run  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "rlvr_vocab.commands.train", module)
+    monkeypatch.setitem(sys.modules, "rlvr_vocab.commands", types.ModuleType("rlvr_vocab.commands"))
+    return seen
+
+
+def test_quickstart_is_train_with_its_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = fake_command(monkeypatch, None)
+    assert cli.main(["quickstart", "seed=1"]) == 3
+    assert cli.main(["train", "experiment=quickstart", "seed=1"]) == 3
+    assert seen[0] == seen[1]
+
+
+def test_a_user_error_with_line_breaks_is_still_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_command(monkeypatch, UserError("two\n  lines"))
+    assert cli.main(["quickstart"]) == 2
+    assert capsys.readouterr().err == "error: two lines\n"
+
+
+def test_an_error_obeys_no_escape_of_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_command(monkeypatch, UserError("columns are prob\x1b[31mlem\u202e"))
+    assert cli.main(["quickstart"]) == 2
+    assert capsys.readouterr().err == "error: columns are prob␛[31mlem<U+202E>\n"
+
+
+def test_an_interrupt_is_exit_code_130_and_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_command(monkeypatch, KeyboardInterrupt())
+    assert cli.main(["quickstart"]) == 130
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "smaller"),
+    [("evaluate", " Smaller: batch_size, max_new_tokens"), ("train", " Smaller: warmup.batch_size"), ("merge", "")],
+)
+def test_a_full_gpu_outside_of_training_is_one_line_with_keys_of_that_command(
+    command: str, smaller: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run_out(words: list[str]) -> int:
+        raise RuntimeError(
+            "CUDA out of memory. Tried to allocate 2.50 GiB. If reserved but unallocated memory is large"
+        )
+
+    monkeypatch.setattr(cli, "dispatch", run_out)
+    assert cli.main([command]) == 74
+    assert capsys.readouterr().err == f"error: CUDA out of memory. Tried to allocate 2.50 GiB.{smaller}\n"
+
+
+def test_any_other_exception_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_command(monkeypatch, ValueError("a fault of ours"))
+    with pytest.raises(ValueError, match="a fault of ours"):
+        cli.main(["quickstart"])
+
+
+def unread(*words: str) -> tuple[int, str]:
+    """Exit code and stderr of Python where nobody reads stdout any more."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}  # buffered, as in a shell
+    try:
+        done = subprocess.run(
+            [sys.executable, *words], stdout=writer, stderr=subprocess.PIPE, text=True, env=environment, check=False
+        )
+    finally:
+        os.close(writer)
+    return done.returncode, done.stderr
+
+
+WRITERS = (
+    "print('one', flush=True)",
+    "print('one')",
+    "from rlvr_vocab.terminal import make_console; make_console().print('one')",
+)
+
+
+@pytest.mark.parametrize("writing", WRITERS)
+def test_output_that_nobody_reads_any_more_ends_a_command_quietly(writing: str) -> None:
+    script = (
+        "import sys; from rlvr_vocab import cli\n"
+        f"def dispatch(words):\n    {writing}\n    return 0\n"
+        "cli.dispatch = dispatch\n"
+        "sys.exit(cli.main([]))"
+    )
+    assert unread("-c", script) == (141, "")
+    assert unread("-m", "rlvr_vocab.cli", "--help") == (141, "")
+
+
+def test_a_broken_pipe_to_something_else_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_command(monkeypatch, BrokenPipeError("a worker is gone"))
+    with pytest.raises(BrokenPipeError, match="a worker is gone"):
+        cli.main(["quickstart"])
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        (["quickstart"], "seed"),
+        (["check", "dataset=arithmetic"], "seed"),
+        (["score", "dataset=arithmetic", "rewards=accuracy"], "seed"),
+        (["expand", "model=tiny", "out=new"], "seed"),
+    ],
+)
+@pytest.mark.parametrize("seed", ["99999999999999999999999", "2147483648", "-1"])
+def test_a_seed_that_no_generator_takes_is_one_line(
+    seed: str, words: list[str], key: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*words, f"{key}={seed}"]) == 2
+    captured = capsys.readouterr()
+    assert captured.err == f"error: {key}={seed}: must be from 0 to 2147483647\n" and captured.out == ""
+    assert not Path("new").exists() and not Path("out").exists()
+
+
+@pytest.mark.parametrize("command", ["generate", "evaluate"])
+def test_the_seed_of_a_sampling_is_bounded(
+    command: str, model_folder: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = {"generate": ["prompt=hello"], "evaluate": ["dataset=arithmetic", "out=new"]}[command]
+    assert cli.main([command, f"checkpoint={model_folder()}", *words, "seed=99999999999999999999999"]) == 2
+    assert "seed=99999999999999999999999: must be from 0 to" in capsys.readouterr().err

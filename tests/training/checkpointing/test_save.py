@@ -1,0 +1,260 @@
+"""Checkpoints appear whole, old ones go, and a trainer that is resumed holds what it held."""
+
+import errno
+import logging
+import shutil
+from itertools import chain
+
+import pytest
+import torch
+from safetensors import SafetensorError
+from transformers import TrainerCallback
+
+from rlvr_vocab.errors import OutOfRoom, UserError
+from rlvr_vocab.record import manifest
+from rlvr_vocab.record.manifest import is_complete
+from rlvr_vocab.training.checkpointing import save as saving
+from rlvr_vocab.training.checkpointing.checkpoints import steps_in
+from rlvr_vocab.training.checkpointing.save import Save, clear_leftovers, is_full, save_whole
+
+EVERY_STEP = {"save_strategy": "steps", "save_steps": 1, "max_steps": 4}
+
+
+def save_of(folder, step, **fields):
+    return Save(
+        **{"output_dir": folder, "step": step, "needed": 100, "keep": None, "best": None, "publishes": True, **fields}
+    )
+
+
+def write_a_file(folder):
+    folder.mkdir(parents=True)
+    (folder / "weights").write_bytes(b"1234")
+
+
+def test_a_checkpoint_has_its_name_only_when_it_is_whole(tmp_path):
+    seen = []
+
+    def write(folder):
+        write_a_file(folder)
+        seen.append(sorted(path.name for path in tmp_path.glob("checkpoint-*")))
+
+    assert save_whole(save_of(tmp_path, 1), write) is None
+    assert seen == [[]]
+    assert is_complete(tmp_path / "checkpoint-1")
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-1"]
+
+
+def test_old_ones_are_deleted_after_the_new_one_counts_and_the_best_stays(tmp_path):
+    there = []
+
+    def write(folder):
+        write_a_file(folder)
+        there.append(sorted(steps_in(tmp_path)))
+
+    for step in (1, 2, 3, 4):
+        assert save_whole(save_of(tmp_path, step, keep=2, best=1), write) is None
+    assert there == [[], [1], [1, 2], [1, 2, 3]]
+    assert sorted(steps_in(tmp_path)) == [1, 3, 4]
+
+
+def test_a_checkpoint_of_the_same_step_takes_the_place_of_the_old_one(tmp_path):
+    save_whole(save_of(tmp_path, 1), write_a_file)
+
+    def write(folder):
+        folder.mkdir(parents=True)
+        (folder / "other").touch()
+
+    assert save_whole(save_of(tmp_path, 1), write) is None
+    assert sorted(path.name for path in (tmp_path / "checkpoint-1").iterdir()) == ["manifest.json", "other"]
+
+
+def test_what_a_killed_process_left_is_cleared(tmp_path):
+    for name in (".saving/checkpoint-3", ".deleting/checkpoint-1"):
+        write_a_file(tmp_path / name)
+    clear_leftovers(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_written_where_there_is_no_room(tmp_path):
+    free = shutil.disk_usage(tmp_path).free
+    words = save_whole(save_of(tmp_path, 3, needed=2 * free), pytest.fail)
+    assert words is not None and "no room for checkpoint-3" in words and "there is no earlier one" in words
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_words_on_a_full_disk_read_no_file_of_the_checkpoint_before(tmp_path, monkeypatch):
+    for step in (1, 2):
+        assert save_whole(save_of(tmp_path, step), write_a_file) is None
+    (tmp_path / "checkpoint-2" / "weights").write_bytes(b"123")
+    monkeypatch.setattr(manifest, "_sha256", pytest.fail)
+    words = save_whole(save_of(tmp_path, 3, needed=2 * shutil.disk_usage(tmp_path).free), pytest.fail)
+    assert words is not None and words.endswith("; checkpoint-1 is intact")
+
+
+@pytest.mark.parametrize(
+    ("error", "full"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), True),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), True),
+        (OSError(errno.EACCES, "Permission denied"), False),
+        (SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"), True),
+        (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534"), True),
+        (RuntimeError("CUDA error: device-side assert triggered"), False),
+    ],
+)
+def test_a_full_disk_is_told_from_other_errors(error, full, tmp_path):
+    assert is_full(error) == full
+
+    def write(folder):
+        raise error
+
+    if full:
+        assert "has no room" in str(save_whole(save_of(tmp_path, 1), write))
+    else:
+        with pytest.raises(type(error)):
+            save_whole(save_of(tmp_path, 1), write)
+
+
+def test_an_old_checkpoint_that_cannot_be_deleted_ends_no_run(tmp_path, monkeypatch, caplog):
+    save_whole(save_of(tmp_path, 1), write_a_file)
+
+    def refuse(folder):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(saving.shutil, "rmtree", lambda path: refuse(path) if path.name == ".deleting" else None)
+    assert save_whole(save_of(tmp_path, 2, keep=1), write_a_file) is None
+    assert "could not be deleted: Permission denied" in caplog.text
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_trainer_without_room_stops_or_goes_on_as_it_is_told(
+    goes_on, expand_shape, make_trainer, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr("rlvr_vocab.training.resumable.bytes_to_write", lambda trainer: 10**18)
+    trainer = make_trainer(expand_shape("llama", size=None), tmp_path, **EVERY_STEP)
+    trainer._on_full_disk = "go_on" if goes_on else "stop"
+    if goes_on:
+        with caplog.at_level(logging.WARNING):
+            trainer.train()
+        assert trainer.state.global_step == 4 and caplog.text.count("goes on without it") == 4
+    else:
+        with pytest.raises(OutOfRoom, match="no room for checkpoint-1"):
+            trainer.train()
+    assert steps_in(tmp_path) == {}
+
+
+def test_the_room_for_the_first_checkpoint_is_foreseen(expand_shape, make_trainer, tmp_path, monkeypatch):
+    foreseen = []
+
+    def seen(trainer):
+        foreseen.append(saving.bytes_to_write(trainer))
+        return foreseen[-1]
+
+    monkeypatch.setattr("rlvr_vocab.training.resumable.bytes_to_write", seen)
+    make_trainer(expand_shape("qwen3", size=None), tmp_path, **EVERY_STEP).train()
+    taken = sum(path.stat().st_size for path in (tmp_path / "checkpoint-1").rglob("*") if path.is_file())
+    tensors = sum((tmp_path / "checkpoint-1" / name).stat().st_size for name in ("model.safetensors", "optimizer.pt"))
+    assert 0.9 * tensors < foreseen[0] < taken  # without tokenizer and states, which weigh little beside a real model
+    assert foreseen[1] == taken
+
+
+def test_the_best_checkpoint_is_remembered_by_the_name_it_keeps(expand_shape, make_trainer, tmp_path):
+    """Transformers looks for it where the present one is being written."""
+
+    class BestIsTheSecond(TrainerCallback):
+        def on_step_end(self, args, state, control, **_):
+            state.best_global_step = min(state.global_step, 2)
+
+    trainer = make_trainer(
+        expand_shape("llama", size=None), tmp_path, callbacks=[BestIsTheSecond()], save_total_limit=1, **EVERY_STEP
+    )
+    trainer.train()
+    assert sorted(steps_in(tmp_path)) == [2]  # Transformers keeps the best alone where one is to be kept
+    assert trainer.state.best_model_checkpoint == str(tmp_path / "checkpoint-2")
+
+
+def test_no_pickle_of_the_arguments_lies_in_a_checkpoint(expand_shape, make_trainer, tmp_path):
+    make_trainer(expand_shape("llama", size=None), tmp_path, **EVERY_STEP).train()
+    assert not list(tmp_path.rglob("training_args.bin"))
+
+
+def test_a_model_without_the_state_of_its_training_is_nothing_to_go_on_from(expand_shape, make_trainer, tmp_path):
+    folder = expand_shape("llama", size=None)
+    make_trainer(folder, tmp_path, save_only_model=True, **EVERY_STEP).train()
+    with pytest.raises(UserError, match="no state of a training"):
+        make_trainer(folder, tmp_path, **EVERY_STEP).train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+
+
+def test_another_number_of_processes_is_said(expand_shape, make_trainer, tmp_path, caplog):
+    folder = expand_shape("llama", size=None)
+    make_trainer(folder, tmp_path, **EVERY_STEP).train()
+    checkpoint = tmp_path / "checkpoint-2"
+    shutil.copy(checkpoint / "pending_0.pt", checkpoint / "pending_1.pt")
+    make_trainer(folder, tmp_path, **EVERY_STEP).train(resume_from_checkpoint=str(checkpoint))
+    assert "was written by 2 processes, and 1 go on from it" in caplog.text
+
+
+def test_completions_of_another_batch_size_are_drawn_anew_with_a_word(expand_shape, make_trainer, tmp_path, caplog):
+    folder = expand_shape("llama", size=None)
+    make_trainer(folder, tmp_path, steps_per_generation=4, **EVERY_STEP).train()
+    other = make_trainer(folder, tmp_path, steps_per_generation=2, **EVERY_STEP)
+    other.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert "are of another batch: drawn anew" in caplog.text
+    assert other.state.global_step == 4
+
+
+@pytest.mark.parametrize("steps_before", [1, 2, 3, 5])
+def test_problems_come_in_the_same_order_in_every_epoch(steps_before, expand_shape, make_trainer, tmp_path):
+    """Three steps are an epoch: TRL's sampler would begin each resume with the order of the first."""
+
+    def run(folder, checkpoint=None, steps=6):
+        trainer = make_trainer(
+            expand_shape("llama", size=None),
+            folder,
+            **{**EVERY_STEP, "max_steps": steps, "per_device_train_batch_size": 16, "num_generations": 4},
+        )
+        seen = []
+        original = trainer._generate_and_score_completions
+        trainer._generate_and_score_completions = lambda inputs: (
+            seen.append([row["solution"] for row in inputs]) or original(inputs)
+        )
+        trainer.train(resume_from_checkpoint=checkpoint)
+        return seen
+
+    whole = run(tmp_path / "whole")
+    assert whole[:3] != whole[3:] and sorted(chain(*whole[:3])) == sorted(chain(*whole[3:]))
+    resumed = run(tmp_path / "whole", str(tmp_path / "whole" / f"checkpoint-{steps_before}"))
+    assert resumed == whole[steps_before:]
+
+
+def test_failures_and_tables_are_taken_up_where_they_were(expand_shape, make_trainer, tmp_path):
+    trainer = make_trainer(
+        expand_shape("llama", size=None), tmp_path, steps_per_generation=4, logging_steps=3, **EVERY_STEP
+    )
+    trainer.reward_funcs[0].failures, trainer.reward_funcs[0].name = 7, "accuracy"
+    trainer.train()
+    resumed = make_trainer(
+        expand_shape("llama", size=None), tmp_path, steps_per_generation=4, logging_steps=3, **EVERY_STEP
+    )
+    resumed.reward_funcs[0].failures, resumed.reward_funcs[0].name = 0, "accuracy"
+
+    class Begun(TrainerCallback):
+        def on_step_begin(self, args, state, control, **_):
+            if state.global_step == 2:
+                assert resumed.reward_funcs[0].failures == 7
+                assert resumed._step == 2 and torch.is_tensor(resumed._tr_loss)
+                assert len(resumed._logs["completion"]) == 16
+                control.should_training_stop = True
+
+    resumed.add_callback(Begun())
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert resumed.seconds_before > 0
+
+
+def test_a_checkpoint_that_was_just_written_is_not_read_to_see_that_it_is_there(
+    expand_shape, make_trainer, tmp_path, monkeypatch
+):
+    trainer = make_trainer(expand_shape("llama"), tmp_path, **EVERY_STEP)
+    trainer.train()
+    monkeypatch.setattr(manifest, "_sha256", pytest.fail)
+    trainer.save_checkpoint()

@@ -1,0 +1,308 @@
+"""The display of a run: steady on a terminal of any size, whole lines elsewhere, and never larger in memory."""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import io
+import math
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from typing import Any
+
+import pytest
+from rich.cells import cached_cell_len
+from rich.console import Console
+from rich.text import Text
+
+from rlvr_vocab.training.display.live import LiveDisplay, PlainLines, live_display
+
+_TOKEN = re.compile(r"\x1b\[(\?25[lh]|\d*A|2K|[\d;]*m)|([\r\n])|([^\x1b\r\n]+)|(\x1b.{0,8})", re.DOTALL)
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+
+
+class Drawn:
+    """The rows of an endless terminal that breaks long lines anew when it becomes narrower; one cell a character."""
+
+    def __init__(self, columns: int) -> None:
+        self.columns, self.rows = columns, [""]
+        self._row = self._column = 0
+
+    def feed(self, text: str) -> None:
+        for code, control, words, unknown in _TOKEN.findall(text):
+            assert not unknown, f"nothing of ours asks a terminal for {unknown!r}"
+            if control == "\r":
+                self._column = 0
+            elif control == "\n":
+                self._down()
+            elif code == "2K":
+                self.rows[self._row] = ""
+            elif code.endswith("A"):
+                self._row = max(0, self._row - int(code[:-1] or 1))
+            for character in words:
+                self._put(character)
+
+    def become(self, columns: int) -> None:
+        """The cursor stays behind the last character; lines that were broken are not joined again."""
+        assert not any(self.rows[self._row + 1 :])
+        del self.rows[self._row + 1 :]
+        self.columns = columns
+        pieces = [(row, piece) for row in self.rows for piece in range(max(1, math.ceil(len(row) / columns)))]
+        self.rows = [row[piece * columns : (piece + 1) * columns] for row, piece in pieces]
+        self._row, self._column = len(self.rows) - 1, len(self.rows[-1])
+
+    def _down(self) -> None:
+        self._row += 1
+        self.rows += [""] * (self._row == len(self.rows))
+
+    def _put(self, character: str) -> None:
+        if self._column == self.columns:
+            self._down()
+            self._column = 0
+        row = self.rows[self._row].ljust(self._column)
+        self.rows[self._row] = row[: self._column] + character + row[self._column + 1 :]
+        self._column += 1
+
+
+class PseudoTerminal:
+    """`file` is what a program writes to, and `slave` its descriptor."""
+
+    def __init__(self, columns: int = 80, *, keeps: bool = True) -> None:
+        self._keeps = keeps
+        self._master, self.slave = os.openpty()
+        self.resize(columns)
+        self.file = os.fdopen(os.dup(self.slave), "w", encoding="utf-8")
+        self._written = bytearray()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def resize(self, columns: int) -> None:
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, columns, 0, 0))
+
+    def so_far(self) -> str:
+        """What was written until now, with all that was on its way."""
+        self.file.flush()
+        before = -1
+        while before != len(self._written):
+            before = len(self._written)
+            time.sleep(0.05)
+        return bytes(self._written).decode()
+
+    def close(self) -> str:
+        self.file.close()
+        os.close(self.slave)
+        self._reader.join(10)
+        os.close(self._master)
+        return bytes(self._written).decode()
+
+    def _read(self) -> None:
+        try:
+            while piece := os.read(self._master, 65_536):
+                self._written += piece if self._keeps else b""
+        except OSError:  # how a pseudo-terminal says that nobody holds its other end any more
+            return
+
+
+@pytest.fixture(autouse=True)
+def a_usual_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name in ("NO_COLOR", "COLUMNS", "LINES", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def row(step: int, **more: Any) -> dict[str, Any]:
+    figures = {"reward": step / 1_000, "groups/reward_std": 0.25, "completions/mean_length": 23.4, "entropy": 0.6}
+    return {"step": step, "loss": 0.0, **figures, **more}
+
+
+def train(display: LiveDisplay, steps: int, first: int = 1) -> None:
+    for step in range(first, steps + 1):
+        display.row(row(step), step, steps)
+
+
+def drawn_in(file: Any, monkeypatch: pytest.MonkeyPatch) -> Console:
+    """Standard output and errors go where the console writes."""
+    monkeypatch.setattr(sys, "stdout", file)
+    monkeypatch.setattr(sys, "stderr", file)
+    return Console(highlight=False)
+
+
+def test_other_output_stands_above_and_nothing_is_left_of_earlier_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = PseudoTerminal(100)
+    console = drawn_in(terminal.file, monkeypatch)
+    console.print("before")
+    with live_display(console, "GRPO") as display:
+        display.begins(0, 60)
+        for step in range(1, 61):
+            display.row(row(step), step, 60)
+            if step == 20:
+                print("a print\x1b[5A [/b]")
+                display.finding("KL above its limit (step 20)", "kl was 0.7")
+            if step == 40:
+                print("a warning", file=sys.stderr)
+                display.completion(Text("step 40, reward 1.00: ok"))
+            if step % 20 == 0:
+                time.sleep(0.6)  # it is drawn twice a second
+    print("after")
+    drawn = Drawn(100)
+    drawn.feed(terminal.close())
+    said = [line for line in drawn.rows if line]
+    assert said[0] == "before" and said[1] == "a print [/b]"
+    assert said[2] == "a warning"
+    frame = said.index(next(line for line in said if line.startswith("GRPO ")))
+    assert said[frame].endswith(" 60/60")
+    assert said[frame + 1].split()[:4] == ["reward", "0.06", "spread", "in"]
+    assert [" ".join(line.split()) for line in said[frame + 3 :]] == [
+        "finding KL above its limit (step 20)",
+        "step 40, reward 1.00: ok",
+        "after",
+    ]
+
+
+def test_it_follows_a_terminal_down_to_twenty_columns_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, drawn, seen = PseudoTerminal(78), Drawn(78), 0
+    console = drawn_in(terminal.file, monkeypatch)
+    long = Text("step 1, reward 0.00: " + "seven times six is what? " * 20 + "42")
+    with live_display(console, "stage 1/2 form") as display:
+        display.begins(0, 1_000)
+        display.completion(long)
+        for number, columns in enumerate((78, 40, 20, 33, 78)):
+            if columns < drawn.columns:
+                drawn.become(columns)
+            drawn.columns = columns
+            terminal.resize(columns)
+            train(display, 100 * number + 100, first=100 * number + 1)
+            print(f"at {columns}")
+            written = terminal.so_far()
+            drawn.feed(written[seen:])
+            newest = _COLOUR.sub("", written[seen:]).rpartition("\x1b[2K")[2]
+            assert max(map(len, newest.splitlines())) < columns
+            seen = len(written)
+    drawn.feed(terminal.close()[seen:])
+    assert [line for line in drawn.rows if line.startswith("at ")] == [f"at {each}" for each in (78, 40, 20, 33, 78)]
+    assert sum(line.startswith("stage 1/2") for line in drawn.rows) == 1
+    assert sum("reward 0.00" in line for line in drawn.rows) == 1
+
+
+@pytest.mark.parametrize("no_color", [False, True])
+def test_no_color_is_obeyed(monkeypatch: pytest.MonkeyPatch, no_color: bool) -> None:
+    if no_color:
+        monkeypatch.setenv("NO_COLOR", "1")
+    terminal = PseudoTerminal()
+    with live_display(drawn_in(terminal.file, monkeypatch), "GRPO") as display:
+        train(display, 3)
+        display.finding("KL above its limit", "0.7")
+        display.completion(Text("42", style="bold magenta"))
+    styles = {code for found in re.findall(r"\x1b\[([\d;]*)m", terminal.close()) for code in found.split(";")}
+    assert styles <= {"0", "1", "2"} if no_color else {"35", "36"} <= styles
+
+
+@pytest.mark.parametrize("term", ["dumb", "unknown"])
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch: pytest.MonkeyPatch, term: str) -> None:
+    monkeypatch.setenv("TERM", term)
+    terminal = PseudoTerminal()
+    with live_display(drawn_in(terminal.file, monkeypatch), "GRPO") as display:
+        train(display, 3)
+    written = terminal.close()
+    assert "\x1b" not in written and len(written.splitlines()) == 3
+
+
+@pytest.mark.parametrize("variable", [None, "FORCE_COLOR", "TTY_INTERACTIVE"])
+def test_a_pipe_gets_one_plain_line_a_step(monkeypatch: pytest.MonkeyPatch, variable: str | None) -> None:
+    if variable is not None:
+        monkeypatch.setenv(variable, "1")
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as reader:
+        with os.fdopen(writing, "w") as file, live_display(drawn_in(file, monkeypatch), "GRPO") as display:
+            display.begins(4, 10)
+            display.row(row(5, kl=0.25), 5, 10)
+            display.row({"step": 5, "eval/accuracy": 0.5}, 5, 10)
+            display.finding("KL above its limit (step 5)", "kl was 0.7")
+            display.completion(Text("step 5, reward 1.00: ").append("6*7=42 [/b]", style="bold magenta"))
+            display.row(row(10), 10, 10)
+        lines = reader.read().splitlines()
+    figures = "reward 0.01  spread in groups 0.25"
+    assert lines == [
+        f"GRPO 5/10  {figures}  length 23  kl 0.250  entropy 0.60  left 0:00",
+        "GRPO 5/10  held out 50.0%  left 0:00",
+        "finding: KL above its limit (step 5): kl was 0.7",
+        "step 5, reward 1.00: 6*7=42 [/b]",
+        f"GRPO 10/10  {figures}  held out 50.0% (step 5)  length 23  kl 0.250 (step 5)  entropy 0.60",
+    ]
+
+
+def test_a_log_file_that_cannot_hold_a_character_gets_its_escape() -> None:
+    written = io.BytesIO()
+    file = io.TextIOWrapper(written, encoding="ascii", write_through=True)
+    PlainLines(Console(file=file, width=200), "GRPO").completion(Text("⟦6⟧ × 7"))
+    assert written.getvalue() == rb"\u27e66\u27e7 \xd7 7" + b"\n"
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_ten_thousand_steps_take_no_more_memory_than_two_thousand(monkeypatch: pytest.MonkeyPatch, lines: bool) -> None:
+    monkeypatch.setenv("TERM", "dumb" if lines else "xterm")
+    terminal = PseudoTerminal(keeps=False)
+    console = drawn_in(terminal.file, monkeypatch)
+    held = {}
+    with live_display(console, "GRPO") as display:
+        for step in range(1, 10_001):
+            display.row(row(step, **{"eval/accuracy": 0.5} if step % 100 == 0 else {}), step, 10_000)
+            if step % 50 == 0:
+                display.finding(f"finding {step}", "evidence " * 10)
+                display.completion(Text(f"step {step}: " + "x" * 500))
+                console.print(step)  # draws it again too
+            if step in (2_000, 10_000):
+                cached_cell_len.cache_clear()  # Rich's, and bounded
+                gc.collect()
+                held[step] = sys.getallocatedblocks()
+    terminal.close()
+    assert held[10_000] - held[2_000] < 500
+
+
+_INTERRUPTED = """
+import sys, time
+from rich.console import Console
+from rlvr_vocab.stop_signals import stop_signals
+from rlvr_vocab.errors import Interrupted
+from rlvr_vocab.training.display.live import live_display
+try:
+    with stop_signals.listening():
+        stop_signals.finishes_first = FINISHES
+        with live_display(Console(), "GRPO") as display:
+            print("ready", flush=True)
+            time.sleep(20)
+except Interrupted as told:
+    print("interrupted:", told)
+    sys.exit(75)
+"""
+
+
+@pytest.mark.parametrize(("finishes", "code", "last"), [(False, 75, "interrupted: by SIGINT"), (True, 130, "")])
+def test_a_signal_gives_the_cursor_back(finishes: bool, code: int, last: str) -> None:
+    """Outside of a step the first one ends the run; within a step the second one ends the process at once."""
+    terminal = PseudoTerminal()
+    words = [sys.executable, "-c", _INTERRUPTED.replace("FINISHES", str(finishes))]
+    process = subprocess.Popen(words, stdin=terminal.slave, stdout=terminal.slave, stderr=terminal.slave)
+    _wait_for("ready", terminal)
+    process.send_signal(signal.SIGINT)
+    if finishes:
+        _wait_for("SIGINT: stopping after this step", terminal)
+        process.send_signal(signal.SIGINT)
+    assert process.wait(10) == code
+    written = terminal.close()
+    hidden, _, shown = written.rpartition("\x1b[?25h")
+    assert "\x1b[?25l" in hidden and "\x1b[?25l" not in shown
+    assert shown.strip().startswith(last)
+
+
+def _wait_for(words: str, terminal: PseudoTerminal) -> None:
+    deadline = time.monotonic() + 10
+    while words not in terminal.so_far():
+        assert time.monotonic() < deadline, terminal.so_far()

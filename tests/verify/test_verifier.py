@@ -1,0 +1,133 @@
+"""Batches of answers: each pair judged once, in any thread, and a hard one costs nobody but itself."""
+
+import asyncio
+import gc
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import psutil
+import pytest
+
+from rlvr_vocab.verify import Verdict, verifier, verify
+from rlvr_vocab.verify.pool import Outcome
+
+# Logarithms to thousands of digits, because of the tiny first term: seconds of work in an answer of permitted length.
+SLOW = "10^{-2900}+" + "+".join(rf"\ln({number}^{{\pi}})" for number in range(2, 100))
+SLOW_GOLD = "10^{-2900}+" + "+".join(rf"\pi\ln {number}" for number in range(2, 100))
+
+
+class CountingPool:
+    """Stands for the workers: writes down what it is asked, and answers that all is equal."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def run(self, items: Sequence[Any], on_progress: object = None) -> list[Outcome]:
+        self.asked += items
+        return [Outcome(vars(Verdict(True, "equal")), None, "", 1.0) for _ in items]
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> CountingPool:
+    counting = CountingPool()
+    monkeypatch.setattr(verifier, "verifier_pool", lambda deadline: counting)
+    monkeypatch.setattr(verifier, "_remembered", {})
+    return counting
+
+
+def test_workers_get_each_pair_once_and_only_what_needs_algebra(pool: CountingPool) -> None:
+    golds, answers = ["1+x"] * 4 + ["42", "x"], ["x+1", "x+1", "x+2", "x+1", "41", None]
+    assert [verdict.correct for verdict in verify(golds, answers)] == [True, True, True, True, False, False]
+    assert pool.asked == [("1+x", "x+1"), ("1+x", "x+2")]
+    verify(golds, answers)
+    assert len(pool.asked) == 2  # remembered
+    verify(golds, answers, deadline=9)
+    assert len(pool.asked) == 4  # with more time the outcome may be another
+
+
+def test_memory_of_pairs_is_bounded(pool: CountingPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verifier, "_MOST_REMEMBERED", 10)
+    for number in range(100):
+        verify(["42"], [str(number)])
+        verify(["42"], ["7" * 3_000 + str(number)])
+        assert len(verifier._remembered) <= 10
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "verdict"),
+    [
+        (r"\frac12", "0.5", Verdict(True, "equal", "1/2", "1/2")),
+        ("42", "41", Verdict(False, "different", "42", "41")),
+        ("42", None, Verdict(False, "no answer", "42")),
+        ("42", r"\,", Verdict(False, "no answer", "42", detail="empty")),
+        ("42", "7" * 2_001, Verdict(False, "too large", "42", detail="2001 characters")),
+        ("42", "9^{9^{9}}", Verdict(False, "too large", "42", "9^{9^{9}}", "a power of astronomical size")),
+        ("42", "1/(1-1)", Verdict(False, "unparseable answer", "42", "1/(1-1)", "a division by zero")),
+        ("", "42", Verdict(None, "unusable gold answer", detail="empty")),
+    ],
+)
+def test_verdicts_say_what_was_read_and_why(gold: str, answer: str | None, verdict: Verdict) -> None:
+    (found,) = verify([gold], [answer])
+    assert found.milliseconds >= 0
+    assert found == Verdict(**{**vars(verdict), "milliseconds": found.milliseconds})
+
+
+def test_scores_and_reasons_follow_from_the_verdict() -> None:
+    assert [Verdict(correct, "").score for correct in (True, False, None)] == [1.0, 0.0, None]
+    assert str(Verdict(True, "equal", "1", "1")) == "equal"
+    assert str(Verdict(False, "different", "1", "2")) == "different: 2 is not 1"
+    assert str(Verdict(False, "too large", "1", detail="9 bits")) == "too large: 9 bits"
+
+
+def test_a_late_pair_is_wrong_while_the_others_get_their_verdicts() -> None:
+    golds, answers = [SLOW_GOLD, "1+x", SLOW_GOLD, "42"], [SLOW, "x+1", SLOW + "+1", "42"]
+    started = time.monotonic()
+    late, equal, different, same = verify(golds, answers, deadline=0.5)
+    assert time.monotonic() - started < 5
+    assert (late.correct, late.reason, late.detail) == (False, "timeout", "no answer within 0.5 s")
+    assert (equal.correct, same.correct, different.correct) == (True, True, False)
+
+
+def test_a_fault_in_reading_is_reported_and_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> Verdict:
+        raise IndexError("a fault of ours")
+
+    monkeypatch.setattr(verifier, "judge", broken)
+    assert verify(["1+x"], ["x+1"])[0].correct is True  # the worker's own judge is whole
+
+
+def test_verdicts_come_in_any_thread_and_in_an_event_loop() -> None:
+    golds, answers = ["1+x", "1+x", "42"], ["x+1", "x-1", "42"]
+    expected = [True, False, True]
+
+    def corrects() -> list[bool | None]:
+        return [verdict.correct for verdict in verify(golds, answers, deadline=1.9)]
+
+    found: list[list[bool | None]] = []
+    threads = [threading.Thread(target=lambda: found.append(corrects())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 4
+
+    async def within_loop() -> list[bool | None]:
+        return corrects()
+
+    assert asyncio.run(within_loop()) == expected
+
+
+def test_batches_of_large_answers_leave_nothing_behind() -> None:
+    def batch(number: int) -> None:
+        answers = [f"{letter}{number}" * 400_000 for letter in "abc"] + ["7" * 1_900 + str(number), f"10^{{{number}}}x"]
+        assert not any(verdict.correct for verdict in verify(["42"] * len(answers), answers))
+
+    batch(0)
+    gc.collect()
+    before = psutil.Process().memory_info().rss
+    for number in range(1, 21):
+        batch(number)
+    gc.collect()
+    assert psutil.Process().memory_info().rss - before < 30e6

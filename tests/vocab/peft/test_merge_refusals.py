@@ -1,0 +1,151 @@
+"""A merged folder that is not the model that trained never appears, and the refusal says by how much it differs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import PromptTuningConfig, get_peft_model
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.peft import merge
+from rlvr_vocab.vocab.peft.merge import merge_adapter
+from rlvr_vocab.vocab.peft.merge_check import probe_ids
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "merged" / "model"
+
+
+def refusal(adapter: Path, base: Path, out: Path, dtype: torch.dtype | None = None) -> str:
+    with pytest.raises(UserError) as caught:
+        merge_adapter(adapter, out, base, dtype)
+    assert list(out.parent.iterdir() if out.parent.exists() else []) == []
+    return str(caught.value)
+
+
+def edit_written_file(monkeypatch: pytest.MonkeyPatch, edit: Callable[[dict[str, torch.Tensor]], None]) -> None:
+    """Something goes wrong between the writing of the folder and its reading."""
+
+    def faulty(model: Any, base: Path, folder: Path) -> None:
+        write(model, base, folder)
+        path = folder / "model.safetensors"
+        tensors = load_file(path)
+        edit(tensors)
+        save_file(tensors, path, metadata={"format": "pt"})
+
+    write = merge.write_stock_folder
+    monkeypatch.setattr(merge, "write_stock_folder", faulty)
+
+
+def test_a_folder_that_lost_a_tensor_is_refused(
+    expand_shape: Callable[..., Path],
+    make_adapter: Callable[..., Path],
+    out: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    base = expand_shape("qwen3", size=20)
+    edit_written_file(monkeypatch, lambda tensors: tensors.pop("model.layers.0.mlp.up_proj.weight"))
+    message = refusal(make_adapter(base, "reasoning"), base, out)
+    assert "model.layers.0.mlp.up_proj.weight" in message
+    assert float(message.split("differ by ")[1].split(",")[0]) > 1e-2
+
+
+def test_one_wrong_number_in_a_row_that_the_chat_does_not_read_is_refused(
+    expand_shape: Callable[..., Path],
+    make_adapter: Callable[..., Path],
+    out: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    base = expand_shape("llama", size=None)
+    unread = next(row for row in range(VocabLayout.load(base).rows) if row not in probe_ids(base))
+
+    def edit(tensors: dict[str, torch.Tensor]) -> None:
+        tensors["model.embed_tokens.weight"][unread, 3] += 1e-6
+
+    edit_written_file(monkeypatch, edit)
+    message = refusal(make_adapter(base, "reasoning"), base, out)
+    assert "differ by 0.0e+00" in message and "model.embed_tokens.weight" in message
+
+
+def test_a_folder_that_ties_what_is_no_longer_tied_is_refused(
+    expand_shape: Callable[..., Path],
+    make_adapter: Callable[..., Path],
+    out: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    base = expand_shape("qwen3", size=20)
+
+    def faulty(model: Any, base: Path, folder: Path) -> None:
+        write(model, base, folder)
+        path = folder / "config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "tie_word_embeddings": True}))
+        tensors = load_file(folder / "model.safetensors")
+        del tensors["lm_head.weight"]
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+    write = merge.write_stock_folder
+    monkeypatch.setattr(merge, "write_stock_folder", faulty)
+    message = refusal(make_adapter(base, target_modules=["lm_head"]), base, out)
+    assert "logits differ by" in message and "differ by 0" not in message
+
+
+def test_what_pefts_own_merge_does_to_a_tied_table_is_refused(
+    expand_shape: Callable[..., Path],
+    make_adapter: Callable[..., Path],
+    out: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    base = expand_shape("qwen3", size=20)
+    monkeypatch.setattr(merge, "fold", lambda model: model.merge_and_unload())
+    message = refusal(make_adapter(base, target_modules=["lm_head"]), base, out)
+    assert message.startswith("merging changes the model: logits differ by")
+
+
+def test_weights_that_half_precision_cannot_hold_are_refused(
+    expand_shape: Callable[..., Path], make_adapter: Callable[..., Path], out: Path
+) -> None:
+    base = expand_shape("llama", size=20)
+    adapter = make_adapter(base, "reasoning")
+    path = adapter / "adapter_model.safetensors"
+    tensors = load_file(path)
+    tensors["base_model.model.model.embed_tokens.lora_rows"][-1, 0] = 70_000.0  # the largest float16 is 65,504
+    save_file(tensors, path, metadata={"format": "pt"})
+    assert "logits differ by nan" in refusal(adapter, base, out, torch.float16)
+    assert merge_adapter(adapter, out, base, torch.bfloat16).reloading == 0.0
+
+
+def test_what_stock_classes_cannot_load_is_refused(
+    expand_shape: Callable[..., Path],
+    make_adapter: Callable[..., Path],
+    out: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    base = expand_shape("qwen3", size=20)
+    write = merge.write_stock_folder
+
+    def faulty(model: Any, base: Path, folder: Path) -> None:
+        write(model, base, folder)
+        content = (folder / "model.safetensors").read_bytes()
+        (folder / "model.safetensors").write_bytes(content[:-1])
+
+    monkeypatch.setattr(merge, "write_stock_folder", faulty)
+    message = refusal(make_adapter(base, "none"), base, out)
+    assert message.startswith("a fresh process cannot load what was written: ") and "\n" not in message
+
+
+def test_an_adapter_that_has_no_weights_to_fold_is_refused_by_its_kind(
+    expand_shape: Callable[..., Path], tmp_path: Path, out: Path
+) -> None:
+    base, adapter = expand_shape("qwen3", size=20), tmp_path / "prompt_tuning"
+    config = PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4)
+    get_peft_model(AutoModelForCausalLM.from_pretrained(base), config).save_pretrained(str(adapter))
+    assert "of the kind PROMPT_TUNING" in refusal(adapter, base, out)

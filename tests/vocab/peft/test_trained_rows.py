@@ -1,0 +1,150 @@
+"""Rows that train beside an adapter, against a stock model whose whole table has them."""
+
+import copy
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+from transformers import AutoModelForCausalLM
+
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.peft.trained_rows import add_trained_rows, first_trained_row
+
+SHAPES = ("qwen3", "qwen2", "llama", "gemma3", "gpt2", "gpt2_untied", "phi")
+FIRST = ("reasoning", "all")
+
+
+def load(folder):
+    return AutoModelForCausalLM.from_pretrained(folder, dtype="float32").eval()
+
+
+def with_rows(folder, train_rows):
+    stock = load(folder)
+    model = get_peft_model(copy.deepcopy(stock), LoraConfig(r=2, target_modules="all-linear"))
+    first = first_trained_row(train_rows, VocabLayout.load(folder))
+    add_trained_rows(model, first)
+    return model.eval(), stock, first
+
+
+def moved(model):
+    """The parameters of the rows, input side and output side, each moved by its own noise."""
+    generator = torch.Generator().manual_seed(3)
+    sides = [parameter for name, parameter in model.named_parameters() if "lora_rows" in name]
+    for rows in sides:
+        rows.data += 0.1 * torch.randn(rows.shape, generator=generator)
+    return sides
+
+
+def put_into(stock, sides, first):
+    tables = [stock.get_input_embeddings().weight, stock.get_output_embeddings().weight]
+    for table, rows in zip(tables, sides, strict=False):
+        table.data[first:] = rows.data
+
+
+def some_ids(stock):
+    rows = stock.get_input_embeddings().weight.size(0)
+    return torch.randint(0, rows, (3, 20), generator=torch.Generator().manual_seed(0))
+
+
+def largest_difference(a, b, ids):
+    with torch.no_grad():
+        return (a(input_ids=ids).logits - b(input_ids=ids).logits).abs().max().item()
+
+
+@pytest.mark.parametrize("train_rows", FIRST)
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_model_computes_what_a_stock_model_with_these_rows_computes(name, train_rows, expand_shape):
+    model, stock, first = with_rows(expand_shape(name, size=None), train_rows)
+    ids = some_ids(stock)
+    assert largest_difference(model, stock, ids) < 1e-5
+    sides = moved(model)
+    assert len(sides) == (1 if stock.config.tie_word_embeddings else 2)
+    assert largest_difference(model, stock, ids) > 0.01
+    put_into(stock, sides, first)
+    assert largest_difference(model, stock, ids) < 1e-5
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_rows_get_the_gradient_of_that_part_of_the_table(name, expand_shape):
+    model, stock, first = with_rows(expand_shape(name, size=None), "reasoning")
+    sides = moved(model)
+    put_into(stock, sides, first)
+    ids = some_ids(stock)
+    for each in (model, stock):
+        logits = each(input_ids=ids).logits
+        logits.log_softmax(-1)[:, :-1].gather(2, ids[:, 1:, None]).mean().backward()
+    tables = [stock.get_input_embeddings().weight, stock.get_output_embeddings().weight]
+    for rows, table in zip(sides, tables, strict=False):
+        torch.testing.assert_close(rows.grad, table.grad[first:], rtol=1e-3, atol=1e-7)
+    assert all(parameter.grad is None for name, parameter in model.named_parameters() if "base_layer" in name)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_switched_off_it_is_the_initial_model_to_the_bit(name, expand_shape):
+    model, stock, _ = with_rows(expand_shape(name, size=None), "all")
+    moved(model)
+    ids = some_ids(stock)
+    with model.disable_adapter():
+        assert largest_difference(model, stock, ids) == 0
+    assert largest_difference(model, stock, ids) > 0.01
+
+
+@pytest.mark.parametrize("train_rows", FIRST)
+@pytest.mark.parametrize("name", SHAPES)
+def test_merged_the_table_holds_the_rows_and_unmerged_it_is_as_before(name, train_rows, expand_shape):
+    model, stock, first = with_rows(expand_shape(name, size=None), train_rows)
+    sides = moved(model)
+    ids = some_ids(stock)
+    before = model(input_ids=ids).logits
+    model.merge_adapter()
+    base = model.get_base_model()
+    tables = [base.get_input_embeddings().weight, base.get_output_embeddings().weight]
+    for table, rows in zip(tables, sides, strict=False):
+        assert torch.equal(table[first:], rows)
+    torch.testing.assert_close(model(input_ids=ids).logits, before, rtol=1e-4, atol=1e-5)
+    model.unmerge_adapter()
+    for table, initial in zip(tables, (stock.get_input_embeddings(), stock.get_output_embeddings()), strict=True):
+        assert torch.equal(table, initial.weight)
+    assert torch.equal(model(input_ids=ids).logits, before)
+
+
+@pytest.mark.parametrize("name", ["qwen3", "llama"])
+def test_merged_and_unloaded_it_is_a_stock_model_again(name, expand_shape):
+    model, stock, first = with_rows(expand_shape(name, size=None), "reasoning")
+    sides = moved(model)
+    plain = model.merge_and_unload()
+    assert [*plain.state_dict()] == [*stock.state_dict()]
+    put_into(stock, sides, first)
+    assert largest_difference(plain, stock, some_ids(stock)) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["qwen3", "llama"])
+def test_peft_saves_the_rows_once_with_the_adapter_and_loads_them(name, expand_shape):
+    folder = expand_shape(name, size=None)
+    model, stock, _ = with_rows(folder, "reasoning")
+    sides = moved(model)
+    saved = get_peft_model_state_dict(model)
+    assert sum("lora_rows" in key for key in saved) == len(sides)
+    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    assert sum(tensor.numel() for tensor in saved.values()) == trained
+    again, _, _ = with_rows(folder, "reasoning")
+    result = set_peft_model_state_dict(again, saved)
+    assert not result.unexpected_keys
+    assert largest_difference(model, again, some_ids(stock)) == 0
+
+
+def test_rows_of_a_bfloat16_table_are_float32_and_begin_as_it_has_them(expand_shape):
+    folder = expand_shape("qwen3", size=None)
+    stock = AutoModelForCausalLM.from_pretrained(folder, dtype="bfloat16")
+    model = get_peft_model(copy.deepcopy(stock), LoraConfig(r=2, target_modules="all-linear"))
+    add_trained_rows(model, VocabLayout.load(folder).standard_size)
+    assert model.get_input_embeddings().parameter.dtype == torch.float32
+    assert largest_difference(model, stock, some_ids(stock)) == 0
+
+
+def test_nothing_trains_where_there_is_nothing_to_train(expand_shape):
+    baseline, expanded = (VocabLayout.load(expand_shape("qwen3", size=size)) for size in (0, None))
+    assert first_trained_row("reasoning", baseline) is None
+    assert first_trained_row("none", expanded) is None
+    assert first_trained_row("all", baseline) == 0
+    assert first_trained_row("reasoning", expanded) == expanded.standard_size
