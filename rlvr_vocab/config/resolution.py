@@ -21,10 +21,11 @@ def resolved_config(composed: Composed) -> dict[str, Any]:
     refuse_secrets(config)
     if "model" in config:
         settle_reasoning_vocab_size(config["model"])
+    if "rewards" in config:
+        settle_reward_functions(config)
     if "training" in config:
         for model_key, training_key, shipped in SAME_THING:
             settle_twins(config, model_key, training_key, shipped, composed)
-        settle_reward_functions(config)
         settle_reward_weights(config)
     return config
 

@@ -17,9 +17,8 @@ from rlvr_vocab.data.rows import column_names, short_text
 from rlvr_vocab.data.table import TRL_NAMES
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_word
-from rlvr_vocab.record.files import STEP_FILES, is_step_file, step_files
+from rlvr_vocab.record.files import STEP_FILES, is_step_file, run_folder_of, step_files
 from rlvr_vocab.rewards.build import RewardContext
-from rlvr_vocab.runs.recorded_run import run_folder_of
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
 # Columns of a user's that are called like what a trainer passes to every function.

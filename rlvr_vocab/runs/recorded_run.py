@@ -15,7 +15,7 @@ from rlvr_vocab.counted import counted
 from rlvr_vocab.data import DividedProblems, read_problems
 from rlvr_vocab.data.load import build_report
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.files import PROBLEMS, parents_of, runs_around
+from rlvr_vocab.record.files import PROBLEMS, parents_of, run_folder_of
 from rlvr_vocab.record.json_files import read_record
 from rlvr_vocab.runs.problem_account import StageAccount, changed_division, fingerprint_of, problem_account
 
@@ -41,11 +41,6 @@ class RecordedRun:
     system_prompt: str | None = None
     max_new_tokens: int = DEFAULT_MAX_NEW_TOKENS
     temperature: float = DEFAULT_TEMPERATURE
-
-
-def run_folder_of(checkpoint: Path) -> Path | None:
-    """The folder of the run that wrote the checkpoint: the one around it, or around its stage, with a `config.yaml`."""
-    return next((each for each in runs_around(checkpoint) if (each / "config.yaml").is_file()), None)
 
 
 def recorded_run(checkpoint: Path) -> RecordedRun:

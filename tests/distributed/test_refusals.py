@@ -10,7 +10,7 @@ from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.utils import DistributedType
 
 from rlvr_vocab.checks.accelerator import check_processes
-from rlvr_vocab.config.load import load_settings
+from rlvr_vocab.cli import load_settings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exit_codes import one_voice
 from rlvr_vocab.training.sharding import require_same_sharding

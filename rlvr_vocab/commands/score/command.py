@@ -9,7 +9,8 @@ from rich.console import Console
 from rlvr_vocab.commands.score.golds import gold_rows, judged, print_golds
 from rlvr_vocab.commands.score.rows import RewardScores, ScoredRows, score_rows
 from rlvr_vocab.commands.score.screen import print_mistakes, print_rewards, print_rows, print_turns, write_scores
-from rlvr_vocab.config.sections import RewardSettings, ScoreSettings
+from rlvr_vocab.config.command_sections import ScoreSettings
+from rlvr_vocab.config.sections import RewardSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.errors import UserError
