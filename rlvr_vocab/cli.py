@@ -12,7 +12,7 @@ from typing import Any
 
 from rlvr_vocab.config.commands import COMMANDS
 from rlvr_vocab.config.compose import parse_command_line
-from rlvr_vocab.config.help import command_help, overview, shown_key
+from rlvr_vocab.config.help import command_help, overview, value_of_key
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.overrides import known_keys
 from rlvr_vocab.config.sections import RunSettings
@@ -23,8 +23,8 @@ from rlvr_vocab.exit_codes import (
     OUT_OF_ROOM,
     READER_GONE,
     RESUME_ME,
-    forget_exit_code,
-    one_voice,
+    delete_exit_code,
+    main_process_reports,
     write_exit_code,
 )
 from rlvr_vocab.nearest import nearest_and_all
@@ -47,32 +47,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         # What the encoding of a log file has no bytes for.
         sys.stdout.reconfigure(errors="backslashreplace")
-    forget_exit_code()
-    code = ended_well_or_told(list(sys.argv[1:] if argv is None else argv))
+    delete_exit_code()
+    code = run_and_report(list(sys.argv[1:] if argv is None else argv))
     write_exit_code(code)
     return code
 
 
-def ended_well_or_told(argv: list[str]) -> int:
+def run_and_report(argv: list[str]) -> int:
     try:
-        with one_voice():
+        with main_process_reports():
             code = dispatch(argv)
         sys.stdout.flush()
         return code
     except UserError as error:
-        tell("error:", error)
+        print_error("error:", error)
         return BAD_INPUT
     except OutOfRoom as error:
-        tell("error:", error)
+        print_error("error:", error)
         return OUT_OF_ROOM
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        tell("error:", out_of_memory_line(argv[0], error))
+        print_error("error:", out_of_memory_line(argv[0], error))
         return OUT_OF_ROOM
     except Interrupted as error:
         if str(error):  # else the main process says it
-            tell("interrupted:", error)
+            print_error("interrupted:", error)
         return RESUME_ME
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -85,7 +85,7 @@ def ended_well_or_told(argv: list[str]) -> int:
         return READER_GONE
 
 
-def tell(kind: str, error: BaseException | str) -> None:
+def print_error(kind: str, error: BaseException | str) -> None:
     """One line, whatever the message looks like, with no secret in it and nothing that a terminal obeys."""
     print(kind, visible_text(" ".join(without_secrets(str(error)).split())), file=sys.stderr)
 
@@ -115,7 +115,7 @@ def dispatch(words: list[str]) -> int:
         print(command_help(name, rest))
         return 0
     if line.show is not None:
-        print(shown_key(name, rest, line.show))
+        print(value_of_key(name, rest, line.show))
         return 0
     with stop_signals.listening() if name in TRAINS else nullcontext():
         settings = load_settings(name, rest)

@@ -52,7 +52,7 @@ def command_help(command: str, argv: Sequence[str]) -> str:
     return "\n\n".join(parts)
 
 
-def shown_key(command: str, argv: Sequence[str], key: str) -> str:
+def value_of_key(command: str, argv: Sequence[str], key: str) -> str:
     """The value that a key would have, as it can be typed.
 
     Raises:
@@ -67,7 +67,7 @@ def shown_key(command: str, argv: Sequence[str], key: str) -> str:
 
 def key_rows(config: DictConfig, comments: dict[str, str]) -> Iterator[str]:
     for key, value in leaves(OmegaConf.to_container(config, resolve=True, throw_on_missing=False)):
-        shown = " ".join(shown_value(value).split())
+        shown = " ".join(value_text(value).split())
         shown = shown if len(shown) <= VALUE_WIDTH else f"{shown[: VALUE_WIDTH - 1]}…"
         comment = f"  # {comments[key]}" if key in comments else ""
         yield f"  {f'{key}={shown}':<{KEY_WIDTH}}{comment}".rstrip()
@@ -81,7 +81,7 @@ def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{name}", item
 
 
-def shown_value(value: Any) -> str:
+def value_text(value: Any) -> str:
     return "(required)" if value == "???" else as_typed(value)
 
 
@@ -114,7 +114,7 @@ def commented_keys(text: str, prefix: str) -> Iterator[tuple[str, str]]:
             yield prefix + ".".join(name for _, name in parents), match["comment"]
 
 
-def again(folder: Path, exp_name: str) -> str:
+def command_to_repeat(folder: Path, exp_name: str) -> str:
     """The command that trains the run again, beside itself."""
     name = f"{exp_name}_again"
     words = [

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.config.problem_source import problem_source, problem_split
-from rlvr_vocab.config.recorded import needed, read_recorded
+from rlvr_vocab.config.recorded import read_recorded, required_value
 from rlvr_vocab.config.sections import DatasetSettings, RewardSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.counted import counted
@@ -55,12 +55,12 @@ def recorded_run(checkpoint: Path) -> RecordedRun:
     config = read_recorded(folder, resolve=True)
     stage = stage_of(checkpoint, config.get("stages") or [])
     generation = {
-        name: stage.get("generation", {}).get(name, needed(config, f"model.generation_kwargs.{name}", folder))
+        name: stage.get("generation", {}).get(name, required_value(config, f"model.generation_kwargs.{name}", folder))
         for name in ("max_new_tokens", "temperature")
     }
     return RecordedRun(
         folder=folder,
-        seed=needed(config, "seed", folder),
+        seed=required_value(config, "seed", folder),
         dataset=config["dataset"],
         training_sets=tuple(
             (each["name"], {**config["dataset"], **each.get("dataset", {})})
@@ -68,7 +68,7 @@ def recorded_run(checkpoint: Path) -> RecordedRun:
         ),
         warmed_up=(config.get("warmup") or {}).get("max_steps", 0) > 0,
         rewards=read(RewardSettings, stage.get("rewards") or config.get("rewards") or {"functions": []}, "rewards"),
-        system_prompt=needed(config, "dataset.system_prompt", folder),
+        system_prompt=required_value(config, "dataset.system_prompt", folder),
         **generation,
     )
 
