@@ -10,6 +10,7 @@ from rlvr_vocab.config.grpo_fields import GRPO_FIELDS, GrpoField
 from rlvr_vocab.config.values import KIND_NAMES, read, read_choice, wrong_type
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import Adaptation
+from rlvr_vocab.training.settings import UntilSettings
 
 LONG_DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 NOT_FOR_FROM_PRETRAINED = ("torch_dtype", "load_in_8bit", "load_in_4bit")
@@ -191,16 +192,6 @@ class LoggingSettings:
     def report_to(self) -> str:
         """GRPOConfig's report_to: "wandb" or "none"."""
         return "wandb" if self.enabled and self.mode != "disabled" else "none"
-
-
-@dataclass(frozen=True)
-class UntilSettings:
-    """Ends a stage early: the mean of a metric over the last `window` logged steps is above, or below, a value."""
-
-    metric: str
-    above: float | None = None
-    below: float | None = None
-    window: int = 20
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def without_dropout(model: nn.Module) -> Iterator[None]:
             dropout.train()
 
 
-def drops(model: nn.Module) -> bool:
+def has_dropout(model: nn.Module) -> bool:
     """Whether a pass through the model as it stands would drop something of an adapter."""
     return any(dropout.training and dropout.p > 0 for dropout in _dropouts(model))
 

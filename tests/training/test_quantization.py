@@ -178,7 +178,7 @@ def test_a_later_stage_takes_over_the_weights_of_a_checkpoint(bits, quantized, t
     first.train()
     second, rows = quantized("llama", bits, out="second"), first.policy.layout.rows
     initial = logits_of(second.model.eval(), rows)
-    second.load_weights(tmp_path / "first" / "checkpoint-2")
+    second.checkpoints.load_weights(tmp_path / "first" / "checkpoint-2")
     assert torch.equal(logits_of(second.model.eval(), rows), logits_of(first.model.eval(), rows))
     with second.model.disable_adapter():
         assert torch.equal(logits_of(second.model, rows), initial)
