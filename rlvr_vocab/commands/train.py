@@ -43,7 +43,7 @@ from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.training.checkpointing.save import full_disk_in_a_line
 from rlvr_vocab.training.out_of_memory import CHECKPOINTING, FOUR_BITS, LORA, NO_REFERENCE, naming_out_of_memory
 from rlvr_vocab.training.sharding import OnceSharded, is_sharded, on_its_device
-from rlvr_vocab.training.signals import Interruption
+from rlvr_vocab.training.stage import Interruption
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.expand import ExpansionPlan, write_expansion
 from rlvr_vocab.vocab.layout import VocabLayout

@@ -10,44 +10,10 @@ from rlvr_vocab.config.grpo_fields import GRPO_FIELDS, GrpoField
 from rlvr_vocab.config.values import KIND_NAMES, read, read_choice, wrong_type
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import Adaptation
-from rlvr_vocab.training.settings import UntilSettings
+from rlvr_vocab.training.settings import Lora, TinyShape, UnslothSettings, UntilSettings, WarmupSettings
 
 LONG_DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 NOT_FOR_FROM_PRETRAINED = ("torch_dtype", "load_in_8bit", "load_in_4bit")
-
-
-@dataclass(frozen=True)
-class TinyShape:
-    """Shape of the embedded model."""
-
-    hidden_size: int
-    intermediate_size: int
-    num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-
-
-@dataclass(frozen=True)
-class LoraSettings:
-    """enabled null: on where nothing else can train, off elsewhere."""
-
-    enabled: bool | None
-    r: int
-    lora_alpha: int
-    target_modules: Literal["all-linear"] | tuple[str, ...]
-    lora_dropout: float
-    train_rows: Literal["reasoning", "all", "none"]
-
-
-@dataclass(frozen=True)
-class UnslothSettings:
-    """What Unsloth is asked for beside model_kwargs and lora."""
-
-    max_seq_length: int
-    fast_inference: bool
-    max_lora_rank: int
-    use_gradient_checkpointing: Literal["unsloth"] | bool
 
 
 @dataclass(frozen=True)
@@ -64,7 +30,7 @@ class ModelSettings:
     chat_template: Path | None
     model_kwargs: dict[str, Any]
     generation_kwargs: dict[str, Any]
-    lora: LoraSettings
+    lora: Lora
     backend: Literal["transformers", "unsloth"]
     unsloth: UnslothSettings
     tiny: TinyShape | None
@@ -141,18 +107,6 @@ class DatasetSettings:
     system_prompt: str | None
     examples: tuple[SolvedTurn, ...] | None
     open_thinking: Literal["auto", "model", "prefill"]
-
-
-@dataclass(frozen=True)
-class WarmupSettings:
-    """Supervised steps before GRPO; max_steps 0: none."""
-
-    max_steps: int
-    batch_size: int
-    learning_rate: float
-    until_accuracy: float | None
-    check_every: int
-    num_check_problems: int
 
 
 @dataclass(frozen=True)

@@ -25,14 +25,13 @@ from rlvr_vocab.exit_codes import RESUME_ME, write_exit_code
 from rlvr_vocab.record.files import STAGE_RECORD
 from rlvr_vocab.record.manifest import problem_with, set_aside
 from rlvr_vocab.rewards.build import build_rewards
-from rlvr_vocab.runs.base_model import loading_kwargs, lora, quantization, unsloth
+from rlvr_vocab.runs.base_model import loading_kwargs, lora, quantization
 from rlvr_vocab.runs.folder import results_file
 from rlvr_vocab.runs.held_out import HeldOut
 from rlvr_vocab.runs.monitor import LiveRun, Watch
 from rlvr_vocab.runs.rewards import reward_context, reward_specs
 from rlvr_vocab.stop_signals import stop_signals
 from rlvr_vocab.terminal import shows_colours
-from rlvr_vocab.training.callbacks import MetricsFile
 from rlvr_vocab.training.checkpointing.checkpoints import (
     newest_checkpoint,
     newest_checkpoint_for_all,
@@ -40,11 +39,10 @@ from rlvr_vocab.training.checkpointing.checkpoints import (
     steps_in,
 )
 from rlvr_vocab.training.checkpointing.save import clear_leftovers
-from rlvr_vocab.training.config import grpo_config
 from rlvr_vocab.training.display.live import live_display
-from rlvr_vocab.training.signals import Interruption
-from rlvr_vocab.training.stage import StageContext, StopEarly
-from rlvr_vocab.training.trainer import RegionGRPOTrainer
+from rlvr_vocab.training.metrics_file import MetricsFile
+from rlvr_vocab.training.stage import Interruption, StageContext, StopEarly
+from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
 from rlvr_vocab.training.unsloth_model import load_with_unsloth
 from rlvr_vocab.training.weight_checks import parameter_groups, table_of
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -297,7 +295,7 @@ def stage_trainer(
     settings = stage.settings
     layout = VocabLayout.load(initial_model)
     rewards = build_rewards(reward_specs(settings.rewards), reward_context(settings, layout))
-    adapter, backend = lora(settings.model), unsloth(settings.model)
+    adapter, by_unsloth = lora(settings.model), settings.model.backend == "unsloth"
     seed = settings.training.grpo["seed"] + stage.number - 1
     use_cpu = bool(settings.training.grpo.get("use_cpu"))
     loading = {"model_init_kwargs": loading_kwargs(settings.model, use_cpu=use_cpu)}
@@ -308,10 +306,19 @@ def stage_trainer(
             "output_dir": str(stage.folder),
             "report_to": settings.logging.report_to,
             "num_generations_eval": 1,  # one answer to a held-out problem; TRL wants its batches to hold them all
-            **(loading if backend is None else HAS_ITS_OWN_CHECKPOINTING),
+            **(HAS_ITS_OWN_CHECKPOINTING if by_unsloth else loading),
         }
     )
-    loaded = None if backend is None or adapter is None else load_with_unsloth(initial_model, backend, adapter, seed)
+    loaded = None
+    if by_unsloth and adapter is not None:
+        loaded = load_with_unsloth(
+            initial_model,
+            settings.model.unsloth,
+            adapter,
+            load_in_4bit=settings.model.bits == 4,
+            dtype=settings.model.dtype,
+            seed=seed,
+        )
     return RegionGRPOTrainer(
         initial_model,
         args,

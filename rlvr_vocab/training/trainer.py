@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -16,6 +17,7 @@ from transformers import PrinterCallback
 from transformers.trainer import TRAINING_ARGS_NAME
 from trl import GRPOConfig, GRPOTrainer
 
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.rewards.guard import REASON
 from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint_for_all
@@ -25,11 +27,12 @@ from rlvr_vocab.training.checkpointing.trainer_checkpoints import (
     keeping_configured_settings,
 )
 from rlvr_vocab.training.completions import CompletionRows, gather_rollouts, write_completions
-from rlvr_vocab.training.lora import Lora, complete_adapter, without_dropout
+from rlvr_vocab.training.lora import complete_adapter, lora_config, without_dropout
 from rlvr_vocab.training.metrics import BatchMetrics
 from rlvr_vocab.training.reference_kl import ReferenceKL
 from rlvr_vocab.training.reward_weights import AdaptiveWeights, require_scores
 from rlvr_vocab.training.sampling_gap import SamplingGap
+from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.sharding import keep_float32, require_sharding, without_tied_copies
 from rlvr_vocab.training.stage import StageContext
 from rlvr_vocab.training.vllm_check import VLLMCheck
@@ -45,11 +48,35 @@ from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
+logger = logging.getLogger(__name__)
+
 # Elements of a tied embedding from which a second gradient of its size (64 MiB) is worth sparing.
 _SMALLEST_SPARED_TABLE = 2**24
 
 # Figures of the model that a trainer holds, by name.
 Measure = Callable[["RegionGRPOTrainer"], Mapping[str, float | None]]
+
+
+def grpo_config(arguments: Mapping[str, Any]) -> GRPOConfig:
+    """`GRPOConfig(**arguments)`, in full precision, with a word, where the hardware has no bfloat16 of its own.
+
+    Dropout is off unless asked for: a token would be sampled from one thinned network and scored by another.
+
+    Raises:
+        UserError: TRL or Transformers refuse the arguments; what they say, on one line.
+    """
+    arguments = {"disable_tqdm": True, "log_level": "error", "disable_dropout": True, **arguments}
+    if arguments.get("bf16") and not _has_bf16():
+        logger.warning("bf16: this machine computes bfloat16 slowly or not at all, training in float32")
+        arguments["bf16"] = False
+    try:
+        return GRPOConfig(**arguments)
+    except (ValueError, ImportError) as error:  # two fields that do not go together, a package that is missing
+        raise UserError(" ".join(str(error).split())) from error
+
+
+def _has_bf16() -> bool:
+    return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 @contextmanager
@@ -125,7 +152,7 @@ class RegionGRPOTrainer(GRPOTrainer):
                 model=str(initial_model) if model is None else model,
                 args=args,
                 processing_class=load_tokenizer(initial_model),
-                peft_config=None if lora is None or model is not None else lora.config(),
+                peft_config=None if lora is None or model is not None else lora_config(lora),
                 **kwargs,
             )
         set_there = vars(self.model.generation_config)
