@@ -138,7 +138,8 @@ def train_run(expanded: Callable[..., Path], tmp_path_factory: pytest.TempPathFa
     """
     from datasets import Dataset
 
-    from rlvr_vocab.rewards.build import RewardContext, RewardSpec, build_rewards
+    from rlvr_vocab.rewards.build import RewardContext, build_rewards
+    from rlvr_vocab.rewards.reward import RewardSpec
     from rlvr_vocab.training.callbacks import MetricsFile
     from rlvr_vocab.training.config import grpo_config
     from rlvr_vocab.training.stage import RunPlace
