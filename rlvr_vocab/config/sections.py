@@ -1,7 +1,7 @@
 """The configuration as typed, frozen dataclasses: a key that is no field is unknown. Defaults: conf/."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -9,7 +9,7 @@ from rlvr_vocab.bounds import Bounds, Count, NotNegative, Seed
 from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
 from rlvr_vocab.config.values import KIND_NAMES, read, read_choice, wrong_type
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.adaptive import Adaptation
+from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.training.settings import Lora, TinyShape, UnslothSettings, UntilSettings, WarmupSettings
 
 LONG_DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
@@ -120,20 +120,8 @@ class TrainingSettings:
 
 
 @dataclass(frozen=True)
-class RewardFunctionSettings:
-    """adaptive: how the weight follows success; None for a fixed weight. deadline: seconds for a batch."""
-
-    name: str
-    weight: float = 1.0
-    params: dict[str, Any] = field(default_factory=dict)
-    adaptive: Adaptation | None = None
-    full_mark: float | None = None
-    deadline: Literal["auto"] | float | None = "auto"
-
-
-@dataclass(frozen=True)
 class RewardSettings:
-    functions: tuple[RewardFunctionSettings, ...]
+    functions: tuple[RewardSpec, ...]
 
 
 @dataclass(frozen=True)

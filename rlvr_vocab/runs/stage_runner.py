@@ -29,7 +29,7 @@ from rlvr_vocab.runs.base_model import loading_kwargs, lora, quantization
 from rlvr_vocab.runs.folder import results_file
 from rlvr_vocab.runs.held_out import HeldOut
 from rlvr_vocab.runs.monitor import LiveRun, Watch
-from rlvr_vocab.runs.rewards import reward_context, reward_specs
+from rlvr_vocab.runs.rewards import reward_context
 from rlvr_vocab.stop_signals import stop_signals
 from rlvr_vocab.terminal import shows_colours
 from rlvr_vocab.training.checkpointing.checkpoints import (
@@ -294,7 +294,7 @@ def stage_trainer(
     """A trainer for one stage; policy and reference are those of the initial model."""
     settings = stage.settings
     layout = VocabLayout.load(initial_model)
-    rewards = build_rewards(reward_specs(settings.rewards), reward_context(settings, layout))
+    rewards = build_rewards(settings.rewards.functions, reward_context(settings, layout))
     adapter, by_unsloth = lora(settings.model), settings.model.backend == "unsloth"
     seed = settings.training.grpo["seed"] + stage.number - 1
     use_cpu = bool(settings.training.grpo.get("use_cpu"))

@@ -115,7 +115,7 @@ def test_a_checkpoint_behind_a_link_belongs_to_the_run_that_it_lies_in(recorded:
 
 def test_composing_with_a_recorded_run_imports_no_torch() -> None:
     script = (
-        "import sys; from rlvr_vocab.config.load import build_settings\n"
+        "import sys; from rlvr_vocab.config.load import read_settings\n"
         f"assert read_settings('evaluate', ['{CHECKPOINT}']).dataset.name == 'arithmetic'\n"
         "assert not {'torch', 'transformers'} & set(sys.modules)"
     )
