@@ -33,9 +33,9 @@ from rlvr_vocab.data import check_other_set, check_source
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
+from rlvr_vocab.runs.folder import check_new_file, check_new_folder, check_run_folder
 from rlvr_vocab.runs.held_out_figures import FIGURES
 from rlvr_vocab.runs.model_folder import check_checkpoint_folder
-from rlvr_vocab.runs.output_folder import check_new_file, check_new_folder, check_run_folder
 from rlvr_vocab.runs.rewards import reward_specs, stand_in_context
 from rlvr_vocab.vocab.on_policy import OF_TRANSFORMERS, OF_VLLM, check_generation_kwargs, check_on_policy
 from rlvr_vocab.vocab.peft.adapter_base import is_adapter

@@ -15,7 +15,7 @@ from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from rich.console import Console
 
-from rlvr_vocab.atomic_file import folder_appearing_whole
+from rlvr_vocab.atomic_file import folder_appearing_whole, json_text, write_whole
 from rlvr_vocab.checks.accelerator import check_accelerator, check_processes
 from rlvr_vocab.checks.adapter import check_target_modules
 from rlvr_vocab.config.sections import RunSettings
@@ -26,8 +26,8 @@ from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS
 from rlvr_vocab.record.manifest import problem_with, set_aside, write_manifest
 from rlvr_vocab.runs.base_model import base_model, planned, untrained_base
 from rlvr_vocab.runs.final_model import save_final_model
-from rlvr_vocab.runs.finished import finished_summary, write_down_the_end
-from rlvr_vocab.runs.folder import start_run_folder, write_json
+from rlvr_vocab.runs.finished import finished_summary, write_summary
+from rlvr_vocab.runs.folder import start_run_folder
 from rlvr_vocab.runs.held_out import HeldOut
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.monitor import Watch
@@ -108,7 +108,7 @@ def _run(settings: RunSettings, interruption: Interruption, console: Console) ->
         summary["stages"] = [asdict(record) for record in training.records]
     if training.trainer.accelerator.is_main_process:
         summary["findings"] = [asdict(finding) for finding in training.watch.ends(summary)]
-        write_down_the_end(settings.output_dir, summary)
+        write_summary(settings.output_dir, summary)
     closing_words(summary, settings.output_dir, console)
     return 0
 
@@ -132,7 +132,7 @@ def _prepare(
     initial_model = _write_initial_model(settings, plan, console)
     if PartialState().is_main_process:
         trained_on = [(stage.name, len(stage.train), stage.longest_prompt) for stage in stages]
-        write_json(settings.output_dir / PROBLEMS, problems.account(trained_on))
+        write_whole(settings.output_dir / PROBLEMS, json_text(problems.account(trained_on)))
     start_wandb(settings)
     held_out = HeldOut(stages[-1].settings, problems.held_out, console)
     training = StagedRun(stages, initial_model, held_out, interruption, _watch(settings), console)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.json_files import is_finished
 
 Row = Mapping[str, Any]
 
@@ -115,6 +116,10 @@ class RunRecord:
     evaluations: tuple[Row, ...] = ()
     summary: Row | None = None
     damage: tuple[str, ...] = ()
+
+    @property
+    def is_finished(self) -> bool:
+        return is_finished(self.summary)
 
     def series(self, metric: str) -> tuple[list[int], list[float]]:
         """Steps and values of the rows that have the metric as a finite number."""

@@ -7,9 +7,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from rlvr_vocab.commands.score.rows import ScoredRows
+from rlvr_vocab.checks.score import check_completions
+from rlvr_vocab.commands.score.rows import CompletionSource, ScoredRows, read_completions
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.runs.completion_files import CompletionSource, check_completions, read_completions
 
 ROWS = [
     {"prompt": "6*7?", "completion": "\\boxed{42}", "solution": "42", "level": "easy"},

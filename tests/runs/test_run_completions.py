@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from rlvr_vocab.commands.score.rows import context_of
 from rlvr_vocab.config.load import build_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.rewards.build import RewardContext
-from rlvr_vocab.runs.completion_files import context_of
 from rlvr_vocab.vocab.layout import VocabLayout
 
 WORDS = ["model=tiny", "dataset=arithmetic", "model.think_tags=['[r]','[/r]']", "training.max_completion_length=48"]

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
+from rlvr_vocab.atomic_file import json_text, write_whole
 from rlvr_vocab.commands.evaluate.folder import (
     RESULTS,
     SUMMARY,
@@ -35,7 +36,6 @@ from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
 from rlvr_vocab.evaluation.votes import votes_of
 from rlvr_vocab.progress import stage
 from rlvr_vocab.rewards.build import BuiltReward
-from rlvr_vocab.runs.folder import write_json
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.recorded_run import problems_line, recorded_run
 from rlvr_vocab.runs.rewards import answer_reader, grader_of, grader_spec
@@ -154,7 +154,7 @@ def _evaluated(
     outcome = Outcome(candidate.checkpoint, candidate.folder, results, figures, settings.samples, differences)
     summary = summary_of(outcome, candidate.asked, settings.dataset.name, settings.checkpoints[0])
     earlier = {} if differences else earlier_differences(candidate.folder)
-    write_json(candidate.folder / SUMMARY, {**summary, **earlier})
+    write_whole(candidate.folder / SUMMARY, json_text({**summary, **earlier}))
     return outcome
 
 

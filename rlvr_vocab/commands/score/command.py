@@ -7,7 +7,14 @@ from dataclasses import replace
 from rich.console import Console
 
 from rlvr_vocab.commands.score.golds import gold_rows, judged, print_golds
-from rlvr_vocab.commands.score.rows import RewardScores, ScoredRows, score_rows
+from rlvr_vocab.commands.score.rows import (
+    CompletionSource,
+    RewardScores,
+    ScoredRows,
+    context_of,
+    read_completions,
+    score_rows,
+)
 from rlvr_vocab.commands.score.screen import print_mistakes, print_rewards, print_rows, print_turns, write_scores
 from rlvr_vocab.config.sections import RewardSettings, ScoreSettings
 from rlvr_vocab.counted import counted
@@ -16,7 +23,6 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.progress import stage
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, required_columns
 from rlvr_vocab.rewards.turns import THINK_TAGS
-from rlvr_vocab.runs.completion_files import CompletionSource, context_of, read_completions
 from rlvr_vocab.runs.rewards import require_reward_columns, reward_specs, stand_in_context
 from rlvr_vocab.terminal import make_console
 
