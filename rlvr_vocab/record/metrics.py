@@ -99,6 +99,10 @@ class RunFacts:
         return next((facts for facts in self.stages if facts.stage == name), self)
 
 
+# What a measurement on held-out problems logs, each with `eval/` before its name.
+HELD_OUT_FIGURES = ("accuracy", "format", "mean_length", "clipped_ratio", "reasoning_share", "problems")
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """A run, finished or not, as its folder tells it.
@@ -126,7 +130,7 @@ class RunRecord:
         return series_of(self.rows if metric not in _EVALUATED else self.evaluations, metric)
 
 
-_EVALUATED = (OF_AN_EVALUATION, "eval/format", "eval/mean_length", "eval/clipped_ratio", "eval/reasoning_share")
+_EVALUATED = tuple(f"eval/{figure}" for figure in HELD_OUT_FIGURES)
 
 
 def series_of(rows: Iterable[Row], metric: str) -> tuple[list[int], list[float]]:

@@ -37,7 +37,8 @@ from rlvr_vocab.evaluation.votes import votes_of
 from rlvr_vocab.progress import stage
 from rlvr_vocab.rewards.build import BuiltReward
 from rlvr_vocab.runs.lock import only_writer
-from rlvr_vocab.runs.recorded_run import problems_line, recorded_run
+from rlvr_vocab.runs.problem_account import problems_line
+from rlvr_vocab.runs.recorded_run import recorded_run
 from rlvr_vocab.runs.rewards import answer_reader, grader_of, grader_spec
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout

@@ -180,43 +180,43 @@ def read_completions(source: CompletionSource, most: int | None, keep_ids: bool)
     """
     rows: list[NumberedRow] = []
     for file in step_files(source.path) if source.path.is_dir() else [source.path]:
-        left_out = {*(NOT_HANDED_ON if is_step_file(file) else ()), *(() if keep_ids else ("completion_ids",))}
-        rows += numbered_rows(file, left_out, None if most is None else most - len(rows))
+        left_out = {*(_NOT_HANDED_ON if is_step_file(file) else ()), *(() if keep_ids else ("completion_ids",))}
+        rows += _numbered_rows(file, left_out, None if most is None else most - len(rows))
         if len(rows) == most:
             break
     if not rows:
         raise UserError(f"{source.path.absolute()} has no rows; it must hold at least one completion")
-    return lay_out(rows, source)
+    return _scored_rows(rows, source)
 
 
-def numbered_rows(file: Path, left_out: set[str], most: int | None) -> Iterator[NumberedRow]:
+def _numbered_rows(file: Path, left_out: set[str], most: int | None) -> Iterator[NumberedRow]:
     for number, row in enumerate(read_rows(file)[:most], start=1):
         if not isinstance(row, dict):
             raise UserError(f"{file.absolute()}: row {number} is {short_text(row, 30)}, not an object")
         yield NumberedRow(file, number, {name: value for name, value in row.items() if name not in left_out})
 
 
-def lay_out(rows: Sequence[NumberedRow], source: CompletionSource) -> tuple[ScoredRows, list[str]]:
+def _scored_rows(rows: Sequence[NumberedRow], source: CompletionSource) -> tuple[ScoredRows, list[str]]:
     """Rows under the names that reward functions know, and notes on what is missing in them."""
     names = column_names(row.cells for row in rows)
-    require_named_columns(source, names)
+    _require_named_columns(source, names)
     columns = {name: [row.cells.get(name) for row in rows] for name in names}
     cells = columns.pop(source.completion)
     notes = [f"rows without a completion, scored as empty ones: {cells.count(None):,}"] if None in cells else []
-    completions = [turn_of(cell, str(row)) for cell, row in zip(cells, rows, strict=True)]
+    completions = [_turn(cell, str(row)) for cell, row in zip(cells, rows, strict=True)]
     prompts = None
     if source.prompt is not None or "prompt" in columns:
-        prompts = [prompt_of(cell) for cell in columns.pop(source.prompt or "prompt")]
+        prompts = [_prompt(cell) for cell in columns.pop(source.prompt or "prompt")]
     solution = source.solution or next((name for name in ("solution", "answer") if name in columns), None)
     if solution is not None:
-        golds = gold_answers(columns[solution], source.answer_format)
+        golds = _gold_answers(columns[solution], source.answer_format)
         columns |= {"solution": golds, "answer": columns.get("answer", golds)}
-        notes += gold_notes(golds, solution, source.answer_format)
+        notes += _gold_notes(golds, solution, source.answer_format)
     handed_on = {f"raw_{name}" if name in _TAKEN else name: values for name, values in columns.items()}
-    return ScoredRows([place_of(row) for row in rows], completions, prompts, handed_on), notes
+    return ScoredRows([_place(row) for row in rows], completions, prompts, handed_on), notes
 
 
-def require_named_columns(source: CompletionSource, names: Sequence[str]) -> None:
+def _require_named_columns(source: CompletionSource, names: Sequence[str]) -> None:
     """Raises UserError where a column is not there, with those that are and the one that may be meant."""
     wanted = {"completion": source.completion, "prompt": source.prompt, "solution": source.solution}
     for meaning, column in wanted.items():
@@ -230,12 +230,12 @@ def require_named_columns(source: CompletionSource, names: Sequence[str]) -> Non
         )
 
 
-def place_of(row: NumberedRow) -> dict[str, int]:
+def _place(row: NumberedRow) -> dict[str, int]:
     """Where a row is from: also the step, in a file of a run."""
     return ({"step": row.cells["step"]} if is_step_file(row.file) else {}) | {"row": row.number}
 
 
-def turn_of(value: Any, where: str) -> list[dict[str, Any]]:
+def _turn(value: Any, where: str) -> list[dict[str, Any]]:
     """A completion as the messages that training hands over.
 
     Raises:
@@ -243,7 +243,7 @@ def turn_of(value: Any, where: str) -> list[dict[str, Any]]:
     """
     if isinstance(value, list):
         for message in value:
-            require_message(message, where)
+            _require_message(message, where)
         return value
     text = "" if value is None else plain_text(value)
     if text is None:
@@ -251,7 +251,7 @@ def turn_of(value: Any, where: str) -> list[dict[str, Any]]:
     return [{"role": "assistant", "content": text}]
 
 
-def require_message(message: Any, where: str) -> None:
+def _require_message(message: Any, where: str) -> None:
     content = message.get("content") if isinstance(message, dict) else message
     parts = isinstance(content, list) and all(isinstance(part, dict) for part in content)
     if not isinstance(message, dict) or not (content is None or isinstance(content, str) or parts):
@@ -261,14 +261,14 @@ def require_message(message: Any, where: str) -> None:
         raise UserError(f"{where}: its completion holds a message of the {role}; it must be the assistant's turn alone")
 
 
-def prompt_of(value: Any) -> Any:
+def _prompt(value: Any) -> Any:
     """A prompt as messages; None where there is none, and what is no text as it is."""
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
     return None if is_nan(value) else value
 
 
-def gold_notes(golds: Sequence[str | None], column: str, answer_format: str) -> Iterator[str]:
+def _gold_notes(golds: Sequence[str | None], column: str, answer_format: str) -> Iterator[str]:
     """What is missing in the gold answers, and what they seem to be instead."""
     there = [gold for gold in golds if gold is not None]
     if len(there) < len(golds):
@@ -278,7 +278,7 @@ def gold_notes(golds: Sequence[str | None], column: str, answer_format: str) -> 
         yield f"the gold answers in the column {column} seem to be worked solutions: try solution_format={likelier}"
 
 
-def gold_answers(cells: Iterable[Any], answer_format: str) -> list[str | None]:
+def _gold_answers(cells: Iterable[Any], answer_format: str) -> list[str | None]:
     """The gold answer in each cell; None where there is none."""
     golds: list[str | None] = []
     for cell in cells:
@@ -290,10 +290,10 @@ def gold_answers(cells: Iterable[Any], answer_format: str) -> list[str | None]:
 
 
 # What a step's file holds for whoever studies the run; training hands none of it to reward functions.
-NOT_HANDED_ON = ("prompt_ids", "sampling_logps", "advantage", "reward")
+_NOT_HANDED_ON = ("prompt_ids", "sampling_logps", "advantage", "reward")
 
 
-def context_of(path: Path) -> RewardContext | None:
+def recorded_context(path: Path) -> RewardContext | None:
     """What the run knew whose completions, or evaluation results, lie at the path; None where it is no run's."""
     run, model = _run_and_model(path.absolute())
     if run is None or model is None:
