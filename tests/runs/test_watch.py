@@ -67,7 +67,7 @@ def test_a_finding_is_told_once_over_steps_stages_and_resumes(tmp_path: Path) ->
     doctor.start()  # the next stage
     assert trained(doctor, tmp_path, rows_with_a_high_kl(61, 70)) == []
     resumed = RunDoctor(FACTS, tmp_path, alerts.append)
-    resumed.begins()
+    resumed.start()
     assert trained(resumed, tmp_path, rows_with_a_high_kl(71, 90)) == []
     assert [finding.name for finding in alerts] == ["kl_high"]
 
