@@ -169,7 +169,7 @@ def test_every_room_has_a_floor() -> None:
 @pytest.mark.parametrize(
     ("room", "source"),
     [
-        ("vocab", "from rlvr_vocab.data import load"),
+        ("data", "from rlvr_vocab.vocab import layout"),
         ("vocab", "from ..training.trainer import Trainer"),
         ("vocab", "from rlvr_vocab import training"),
         ("vocab", "from rlvr_vocab import expand"),

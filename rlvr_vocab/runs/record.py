@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.atomic_file import read_json_if_there
-from rlvr_vocab.config.completed import completed
+from rlvr_vocab.config.completed import with_defaults
 from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import RewardFunctionSettings, RewardSettings
@@ -60,7 +60,7 @@ def _of_stage(config: Mapping[str, Any], stage: Mapping[str, Any]) -> dict[str, 
 
 
 def _facts(config: Mapping[str, Any], folder: Path, stage: str = "") -> RunFacts:
-    config = completed(config, folder)
+    config = with_defaults(config, folder)
     model, training = config["model"], config["training"]
     dataset, warmup = config["dataset"], config.get("warmup") or {}
     grpo = {name: value for name, value in training.items() if name in GRPO_FIELDS}

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from rlvr_vocab.checks.score import check_completions
+from rlvr_vocab.checks.commands import check_completions
 from rlvr_vocab.commands.score.rows import (
     CompletionSource,
     ScoredRows,
@@ -16,7 +16,7 @@ from rlvr_vocab.commands.score.rows import (
     score_rows,
     total_of,
 )
-from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import RewardContext, RewardSpec, build_rewards
@@ -209,7 +209,7 @@ def run_folder(tmp_path: Path) -> Path:
     for model in (folder / "initial_model", folder / "checkpoint-20", folder / "stages" / "1_format" / "checkpoint-20"):
         model.mkdir(parents=True)
         VocabLayout(100, (1, 2, 3), 7, 8, (5,), ()).save(model)
-    (folder / "config.yaml").write_text(config_yaml(build_settings("train", WORDS).resolved))
+    (folder / "config.yaml").write_text(config_yaml(read_settings("train", WORDS).resolved))
     return folder
 
 

@@ -11,8 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.cli import main
-from rlvr_vocab.config.load import load_settings
+from rlvr_vocab.cli import load_settings, main
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.data import load_problem_sets

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 
-from rlvr_vocab.rewards.returned import NotAScore, mark_of, score_of, shown_value, values_of
+from rlvr_vocab.rewards.returned import NotAScore, mark_of, score_of, value_text, values_of
 from rlvr_vocab.rewards.reward import Mark
 
 
@@ -139,5 +139,5 @@ def test_marks_keep_their_reasons_and_are_checked_like_numbers():
 
 
 def test_a_value_is_shown_on_one_short_line():
-    assert "\n" not in shown_value(pd.DataFrame({"a": range(100)}))
-    assert len(shown_value("x" * 10**6)) < 100
+    assert "\n" not in value_text(pd.DataFrame({"a": range(100)}))
+    assert len(value_text("x" * 10**6)) < 100

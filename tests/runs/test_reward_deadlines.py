@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
@@ -29,7 +29,7 @@ def slow(tmp_path: Path) -> str:
 
 
 def run_with(functions: str) -> RunSettings:
-    settings = build_settings("train", ["model=tiny", "dataset=arithmetic", f"rewards.functions={functions}"])
+    settings = read_settings("train", ["model=tiny", "dataset=arithmetic", f"rewards.functions={functions}"])
     assert isinstance(settings, RunSettings)
     return settings
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
-from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.sections import RewardFunctionSettings, RewardSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
@@ -69,20 +69,20 @@ def test_the_trial_before_training_takes_the_form_that_the_rewards_ask_for(tmp_p
              " for turn in completions]\n"  # fmt: skip
     (tmp_path / "mine.py").write_text(strict)
     words = ["model=tiny", "dataset=arithmetic"]
-    try_rewards(build_settings("train", [*words, f"rewards=[xml_format,{tmp_path}/mine.py:strict]"]), ROWS)  # type: ignore[arg-type]
+    try_rewards(read_settings("train", [*words, f"rewards=[xml_format,{tmp_path}/mine.py:strict]"]), ROWS)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="reward strict returned 'no'"):
-        try_rewards(build_settings("train", [*words, f"rewards=[{tmp_path}/mine.py:strict]"]), ROWS)  # type: ignore[arg-type]
+        try_rewards(read_settings("train", [*words, f"rewards=[{tmp_path}/mine.py:strict]"]), ROWS)  # type: ignore[arg-type]
 
 
 def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def mine(completions, difficulty):\n    return difficulty\n")
-    settings = build_settings("train", ["model=tiny", "dataset=arithmetic", f"rewards=[{tmp_path}/mine.py:mine]"])
+    settings = read_settings("train", ["model=tiny", "dataset=arithmetic", f"rewards=[{tmp_path}/mine.py:mine]"])
     with pytest.raises(UserError, match="needs a column 'difficulty'; the problems have solution, level"):
         try_rewards(settings, ROWS)  # type: ignore[arg-type]
 
 
 def tried(*words: str) -> None:
-    try_rewards(build_settings("train", ["model=tiny", "dataset=arithmetic", *words]), ROWS)  # type: ignore[arg-type]
+    try_rewards(read_settings("train", ["model=tiny", "dataset=arithmetic", *words]), ROWS)  # type: ignore[arg-type]
 
 
 def test_one_place_of_the_answer_needs_no_list() -> None:

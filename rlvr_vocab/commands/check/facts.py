@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any, Literal
 
-from rlvr_vocab.config.sections import CheckSettings, ModelSettings
+from rlvr_vocab.config.command_sections import CheckSettings
+from rlvr_vocab.config.sections import ModelSettings
 from rlvr_vocab.data import DividedProblems, LoadReport, OtherSet, read_other_set
 from rlvr_vocab.data.answers import unread_marker
 from rlvr_vocab.data.duplicates import RepeatedProblem

@@ -23,8 +23,8 @@ from rlvr_vocab.commands.evaluate.results import (
     result_settings,
     write_settings,
 )
+from rlvr_vocab.config.command_sections import EvaluateSettings
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
-from rlvr_vocab.config.sections import EvaluateSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data import load_problem_sets
 from rlvr_vocab.data.wording import problem_key

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from rlvr_vocab.atomic_file import write_jsonl_whole
-from rlvr_vocab.checks.score import expanded_folder
 from rlvr_vocab.commands.score.rows import (
     CompletionSource,
     RewardScores,
@@ -29,8 +28,9 @@ from rlvr_vocab.commands.score.screen import (
     print_turns,
     row_json,
 )
+from rlvr_vocab.config.command_sections import ScoreSettings, expanded_folder
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
-from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RewardSettings, ScoreSettings
+from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RewardSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data import read_problems
 from rlvr_vocab.data.load import build_report, require_problems
