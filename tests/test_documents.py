@@ -23,7 +23,7 @@ from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.runs.held_out_figures import FIGURES
+from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -261,7 +261,7 @@ def test_the_metrics_table_names_every_metric_of_ours_and_none_that_nobody_logs(
     theirs = (Path(spec.origin).parent / "trainer" / "grpo_trainer.py").read_text(encoding="utf-8")
     [table] = re.findall(r"<!-- metrics -->\n(.*?)<!-- /metrics -->", README.read_text(encoding="utf-8"), re.DOTALL)
     documented = set(re.findall(r"`([\w/<>]+)`", " ".join(re.findall(r"^\| (.*?) \|", table, re.MULTILINE))))
-    of_evaluations = {f"eval/{figure}" for figure in FIGURES}
+    of_evaluations = {f"eval/{figure}" for figure in HELD_OUT_FIGURES}
     rooms = "thinking|answering|entropy|groups|completions|sampling|weights|time"
     logged_by_us = of_evaluations | set(re.findall(rf'"((?:{rooms})/\w+)"', ours))
     assert logged_by_us - documented == set()

@@ -46,7 +46,7 @@ def _as_json(record: RunRecord, findings: Sequence[Finding]) -> dict[str, object
         "exp_name": record.facts.exp_name,
         "rows": len(record.rows),
         "last_step": _last_step(record),
-        "finished": is_finished(record),
+        "finished": record.is_finished,
         "too_short": is_too_short(record),
         "damage": list(record.damage),
         "findings": [asdict(finding) for finding in findings],
@@ -79,15 +79,11 @@ def _about(record: RunRecord) -> Iterator[str]:
         return
     rows = f"{counted(len(record.rows), 'row')}"
     yield f"{record.folder}: {rows} up to step {_last_step(record):,}"
-    if not is_finished(record):
+    if not record.is_finished:
         yield "the run has not finished: what follows is about what it has logged so far"
     if is_too_short(record):
         window = steps_needed(record.facts)
         yield f"too short to judge: most findings need {window:g} steps, some {2 * window:g} or more"
-
-
-def is_finished(record: RunRecord) -> bool:
-    return record.summary is not None and bool(record.summary.get("finished"))
 
 
 def is_too_short(record: RunRecord) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from rlvr_vocab.runs.summary import closing_words
+from rlvr_vocab.runs.summary import print_summary
 
 SUMMARY = {
     "accuracy_before": 0.25,
@@ -26,7 +26,7 @@ def words(colour: bool = False, **more: Any) -> list[str]:
     console = Console(
         file=screen, width=1_000, highlight=False, force_terminal=colour, color_system="standard" if colour else None
     )
-    closing_words({**SUMMARY, **more}, Path("runs/a"), console)
+    print_summary({**SUMMARY, **more}, Path("runs/a"), console)
     return screen.getvalue().splitlines()
 
 

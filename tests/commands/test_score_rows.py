@@ -7,9 +7,20 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from rlvr_vocab.commands.score.rows import ScoredRows
+from rlvr_vocab.checks.commands import check_completions
+from rlvr_vocab.commands.score.rows import (
+    CompletionSource,
+    ScoredRows,
+    read_completions,
+    recorded_context,
+    score_rows,
+    total_of,
+)
+from rlvr_vocab.config.load import read_settings
+from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.runs.completion_files import CompletionSource, check_completions, read_completions
+from rlvr_vocab.rewards.build import RewardContext, RewardSpec, build_rewards
+from rlvr_vocab.vocab.layout import VocabLayout
 
 ROWS = [
     {"prompt": "6*7?", "completion": "\\boxed{42}", "solution": "42", "level": "easy"},
@@ -185,3 +196,91 @@ def test_what_holds_no_completions_is_refused_with_what_does(run: Path, tmp_path
         with pytest.raises(UserError) as caught:
             check_completions(path)
         assert said in str(caught.value)
+
+
+WORDS = ["model=tiny", "dataset=arithmetic", "model.think_tags=['[r]','[/r]']", "training.max_completion_length=48"]
+EXPECTED = RewardContext(("[r]", "[/r]"), 100, 7, 8, 48)
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    """The folder of a run with a staged checkpoint."""
+    folder = tmp_path / "out" / "run"
+    for model in (folder / "initial_model", folder / "checkpoint-20", folder / "stages" / "1_format" / "checkpoint-20"):
+        model.mkdir(parents=True)
+        VocabLayout(100, (1, 2, 3), 7, 8, (5,), ()).save(model)
+    (folder / "config.yaml").write_text(config_yaml(read_settings("train", WORDS).resolved))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "completions",
+        "completions/step_00010.parquet",
+        "evaluation/after.jsonl",
+        "checkpoint-20/evaluation/gsm8k/results.jsonl",
+        "stages/1_format/checkpoint-20/evaluation/gsm8k/results.jsonl",
+    ],
+)
+def test_what_a_run_left_is_judged_with_what_the_run_knew(run_folder: Path, path: str) -> None:
+    assert recorded_context(run_folder / path) == EXPECTED
+
+
+def test_a_run_folder_without_its_model_still_knows_tags_and_limit(run_folder: Path) -> None:
+    (run_folder / "initial_model" / "reasoning_vocab.json").unlink()
+    assert recorded_context(run_folder / "completions") == RewardContext(("[r]", "[/r]"), max_completion_length=48)
+
+
+@pytest.mark.parametrize("path", ["samples.jsonl", "completions/mine.csv", "evaluation/mine.csv"])
+def test_a_file_that_lies_elsewhere_is_no_runs(path: str, tmp_path: Path) -> None:
+    assert recorded_context(tmp_path / path) is None
+    (tmp_path / "config.yaml").write_text("something: else\n")
+    assert recorded_context(tmp_path / "samples.jsonl") is None
+
+
+def rows_of(prompts: list[str] | None, texts: list[str], **columns: list[Any]) -> ScoredRows:
+    turns = [[{"role": "assistant", "content": text}] for text in texts]
+    return ScoredRows([{"row": number} for number in range(1, len(texts) + 1)], turns, prompts, columns)
+
+
+def test_batches_hold_64_rows_and_the_rest_of_a_group() -> None:
+    texts = ["t"] * 150
+    assert list(rows_of(None, texts).batches()) == [(0, 64), (64, 128), (128, 150)]
+    prompts = ["a"] * 63 + ["b"] * 10 + [str(number) for number in range(77)]
+    assert list(rows_of(prompts, texts).batches()) == [(0, 73), (73, 137), (137, 150)]
+    assert list(rows_of(["a"] * 150, texts).batches()) == [(0, 150)]
+
+
+def test_every_row_has_the_marks_and_verdicts_that_it_has_alone() -> None:
+    texts = [f"<think>\\boxed{{{number}}}</think>\\boxed{{{number % 3}}}" for number in range(150)]
+    rows = rows_of([f"{number}?" for number in range(150)], texts, solution=["1"] * 150)
+    rewards = build_rewards(
+        [RewardSpec("accuracy", 2.0), RewardSpec("boxed", 0.5)], RewardContext(("<think>", "</think>"))
+    )
+    progress: list[tuple[int, int]] = []
+    accuracy, boxed = score_rows(rewards, rows, lambda done, total: progress.append((done, total)))
+    assert [mark.score for mark in accuracy.marks] == [float(number % 3 == 1) for number in range(150)]
+    assert accuracy.verdicts is not None and len(accuracy.verdicts) == 150
+    assert [verdict.answer for verdict in accuracy.verdicts[:4]] == ["0", "1", "2", "0"]
+    assert boxed.verdicts is None and {mark.reason for mark in boxed.marks} == {"2 boxes"}
+    assert progress == [(64, 150), (128, 150), (150, 150)]
+    assert [accuracy.is_full(row) for row in range(3)] == [False, True, False]
+    assert [total_of([accuracy, boxed], row) for row in range(3)] == [0.0, 2.0, 0.0]
+    assert accuracy.failed == [] and len(accuracy.scores) == 150 and accuracy.seconds > 0
+
+
+def test_a_total_leaves_out_rewards_without_a_score_and_is_none_without_any() -> None:
+    rows = rows_of(None, ["\\boxed{1}", "none"], solution=["1", None])
+    context = RewardContext(("<think>", "</think>"))
+    scores = score_rows(build_rewards([RewardSpec("accuracy"), RewardSpec("boxed", 0.5)], context), rows, print)
+    assert [total_of(scores, row) for row in (0, 1)] == [1.5, 0.0]
+    assert total_of(scores[:1], 1) is None and len(scores[0].scores) == 1
+
+
+def test_functions_get_what_a_trainer_would_pass() -> None:
+    arguments = rows_of(["p", "q", "r"], ["a", "b", "c"], solution=["1", "2", "3"]).arguments(1, 3)
+    assert arguments["prompts"] == ["q", "r"] and arguments["solution"] == ["2", "3"]
+    assert [turn[0]["content"] for turn in arguments["completions"]] == ["b", "c"]
+    assert {"trainer_state", "log_extra", "log_metric"} <= arguments.keys()
+    assert "prompts" not in rows_of(None, ["a"]).arguments(0, 1)
