@@ -20,7 +20,7 @@ from rlvr_vocab.rewards.reward import RewardSpec, traits_of
 from rlvr_vocab.rewards.user_code import is_user_code
 from rlvr_vocab.runs.rewards import gold_turn
 from rlvr_vocab.verify.golds import COMPARED_AS_TEXT, check_golds
-from rlvr_vocab.verify.verdict import Verdict
+from rlvr_vocab.verify.judge import Verdict
 
 _MOST_SHOWN = 10
 _SLOWEST_SHOWN = 3

@@ -11,7 +11,7 @@ from rlvr_vocab.rewards.build import BuiltReward
 from rlvr_vocab.rewards.dry_run import stand_in_trainer
 from rlvr_vocab.rewards.guard import Mistake
 from rlvr_vocab.rewards.reward import Score
-from rlvr_vocab.verify.verdict import Verdict
+from rlvr_vocab.verify.judge import Verdict
 
 OnProgress = Callable[[int, int], None]
 # Scored together, but never fewer than all completions of one prompt: some rewards compare those.
