@@ -61,16 +61,6 @@ def grow_list() -> NoReturn:
         grown += [len(grown)] * 2**19
 
 
-def grow_without_limit() -> NoReturn:
-    """As on a system that does not enforce the limit."""
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
-    grown = bytearray()
-    while True:
-        grown += b"x" * 2**20
-        time.sleep(0.001)
-
-
 def keep(megabytes: int) -> int:
     KEPT.append(bytearray(megabytes * 2**20))
     return megabytes
@@ -170,7 +160,7 @@ def once_killed(marker: str) -> str:
     return "well"
 
 
-def killed_with_its_template(marker: str) -> str:
+def killed_with_its_server(marker: str) -> str:
     if not Path(marker).exists():
         Path(marker).touch()
         os.kill(os.getppid(), signal.SIGKILL)
@@ -178,7 +168,7 @@ def killed_with_its_template(marker: str) -> str:
     return "well"
 
 
-def kill_the_template_and_hang() -> NoReturn:
+def kill_the_server_and_hang() -> NoReturn:
     os.kill(os.getppid(), signal.SIGKILL)
     hang()
 
