@@ -131,6 +131,6 @@ if __name__ == "__main__":
 
 def import_backend(settings: Settings) -> None:
     if isinstance(settings, RunSettings) and settings.model.backend == "unsloth":
-        from rlvr_vocab.training.unsloth_model import import_unsloth
+        from rlvr_vocab.training.models.unsloth_model import import_unsloth
 
         import_unsloth()

@@ -7,7 +7,7 @@ from accelerate import PartialState
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.stop_signals import kept_from_children
-from rlvr_vocab.training.wandb_steps import record_wandb, recorded_wandb
+from rlvr_vocab.training.metrics.wandb_steps import record_wandb, recorded_wandb
 
 _LONGEST_TITLE = 63  # W&B takes fewer than 64 characters
 _SECONDS_BETWEEN_ALERTS = 600.0  # of one title: a run that is killed and resumed may find the same thing again

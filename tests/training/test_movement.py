@@ -7,7 +7,7 @@ import torch
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.settings import Lora
-from rlvr_vocab.training.weight_checks import MovementCheck, fingerprint, parameter_groups
+from rlvr_vocab.training.weight_checks import UpdateCheck, fingerprint, parameter_groups
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def folder(expand_shape):
 
 
 def check_of(trainer):
-    [check] = [each for each in trainer.callback_handler.callbacks if isinstance(each, MovementCheck)]
+    [check] = [each for each in trainer.callback_handler.callbacks if isinstance(each, UpdateCheck)]
     return check
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from rlvr_vocab.counted import counted
 from rlvr_vocab.evaluation.accuracy import ProblemResult
-from rlvr_vocab.evaluation.figures import Figures
+from rlvr_vocab.evaluation.figures import EvaluationFigures
 from rlvr_vocab.statistics import Interval
 
 _IN_TOKENS = ("length", "thinking_length")
@@ -35,7 +35,7 @@ class Outcome:
     checkpoint: Path
     folder: Path
     results: Sequence[ProblemResult]
-    figures: Figures
+    figures: EvaluationFigures
     samples: int
     differences: Mapping[str, Interval]
 

@@ -8,7 +8,7 @@ import torch
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlvr_vocab.training.lora import without_dropout
+from rlvr_vocab.training.models.lora import without_dropout
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.weight_checks import parameter_groups
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
