@@ -140,7 +140,7 @@ def train_run(expanded: Callable[..., Path], tmp_path_factory: pytest.TempPathFa
 
     from rlvr_vocab.rewards.build import RewardContext, build_rewards
     from rlvr_vocab.rewards.reward import RewardSpec
-    from rlvr_vocab.training.metrics_file import MetricsFile
+    from rlvr_vocab.training.metrics.metrics_file import MetricsFile
     from rlvr_vocab.training.stage import StageContext
     from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
 

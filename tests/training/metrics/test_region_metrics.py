@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rlvr_vocab.training.metrics import region_counts, region_entropies, region_metrics
+from rlvr_vocab.training.metrics.batch import region_counts, region_entropies, region_metrics
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 

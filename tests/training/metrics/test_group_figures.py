@@ -6,7 +6,7 @@ import statistics
 import pytest
 import torch
 
-from rlvr_vocab.training.metrics import duplicates, reward_spread, shared
+from rlvr_vocab.training.metrics.batch import duplicates, reward_spread, shared
 
 
 def spread(rows, weights, group_size):

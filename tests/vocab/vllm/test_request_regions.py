@@ -7,7 +7,7 @@ import torch
 
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after
-from rlvr_vocab.vocab.vllm.requests import UNKNOWN, BatchRegions, RequestRegion
+from rlvr_vocab.vocab.vllm.request_regions import UNKNOWN, BatchRegions, RequestRegion
 
 OPEN, CLOSE, TURN = 3, 4, (5, 6, 7)
 LAYOUT = VocabLayout(20, tuple(range(20)), OPEN, CLOSE, TURN, (OPEN, CLOSE))

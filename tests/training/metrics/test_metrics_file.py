@@ -3,7 +3,7 @@
 import json
 from types import SimpleNamespace
 
-from rlvr_vocab.training.metrics_file import MetricsFile, logged_row
+from rlvr_vocab.training.metrics.metrics_file import MetricsFile, logged_row
 from rlvr_vocab.training.stage import StageContext
 
 

@@ -37,7 +37,7 @@ class BatchMetrics:
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Add the seconds of the block to what the step logs as `time/<name>`."""
+        """Add the seconds of the block to what the step logs under the name."""
         started = time.perf_counter()
         try:
             yield
@@ -45,8 +45,8 @@ class BatchMetrics:
             self._seconds[name] += time.perf_counter() - started
 
     def log_seconds(self) -> None:
-        for name in ("generation", "rewards"):
-            self._trainer._metrics["train"][f"time/{name}"].append(self._seconds.pop(name, 0.0))
+        for name in ("time/generation", "time/rewards"):
+            self._trainer._metrics["train"][name].append(self._seconds.pop(name, 0.0))
 
     def log_batch(self, batch: dict[str, Any], rewards_BR: torch.Tensor) -> None:
         """Log a batch of completions: its groups where it is trained on, and its regions."""

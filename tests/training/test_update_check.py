@@ -7,7 +7,7 @@ import torch
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.settings import Lora
-from rlvr_vocab.training.weight_checks import MovementCheck, fingerprint, parameter_groups
+from rlvr_vocab.training.weight_checks import UpdateCheck, fingerprint, parameter_groups
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def folder(expand_shape):
 
 
 def check_of(trainer):
-    [check] = [each for each in trainer.callback_handler.callbacks if isinstance(each, MovementCheck)]
+    [check] = [each for each in trainer.callback_handler.callbacks if isinstance(each, UpdateCheck)]
     return check
 
 
@@ -74,6 +74,7 @@ def test_parameters_that_an_optimizer_holds_and_does_not_step_stop_the_run(folde
         trainer.train()
 
 
+@pytest.mark.slow
 def test_an_update_too_small_for_the_type_stops_the_run(folder, make_trainer, tmp_path):
     trainer = make_trainer(folder, tmp_path, learning_rate=1e-12, model_init_kwargs={"dtype": "bfloat16"}, max_steps=4)
     with pytest.raises(UserError, match=r"should train and did not change.*learning_rate is too small"):
@@ -119,6 +120,7 @@ def test_before_there_is_a_gradient_nothing_has_to_move(folder, make_trainer, tm
     assert "LoRA adapter: never updated" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_learning_rate_that_warms_up_from_zero_is_waited_for(folder, make_trainer, tmp_path):
     trainer = make_trainer(folder, tmp_path, lora=Lora(), max_steps=3, warmup_steps=2)
     trainer.train()

@@ -6,8 +6,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from rlvr_vocab.training.models.warmup import WorkedProblem, warm_up
 from rlvr_vocab.training.settings import WarmupSettings
-from rlvr_vocab.training.warmup import WorkedProblem, warm_up
 
 PROBLEM = WorkedProblem([{"role": "user", "content": "What is 3 + 4?"}], "<think>3 + 4</think>\\boxed{7}")
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from datasets import Dataset
 
-from rlvr_vocab.training.completions import CompletionRows
+from rlvr_vocab.training.metrics.completions import CompletionRows
 
 
 def test_a_function_that_passed_on_a_row_adds_nothing_to_it():

@@ -1,4 +1,4 @@
-"""What a run tells while it trains: a row of metrics on disk per logged step."""
+"""Writes `metrics.jsonl`: a row for each logged step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from rlvr_vocab.atomic_file import write_whole
-from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.metrics import read_metrics
 from rlvr_vocab.training.stage import StageContext
 
 
@@ -38,8 +38,8 @@ class MetricsFile(TrainerCallback):
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Drop rows past the step that training starts from: they are about to be written again."""
         if state.is_world_process_zero and self.path.exists():
-            rows = _whole_rows(self.path)
-            kept = [json.dumps(row) for row in rows if row["step"] <= self._context.run_step(state.global_step)]
+            last = self._context.run_step(state.global_step)
+            kept = [json.dumps(row) for row in read_metrics(self.path) if row["step"] <= last]
             write_whole(self.path, "".join(f"{row}\n" for row in kept))
 
     def on_log(
@@ -54,24 +54,6 @@ class MetricsFile(TrainerCallback):
         if state.is_world_process_zero and row is not None:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
-
-
-def _whole_rows(path: Path) -> list[dict[str, Any]]:
-    """Rows up to one that a killed run left half-written.
-
-    Raises:
-        UserError: a line before the last one is none.
-    """
-    rows = []
-    lines = path.read_bytes().splitlines()
-    for number, line in enumerate(lines, start=1):
-        try:
-            row = json.loads(line)
-            rows.append({**row, "step": int(row["step"])})
-        except (ValueError, TypeError, KeyError) as error:  # UnicodeDecodeError among them
-            if number < len(lines):
-                raise UserError(f"{path}: line {number} is damaged ({error}); delete it to go on without it") from error
-    return rows
 
 
 def _json_number(value: Any) -> Any:

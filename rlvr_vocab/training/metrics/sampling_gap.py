@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from trl.models.utils import disable_gradient_checkpointing
 
-from rlvr_vocab.training.lora import has_dropout
-from rlvr_vocab.training.metrics import StepMeans
+from rlvr_vocab.training.metrics.batch import StepMeans
+from rlvr_vocab.training.models.lora import has_dropout
 
 # Completions of a batch that are scored once more where the pass of the loss drops what sampling does not.
 _SCORED_WITHOUT_DROPOUT = 4

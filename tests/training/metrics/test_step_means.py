@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import torch
 
-from rlvr_vocab.training.metrics import StepMeans
+from rlvr_vocab.training.metrics.batch import StepMeans
 
 
 def test_batches_of_a_step_are_one_mean_over_their_tokens_and_steps_are_apart():

@@ -8,11 +8,11 @@ from torch import nn
 
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.weight_checks import (
-    MovedValues,
     ParameterGroup,
-    evenly_spread,
+    UpdatedShare,
+    every_nth_value,
     parameter_groups,
-    watched_parameters,
+    sampled_parameters,
 )
 
 
@@ -32,7 +32,7 @@ class Counted:
 
 def moved_in(parameters, change):
     metrics = defaultdict(list)
-    callback = MovedValues(metrics)
+    callback = UpdatedShare(metrics)
     callback._parameters = parameters
     callback.on_step_begin(None, None, None)
     change()
@@ -59,9 +59,9 @@ def test_an_update_below_the_precision_of_the_type_moves_nothing():
 
 def test_the_sample_is_every_nth_of_all_values_across_tensors():
     parts = [torch.arange(start, end, dtype=torch.float64) for start, end in ((0, 10), (10, 11), (11, 40))]
-    found = torch.cat([part.view(torch.float64) for part in evenly_spread(parts, 6)])
+    found = torch.cat([part.view(torch.float64) for part in every_nth_value(parts, 6)])
     assert found.tolist() == list(range(0, 40, 7))
-    assert [len(part) for part in evenly_spread([torch.zeros(0), torch.zeros(5)], 6)] == [0, 5]
+    assert [len(part) for part in every_nth_value([torch.zeros(0), torch.zeros(5)], 6)] == [0, 5]
 
 
 def test_a_sample_of_a_large_model_is_near_the_count_of_all():
@@ -86,7 +86,7 @@ def test_a_run_logs_the_share_of_its_last_update(lora, expand_shape, make_traine
     def create(*args, **kwargs):
         optimizer = own(*args, **kwargs)
         step = optimizer.step
-        count = Counted(watched_parameters(parameter_groups(trainer.model)))
+        count = Counted(sampled_parameters(parameter_groups(trainer.model)))
         counted.append(count)
         optimizer.step = lambda *args, **kwargs: count.step(lambda: step(*args, **kwargs))
         return optimizer
@@ -103,5 +103,5 @@ def test_embedding_and_head_are_left_out_where_anything_else_trains():
         name: ParameterGroup(name, trains, (nn.Parameter(torch.zeros(number)),))
         for number, (name, trains) in enumerate([("embedding and head", True), ("layers", True), ("head", False)], 1)
     }
-    assert [len(each) for each in watched_parameters(list(group.values()))] == [2]
-    assert [len(each) for each in watched_parameters([group["embedding and head"], group["head"]])] == [1]
+    assert [len(each) for each in sampled_parameters(list(group.values()))] == [2]
+    assert [len(each) for each in sampled_parameters([group["embedding and head"], group["head"]])] == [1]

@@ -2,19 +2,21 @@
 
 import json
 import math
+from itertools import product
 
 import pytest
 import torch
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlvr_vocab.training.lora import without_dropout
+from rlvr_vocab.training.models.lora import without_dropout
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.weight_checks import parameter_groups
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 from rlvr_vocab.vocab.peft.adapter import load_model
 
 ROWS_THAT_TRAIN = ("reasoning", "all", "none")
+QUICK = (("qwen3", "reasoning"), ("llama", "all"), ("phi", "none"))
 STEPS = {"max_steps": 3, "weight_decay": 0.1, "beta": 0.04, "save_strategy": "steps", "save_steps": 3}
 
 
@@ -68,8 +70,13 @@ def logits_of(model, rows):
         return model(input_ids=ids).logits
 
 
-@pytest.mark.parametrize("train_rows", ROWS_THAT_TRAIN)
-@pytest.mark.parametrize("name", ["qwen3", "llama", "gemma3", "phi"])
+@pytest.mark.parametrize(
+    ("name", "train_rows"),
+    [
+        case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow)
+        for case in product(("qwen3", "llama", "gemma3", "phi"), ROWS_THAT_TRAIN)
+    ],
+)
 def test_just_the_named_groups_move_and_a_saved_adapter_goes_on_with_identical_logits(
     name, train_rows, expand_shape, make_trainer, tmp_path
 ):
@@ -84,6 +91,7 @@ def test_just_the_named_groups_move_and_a_saved_adapter_goes_on_with_identical_l
     assert torch.equal(logits_of(load_model(checkpoint), trainer.policy.layout.rows), logits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tied", "train_rows"), [(True, "reasoning"), (False, "all")])
 def test_the_same_on_smollm2(tied, train_rows, smollm2, make_trainer, tmp_path):
     base = smollm2 if tied else untied(smollm2, tmp_path / "untied")
@@ -111,6 +119,7 @@ def untied(folder, out):
     return out
 
 
+@pytest.mark.slow
 def test_a_second_run_from_a_checkpoint_is_compared_with_the_initial_model(expand_shape, make_trainer, tmp_path):
     """A later stage takes over weights; its reference stays the model before training."""
     folder = expand_shape("qwen3", size=None, open_thinking="prefill")
@@ -234,6 +243,7 @@ def a_frozen_weight(tensors):
     return next(name for name in tensors if name.endswith("q_proj.base_layer.weight"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["qwen3", "llama"])
 def test_gradient_checkpointing_changes_no_update(name, expand_shape, make_trainer, tmp_path):
     folder = expand_shape(name, size=None, open_thinking="prefill")
@@ -249,6 +259,7 @@ def test_gradient_checkpointing_changes_no_update(name, expand_shape, make_train
     assert any("lora_rows" in name for name in ends[0])
 
 
+@pytest.mark.slow
 def test_a_frozen_bfloat16_model_learns_in_float32(expand_shape, make_trainer, tmp_path):
     folder = expand_shape("qwen3", size=None, open_thinking="prefill")
     trainer = make_trainer(folder, tmp_path, lora=Lora(), model_init_kwargs={"dtype": "bfloat16"}, **STEPS)

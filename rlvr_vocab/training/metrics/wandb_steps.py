@@ -60,13 +60,13 @@ def _text(id: str, last_step: int) -> str:
     return json.dumps({"id": id, "last_step": last_step, "sha256": digest}) + "\n"
 
 
-def count_steps_of_the_run(trainer: Trainer, context: StageContext) -> None:
+def log_run_steps_to_wandb(trainer: Trainer, context: StageContext) -> None:
     """Let Weights & Biases, where it is on, count through stages and resumes."""
     if trainer.pop_callback(WandbCallback) is not None:
-        trainer.add_callback(_WandbOfTheRun(context))
+        trainer.add_callback(RunStepsCallback(context))
 
 
-class _WandbOfTheRun(WandbCallback):
+class RunStepsCallback(WandbCallback):
     def __init__(self, context: StageContext) -> None:
         super().__init__()
         self._context = context

@@ -11,7 +11,7 @@ from peft import LoraConfig, PeftModel
 from peft.tuners.lora import LoraLayer
 from torch import nn
 
-from rlvr_vocab.training.quantization import compute_one_policy
+from rlvr_vocab.training.models.quantization import compute_one_policy
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.trained_rows import add_trained_rows, first_trained_row
