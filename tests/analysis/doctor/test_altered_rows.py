@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from rlvr_vocab.analysis.doctor.diagnose import diagnose
+from rlvr_vocab.analysis.doctor.diagnose import Doctor, diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.doctor.watch import Doctor
 from rlvr_vocab.checks import machine
 from rlvr_vocab.config.load import build_settings, load_settings
 from rlvr_vocab.config.recorded import config_yaml
@@ -253,7 +252,7 @@ def test_a_watch_beside_the_run_finds_the_same_in_bounded_memory(
     assert told[0][0] == found[0].step < 60
     for step in range(61, 3000):
         assert doctor.look({**rows[step % 40], "step": step}) == []
-    for kept in (doctor._seen._all, doctor._seen._sampled):
+    for kept in (doctor._history.rows, doctor._history.sampled):
         assert len(kept._last) <= 100 and len(kept._first) <= 50
 
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from rlvr_vocab.analysis.doctor.diagnose import diagnose
+from rlvr_vocab.analysis.doctor.diagnose import Doctor, diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.doctor.watch import Doctor
 from rlvr_vocab.config.load import build_settings
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord
 from rlvr_vocab.rewards.adaptive import Adaptation, AdaptiveWeight
