@@ -35,11 +35,7 @@ def loss_not_finite(history: History) -> Symptom | None:
     return None
 
 
-@finding(
-    severity="error",
-    metrics="`learning_rate`",
-    explains=NOTHING_LEARNED,
-)
+@finding(severity="error", metrics="`learning_rate`", explains=NOTHING_LEARNED)
 def learning_rate_zero(history: History) -> Symptom | None:
     """The rate is 0 for longer than the first step of a warm-up, or was set to next to nothing."""
     rows, asked = history.rows.recent(), history.facts.learning_rate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Iterator
 
 from rlvr_vocab.analysis.doctor.definition import (
     INCOHERENT_POLICY,
@@ -78,20 +79,17 @@ ENTROPY_NONE = Threshold(0.01, "nats per token", "every completion of a group is
 )
 def entropy_collapsing(history: History) -> Symptom | None:
     """The policy has stopped to try anything else, and is not right either."""
-    late, facts = history.rows.recent(_SHORT), history.facts
-    if not history.rows.recent() or _is_right(history) or _is_rising(history):
+    facts = history.facts
+    if _is_right(history) or _is_rising(history):
         return None
     # The end of an answer is certain in a healthy model, so the answering part alone says nothing when it falls.
-    for metric in ("entropy", "entropy/thinking"):
-        start, now = max(_at_the_beginning(history, metric), default=None), median(late, metric)
-        if start is None or now is None or not _is_measured(history, metric):
-            continue
-        if now >= ENTROPY_NONE and (now >= ENTROPY_LOW * start or now >= ENTROPY_LOW_NATS):
+    for metric, first, now in _entropies(history, "entropy", "entropy/thinking"):
+        if now >= ENTROPY_NONE and (now >= ENTROPY_LOW * max(first) or now >= ENTROPY_LOW_NATS):
             continue
         cold = facts.temperature < 0.8
         return Symptom(
-            f"{metric} {figure(now)} in {steps(late)}, {figure(start)} at the beginning (limit {figure(ENTROPY_LOW)} × "
-            f"the beginning and {figure(ENTROPY_LOW_NATS)} nats per token)",
+            f"{metric} {figure(now)} in {steps(history.rows.recent(_SHORT))}, {figure(max(first))} at the beginning "
+            f"(limit {figure(ENTROPY_LOW)} × the beginning and {figure(ENTROPY_LOW_NATS)} nats per token)",
             (*(("training.temperature=1.0",) if cold else ()), lower_rate(facts), more_entropy(facts)),
             "the temperature is so low that completions hardly differ"
             if cold
@@ -131,31 +129,28 @@ ENTROPY_RISE = Threshold(0.5, "nats per token", "from near 0, twice as much is s
 )
 def entropy_exploding(history: History) -> Symptom | None:
     """The policy falls apart into chance."""
-    late = history.rows.recent(_SHORT)
-    if not history.rows.recent():
-        return None
-    for metric in ("entropy", "entropy/thinking", "entropy/answering"):
-        start, now = min(_at_the_beginning(history, metric), default=None), median(late, metric)
-        if start is None or now is None or not _is_measured(history, metric):
-            continue
-        if now > ENTROPY_HIGH * start and now > start + ENTROPY_RISE:
+    for metric, first, now in _entropies(history, "entropy", "entropy/thinking", "entropy/answering"):
+        if now > ENTROPY_HIGH * min(first) and now > min(first) + ENTROPY_RISE:
             return Symptom(
-                f"{metric} {figure(now)} in {steps(late)}, {figure(start)} at the beginning (limit "
-                f"{figure(ENTROPY_HIGH)} × and {figure(ENTROPY_RISE)} nats more)",
+                f"{metric} {figure(now)} in {steps(history.rows.recent(_SHORT))}, {figure(min(first))} at the "
+                f"beginning (limit {figure(ENTROPY_HIGH)} × and {figure(ENTROPY_RISE)} nats more)",
                 (lower_rate(history.facts), "training.entropy_coef=0.0"),
             )
     return None
 
 
-def _at_the_beginning(history: History, metric: str) -> list[float]:
-    return values(history.rows.earliest(FEWEST_ROWS), metric)
-
-
-def _is_measured(history: History, metric: str) -> bool:
-    """Whether there are tokens enough of the region that an entropy is of, now and at the beginning."""
-    _, _, region = metric.partition("/")
-    parts = (history.sampled.recent(_SHORT), history.sampled.earliest(_SHORT))
-    return not region or all(history.has_tokens(rows, median(rows, f"{region}/mean_length")) for rows in parts)
+def _entropies(history: History, *metrics: str) -> Iterator[tuple[str, list[float], float]]:
+    """Of each metric with tokens enough, at the beginning and now: its first values, and the median of the last."""
+    first_rows, last_rows = history.rows.earliest(FEWEST_ROWS), history.rows.recent(_SHORT)
+    sampled = (history.sampled.earliest(_SHORT), history.sampled.recent(_SHORT))
+    for metric in metrics if history.rows.recent() else ():
+        first, now = values(first_rows, metric), median(last_rows, metric)
+        _, _, region = metric.partition("/")
+        has_tokens = not region or all(
+            history.has_tokens(rows, median(rows, f"{region}/mean_length")) for rows in sampled
+        )
+        if first and now is not None and has_tokens:
+            yield metric, first, now
 
 
 LOGP_GAP = Threshold(

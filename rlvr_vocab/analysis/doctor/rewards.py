@@ -151,11 +151,7 @@ DROWNED_STD = Threshold(
 )
 
 
-@finding(
-    severity="warning",
-    metrics="weight × `rewards/<name>/std`",
-    explains=("reward_flat",),
-)
+@finding(severity="warning", metrics="weight × `rewards/<name>/std`", explains=("reward_flat",))
 def reward_dominated(history: History) -> Symptom | None:
     """One function decides the advantages, although another varies."""
     rows = history.sampled.recent()

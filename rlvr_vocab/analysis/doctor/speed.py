@@ -31,10 +31,7 @@ _CAUSES = {
 _WITH_A_DEADLINE = ("accuracy", "accuracy_reward")
 
 
-@finding(
-    severity="warning",
-    metrics="`step_time`, `time/generation`, `time/rewards`",
-)
+@finding(severity="warning", metrics="`step_time`, `time/generation`, `time/rewards`")
 def steps_slow(history: History) -> Symptom | None:
     """Steps take much longer than they did, token for token, or scoring takes much of them; the part is named. On a CPU
     another process makes all parts slow alike: there that takes more."""
