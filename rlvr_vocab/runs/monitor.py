@@ -10,8 +10,8 @@ from accelerate import PartialState
 from rich.text import Text
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from rlvr_vocab.analysis.doctor.diagnose import Doctor
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.doctor.watch import Doctor
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.record.files import METRICS
 from rlvr_vocab.record.metrics import Row, RunFacts, read_metrics

@@ -19,7 +19,8 @@ from rlvr_vocab.commands.score.rows import (
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.build import RewardContext, RewardSpec, build_rewards
+from rlvr_vocab.rewards.build import RewardContext, build_rewards
+from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.vocab.layout import VocabLayout
 
 ROWS = [
