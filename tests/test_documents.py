@@ -14,10 +14,12 @@ from omegaconf import OmegaConf
 
 from rlvr_vocab.checks import machine
 from rlvr_vocab.checks.run import check_configuration, check_rewards
+from rlvr_vocab.config.commands import COMMANDS
 from rlvr_vocab.config.compose import compose, parse_command_line
-from rlvr_vocab.config.help import COMMANDS, command_help, leaves, overview
-from rlvr_vocab.config.load import RunSettings, build_settings
+from rlvr_vocab.config.help import command_help, leaves, overview
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
+from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.held_out_figures import FIGURES
 
@@ -130,7 +132,7 @@ def refuse_what_could_never_run(line: str) -> None:
     if parse_command_line(command, words).help:
         command_help(command, words)
         return
-    settings = build_settings(command, words)
+    settings = read_settings(command, words)
     if isinstance(settings, RunSettings):
         check_configuration(settings)
         check_rewards(settings.rewards)
@@ -146,7 +148,7 @@ def folder_of_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if path is not None:
                 (folder / path[1]).parent.mkdir(parents=True, exist_ok=True)
                 (folder / path[1]).write_text(block.text, encoding="utf-8")
-    recorded = config_yaml(build_settings("train", []).resolved)
+    recorded = config_yaml(read_settings("train", []).resolved)
     for run in RUNS_OF_THE_READER:
         (folder / "out" / run).mkdir(parents=True)
         (folder / "out" / run / "config.yaml").write_text(recorded, encoding="utf-8")
@@ -182,7 +184,7 @@ def test_a_wrong_command_would_be_noticed(line: str) -> None:
         refuse_what_could_never_run(line)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+@pytest.mark.parametrize("document", LINKED_DOCUMENTS, ids=name)
 def test_make_targets_and_commands_in_running_text_exist(document: Path) -> None:
     targets = re.findall(r"^([\w-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     spans = [*re.findall(r"`([^`\n]+)`", document.read_text(encoding="utf-8")), *shell_lines(document)]
@@ -267,13 +269,15 @@ def test_the_metrics_table_names_every_metric_of_ours_and_none_that_nobody_logs(
     theirs = (Path(spec.origin).parent / "trainer" / "grpo_trainer.py").read_text(encoding="utf-8")
     first_cells = re.findall(r"^\| (.*?) \|", table_rows(FILES, "metrics"), re.MULTILINE)
     documented = set(re.findall(r"`([\w/<>]+)`", " ".join(first_cells)))
-    of_evaluations = {f"eval/{figure}" for figure in FIGURES}
-    rooms = "thinking|answering|entropy|groups|completions|sampling|weights|time"
-    logged_by_us = of_evaluations | set(re.findall(rf'"((?:{rooms})/\w+)"', ours))
+    by_parts = {f"eval/{figure}" for figure in FIGURES} | {
+        f"time/{part}" for part in re.findall(r'timed\("(\w+)"', ours)
+    }
+    rooms = "thinking|answering|entropy|groups|completions|sampling|weights"
+    logged_by_us = by_parts | set(re.findall(rf'"((?:{rooms})/\w+)"', ours))
     assert logged_by_us - documented == set()
     for metric in documented - {"loss", "grad_norm", "learning_rate", "epoch"}:  # those are the Trainer's
         written = [f'"{metric.replace("<name>", name)}"' for name in ("{reward_func_name}", "{name}", "{self.name}")]
-        assert metric in of_evaluations or any(name in ours + theirs for name in written), metric
+        assert metric in by_parts or any(name in ours + theirs for name in written), metric
 
 
 # --- links, pictures, snippets ------------------------------------------------------------------
@@ -326,7 +330,8 @@ def test_python_snippets_run_from_top_to_bottom(
 
 def write_checkpoint(folder: Path) -> None:
     """A tiny model with a reasoning vocabulary where a document has one that a run left."""
-    from rlvr_vocab.training.tiny import TinyShape, write_tiny_model
+    from rlvr_vocab.training.settings import TinyShape
+    from rlvr_vocab.training.tiny import write_tiny_model
     from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 
     base = folder.parent / "base"

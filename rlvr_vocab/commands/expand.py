@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlvr_vocab.config.sections import ExpandSettings
+from rlvr_vocab.config.command_sections import ExpandSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.runs.base_model import planned, tiny_model
 from rlvr_vocab.terminal import make_console, quiet_libraries

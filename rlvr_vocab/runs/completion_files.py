@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlvr_vocab.commands.score.rows import ScoredRows
-from rlvr_vocab.config.recorded import needed, read_recorded
+from rlvr_vocab.config.recorded import read_recorded, required_value
 from rlvr_vocab.config.values import read
 from rlvr_vocab.data.answers import UnusableRow, final_answer, is_nan, plain_text, unread_marker
 from rlvr_vocab.data.files import read_rows
@@ -17,9 +17,8 @@ from rlvr_vocab.data.rows import column_names, short_text
 from rlvr_vocab.data.table import TRL_NAMES
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_word
-from rlvr_vocab.record.files import STEP_FILES, is_step_file, step_files
+from rlvr_vocab.record.files import STEP_FILES, is_step_file, run_folder_of, step_files
 from rlvr_vocab.rewards.build import RewardContext
-from rlvr_vocab.runs.recorded_run import run_folder_of
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
 # Columns of a user's that are called like what a trainer passes to every function.
@@ -207,7 +206,7 @@ def context_of(path: Path) -> RewardContext | None:
     config = read_recorded(run, resolve=True)
     layout = VocabLayout.load(model) if (model / LAYOUT_FILE).is_file() else None
     return RewardContext(
-        think_tags=read(tuple[str, str], needed(config, "model.think_tags", run), "model.think_tags"),
+        think_tags=read(tuple[str, str], required_value(config, "model.think_tags", run), "model.think_tags"),
         standard_size=None if layout is None else layout.standard_size,
         think_open_id=None if layout is None else layout.think_open_id,
         think_close_id=None if layout is None else layout.think_close_id,

@@ -17,11 +17,10 @@ from rlvr_vocab.config.sections import LONG_DTYPE_NAMES
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.counted import counted
 from rlvr_vocab.evaluation.accuracy import read_results
-from rlvr_vocab.record.files import FINAL_ADAPTER, SUMMARY
+from rlvr_vocab.record.files import FINAL_ADAPTER, SUMMARY, run_folder_of
 from rlvr_vocab.record.json_files import read_record
 from rlvr_vocab.runs.folder import recorded_names_on_hub, results_file
 from rlvr_vocab.runs.hub_names import names_on_hub, without_folder
-from rlvr_vocab.runs.recorded_run import run_folder_of
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.peft.merge import MergeReport
 

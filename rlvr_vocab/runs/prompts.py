@@ -12,7 +12,8 @@ from jinja2 import TemplateError
 from rich.console import Console
 
 from rlvr_vocab.config.batches import completions_together, smaller_batch
-from rlvr_vocab.config.sections import CheckSettings, ModelSettings, TrainingSettings
+from rlvr_vocab.config.command_sections import CheckSettings
+from rlvr_vocab.config.sections import ModelSettings, TrainingSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.base_model import planned, tiny_model

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.config.problem_source import problem_source, problem_split
-from rlvr_vocab.config.recorded import needed, read_recorded
+from rlvr_vocab.config.recorded import read_recorded, required_value
 from rlvr_vocab.config.sections import DatasetSettings, RewardSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data import DividedProblems, read_problems
 from rlvr_vocab.data.load import build_report
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.files import PROBLEMS, parents_of, runs_around
+from rlvr_vocab.record.files import PROBLEMS, parents_of, run_folder_of
 from rlvr_vocab.record.json_files import read_record
 from rlvr_vocab.runs.problem_account import StageAccount, changed_division, fingerprint_of, problem_account
 
@@ -43,11 +43,6 @@ class RecordedRun:
     temperature: float = DEFAULT_TEMPERATURE
 
 
-def run_folder_of(checkpoint: Path) -> Path | None:
-    """The folder of the run that wrote the checkpoint: the one around it, or around its stage, with a `config.yaml`."""
-    return next((each for each in runs_around(checkpoint) if (each / "config.yaml").is_file()), None)
-
-
 def recorded_run(checkpoint: Path) -> RecordedRun:
     """Read `config.yaml` beside the checkpoint's folder.
 
@@ -60,12 +55,12 @@ def recorded_run(checkpoint: Path) -> RecordedRun:
     config = read_recorded(folder, resolve=True)
     stage = stage_of(checkpoint, config.get("stages") or [])
     generation = {
-        name: stage.get("generation", {}).get(name, needed(config, f"model.generation_kwargs.{name}", folder))
+        name: stage.get("generation", {}).get(name, required_value(config, f"model.generation_kwargs.{name}", folder))
         for name in ("max_new_tokens", "temperature")
     }
     return RecordedRun(
         folder=folder,
-        seed=needed(config, "seed", folder),
+        seed=required_value(config, "seed", folder),
         dataset=config["dataset"],
         training_sets=tuple(
             (each["name"], {**config["dataset"], **each.get("dataset", {})})
@@ -73,7 +68,7 @@ def recorded_run(checkpoint: Path) -> RecordedRun:
         ),
         warmed_up=(config.get("warmup") or {}).get("max_steps", 0) > 0,
         rewards=read(RewardSettings, stage.get("rewards") or config.get("rewards") or {"functions": []}, "rewards"),
-        system_prompt=needed(config, "dataset.system_prompt", folder),
+        system_prompt=required_value(config, "dataset.system_prompt", folder),
         **generation,
     )
 

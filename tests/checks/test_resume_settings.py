@@ -7,7 +7,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from rlvr_vocab.config.load import load_settings
+from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.finished import finished_summary

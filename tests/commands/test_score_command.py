@@ -15,7 +15,7 @@ from rich.console import Console
 
 from rlvr_vocab.cli import main
 from rlvr_vocab.commands.score import command as score_command
-from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.data import load_problem_sets
@@ -176,7 +176,7 @@ def test_the_steps_of_a_run_are_judged_with_what_the_run_knew(score: Callable[..
     (run / "initial_model").mkdir()
     VocabLayout(100, (1, 2), 7, 8, (), ()).save(run / "initial_model")
     words = ["model=tiny", "dataset=arithmetic", "training.max_completion_length=10", "model.think_tags=['[r]','[/r]']"]
-    (run / "config.yaml").write_text(config_yaml(build_settings("train", words).resolved))
+    (run / "config.yaml").write_text(config_yaml(read_settings("train", words).resolved))
     for step, ids in ((1, [7, 100, 101, 8]), (2, [7, 3, 101, 8, 1, 1, 1, 1, 1])):
         columns = {"step": step, "prompt": "p", "completion": ["[r]a b[/r]\\boxed{1}"], "completion_ids": [ids]}
         pd.DataFrame({**columns, "solution": "1", "reward/accuracy": 0.0, "prompt_ids": [[1]]}).to_parquet(
@@ -330,7 +330,7 @@ def test_an_expanded_model_is_taken_as_it_is(
     assert len(sample_titles(lines)) == 6
     rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert [row["sample"] for row in rows] == [1, 2] * 3
-    dataset = build_settings("train", ["dataset=arithmetic"]).dataset
+    dataset = read_settings("train", ["dataset=arithmetic"]).dataset
     split = problem_split(dataset, seed=42)
     trained = load_problem_sets(problem_source(dataset), prompt_style(dataset), split).train
     assert [row["prompt"] for row in rows[::2]] == trained[:3]["prompt"]  # as `train` has them, in its order

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
-from rlvr_vocab.cli import main
-from rlvr_vocab.config.load import load_settings
+from rlvr_vocab.cli import load_settings, main
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import SamplingSettings, require_room_in

@@ -3,7 +3,7 @@
 import pytest
 
 from rlvr_vocab.checks.run import check_run
-from rlvr_vocab.config.load import load_settings
+from rlvr_vocab.cli import load_settings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import ProblemResult
 from rlvr_vocab.runs.held_out_figures import FIGURES, figures_of

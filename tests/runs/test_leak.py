@@ -18,8 +18,7 @@ import psutil
 import pytest
 from rich.console import Console
 
-from rlvr_vocab.cli import main
-from rlvr_vocab.config.load import load_settings
+from rlvr_vocab.cli import load_settings, main
 from rlvr_vocab.config.problem_source import problem_source, problem_split
 from rlvr_vocab.data import read_problems
 from rlvr_vocab.runs.problems import load_run_problems

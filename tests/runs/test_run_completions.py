@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.runs.completion_files import context_of
@@ -21,7 +21,7 @@ def run(tmp_path: Path) -> Path:
     for model in (folder / "initial_model", folder / "checkpoint-20", folder / "stages" / "1_format" / "checkpoint-20"):
         model.mkdir(parents=True)
         VocabLayout(100, (1, 2, 3), 7, 8, (5,), ()).save(model)
-    (folder / "config.yaml").write_text(config_yaml(build_settings("train", WORDS).resolved))
+    (folder / "config.yaml").write_text(config_yaml(read_settings("train", WORDS).resolved))
     return folder
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from rich.console import Console
 
-from rlvr_vocab.config.load import load_settings
+from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.problem_source import problem_source, problem_split
 from rlvr_vocab.data import read_problems
 from rlvr_vocab.errors import UserError

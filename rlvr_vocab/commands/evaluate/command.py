@@ -21,8 +21,8 @@ from rlvr_vocab.commands.evaluate.folder import (
     write_asked,
 )
 from rlvr_vocab.commands.evaluate.summary import Outcome, comparison_table, figure_table, outcome_line, summary_of
+from rlvr_vocab.config.command_sections import EvaluateSettings
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
-from rlvr_vocab.config.sections import EvaluateSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data import load_problem_sets
 from rlvr_vocab.data.wording import problem_key

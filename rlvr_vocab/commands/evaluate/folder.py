@@ -13,7 +13,7 @@ from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import SamplingSettings
 from rlvr_vocab.record.files import EVALUATION_RESULTS, EVALUATION_SETTINGS
-from rlvr_vocab.rewards.build import RewardSpec
+from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
 from rlvr_vocab.vocab.peft.adapter_base import find_base, folder_with, is_adapter
 from rlvr_vocab.vocab.peft.weights_fingerprint import weights_fingerprint

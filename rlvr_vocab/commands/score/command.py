@@ -9,21 +9,21 @@ from rich.console import Console
 from rlvr_vocab.commands.score.golds import gold_rows, judged, print_golds
 from rlvr_vocab.commands.score.rows import RewardScores, ScoredRows, score_rows
 from rlvr_vocab.commands.score.screen import print_mistakes, print_rewards, print_rows, print_turns, write_scores
-from rlvr_vocab.config.sections import RewardSettings, ScoreSettings
+from rlvr_vocab.config.command_sections import ScoreSettings
+from rlvr_vocab.config.sections import RewardSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.progress import stage
-from rlvr_vocab.rewards.build import RewardContext, build_rewards, required_columns
+from rlvr_vocab.rewards.build import RewardContext, build_rewards, find_function, required_columns
+from rlvr_vocab.rewards.reward import traits_of
 from rlvr_vocab.rewards.turns import THINK_TAGS
 from rlvr_vocab.runs.completion_files import CompletionSource, context_of, read_completions
-from rlvr_vocab.runs.rewards import require_reward_columns, reward_specs, stand_in_context
+from rlvr_vocab.runs.rewards import require_reward_columns, stand_in_context
 from rlvr_vocab.terminal import make_console
 
 FAILED = 1
 _NAMED_BY = {"prompts": "prompt_column", "solution": "solution_column", "answer": "solution_column"}
-# Without prompts it would take all rows for completions of one.
-_READ_ALL_THE_SAME = {"diversity": ("prompts",)}
 
 
 def run(settings: ScoreSettings) -> int:
@@ -55,7 +55,7 @@ def _of_completions(settings: ScoreSettings, console: Console) -> tuple[ScoredRo
     if settings.think_tags is not None:
         context = replace(context, think_tags=settings.think_tags)
     keep_ids = any(
-        reward.bound.reads("completion_ids") for reward in build_rewards(reward_specs(settings.rewards), context)
+        reward.bound.reads("completion_ids") for reward in build_rewards(settings.rewards.functions, context)
     )
     rows, notes = read_completions(source, settings.max_samples, keep_ids)
     for note in [f"{source.path}: {counted(len(rows), 'row')}", *notes]:
@@ -90,7 +90,7 @@ def _of_samples(settings: ScoreSettings, console: Console) -> tuple[ScoredRows, 
 
 
 def _scored(rewards: RewardSettings, rows: ScoredRows, context: RewardContext, console: Console) -> list[RewardScores]:
-    built = build_rewards(reward_specs(rewards), context)
+    built = build_rewards(rewards.functions, context)
     with stage(console, "scoring", len(rows)) as display:
         return score_rows(built, rows, lambda done, total: display.update(done, total=total))
 
@@ -98,8 +98,8 @@ def _scored(rewards: RewardSettings, rows: ScoredRows, context: RewardContext, c
 def _require_columns(rewards: RewardSettings, rows: ScoredRows, source: CompletionSource) -> None:
     """Raises UserError where a reward needs something that the file has not."""
     given = {*rows.arguments(0, 1)}
-    for spec in reward_specs(rewards):
-        for column in [*required_columns(spec, trainer=()), *_READ_ALL_THE_SAME.get(spec.name, ())]:
+    for spec in rewards.functions:
+        for column in [*required_columns(spec, trainer=()), *traits_of(find_function(spec.name)).wanted]:
             if column not in given:
                 listed = ", ".join(map(short_text, rows.columns)) or "no other column"
                 hint = f"; name it with {_NAMED_BY[column]}=…" if column in _NAMED_BY else ""

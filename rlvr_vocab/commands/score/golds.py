@@ -9,12 +9,14 @@ from rich.console import Console
 from rlvr_vocab.commands.score.rows import RewardScores, ScoredRows
 from rlvr_vocab.commands.score.screen import number, place_name, reason_of, reward_line, title
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
-from rlvr_vocab.config.sections import DatasetSettings, RewardFunctionSettings, RewardSettings
+from rlvr_vocab.config.sections import DatasetSettings, RewardSettings
 from rlvr_vocab.data import DividedProblems, read_problems
 from rlvr_vocab.data.load import build_report, require_problems
 from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.data.table import problem_table
-from rlvr_vocab.rewards.trial import stand_in_ids
+from rlvr_vocab.rewards.build import find_function
+from rlvr_vocab.rewards.dry_run import stand_in_ids
+from rlvr_vocab.rewards.reward import RewardSpec, traits_of
 from rlvr_vocab.rewards.user_code import is_user_code
 from rlvr_vocab.runs.rewards import gold_turn
 from rlvr_vocab.verify.golds import COMPARED_AS_TEXT, check_golds
@@ -23,22 +25,15 @@ from rlvr_vocab.verify.verdict import Verdict
 _MOST_SHOWN = 10
 _SLOWEST_SHOWN = 3
 _GOLD_WIDTH = 60
-_COUNTS = "it counts what a model samples, and nobody sampled a made-up turn"
-# What a made-up turn says nothing about.
-NOT_JUDGED = {
-    "cosine_length": f"{_COUNTS}; its grader can be tried by itself",
-    "debug": "it judges nothing",
-    "diversity": "it compares the completions of one prompt, and here there is one",
-    "length": _COUNTS,
-    "overlong": _COUNTS,
-    "reasoning_share": _COUNTS,
-    "repetition": _COUNTS,
-}
 
 
 def judged(rewards: RewardSettings) -> RewardSettings:
     """The rewards that a made-up turn can be judged by."""
-    return RewardSettings(tuple(function for function in rewards.functions if function.name not in NOT_JUDGED))
+    return RewardSettings(tuple(spec for spec in rewards.functions if not why_not_judged(spec)))
+
+
+def why_not_judged(spec: RewardSpec) -> str:
+    return traits_of(find_function(spec.name)).not_for_golds
 
 
 def gold_rows(
@@ -83,24 +78,24 @@ def print_golds(
         console.print(f"  judged in made-up turns like {rows.completions[0][0]['content']!r}", markup=False)
     next_scores = iter(scores)
     for function in rewards.functions:
-        if function.name in NOT_JUDGED:
-            console.print(f"  {function.name}: not judged: {NOT_JUDGED[function.name]}", markup=False)
+        if why := why_not_judged(function):
+            console.print(f"  {function.name}: not judged: {why}", markup=False)
             continue
         for line in gold_lines(rows, next(next_scores), function, min(show, _MOST_SHOWN)):
             console.print(f"  {line}", markup=False)
 
 
-def gold_lines(rows: ScoredRows, each: RewardScores, function: RewardFunctionSettings, show: int) -> Iterator[str]:
+def gold_lines(rows: ScoredRows, each: RewardScores, function: RewardSpec, show: int) -> Iterator[str]:
     """What one reward says of the gold answers."""
     yield reward_line(each)
     failed = set(each.failed)
     below = [row for row in range(len(rows)) if not each.is_full(row) and row not in failed]
     for row in below[:show]:
-        reason = f", {reason_of(each, row)}" if each.marks[row].reason else ""
-        yield f"  {place_name(rows, row)}: {number(each.marks[row].score)}{reason} (gold {_gold(rows, row)})"
+        reason = f", {reason_of(each, row)}" if each.scores[row].reason else ""
+        yield f"  {place_name(rows, row)}: {number(each.scores[row].value)}{reason} (gold {_gold(rows, row)})"
     if len(below) > show:
         yield f"  {len(below) - show:,} more"
-    full_mark, best = each.reward.full_mark, max(each.scores, default=None)
+    full_mark, best = each.reward.full_mark, max(each.values, default=None)
     if best is not None and best < full_mark and is_user_code(function.name) and function.full_mark is None:
         yield f"  no row reaches {number(full_mark)}; if {number(best)} is its best, say full_mark: {number(best)}"
     if each.verdicts is not None:

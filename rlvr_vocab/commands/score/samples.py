@@ -10,10 +10,10 @@ from pathlib import Path
 from jinja2 import TemplateError
 from rich.console import Console
 
-from rlvr_vocab.checks.score import expanded_folder
 from rlvr_vocab.commands.score.rows import ScoredRows
+from rlvr_vocab.config.command_sections import ScoreSettings, expanded_folder
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
-from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, ScoreSettings
+from rlvr_vocab.config.sections import DatasetSettings, ModelSettings
 from rlvr_vocab.data import read_problems
 from rlvr_vocab.data.load import build_report, require_problems
 from rlvr_vocab.data.table import problem_table

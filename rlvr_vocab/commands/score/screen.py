@@ -14,10 +14,9 @@ from rlvr_vocab.atomic_file import write_jsonl_whole
 from rlvr_vocab.commands.score.rows import RewardScores, ScoredRows, total_of
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data.rows import short_text
-from rlvr_vocab.rewards.debug import printable
 from rlvr_vocab.rewards.guard import Mistake
 from rlvr_vocab.rewards.turns import turn_text
-from rlvr_vocab.visible_text import visible_text
+from rlvr_vocab.visible_text import printable, visible_text
 
 REASON_WIDTH, MISTAKE_WIDTH, TEXT_WIDTH, TURN_WIDTH = 90, 300, 60, 2_000
 PROBLEM_WIDTH = 120
@@ -40,11 +39,11 @@ def print_rows(console: Console, rows: ScoredRows, scores: Sequence[RewardScores
     table = Table("row", "total", *(each.reward.name for each in scores), "below full mark", box=None)
     table.add_column("text", max_width=TEXT_WIDTH)
     for row in chosen:
-        marks = [number(each.marks[row].score) for each in scores]
+        values = [number(each.scores[row].value) for each in scores]
         cells = [
             place_name(rows, row),
             number(total_of(scores, row)),
-            *marks,
+            *values,
             reasons(scores, row),
             shown_turn(rows, row),
         ]
@@ -110,12 +109,12 @@ def mistake_lines(rows: ScoredRows, each: RewardScores) -> Iterator[str]:
     """What a function did, row by row; once where it concerns what it returned for all of them."""
     told = None
     for row in each.failed:
-        mark = each.marks[row]
-        reason = short_text(mark.reason, MISTAKE_WIDTH)
-        if not (isinstance(mark, Mistake) and mark.of_the_batch):
+        score = each.scores[row]
+        reason = short_text(score.reason, MISTAKE_WIDTH)
+        if not (isinstance(score, Mistake) and score.of_the_batch):
             yield f"{place_name(rows, row)}: {reason}; text: {shown_turn(rows, row)}"
-        elif mark is not told:
-            told = mark
+        elif score is not told:
+            told = score
             yield f"from {place_name(rows, row)} on: {reason}"
 
 
@@ -135,19 +134,19 @@ def ordered(scores: Sequence[RewardScores], num_rows: int, order: Order) -> list
 def row_line(rows: ScoredRows, scores: Sequence[RewardScores], row: int, with_text: bool = True) -> str:
     parts = [f"{place_name(rows, row)}: total {number(total_of(scores, row))}"]
     for each in scores:
-        reason = "" if each.is_full(row) or not each.marks[row].reason else f" ({reason_of(each, row)})"
-        parts.append(f"{each.reward.name} {number(each.marks[row].score)}{reason}")
+        reason = "" if each.is_full(row) or not each.scores[row].reason else f" ({reason_of(each, row)})"
+        parts.append(f"{each.reward.name} {number(each.scores[row].value)}{reason}")
     return "; ".join([*parts, f"text: {shown_turn(rows, row)}"] if with_text else parts)
 
 
 def reasons(scores: Sequence[RewardScores], row: int) -> str:
     """Why a row is below the full mark, a line for each reward."""
-    below = [each for each in scores if not each.is_full(row) and each.marks[row].reason]
+    below = [each for each in scores if not each.is_full(row) and each.scores[row].reason]
     return "\n".join(f"{each.reward.name}: {reason_of(each, row)}" for each in below)
 
 
 def reason_of(each: RewardScores, row: int) -> str:
-    return short_text(each.marks[row].reason, REASON_WIDTH)
+    return short_text(each.scores[row].reason, REASON_WIDTH)
 
 
 def reward_line(each: RewardScores) -> str:
@@ -157,13 +156,13 @@ def reward_line(each: RewardScores) -> str:
 
 def figures(each: RewardScores) -> tuple[str, ...]:
     """What a reward came to, in the order of `FIGURES`."""
-    scores, reward, total = each.scores, each.reward, len(each.marks)
+    values, reward, total = each.values, each.reward, len(each.scores)
     full = sum(map(each.is_full, range(total)))
     return (
-        number(mean(scores)) if scores else "none",
+        number(mean(values)) if values else "none",
         number(reward.full_mark),
         f"{full:,} of {total:,} ({share_of(full, total)})",
-        f"{total - len(scores):,}",
+        f"{total - len(values):,}",
         f"{each.seconds / total * 1000:,.2g}",
         f"{number(reward.weight)}{' at the start' if reward.adaptive is not None else ''}",
     )
@@ -221,8 +220,8 @@ def _row(rows: ScoredRows, scores: Sequence[RewardScores], row: int) -> dict[str
 
 
 def _given(each: RewardScores, row: int) -> dict[str, Any]:
-    mark = each.marks[row]
-    given = {"score": mark.score, "reason": mark.reason, "failed": isinstance(mark, Mistake)}
+    score = each.scores[row]
+    given = {"score": score.value, "reason": score.reason, "failed": isinstance(score, Mistake)}
     if each.verdicts is None:
         return given
     verdict = each.verdicts[row]

@@ -16,7 +16,8 @@ from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.watch import Doctor
 from rlvr_vocab.checks import machine
-from rlvr_vocab.config.load import build_settings, load_settings
+from rlvr_vocab.cli import load_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord
 from rlvr_vocab.runs.record import run_facts
@@ -307,7 +308,7 @@ def test_every_remedy_changes_the_configuration_and_is_accepted(
 ) -> None:
     monkeypatch.setattr(machine, "installed", lambda package: True)
     words, sicknesses = CONFIGURATIONS[kind]
-    settings = build_settings("train", words)
+    settings = read_settings("train", words)
     (tmp_path / "config.yaml").write_text(config_yaml(settings.resolved), encoding="utf-8")
     facts = run_facts(settings.resolved, tmp_path)
     lines = set()

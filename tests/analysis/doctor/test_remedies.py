@@ -12,7 +12,7 @@ import pytest
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.checks import machine
 from rlvr_vocab.cli import main
-from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.record.metrics import RunFacts, RunRecord
@@ -28,7 +28,7 @@ def everything_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 def recorded(folder: Path, *words: str) -> RunFacts:
-    settings = build_settings("train", words)
+    settings = read_settings("train", words)
     assert isinstance(settings, RunSettings)
     (folder / "config.yaml").write_text(config_yaml(settings.resolved), encoding="utf-8")
     return run_facts(settings.resolved, folder)

@@ -13,7 +13,7 @@ import pytest
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.watch import Doctor
-from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord
 from rlvr_vocab.rewards.adaptive import Adaptation, AdaptiveWeight
 from rlvr_vocab.runs.record import run_facts
@@ -140,7 +140,7 @@ def test_a_reward_of_the_problem_alone_never_varies_however_it_is_scaled(
 
 
 def test_each_stage_is_judged_by_its_own_settings(healthy_rows: list[Row], tmp_path: Path) -> None:
-    facts = run_facts(build_settings("train", ["experiment=quickstart_stages"]).resolved, tmp_path)
+    facts = run_facts(read_settings("train", ["experiment=quickstart_stages"]).resolved, tmp_path)
     assert [stage.stage for stage in facts.stages] == ["format", "correctness"]
     assert facts.stages[0].learning_rate == 5e-05 != facts.learning_rate == facts.stages[1].learning_rate
     assert {each.name: each.weight for each in facts.stages[1].rewards} == {"accuracy": 1.0, "boxed": 0.2}
@@ -158,7 +158,7 @@ def test_each_stage_is_judged_by_its_own_settings(healthy_rows: list[Row], tmp_p
 
 def test_a_remedy_in_a_stage_says_so(healthy_rows: list[Row], tmp_path: Path) -> None:
     stages = "stages=[{name: one, training: {max_completion_length: 20, learning_rate: 0.0, max_steps: 60}}]"
-    facts = run_facts(build_settings("train", ["experiment=quickstart", stages]).resolved, tmp_path)
+    facts = run_facts(read_settings("train", ["experiment=quickstart", stages]).resolved, tmp_path)
     rows = [
         {**row, "stage": "one", "completions/clipped_ratio": 1.0, "learning_rate": 0.0, "weights/moved": 0.0}
         for row in healthy_rows

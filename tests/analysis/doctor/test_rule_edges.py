@@ -13,7 +13,7 @@ import pytest
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.reward_words import rewards_line
-from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord
 
 Row = dict[str, Any]
@@ -161,7 +161,7 @@ CHANGES: tuple[tuple[str, Row], ...] = (
 
 
 def typed_rewards(*words: str) -> list[Row]:
-    functions: list[Row] = build_settings("train", ["experiment=quickstart", *words]).resolved["rewards"]["functions"]
+    functions: list[Row] = read_settings("train", ["experiment=quickstart", *words]).resolved["rewards"]["functions"]
     return functions
 
 
