@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.analysis.samples.sieve import TYPED, Sieve
+from rlvr_vocab.analysis.samples.filter import FILTER_KEYS, SampleFilter
 from rlvr_vocab.checks.run import check_positive, check_serving_temperature
 from rlvr_vocab.config.command_sections import CompareSettings, DoctorSettings, ReportSettings, SamplesSettings
 from rlvr_vocab.config.recorded import read_recorded
@@ -56,12 +56,12 @@ def check_samples(settings: SamplesSettings) -> None:
     check_positive({"max_samples": settings.max_samples})
     if settings.out is not None:
         check_new_file(settings.out, "out", ())
-    sieve_of(settings)
+    sample_filter_of(settings)
 
 
-def sieve_of(settings: SamplesSettings) -> Sieve:
+def sample_filter_of(settings: SamplesSettings) -> SampleFilter:
     """Which completions are asked for; raises UserError where none could be."""
-    return Sieve(**{name: getattr(settings, name) for name in TYPED})
+    return SampleFilter(**{name: getattr(settings, name) for name in FILTER_KEYS})
 
 
 def check_report(settings: ReportSettings) -> None:

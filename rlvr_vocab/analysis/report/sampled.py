@@ -8,13 +8,13 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from rlvr_vocab.analysis.marked import as_html, readable
 from rlvr_vocab.analysis.report.blocks import Sample, heading, paragraph, samples
 from rlvr_vocab.analysis.report.choice import Choice, Chosen
 from rlvr_vocab.analysis.report.held_out import Answer, HeldOut, is_right
 from rlvr_vocab.counted import counted
 from rlvr_vocab.record.completions import SampledCompletion
-from rlvr_vocab.vocab.marking import Marker, Stretch, shared_prefix_length, shortened
+from rlvr_vocab.visible_text import visible_lines
+from rlvr_vocab.vocab.marking import Marker, TextSpan, marked_html, shared_prefix_length, shortened
 
 # Of a long text, what is shown from its start and from its end.
 _HEAD, _TAIL = 1400, 700
@@ -90,36 +90,38 @@ def _fate(pair: tuple[Answer, Answer]) -> tuple[bool, bool]:
 
 
 def _of_answer(answer: Answer, title: str, marker: Marker | None) -> Sample:
-    sampled = marker.stretches(answer.completion_ids) if marker is not None else []
+    sampled = marker.spans(answer.completion_ids) if marker is not None else []
     text = "".join(each.text for each in sampled)
-    stretches = [Stretch(answer.completion, 0)]
+    spans = [TextSpan(answer.completion, 0)]
     if answer.completion.endswith(text):
-        stretches = [Stretch(answer.completion.removesuffix(text), 0), *sampled]
-    body = as_html(shortened(stretches, _HEAD, _TAIL))
-    return Sample(title, readable(_shortened(answer.prompt)), body, [("gold", readable(_shortened(answer.solution)))])
+        spans = [TextSpan(answer.completion.removesuffix(text), 0), *sampled]
+    body = marked_html(shortened(spans, _HEAD, _TAIL))
+    return Sample(
+        title, visible_lines(_shortened(answer.prompt)), body, [("gold", visible_lines(_shortened(answer.solution)))]
+    )
 
 
 def _of_chosen(chosen: Chosen, title: str, marker: Marker | None, template: _Template) -> Sample:
     completion = chosen.completion
-    stretches = [Stretch(completion.completion, 0)]
+    spans = [TextSpan(completion.completion, 0)]
     if marker is not None and completion.completion_ids:
-        stretches = marker.stretches(completion.completion_ids)
-    prompt = readable(_shortened(template.problem(completion.prompt)))
-    return Sample(title, prompt, as_html(shortened(stretches, _HEAD, _TAIL)), list(_facts(completion)))
+        spans = marker.spans(completion.completion_ids)
+    prompt = visible_lines(_shortened(template.problem(completion.prompt)))
+    return Sample(title, prompt, marked_html(shortened(spans, _HEAD, _TAIL)), list(_facts(completion)))
 
 
 def _facts(completion: SampledCompletion) -> Iterator[tuple[str, str]]:
     if completion.solution:
-        yield "gold", readable(_shortened(completion.solution))
+        yield "gold", visible_lines(_shortened(completion.solution))
     yield "reward", f"{completion.reward:.3g}"
     yield "advantage", f"{completion.advantage:+.2f}".replace("-", "−")
     several = len(completion.rewards) > 1
     for name, score in completion.rewards.items():
-        reason = readable(_shortened(completion.reasons.get(name, "")))
+        reason = visible_lines(_shortened(completion.reasons.get(name, "")))
         shown = "no score" if score is None else f"{score:.3g}"
         if several or reason:
-            yield readable(name), f"{shown} ({reason})" if reason else shown
+            yield visible_lines(name), f"{shown} ({reason})" if reason else shown
 
 
 def _shortened(text: str) -> str:
-    return "".join(each.text for each in shortened([Stretch(text, 0)], _HEAD, _TAIL))
+    return "".join(each.text for each in shortened([TextSpan(text, 0)], _HEAD, _TAIL))

@@ -1,16 +1,26 @@
-"""Samples as one HTML file that loads nothing and runs nothing; legible on a phone and on paper."""
+"""Samples as one document: plain text, Markdown, or an HTML file that loads nothing and runs nothing.
+
+Each writer yields the document in pieces, so that a run of any size goes through without being held as a whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal
 
 from markupsafe import Markup
 
-from rlvr_vocab.analysis.marked import NUMBER_OF_COLOURS, as_html, readable
 from rlvr_vocab.analysis.samples.sample import Sample
+from rlvr_vocab.visible_text import visible_lines
+from rlvr_vocab.vocab.marking import CLOSE_MARK, NUMBER_OF_COLOURS, OPEN_MARK, marked_html, marked_plain
 
+_LEGEND = (
+    f"{OPEN_MARK}…{CLOSE_MARK} reasoning tokens that are first copies, {OPEN_MARK}2:…{CLOSE_MARK} second copies, "
+    "and so on; characters that would not show are drawn: ␛ <U+202E>"
+)
 # Told apart by the line below them too, for those who see no colours and for grey paper.
-STRETCH_STYLE = """
+COPY_STYLE = """
 .m1 { color: #a0149a; border-bottom: 2px solid }
 .m2 { color: #0b6e8a; border-bottom: 2px dashed }
 .m3 { color: #9a5b00; border-bottom: 2px dotted }
@@ -34,7 +44,7 @@ pre { font: 14px/1.5 ui-monospace, monospace; white-space: pre-wrap; overflow-wr
   unicode-bidi: plaintext }
 details > pre { opacity: .85 } summary { font-size: .9rem; margin-top: .5rem }
 """
-    + STRETCH_STYLE
+    + COPY_STYLE
 )
 _HEAD = Markup(
     '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -50,15 +60,48 @@ _ARTICLE = Markup(
 _FACT = Markup("<dt>{}</dt><dd>{}</dd>\n")
 
 
+def text_pieces(samples: Iterable[Sample], heading: str) -> Iterator[str]:
+    """What people wrote and models sampled is indented: no line of it can pass for one of ours."""
+    yield f"{heading}\n{_LEGEND}\n"
+    for sample in samples:
+        facts = "".join(f"{label}: {value}\n" for label, value in sample.facts())
+        yield f"\n--- {sample.title}\n{facts}"
+        yield f"prompt:\n{_indented(visible_lines(sample.completion.prompt))}\n"
+        yield f"completion:\n{_indented(marked_plain(sample.spans))}\n"
+
+
+def markdown_pieces(samples: Iterable[Sample], heading: str) -> Iterator[str]:
+    """All that is not ours stands in fenced blocks."""
+    head = _fenced(f"{heading}\n{_LEGEND}")
+    yield f"# Completions\n\n{head}"
+    for sample in samples:
+        facts = "\n".join(f"{label}: {value}" for label, value in sample.facts())
+        yield f"\n## {sample.title.capitalize()}\n\n{_fenced(facts)}"
+        yield f"\nPrompt:\n\n{_fenced(visible_lines(sample.completion.prompt))}"
+        yield f"\nCompletion:\n\n{_fenced(marked_plain(sample.spans))}"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.split("\n"))
+
+
+def _fenced(text: str) -> str:
+    """A block whose fence is longer than any that its text could close it with."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{text}\n{fence}\n"
+
+
 def html_pieces(samples: Iterable[Sample], heading: str) -> Iterator[str]:
-    yield str(_HEAD.format(title=readable(heading), style=Markup(_STYLE), heading=readable(heading), legend=_legend()))
+    shown = visible_lines(heading)
+    yield str(_HEAD.format(title=shown, style=Markup(_STYLE), heading=shown, legend=_legend()))
     for sample in samples:
         yield str(
             _ARTICLE.format(
                 title=sample.title,
                 facts=Markup("").join(_FACT.format(label, value) for label, value in sample.facts()),
-                prompt=readable(sample.completion.prompt),
-                completion=as_html(sample.stretches),
+                prompt=visible_lines(sample.completion.prompt),
+                completion=marked_html(sample.spans),
             )
         )
     yield "</body>\n</html>\n"
@@ -69,3 +112,11 @@ def _legend() -> Markup:
     return Markup("<p>Reasoning tokens, by which copy of the standard token they are: {}</p>\n").format(
         Markup(", ").join(copies)
     )
+
+
+Format = Literal["text", "html", "md"]
+PIECES: dict[Format, Callable[[Iterable[Sample], str], Iterator[str]]] = {
+    "text": text_pieces,
+    "html": html_pieces,
+    "md": markdown_pieces,
+}

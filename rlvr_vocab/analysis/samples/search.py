@@ -1,4 +1,4 @@
-"""The completions that pass a sieve, as columns of numbers: millions of them fit, and no text is held."""
+"""The completions that pass a filter, as columns of numbers: millions of them fit, and no text is held."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 import pyarrow as pa
 
-from rlvr_vocab.analysis.samples.sieve import Judge, Order, Sieve
+from rlvr_vocab.analysis.samples.filter import CorrectnessReward, Order, SampleFilter
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
 
+SampleId = tuple[int, int]  # step and row
 RIGHT, WRONG, UNKNOWN = 1, 0, -1
 _NEARLY = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """Places of completions, in the order in which they are shown; N of them.
+    """The completions found, in the order in which they are shown; N of them.
 
     Attributes:
         steps: `(N,)` int64.
         rows: `(N,)` int64, from 1 in the file of each step.
         rewards: `(N,)` float64.
-        verdicts: `(N,)` int8: RIGHT, WRONG, or UNKNOWN where the judge gave no score.
+        verdicts: `(N,)` int8: RIGHT, WRONG, or UNKNOWN where the correctness reward gave none.
         problems: `(N,)` int64, one number for each prompt in the order of their first appearance; zeros where the
             order does not ask for it.
     """
@@ -38,13 +39,12 @@ class Matches:
     def __len__(self) -> int:
         return len(self.steps)
 
-    def place(self, index: int) -> tuple[int, int]:
-        """Step and row."""
+    def sample_id(self, index: int) -> SampleId:
         return int(self.steps[index]), int(self.rows[index])
 
-    def index_of(self, place: tuple[int, int]) -> int | None:
-        """Where a completion stands among them; None where it is not one of them."""
-        found = np.flatnonzero((self.steps == place[0]) & (self.rows == place[1]))
+    def index_of(self, sample_id: SampleId) -> int | None:
+        """Index of a completion; None where it is not among them."""
+        found = np.flatnonzero((self.steps == sample_id[0]) & (self.rows == sample_id[1]))
         return int(found[0]) if len(found) else None
 
     def first_of_step(self, step: int) -> int | None:
@@ -82,7 +82,8 @@ class Matches:
         return Matches(*(getattr(self, name)[which] for name in _COLUMNS))
 
     @staticmethod
-    def together(parts: Sequence[Matches]) -> Matches:
+    def joined(parts: Sequence[Matches]) -> Matches:
+        """The matches of several steps, one after the other."""
         if not parts:
             nothing = np.empty(0, dtype=np.int64)
             return Matches(nothing, nothing, np.empty(0), np.empty(0, dtype=np.int8), nothing)
@@ -97,27 +98,27 @@ class Search:
     """Goes through the files of a run, a step at a time.
 
     Attributes:
-        unreadable: what is to be said of the files that could not be read.
-        pending: the steps that are still to be looked at.
+        unreadable: a message for each file that could not be read.
+        steps_left: the steps that are still to be searched, the next one last.
     """
 
     files: CompletionFiles
-    sieve: Sieve
-    judge: Judge | None
+    sample_filter: SampleFilter
+    correctness: CorrectnessReward | None
     order: Order
     unreadable: list[str] = field(default_factory=list)
-    pending: list[int] = field(init=False)
+    steps_left: list[int] = field(init=False)
     number_of_steps: int = field(init=False)
     _parts: list[Matches] = field(default_factory=list)
     _problems: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.pending = [step for step in reversed(self.files.steps) if self.sieve.has_step(step)]
-        self.number_of_steps = len(self.pending)
+        self.steps_left = [step for step in reversed(self.files.steps) if self.sample_filter.has_step(step)]
+        self.number_of_steps = len(self.steps_left)
 
     def take_step(self) -> None:
-        """Look at the next step; a file that is half-written, damaged or none of ours is noted, and passed over."""
-        step = self.pending.pop()
+        """Search the next step; a file that is half-written, damaged or none of ours is noted, and passed over."""
+        step = self.steps_left.pop()
         try:
             part = self._of_step(step)
         except UserError as error:
@@ -131,28 +132,28 @@ class Search:
 
     def found(self) -> Matches:
         """What has been found so far, in order."""
-        self._parts = [Matches.together(self._parts)]
+        self._parts = [Matches.joined(self._parts)]
         return self._parts[0].ordered(self.order)
 
     def _of_step(self, step: int) -> Matches:
         table = self.files.table(step, self._columns())
-        rows = np.flatnonzero(passing(table, self.sieve, self.judge))
+        rows = np.flatnonzero(passing(table, self.sample_filter, self.correctness))
         rewards = _numbers(table, "reward")[rows]
         return Matches(
             np.full(len(rows), step, dtype=np.int64),
             rows.astype(np.int64) + 1,
             rewards,
-            verdicts_of(table, self.judge)[rows],
+            verdicts_of(table, self.correctness)[rows],
             self._numbered_problems(table, rows),
         )
 
     def _columns(self) -> list[str]:
         wanted = ["reward"]
-        if self.sieve.problem is not None or self.sieve.prompt is not None or self.order == "problem":
+        if self.sample_filter.problem is not None or self.sample_filter.prompt is not None or self.order == "problem":
             wanted.append("prompt")
-        if self.sieve.contains is not None:
+        if self.sample_filter.contains is not None:
             wanted.append("completion")
-        return wanted if self.judge is None else [*wanted, f"reward/{self.judge.name}"]
+        return wanted if self.correctness is None else [*wanted, f"reward/{self.correctness.name}"]
 
     def _numbered_problems(self, table: pa.Table, rows: np.ndarray) -> np.ndarray:
         if self.order != "problem":
@@ -162,35 +163,35 @@ class Search:
 
 
 def search_all(search: Search) -> Iterator[tuple[int, int]]:
-    """Look at every step that is left; yields how many are done, and of how many."""
-    while search.pending:
+    """Search every step that is left; yields how many are done, and of how many."""
+    while search.steps_left:
         search.take_step()
-        yield search.number_of_steps - len(search.pending), search.number_of_steps
+        yield search.number_of_steps - len(search.steps_left), search.number_of_steps
 
 
-def passing(table: pa.Table, sieve: Sieve, judge: Judge | None) -> np.ndarray:
+def passing(table: pa.Table, sample_filter: SampleFilter, correctness: CorrectnessReward | None) -> np.ndarray:
     """Which rows of a step pass, its step apart: `(rows,)` of bool."""
     passes = np.ones(len(table), dtype=bool)
-    for column, text in (("prompt", sieve.problem), ("completion", sieve.contains)):
+    for column, text in (("prompt", sample_filter.problem), ("completion", sample_filter.contains)):
         if text is not None:
             passes &= _holds(table[column], text)
-    if sieve.prompt is not None:
-        passes &= np.array([each == sieve.prompt for each in table["prompt"].to_pylist()], dtype=bool)
-    if sieve.min_reward is not None:
-        passes &= _numbers(table, "reward") >= sieve.min_reward - _NEARLY
-    if sieve.max_reward is not None:
-        passes &= _numbers(table, "reward") <= sieve.max_reward + _NEARLY
-    if sieve.verdict is not None:
-        passes &= verdicts_of(table, judge) == (RIGHT if sieve.verdict == "right" else WRONG)
+    if sample_filter.prompt is not None:
+        passes &= np.array([each == sample_filter.prompt for each in table["prompt"].to_pylist()], dtype=bool)
+    if sample_filter.min_reward is not None:
+        passes &= _numbers(table, "reward") >= sample_filter.min_reward - _NEARLY
+    if sample_filter.max_reward is not None:
+        passes &= _numbers(table, "reward") <= sample_filter.max_reward + _NEARLY
+    if sample_filter.verdict is not None:
+        passes &= verdicts_of(table, correctness) == (RIGHT if sample_filter.verdict == "right" else WRONG)
     return passes
 
 
-def verdicts_of(table: pa.Table, judge: Judge | None) -> np.ndarray:
+def verdicts_of(table: pa.Table, correctness: CorrectnessReward | None) -> np.ndarray:
     """`(rows,)` int8: RIGHT, WRONG or UNKNOWN."""
-    if judge is None or f"reward/{judge.name}" not in table.column_names:
+    if correctness is None or f"reward/{correctness.name}" not in table.column_names:
         return np.full(len(table), UNKNOWN, dtype=np.int8)
-    scores = _numbers(table, f"reward/{judge.name}")
-    return np.where(np.isnan(scores), UNKNOWN, np.where(scores >= judge.least, RIGHT, WRONG)).astype(np.int8)
+    scores = _numbers(table, f"reward/{correctness.name}")
+    return np.where(np.isnan(scores), UNKNOWN, np.where(scores >= correctness.threshold, RIGHT, WRONG)).astype(np.int8)
 
 
 def _numbers(table: pa.Table, column: str) -> np.ndarray:

@@ -8,27 +8,27 @@ import sys
 import pandas as pd
 import pytest
 
-from rlvr_vocab.analysis.samples.matches import RIGHT, UNKNOWN, WRONG, Search, search_all
-from rlvr_vocab.analysis.samples.reading import Reading, View
-from rlvr_vocab.analysis.samples.sieve import Judge, Sieve, read_sieve, read_steps
+from rlvr_vocab.analysis.samples.browser import Browser, View
+from rlvr_vocab.analysis.samples.filter import CorrectnessReward, SampleFilter, read_filter, read_steps
+from rlvr_vocab.analysis.samples.search import RIGHT, UNKNOWN, WRONG, Search, search_all
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
 
-JUDGE = Judge("accuracy", 1.0)
+CORRECTNESS = CorrectnessReward("accuracy", 1.0)
 
 
-def found(run, order="file", judge=JUDGE, **conditions):
-    search = Search(CompletionFiles(run / "completions"), Sieve(**conditions), judge, order)
+def found(run, order="file", correctness=CORRECTNESS, **conditions):
+    search = Search(CompletionFiles(run / "completions"), SampleFilter(**conditions), correctness, order)
     assert list(search_all(search))[-1:] in ([], [(search.number_of_steps, search.number_of_steps)])
     return search.found()
 
 
-def places(matches):
-    return [matches.place(index) for index in range(len(matches))]
+def sample_ids(matches):
+    return [matches.sample_id(index) for index in range(len(matches))]
 
 
 def test_everything_is_found_in_the_order_of_the_files(finished_run):
-    assert places(found(finished_run)) == [(step, row) for step in range(1, 51) for row in range(1, 65)]
+    assert sample_ids(found(finished_run)) == [(step, row) for step in range(1, 51) for row in range(1, 65)]
 
 
 @pytest.mark.parametrize(
@@ -48,28 +48,28 @@ def test_everything_is_found_in_the_order_of_the_files(finished_run):
     ],
 )
 def test_a_sieve_lets_through_what_it_says(finished_run, conditions, expected):
-    assert set(places(found(finished_run, **conditions))) == expected
+    assert set(sample_ids(found(finished_run, **conditions))) == expected
 
 
 def test_one_problem_over_time_is_all_completions_to_its_prompt(finished_run):
     files = CompletionFiles(finished_run / "completions")
     matches = found(finished_run, prompt=files.read_row(13, 9).prompt)
-    assert places(matches) == [(step, row) for step in (3, 13, 23, 33, 43) for row in range(9, 17)]
+    assert sample_ids(matches) == [(step, row) for step in (3, 13, 23, 33, 43) for row in range(9, 17)]
 
 
 def test_orders(finished_run):
     highest = found(finished_run, order="highest")
-    assert highest.place(0) == (50, 1) and highest.place(31) == (50, 60) and highest.place(32) == (49, 1)
+    assert highest.sample_id(0) == (50, 1) and highest.sample_id(31) == (50, 60) and highest.sample_id(32) == (49, 1)
     assert list(highest.rewards) == sorted(highest.rewards, reverse=True)
-    assert found(finished_run, order="lowest").place(0) == (1, 5)
-    problems = places(found(finished_run, order="problem"))
+    assert found(finished_run, order="lowest").sample_id(0) == (1, 5)
+    problems = sample_ids(found(finished_run, order="problem"))
     assert problems[:9] == [*((1, row) for row in range(1, 9)), (11, 1)] and problems[40] == (1, 9)
 
 
-def test_verdicts_are_the_judges(finished_run):
+def test_verdicts_are_those_of_the_correctness_reward(finished_run):
     verdicts = found(finished_run, step="1").verdicts
     assert list(verdicts[:8]) == [RIGHT] * 4 + [WRONG] * 4
-    assert set(found(finished_run, step="1", judge=Judge("absent", 1.0)).verdicts) == {UNKNOWN}
+    assert set(found(finished_run, step="1", correctness=CorrectnessReward("absent", 1.0)).verdicts) == {UNKNOWN}
 
 
 def test_a_half_written_file_is_passed_over_and_noted(finished_run, tmp_path):
@@ -79,24 +79,24 @@ def test_a_half_written_file_is_passed_over_and_noted(finished_run, tmp_path):
         shutil.copy(finished_run / "completions" / name, tmp_path / "completions" / name)
     path = tmp_path / "completions" / "step_00002.parquet"
     path.write_bytes(path.read_bytes()[:1000])
-    search = Search(CompletionFiles(tmp_path / "completions"), Sieve(), JUDGE, "file")
+    search = Search(CompletionFiles(tmp_path / "completions"), SampleFilter(), CORRECTNESS, "file")
     list(search_all(search))
     assert set(search.found().steps) == {1, 3} and len(search.unreadable) == 1
     assert "step_00002" in search.unreadable[0]
 
 
 @pytest.mark.parametrize(
-    ("columns", "sieve"),
+    ("columns", "sample_filter"),
     [
-        ({"reward": ["high"]}, Sieve()),
-        ({"completion": ["no reward"]}, Sieve()),
-        ({"reward": [1.0]}, Sieve(contains="x")),
-        ({"reward": [1.0], "completion": [7]}, Sieve(contains="x")),
+        ({"reward": ["high"]}, SampleFilter()),
+        ({"completion": ["no reward"]}, SampleFilter()),
+        ({"reward": [1.0]}, SampleFilter(contains="x")),
+        ({"reward": [1.0], "completion": [7]}, SampleFilter(contains="x")),
     ],
 )
-def test_a_file_that_is_none_of_ours_is_passed_over_and_noted(columns, sieve, tmp_path):
+def test_a_file_that_is_none_of_ours_is_passed_over_and_noted(columns, sample_filter, tmp_path):
     pd.DataFrame(columns).to_parquet(tmp_path / "step_00001.parquet")
-    search = Search(CompletionFiles(tmp_path), sieve, JUDGE, "file")
+    search = Search(CompletionFiles(tmp_path), sample_filter, CORRECTNESS, "file")
     list(search_all(search))
     assert len(search.found()) == 0 and len(search.unreadable) == 1
 
@@ -126,78 +126,78 @@ def test_ranges_of_steps(text, expected):
 )
 def test_what_cannot_be_meant_is_one_clear_line(line, words):
     with pytest.raises(UserError, match=words):
-        read_sieve(line)
+        read_filter(line)
 
 
 def test_what_is_typed_is_read_back():
-    sieve = Sieve(step="10:50", contains='it\'s "12 + 3"', verdict="wrong", min_reward=0.25)
-    assert read_sieve(sieve.typed) == sieve and read_sieve("") == Sieve()
-    assert str(dataclasses.replace(sieve, prompt="p")).endswith("min_reward=0.25 this problem")
+    sample_filter = SampleFilter(step="10:50", contains='it\'s "12 + 3"', verdict="wrong", min_reward=0.25)
+    assert read_filter(sample_filter.as_typed) == sample_filter and read_filter("") == SampleFilter()
+    assert str(dataclasses.replace(sample_filter, prompt="p")).endswith("min_reward=0.25 this problem")
 
 
-def reading_of(run, view=None):
-    reading = Reading(CompletionFiles(run / "completions"), view or View(Sieve(), "file"), JUDGE)
-    finish(reading)
-    return reading
+def browser_of(run, view=None):
+    browser = Browser(CompletionFiles(run / "completions"), view or View(SampleFilter(), "file"), CORRECTNESS)
+    finish(browser)
+    return browser
 
 
-def finish(reading):
-    list(search_all(reading.search))
-    reading.take(reading.search.found())
+def finish(browser):
+    list(search_all(browser.search))
+    browser.take(browser.search.found())
 
 
 def test_moving_stays_inside(finished_run):
-    reading = reading_of(finished_run)
-    reading.move(-1)
-    assert reading.place == (1, 1)
-    reading.move_to(-1)
-    reading.move(1)
-    assert reading.place == (50, 64)
-    reading.move_step(1)
-    assert reading.place == (50, 64)
-    reading.move_step(-1)
-    assert reading.place == (49, 1)
-    reading.move_step(1)
-    assert reading.place == (50, 1)
-    reading.go_to_step(20)
-    assert reading.place == (20, 1)
-    reading.go_to_step(10_000)
-    assert reading.place == (50, 1)
+    browser = browser_of(finished_run)
+    browser.move(-1)
+    assert browser.sample_id == (1, 1)
+    browser.move_to(-1)
+    browser.move(1)
+    assert browser.sample_id == (50, 64)
+    browser.move_step(1)
+    assert browser.sample_id == (50, 64)
+    browser.move_step(-1)
+    assert browser.sample_id == (49, 1)
+    browser.move_step(1)
+    assert browser.sample_id == (50, 1)
+    browser.go_to_step(20)
+    assert browser.sample_id == (20, 1)
+    browser.go_to_step(10_000)
+    assert browser.sample_id == (50, 1)
 
 
 def test_comparing_a_problem_over_time_and_going_back_keep_the_place(finished_run):
-    reading = reading_of(finished_run, View(Sieve(verdict="wrong"), "highest"))
-    reading.move_to(100)
-    before = reading.place
-    reading.toggle_compare()
-    finish(reading)
-    assert reading.place == before and len(reading.matches) == 40 and reading.view.order == "file"
-    reading.toggle_compare()
-    finish(reading)
-    assert reading.place == before and reading.index == 100 and len(reading.matches) == 50 * 32
+    browser = browser_of(finished_run, View(SampleFilter(verdict="wrong"), "highest"))
+    browser.move_to(100)
+    before = browser.sample_id
+    browser.toggle_compare()
+    finish(browser)
+    assert browser.sample_id == before and len(browser.matches) == 40 and browser.view.order == "file"
+    browser.toggle_compare()
+    finish(browser)
+    assert browser.sample_id == before and browser.index == 100 and len(browser.matches) == 50 * 32
 
 
 def test_whoever_has_moved_stays_where_they_are_while_more_is_found(finished_run):
-    reading = Reading(CompletionFiles(finished_run / "completions"), View(Sieve(), "highest"), JUDGE)
-    reading.search.take_step()
-    reading.take(reading.search.found())
-    assert reading.place == (1, 1)
-    reading.search.take_step()
-    reading.take(reading.search.found())
-    assert reading.place == (2, 1)  # who has not moved is at the best so far
-    reading.move(1)
-    assert reading.place == (2, 2)
-    finish(reading)
-    assert reading.place == (2, 2) and reading.index == 48 * 32 + 1
+    browser = Browser(CompletionFiles(finished_run / "completions"), View(SampleFilter(), "highest"), CORRECTNESS)
+    browser.search.take_step()
+    browser.take(browser.search.found())
+    assert browser.sample_id == (1, 1)
+    browser.search.take_step()
+    browser.take(browser.search.found())
+    assert browser.sample_id == (2, 1)  # who has not moved is at the best so far
+    browser.move(1)
+    assert browser.sample_id == (2, 2)
+    finish(browser)
+    assert browser.sample_id == (2, 2) and browser.index == 48 * 32 + 1
 
 
 def test_nothing_found_is_no_place_and_no_error(finished_run):
-    reading = reading_of(finished_run, View(Sieve(contains="nowhere"), "file"))
-    for move in (lambda: reading.move(1), lambda: reading.move_to(-1), lambda: reading.go_to_step(3)):
+    browser = browser_of(finished_run, View(SampleFilter(contains="nowhere"), "file"))
+    for move in (lambda: browser.move(1), lambda: browser.move_to(-1), lambda: browser.go_to_step(3)):
         move()
-        assert reading.place is None and reading.index == 0
-    reading.move_step(1)
-    assert reading.toggle_compare() is None
+        assert browser.sample_id is None and browser.index == 0
+    browser.move_step(1)
+    assert browser.toggle_compare() is None
 
 
 def test_opening_a_run_imports_neither_torch_nor_pandas_nor_transformers(finished_run):
@@ -206,9 +206,9 @@ def test_opening_a_run_imports_neither_torch_nor_pandas_nor_transformers(finishe
         "import sys; from pathlib import Path; from rlvr_vocab.commands import samples;"
         "from rlvr_vocab.analysis.samples.app import SamplesApp;"
         "from rlvr_vocab.record.completions import CompletionFiles;"
-        "from rlvr_vocab.analysis.samples.matches import *; from rlvr_vocab.analysis.samples.sieve import *;"
+        "from rlvr_vocab.analysis.samples.search import *; from rlvr_vocab.analysis.samples.filter import *;"
         f"files = CompletionFiles(Path({str(finished_run / 'completions')!r}));"
-        "search = Search(files, Sieve(), Judge('accuracy', 1.0), 'file'); list(search_all(search));"
+        "search = Search(files, SampleFilter(), CorrectnessReward('accuracy', 1.0), 'file'); list(search_all(search));"
         "files.read_row(1, 1); assert len(search.found()) == 3200;"
         "print({'torch', 'pandas', 'transformers', 'datasets', 'matplotlib'} & set(sys.modules))"
     )

@@ -1,4 +1,4 @@
-"""Which completions are wanted, as plain values; imports nothing heavy, so that it is checked before anything loads."""
+"""Which completions are wanted, in which order; imports nothing heavy, so that it is checked before anything loads."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ _STEP_RANGE = re.compile(r"(?P<first>\d*)(?P<colon>:?)(?P<last>\d*)")
 
 
 @dataclass(frozen=True)
-class Judge:
-    """The reward function whose score says whether a completion is right: it is at `full_mark`, or it is not."""
+class CorrectnessReward:
+    """The reward function that says whether a completion is right: it scores `full_mark`, but for rounding."""
 
     name: str
     full_mark: float
 
     @property
-    def least(self) -> float:
-        """The lowest score that is right: the full mark, but for rounding."""
+    def threshold(self) -> float:
+        """The lowest score that is right."""
         return self.full_mark - 1e-6
 
 
 @dataclass(frozen=True)
-class Sieve:
-    """What a completion must be like to be shown; None asks nothing.
+class SampleFilter:
+    """Conditions that a completion must meet to be shown; None is no condition.
 
     Attributes:
         step: a step, or a range of them, both ends included: `40`, `10:50`, `100:`, `:20`.
         problem: text that its prompt holds.
         contains: text that the completion itself holds. As in `problem`, capitals do not matter.
-        verdict: what the judge says.
+        verdict: `right` or `wrong`, by the correctness reward.
         prompt: its whole prompt.
     """
 
@@ -60,13 +60,15 @@ class Sieve:
             raise UserError(f"min_reward={self.min_reward:g} is above max_reward={self.max_reward:g}: nothing is both")
 
     def __str__(self) -> str:
-        """Its conditions; empty where there is none."""
-        return " ".join(filter(None, [self.typed, "" if self.prompt is None else "this problem"]))
+        """Its conditions in words; empty where there is none."""
+        return " ".join(filter(None, [self.as_typed, "" if self.prompt is None else "this problem"]))
 
     @property
-    def typed(self) -> str:
+    def as_typed(self) -> str:
         """Its conditions as they are typed, but for `prompt`, which nobody types."""
-        return " ".join(f"{name}={_typed(getattr(self, name))}" for name in TYPED if getattr(self, name) is not None)
+        return " ".join(
+            f"{name}={_typed(getattr(self, name))}" for name in FILTER_KEYS if getattr(self, name) is not None
+        )
 
     def has_step(self, step: int) -> bool:
         first, last = read_steps(self.step)
@@ -74,7 +76,7 @@ class Sieve:
 
 
 _VERDICTS = get_args(VerdictName)
-TYPED = tuple(field.name for field in fields(Sieve) if field.name != "prompt")
+FILTER_KEYS = tuple(field.name for field in fields(SampleFilter) if field.name != "prompt")
 
 
 def read_steps(text: str | None) -> tuple[float, float]:
@@ -98,25 +100,25 @@ def read_steps(text: str | None) -> tuple[float, float]:
     return first, last
 
 
-def read_sieve(line: str) -> Sieve:
-    """What somebody types to filter with: the keys of the command, as in `verdict=wrong contains="12 + 3"`.
+def read_filter(line: str) -> SampleFilter:
+    """The filter that a line describes with the keys of the command, as in `verdict=wrong contains="12 + 3"`.
 
     Raises:
-        UserError: a word is no such key, or its value cannot be read.
+        UserError: a word is not such a key, or its value cannot be read.
     """
     try:
         words = shlex.split(line)
     except ValueError as error:
         raise UserError(f"{line}: {error}") from error
-    return Sieve(**dict(map(_read_word, words)))
+    return SampleFilter(**dict(map(_read_word, words)))
 
 
 def _read_word(word: str) -> tuple[str, Any]:
     name, equals, value = word.partition("=")
     if not equals:
-        raise UserError(f"{word}: write key=value, with {', '.join(TYPED)}")
-    if name not in TYPED:
-        raise UserError(f"unknown key {name}{did_you_mean(name, TYPED)}")
+        raise UserError(f"{word}: write key=value, with {', '.join(FILTER_KEYS)}")
+    if name not in FILTER_KEYS:
+        raise UserError(f"unknown key {name}{did_you_mean(name, FILTER_KEYS)}")
     if not value:
         raise UserError(f"{name}= has no value: leave it out to ask nothing")
     if not name.endswith("_reward"):
