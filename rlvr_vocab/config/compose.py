@@ -82,7 +82,7 @@ def unknown_option(word: str) -> str:
     return f"unknown option {word}{did_you_mean(word, OPTIONS)}"
 
 
-CONF = Path(__file__).resolve().parent / "conf"
+CONF = Path(__file__).resolve().parents[1] / "exp" / "conf"
 PRIMARY = "_primary"
 PRIMARY_CONFIGS = {
     "train": "config",
