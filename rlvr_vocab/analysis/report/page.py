@@ -8,7 +8,7 @@ Classes of page.css, for whoever writes a section (blocks.py makes most of them)
 - `.finding`, with `.warning` or `.error`: what the doctor says. `.verdict`: what a comparison comes to.
 - `.sample > pre`: a completion as it was written. `.m1 .m2 …`: tokens by multiplicity, `.answering` dimmed.
 - `.note`: small print below something. `.missing`: says what is not there. `.lede`: the sentence below the title,
-  `.caveats` what is to be known before it is believed.
+  `.warnings` the list of warnings below it.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Page:
     Attributes:
         sentence: the outcome, in words.
         kind: what stands small above the title.
-        caveats: what is to be known before the outcome is believed.
+        warnings: what a reader must know before believing the outcome.
     """
 
     title: str
     sentence: str
     sections: Sequence[Section]
     kind: str = "rlvr-vocab report"
-    caveats: Sequence[str] = ()
+    warnings: Sequence[str] = ()
 
 
 def render(page: Page) -> str:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
-from rlvr_vocab.analysis.compare.arm_curves import arm_curves
-from rlvr_vocab.analysis.compare.compared import Compared
-from rlvr_vocab.analysis.compare.comparison import Comparison, spread, standard_error
-from rlvr_vocab.analysis.compare.pictures import interval_picture, runs_picture
-from rlvr_vocab.analysis.compare.problem_view import ProblemShares, only_one_solves, shares
-from rlvr_vocab.analysis.compare.secondary import Figure
-from rlvr_vocab.analysis.compare.verdict import (
+from rlvr_vocab.analysis.compare.charts import arm_curves, interval_chart, runs_chart
+from rlvr_vocab.analysis.compare.comparison import (
     ROUGH_EFFECT,
-    effect_words,
-    ends,
+    Comparison,
+    effect_text,
+    interval_points,
     is_rough,
-    p_words,
+    p_text,
     points,
+    seed_deviation,
     verdict_sentence,
+)
+from rlvr_vocab.analysis.compare.result import (
+    ComparisonResult,
+    ProblemAccuracy,
+    SecondaryFigure,
+    problem_accuracies,
+    solved_by_one_arm,
 )
 from rlvr_vocab.analysis.report.blocks import charts, facts, folded, heading, paragraph, preformatted, table
 from rlvr_vocab.analysis.report.page import Page, Section
@@ -29,7 +34,7 @@ _PROBLEMS_SHOWN = 12
 _LONGEST_PROMPT = 160
 
 
-def compare_page(compared: Compared, command: str, training: Sequence[str]) -> Page:
+def compare_page(compared: ComparisonResult, command: str, training: Sequence[str]) -> Page:
     """The page as it can be rendered.
 
     Args:
@@ -46,12 +51,12 @@ def compare_page(compared: Compared, command: str, training: Sequence[str]) -> P
     ]
     sentence = " ".join(map(verdict_sentence, compared.comparisons))
     title = f"{compared.key}: {' against '.join(arm.name for arm in reversed(compared.arms))}"
-    caveats = [*compared.warnings, *(f"Not checked: {each}." for each in compared.unchecked)]
-    return Page(title, sentence, drawn, kind="rlvr-vocab comparison", caveats=caveats)
+    warnings = [*compared.warnings, *(f"Not checked: {each}." for each in compared.unchecked)]
+    return Page(title, sentence, drawn, kind="rlvr-vocab comparison", warnings=warnings)
 
 
-def _verdict(compared: Compared) -> Markup:
-    parts = [charts([interval_picture(compared.comparisons), runs_picture(compared.comparisons)])]
+def _verdict(compared: ComparisonResult) -> Markup:
+    parts = [charts([interval_chart(compared.comparisons), runs_chart(compared.comparisons)])]
     for found in compared.comparisons:
         if len(compared.comparisons) > 1:
             parts.append(heading(f"{found.other} against {found.baseline}"))
@@ -66,13 +71,13 @@ def _facts(found: Comparison) -> Iterator[tuple[str, str]]:
     one_run = found.verdict == "one run each"
     yield "verdict", "one run cannot tell arms apart" if one_run else found.verdict
     yield "difference", points(found.difference)
-    yield f"{100 * found.confidence:g} % interval", f"{ends(found)} points"
-    yield "p", p_words(found.p).removeprefix("p = ").removeprefix("p ")
+    yield f"{100 * found.confidence:g} % interval", f"{interval_points(found)} points"
+    yield "p", p_text(found.p).removeprefix("p = ").removeprefix("p ")
     if found.comparisons > 1:
-        yield "p after Holm's correction", p_words(found.adjusted_p).removeprefix("p = ").removeprefix("p ")
+        yield "p after Holm's correction", p_text(found.adjusted_p).removeprefix("p = ").removeprefix("p ")
     if not one_run:
-        yield "smallest effect that could have been shown", effect_words(found)
-    yield "standard error", points(standard_error(found.luck), sign=False)
+        yield "smallest effect that could have been shown", effect_text(found)
+    yield "standard error", points(math.sqrt(found.variance.total), sign=False)
     yield "problems", f"{found.problems:,}"
     yield "runs", f"{len(found.baseline_scores)} and {len(found.other_scores)}"
 
@@ -92,23 +97,29 @@ def _method(found: Comparison) -> str:
     return f"{problems} of the same kind and for other seeds of training; {how}.{corrected}{rough}"
 
 
-def _runs(compared: Compared) -> Markup:
+def _runs(compared: ComparisonResult) -> Markup:
     scores: dict[tuple[str, str], float] = {}
     for arm in compared.arms:
         for run in arm.runs:
             graded = run.results.scores
             scores[arm.name, run.folder] = sum(graded) / len(graded)
     rows = [
-        (arm.name, str(run.seed), run.folder, shown(scores[arm.name, run.folder], True), f"{len(run.answers):,}")
+        (
+            arm.name,
+            str(run.seed),
+            run.folder,
+            format_figure(scores[arm.name, run.folder], True),
+            f"{len(run.answers):,}",
+        )
         for arm in compared.arms
         for run in arm.runs
     ]
     means = []
     for arm in compared.arms:
         of_arm = [scores[arm.name, run.folder] for run in arm.runs]
-        deviation = spread(of_arm)
+        deviation = seed_deviation(of_arm)
         seen = "one run" if deviation is None else points(deviation, sign=False)
-        means.append((arm.name, shown(sum(of_arm) / len(of_arm), True), seen, len(of_arm)))
+        means.append((arm.name, format_figure(sum(of_arm) / len(of_arm), True), seen, len(of_arm)))
     return Markup().join(
         [
             paragraph(f"Accuracy: {compared.measured}."),
@@ -118,7 +129,7 @@ def _runs(compared: Compared) -> Markup:
     )
 
 
-def _curves(compared: Compared) -> Markup:
+def _curves(compared: ComparisonResult) -> Markup:
     pictures = arm_curves(compared.arms)
     if not pictures:
         return paragraph("No run has logged anything that could be drawn.", "missing")
@@ -126,29 +137,29 @@ def _curves(compared: Compared) -> Markup:
     return paragraph(note, "note") + charts(pictures)
 
 
-def _figures(figures: Sequence[Figure]) -> Markup:
-    rows = [(each.name, each.arm, shown(each.mean, each.percent), _spread(each), each.runs) for each in figures]
+def _figures(figures: Sequence[SecondaryFigure]) -> Markup:
+    rows = [(each.name, each.arm, format_figure(each.mean, each.percent), _spread(each), each.runs) for each in figures]
     note = "Told, not tested: of these no difference is claimed."
     columns = ("figure", "arm", "mean", "standard deviation over seeds", "runs")
     return paragraph(note, "note") + table(columns, rows, {2, 3, 4})
 
 
-def _spread(figure: Figure) -> str:
-    return "one run" if figure.spread is None else shown(figure.spread, figure.percent)
+def _spread(figure: SecondaryFigure) -> str:
+    return "one run" if figure.spread is None else format_figure(figure.spread, figure.percent)
 
 
-def shown(value: float, percent: bool) -> str:
+def format_figure(value: float, percent: bool) -> str:
     """A figure as it stands in a table."""
     if percent:
         return f"{100 * value:.1f} %"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{round(value, 9):.3g}"
 
 
-def _problems(compared: Compared) -> Markup:
+def _problems(compared: ComparisonResult) -> Markup:
     parts = []
     for arm in compared.arms[1:]:
-        found = shares(compared.arms[0], arm)
-        only = only_one_solves(found)
+        found = problem_accuracies(compared.arms[0], arm)
+        only = solved_by_one_arm(found)
         parts.append(
             paragraph(
                 f"Of {counted(len(found), 'problem')} that both arms met, {counted(only[1], 'is', 'are')} solved by "
@@ -166,13 +177,13 @@ def _problems(compared: Compared) -> Markup:
     return Markup().join(parts)
 
 
-def _problem_row(each: ProblemShares) -> tuple[str, ...]:
+def _problem_row(each: ProblemAccuracy) -> tuple[str, ...]:
     prompt = each.prompt if len(each.prompt) <= _LONGEST_PROMPT else f"{each.prompt[: _LONGEST_PROMPT - 1]}…"
     counts = dict.fromkeys(map(str, each.runs))
     return prompt, each.solution, f"{100 * each.baseline:.0f} %", f"{100 * each.other:.0f} %", " and ".join(counts)
 
 
-def _configuration(compared: Compared) -> Markup:
+def _configuration(compared: ComparisonResult) -> Markup:
     under_test = paragraph(f"{compared.key} (under test):") + facts((arm.name, arm.value) for arm in compared.arms)
     if not compared.differences:
         return under_test + paragraph("Nothing else differs but seeds, names and folders.")

@@ -10,21 +10,28 @@ from statistics import mean
 from typing import Any
 
 from rlvr_vocab.analysis.compare.comparison import Comparison
-from rlvr_vocab.analysis.compare.stories import ArmStory, KeyDifference, RunStory, one_line, pairs_of, problem_of
-from rlvr_vocab.analysis.compare.unchecked import looked_at
+from rlvr_vocab.analysis.compare.runs import (
+    ComparedArm,
+    ComparedRun,
+    KeyDifference,
+    problem_of,
+    runs_with_equal_seeds,
+    safe_line,
+)
 from rlvr_vocab.counted import counted, listed
+from rlvr_vocab.errors import UserError
 
 # Below it, lengths of completions alone make the difference between runs of one configuration.
 _SAME_BUDGET = 0.05
 # Standard errors: reached by luck alone in one comparison of a hundred.
-_MORE_THAN_LUCK = 2.58
+_SIGNIFICANT = 2.58
 _ENOUGH_SEEDS = 3
 _LONGEST_VALUE = 60
 _OF_THE_CHECKPOINT = ("weights", "base_weights", "files", "checkpoint", "problems", "problems_sha256")
 
 
-def warnings_of(
-    arms: Sequence[ArmStory], differences: Sequence[KeyDifference], comparisons: Sequence[Comparison]
+def comparison_warnings(
+    arms: Sequence[ComparedArm], differences: Sequence[KeyDifference], comparisons: Sequence[Comparison]
 ) -> list[str]:
     """What a reader must know before believing the difference; the baseline is the first arm.
 
@@ -39,17 +46,17 @@ def warnings_of(
         _unfinished(runs),
         _seeds(arms),
         _budget(arms),
-        _asked(runs),
+        _sampling_settings(runs),
         *(_data(arms[0], arm) for arm in arms[1:]),
         _left_out(runs, comparisons),
         *(_before(arms[0], arm) for arm in arms[1:]),
         _best_of(runs),
         _surroundings(runs),
     )
-    return list(dict.fromkeys(map(one_line, chain(*checks))))
+    return list(dict.fromkeys(map(safe_line, chain(*checks))))
 
 
-def _copies(runs: Sequence[RunStory]) -> Iterator[str]:
+def _copies(runs: Sequence[ComparedRun]) -> Iterator[str]:
     """Another seed gives other answers, and no run logs the seconds of another one."""
     found: dict[tuple[str, ...], str] = {}
     for what, of_run in (("answers", _answers), ("logged rows, seconds among them", _logged)):
@@ -66,14 +73,14 @@ def _copies(runs: Sequence[RunStory]) -> Iterator[str]:
         )
 
 
-def _answers(run: RunStory) -> Hashable:
+def _answers(run: ComparedRun) -> Hashable:
     """All of them, word for word; nothing where the words were not kept."""
     if any("completion" not in answer for answer in run.answers):
         return None
     return tuple(sorted((*problem_of(answer), str(answer["completion"])) for answer in run.answers))
 
 
-def _logged(run: RunStory) -> Hashable:
+def _logged(run: ComparedRun) -> Hashable:
     return repr(run.rows) if any("step_time" in row for row in run.rows) else None
 
 
@@ -89,7 +96,7 @@ def _values(difference: KeyDifference) -> str:
     return " and ".join(dict.fromkeys(shown))
 
 
-def _unfinished(runs: Sequence[RunStory]) -> Iterator[str]:
+def _unfinished(runs: Sequence[ComparedRun]) -> Iterator[str]:
     for run in runs:
         if run.summary is None:
             yield f"{run.folder} has no summary.json: it has not come to its end."
@@ -97,12 +104,12 @@ def _unfinished(runs: Sequence[RunStory]) -> Iterator[str]:
             yield f"{run.folder} is not finished."
 
 
-def _damaged(runs: Sequence[RunStory]) -> Iterator[str]:
+def _damaged(runs: Sequence[ComparedRun]) -> Iterator[str]:
     for run in runs:
         yield from (f"{run.folder} is damaged: {line}." for line in run.damage)
 
 
-def _seeds(arms: Sequence[ArmStory]) -> Iterator[str]:
+def _seeds(arms: Sequence[ComparedArm]) -> Iterator[str]:
     seeds = {arm.name: {run.seed for run in arm.runs} for arm in arms}
     for name, has in seeds.items():
         missing = set().union(*seeds.values()) - has
@@ -113,13 +120,13 @@ def _seeds(arms: Sequence[ArmStory]) -> Iterator[str]:
         yield f"An arm has {counted(fewest, 'run')} only: with three, much smaller differences can be shown."
 
 
-def _budget(arms: Sequence[ArmStory]) -> Iterator[str]:
+def _budget(arms: Sequence[ComparedArm]) -> Iterator[str]:
     yield from _unequal(arms, "tokens trained on", lambda run: run.last("num_tokens"), _SAME_BUDGET)
     yield from _unequal(arms, "steps", lambda run: run.steps, 0.0)
 
 
 def _unequal(
-    arms: Sequence[ArmStory], name: str, figure: Callable[[RunStory], float | None], same: float
+    arms: Sequence[ComparedArm], name: str, figure: Callable[[ComparedRun], float | None], same: float
 ) -> Iterator[str]:
     known = {arm.name: [value for run in arm.runs if (value := figure(run)) is not None] for arm in arms}
     means = {arm: mean(values) for arm, values in known.items() if values}
@@ -128,20 +135,20 @@ def _unequal(
         yield f"The arms differ in {name} ({shown} on average): one had more to learn from."
 
 
-def _asked(runs: Sequence[RunStory]) -> Iterator[str]:
+def _sampling_settings(runs: Sequence[ComparedRun]) -> Iterator[str]:
     """How `rlvr-vocab evaluate` was asked; what belongs to the weights, or to the split of a seed, left out."""
     if len({run.from_evaluate for run in runs}) > 1:
         own = [run.folder for run in runs if not run.from_evaluate]
         yield f"The results of {listed(own)} are what a run measured itself, the others those of rlvr-vocab evaluate."
-    known = [run.asked for run in runs if run.asked is not None]
+    known = [run.sampling_settings for run in runs if run.sampling_settings is not None]
     for name in dict.fromkeys(name for each in known for name in each if name not in _OF_THE_CHECKPOINT):
         values = dict.fromkeys(str(each.get(name)) for each in known)
         if len(values) > 1:
             yield f"The answers were sampled with different {name} ({' and '.join(values)})."
 
 
-def _data(baseline: ArmStory, arm: ArmStory) -> Iterator[str]:
-    for one, two in pairs_of(baseline, arm):
+def _data(baseline: ComparedArm, arm: ComparedArm) -> Iterator[str]:
+    for one, two in runs_with_equal_seeds(baseline, arm):
         held_out = [{problem_of(answer) for answer in run.answers} for run in (one, two)]
         differing = len(held_out[0] ^ held_out[1])
         if differing:
@@ -149,13 +156,13 @@ def _data(baseline: ArmStory, arm: ArmStory) -> Iterator[str]:
                 f"{one.folder} and {two.folder} (seed {one.seed}) were not measured on the same problems: "
                 f"{counted(differing, 'is', 'are')} only in one of them, and left out."
             )
-        for step in looked_at(one, two):
+        for step in compared_steps(one, two):
             if one.prompts_at(step) != two.prompts_at(step):
                 yield f"{one.folder} and {two.folder} (seed {one.seed}) saw other problems, or in another order."
                 break
 
 
-def _left_out(runs: Sequence[RunStory], comparisons: Sequence[Comparison]) -> Iterator[str]:
+def _left_out(runs: Sequence[ComparedRun], comparisons: Sequence[Comparison]) -> Iterator[str]:
     ungraded = sum(answer["score"] is None for run in runs for answer in run.answers)
     if ungraded:
         yield f"{counted(ungraded, 'answer')} without a grade, since the gold answer cannot be read: not counted."
@@ -170,20 +177,20 @@ def _left_out(runs: Sequence[RunStory], comparisons: Sequence[Comparison]) -> It
             yield f"{counted(found.left_out, 'problem')} not answered by all runs: not counted."
 
 
-def _before(baseline: ArmStory, arm: ArmStory) -> Iterator[str]:
+def _before(baseline: ComparedArm, arm: ComparedArm) -> Iterator[str]:
     known = [_measured_before(each) for each in (baseline, arm)]
     if not all(known):
         return
     means = [mean(share for share, _ in each) for each in known]
     variance = sum(map(_sampling_variance, known))
-    if abs(means[1] - means[0]) > _MORE_THAN_LUCK * math.sqrt(variance):
+    if abs(means[1] - means[0]) > _SIGNIFICANT * math.sqrt(variance):
         yield (
             f"Before training {arm.name} was right in {means[1]:.1%} and {baseline.name} in {means[0]:.1%}: more than "
             "luck. The arms did not begin alike."
         )
 
 
-def _measured_before(arm: ArmStory) -> list[tuple[float, int]]:
+def _measured_before(arm: ComparedArm) -> list[tuple[float, int]]:
     """Accuracy before training and the number of problems, of the runs that know both."""
     summaries = [run.summary for run in arm.runs if run.summary is not None]
     known = [(each.get("accuracy_before"), each.get("held_out_problems")) for each in summaries]
@@ -195,7 +202,7 @@ def _sampling_variance(shares: Sequence[tuple[float, int]]) -> float:
     return sum(max(share * (1 - share), 1 / count) / count for share, count in shares) / len(shares) ** 2
 
 
-def _best_of(runs: Sequence[RunStory]) -> Iterator[str]:
+def _best_of(runs: Sequence[ComparedRun]) -> Iterator[str]:
     chosen = [run.folder for run in runs if run.selects_best]
     if chosen:
         yield (
@@ -204,7 +211,7 @@ def _best_of(runs: Sequence[RunStory]) -> Iterator[str]:
         )
 
 
-def _surroundings(runs: Sequence[RunStory]) -> Iterator[str]:
+def _surroundings(runs: Sequence[ComparedRun]) -> Iterator[str]:
     known = [run.environment for run in runs if run.environment is not None]
     commits = dict.fromkeys(str(each["commit"])[:10] for each in known if each.get("commit"))
     if len(commits) > 1:
@@ -223,3 +230,63 @@ def _machine(environment: Any) -> str:
     gpus = environment.get("gpus") or []
     cores = environment.get("processor_cores")
     return listed(gpus) if gpus else f"no GPU, {counted(cores, 'processor core') if cores else 'cores not known'}"
+
+
+# What is missing, of which run that is so, what therefore nobody knows.
+_MISSING: tuple[tuple[str, Callable[[ComparedRun], bool], str], ...] = (
+    ("environment.json", lambda run: run.environment is None, "the code, the package versions and the hardware"),
+    ("commit", lambda run: run.environment is not None and not run.environment.get("commit"), "the code"),
+    ("metrics.jsonl", lambda run: not run.rows, "the tokens trained on"),
+    (
+        "accuracy before training",
+        lambda run: (run.summary or {}).get("accuracy_before") is None,
+        "how they began",
+    ),
+)
+
+
+def unchecked_differences(arms: Sequence[ComparedArm]) -> list[str]:
+    """One sentence for each thing."""
+    runs = [run for arm in arms for run in arm.runs]
+    found = [*_not_recorded(runs), *_not_said(runs)]
+    for arm in arms[1:]:
+        found += [why for one, two in runs_with_equal_seeds(arms[0], arm) if (why := _why_no_order(one, two))]
+    return list(dict.fromkeys(map(safe_line, found)))
+
+
+def _not_recorded(runs: Sequence[ComparedRun]) -> Iterator[str]:
+    for what, is_missing, unknown in _MISSING:
+        missing = [run.folder for run in runs if is_missing(run)]
+        if missing:
+            yield f"{unknown}: no {what} in {', '.join(missing)}"
+
+
+def _not_said(runs: Sequence[ComparedRun]) -> Iterator[str]:
+    """What a run measures itself is asked as its configuration says."""
+    silent = [run.folder for run in runs if run.from_evaluate and run.sampling_settings is None]
+    if silent:
+        yield f"how the answers were sampled: no settings.json beside those of {', '.join(silent)}"
+
+
+def compared_steps(one: ComparedRun, two: ComparedRun) -> list[int]:
+    """The steps whose prompts tell whether two runs saw the same ones: first, middle and last of those both kept."""
+    return [] if _why_no_order(one, two) else _some(one, two)
+
+
+def _some(one: ComparedRun, two: ComparedRun) -> list[int]:
+    steps = sorted({*one.logged_steps} & {*two.logged_steps})
+    return list(dict.fromkeys((steps[0], steps[len(steps) // 2], steps[-1]))) if steps else []
+
+
+def _why_no_order(one: ComparedRun, two: ComparedRun) -> str:
+    """Why the prompts of two runs cannot be compared; empty where they can."""
+    order = f"the problems that {one.folder} and {two.folder} saw, and their order"
+    steps = _some(one, two)
+    if not steps:
+        return f"{order}: they kept completions of no step that is the same"
+    try:
+        for step in steps:
+            one.prompts_at(step), two.prompts_at(step)
+    except UserError as error:
+        return f"{order}: {error}"
+    return ""
