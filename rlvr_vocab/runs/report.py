@@ -16,7 +16,7 @@ from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.report.held_out import Answer, HeldOut
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.analysis.report.run_page import Configuration, RunReport, run_page
-from rlvr_vocab.analysis.vocabulary import tell, write_story
+from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, write_analysis
 from rlvr_vocab.atomic_file import write_text_whole
 from rlvr_vocab.config.command_sections import ReportSettings
 from rlvr_vocab.config.compose import compose, parse_command_line
@@ -55,7 +55,7 @@ def write_report(settings: ReportSettings) -> tuple[str, ...]:
     write_text_whole(settings.out, text, "out")
     if report.vocabulary is not None and settings.out.parent.resolve() == settings.run.resolve():
         try:
-            write_story(report.vocabulary)
+            write_analysis(report.vocabulary)
         except OSError as error:
             raise UserError(f"the data beside {settings.out} cannot be written: {error.strerror or error}") from error
     return report.record.damage
@@ -79,7 +79,7 @@ def report_of(folder: Path, max_samples: int) -> RunReport:
     """All that the page of a run is made of."""
     record = run_record(folder)
     marker, why_unmarked = _or_why(lambda: _marker(folder / INITIAL_MODEL))
-    vocabulary, why_untold = _or_why(lambda: tell(record))
+    vocabulary, why_untold = _or_why(lambda: analyse_vocabulary(record))
     return RunReport(
         record=record,
         held_out=held_out_of(record),

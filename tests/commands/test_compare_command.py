@@ -164,8 +164,8 @@ def test_several_arms_are_compared_with_the_baseline(made: Maker) -> None:
 
 
 def test_results_of_evaluate_are_taken_by_name(made: Maker) -> None:
-    sample_id = "final_model/evaluation/gsm8k_test/results.jsonl"
-    runs = [*three(made, "b", results=sample_id), *three(made, "r", n=100, results=sample_id)]
+    place = "final_model/evaluation/gsm8k_test/results.jsonl"
+    runs = [*three(made, "b", results=place), *three(made, "r", n=100, results=place)]
     assert compare(runs, "evaluation=gsm8k_test")[1]["measured"] == "results named gsm8k_test"
 
 
@@ -184,7 +184,7 @@ def test_no_claim_is_made_of_a_broken_file(made: Maker, cut: bytes, capsys: pyte
     with (Path(runs[0]) / "evaluation/after.jsonl").open("ab") as lines:
         lines.write(cut)
     assert compare(runs)[0] == 2
-    assert "after.jsonl, line 201: not visible_lines JSON" in capsys.readouterr().err
+    assert "after.jsonl, line 201: not readable JSON" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_every_kind_of_file_gives_the_same_rows(name: str, tmp_path: Path) -> No
     assert rows.completions == [turn("\\boxed{42}"), turn("\\boxed{3}")]
     assert rows.prompts == [[{"role": "user", "content": "6*7?"}], [{"role": "user", "content": "1+1?"}]]
     assert rows.columns == {"solution": ["42", "2"], "level": ["easy", "hard"], "answer": ["42", "2"]}
-    assert rows.sample_ids == [{"row": 1}, {"row": 2}] and notes == []
+    assert rows.places == [{"row": 1}, {"row": 2}] and notes == []
 
 
 def test_columns_go_by_the_names_that_are_given(tmp_path: Path) -> None:
@@ -157,13 +157,12 @@ def run(tmp_path: Path) -> Path:
 def test_the_steps_of_a_run_come_in_their_order_without_what_training_hands_to_no_function(run: Path) -> None:
     rows, _ = read(run)
     assert [turn_[0]["content"] for turn_ in rows.completions] == ["a2", "b2", "a20000", "b20000", "a100000", "b100000"]
-    assert rows.sample_ids[:3] == [{"step": 2, "row": 1}, {"step": 2, "row": 2}, {"step": 20_000, "row": 1}]
+    assert rows.places[:3] == [{"step": 2, "row": 1}, {"step": 2, "row": 2}, {"step": 20_000, "row": 1}]
     assert rows.columns["completion_ids"][:2] == [[7, 8], [9]]
     assert set(rows.columns) == {"step", "completion_ids", "solution", "answer", "reward/accuracy"}
     rows, _ = read(run / "step_20000.parquet", keep_ids=False)
     assert (
-        rows.sample_ids == [{"step": 20_000, "row": 1}, {"step": 20_000, "row": 2}]
-        and "completion_ids" not in rows.columns
+        rows.places == [{"step": 20_000, "row": 1}, {"step": 20_000, "row": 2}] and "completion_ids" not in rows.columns
     )
 
 

@@ -71,9 +71,9 @@ def test_a_prompt_alone_and_in_a_batch_is_answered_alike_when_greedy(
     prompts.write_text('{"prompt": "What is 3 + 4?"}\n{"prompt": "How many clips did Natalia sell altogether?"}\n')
     words = ["generate", f"checkpoint={folder}", "temperature=0", "format=json", "max_new_tokens=12"]
     assert main([*words, f"prompts={prompts}"]) == 0
-    joined = rows(capsys.readouterr().out)
+    together = rows(capsys.readouterr().out)
     assert main([*words, "prompt=What is 3 + 4?"]) == 0
-    assert rows(capsys.readouterr().out)[0] == joined[0]
+    assert rows(capsys.readouterr().out)[0] == together[0]
 
 
 def test_a_small_top_p_leaves_only_the_likeliest_token(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from rlvr_vocab.analysis.report.outcome import last_step, sentence
 from rlvr_vocab.analysis.report.page import Page, Section
 from rlvr_vocab.analysis.report.sampled import held_out_answers, held_out_section, training_section
 from rlvr_vocab.analysis.report.vocabulary_section import vocabulary_section
-from rlvr_vocab.analysis.vocabulary import VocabularyStory
+from rlvr_vocab.analysis.vocabulary import VocabularyAnalysis
 from rlvr_vocab.counted import counted
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.metrics import RunRecord
@@ -59,7 +59,7 @@ class RunReport:
     findings: Sequence[Finding]
     completions: CompletionFiles
     marker: Marker | None
-    vocabulary: VocabularyStory | None
+    vocabulary: VocabularyAnalysis | None
     problems: Mapping[str, Any] | None
     environment: Mapping[str, Any] | None
     configuration: Configuration

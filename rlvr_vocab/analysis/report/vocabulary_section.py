@@ -5,7 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from rlvr_vocab.analysis.report.blocks import Picture, charts, folded, heading, paragraph, table
-from rlvr_vocab.analysis.vocabulary import VocabularyStory, pictures, tables
+from rlvr_vocab.analysis.vocabulary import VocabularyAnalysis, pictures, tables
 
 # Share of reasoning tokens and entropy by region, which the run's own curves show already.
 _SHOWN_BEFORE = ("use", "entropy")
@@ -17,18 +17,18 @@ _HEADINGS = {
 }
 
 
-def vocabulary_section(story: VocabularyStory | None) -> Markup:
-    if story is None:
+def vocabulary_section(analysis: VocabularyAnalysis | None) -> Markup:
+    if analysis is None:
         return paragraph("No model of this run is there (initial_model/), so its vocabulary is not known.", "missing")
-    parts = [paragraph(note, "note") for note in story.notes]
-    left = [picture for picture in pictures(story) if picture.name not in _SHOWN_BEFORE]
+    parts = [paragraph(note, "note") for note in analysis.notes]
+    left = [picture for picture in pictures(analysis) if picture.name not in _SHOWN_BEFORE]
     for title, prefixes in {**_HEADINGS, "More": ("",)}.items():
         drawn = [picture for picture in left if picture.name.startswith(prefixes)]
         if drawn:
             shown = [Picture(each.title, Markup(each.svg), each.caption) for each in drawn]
             parts += [heading(title), charts(shown)]
         left = [picture for picture in left if picture not in drawn]
-    for each in tables(story):
+    for each in tables(analysis):
         content = paragraph(each.caption, "note") + table(each.header, each.rows, _figures(each.rows))
         parts.append(folded(each.title, content))
     return Markup().join(parts)

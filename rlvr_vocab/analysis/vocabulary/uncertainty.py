@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlvr_vocab.analysis.vocabulary.sampled import surface_ids
-from rlvr_vocab.analysis.vocabulary.story import Kind, RegionLine, TokenUncertainty, Uncertainty
-from rlvr_vocab.analysis.vocabulary.tally import Sums, Tally
+from rlvr_vocab.analysis.vocabulary.results import Kind, RegionLine, TokenUncertainty, Uncertainty
+from rlvr_vocab.analysis.vocabulary.sampled_tokens import Sums, Tally, surface_ids
 from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rlvr_vocab.analysis.vocabulary import pictures, tables, tell
+from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, pictures, tables
 
 NAN = float("nan")
 
@@ -26,7 +26,7 @@ def test_entropies_are_averaged_by_region_token_and_what_was_written(trained):
     sampled = [run.opened, run.a, run.copy(run.a), run.b, run.closed, run.a]
     run.completions(1, [sampled], sampling_entropies=[[9.0, 1.0, 2.0, 3.0, 4.0, 0.5]])
     run.completions(2, [sampled], sampling_entropies=[[9.0, 5.0, 7.0, 3.0, 4.0, 0.7]], sampling_logps=[[-1.0] * 6])
-    story = tell(run.record)
+    story = analyse_vocabulary(run.record)
     assert story.uncertainty.kind == "entropy"
     lines = {line.name: line.values for line in story.uncertainty.sampled}
     assert lines["thinking"] == pytest.approx((2.5, 4.75))
@@ -49,7 +49,7 @@ def test_without_entropies_it_is_surprisal_and_called_so(trained):
     run = trained
     for step in (1, 2):
         run.completions(step, [[run.opened, run.a]], sampling_logps=[[-0.1, -2.0]])
-    story = tell(run.record)
+    story = analyse_vocabulary(run.record)
     assert story.uncertainty.kind == "surprisal"
     assert by_token(story)["thinking", run.a, "any"].late == 2
     shown = [each.title for each in (*pictures(story), *tables(story))]
@@ -62,7 +62,7 @@ def test_positions_without_an_entropy_do_not_count(trained):
     entropies = [[0.0, 1.0, NAN, None], [0.0, 3.0, 3.0]]  # the second row has one too few: nobody knows which
     run.completions(1, [sampled, sampled], sampling_entropies=entropies)
     run.completions(2, [sampled], sampling_logps=[[-1.0] * 4])  # a step that was drawn by a sampler without entropies
-    found = by_token(tell(run.record))["thinking", run.a, "any"]
+    found = by_token(analyse_vocabulary(run.record))["thinking", run.a, "any"]
     assert (found.early_count, found.early, found.late_count) == (1, 1.0, 0)
     assert math.isnan(found.late) and math.isnan(found.change)
 
@@ -71,12 +71,12 @@ def test_what_the_trainer_logged_is_told_where_completions_hold_nothing(trained)
     run = trained
     run.rows = [{"step": step, "loss": 0.0, "entropy/thinking": 1.0, "entropy/answering": 0.2} for step in (1, 2)]
     run.completions(1, [[run.opened, run.a]])
-    story = tell(run.record)
+    story = analyse_vocabulary(run.record)
     assert story.uncertainty.kind is None and story.uncertainty.tokens == ()
     assert [line.name for line in story.uncertainty.logged] == ["thinking", "answering"]
     assert "Entropy by region" in [picture.title for picture in pictures(story)]
     run.rows = []
-    assert tell(run.record).uncertainty is None
+    assert analyse_vocabulary(run.record).uncertainty is None
 
 
 def test_a_baseline_has_entropies_and_a_sentence_in_place_of_the_rest(run, copied_rows):
@@ -85,7 +85,7 @@ def test_a_baseline_has_entropies_and_a_sentence_in_place_of_the_rest(run, copie
     run.rows = [{"step": step, "loss": 0.0, "entropy/thinking": 1.0} for step in (1, 2)]
     for step in (1, 2):
         run.completions(step, [[run.opened, run.a, run.closed, run.b]], sampling_entropies=[[0.0, 1.0, 2.0, 3.0]])
-    story = tell(run.record)
+    story = analyse_vocabulary(run.record)
     assert (story.usage, story.drift, story.projection, story.apart) == (None, None, None, ())
     assert any("baseline" in note for note in story.notes)
     assert {picture.name for picture in pictures(story)} == {"entropy", "entropy_tokens"}

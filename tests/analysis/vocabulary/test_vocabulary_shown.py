@@ -10,27 +10,27 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from rlvr_vocab.analysis.vocabulary import pictures, tables, tell, write_story
-from rlvr_vocab.analysis.vocabulary.projection import MOST_COPIES, most_used, onto_two
+from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, pictures, tables, write_analysis
+from rlvr_vocab.analysis.vocabulary.drift import MOST_COPIES, most_used, onto_two
 from rlvr_vocab.analysis.vocabulary.token_text import TokenTexts, shown
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import VocabLayout
 
 
 @pytest.fixture(scope="module")
-def told(run_in, copied_rows, tmp_path_factory):
+def caption(run_in, copied_rows, tmp_path_factory):
     """A run in which everything happens; tests only read it."""
     return eventful(run_in(tmp_path_factory.mktemp("told") / "run"), copied_rows)
 
 
 @pytest.fixture(scope="module")
-def story(told):
-    return tell(told.record)
+def story(caption):
+    return analyse_vocabulary(caption.record)
 
 
 @pytest.fixture(scope="module")
 def folder(story):
-    return write_story(story)
+    return write_analysis(story)
 
 
 def eventful(run, copied_rows):
@@ -53,14 +53,14 @@ def rows_of(folder, name):
         return list(csv.DictReader(file))
 
 
-def test_files_hold_the_figures_of_the_story(told, story, folder):
+def test_files_hold_the_figures_of_the_story(caption, story, folder):
     assert [float(row["share"]) for row in rows_of(folder, "usage")] == [point.share for point in story.usage.points]
     tokens = {int(row["id"]): row for row in rows_of(folder, "tokens")}
     [final] = story.drift.final
     for place, k in enumerate(final.ks.tolist()):
-        row = tokens[told.copy(k)]
+        row = tokens[caption.copy(k)]
         assert float(row["cosine_to_start_both"]) == pytest.approx(1 - final.from_start[place])
-        assert int(row["total"]) == story.usage.total[told.copy(k)]
+        assert int(row["total"]) == story.usage.total[caption.copy(k)]
     drift = rows_of(folder, "drift")
     assert {row["model"] for row in drift} == {"initial_model", "checkpoint-3", "final_model"}
     assert len(rows_of(folder, "projection")) == 5
@@ -68,21 +68,21 @@ def test_files_hold_the_figures_of_the_story(told, story, folder):
     assert (about["steps_read"], about["end"], about["tied"]) == (5, "final_model", True)
 
 
-def test_no_token_moves_a_cell_or_hides_in_a_file(told, folder):
+def test_no_token_moves_a_cell_or_hides_in_a_file(caption, folder):
     texts = {int(row["source_id"]): row["text"] for row in rows_of(folder, "tokens")}
-    assert texts[told.hostile] == '=1,"⏎$x$</svg>'
-    assert texts[told.d] == "␛[2Jd"
+    assert texts[caption.hostile] == '=1,"⏎$x$</svg>'
+    assert texts[caption.d] == "␛[2Jd"
     for path in folder.glob("*.csv"):
         text = path.read_text(encoding="utf-8")
         assert len(text.splitlines()) == text.count("\n")  # a row a line, whatever the tokens hold
         assert all(line.isprintable() for line in text.splitlines()), path
 
 
-def test_a_second_telling_leaves_nothing_of_the_first(told, folder):
+def test_a_second_telling_leaves_nothing_of_the_first(caption, folder):
     (folder / "surprisal_by_token.csv").write_text("of an earlier telling")
     (folder / "mine.txt").write_text("of the user's")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    write_story(tell(told.record))
+    write_analysis(analyse_vocabulary(caption.record))
     after = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert before.keys() - after.keys() == {"surprisal_by_token.csv"}
     assert all(before[name] == content for name, content in after.items())  # and the same data, the same bytes
@@ -111,13 +111,13 @@ def test_tables_are_plain_cells_under_their_header(story):
     assert scores == sorted(scores, reverse=True) and len(scores) == 3
 
 
-def test_the_score_of_a_pair_is_its_formula(told, story):
+def test_the_score_of_a_pair_is_its_formula(caption, story):
     [final] = story.drift.final
     for each in story.apart:
         drift = final.from_source[final.ks.tolist().index(each.k)]
         contexts = 0 if math.isnan(each.contexts) else each.contexts
         assert each.score == pytest.approx((drift + contexts) * each.as_copy**0.5)
-        assert each.as_copy == story.usage.late[told.copy(each.k)]
+        assert each.as_copy == story.usage.late[caption.copy(each.k)]
         assert each.as_standard == story.usage.late[each.k]
 
 
@@ -180,9 +180,9 @@ def test_parts_of_characters_are_told_by_their_bytes(expand_shape):
 
 
 def test_a_damaged_tokenizer_is_named(run, copied_rows):
-    told = eventful(run, copied_rows)
-    (told.folder / "initial_model" / "tokenizer.json").write_text("{")
+    caption = eventful(run, copied_rows)
+    (caption.folder / "initial_model" / "tokenizer.json").write_text("{")
     with pytest.raises(UserError, match=r"tokenizer\.json is not a tokenizer"):
-        write_story(tell(told.record))
-    (told.folder / "initial_model" / "tokenizer.json").unlink()
-    assert tell(told.record).texts(told.copy(3)) == "#3"
+        write_analysis(analyse_vocabulary(caption.record))
+    (caption.folder / "initial_model" / "tokenizer.json").unlink()
+    assert analyse_vocabulary(caption.record).texts(caption.copy(3)) == "#3"

@@ -12,18 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from rlvr_vocab.analysis.vocabulary.pictures import pictures
-from rlvr_vocab.analysis.vocabulary.ranking import top_movers
-from rlvr_vocab.analysis.vocabulary.story import (
+from rlvr_vocab.analysis.vocabulary.charts import pictures
+from rlvr_vocab.analysis.vocabulary.results import (
     QUANTILES,
     Drift,
     Projection,
     RowDrift,
     Uncertainty,
     Usage,
-    VocabularyStory,
+    VocabularyAnalysis,
 )
-from rlvr_vocab.analysis.vocabulary.use import SMOOTHING, smoothed_ratio
+from rlvr_vocab.analysis.vocabulary.usage import SMOOTHING, smoothed_ratio, top_movers
 from rlvr_vocab.atomic_file import write_whole
 
 FOLDER = "vocabulary"
@@ -32,13 +31,13 @@ MOST_MOVERS = 1000
 _Rows = Iterable[Sequence[Any]]
 
 
-def write_story(story: VocabularyStory) -> Path:
+def write_analysis(analysis: VocabularyAnalysis) -> Path:
     """Write every part that there is into `<run>/vocabulary/` and remove what an earlier telling left beside it."""
-    folder = story.folder / FOLDER
+    folder = analysis.folder / FOLDER
     folder.mkdir(exist_ok=True)
-    texts = {f"{name}.csv": _as_csv(rows) for name, rows in _tables(story)}
-    texts |= {f"{picture.name}.svg": picture.svg + "\n" for picture in pictures(story)}
-    texts["about.json"] = json.dumps(_about(story), ensure_ascii=False, indent=2) + "\n"
+    texts = {f"{name}.csv": _as_csv(rows) for name, rows in _tables(analysis)}
+    texts |= {f"{picture.name}.svg": picture.svg + "\n" for picture in pictures(analysis)}
+    texts["about.json"] = json.dumps(_about(analysis), ensure_ascii=False, indent=2) + "\n"
     for path in [*folder.glob("*.csv"), *folder.glob("*.svg")]:
         if path.name not in texts:
             path.unlink()
@@ -47,22 +46,22 @@ def write_story(story: VocabularyStory) -> Path:
     return folder
 
 
-def _tables(story: VocabularyStory) -> Iterator[tuple[str, _Rows]]:
-    if story.usage:
-        yield "usage", _usage(story.usage)
-        yield "sources", _sources(story, story.usage)
-    if story.layout.size and (story.usage or story.drift):
-        yield "tokens", _tokens(story)
-    if story.drift:
-        yield "drift", _drift(story.drift)
-    if story.projection:
-        yield "projection", _projection(story, story.projection)
-    if story.uncertainty:
-        yield "entropy", _entropy(story.uncertainty)
-    if story.uncertainty and story.uncertainty.kind:
-        yield f"{story.uncertainty.kind}_by_token", _by_token(story, story.uncertainty)
-    if story.apart:
-        yield "apart", _apart(story)
+def _tables(analysis: VocabularyAnalysis) -> Iterator[tuple[str, _Rows]]:
+    if analysis.usage:
+        yield "usage", _usage(analysis.usage)
+        yield "sources", _sources(analysis, analysis.usage)
+    if analysis.layout.size and (analysis.usage or analysis.drift):
+        yield "tokens", _tokens(analysis)
+    if analysis.drift:
+        yield "drift", _drift(analysis.drift)
+    if analysis.projection:
+        yield "projection", _projection(analysis, analysis.projection)
+    if analysis.uncertainty:
+        yield "entropy", _entropy(analysis.uncertainty)
+    if analysis.uncertainty and analysis.uncertainty.kind:
+        yield f"{analysis.uncertainty.kind}_by_token", _by_token(analysis, analysis.uncertainty)
+    if analysis.separated_copies:
+        yield "apart", _apart(analysis)
 
 
 def _usage(usage: Usage) -> Iterator[Sequence[Any]]:
@@ -71,10 +70,10 @@ def _usage(usage: Usage) -> Iterator[Sequence[Any]]:
         yield point.step, point.thinking, point.copies, point.share, point.distinct, point.top_10, point.top_100
 
 
-def _sources(story: VocabularyStory, usage: Usage) -> Iterator[Sequence[Any]]:
+def _sources(analysis: VocabularyAnalysis, usage: Usage) -> Iterator[Sequence[Any]]:
     """A row for each thing that a source was written as."""
     yield ("source_id", "text", "written_as", "early", "late", "early_share", "late_share")
-    texts = story.texts.of([each.source for each in usage.sources])
+    texts = analysis.texts.of([each.source for each in usage.sources])
     for source, text in zip(usage.sources, texts, strict=True):
         early, late = sum(source.early), sum(source.late)
         for copy, (before, after) in enumerate(zip(source.early, source.late, strict=True)):
@@ -83,27 +82,27 @@ def _sources(story: VocabularyStory, usage: Usage) -> Iterator[Sequence[Any]]:
             yield (source.source, text, written_as, before, after, *shares)
 
 
-def _tokens(story: VocabularyStory) -> Iterator[Sequence[Any]]:
+def _tokens(analysis: VocabularyAnalysis) -> Iterator[Sequence[Any]]:
     """A row for each copy that was sampled, and for those of the others that moved most."""
-    layout, usage = story.layout, story.usage
-    sides = story.drift.final if story.drift else ()
+    layout, usage = analysis.layout, analysis.usage
+    sides = analysis.drift.final if analysis.drift else ()
     drifts = ("cosine_to_source", "cosine_to_start", "norm", "source_norm", "start_norm")
     yield (
         *("id", "source_id", "copy", "text", "early", "late", "total", "source_early", "source_late", "ratio"),
         *(f"{name}_{drift.side}" for drift in sides for name in drifts),
     )
-    ks = _told_copies(story)
+    ks = _told_copies(analysis)
     rows = np.concatenate([np.empty((len(ks), 0)), *(_by_copy(drift, layout.size)[ks] for drift in sides)], axis=1)
     ids = ks + layout.standard_size
-    for k, token, text, row in zip(ks.tolist(), ids.tolist(), story.texts.of(ids), rows.tolist(), strict=True):
+    for k, token, text, row in zip(ks.tolist(), ids.tolist(), analysis.texts.of(ids), rows.tolist(), strict=True):
         source = layout.source_ids[k]
         yield (token, source, layout.multiplicities[k], text, *_use_of(usage, token, source), *row)
 
 
-def _told_copies(story: VocabularyStory) -> np.ndarray:
+def _told_copies(analysis: VocabularyAnalysis) -> np.ndarray:
     """Which copies have a row of their own."""
-    used = story.usage.total[story.layout.standard_size :] if story.usage else np.zeros(0, np.int64)
-    movers = (drift.ks[top_movers(drift, MOST_MOVERS)] for drift in (story.drift.final if story.drift else ()))
+    used = analysis.usage.total[analysis.layout.standard_size :] if analysis.usage else np.zeros(0, np.int64)
+    movers = (drift.ks[top_movers(drift, MOST_MOVERS)] for drift in (analysis.drift.final if analysis.drift else ()))
     return np.unique(np.concatenate([np.flatnonzero(used), *movers]))
 
 
@@ -134,13 +133,13 @@ def _drift(drift: Drift) -> Iterator[Sequence[Any]]:
         yield (point.step, point.name, point.side, point.group, point.copies, *quantiles)
 
 
-def _projection(story: VocabularyStory, projection: Projection) -> Iterator[Sequence[Any]]:
+def _projection(analysis: VocabularyAnalysis, projection: Projection) -> Iterator[Sequence[Any]]:
     names = ("source_start", "copy_start", "source_end", "copy_end", "moved_source", "moved_copy")
     yield ("id", "source_id", "text", *(f"{name}_{axis}" for name in names for axis in "xy"))
-    ids = projection.ks + story.layout.standard_size
+    ids = projection.ks + analysis.layout.standard_size
     points = np.concatenate([getattr(projection, name) for name in names], axis=1)
-    for token, text, row in zip(ids.tolist(), story.texts.of(ids), points.tolist(), strict=True):
-        yield (token, story.layout.source_ids[token - story.layout.standard_size], text, *row)
+    for token, text, row in zip(ids.tolist(), analysis.texts.of(ids), points.tolist(), strict=True):
+        yield (token, analysis.layout.source_ids[token - analysis.layout.standard_size], text, *row)
 
 
 def _entropy(uncertainty: Uncertainty) -> Iterator[Sequence[Any]]:
@@ -151,42 +150,42 @@ def _entropy(uncertainty: Uncertainty) -> Iterator[Sequence[Any]]:
                 yield step, measure, line.name, value
 
 
-def _by_token(story: VocabularyStory, uncertainty: Uncertainty) -> Iterator[Sequence[Any]]:
+def _by_token(analysis: VocabularyAnalysis, uncertainty: Uncertainty) -> Iterator[Sequence[Any]]:
     yield (
         *("region", "source_id", "text", "written_as"),
         *("early_count", "late_count", "early", "late", "late_smoothed", "change_smoothed"),
     )
-    texts = story.texts.of([each.source for each in uncertainty.tokens])
+    texts = analysis.texts.of([each.source for each in uncertainty.tokens])
     for each, text in zip(uncertainty.tokens, texts, strict=True):
         yield (each.region, each.source, text, *each[2:])
 
 
-def _apart(story: VocabularyStory) -> Iterator[Sequence[Any]]:
+def _apart(analysis: VocabularyAnalysis) -> Iterator[Sequence[Any]]:
     yield (
         *("id", "source_id", "text", "as_standard", "as_copy"),
         *("cosine_to_source", "cosine_to_start", "contexts_bits", "score"),
     )
-    texts = story.texts.of([story.layout.source_ids[each.k] for each in story.apart])
-    for each, text in zip(story.apart, texts, strict=True):
-        yield (story.layout.standard_size + each.k, story.layout.source_ids[each.k], text, *each[1:])
+    texts = analysis.texts.of([analysis.layout.source_ids[each.k] for each in analysis.separated_copies])
+    for each, text in zip(analysis.separated_copies, texts, strict=True):
+        yield (analysis.layout.standard_size + each.k, analysis.layout.source_ids[each.k], text, *each[1:])
 
 
-def _about(story: VocabularyStory) -> dict[str, Any]:
-    early, late = story.usage.windows if story.usage else (None, None)
+def _about(analysis: VocabularyAnalysis) -> dict[str, Any]:
+    early, late = analysis.usage.windows if analysis.usage else (None, None)
     return {
-        "steps_read": len(story.steps),
-        "steps_there": story.steps_there,
+        "steps_read": len(analysis.steps),
+        "steps_there": analysis.steps_there,
         "early_steps": early,
         "late_steps": late,
         "ratio_smoothing": SMOOTHING,
-        "measure_by_token": story.uncertainty.kind if story.uncertainty else None,
-        "end": story.drift.end if story.drift else None,
-        "tied": story.drift.tied if story.drift else None,
-        "copies_measured_over_time": story.drift.sampled_rows if story.drift else None,
-        "copies_projected": len(story.projection.ks) if story.projection else None,
-        "copies": story.layout.size,
-        "copies_in_tokens_csv": len(_told_copies(story)),
-        "notes": story.notes,
+        "measure_by_token": analysis.uncertainty.kind if analysis.uncertainty else None,
+        "end": analysis.drift.end if analysis.drift else None,
+        "tied": analysis.drift.tied if analysis.drift else None,
+        "copies_measured_over_time": analysis.drift.sampled_rows if analysis.drift else None,
+        "copies_projected": len(analysis.projection.ks) if analysis.projection else None,
+        "copies": analysis.layout.size,
+        "copies_in_tokens_csv": len(_told_copies(analysis)),
+        "notes": analysis.notes,
     }
 
 

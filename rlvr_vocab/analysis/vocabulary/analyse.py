@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
-from rlvr_vocab.analysis.vocabulary.apart import come_apart
-from rlvr_vocab.analysis.vocabulary.drift import drift_points, groups_of_copies, open_copies, row_drift
-from rlvr_vocab.analysis.vocabulary.model_folders import ModelFolder, model_folders
-from rlvr_vocab.analysis.vocabulary.one_thread import one_thread
-from rlvr_vocab.analysis.vocabulary.projection import project
-from rlvr_vocab.analysis.vocabulary.sampled import evenly_spread, read_step, recorded_kind, step_of, surface_ids
-from rlvr_vocab.analysis.vocabulary.story import (
+from rlvr_vocab.analysis.vocabulary.drift import drift_points, groups_of_copies, open_copies, project, row_drift
+from rlvr_vocab.analysis.vocabulary.models import ModelFolder, TokenRows, model_folders, token_tables
+from rlvr_vocab.analysis.vocabulary.results import (
     Drift,
     DriftPoint,
     Kind,
@@ -21,14 +20,20 @@ from rlvr_vocab.analysis.vocabulary.story import (
     RowDrift,
     Side,
     Usage,
-    VocabularyStory,
+    VocabularyAnalysis,
     Window,
 )
-from rlvr_vocab.analysis.vocabulary.tally import Tally
-from rlvr_vocab.analysis.vocabulary.token_rows import TokenRows, token_tables
+from rlvr_vocab.analysis.vocabulary.sampled_tokens import (
+    Tally,
+    evenly_spread,
+    read_step,
+    recorded_kind,
+    step_of,
+    surface_ids,
+)
 from rlvr_vocab.analysis.vocabulary.token_text import TokenTexts
 from rlvr_vocab.analysis.vocabulary.uncertainty import uncertainty
-from rlvr_vocab.analysis.vocabulary.use import usage
+from rlvr_vocab.analysis.vocabulary.usage import separated_copies, usage
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import COMPLETIONS, INITIAL_MODEL, step_files
@@ -39,29 +44,29 @@ from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 _SHARE_OF_A_WINDOW = 5
 
 
-def tell(record: RunRecord) -> VocabularyStory | None:
+def analyse_vocabulary(record: RunRecord) -> VocabularyAnalysis | None:
     """The story of a run, finished or not; None where no model of it says what its vocabulary is.
 
     What cannot be read is left out, and a note says so.
     """
     models, notes = model_folders(record)
-    described = next((path for path in _may_describe(record.folder, models) if (path / LAYOUT_FILE).is_file()), None)
+    described = next((path for path in _layout_folders(record.folder, models) if (path / LAYOUT_FILE).is_file()), None)
     if described is None:
         return None
-    with one_thread():
-        return _told(record, models, VocabLayout.load(described), described, notes)
+    with _one_thread():
+        return _analysed(record, models, VocabLayout.load(described), described, notes)
 
 
-def _told(
+def _analysed(
     record: RunRecord, models: list[ModelFolder], layout: VocabLayout, described: Path, notes: list[str]
-) -> VocabularyStory:
+) -> VocabularyAnalysis:
     files = step_files(record.folder / COMPLETIONS)
     sampled = _sampled(files, layout, notes)
     used = usage(sampled.tally, sampled.windows) if sampled and layout.size else None
     rows = _rows(record.folder / INITIAL_MODEL, models, layout, used, notes) if layout.size else None
     if not layout.size:
         notes.append("A baseline has no reasoning tokens: there is no use or drift of copies to tell of.")
-    return VocabularyStory(
+    return VocabularyAnalysis(
         folder=record.folder,
         layout=layout,
         texts=TokenTexts(described, layout),
@@ -72,7 +77,9 @@ def _told(
         drift=rows.drift if rows else None,
         projection=rows.projection if rows else None,
         uncertainty=uncertainty(record, sampled.tally if sampled else None, sampled.kind if sampled else None),
-        apart=come_apart(used, rows.drift.final[-1], sampled.tally) if used and rows and sampled else (),
+        separated_copies=separated_copies(used, rows.drift.final[-1], sampled.tally)
+        if used and rows and sampled
+        else (),
     )
 
 
@@ -96,7 +103,7 @@ class _Rows:
     projection: Projection | None
 
 
-def _may_describe(folder: Path, models: list[ModelFolder]) -> list[Path]:
+def _layout_folders(folder: Path, models: list[ModelFolder]) -> list[Path]:
     return [folder / INITIAL_MODEL, *(model.path for model in reversed(models))]
 
 
@@ -145,11 +152,11 @@ def _rows(
     if last is None:
         notes.append("The run has no trained model yet: drift cannot be told.")
         return None
-    told = _at_the_end(*last, start, layout, open_ks, total, points, len(some))
-    broken = max(int((~np.isfinite(final.norm)).sum()) for final in told.drift.final)
+    caption = _at_the_end(*last, start, layout, open_ks, total, points, len(some))
+    broken = max(int((~np.isfinite(final.norm)).sum()) for final in caption.drift.final)
     if broken:
         notes.append(f"The rows of {counted(broken, 'copy', 'copies')} with NaN or infinity at the end: left out.")
-    return told
+    return caption
 
 
 def _at_the_end(
@@ -183,3 +190,15 @@ def _tables(model: ModelFolder, layout: VocabLayout, notes: list[str]) -> dict[S
     except UserError as error:
         notes.append(f"{model.name} was left out: {error}.")
         return None
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Small operations by the thousand, often beside a training run that has all cores: threads that wait for each
+    other at every one of them take ten times as long as one alone."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -211,7 +211,7 @@ class Uncertainty:
     tokens: tuple[TokenUncertainty, ...]
 
 
-class Apart(NamedTuple):
+class SeparatedCopy(NamedTuple):
     """A copy against its source at the end; `score = (1 - cosine to source + contexts) · √(uses as copy)`.
 
     `contexts` is the divergence (Jensen-Shannon, bits, what chance explains taken off) of the surface tokens before
@@ -228,7 +228,7 @@ class Apart(NamedTuple):
 
 
 @dataclass(frozen=True)
-class VocabularyStory:
+class VocabularyAnalysis:
     """All of it; a part is None where the run left nothing to tell it from.
 
     Attributes:
@@ -246,4 +246,4 @@ class VocabularyStory:
     drift: Drift | None
     projection: Projection | None
     uncertainty: Uncertainty | None
-    apart: tuple[Apart, ...]
+    separated_copies: tuple[SeparatedCopy, ...]

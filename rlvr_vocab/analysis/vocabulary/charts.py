@@ -11,16 +11,16 @@ from matplotlib.figure import Figure
 
 from rlvr_vocab.analysis.charts import Line, as_svg, drawable, figure, line_chart, palette
 from rlvr_vocab.analysis.svg import RC
-from rlvr_vocab.analysis.vocabulary.ranking import highest
-from rlvr_vocab.analysis.vocabulary.story import (
+from rlvr_vocab.analysis.vocabulary.results import (
     Drift,
     DriftPoint,
     Projection,
     RegionLine,
     Uncertainty,
     Usage,
-    VocabularyStory,
+    VocabularyAnalysis,
 )
+from rlvr_vocab.analysis.vocabulary.usage import highest
 
 _MOST_TOKENS = 12
 _LEGEND: dict[str, Any] = {"fontsize": RC["legend.fontsize"], "frameon": False, "borderaxespad": 0.1, "borderpad": 0.1}
@@ -36,33 +36,33 @@ class Picture(NamedTuple):
     svg: str
 
 
-def pictures(story: VocabularyStory) -> list[Picture]:
+def pictures(analysis: VocabularyAnalysis) -> list[Picture]:
     """Those that the run has something to draw for."""
     found: list[Picture] = []
-    if story.usage:
-        found += _of_use(story, story.usage)
-    if story.drift and story.drift.points:
-        found += _of_drift(story.drift)
-    if story.projection:
-        found += _of_projection(story.projection)
-    if story.uncertainty:
-        found += _of_uncertainty(story, story.uncertainty)
+    if analysis.usage:
+        found += _of_use(analysis, analysis.usage)
+    if analysis.drift and analysis.drift.points:
+        found += _of_drift(analysis.drift)
+    if analysis.projection:
+        found += _of_projection(analysis.projection)
+    if analysis.uncertainty:
+        found += _of_uncertainty(analysis, analysis.uncertainty)
     return found
 
 
-def _of_use(story: VocabularyStory, usage: Usage) -> Iterator[Picture]:
+def _of_use(analysis: VocabularyAnalysis, usage: Usage) -> Iterator[Picture]:
     steps = [point.step for point in usage.points]
     thinking = [(point.step, point.share) for point in usage.points if point.thinking]
     if not thinking:
         return
     title = "Reasoning tokens while thinking"
     share = Line("", *zip(*thinking, strict=True))
-    told = "Of all tokens sampled while thinking, the share that are copies."
-    yield Picture("use", title, told, line_chart([share], y_label="share of tokens", percent=True, title=title))
+    caption = "Of all tokens sampled while thinking, the share that are copies."
+    yield Picture("use", title, caption, line_chart([share], y_label="share of tokens", percent=True, title=title))
     title = "Different reasoning tokens"
     distinct = Line("", steps, [point.distinct for point in usage.points])
-    told = f"How many of the {story.layout.size:,} were sampled at each step."
-    yield Picture("distinct", title, told, line_chart([distinct], y_label="different copies", title=title))
+    caption = f"How many of the {analysis.layout.size:,} were sampled at each step."
+    yield Picture("distinct", title, caption, line_chart([distinct], y_label="different copies", title=title))
     used = [point for point in usage.points if point.copies]
     if not used:
         return
@@ -72,23 +72,23 @@ def _of_use(story: VocabularyStory, usage: Usage) -> Iterator[Picture]:
         Line("the 10 most used", steps, [point.top_10 for point in used]),
         Line("the 100 most used", steps, [point.top_100 for point in used]),
     ]
-    told = "How much of the use of reasoning tokens at a step the most used ones of that step take."
-    yield Picture("concentration", title, told, line_chart(lines, y_label="share of use", percent=True, title=title))
-    yield from _of_sources(story, usage)
+    caption = "How much of the use of reasoning tokens at a step the most used ones of that step take."
+    yield Picture("concentration", title, caption, line_chart(lines, y_label="share of use", percent=True, title=title))
+    yield from _of_sources(analysis, usage)
 
 
-def _of_sources(story: VocabularyStory, usage: Usage) -> Iterator[Picture]:
+def _of_sources(analysis: VocabularyAnalysis, usage: Usage) -> Iterator[Picture]:
     if usage.windows[0] == usage.windows[1] or not usage.sources:
         return
     shown = usage.sources[:_MOST_TOKENS]
     title = "Copies in place of their sources"
-    told = (
+    caption = (
         f"The {len(shown)} tokens that were written most while thinking: how often as a copy, "
         f"in steps {_words(usage.windows[0])} and {_words(usage.windows[1])}."
     )
     ends = [(100 * source.early_share, 100 * source.late_share) for source in shown]
-    names = story.texts.of([source.source for source in shown])
-    yield Picture("sources", title, told, _dumbbells(names, ends, "written as a copy, %", title))
+    names = analysis.texts.of([source.source for source in shown])
+    yield Picture("sources", title, caption, _dumbbells(names, ends, "written as a copy, %", title))
 
 
 def _of_drift(drift: Drift) -> Iterator[Picture]:
@@ -98,13 +98,13 @@ def _of_drift(drift: Drift) -> Iterator[Picture]:
     )
     tied = " Embedding and head are one table in this model." if drift.tied else ""
     for name, title, field in kinds:
-        told = f"1 − cosine of the rows; line: median, band: 5 to 95 % of the copies.{tied}"
+        caption = f"1 − cosine of the rows; line: median, band: 5 to 95 % of the copies.{tied}"
         lines = _drift_lines(drift.points, field, lambda cosines: 1 - cosines)
-        yield Picture(name, title, told, line_chart(lines, y_label="1 − cosine", title=title))
+        yield Picture(name, title, caption, line_chart(lines, y_label="1 − cosine", title=title))
     title = "Length of the rows of copies"
-    told = f"Norm of a copy's row against that at the start; line: median, band: 5 to 95 %.{tied}"
+    caption = f"Norm of a copy's row against that at the start; line: median, band: 5 to 95 %.{tied}"
     lines = _drift_lines(drift.points, "norm_to_start", lambda norms: norms)
-    yield Picture("drift_norm", title, told, line_chart(lines, y_label="norm ÷ norm at start", title=title))
+    yield Picture("drift_norm", title, caption, line_chart(lines, y_label="norm ÷ norm at start", title=title))
     yield from _of_final(drift)
 
 
@@ -150,17 +150,17 @@ def _of_projection(projection: Projection) -> Iterator[Picture]:
         ("end", projection.source_end, projection.copy_end),
     ):
         title = f"Sources and copies at the {when}"
-        told = f"Principal components of the {table} of {which} and their sources, start and end together ({held})."
+        caption = f"Principal components of the {table} of {which} and their sources, start and end together ({held})."
         svg = _scatter(source, copy, corners, title, linked=True)
-        yield Picture(f"projection_{when}", title, told, svg)
+        yield Picture(f"projection_{when}", title, caption, svg)
     title = "Where training moved them"
-    told = (
+    caption = (
         f"End − start of the same {table}, in the two directions that hold most of it "
         f"({100 * projection.moved_explained:.0f} %); what did not move lies at 0, 0."
     )
     moved = np.concatenate([projection.moved_source, projection.moved_copy])
     svg = _scatter(projection.moved_source, projection.moved_copy, moved, title, linked=False)
-    yield Picture("projection_moved", title, told, svg)
+    yield Picture("projection_moved", title, caption, svg)
 
 
 def _scatter(source: np.ndarray, copy: np.ndarray, corners: np.ndarray, title: str, linked: bool) -> str:
@@ -180,23 +180,23 @@ def _scatter(source: np.ndarray, copy: np.ndarray, corners: np.ndarray, title: s
     return as_svg(chart, title)
 
 
-def _of_uncertainty(story: VocabularyStory, uncertainty: Uncertainty) -> Iterator[Picture]:
+def _of_uncertainty(analysis: VocabularyAnalysis, uncertainty: Uncertainty) -> Iterator[Picture]:
     if uncertainty.logged:
         title = "Entropy by region"
-        told = "Of the distributions that tokens were chosen from, as the trainer logged it."
-        yield Picture("entropy", title, told, line_chart(_lines(uncertainty.logged), y_label="nats", title=title))
+        caption = "Of the distributions that tokens were chosen from, as the trainer logged it."
+        yield Picture("entropy", title, caption, line_chart(_lines(uncertainty.logged), y_label="nats", title=title))
     copied = [line for line in uncertainty.sampled if "," in line.name]
     if len(copied) > 1:
         title = f"{_kind(uncertainty)} by what was written"
-        told = f"{_meaning(uncertainty)}, while thinking: at standard tokens and at copies."
-        yield Picture("entropy_written", title, told, line_chart(_lines(copied), y_label="nats", title=title))
+        caption = f"{_meaning(uncertainty)}, while thinking: at standard tokens and at copies."
+        yield Picture("entropy_written", title, caption, line_chart(_lines(copied), y_label="nats", title=title))
     shown = highest(uncertainty, _MOST_TOKENS)
     if shown:
         title = f"Tokens of the highest {uncertainty.kind}"
-        told = f"{_meaning(uncertainty)}, while thinking, early and late."
-        names = story.texts.of([each.source for each in shown])
+        caption = f"{_meaning(uncertainty)}, while thinking, early and late."
+        names = analysis.texts.of([each.source for each in shown])
         ends = [(each.early, each.late) for each in shown]
-        yield Picture("entropy_tokens", title, told, _dumbbells(names, ends, "nats", title))
+        yield Picture("entropy_tokens", title, caption, _dumbbells(names, ends, "nats", title))
 
 
 def _kind(uncertainty: Uncertainty) -> str:
