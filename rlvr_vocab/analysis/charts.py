@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,7 +21,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from rlvr_vocab.analysis.svg import INK, RC, as_svg, drawable
 
-__all__ = ["Band", "Line", "as_svg", "drawable", "figure", "line_chart", "palette", "style_of"]
+__all__ = ["Band", "Chart", "Line", "as_svg", "drawable", "figure", "line_chart", "palette", "style_of"]
 
 # Told apart with every common colour blindness, at least 3:1 against white and against the dark page; the line styles
 # tell them apart where there is no colour at all.
@@ -33,6 +34,16 @@ _SMOOTHED_FROM, _SMOOTHED_OVER = 40, 25
 _ROUGH = 0.02
 _DOTS_UP_TO = 24
 _LONGEST_NAME = 34
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart with the words around it; `name` is that of its file, where it is written to one."""
+
+    title: str
+    svg: Markup
+    note: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,7 +86,7 @@ def style_of(number: int) -> tuple[str, Any]:
 @rc_context(RC)
 def line_chart(
     lines: Sequence[Line], *, y_label: str, percent: bool = False, title: str = "", bands: Sequence[Band] = ()
-) -> str:
+) -> Markup:
     """Lines over steps as SVG.
 
     Many points are drawn light, each of them, with their moving mean strong above; still more are thinned: the mean of

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from xml.etree import ElementTree
 
+from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
@@ -79,7 +80,7 @@ def _shown(character: str) -> str:
     return "�" if refused else character
 
 
-def as_svg(figure: Figure, title: str, description: str = "") -> str:
+def as_svg(figure: Figure, title: str, description: str = "") -> Markup:
     """The figure as an `<svg>` element, with its title for whoever cannot see it, and ids of its own."""
     with rc_context(RC), warnings.catch_warnings():
         # Words are set by the browser, whose fonts have more signs than the one that measures them here.
@@ -94,7 +95,7 @@ def as_svg(figure: Figure, title: str, description: str = "") -> str:
     for element in root.iter():
         _dress(element)
     _name(root, drawable(title), drawable(description))
-    return ElementTree.tostring(root, encoding="unicode")
+    return Markup(ElementTree.tostring(root, encoding="unicode"))
 
 
 def _in_our_dress(figure: Figure) -> None:

@@ -13,7 +13,7 @@ import yaml
 from rich.console import Console
 
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
-from rlvr_vocab.analysis.report.held_out import Answer, HeldOut
+from rlvr_vocab.analysis.report.outcome import Answer, HeldOutAnswers
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.analysis.report.run_page import Configuration, RunReport, run_page
 from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, write_analysis
@@ -95,12 +95,12 @@ def report_of(folder: Path, max_samples: int) -> RunReport:
     )
 
 
-def held_out_of(record: RunRecord) -> HeldOut:
+def held_out_of(record: RunRecord) -> HeldOutAnswers:
     """What a run measured on its held-out problems; a file that is not whole counts for nothing, and is named."""
     problems = (record.summary or {}).get("held_out_problems")
     before, why_not_before = _or_why(lambda: _answers(record.folder, "before", problems))
     after, why_not_after = _or_why(lambda: _answers(record.folder, "after", problems))
-    return HeldOut(before or (), after or (), tuple(filter(None, (why_not_before, why_not_after))))
+    return HeldOutAnswers(before or (), after or (), tuple(filter(None, (why_not_before, why_not_after))))
 
 
 def _answers(folder: Path, when: str, problems: int | None) -> tuple[Answer, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.analysis.report.choice import choose
+from rlvr_vocab.analysis.report.samples import choose_samples
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.vocab.marking import Marker
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
@@ -25,14 +25,14 @@ def test_samples_are_chosen_by_rule(run: Path) -> None:
     for step in range(7, 50):
         write_completions(run, step, [{**completion(step, row), "reward": -row / 7} for row in range(8)])
     write_completions(run, 49, [{**shared, "completion": "late"}, *(completion(49, row) for row in range(1, 8))])
-    choice = choose(CompletionFiles(run / "completions"), 11)
+    choice = choose_samples(CompletionFiles(run / "completions"), 11)
     assert [each.completion.completion for each in choice.early_and_late] == [shared["completion"], "late"]
     assert [each.completion.step for each in choice.moments] == [1, 1, 1, 25, 25, 25, 49, 49, 49]
     highest, lowest, random = choice.moments[3:6]
     assert (highest.completion.row, lowest.completion.row) == (1, 8)
     assert random.completion.row not in (1, 8)
-    assert choose(CompletionFiles(run / "completions"), 11) == choice
-    assert len(choose(CompletionFiles(run / "completions"), 1).moments) == 1
+    assert choose_samples(CompletionFiles(run / "completions"), 11) == choice
+    assert len(choose_samples(CompletionFiles(run / "completions"), 1).moments) == 1
 
 
 def test_a_long_completion_is_shown_from_both_ends(run: Path) -> None:

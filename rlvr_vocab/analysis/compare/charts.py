@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import mean
 
-from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from rlvr_vocab.analysis.charts import Line, as_svg, drawable, figure, line_chart, style_of
+from rlvr_vocab.analysis.charts import Chart, Line, as_svg, drawable, figure, line_chart, style_of
 from rlvr_vocab.analysis.compare.comparison import Comparison, verdict_sentence
 from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparedRun
-from rlvr_vocab.analysis.report.blocks import Picture
 from rlvr_vocab.analysis.svg import INK, RC
 from rlvr_vocab.record.metrics import series_of
 
@@ -37,7 +35,7 @@ _CURVES = (
 
 
 @rc_context(RC)
-def interval_chart(comparisons: Sequence[Comparison]) -> Picture:
+def interval_chart(comparisons: Sequence[Comparison]) -> Chart:
     """Each difference as a dot within its interval; grey, what could not have been shown."""
     chart, axes = figure(height=1.3 + 0.45 * len(comparisons))
     for row, found in enumerate(comparisons):
@@ -61,11 +59,11 @@ def interval_chart(comparisons: Sequence[Comparison]) -> Picture:
     if any(each.variance.seeds for each in comparisons):
         chance = f"{100 * comparisons[0].power:g} %"
         note += f" Grey: effects smaller than these seeds and problems show with a chance of {chance}."
-    return Picture("Difference from the baseline", Markup(as_svg(chart, "Difference from the baseline", words)), note)
+    return Chart("Difference from the baseline", as_svg(chart, "Difference from the baseline", words), note)
 
 
 @rc_context(RC)
-def runs_chart(comparisons: Sequence[Comparison]) -> Picture:
+def runs_chart(comparisons: Sequence[Comparison]) -> Chart:
     """Each run as a dot; the two of one seed are joined where they are pairs."""
     chart, axes = figure(height=2.8)
     first = comparisons[0]
@@ -86,11 +84,11 @@ def runs_chart(comparisons: Sequence[Comparison]) -> Picture:
     note = "Every dot a run, the bar their mean."
     if len(comparisons) == 1 and first.paired and len(first.seeds) > 1:
         note += " Lines join the runs of one seed."
-    return Picture("Every run", Markup(as_svg(chart, "Accuracy of every run", words)), note)
+    return Chart("Every run", as_svg(chart, "Accuracy of every run", words), note)
 
 
 def labels(names: Sequence[str]) -> list[str]:
-    """As they fit beside a picture: of long names the ends, where the values are; numbers where those are alike."""
+    """As they fit beside a chart: of long names the ends, where the values are; numbers where those are alike."""
     whole = list(map(drawable, names))
     short = [name if len(name) <= _LONGEST_NAME else f"…{name[1 - _LONGEST_NAME :]}" for name in whole]
     if len(set(short)) == len(short):
@@ -112,16 +110,16 @@ def _joined(axes: Axes, number: int, found: Comparison) -> None:
             axes.plot([0, 1], [one, two], color=INK, alpha=0.35, linewidth=0.8)
 
 
-def arm_curves(arms: Sequence[ComparedArm]) -> list[Picture]:
-    """A picture of each metric that some arm has logged and that is not the same throughout."""
-    pictures, names = [], labels([arm.name for arm in arms])
+def arm_curves(arms: Sequence[ComparedArm]) -> list[Chart]:
+    """A chart of each metric that some arm has logged and that is not the same throughout."""
+    charts, names = [], labels([arm.name for arm in arms])
     for caption, label, metric, percent in _CURVES:
         lines = [line for arm, name in zip(arms, names, strict=True) if (line := _line(arm, name, metric)).steps]
         values = {value for line in lines for value in line.values}
         if len(values) > 1:
             svg = line_chart(lines, y_label=label, percent=percent, title=caption)
-            pictures.append(Picture(caption, Markup(svg)))
-    return pictures
+            charts.append(Chart(caption, svg))
+    return charts
 
 
 def _line(arm: ComparedArm, name: str, metric: str) -> Line:

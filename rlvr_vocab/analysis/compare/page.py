@@ -26,8 +26,17 @@ from rlvr_vocab.analysis.compare.result import (
     problem_accuracies,
     solved_by_one_arm,
 )
-from rlvr_vocab.analysis.report.blocks import charts, facts, folded, heading, paragraph, preformatted, table
-from rlvr_vocab.analysis.report.page import Page, Section
+from rlvr_vocab.analysis.report.page import (
+    Page,
+    Section,
+    chart_grid,
+    facts,
+    folded,
+    heading,
+    paragraph,
+    preformatted,
+    table,
+)
 from rlvr_vocab.counted import counted
 
 _PROBLEMS_SHOWN = 12
@@ -56,7 +65,7 @@ def compare_page(compared: ComparisonResult, command: str, training: Sequence[st
 
 
 def _verdict(compared: ComparisonResult) -> Markup:
-    parts = [charts([interval_chart(compared.comparisons), runs_chart(compared.comparisons)])]
+    parts = [chart_grid([interval_chart(compared.comparisons), runs_chart(compared.comparisons)])]
     for found in compared.comparisons:
         if len(compared.comparisons) > 1:
             parts.append(heading(f"{found.other} against {found.baseline}"))
@@ -130,11 +139,11 @@ def _runs(compared: ComparisonResult) -> Markup:
 
 
 def _curves(compared: ComparisonResult) -> Markup:
-    pictures = arm_curves(compared.arms)
-    if not pictures:
+    charts = arm_curves(compared.arms)
+    if not charts:
         return paragraph("No run has logged anything that could be drawn.", "missing")
     note = "The mean over the seeds of an arm, within the band from the lowest to the highest seed."
-    return paragraph(note, "note") + charts(pictures)
+    return paragraph(note, "note") + chart_grid(charts)
 
 
 def _figures(figures: Sequence[SecondaryFigure]) -> Markup:

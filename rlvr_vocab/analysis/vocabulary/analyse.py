@@ -1,4 +1,4 @@
-"""Tells what became of the vocabulary of a run, from its folder."""
+"""Analyses what became of the vocabulary of a run, from its folder."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from rlvr_vocab.analysis.vocabulary.results import (
     Window,
 )
 from rlvr_vocab.analysis.vocabulary.sampled_tokens import (
+    MOST_STEPS,
     Tally,
     evenly_spread,
     read_step,
@@ -45,7 +46,7 @@ _SHARE_OF_A_WINDOW = 5
 
 
 def analyse_vocabulary(record: RunRecord) -> VocabularyAnalysis | None:
-    """The story of a run, finished or not; None where no model of it says what its vocabulary is.
+    """What became of the vocabulary of a run, finished or not; None where no model of it has a layout.
 
     What cannot be read is left out, and a note says so.
     """
@@ -110,7 +111,7 @@ def _layout_folders(folder: Path, models: list[ModelFolder]) -> list[Path]:
 def _sampled(files: list[Path], layout: VocabLayout, notes: list[str]) -> _Sampled | None:
     """One pass over the completions; None without any."""
     numbered = {file: number for file in files if (number := step_of(file)) is not None}
-    chosen = evenly_spread(list(numbered))
+    chosen = evenly_spread(list(numbered), MOST_STEPS)
     if not chosen:
         notes.append("The run has left no completions: what was sampled is not known.")
         return None

@@ -1,21 +1,21 @@
-"""The story in pictures, each one chart that a phone can show."""
+"""The charts of what became of a vocabulary, each legible on a phone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rlvr_vocab.analysis.charts import Line, as_svg, drawable, figure, line_chart, palette
+from rlvr_vocab.analysis.charts import Chart, Line, as_svg, drawable, figure, line_chart, palette
 from rlvr_vocab.analysis.svg import RC
 from rlvr_vocab.analysis.vocabulary.results import (
     Drift,
     DriftPoint,
     Projection,
-    RegionLine,
     Uncertainty,
     Usage,
     VocabularyAnalysis,
@@ -27,18 +27,9 @@ _LEGEND: dict[str, Any] = {"fontsize": RC["legend.fontsize"], "frameon": False, 
 _SIDES = {"both": "", "input": "embedding, ", "output": "head, "}
 
 
-class Picture(NamedTuple):
-    """A chart as SVG, what it is called in files, and the words around it."""
-
-    name: str
-    title: str
-    caption: str
-    svg: str
-
-
-def pictures(analysis: VocabularyAnalysis) -> list[Picture]:
-    """Those that the run has something to draw for."""
-    found: list[Picture] = []
+def vocabulary_charts(analysis: VocabularyAnalysis) -> list[Chart]:
+    """Those that the run has data for."""
+    found: list[Chart] = []
     if analysis.usage:
         found += _of_use(analysis, analysis.usage)
     if analysis.drift and analysis.drift.points:
@@ -50,7 +41,7 @@ def pictures(analysis: VocabularyAnalysis) -> list[Picture]:
     return found
 
 
-def _of_use(analysis: VocabularyAnalysis, usage: Usage) -> Iterator[Picture]:
+def _of_use(analysis: VocabularyAnalysis, usage: Usage) -> Iterator[Chart]:
     steps = [point.step for point in usage.points]
     thinking = [(point.step, point.share) for point in usage.points if point.thinking]
     if not thinking:
@@ -58,11 +49,11 @@ def _of_use(analysis: VocabularyAnalysis, usage: Usage) -> Iterator[Picture]:
     title = "Reasoning tokens while thinking"
     share = Line("", *zip(*thinking, strict=True))
     caption = "Of all tokens sampled while thinking, the share that are copies."
-    yield Picture("use", title, caption, line_chart([share], y_label="share of tokens", percent=True, title=title))
+    yield Chart(title, line_chart([share], y_label="share of tokens", percent=True, title=title), caption, "use")
     title = "Different reasoning tokens"
     distinct = Line("", steps, [point.distinct for point in usage.points])
     caption = f"How many of the {analysis.layout.size:,} were sampled at each step."
-    yield Picture("distinct", title, caption, line_chart([distinct], y_label="different copies", title=title))
+    yield Chart(title, line_chart([distinct], y_label="different copies", title=title), caption, "distinct")
     used = [point for point in usage.points if point.copies]
     if not used:
         return
@@ -73,11 +64,11 @@ def _of_use(analysis: VocabularyAnalysis, usage: Usage) -> Iterator[Picture]:
         Line("the 100 most used", steps, [point.top_100 for point in used]),
     ]
     caption = "How much of the use of reasoning tokens at a step the most used ones of that step take."
-    yield Picture("concentration", title, caption, line_chart(lines, y_label="share of use", percent=True, title=title))
+    yield Chart(title, line_chart(lines, y_label="share of use", percent=True, title=title), caption, "concentration")
     yield from _of_sources(analysis, usage)
 
 
-def _of_sources(analysis: VocabularyAnalysis, usage: Usage) -> Iterator[Picture]:
+def _of_sources(analysis: VocabularyAnalysis, usage: Usage) -> Iterator[Chart]:
     if usage.windows[0] == usage.windows[1] or not usage.sources:
         return
     shown = usage.sources[:_MOST_TOKENS]
@@ -88,10 +79,10 @@ def _of_sources(analysis: VocabularyAnalysis, usage: Usage) -> Iterator[Picture]
     )
     ends = [(100 * source.early_share, 100 * source.late_share) for source in shown]
     names = analysis.texts.of([source.source for source in shown])
-    yield Picture("sources", title, caption, _dumbbells(names, ends, "written as a copy, %", title))
+    yield Chart(title, _dumbbells(names, ends, "written as a copy, %", title), caption, "sources")
 
 
-def _of_drift(drift: Drift) -> Iterator[Picture]:
+def _of_drift(drift: Drift) -> Iterator[Chart]:
     kinds = (
         ("drift_source", "Distance of copies from their sources", "cosine_to_source"),
         ("drift_start", "Distance of copies from where they began", "cosine_to_start"),
@@ -100,15 +91,15 @@ def _of_drift(drift: Drift) -> Iterator[Picture]:
     for name, title, field in kinds:
         caption = f"1 − cosine of the rows; line: median, band: 5 to 95 % of the copies.{tied}"
         lines = _drift_lines(drift.points, field, lambda cosines: 1 - cosines)
-        yield Picture(name, title, caption, line_chart(lines, y_label="1 − cosine", title=title))
+        yield Chart(title, line_chart(lines, y_label="1 − cosine", title=title), caption, name)
     title = "Length of the rows of copies"
     caption = f"Norm of a copy's row against that at the start; line: median, band: 5 to 95 %.{tied}"
     lines = _drift_lines(drift.points, "norm_to_start", lambda norms: norms)
-    yield Picture("drift_norm", title, caption, line_chart(lines, y_label="norm ÷ norm at start", title=title))
+    yield Chart(title, line_chart(lines, y_label="norm ÷ norm at start", title=title), caption, "drift_norm")
     yield from _of_final(drift)
 
 
-def _of_final(drift: Drift) -> Iterator[Picture]:
+def _of_final(drift: Drift) -> Iterator[Chart]:
     title = "How far copies ended from their sources"
     chart, axes = figure()
     for number, final in enumerate(drift.final):
@@ -122,7 +113,7 @@ def _of_final(drift: Drift) -> Iterator[Picture]:
     axes.set_ylabel("% of copies up to here")
     if len(drift.final) > 1:
         _name(chart)
-    yield Picture("drift_final", title, f"All copies that may be sampled, at {drift.end}.", as_svg(chart, title))
+    yield Chart(title, as_svg(chart, title), f"All copies that may be sampled, at {drift.end}.", "drift_final")
 
 
 def _drift_lines(points: Sequence[DriftPoint], field: str, turned: Callable[[np.ndarray], np.ndarray]) -> list[Line]:
@@ -136,7 +127,7 @@ def _drift_lines(points: Sequence[DriftPoint], field: str, turned: Callable[[np.
     return lines
 
 
-def _of_projection(projection: Projection) -> Iterator[Picture]:
+def _of_projection(projection: Projection) -> Iterator[Chart]:
     corners = np.concatenate(
         [projection.source_start, projection.copy_start, projection.source_end, projection.copy_end]
     )
@@ -152,7 +143,7 @@ def _of_projection(projection: Projection) -> Iterator[Picture]:
         title = f"Sources and copies at the {when}"
         caption = f"Principal components of the {table} of {which} and their sources, start and end together ({held})."
         svg = _scatter(source, copy, corners, title, linked=True)
-        yield Picture(f"projection_{when}", title, caption, svg)
+        yield Chart(title, svg, caption, f"projection_{when}")
     title = "Where training moved them"
     caption = (
         f"End − start of the same {table}, in the two directions that hold most of it "
@@ -160,10 +151,10 @@ def _of_projection(projection: Projection) -> Iterator[Picture]:
     )
     moved = np.concatenate([projection.moved_source, projection.moved_copy])
     svg = _scatter(projection.moved_source, projection.moved_copy, moved, title, linked=False)
-    yield Picture("projection_moved", title, caption, svg)
+    yield Chart(title, svg, caption, "projection_moved")
 
 
-def _scatter(source: np.ndarray, copy: np.ndarray, corners: np.ndarray, title: str, linked: bool) -> str:
+def _scatter(source: np.ndarray, copy: np.ndarray, corners: np.ndarray, title: str, linked: bool) -> Markup:
     chart, axes = figure(height=3.2)
     if linked:
         links = np.stack([source, copy, np.full_like(source, np.nan)], axis=1).reshape(-1, 2)
@@ -180,23 +171,23 @@ def _scatter(source: np.ndarray, copy: np.ndarray, corners: np.ndarray, title: s
     return as_svg(chart, title)
 
 
-def _of_uncertainty(analysis: VocabularyAnalysis, uncertainty: Uncertainty) -> Iterator[Picture]:
+def _of_uncertainty(analysis: VocabularyAnalysis, uncertainty: Uncertainty) -> Iterator[Chart]:
     if uncertainty.logged:
         title = "Entropy by region"
         caption = "Of the distributions that tokens were chosen from, as the trainer logged it."
-        yield Picture("entropy", title, caption, line_chart(_lines(uncertainty.logged), y_label="nats", title=title))
+        yield Chart(title, line_chart(uncertainty.logged, y_label="nats", title=title), caption, "entropy")
     copied = [line for line in uncertainty.sampled if "," in line.name]
     if len(copied) > 1:
         title = f"{_kind(uncertainty)} by what was written"
         caption = f"{_meaning(uncertainty)}, while thinking: at standard tokens and at copies."
-        yield Picture("entropy_written", title, caption, line_chart(_lines(copied), y_label="nats", title=title))
+        yield Chart(title, line_chart(copied, y_label="nats", title=title), caption, "entropy_written")
     shown = highest(uncertainty, _MOST_TOKENS)
     if shown:
         title = f"Tokens of the highest {uncertainty.kind}"
         caption = f"{_meaning(uncertainty)}, while thinking, early and late."
         names = analysis.texts.of([each.source for each in shown])
         ends = [(each.early, each.late) for each in shown]
-        yield Picture("entropy_tokens", title, caption, _dumbbells(names, ends, "nats", title))
+        yield Chart(title, _dumbbells(names, ends, "nats", title), caption, "entropy_tokens")
 
 
 def _kind(uncertainty: Uncertainty) -> str:
@@ -209,11 +200,7 @@ def _meaning(uncertainty: Uncertainty) -> str:
     return "Mean surprisal (−log p) of the tokens that were drawn; the run recorded no entropies"
 
 
-def _lines(lines: Sequence[RegionLine]) -> list[Line]:
-    return [Line(line.name, line.steps, line.values) for line in lines]
-
-
-def _dumbbells(names: Sequence[str], ends: Sequence[tuple[float, float]], label: str, title: str) -> str:
+def _dumbbells(names: Sequence[str], ends: Sequence[tuple[float, float]], label: str, title: str) -> Markup:
     """For each token an early and a late value on one line, the first token on top."""
     chart, axes = figure(height=0.75 + 0.2 * len(names))
     places = np.arange(len(names))[::-1]

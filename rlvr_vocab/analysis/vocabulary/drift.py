@@ -9,6 +9,7 @@ import torch
 
 from rlvr_vocab.analysis.vocabulary.models import TokenRows
 from rlvr_vocab.analysis.vocabulary.results import QUANTILES, DriftPoint, Projection, RowDrift, Side
+from rlvr_vocab.analysis.vocabulary.sampled_tokens import evenly_spread
 from rlvr_vocab.vocab.layout import VocabLayout
 
 # Rows held in float32 at a time, of each of the four tables that are compared.
@@ -78,10 +79,10 @@ def drift_points(step: int, name: str, drift: RowDrift, groups: Mapping[str, np.
 def groups_of_copies(open_ks: np.ndarray, total: np.ndarray | None, layout: VocabLayout) -> dict[str, np.ndarray]:
     """Copies that were sampled and the others, or all where nobody knows; of each at most `MOST_ROWS_OVER_TIME`."""
     if total is None:
-        return {"all": thinned(open_ks)}
+        return {"all": _thinned(open_ks)}
     used = total[open_ks + layout.standard_size] > 0
     groups = {"sampled": open_ks[used], "never sampled": open_ks[~used]}
-    return {name: thinned(ks) for name, ks in groups.items() if len(ks)}
+    return {name: _thinned(ks) for name, ks in groups.items() if len(ks)}
 
 
 def open_copies(layout: VocabLayout) -> np.ndarray:
@@ -90,11 +91,8 @@ def open_copies(layout: VocabLayout) -> np.ndarray:
     return np.flatnonzero(~np.isin(sources, layout.control_ids))
 
 
-def thinned(ks: np.ndarray) -> np.ndarray:
-    """At most `MOST_ROWS_OVER_TIME` of them, evenly spread."""
-    if len(ks) <= MOST_ROWS_OVER_TIME:
-        return ks
-    return ks[np.linspace(0, len(ks) - 1, MOST_ROWS_OVER_TIME).round().astype(int)]
+def _thinned(ks: np.ndarray) -> np.ndarray:
+    return np.array(evenly_spread(ks.tolist(), MOST_ROWS_OVER_TIME), dtype=np.int64)
 
 
 def _quantiles(values: np.ndarray) -> tuple[float, ...]:

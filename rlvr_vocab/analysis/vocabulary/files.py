@@ -1,4 +1,4 @@
-"""The story as files that other tools read: `<run>/vocabulary/*.csv`, `about.json` and the pictures."""
+"""The analysis as files that other tools read: `<run>/vocabulary/*.csv`, `about.json` and the charts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rlvr_vocab.analysis.vocabulary.charts import pictures
+from rlvr_vocab.analysis.vocabulary.charts import vocabulary_charts
 from rlvr_vocab.analysis.vocabulary.results import (
     QUANTILES,
     Drift,
@@ -32,11 +32,11 @@ _Rows = Iterable[Sequence[Any]]
 
 
 def write_analysis(analysis: VocabularyAnalysis) -> Path:
-    """Write every part that there is into `<run>/vocabulary/` and remove what an earlier telling left beside it."""
+    """Write every part that there is into `<run>/vocabulary/`, and remove what an earlier analysis left there."""
     folder = analysis.folder / FOLDER
     folder.mkdir(exist_ok=True)
     texts = {f"{name}.csv": _as_csv(rows) for name, rows in _tables(analysis)}
-    texts |= {f"{picture.name}.svg": picture.svg + "\n" for picture in pictures(analysis)}
+    texts |= {f"{chart.name}.svg": chart.svg + "\n" for chart in vocabulary_charts(analysis)}
     texts["about.json"] = json.dumps(_about(analysis), ensure_ascii=False, indent=2) + "\n"
     for path in [*folder.glob("*.csv"), *folder.glob("*.svg")]:
         if path.name not in texts:
@@ -61,7 +61,7 @@ def _tables(analysis: VocabularyAnalysis) -> Iterator[tuple[str, _Rows]]:
     if analysis.uncertainty and analysis.uncertainty.kind:
         yield f"{analysis.uncertainty.kind}_by_token", _by_token(analysis, analysis.uncertainty)
     if analysis.separated_copies:
-        yield "apart", _apart(analysis)
+        yield "apart", _separated_copies(analysis)
 
 
 def _usage(usage: Usage) -> Iterator[Sequence[Any]]:
@@ -91,7 +91,7 @@ def _tokens(analysis: VocabularyAnalysis) -> Iterator[Sequence[Any]]:
         *("id", "source_id", "copy", "text", "early", "late", "total", "source_early", "source_late", "ratio"),
         *(f"{name}_{drift.side}" for drift in sides for name in drifts),
     )
-    ks = _told_copies(analysis)
+    ks = _listed_copies(analysis)
     rows = np.concatenate([np.empty((len(ks), 0)), *(_by_copy(drift, layout.size)[ks] for drift in sides)], axis=1)
     ids = ks + layout.standard_size
     for k, token, text, row in zip(ks.tolist(), ids.tolist(), analysis.texts.of(ids), rows.tolist(), strict=True):
@@ -99,7 +99,7 @@ def _tokens(analysis: VocabularyAnalysis) -> Iterator[Sequence[Any]]:
         yield (token, source, layout.multiplicities[k], text, *_use_of(usage, token, source), *row)
 
 
-def _told_copies(analysis: VocabularyAnalysis) -> np.ndarray:
+def _listed_copies(analysis: VocabularyAnalysis) -> np.ndarray:
     """Which copies have a row of their own."""
     used = analysis.usage.total[analysis.layout.standard_size :] if analysis.usage else np.zeros(0, np.int64)
     movers = (drift.ks[top_movers(drift, MOST_MOVERS)] for drift in (analysis.drift.final if analysis.drift else ()))
@@ -160,7 +160,7 @@ def _by_token(analysis: VocabularyAnalysis, uncertainty: Uncertainty) -> Iterato
         yield (each.region, each.source, text, *each[2:])
 
 
-def _apart(analysis: VocabularyAnalysis) -> Iterator[Sequence[Any]]:
+def _separated_copies(analysis: VocabularyAnalysis) -> Iterator[Sequence[Any]]:
     yield (
         *("id", "source_id", "text", "as_standard", "as_copy"),
         *("cosine_to_source", "cosine_to_start", "contexts_bits", "score"),
@@ -184,7 +184,7 @@ def _about(analysis: VocabularyAnalysis) -> dict[str, Any]:
         "copies_measured_over_time": analysis.drift.sampled_rows if analysis.drift else None,
         "copies_projected": len(analysis.projection.ks) if analysis.projection else None,
         "copies": analysis.layout.size,
-        "copies_in_tokens_csv": len(_told_copies(analysis)),
+        "copies_in_tokens_csv": len(_listed_copies(analysis)),
         "notes": analysis.notes,
     }
 

@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from rlvr_vocab.analysis.vocabulary.results import Side
-from rlvr_vocab.analysis.vocabulary.sampled_tokens import step_of
+from rlvr_vocab.analysis.vocabulary.sampled_tokens import evenly_spread, step_of
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import COMPLETIONS, FINAL_ADAPTER, FINAL_MODEL, step_files
 from rlvr_vocab.record.metrics import RunRecord, is_number
@@ -48,7 +48,7 @@ def model_folders(record: RunRecord) -> tuple[list[ModelFolder], list[str]]:
         there = [each for each in there if each.step < steps] + [ModelFolder(steps, final.name, final)]
     if len(there) > MOST_CHECKPOINTS:
         notes.append(f"Of {len(there)} checkpoints {MOST_CHECKPOINTS} were read, evenly spread.")
-        there = [there[at] for at in np.linspace(0, len(there) - 1, MOST_CHECKPOINTS).round().astype(int)]
+        there = evenly_spread(there, MOST_CHECKPOINTS)
     return there, notes
 
 

@@ -1,4 +1,4 @@
-"""What became of a reasoning vocabulary in one run: what was sampled, how far its rows moved, and at what entropy.
+"""The results of analysing the vocabulary of a run: what was sampled, how far its rows moved, and at what entropy.
 
 A copy is a reasoning token; `k` is its place among them, so its id is `standard_size + k`.
 """
@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from rlvr_vocab.analysis.charts import Line
 from rlvr_vocab.analysis.vocabulary.token_text import TokenTexts
 from rlvr_vocab.vocab.layout import VocabLayout
 
@@ -168,14 +169,6 @@ class Projection:
     moved_explained: float
 
 
-class RegionLine(NamedTuple):
-    """A figure over the steps."""
-
-    name: str
-    steps: tuple[int, ...]
-    values: tuple[float, ...]
-
-
 class TokenUncertainty(NamedTuple):
     """A surface token in a region, as what it was written (`any`, `standard`, `copy 1` …), early and late.
 
@@ -206,8 +199,8 @@ class Uncertainty:
     """
 
     kind: Kind | None
-    logged: tuple[RegionLine, ...]
-    sampled: tuple[RegionLine, ...]
+    logged: tuple[Line, ...]
+    sampled: tuple[Line, ...]
     tokens: tuple[TokenUncertainty, ...]
 
 
@@ -229,7 +222,7 @@ class SeparatedCopy(NamedTuple):
 
 @dataclass(frozen=True)
 class VocabularyAnalysis:
-    """All of it; a part is None where the run left nothing to tell it from.
+    """What became of the vocabulary of a run; a part is None where the run left nothing to compute it from.
 
     Attributes:
         steps: steps whose completions were read, of `steps_there`.

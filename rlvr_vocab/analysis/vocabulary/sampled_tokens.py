@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from rlvr_vocab.analysis.vocabulary.results import Kind, UsePoint
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, scored_regions
 
+Item = TypeVar("Item")
 MOST_STEPS = 200
 _COLUMN: dict[Kind, str] = {"entropy": "sampling_entropies", "surprisal": "sampling_logps"}
 _NO_TOKEN = -1
@@ -40,11 +42,11 @@ class SampledStep:
     nats: np.ndarray
 
 
-def evenly_spread(files: Sequence[Path], most: int = MOST_STEPS) -> list[Path]:
-    """At most so many files, the first and the last among them."""
-    if len(files) <= most:
-        return list(files)
-    return [files[at] for at in np.linspace(0, len(files) - 1, most).round().astype(int)]
+def evenly_spread(items: Sequence[Item], most: int) -> list[Item]:
+    """At most so many of the items, the first and the last among them."""
+    if len(items) <= most:
+        return list(items)
+    return [items[at] for at in np.linspace(0, len(items) - 1, most).round().astype(int)]
 
 
 def step_of(file: Path) -> int | None:

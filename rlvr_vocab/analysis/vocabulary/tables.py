@@ -1,4 +1,4 @@
-"""The story in short tables of plain cells; who shows them escapes them."""
+"""The analysis in short tables of plain cells, which whoever shows them escapes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Table(NamedTuple):
     rows: tuple[tuple[str, ...], ...]
 
 
-def tables(analysis: VocabularyAnalysis) -> list[Table]:
+def vocabulary_tables(analysis: VocabularyAnalysis) -> list[Table]:
     """Those that the run has rows for."""
     found: list[Table] = []
     if analysis.usage:

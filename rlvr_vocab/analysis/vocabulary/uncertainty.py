@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlvr_vocab.analysis.vocabulary.results import Kind, RegionLine, TokenUncertainty, Uncertainty
+from rlvr_vocab.analysis.charts import Line
+from rlvr_vocab.analysis.vocabulary.results import Kind, TokenUncertainty, Uncertainty
 from rlvr_vocab.analysis.vocabulary.sampled_tokens import Sums, Tally, surface_ids
 from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -29,18 +30,18 @@ def uncertainty(record: RunRecord, tally: Tally | None, kind: Kind | None) -> Un
     return Uncertainty(kind, logged, tuple(_sampled(tally)), tuple(_tokens(tally)))
 
 
-def _logged(record: RunRecord) -> Iterator[RegionLine]:
+def _logged(record: RunRecord) -> Iterator[Line]:
     for region in ("thinking", "answering"):
         steps, values = record.series(f"entropy/{region}")
         if steps:
-            yield RegionLine(region, tuple(steps), tuple(values))
+            yield Line(region, tuple(steps), tuple(values))
 
 
-def _sampled(tally: Tally) -> Iterator[RegionLine]:
+def _sampled(tally: Tally) -> Iterator[Line]:
     for place, name in enumerate(_MEANS, start=1):
         known = [(row[0], float(row[place])) for row in tally.means if np.isfinite(row[place])]
         if known:
-            yield RegionLine(name, tuple(step for step, _ in known), tuple(value for _, value in known))
+            yield Line(name, tuple(step for step, _ in known), tuple(value for _, value in known))
 
 
 def _tokens(tally: Tally) -> Iterator[TokenUncertainty]:

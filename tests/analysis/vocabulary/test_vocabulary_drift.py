@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, pictures, tables, write_analysis
+from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, vocabulary_charts, vocabulary_tables, write_analysis
 from rlvr_vocab.analysis.vocabulary.drift import row_drift
 from rlvr_vocab.analysis.vocabulary.models import MOST_CHECKPOINTS, TokenRows, model_folders, token_tables
 from rlvr_vocab.errors import UserError
@@ -111,8 +111,8 @@ def test_rows_that_diverged_are_named_and_the_others_told_of(run, moved, broken)
     last = [point.copies for point in story.drift.points if point.name == "final_model"]
     assert last == ([4] if len(broken) == 1 else [])
     assert (story.projection is None) == (len(broken) == 5)
-    assert len(pictures(story)) >= 3 and all(
-        cell != "nan" for table in tables(story) for row in table.rows for cell in row
+    assert len(vocabulary_charts(story)) >= 3 and all(
+        cell != "nan" for table in vocabulary_tables(story) for row in table.rows for cell in row
     )
 
 
@@ -121,7 +121,7 @@ def test_a_run_whose_copies_can_never_be_sampled_has_nothing_to_draw(run, copied
     for name in ("initial_model", "final_model"):
         run.model(name, {EMBEDDING: copied_rows(run.layout)})
     story = analyse_vocabulary(run.record)
-    assert story.drift.points == () and pictures(story) == [] and tables(story) == []
+    assert story.drift.points == () and vocabulary_charts(story) == [] and vocabulary_tables(story) == []
     assert write_analysis(story).is_dir()
 
 
@@ -222,12 +222,12 @@ def test_both_tables_of_every_architecture_are_found(name, expand_shape):
 
     folder = expand_shape(name, size=None)
     rows = VocabLayout.load(folder).rows
-    tables = token_tables(folder, rows)
+    vocabulary_tables = token_tables(folder, rows)
     model = AutoModelForCausalLM.from_pretrained(folder)
     embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
-    assert set(tables) == ({"both"} if head is embedding else {"input", "output"})
+    assert set(vocabulary_tables) == ({"both"} if head is embedding else {"input", "output"})
     for side, weight in (("input", embedding), ("output", head)):
-        table = tables.get(side) or tables["both"]
+        table = vocabulary_tables.get(side) or vocabulary_tables["both"]
         assert torch.equal(table.rows(np.arange(rows)), weight.detach())
 
 

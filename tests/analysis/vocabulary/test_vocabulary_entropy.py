@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, pictures, tables
+from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, vocabulary_charts, vocabulary_tables
 
 NAN = float("nan")
 
@@ -52,7 +52,7 @@ def test_without_entropies_it_is_surprisal_and_called_so(trained):
     story = analyse_vocabulary(run.record)
     assert story.uncertainty.kind == "surprisal"
     assert by_token(story)["thinking", run.a, "any"].late == 2
-    shown = [each.title for each in (*pictures(story), *tables(story))]
+    shown = [each.title for each in (*vocabulary_charts(story), *vocabulary_tables(story))]
     assert any("surprisal" in title for title in shown) and not any("highest entropy" in title for title in shown)
 
 
@@ -74,7 +74,7 @@ def test_what_the_trainer_logged_is_told_where_completions_hold_nothing(trained)
     story = analyse_vocabulary(run.record)
     assert story.uncertainty.kind is None and story.uncertainty.tokens == ()
     assert [line.name for line in story.uncertainty.logged] == ["thinking", "answering"]
-    assert "Entropy by region" in [picture.title for picture in pictures(story)]
+    assert "Entropy by region" in [picture.title for picture in vocabulary_charts(story)]
     run.rows = []
     assert analyse_vocabulary(run.record).uncertainty is None
 
@@ -86,8 +86,8 @@ def test_a_baseline_has_entropies_and_a_sentence_in_place_of_the_rest(run, copie
     for step in (1, 2):
         run.completions(step, [[run.opened, run.a, run.closed, run.b]], sampling_entropies=[[0.0, 1.0, 2.0, 3.0]])
     story = analyse_vocabulary(run.record)
-    assert (story.usage, story.drift, story.projection, story.apart) == (None, None, None, ())
+    assert (story.usage, story.drift, story.projection, story.separated_copies) == (None, None, None, ())
     assert any("baseline" in note for note in story.notes)
-    assert {picture.name for picture in pictures(story)} == {"entropy", "entropy_tokens"}
+    assert {picture.name for picture in vocabulary_charts(story)} == {"entropy", "entropy_tokens"}
     assert by_token(story)["thinking", run.a, "any"].late == 1
     assert {written_as for _, _, written_as in by_token(story)} == {"any"}

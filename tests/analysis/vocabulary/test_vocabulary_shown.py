@@ -10,7 +10,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, pictures, tables, write_analysis
+from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, vocabulary_charts, vocabulary_tables, write_analysis
 from rlvr_vocab.analysis.vocabulary.drift import MOST_COPIES, most_used, onto_two
 from rlvr_vocab.analysis.vocabulary.token_text import TokenTexts, shown
 from rlvr_vocab.errors import UserError
@@ -89,7 +89,7 @@ def test_a_second_telling_leaves_nothing_of_the_first(caption, folder):
 
 
 def test_every_picture_is_a_document_of_its_own_that_says_what_it_shows(story):
-    drawn = pictures(story)
+    drawn = vocabulary_charts(story)
     names = [picture.name for picture in drawn]
     assert len(set(names)) == len(names) >= 12
     assert {"use", "sources", "drift_source", "projection_start", "projection_end", "entropy_tokens"} <= set(names)
@@ -102,7 +102,7 @@ def test_every_picture_is_a_document_of_its_own_that_says_what_it_shows(story):
 
 
 def test_tables_are_plain_cells_under_their_header(story):
-    found = tables(story)
+    found = vocabulary_tables(story)
     for table in found:
         assert table.rows and all(len(row) == len(table.header) for row in table.rows), table.title
         assert all(isinstance(cell, str) and "nan" not in cell for row in table.rows for cell in row)
@@ -113,7 +113,7 @@ def test_tables_are_plain_cells_under_their_header(story):
 
 def test_the_score_of_a_pair_is_its_formula(caption, story):
     [final] = story.drift.final
-    for each in story.apart:
+    for each in story.separated_copies:
         drift = final.from_source[final.ks.tolist().index(each.k)]
         contexts = 0 if math.isnan(each.contexts) else each.contexts
         assert each.score == pytest.approx((drift + contexts) * each.as_copy**0.5)
