@@ -28,7 +28,7 @@ __all__ = ["Band", "Chart", "Line", "as_svg", "drawable", "figure", "line_chart"
 palette = ("#2b7bc8", "#d4680b", "#0d9272", "#b85c9e", "#7d7f86", "#a8770a")
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1)), (0, (8, 2)))
 
-# Beyond so many points a line is drawn as the mean, the lowest and the highest value of each of so many stretches.
+# Beyond so many points a line is drawn as the mean, the lowest and the highest value of each of so many bins.
 _MOST_POINTS = 400
 _SMOOTHED_FROM, _SMOOTHED_OVER = 40, 25
 _ROUGH = 0.02
@@ -59,7 +59,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Band:
-    """A stretch of steps that is marked, a stage for instance."""
+    """A range of steps that is marked, a stage for instance."""
 
     name: str
     start: float
@@ -67,7 +67,7 @@ class Band:
 
 
 def figure(width: float = 4.2, height: float = 2.6) -> tuple[Figure, Axes]:
-    """An empty chart in our dress, in inches; on a phone its words are as large as the small print around it."""
+    """An empty chart, size in inches; on a phone its words are as large as the small print around it."""
     with rc_context(RC):
         drawn = Figure(figsize=(width, height), layout="constrained")
         axes = drawn.add_subplot()
@@ -90,7 +90,7 @@ def line_chart(
     """Lines over steps as SVG.
 
     Many points are drawn light, each of them, with their moving mean strong above; still more are thinned: the mean of
-    each stretch within the band from its lowest to its highest value. The words below the chart say which.
+    each bin within the band from its lowest to its highest value. The words below the chart say which.
 
     Raises:
         ValueError: there is no finite value to draw.
@@ -101,7 +101,7 @@ def line_chart(
     chart, axes = figure()
     longest = max(len(line.steps) for line in drawn)
     notes = [_draw(axes, line, number, max(3, longest // _SMOOTHED_OVER | 1)) for number, line in enumerate(drawn)]
-    _mark(axes, bands)
+    _draw_bands(axes, bands)
     axes.set_ylabel(drawable(y_label))
     axes.set_xlabel(" · ".join(["step", *sorted({note for note in notes if note})]))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -109,10 +109,10 @@ def line_chart(
     axes.margins(x=0.02)
     axes.yaxis.set_major_formatter(FuncFormatter(_percent if percent else _plain))
     if percent:
-        _within_one(axes, drawn)
+        _limit_to_0_and_1(axes, drawn)
     if len(drawn) > 1 or drawn[0].name not in ("", y_label):
-        _name(chart, drawn)
-    return as_svg(chart, title or y_label, _in_words(drawn, percent))
+        _add_legend(chart, drawn)
+    return as_svg(chart, title or y_label, _description(drawn, percent))
 
 
 def _finite(line: Line) -> Line:
@@ -138,13 +138,13 @@ def _draw(axes: Axes, line: Line, number: int, window: int) -> str:
         axes.errorbar(steps, values, yerr=reach, fmt="none", ecolor=colour, elinewidth=1, capsize=2.5)
     elif line.low is not None and line.high is not None:
         low, high = (np.asarray(bound, float) for bound in (line.low, line.high))
-        at, low, high = _outermost(steps, low, high)
+        at, low, high = _bin_ranges(steps, low, high)
         axes.fill_between(at, low, high, color=colour, alpha=0.16, linewidth=0)
     if len(values) > _MOST_POINTS:
-        at, low, high = _outermost(steps, values, values)
+        at, low, high = _bin_ranges(steps, values, values)
         axes.fill_between(at, low, high, color=colour, alpha=0.28, linewidth=0)
-        axes.plot(at, _means(values), color=colour, linestyle=dashes, linewidth=1.5)
-        return f"line: mean of {_stretch(len(values))}, band: lowest to highest"
+        axes.plot(at, _bin_means(values), color=colour, linestyle=dashes, linewidth=1.5)
+        return f"line: mean of {_points_per_bin(len(values))}, band: lowest to highest"
     if len(values) < _SMOOTHED_FROM:
         axes.plot(steps, values, color=colour, linestyle=dashes, linewidth=1.5, marker="o" * few, markersize=2.8)
         return ""
@@ -166,27 +166,27 @@ def _moving_mean(values: np.ndarray, window: int) -> np.ndarray:
     return (sums[last] - sums[first]) / (last - first)
 
 
-def _stretch(length: int) -> int:
+def _points_per_bin(length: int) -> int:
     return math.ceil(length / _MOST_POINTS)
 
 
-def _starts(length: int) -> np.ndarray:
-    """Where each stretch begins."""
-    return np.arange(0, length, _stretch(length))
+def _bin_starts(length: int) -> np.ndarray:
+    """Where each bin begins."""
+    return np.arange(0, length, _points_per_bin(length))
 
 
-def _means(values: np.ndarray) -> np.ndarray:
-    starts = _starts(len(values))
+def _bin_means(values: np.ndarray) -> np.ndarray:
+    starts = _bin_starts(len(values))
     return np.add.reduceat(values, starts) / np.diff([*starts, len(values)])
 
 
-def _outermost(steps: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean step, lowest and highest value of each stretch, so that no peak is lost; all points where they are few."""
-    starts = _starts(len(steps))
-    return _means(steps), np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
+def _bin_ranges(steps: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean step, lowest and highest value of each bin, so that no peak is lost; all points where they are few."""
+    starts = _bin_starts(len(steps))
+    return _bin_means(steps), np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
 
 
-def _mark(axes: Axes, bands: Sequence[Band]) -> None:
+def _draw_bands(axes: Axes, bands: Sequence[Band]) -> None:
     for number, band in enumerate(bands):
         if number % 2:
             axes.axvspan(band.start, band.end, color=INK, alpha=0.06, linewidth=0)
@@ -200,7 +200,7 @@ def _mark(axes: Axes, bands: Sequence[Band]) -> None:
         )
 
 
-def _within_one(axes: Axes, lines: Sequence[Line]) -> None:
+def _limit_to_0_and_1(axes: Axes, lines: Sequence[Line]) -> None:
     """Room above 100 % or below 0 % would suggest that there is something."""
     values = [value for line in lines for column in (line.values, line.low, line.high) for value in column or ()]
     if min(values) < 0 or max(values) > 1:
@@ -209,7 +209,7 @@ def _within_one(axes: Axes, lines: Sequence[Line]) -> None:
     axes.set_ylim(max(bottom, -0.015), min(top, 1.015))
 
 
-def _name(chart: Figure, lines: Sequence[Line]) -> None:
+def _add_legend(chart: Figure, lines: Sequence[Line]) -> None:
     """Beside each other as far as they fit."""
     names = [drawable(line.name, _LONGEST_NAME) for line in lines]
     handles = [Line2D([], [], color=colour, linestyle=dashes) for colour, dashes in map(style_of, range(len(lines)))]
@@ -217,7 +217,7 @@ def _name(chart: Figure, lines: Sequence[Line]) -> None:
     chart.legend(handles, names, loc="outside upper left", ncols=columns)
 
 
-def _in_words(lines: Sequence[Line], percent: bool) -> str:
+def _description(lines: Sequence[Line], percent: bool) -> str:
     """What a reader who cannot see the picture takes from it."""
     shown = _percent if percent else _plain
     return "; ".join(

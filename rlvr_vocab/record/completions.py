@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.copies import RunRecords
 from rlvr_vocab.record.files import STEP_FILES, step_files
+from rlvr_vocab.record.inventory import RunInventory
 
 _REWARD, _REASON = "reward/", "reason/"
 # Scores and log-probs of every token, of which nothing here makes use.
@@ -66,7 +66,7 @@ class CompletionFiles:
     def refresh(self) -> None:
         """Look again: a run that goes on has written more."""
         self._kept.clear()
-        self._records = RunRecords.of(self.folder.parent)
+        self._records = RunInventory.of(self.folder.parent)
         self._checked.clear()
         listed = self._records.paths(f"{self.folder.name}/{STEP_FILES}")
         numbered = ((path.stem.removeprefix("step_"), path) for path in (*listed, *step_files(self.folder)))

@@ -28,8 +28,8 @@ from rlvr_vocab.config.values import as_typed, read
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
-from rlvr_vocab.record.copies import RunRecords
 from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY
+from rlvr_vocab.record.inventory import RunInventory
 from rlvr_vocab.record.json_files import read_record
 from rlvr_vocab.record.metrics import RunRecord, read_rows
 from rlvr_vocab.runs.record import run_record
@@ -108,7 +108,7 @@ def _answers(folder: Path, when: str, problems: int | None) -> tuple[Answer, ...
     path = folder / "evaluation" / f"{when}.jsonl"
     if not path.is_file():
         return ()
-    changed = RunRecords.of(folder).problem(path)
+    changed = RunInventory.of(folder).problem(path)
     if changed is not None:
         raise UserError(changed)
     found = []

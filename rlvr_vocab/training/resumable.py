@@ -15,7 +15,7 @@ from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
 from trl import GRPOTrainer
 
 from rlvr_vocab.errors import OutOfRoom, UserError
-from rlvr_vocab.record.copies import RunRecords, records_in, write_records
+from rlvr_vocab.record.inventory import RunInventory, inventory_in, write_inventory
 from rlvr_vocab.record.manifest import Entries
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint_for_all
@@ -95,7 +95,7 @@ class ResumableGRPOTrainer(GRPOTrainer):
         if not isinstance(resume_from_checkpoint, str):
             self._clear_after(0)
             if self.place.first_step:
-                self._records = RunRecords.of(self.place.run_folder).entries
+                self._records = RunInventory.of(self.place.run_folder).entries
             return super().train(resume_from_checkpoint, **kwargs)
         checkpoint = Path(resume_from_checkpoint)
         require_pending(checkpoint, self.args.world_size)
@@ -103,7 +103,7 @@ class ResumableGRPOTrainer(GRPOTrainer):
         state = _state_of(checkpoint)
         self._clear_after(state.global_step)
         self._finished_epochs = int(state.epoch or 0)
-        self._records = records_in(checkpoint)
+        self._records = inventory_in(checkpoint)
         self.weights.restore(checkpoint)
         for name, value in self.weights.values().items():
             self.reward_weights[self.reward_func_names.index(name)] = value
@@ -173,7 +173,7 @@ class ResumableGRPOTrainer(GRPOTrainer):
             self.args.save_only_model, self._staging = model_alone, None
         if self.args.should_save:
             self.weights.save(folder)
-            self._records = write_records(self.place.run_folder, folder, self._records)
+            self._records = write_inventory(self.place.run_folder, folder, self._records)
             if save.best:  # Transformers has looked for it in the folder aside
                 self.state.best_model_checkpoint = str(save.output_dir / f"checkpoint-{save.best}")
                 self.state.save_to_json(str(folder / TRAINER_STATE_NAME))

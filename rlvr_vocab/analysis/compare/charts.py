@@ -133,5 +133,4 @@ def _line(arm: ComparedArm, name: str, metric: str) -> Line:
 
 
 def _points(run: ComparedRun, metric: str) -> dict[int, float]:
-    rows = run.evaluations if metric.startswith("eval/") else run.rows
-    return dict(zip(*series_of(rows, metric), strict=True))
+    return dict(zip(*series_of(run.rows, run.evaluations, metric), strict=True))

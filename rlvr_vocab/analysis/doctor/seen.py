@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.doctor.windows import MOST_ROWS, Windows
-from rlvr_vocab.record.metrics import Row, RunFacts, is_number, is_of_a_step
+from rlvr_vocab.record.metrics import Row, RunFacts, is_number, is_step_row
 
 _EVALUATIONS = 200
 # What a row has only where completions were sampled for it: not so where several updates are made from one batch.
@@ -75,7 +75,7 @@ class Seen:
         self._jumps = 0.0
 
     def add(self, row: Row) -> None:
-        if not is_of_a_step(row):
+        if not is_step_row(row):
             self._measured(row)
             return
         if not self.rows or row.get("stage") != self._stage:

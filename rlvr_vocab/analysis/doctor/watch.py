@@ -20,7 +20,7 @@ from rlvr_vocab.analysis.doctor import (
 from rlvr_vocab.analysis.doctor.causes import explained_by, unexplained
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.seen import Seen
-from rlvr_vocab.record.metrics import Row, RunFacts, is_of_a_step
+from rlvr_vocab.record.metrics import Row, RunFacts, is_step_row
 
 # Roots before what follows from them.
 RULES: tuple[Callable[[Seen], list[Finding]], ...] = (
@@ -70,7 +70,7 @@ class Doctor:
         """What this row, of a step or of a measurement, brings to light: no name twice, and nothing that follows from
         something already found."""
         self._seen.add(row)
-        if not is_of_a_step(row):
+        if not is_step_row(row):
             return self._new(held_out_rules.held_out_falls(self._seen))
         if self._seen.has_risen:
             self.found.pop(_UNTIL_A_RISE, None)

@@ -11,7 +11,7 @@ from typing import Any
 
 from rlvr_vocab.analysis.charts import Line
 from rlvr_vocab.counted import counted
-from rlvr_vocab.record.metrics import OF_AN_EVALUATION, RunRecord, is_number
+from rlvr_vocab.record.metrics import EVAL_ACCURACY, RunRecord, is_number
 from rlvr_vocab.statistics import difference_interval, share_interval
 
 # Of the logged steps, from which the reward at the beginning and at the end is taken where nothing was held out.
@@ -91,9 +91,9 @@ def accuracy_line(record: RunRecord, held_out: HeldOutAnswers) -> Line | None:
     """Accuracy over the steps, before and after among them, with its interval; None where nothing was measured."""
     points = [(0, problem_shares(held_out.before))]
     points += [
-        (int(row["step"]), _graded(row[OF_AN_EVALUATION], int(row["eval/problems"])))
+        (int(row["step"]), _graded(row[EVAL_ACCURACY], int(row["eval/problems"])))
         for row in record.evaluations
-        if is_number(row[OF_AN_EVALUATION]) and is_number(row.get("eval/problems"))
+        if is_number(row[EVAL_ACCURACY]) and is_number(row.get("eval/problems"))
     ]
     end = int(record.rows[-1]["step"]) if record.rows else 0
     last = problem_shares(held_out.after)

@@ -22,7 +22,6 @@ from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 from rlvr_vocab.record.completions import CompletionFiles
-from rlvr_vocab.record.copies import RunRecords
 from rlvr_vocab.record.files import (
     COMPLETIONS,
     ENVIRONMENT,
@@ -32,8 +31,9 @@ from rlvr_vocab.record.files import (
     METRICS,
     SUMMARY,
 )
+from rlvr_vocab.record.inventory import RunInventory
 from rlvr_vocab.record.json_files import read_record
-from rlvr_vocab.record.metrics import divided, read_metrics
+from rlvr_vocab.record.metrics import read_metrics, split_evaluations
 from rlvr_vocab.secret_words import MASK, is_secret
 
 # A longer value does not fit into a sentence or beside a picture: its arm gets a number.
@@ -100,8 +100,8 @@ def _check_told_apart(folders: Sequence[Path]) -> None:
 
 
 def _compared_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -> ComparedRun:
-    rows, evaluations = divided(read_metrics(folder / METRICS))
-    training, results, records = config["training"], results_file(folder, evaluation), RunRecords.of(folder)
+    rows, evaluations = split_evaluations(read_metrics(folder / METRICS))
+    training, results, records = config["training"], results_file(folder, evaluation), RunInventory.of(folder)
     changed = records.problem(results)
     if changed is not None:
         raise UserError(f"runs: {folder}: {changed}; its own train command measures it again")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, divided, read_rows
+from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, read_rows, split_evaluations
 
 WORDS = ("so", "she", "sold", "half", "then", "clips", "in", "May")
 OWN = Path(__file__).with_name("own_rewards.py")
@@ -174,7 +174,7 @@ def train_run(expanded: Callable[..., Path], tmp_path_factory: pytest.TempPathFa
             RewardFact(each.name, each.weight, False, spec.name) for each, spec in zip(built, specs, strict=True)
         ]
         facts = _facts_of(initial_model, expansion.get("mode", "expand"), rewards_told, fields)
-        return RunRecord(out, facts, *divided(read_rows(out / "metrics.jsonl")))
+        return RunRecord(out, facts, *split_evaluations(read_rows(out / "metrics.jsonl")))
 
     return train
 

@@ -1,4 +1,4 @@
-"""What the files of a run were when it last wrote them down, and which of them are not so any more. Needs no torch.
+"""The inventory of a run: its files with size and checksum, those that are damaged or lost, and copies. No torch.
 
 A checkpoint holds `records/`: a list with size and checksum of what the run had written until then, and copies of the
 small files that a run cannot go on without. The end of a run writes such a list beside its summary. A file that was
@@ -63,8 +63,8 @@ _NAMED = 3
 
 
 @dataclass(frozen=True)
-class RunRecords:
-    """The newest list that a run has left.
+class RunInventory:
+    """The newest list of files that a run has written.
 
     Attributes:
         at_the_end: whether it is that of a finished run, of which no file grows any more.
@@ -79,8 +79,8 @@ class RunRecords:
     damaged: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, folder: Path) -> RunRecords:
-        """Those of a run, finished or not; empty where it has reached no checkpoint."""
+    def of(cls, folder: Path) -> RunInventory:
+        """That of a run, finished or not; empty where it has reached no checkpoint."""
         damaged: list[str] = []
         at_the_end = _listed(folder, MANIFEST, damaged)
         if not at_the_end and not damaged and _says_that_it_is_listed(folder / SUMMARY):
@@ -106,7 +106,7 @@ class RunRecords:
         ]
         return [*self.damaged, *small, *_in_one(why for name, why in found.items() if _is_sampled(name))]
 
-    def put_back(self) -> tuple[list[str], list[str]]:
+    def restore(self) -> tuple[list[str], list[str]]:
         """Put copies in the place of what is damaged or gone, and set aside what there is no copy of.
 
         Returns:
@@ -144,7 +144,7 @@ class RunRecords:
         return None if inside is None else f"{Path(name).parent}/{inside}"
 
 
-def write_records(folder: Path, checkpoint: Path, earlier: Entries) -> Entries:
+def write_inventory(folder: Path, checkpoint: Path, earlier: Entries) -> Entries:
     """List, in a checkpoint that is being written, what a run has written until now, and copy what it needs to go on.
 
     Args:
@@ -161,15 +161,15 @@ def write_records(folder: Path, checkpoint: Path, earlier: Entries) -> Entries:
     return entries
 
 
-def write_records_at_the_end(folder: Path, summary: str) -> None:
+def write_final_inventory(folder: Path, summary: str) -> None:
     """List what a finished run consists of, its summary too, which is then to be written: it is finished by that."""
-    entries = _entries_until_now(folder, _AT_THE_END, RunRecords.of(folder).entries)
+    entries = _entries_until_now(folder, _AT_THE_END, RunInventory.of(folder).entries)
     content = summary.encode()
     entries[SUMMARY] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     write_whole(folder / MANIFEST, manifest_text(entries))
 
 
-def records_in(checkpoint: Path) -> Entries:
+def inventory_in(checkpoint: Path) -> Entries:
     """The list in a checkpoint that counts; empty where a run of an earlier version wrote none."""
     place = checkpoint / RECORDS / _LIST
     return read_manifest(place) if place.is_file() else {}
