@@ -74,9 +74,9 @@ def test_an_untied_model_is_told_of_on_both_sides(run, moved, copied_rows):
     turned_head = head.clone()
     turned_head[run.copy(4)] = turned(head[4], math.pi / 2)
     run.model("final_model", {EMBEDDING: end, HEAD: turned_head})
-    story = analyse_vocabulary(run.record)
-    sides = {final.side: final for final in story.drift.final}
-    assert not story.drift.tied and list(sides) == ["input", "output"]
+    analysis = analyse_vocabulary(run.record)
+    sides = {final.side: final for final in analysis.drift.final}
+    assert not analysis.drift.tied and list(sides) == ["input", "output"]
     assert sides["input"].from_start[[0, 4]] == pytest.approx([0.5, 0], abs=1e-6)
     assert sides["output"].from_start[[0, 4]] == pytest.approx([0, 1], abs=1e-6)
 
@@ -106,13 +106,13 @@ def test_rows_that_diverged_are_named_and_the_others_told_of(run, moved, broken)
     end[[run.copy(k) for k in broken]] = NAN
     run.model("initial_model", {EMBEDDING: start})
     run.model("final_model", {EMBEDDING: end})
-    story = analyse_vocabulary(run.record)
-    assert any("with NaN or infinity at the end: left out" in note for note in story.notes)
-    last = [point.copies for point in story.drift.points if point.name == "final_model"]
+    analysis = analyse_vocabulary(run.record)
+    assert any("with NaN or infinity at the end: left out" in note for note in analysis.notes)
+    last = [point.copies for point in analysis.drift.points if point.name == "final_model"]
     assert last == ([4] if len(broken) == 1 else [])
-    assert (story.projection is None) == (len(broken) == 5)
-    assert len(vocabulary_charts(story)) >= 3 and all(
-        cell != "nan" for table in vocabulary_tables(story) for row in table.rows for cell in row
+    assert (analysis.projection is None) == (len(broken) == 5)
+    assert len(vocabulary_charts(analysis)) >= 3 and all(
+        cell != "nan" for table in vocabulary_tables(analysis) for row in table.rows for cell in row
     )
 
 
@@ -120,9 +120,9 @@ def test_a_run_whose_copies_can_never_be_sampled_has_nothing_to_draw(run, copied
     run.source_ids = (run.opened, run.closed, run.eos)
     for name in ("initial_model", "final_model"):
         run.model(name, {EMBEDDING: copied_rows(run.layout)})
-    story = analyse_vocabulary(run.record)
-    assert story.drift.points == () and vocabulary_charts(story) == [] and vocabulary_tables(story) == []
-    assert write_analysis(story).is_dir()
+    analysis = analyse_vocabulary(run.record)
+    assert analysis.drift.points == () and vocabulary_charts(analysis) == [] and vocabulary_tables(analysis) == []
+    assert write_analysis(analysis).is_dir()
 
 
 def test_rows_beside_an_adapter_stand_for_those_of_its_base(run, moved):
@@ -137,11 +137,11 @@ def test_rows_beside_an_adapter_stand_for_those_of_its_base(run, moved):
         trained = {"base_model.model.model.embed_tokens.lora_rows": rows[run.copy(0) :].contiguous()}
         trained |= {"base_model.model.q.lora_A.weight": torch.ones(2, 2)}
         save_file(trained, adapter / "adapter_model.safetensors")
-    story = analyse_vocabulary(run.record)
-    assert story.drift.end == "checkpoint-2"
-    assert story.drift.final[0].from_start[:3] == pytest.approx([0.5, 0, 5e-7], abs=1e-9)
-    assert story.drift.final[0].source_from_start.max() == 0  # the base's own rows are frozen
-    medians = {point.name: point.cosine_to_start[0] for point in story.drift.points}
+    analysis = analyse_vocabulary(run.record)
+    assert analysis.drift.end == "checkpoint-2"
+    assert analysis.drift.final[0].from_start[:3] == pytest.approx([0.5, 0, 5e-7], abs=1e-9)
+    assert analysis.drift.final[0].source_from_start.max() == 0  # the base's own rows are frozen
+    medians = {point.name: point.cosine_to_start[0] for point in analysis.drift.points}
     assert medians["initial_model"] == medians["checkpoint-1"] == 1 > medians["checkpoint-2"]
 
 
@@ -156,15 +156,15 @@ def test_checkpoints_of_stages_count_the_steps_of_the_run(run, moved):
         run.model(f"stages/{place}", {EMBEDDING: end})
     run.model("final_model", {EMBEDDING: end})
     run.summary = {"steps": 9}
-    story = analyse_vocabulary(run.record)
-    assert [(point.step, point.name) for point in story.drift.points] == [
+    analysis = analyse_vocabulary(run.record)
+    assert [(point.step, point.name) for point in analysis.drift.points] == [
         (0, "initial_model"),
         (2, "1_first/checkpoint-2"),
         (4, "1_first/checkpoint-4"),
         (7, "2_second/checkpoint-3"),
         (9, "final_model"),
     ]
-    assert any("stage third" in note for note in story.notes)
+    assert any("stage third" in note for note in analysis.notes)
 
 
 def test_many_checkpoints_are_thinned_and_damaged_ones_named(run, moved):
@@ -175,17 +175,17 @@ def test_many_checkpoints_are_thinned_and_damaged_ones_named(run, moved):
     (run.folder / "checkpoint-1" / "model.safetensors").write_bytes(b"\xff" * 9)
     (run.folder / "checkpoint-no").mkdir()
     assert len(model_folders(run.record)[0]) == MOST_CHECKPOINTS
-    story = analyse_vocabulary(run.record)
-    assert [point.step for point in story.drift.points][-1] == 2 * MOST_CHECKPOINTS
-    assert any(note.startswith("checkpoint-1 was left out") for note in story.notes)
+    analysis = analyse_vocabulary(run.record)
+    assert [point.step for point in analysis.drift.points][-1] == 2 * MOST_CHECKPOINTS
+    assert any(note.startswith("checkpoint-1 was left out") for note in analysis.notes)
 
 
 def test_without_a_trained_model_use_is_told_and_drift_is_not(run, copied_rows):
     run.model("initial_model", {EMBEDDING: copied_rows(run.layout)})
     run.completions(1, [[run.opened, run.copy(run.a)]])
-    story = analyse_vocabulary(run.record)
-    assert story.usage is not None and story.drift is None and story.projection is None
-    assert any("no trained model" in note for note in story.notes)
+    analysis = analyse_vocabulary(run.record)
+    assert analysis.usage is not None and analysis.drift is None and analysis.projection is None
+    assert any("no trained model" in note for note in analysis.notes)
     assert analyse_vocabulary(type(run)(run.folder / "nothing").record) is None
 
 
@@ -222,12 +222,12 @@ def test_both_tables_of_every_architecture_are_found(name, expand_shape):
 
     folder = expand_shape(name, size=None)
     rows = VocabLayout.load(folder).rows
-    vocabulary_tables = token_tables(folder, rows)
+    found = token_tables(folder, rows)
     model = AutoModelForCausalLM.from_pretrained(folder)
     embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
-    assert set(vocabulary_tables) == ({"both"} if head is embedding else {"input", "output"})
+    assert set(found) == ({"both"} if head is embedding else {"input", "output"})
     for side, weight in (("input", embedding), ("output", head)):
-        table = vocabulary_tables.get(side) or vocabulary_tables["both"]
+        table = found.get(side) or found["both"]
         assert torch.equal(table.rows(np.arange(rows)), weight.detach())
 
 

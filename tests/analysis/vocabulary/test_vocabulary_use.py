@@ -98,10 +98,10 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_told(trained):
     whole = run.completions(3, [[run.opened]]).read_bytes()
     (run.folder / "completions" / "step_00003.parquet").write_bytes(whole[: len(whole) // 2])
     (run.folder / "completions" / "step_last.parquet").write_bytes(b"none of ours")
-    story = analyse_vocabulary(run.record)
-    assert story.steps == (1, 4)
-    assert sorted(note.split()[0] for note in story.notes) == ["step_00002.parquet", "step_00003.parquet"]
-    assert "16 rows" in "".join(story.notes)
+    analysis = analyse_vocabulary(run.record)
+    assert analysis.steps == (1, 4)
+    assert sorted(note.split()[0] for note in analysis.notes) == ["step_00002.parquet", "step_00003.parquet"]
+    assert "16 rows" in "".join(analysis.notes)
 
 
 def test_a_run_without_thinking_or_without_completions_is_told_of(trained):
