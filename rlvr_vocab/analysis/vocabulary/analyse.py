@@ -29,7 +29,6 @@ from rlvr_vocab.analysis.vocabulary.sampled_tokens import (
     evenly_spread,
     read_step,
     recorded_kind,
-    step_of,
     surface_ids,
 )
 from rlvr_vocab.analysis.vocabulary.token_text import TokenTexts
@@ -37,7 +36,8 @@ from rlvr_vocab.analysis.vocabulary.uncertainty import uncertainty
 from rlvr_vocab.analysis.vocabulary.usage import separated_copies, usage
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.files import COMPLETIONS, INITIAL_MODEL, step_files
+from rlvr_vocab.record.completions import CompletionFiles
+from rlvr_vocab.record.files import COMPLETIONS, INITIAL_MODEL
 from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
@@ -61,7 +61,7 @@ def analyse_vocabulary(record: RunRecord) -> VocabularyAnalysis | None:
 def _analysed(
     record: RunRecord, models: list[ModelFolder], layout: VocabLayout, described: Path, notes: list[str]
 ) -> VocabularyAnalysis:
-    files = step_files(record.folder / COMPLETIONS)
+    files = CompletionFiles(record.folder / COMPLETIONS)
     sampled = _sampled(files, layout, notes)
     used = usage(sampled.tally, sampled.windows) if sampled and layout.size else None
     rows = _rows(record.folder / INITIAL_MODEL, models, layout, used, notes) if layout.size else None
@@ -72,7 +72,7 @@ def _analysed(
         layout=layout,
         texts=TokenTexts(described, layout),
         steps=sampled.steps if sampled else (),
-        steps_there=len(files),
+        steps_there=len(files.steps),
         notes=tuple(notes),
         usage=used,
         drift=rows.drift if rows else None,
@@ -108,24 +108,23 @@ def _layout_folders(folder: Path, models: list[ModelFolder]) -> list[Path]:
     return [folder / INITIAL_MODEL, *(model.path for model in reversed(models))]
 
 
-def _sampled(files: list[Path], layout: VocabLayout, notes: list[str]) -> _Sampled | None:
+def _sampled(files: CompletionFiles, layout: VocabLayout, notes: list[str]) -> _Sampled | None:
     """One pass over the completions; None without any."""
-    numbered = {file: number for file in files if (number := step_of(file)) is not None}
-    chosen = evenly_spread(list(numbered), MOST_STEPS)
+    chosen = evenly_spread(files.steps, MOST_STEPS)
     if not chosen:
         notes.append("The run has left no completions: what was sampled is not known.")
         return None
-    if len(chosen) < len(numbered):
-        notes.append(f"Of {len(numbered):,} steps with completions {len(chosen)} were read, evenly spread.")
-    kind, surface, tally = recorded_kind([chosen[0], chosen[-1]]), surface_ids(layout), Tally(layout)
-    early, late = windows_of([numbered[file] for file in chosen])
-    for file in chosen:
+    if len(chosen) < len(files.steps):
+        notes.append(f"Of {len(files.steps):,} steps with completions {len(chosen)} were read, evenly spread.")
+    kind, surface, tally = recorded_kind(files, [chosen[0], chosen[-1]]), surface_ids(layout), Tally(layout)
+    early, late = windows_of(chosen)
+    for number in chosen:
         try:
-            step = read_step(file, numbered[file], kind, layout, surface)
-        except ValueError as error:
-            notes.append(f"{file.name} {error}; it was left out.")
+            step = read_step(files, number, kind, layout, surface)
+        except UserError as error:
+            notes.append(f"{error}; it was left out.")
             continue
-        tally.add(step, is_early=step.step <= early.last_step, is_late=step.step >= late.first_step)
+        tally.add(step, is_early=number <= early.last_step, is_late=number >= late.first_step)
     steps = tuple(point.step for point in tally.points)
     return _Sampled(tally, (early, late), steps, kind) if steps else None
 

@@ -14,9 +14,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from rlvr_vocab.analysis.vocabulary.results import Side
-from rlvr_vocab.analysis.vocabulary.sampled_tokens import evenly_spread, step_of
+from rlvr_vocab.analysis.vocabulary.sampled_tokens import evenly_spread
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.files import COMPLETIONS, FINAL_ADAPTER, FINAL_MODEL, step_files
+from rlvr_vocab.record.completions import CompletionFiles
+from rlvr_vocab.record.files import COMPLETIONS, FINAL_ADAPTER, FINAL_MODEL
 from rlvr_vocab.record.metrics import RunRecord, is_number
 from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_WEIGHTS, ROWS_KEY, find_base, is_adapter
 from rlvr_vocab.vocab.read_as_data import refuse_pickled
@@ -86,7 +87,7 @@ def _steps_taken(record: RunRecord, checkpoints: list[ModelFolder]) -> int:
     if is_number(summary.get("steps")):
         return int(summary["steps"])
     logged = [int(row["step"]) for row in record.rows[-1:]]
-    sampled = [step for file in step_files(record.folder / COMPLETIONS) if (step := step_of(file)) is not None]
+    sampled = CompletionFiles(record.folder / COMPLETIONS).steps
     return max([0, *logged, *sampled, *(each.step for each in checkpoints)])
 
 

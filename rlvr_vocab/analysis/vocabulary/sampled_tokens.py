@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import torch
 
 from rlvr_vocab.analysis.vocabulary.results import Kind, UsePoint
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, scored_regions
 
@@ -49,37 +49,36 @@ def evenly_spread(items: Sequence[Item], most: int) -> list[Item]:
     return [items[at] for at in np.linspace(0, len(items) - 1, most).round().astype(int)]
 
 
-def step_of(file: Path) -> int | None:
-    number = re.fullmatch(r"step_(\d+)", file.stem)
-    return int(number[1]) if number else None
-
-
-def recorded_kind(files: Sequence[Path]) -> Kind | None:
-    """Entropies where any file has them, else surprisals, else nothing."""
-    names = {name for file in files for name in _column_names(file)}
+def recorded_kind(files: CompletionFiles, steps: Sequence[int]) -> Kind | None:
+    """Entropies where any of the steps has them, else surprisals, else nothing."""
+    names: set[str] = set()
+    for step in steps:
+        with suppress(UserError):  # raised again when the step is read
+            names.update(files.table(step, list(_COLUMN.values())).column_names)
     return next((kind for kind, column in _COLUMN.items() if column in names), None)
 
 
-def read_step(file: Path, step: int, kind: Kind | None, layout: VocabLayout, surface: np.ndarray) -> SampledStep:
-    """The tokens of one file.
+def read_step(
+    files: CompletionFiles, step: int, kind: Kind | None, layout: VocabLayout, surface: np.ndarray
+) -> SampledStep:
+    """The tokens of one step.
 
     Args:
         surface: the `surface_ids` of the layout.
 
     Raises:
-        ValueError: it is no file of completions of a model with this layout; the message says why.
+        UserError: its file cannot be read, or is not of a model with this layout.
     """
-    columns = ["prompt_ids", "completion_ids"]
-    column = _COLUMN[kind] if kind is not None and _COLUMN[kind] in _column_names(file) else None
+    column = "" if kind is None else _COLUMN[kind]
+    table = files.table(step, ["prompt_ids", "completion_ids", column])
     try:
-        table = pq.read_table(file, columns=columns if column is None else [*columns, column])
-        prompts, completions = (_Lists.of(table, name) for name in columns)
-        values = None if column is None else _Lists.of(table, column)
-    except (pa.ArrowException, OSError, KeyError) as error:
-        raise ValueError(f"cannot be read: {' '.join(str(error).split())}") from error
+        prompts, completions = (_Lists.of(table, name) for name in ("prompt_ids", "completion_ids"))
+        values = _Lists.of(table, column) if column in table.column_names else None
+    except (pa.ArrowException, KeyError) as error:
+        raise UserError(f"{files.path(step)}: cannot be read: {' '.join(str(error).split())}") from error
     for lists in (prompts, completions):
         if lists.values.size and not 0 <= lists.values.min() <= lists.values.max() < layout.rows:
-            raise ValueError(f"holds ids outside the {layout.rows:,} rows of the model")
+            raise UserError(f"{files.path(step)}: holds ids outside the {layout.rows:,} rows of the model")
     nats = _aligned(values, completions.lengths)
     regions, before = _in_context(prompts, completions, layout)
     before = np.where(before == _NO_TOKEN, before, surface[before])
@@ -113,13 +112,6 @@ class _Lists:
 
     def rows(self) -> list[np.ndarray]:
         return np.split(self.values, np.cumsum(self.lengths)[:-1]) if len(self.lengths) else []
-
-
-def _column_names(file: Path) -> set[str]:
-    try:
-        return set(pq.read_schema(file).names)
-    except (pa.ArrowException, OSError):
-        return set()  # reading it says why
 
 
 def _aligned(values: _Lists | None, lengths: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Use of reasoning tokens: every count is one that was written by hand."""
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,7 @@ from rlvr_vocab.analysis.vocabulary import analyse_vocabulary
 from rlvr_vocab.analysis.vocabulary.analyse import windows_of
 from rlvr_vocab.analysis.vocabulary.sampled_tokens import evenly_spread
 from rlvr_vocab.analysis.vocabulary.usage import Contexts
+from rlvr_vocab.record.completions import CompletionFiles
 
 
 @pytest.fixture
@@ -100,7 +102,8 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_told(trained):
     (run.folder / "completions" / "step_last.parquet").write_bytes(b"none of ours")
     analysis = analyse_vocabulary(run.record)
     assert analysis.steps == (1, 4)
-    assert sorted(note.split()[0] for note in analysis.notes) == ["step_00002.parquet", "step_00003.parquet"]
+    names = [Path(note.partition(":")[0]).name for note in analysis.notes]
+    assert sorted(names) == ["step_00002.parquet", "step_00003.parquet"]
     assert "16 rows" in "".join(analysis.notes)
 
 
@@ -133,8 +136,9 @@ def test_contexts_tell_whether_two_ids_are_written_in_the_same_places(trained, b
     thought = [run.b, run.a] * 500 + [getattr(run, before_copy), run.copy(run.a)] * 500
     # Contexts count as what they read as: the copy of b stands for b.
     thought += [run.copy(run.b), run.a] * 500
-    file = run.completions(1, [[run.opened, *thought]])
+    run.completions(1, [[run.opened, *thought]])
+    files = CompletionFiles(run.folder / "completions")
     tally = Tally(run.layout)
-    tally.add(read_step(file, 1, None, run.layout, surface_ids(run.layout)), is_early=True, is_late=True)
+    tally.add(read_step(files, 1, None, run.layout, surface_ids(run.layout)), is_early=True, is_late=True)
     assert Contexts(tally).divergence(run.a, run.copy(run.a)) == pytest.approx(bits, abs=5e-3)
     assert math.isnan(Contexts(tally).divergence(run.a, run.copy(run.d)))
