@@ -21,8 +21,6 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from rlvr_vocab.analysis.svg import INK, RC, as_svg, drawable
 
-__all__ = ["Band", "Chart", "Line", "as_svg", "drawable", "figure", "line_chart", "palette", "style_of"]
-
 # Told apart with every common colour blindness, at least 3:1 against white and against the dark page; the line styles
 # tell them apart where there is no colour at all.
 palette = ("#2b7bc8", "#d4680b", "#0d9272", "#b85c9e", "#7d7f86", "#a8770a")
@@ -171,7 +169,7 @@ def _points_per_bin(length: int) -> int:
 
 
 def _bin_starts(length: int) -> np.ndarray:
-    """Where each bin begins."""
+    """Index at which each bin begins."""
     return np.arange(0, length, _points_per_bin(length))
 
 
@@ -210,7 +208,7 @@ def _limit_to_0_and_1(axes: Axes, lines: Sequence[Line]) -> None:
 
 
 def _add_legend(chart: Figure, lines: Sequence[Line]) -> None:
-    """Beside each other as far as they fit."""
+    """Add a legend whose entries stand beside each other as far as they fit."""
     names = [drawable(line.name, _LONGEST_NAME) for line in lines]
     handles = [Line2D([], [], color=colour, linestyle=dashes) for colour, dashes in map(style_of, range(len(lines)))]
     columns = max(1, min(len(names), 52 // (max(map(len, names)) + 5)))
@@ -218,7 +216,7 @@ def _add_legend(chart: Figure, lines: Sequence[Line]) -> None:
 
 
 def _description(lines: Sequence[Line], percent: bool) -> str:
-    """What a reader who cannot see the picture takes from it."""
+    """Description for a reader who cannot see the chart."""
     shown = _percent if percent else _plain
     return "; ".join(
         f"{line.name or 'from'}: {shown(line.values[0])} at step {line.steps[0]:g}, "

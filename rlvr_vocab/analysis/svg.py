@@ -1,4 +1,4 @@
-"""From a matplotlib figure to SVG that may stand in a page beside others, or alone in a file."""
+"""Turns a matplotlib figure into SVG that may stand in a page beside others, or alone in a file."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def as_svg(figure: Figure, title: str, description: str = "") -> Markup:
 
 
 def _take_text_literally(figure: Figure) -> None:
-    """Also what was put on it outside of RC: words are taken literally, and a legend has no ground of its own."""
+    """Take text literally wherever it was set, not only under RC; a legend has no background of its own."""
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             formatter = axis.get_major_formatter()
@@ -125,7 +125,7 @@ def _drawable_formatter(formatter: FuncFormatter) -> Callable[[float, int | None
 
 
 def _remove_namespaces(root: ElementTree.Element) -> None:
-    """In a page they only cost; `xlink:href` is `href` since SVG 2."""
+    """A page needs no namespaces; `xlink:href` is `href` since SVG 2."""
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
         for name in [name for name in element.attrib if name.startswith("{")]:

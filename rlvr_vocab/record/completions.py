@@ -106,7 +106,7 @@ class CompletionFiles:
         return completion
 
     def table(self, step: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Those of the columns that a step's file has; None for all but the figures of each token."""
+        """Those of the columns that a step's file has; with None, all except the figures of each token."""
         path = self.path(step)
         problem = None if step in self._checked else self._inventory.problem(path)
         if problem is not None:

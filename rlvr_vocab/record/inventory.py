@@ -90,7 +90,7 @@ class RunInventory:
         return cls(folder, at_the_end or at_a_step, bool(at_the_end), copies, tuple(damaged))
 
     def problem(self, path: Path) -> str | None:
-        """What is wrong with a file of the run; None where nothing is known to be, or it is in no list."""
+        """What is wrong with a file of the run; None for nothing known, or a file that is not listed."""
         name = str(path.relative_to(self.folder))
         return self._problem(name) if name in self.entries else None
 
@@ -99,7 +99,7 @@ class RunInventory:
         return [self.folder / name for name in self.entries if fnmatch(name, pattern)]
 
     def damage(self) -> list[str]:
-        """What a reader of the run is to be told: large files are compared by their sizes alone."""
+        """Messages on damaged or lost files for a reader of the run; large files are compared by size alone."""
         found = {name: why for name in self.entries if (why := self._problem(name, thorough=False)) is not None}
         small = [
             f"{why}; the command that trained the run mends it" for name, why in found.items() if not _is_sampled(name)
@@ -216,7 +216,7 @@ def _is_sampled(name: str) -> bool:
 
 
 def _in_one(sentences: Iterable[str]) -> list[str]:
-    """Of many alike the first and the last."""
+    """Many sentences as one: the first few and the last."""
     listed = list(sentences)
     more = [f"{len(listed) - _NAMED} more, the last: {listed[-1]}"] if len(listed) > _NAMED else []
     return ["; ".join([*listed[:_NAMED], *more])] if listed else []

@@ -9,10 +9,10 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from rlvr_vocab.analysis.charts import Chart, Line, as_svg, drawable, figure, line_chart, style_of
+from rlvr_vocab.analysis.charts import Chart, Line, figure, line_chart, style_of
 from rlvr_vocab.analysis.compare.comparison import Comparison, verdict_sentence
 from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparedRun
-from rlvr_vocab.analysis.svg import INK, RC
+from rlvr_vocab.analysis.svg import INK, RC, as_svg, drawable
 from rlvr_vocab.record.metrics import series_of
 
 _LONGEST_NAME = 26
@@ -88,7 +88,7 @@ def runs_chart(comparisons: Sequence[Comparison]) -> Chart:
 
 
 def labels(names: Sequence[str]) -> list[str]:
-    """As they fit beside a chart: of long names the ends, where the values are; numbers where those are alike."""
+    """Names short enough for a chart: the ends of long names, where the values are; numbered where those are alike."""
     whole = list(map(drawable, names))
     short = [name if len(name) <= _LONGEST_NAME else f"…{name[1 - _LONGEST_NAME :]}" for name in whole]
     if len(set(short)) == len(short):
@@ -104,7 +104,7 @@ def _dots(axes: Axes, number: int, scores: Sequence[float]) -> None:
 
 
 def _joined(axes: Axes, number: int, found: Comparison) -> None:
-    """Only beside the baseline is there room for lines."""
+    """Join the runs of one seed by lines; only the arm next to the baseline has room for them."""
     if number == 1:
         for one, two in zip(found.baseline_scores, found.other_scores, strict=True):
             axes.plot([0, 1], [one, two], color=INK, alpha=0.35, linewidth=0.8)

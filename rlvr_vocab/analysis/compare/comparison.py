@@ -28,7 +28,7 @@ Verdict = Literal["higher", "lower", "not distinguishable", "one run each"]
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is known of the difference between an arm and the baseline.
+    """The difference between an arm and the baseline.
 
     Attributes:
         verdict: of the other arm against the baseline; `one run each` where an arm has one run only, so that the
@@ -67,7 +67,7 @@ class Comparison:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many runs of each arm are compared."""
+        """Number of runs of each arm."""
         return len(self.baseline_scores), len(self.other_scores)
 
 
@@ -207,7 +207,7 @@ def _of_models(found: Comparison) -> str:
 
 
 def sample_text(found: Comparison) -> str:
-    """How many seeds and problems a comparison rests on."""
+    """The number of runs and problems of a comparison."""
     counts = found.counts
     on = f"on {counted(found.problems, 'problem')}"
     if found.paired:
@@ -240,5 +240,5 @@ def interval_text(found: Comparison) -> str:
 
 
 def interval_points(found: Comparison) -> str:
-    """Of the interval, in percentage points."""
+    """The ends of the interval, in percentage points."""
     return " to ".join(f"{100 * end:+.1f}".replace("-", "−") for end in (found.low, found.high))

@@ -113,7 +113,7 @@ def degrees_of_freedom(parts: Sequence[SeedVariance]) -> float:
 
 
 def _of_problems(values: np.ndarray) -> float:
-    """Variance of the mean over the rows of their means, as a draw of problems makes it: problems are clusters."""
+    """Variance of the mean over the rows of their means, over the draw of the problems, which are clusters."""
     answered = ~np.isnan(values)
     counts = answered.sum(1)
     rest = np.where(answered, values - np.nanmean(values, axis=1, keepdims=True), 0.0)
@@ -123,7 +123,7 @@ def _of_problems(values: np.ndarray) -> float:
 
 
 def _of_seeds(values: np.ndarray) -> SeedVariance:
-    """Of the mean over two rows or more of their means, as a draw of rows makes it."""
+    """Variance of the mean over two rows or more of their means, over the draw of the rows."""
     rows = len(values)
     alone = sum(_of_problems(row[None]) for row in values)
     both = (alone - rows * _of_problems(values)) / (rows * (rows - 1))
@@ -201,7 +201,7 @@ def _drawn(parts: Sequence[SeedVariance]) -> np.ndarray:
 
 
 def _with_unbiased_deviation(variance: DifferenceVariance) -> DifferenceVariance:
-    """With variances of the seeds that make their standard deviation right on average (c4 of control charts).
+    """Scale the seed variances so that their standard deviation is right on average (c4 of control charts).
 
     What the problems put into them is known much better: they cannot be less than that.
     """

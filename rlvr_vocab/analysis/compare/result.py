@@ -61,7 +61,7 @@ def _held_out_format(run: ComparedRun) -> float | None:
 
 
 def _reasoning_share(run: ComparedRun) -> float | None:
-    """Of the tokens that the answers thought in."""
+    """Share of reasoning tokens among the tokens sampled while thinking."""
     thought = [answer for answer in run.answers if answer.get("thinking_tokens") and "reasoning_tokens" in answer]
     tokens = sum(answer["thinking_tokens"] for answer in thought)
     return sum(answer["reasoning_tokens"] for answer in thought) / tokens if tokens else None

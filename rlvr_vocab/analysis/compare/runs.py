@@ -181,11 +181,11 @@ class ComparedRun:
 
     @property
     def logged_steps(self) -> list[int]:
-        """Those of which it kept completions."""
+        """The steps whose completions it kept."""
         return [] if self.completions is None else self.completions.steps
 
     def prompts_at(self, step: int) -> list[str]:
-        """In their order; raises UserError where the file of that step cannot be read."""
+        """The prompts of a step, in their order; raises UserError where its file cannot be read."""
         assert self.completions is not None
         table = self.completions.table(step, ["prompt"])
         return [prompt for column in table.columns for prompt in column.to_pylist()]

@@ -136,7 +136,7 @@ def _unequal(
 
 
 def _sampling_settings(runs: Sequence[ComparedRun]) -> Iterator[str]:
-    """How `rlvr-vocab evaluate` was asked; what belongs to the weights, or to the split of a seed, left out."""
+    """Different settings of `rlvr-vocab evaluate`, except those of the checkpoint and of the split by seed."""
     if len({run.from_evaluate for run in runs}) > 1:
         own = [run.folder for run in runs if not run.from_evaluate]
         yield f"The results of {listed(own)} are what a run measured itself, the others those of rlvr-vocab evaluate."
@@ -198,7 +198,7 @@ def _measured_before(arm: ComparedArm) -> list[tuple[float, int]]:
 
 
 def _sampling_variance(shares: Sequence[tuple[float, int]]) -> float:
-    """Of the mean accuracy; as if each problem were new, which makes it rather too large."""
+    """Variance of the mean accuracy, as if each problem were new, which makes it rather too large."""
     return sum(max(share * (1 - share), 1 / count) / count for share, count in shares) / len(shares) ** 2
 
 
@@ -262,7 +262,7 @@ def _not_recorded(runs: Sequence[ComparedRun]) -> Iterator[str]:
 
 
 def _not_said(runs: Sequence[ComparedRun]) -> Iterator[str]:
-    """What a run measures itself is asked as its configuration says."""
+    """Results of `rlvr-vocab evaluate` without its settings; those of a run itself follow from its configuration."""
     silent = [run.folder for run in runs if run.from_evaluate and run.sampling_settings is None]
     if silent:
         yield f"how the answers were sampled: no settings.json beside those of {', '.join(silent)}"

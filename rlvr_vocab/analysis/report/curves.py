@@ -153,7 +153,7 @@ def _reward(record: RunRecord, bands: Sequence[Band]) -> Chart | None:
 
 
 def _accuracy(record: RunRecord, accuracies: Line, bands: Sequence[Band]) -> Chart:
-    """With what the verifier gives on the problems trained on: the two should rise together."""
+    """Held-out accuracy beside that on the problems trained on: the two should rise together."""
     lines = [accuracies]
     steps, values = record.series("rewards/accuracy/mean")
     if steps and all(0 <= value <= 1 for value in values):

@@ -35,7 +35,7 @@ class Answer:
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> Answer:
-        """From a line of `evaluation/<when>.jsonl`."""
+        """The answer in a line of `evaluation/<when>.jsonl`."""
         given = row["problem"], row["prompt"], row["solution"], row["completion"], row["score"]
         return cls(*given, row.get("completion_ids", ()))
 
@@ -53,11 +53,11 @@ class HeldOutAnswers:
     damage: Sequence[str] = ()
 
     def pairs(self) -> list[tuple[Answer, Answer]]:
-        """Of each problem that can be judged both times the first answer, before and after."""
+        """The first answers before and after, for each problem that was graded both times."""
         return [(early[0], late[0]) for early, late in self._of_a_problem()]
 
     def shares(self) -> list[tuple[float, float]]:
-        """Of each problem that can be judged both times the share of right answers, before and after."""
+        """The shares of right answers before and after, for each problem that was graded both times."""
         return [(_share(early), _share(late)) for early, late in self._of_a_problem()]
 
     def _of_a_problem(self) -> list[tuple[list[Answer], list[Answer]]]:
@@ -134,7 +134,7 @@ class Change:
 
 
 def change(held_out: HeldOutAnswers) -> Change | None:
-    """None where it was not measured at both ends."""
+    """The change of accuracy; None where it was not measured both before and after."""
     shares = held_out.shares()
     found = difference_interval([late - early for early, late in shares])
     if found is None:
@@ -196,13 +196,13 @@ def _accuracy_words(found: Change, record: RunRecord) -> str:
 
 
 def _problems(judged: int, record: RunRecord) -> str:
-    """How many could be judged, and of how many where that is not all."""
+    """The number of graded problems, and of how many where that is not all."""
     held_out = _of_summary(record, "held_out_problems")
     return counted(judged, "problem") if held_out in (None, judged) else f"{judged:,} of {counted(held_out, 'problem')}"
 
 
 def _why_no_change(record: RunRecord, held_out: HeldOutAnswers) -> str:
-    """Of a finished run without a problem that was judged both before and after."""
+    """Why a finished run has no problem that was graded both before and after."""
     problems = _of_summary(record, "held_out_problems")
     before, after = _of_summary(record, "accuracy_before"), _of_summary(record, "accuracy_after")
     if not problems and not held_out.before and not held_out.damage:

@@ -125,7 +125,7 @@ def samples(title: str, shown: Sequence[SampleCard]) -> Markup:
 
 
 def heading(text: str) -> Markup:
-    """Of a part of a section."""
+    """The heading of a part of a section."""
     return Markup("<h3>{}</h3>\n").format(text)
 
 

@@ -59,7 +59,7 @@ class ChosenSamples:
 
 
 def choose_samples(files: CompletionFiles, most: int) -> ChosenSamples:
-    """At most so many completions; of files that can be read."""
+    """Choose at most so many completions from the files that can be read."""
     unreadable: list[str] = []
     pair = _early_and_late(files, unreadable) if most >= 2 else ()
     steps = _spread(files.steps, min(MOST_MOMENTS, max(1, (most - len(pair)) // 3)))
@@ -74,7 +74,7 @@ def choose_samples(files: CompletionFiles, most: int) -> ChosenSamples:
 
 
 def _spread(steps: Sequence[int], number: int) -> list[int]:
-    """So many of the steps, the first and the last among them; the last alone where there is to be one."""
+    """So many of the steps, the first and the last among them; for 1, the last."""
     if number == 1 or len(steps) <= 1:
         return list(steps[-1:])
     return sorted({steps[round(index * (len(steps) - 1) / (number - 1))] for index in range(number)})
@@ -164,7 +164,7 @@ def training_section(choice: ChosenSamples, marker: Marker | None) -> Markup:
 
 
 class _Template:
-    """What all prompts begin and end with: chat template and system prompt, which need not be read each time.
+    """The beginning and end that all prompts share (chat template, system prompt), which need not be shown each time.
 
     Args:
         prompts: different ones, sorted.

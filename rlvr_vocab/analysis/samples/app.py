@@ -14,7 +14,6 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.message import Message
 from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
@@ -89,21 +88,6 @@ class SamplesApp(App[bool]):
         Binding("ctrl+c", "quit", priority=True),
     ]
 
-    class Found(Message):
-        def __init__(self, search: Search, matches: Matches) -> None:
-            super().__init__()
-            self.search, self.matches = search, matches
-
-    class LinesRead(Message):
-        def __init__(self, step: int, lines: Sequence[str]) -> None:
-            super().__init__()
-            self.step, self.lines = step, lines
-
-    class MarkerLoaded(Message):
-        def __init__(self, marker: Marker | None, note: str = "") -> None:
-            super().__init__()
-            self.marker, self.note = marker, note
-
     def __init__(
         self, files: CompletionFiles, view: View, reader: SampleReader, load_marker: Callable[[], Marker]
     ) -> None:
@@ -151,15 +135,13 @@ class SamplesApp(App[bool]):
             if worker.is_cancelled:
                 return
             if time.monotonic() - last_message > _SECONDS_BETWEEN_MESSAGES:
-                self.post_message(self.Found(search, search.found()))
+                self.call_later(self._take, search, search.found())
                 last_message = time.monotonic()
-        self.post_message(self.Found(search, search.found()))
-
-    def on_samples_app_found(self, message: Found) -> None:
-        if message.search is self.browser.search:
-            self._take(message.search, message.matches)
+        self.call_later(self._take, search, search.found())
 
     def _take(self, search: Search, matches: Matches) -> None:
+        if search is not self.browser.search:
+            return  # another one has begun since
         self.browser.take(matches)
         if not search.steps_left and not len(matches) and self._is_first_view:
             self.exit(False)
@@ -205,10 +187,10 @@ class SamplesApp(App[bool]):
         for step in steps:
             if worker.is_cancelled:
                 return
-            self.post_message(self.LinesRead(step, read_first_lines(self.files, step)))
+            self.call_later(self._keep_lines, step, read_first_lines(self.files, step))
 
-    def on_samples_app_lines_read(self, message: LinesRead) -> None:
-        self._first_lines.keep(message.step, message.lines)
+    def _keep_lines(self, step: int, lines: Sequence[str]) -> None:
+        self._first_lines.keep(step, lines)
         self.query_one(SampleList).draw()
 
     def _show_status(self) -> None:
@@ -218,15 +200,14 @@ class SamplesApp(App[bool]):
 
     def _load(self) -> None:
         try:
-            message = self.MarkerLoaded(self._load_marker())
+            self.call_later(self._set_marker, self._load_marker())
         except UserError as error:
-            message = self.MarkerLoaded(None, f"copies are not told apart: {error}")
-        self.post_message(message)
+            self.call_later(self._set_marker, None, f"copies are not told apart: {error}")
 
-    def on_samples_app_marker_loaded(self, message: MarkerLoaded) -> None:
-        self.reader = replace(self.reader, marker=message.marker)
+    def _set_marker(self, marker: Marker | None, note: str = "") -> None:
+        self.reader = replace(self.reader, marker=marker)
         self._show_page()
-        self._note = message.note
+        self._note = note
         self._show_status()
 
     # --- keys ---

@@ -20,7 +20,7 @@ _LEGEND = (
     "and so on; characters that would not show are drawn: ␛ <U+202E>"
 )
 # Told apart by the line below them too, for those who see no colours and for grey paper.
-COPY_STYLE = """
+_COPY_STYLE = """
 .m1 { color: #a0149a; border-bottom: 2px solid }
 .m2 { color: #0b6e8a; border-bottom: 2px dashed }
 .m3 { color: #9a5b00; border-bottom: 2px dotted }
@@ -44,7 +44,7 @@ pre { font: 14px/1.5 ui-monospace, monospace; white-space: pre-wrap; overflow-wr
   unicode-bidi: plaintext }
 details > pre { opacity: .85 } summary { font-size: .9rem; margin-top: .5rem }
 """
-    + COPY_STYLE
+    + _COPY_STYLE
 )
 _HEAD = Markup(
     '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -61,7 +61,7 @@ _FACT = Markup("<dt>{}</dt><dd>{}</dd>\n")
 
 
 def text_pieces(samples: Iterable[Sample], heading: str) -> Iterator[str]:
-    """What people wrote and models sampled is indented: no line of it can pass for one of ours."""
+    """Plain text. Prompts and completions are indented, so that no line of them can pass for one of ours."""
     yield f"{heading}\n{_LEGEND}\n"
     for sample in samples:
         facts = "".join(f"{label}: {value}\n" for label, value in sample.facts())
@@ -71,7 +71,7 @@ def text_pieces(samples: Iterable[Sample], heading: str) -> Iterator[str]:
 
 
 def markdown_pieces(samples: Iterable[Sample], heading: str) -> Iterator[str]:
-    """All that is not ours stands in fenced blocks."""
+    """Markdown. Facts, prompts and completions stand in fenced blocks."""
     head = _fenced(f"{heading}\n{_LEGEND}")
     yield f"# Completions\n\n{head}"
     for sample in samples:

@@ -112,7 +112,7 @@ class SampleReader:
         return Sample(completion, self._spans(completion), counts, self._right(completion), weights)
 
     def _spans(self, completion: SampledCompletion) -> tuple[TextSpan, ...]:
-        """As it was recorded where nothing in it is marked: of a baseline, say."""
+        """Spans with copy indices; the recorded text where no token is a reasoning token."""
         ids = completion.completion_ids
         if self.marker is not None and any(map(self.marker.copy_index, ids)):
             return tuple(self.marker.spans(ids))

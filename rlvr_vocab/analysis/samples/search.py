@@ -131,7 +131,7 @@ class Search:
             self._parts.append(part)
 
     def found(self) -> Matches:
-        """What has been found so far, in order."""
+        """The matches found so far, in order."""
         self._parts = [Matches.joined(self._parts)]
         return self._parts[0].ordered(self.order)
 
@@ -170,7 +170,7 @@ def search_all(search: Search) -> Iterator[tuple[int, int]]:
 
 
 def passing(table: pa.Table, sample_filter: SampleFilter, correctness: CorrectnessReward | None) -> np.ndarray:
-    """Which rows of a step pass, its step apart: `(rows,)` of bool."""
+    """Whether each row of a step passes the filter, conditions on the step apart: `(rows,)` of bool."""
     passes = np.ones(len(table), dtype=bool)
     for column, text in (("prompt", sample_filter.problem), ("completion", sample_filter.contains)):
         if text is not None:

@@ -10,8 +10,8 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rlvr_vocab.analysis.charts import Chart, Line, as_svg, drawable, figure, line_chart, palette
-from rlvr_vocab.analysis.svg import RC
+from rlvr_vocab.analysis.charts import Chart, Line, figure, line_chart, palette
+from rlvr_vocab.analysis.svg import RC, as_svg, drawable
 from rlvr_vocab.analysis.vocabulary.results import (
     Drift,
     DriftPoint,
@@ -28,7 +28,7 @@ _SIDES = {"both": "", "input": "embedding, ", "output": "head, "}
 
 
 def vocabulary_charts(analysis: VocabularyAnalysis) -> list[Chart]:
-    """Those that the run has data for."""
+    """The charts that the run has data for."""
     found: list[Chart] = []
     if analysis.usage:
         found += _of_use(analysis, analysis.usage)

@@ -37,7 +37,7 @@ def units(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def row_drift(side: Side, now: TokenRows, start: TokenRows, layout: VocabLayout, ks: np.ndarray) -> RowDrift:
-    """What has become of the rows of some copies on one side, a block of them after another."""
+    """The drift of some copies on one side, computed block by block."""
     sources = np.asarray(layout.source_ids, dtype=np.int64)
     columns = np.empty((_COLUMNS, len(ks)))
     for first in range(0, len(ks), _BLOCK):
@@ -145,7 +145,7 @@ def onto_two(rows: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def most_used(open_ks: np.ndarray, total: np.ndarray | None, layout: VocabLayout) -> np.ndarray:
-    """At most `MOST_COPIES` of them, by use, then by id."""
+    """The `MOST_COPIES` most used copies; equals by id."""
     if len(open_ks) <= MOST_COPIES:
         return open_ks
     use = np.zeros(len(open_ks)) if total is None else total[open_ks + layout.standard_size]

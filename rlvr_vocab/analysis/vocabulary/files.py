@@ -100,7 +100,7 @@ def _tokens(analysis: VocabularyAnalysis) -> Iterator[Sequence[Any]]:
 
 
 def _listed_copies(analysis: VocabularyAnalysis) -> np.ndarray:
-    """Which copies have a row of their own."""
+    """The copies that have a row in tokens.csv."""
     used = analysis.usage.total[analysis.layout.standard_size :] if analysis.usage else np.zeros(0, np.int64)
     movers = (drift.ks[top_movers(drift, MOST_MOVERS)] for drift in (analysis.drift.final if analysis.drift else ()))
     return np.unique(np.concatenate([np.flatnonzero(used), *movers]))

@@ -60,7 +60,7 @@ def _own(folder: Path) -> Iterator[ModelFolder]:
 
 
 def _of_stages(record: RunRecord, notes: list[str]) -> Iterator[ModelFolder]:
-    """Those of the stages, whose folders count the steps of the stage alone."""
+    """The checkpoints of the stages, whose folder names count the steps of the stage alone."""
     for folder in sorted((record.folder / "stages").glob("*_*")):
         name = _STAGE.fullmatch(folder.name)
         own = list(_own(folder))
@@ -82,7 +82,7 @@ def _first_step(record: RunRecord, stage: str) -> int | None:
 
 
 def _steps_taken(record: RunRecord, checkpoints: list[ModelFolder]) -> int:
-    """How far the run came, by what it left."""
+    """The number of steps that the run took, by what it has left."""
     summary = record.summary or {}
     if is_number(summary.get("steps")):
         return int(summary["steps"])

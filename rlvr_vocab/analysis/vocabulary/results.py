@@ -189,7 +189,7 @@ class TokenUncertainty(NamedTuple):
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """How open the choice of tokens was.
+    """Entropy or surprisal of the tokens.
 
     Attributes:
         kind: `entropy` of the distribution that a token was drawn from; `surprisal` of the drawn token where a run

@@ -87,7 +87,7 @@ def read_step(
 
 
 def surface_ids(layout: VocabLayout) -> np.ndarray:
-    """For each id the standard token that it reads as, `(rows,)`."""
+    """The standard token that each id reads as, `(rows,)`."""
     return np.concatenate([np.arange(layout.standard_size), np.asarray(layout.source_ids, dtype=np.int64)])
 
 
@@ -179,7 +179,7 @@ class Sums:
 
 @dataclass
 class Tally:
-    """What one pass over the steps gathers.
+    """Counts that one pass over the steps gathers.
 
     Attributes:
         means: by step: mean nats of answering, thinking, and thinking written as standard tokens and as copies.

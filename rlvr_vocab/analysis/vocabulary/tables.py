@@ -32,7 +32,7 @@ class Table(NamedTuple):
 
 
 def vocabulary_tables(analysis: VocabularyAnalysis) -> list[Table]:
-    """Those that the run has rows for."""
+    """The tables that the run has rows for."""
     found: list[Table] = []
     if analysis.usage:
         found += _of_use(analysis, analysis.usage)
@@ -196,7 +196,7 @@ def _figure(value: float) -> str:
 
 
 def _cosine(value: float) -> str:
-    """With as many digits as it takes to see that it is not 1."""
+    """A cosine with enough digits to show that it is not 1."""
     if not math.isfinite(value):
         return ""
     return f"{value:.4f}" if 1 - value > 1e-3 else f"1 − {1 - value:.1e}" if value < 1 else "1"

@@ -1,4 +1,4 @@
-"""How open the choice of tokens was: by region over training, and by token early against late."""
+"""Entropy or surprisal of the sampled tokens: by region over training, and by token early and late."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MEANS = ("answering", "thinking", "thinking, standard tokens", "thinking, copie
 
 
 def uncertainty(record: RunRecord, tally: Tally | None, kind: Kind | None) -> Uncertainty | None:
-    """None where a run has recorded neither entropies nor log-probabilities."""
+    """The entropies, or surprisals, of a run; None where it has recorded neither entropies nor log-probabilities."""
     logged = tuple(_logged(record))
     if not logged and (tally is None or kind is None):
         return None
@@ -66,7 +66,7 @@ class _Column:
         return cls(sums.valued[region], sums.nats[region])
 
     def merged(self, surface: np.ndarray) -> _Column:
-        """By what the ids read as."""
+        """Sums by surface token."""
         counts = np.bincount(surface, weights=self.counts, minlength=len(surface)).astype(np.int64)
         return _Column(counts, np.bincount(surface, weights=self.nats, minlength=len(surface)))
 
@@ -75,7 +75,7 @@ class _Column:
         return float(self.nats.sum() / count) if count else float("nan")
 
     def mean_of(self, token: int, prior: int = 0, prior_mean: float = 0.0) -> float:
-        """Of one token, as if so many positions more had had another mean; NaN without a position."""
+        """Mean of one token, with `prior` positions of `prior_mean` added; NaN without a position."""
         count = int(self.counts[token])
         return float((self.nats[token] + prior * prior_mean) / (count + prior)) if count else float("nan")
 

@@ -28,7 +28,7 @@ FEWEST = 30
 
 
 def usage(tally: Tally, windows: tuple[Window, Window]) -> Usage:
-    """What was sampled while thinking, of a model with reasoning tokens."""
+    """The use of reasoning tokens while thinking."""
     early, late = tally.early.counts[THINKING], tally.late.counts[THINKING]
     thinking = (int(early.sum()), int(late.sum()))
     return Usage(
@@ -63,7 +63,7 @@ def copies_by_source(ks: Iterable[int], layout: VocabLayout) -> dict[int, list[i
 
 
 def _growths(early: np.ndarray, late: np.ndarray, thinking: tuple[int, int], layout: VocabLayout) -> list[Growth]:
-    """For each copy that was used in either window, the one that surely grew first, the one that surely shrank last."""
+    """The change in use of each copy used in either window, from surest growth to surest decline."""
     standard = layout.standard_size
     used = np.flatnonzero(early[standard:] + late[standard:])
     growths = []
@@ -92,7 +92,7 @@ def _sources(early: np.ndarray, late: np.ndarray, tally: Tally) -> Iterator[Sour
 
 
 def separated_copies(usage: Usage, drift: RowDrift, tally: Tally) -> tuple[SeparatedCopy, ...]:
-    """Copies that were used late, the furthest apart first; the score's formula is `Apart`'s.
+    """Copies that were used late, by the score of `SeparatedCopy`, the highest first.
 
     Args:
         drift: on the output side, of all open copies.
@@ -116,7 +116,7 @@ def separated_copies(usage: Usage, drift: RowDrift, tally: Tally) -> tuple[Separ
 
 
 class Contexts:
-    """What stands before each id while thinking, in the late window."""
+    """The tokens before each id while thinking, in the late window."""
 
     def __init__(self, tally: Tally) -> None:
         keys = np.concatenate([np.empty(0, np.int64), *(keys for keys, _ in tally.pairs)])
@@ -148,7 +148,7 @@ class Contexts:
 
 
 def _jensen_shannon(shares: np.ndarray) -> float:
-    """In bits, of two distributions `(2, outcomes)` without an outcome that neither has."""
+    """Divergence in bits of two distributions `(2, outcomes)`; no outcome may be absent from both."""
     mixed = shares.mean(axis=0)
     terms = np.where(shares > 0, shares * np.log2(np.where(shares > 0, shares, 1) / mixed), 0)
     return float(terms.sum() / 2)
