@@ -62,9 +62,10 @@ def test_a_damaged_tokenizer_takes_the_colours_and_not_the_page(run: Path, expan
     shutil.copytree(expand_shape("llama", size=None), run / "initial_model")
     assert "are not marked" not in words(report(run))
     (run / "initial_model" / "tokenizer.json").write_text("")
-    said = words(report(run))
+    page = report(run)
+    said = words(page)
     assert "tokenizer.json is not a tokenizer" in said and "reasoning tokens are not marked" in said
-    assert "<svg" in report(run)
+    assert "<svg" in page
 
 
 def test_a_damaged_file_of_completions_is_named_and_the_others_are_shown(run: Path) -> None:

@@ -133,7 +133,7 @@ DIFFICULTIES: dict[str, tuple[float, Callable[[int], np.ndarray]]] = {
 
 
 @pytest.mark.parametrize("name", DIFFICULTIES)
-@pytest.mark.parametrize(("problems", "samples"), [(200, 1), (60, 4)])
+@pytest.mark.parametrize(("problems", "samples"), [(200, 1), pytest.param(60, 4, marks=pytest.mark.slow)])
 def test_the_interval_holds_the_truth_as_often_as_it_says(name: str, problems: int, samples: int) -> None:
     """500 repetitions: a coverage of 95 % is seen within 2 points of it in 95 of 100 cases (benchmarks/coverage.py)."""
     truth, draw = DIFFICULTIES[name]

@@ -23,7 +23,6 @@ from rlvr_vocab.analysis.samples.sample import SampleReader
 from rlvr_vocab.analysis.samples.search import Matches, SampleId, Search, search_all
 from rlvr_vocab.analysis.samples.widgets import (
     SHORT_HELP,
-    FirstLines,
     HelpPage,
     SampleList,
     read_first_lines,
@@ -95,7 +94,6 @@ class SamplesApp(App[bool]):
         self.files, self.reader = files, reader
         self.browser = Browser(files, view, reader.correctness)
         self._load_marker = load_marker
-        self._first_lines = FirstLines()
         self._shown: SampleId | None = None
         self._question: Question = "filter"
         self._is_first_view = True
@@ -103,7 +101,7 @@ class SamplesApp(App[bool]):
         self._in_colour = "NO_COLOR" not in os.environ
 
     def compose(self) -> ComposeResult:
-        yield SampleList(self._first_lines)
+        yield SampleList()
         with VerticalScroll(id="page", can_focus=False):
             yield Static(id="text", markup=False)
         yield Static(id="status", markup=False)
@@ -174,10 +172,10 @@ class SamplesApp(App[bool]):
     def _show_list(self) -> None:
         pane = self.query_one(SampleList)
         deadline = time.monotonic() + _AT_ONCE_SECONDS
-        missing = self._first_lines.missing(pane.show_around(self.browser.matches, self.browser.index))
+        missing = pane.show_around(self.browser.matches, self.browser.index)
         while missing and time.monotonic() < deadline:
             step = missing.pop(0)
-            self._first_lines.keep(step, read_first_lines(self.files, step))
+            pane.keep_lines(step, read_first_lines(self.files, step))
         pane.draw()
         if missing:
             self.run_worker(partial(self._read_lines, missing), thread=True, group="first lines", exclusive=True)
@@ -190,8 +188,9 @@ class SamplesApp(App[bool]):
             self.call_later(self._keep_lines, step, read_first_lines(self.files, step))
 
     def _keep_lines(self, step: int, lines: Sequence[str]) -> None:
-        self._first_lines.keep(step, lines)
-        self.query_one(SampleList).draw()
+        pane = self.query_one(SampleList)
+        pane.keep_lines(step, lines)
+        pane.draw()
 
     def _show_status(self) -> None:
         self.query_one("#status", Static).update(status_line(self.browser, self._note))
@@ -253,7 +252,7 @@ class SamplesApp(App[bool]):
 
     def action_look_again(self) -> None:
         self.files.refresh()
-        self._first_lines.clear()
+        self.query_one(SampleList).forget_lines()
         self._shown = None
         self._show_view(self.browser.view, self.browser.sample_id)
 

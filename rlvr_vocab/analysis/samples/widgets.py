@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.text import Text
@@ -59,58 +59,45 @@ def read_first_lines(files: CompletionFiles, step: int) -> list[str]:
     return [" ".join(visible_lines((text or "")[:_LONGEST_FIRST_LINE]).split()) for text in texts]
 
 
-class FirstLines:
-    """First lines by step and row."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[int, Sequence[str]] = OrderedDict()
-
-    def missing(self, sample_ids: Iterable[SampleId]) -> list[int]:
-        """The steps of these completions that are not here yet."""
-        return sorted({step for step, _ in sample_ids} - self._kept.keys())
-
-    def keep(self, step: int, lines: Sequence[str]) -> None:
-        self._kept[step] = lines
-        if len(self._kept) > _STEPS_KEPT:
-            self._kept.popitem(last=False)
-
-    def of(self, sample_id: SampleId) -> str:
-        """Empty as long as its step is not here."""
-        step, row = sample_id
-        lines = self._kept.get(step, ())
-        return lines[row - 1] if row <= len(lines) else ""
-
-    def clear(self) -> None:
-        self._kept.clear()
-
-
 class SampleList(Static):
-    """As many completions as fit, around the current one: of millions only these are ever turned into text."""
+    """As many completions as fit, around the current one: of millions only these are ever turned into text.
+
+    It shows how each begins as soon as the first lines of its step are known; those of the last steps are kept.
+    """
 
     DEFAULT_CSS = "SampleList { text-wrap: nowrap; text-overflow: ellipsis }"
 
-    def __init__(self, first_lines: FirstLines) -> None:
+    def __init__(self) -> None:
         super().__init__(markup=False)
-        self._first_lines = first_lines
+        self._first_lines: OrderedDict[int, Sequence[str]] = OrderedDict()
         self._matches, self._index, self._top = Matches.joined([]), 0, 0
 
-    def show_around(self, matches: Matches, index: int) -> list[SampleId]:
-        """Scroll to a completion; returns the completions that are then visible."""
+    def show_around(self, matches: Matches, index: int) -> list[int]:
+        """Scroll to a completion; returns the visible steps whose first lines are not known yet."""
         rows = self._rows
         top = min(max(self._top, index - rows + 1), index)
         self._matches, self._index = matches, index
         self._top = max(0, min(top, len(matches) - rows))
-        return [matches.sample_id(each) for each in self._visible]
+        return sorted({int(matches.steps[each]) for each in self._visible} - self._first_lines.keys())
+
+    def keep_lines(self, step: int, lines: Sequence[str]) -> None:
+        self._first_lines[step] = lines
+        if len(self._first_lines) > _STEPS_KEPT:
+            self._first_lines.popitem(last=False)
+
+    def forget_lines(self) -> None:
+        self._first_lines.clear()
 
     def draw(self) -> None:
         text = Text().append(LIST_HEAD, "dim")
         for each in self._visible:
-            sample_id = self._matches.sample_id(each)
+            step, row = sample_id = self._matches.sample_id(each)
+            lines = self._first_lines.get(step, ())
             line = list_line(
                 sample_id,
                 float(self._matches.rewards[each]),
                 int(self._matches.verdicts[each]),
-                self._first_lines.of(sample_id),
+                lines[row - 1] if row <= len(lines) else "",
             )
             text.append(f"\n{line}", "reverse" if each == self._index else "")
         self.update(text, layout=False)

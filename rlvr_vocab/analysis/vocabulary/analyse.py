@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +14,7 @@ from rlvr_vocab.analysis.vocabulary.models import ModelFolder, TokenRows, model_
 from rlvr_vocab.analysis.vocabulary.results import (
     Drift,
     DriftPoint,
-    Kind,
     Projection,
-    RowDrift,
     Side,
     Usage,
     VocabularyAnalysis,
@@ -51,7 +48,8 @@ def analyse_vocabulary(record: RunRecord) -> VocabularyAnalysis | None:
     What cannot be read is left out, and a note says so.
     """
     models, notes = model_folders(record)
-    described = next((path for path in _layout_folders(record.folder, models) if (path / LAYOUT_FILE).is_file()), None)
+    folders = [record.folder / INITIAL_MODEL, *(model.path for model in reversed(models))]
+    described = next((path for path in folders if (path / LAYOUT_FILE).is_file()), None)
     if described is None:
         return None
     with _one_thread():
@@ -62,25 +60,25 @@ def _analysed(
     record: RunRecord, models: list[ModelFolder], layout: VocabLayout, described: Path, notes: list[str]
 ) -> VocabularyAnalysis:
     files = CompletionFiles(record.folder / COMPLETIONS)
-    sampled = _sampled(files, layout, notes)
-    used = usage(sampled.tally, sampled.windows) if sampled and layout.size else None
-    rows = _rows(record.folder / INITIAL_MODEL, models, layout, used, notes) if layout.size else None
-    if not layout.size:
+    tally = _tally(files, layout, notes)
+    used = usage(tally) if tally and layout.size else None
+    drift, projection = None, None
+    if layout.size:
+        drift, projection = _drift(record.folder / INITIAL_MODEL, models, layout, used, notes)
+    else:
         notes.append("A baseline has no reasoning tokens: there is no use or drift of copies to tell of.")
     return VocabularyAnalysis(
         folder=record.folder,
         layout=layout,
         texts=TokenTexts(described, layout),
-        steps=sampled.steps if sampled else (),
+        steps=tuple(point.step for point in tally.points) if tally else (),
         steps_there=len(files.steps),
         notes=tuple(notes),
         usage=used,
-        drift=rows.drift if rows else None,
-        projection=rows.projection if rows else None,
-        uncertainty=uncertainty(record, sampled.tally if sampled else None, sampled.kind if sampled else None),
-        separated_copies=separated_copies(used, rows.drift.final[-1], sampled.tally)
-        if used and rows and sampled
-        else (),
+        drift=drift,
+        projection=projection,
+        uncertainty=uncertainty(record, tally),
+        separated_copies=separated_copies(used, drift.final[-1], tally) if used and drift and tally else (),
     )
 
 
@@ -90,91 +88,55 @@ def windows_of(steps: list[int]) -> tuple[Window, Window]:
     return Window(steps[0], steps[length - 1]), Window(steps[-length], steps[-1])
 
 
-@dataclass(frozen=True)
-class _Sampled:
-    tally: Tally
-    windows: tuple[Window, Window]
-    steps: tuple[int, ...]
-    kind: Kind | None
-
-
-@dataclass(frozen=True)
-class _Rows:
-    drift: Drift
-    projection: Projection | None
-
-
-def _layout_folders(folder: Path, models: list[ModelFolder]) -> list[Path]:
-    return [folder / INITIAL_MODEL, *(model.path for model in reversed(models))]
-
-
-def _sampled(files: CompletionFiles, layout: VocabLayout, notes: list[str]) -> _Sampled | None:
-    """One pass over the completions; None without any."""
+def _tally(files: CompletionFiles, layout: VocabLayout, notes: list[str]) -> Tally | None:
+    """Count the sampled tokens in one pass over the completions; None without any."""
     chosen = evenly_spread(files.steps, MOST_STEPS)
     if not chosen:
         notes.append("The run has left no completions: what was sampled is not known.")
         return None
     if len(chosen) < len(files.steps):
         notes.append(f"Of {len(files.steps):,} steps with completions {len(chosen)} were read, evenly spread.")
-    kind, surface, tally = recorded_kind(files, [chosen[0], chosen[-1]]), surface_ids(layout), Tally(layout)
-    early, late = windows_of(chosen)
-    for number in chosen:
+    tally = Tally(layout, windows_of(chosen), recorded_kind(files, [chosen[0], chosen[-1]]))
+    surface = surface_ids(layout)
+    for step in chosen:
         try:
-            step = read_step(files, number, kind, layout, surface)
+            tally.add(read_step(files, step, tally.kind, layout, surface))
         except UserError as error:
             notes.append(f"{error}; it was left out.")
-            continue
-        tally.add(step, is_early=number <= early.last_step, is_late=number >= late.first_step)
-    steps = tuple(point.step for point in tally.points)
-    return _Sampled(tally, (early, late), steps, kind) if steps else None
+    return tally if tally.points else None
 
 
-def _rows(
+def _drift(
     initial: Path, models: list[ModelFolder], layout: VocabLayout, used: Usage | None, notes: list[str]
-) -> _Rows | None:
+) -> tuple[Drift | None, Projection | None]:
     """Drift over the checkpoints, and the projection of the last; None where there is nothing to compare."""
     start = _tables(ModelFolder(0, INITIAL_MODEL, initial), layout, notes)
     if start is None:
-        return None
+        return None, None
     open_ks = open_copies(layout)
     total = used.total if used else None
     groups = groups_of_copies(open_ks, total, layout)
     some = np.unique(np.concatenate([np.empty(0, np.int64), *groups.values()]))
     points: list[DriftPoint] = []
-    last: tuple[ModelFolder, dict[Side, TokenRows]] | None = None
+    last: tuple[str, list[tuple[Side, TokenRows, TokenRows]]] | None = None
     for model in [ModelFolder(0, INITIAL_MODEL, initial), *models]:
         now = _tables(model, layout, notes)
         if now is None:
             continue
-        for side, table, began in _side_by_side(now, start):
+        sides = _side_by_side(now, start)
+        for side, table, began in sides:
             points += drift_points(model.step, model.name, row_drift(side, table, began, layout, some), groups)
-        last = (model, now) if model.path != initial else last
+        last = (model.name, sides) if model.path != initial else last
     if last is None:
         notes.append("The run has no trained model yet: drift cannot be told.")
-        return None
-    caption = _at_the_end(*last, start, layout, open_ks, total, points, len(some))
-    broken = max(int((~np.isfinite(final.norm)).sum()) for final in caption.drift.final)
+        return None, None
+    end, sides = last
+    final = tuple(row_drift(side, table, began, layout, open_ks) for side, table, began in sides)
+    broken = max(int((~np.isfinite(each.norm)).sum()) for each in final)
     if broken:
         notes.append(f"The rows of {counted(broken, 'copy', 'copies')} with NaN or infinity at the end: left out.")
-    return caption
-
-
-def _at_the_end(
-    model: ModelFolder,
-    now: dict[Side, TokenRows],
-    start: dict[Side, TokenRows],
-    layout: VocabLayout,
-    open_ks: np.ndarray,
-    total: np.ndarray | None,
-    points: list[DriftPoint],
-    sampled_rows: int,
-) -> _Rows:
-    final: list[RowDrift] = [
-        row_drift(side, table, began, layout, open_ks) for side, table, began in _side_by_side(now, start)
-    ]
-    side, table, began = _side_by_side(now, start)[0]
-    drift = Drift(tuple(points), tuple(final), model.name, len(final) == 1, sampled_rows)
-    return _Rows(drift, project(side, table, began, layout, open_ks, total))
+    projection = project(*sides[0], layout, open_ks, total)
+    return Drift(tuple(points), final, end, len(final) == 1, len(some)), projection
 
 
 def _side_by_side(now: dict[Side, TokenRows], start: dict[Side, TokenRows]) -> list[tuple[Side, TokenRows, TokenRows]]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
-from rlvr_vocab.analysis.vocabulary.results import Kind, UsePoint
+from rlvr_vocab.analysis.vocabulary.results import Kind, UsePoint, Window
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -182,11 +182,15 @@ class Tally:
     """Counts that one pass over the steps gathers.
 
     Attributes:
+        windows: the steps that count as early, and those that count as late.
+        kind: of the nats that were recorded.
         means: by step: mean nats of answering, thinking, and thinking written as standard tokens and as copies.
         pairs: late thinking tokens with what stands before them, `before · rows + id`, and how often.
     """
 
     layout: VocabLayout
+    windows: tuple[Window, Window]
+    kind: Kind | None
     early: Sums = field(init=False)
     late: Sums = field(init=False)
     total: np.ndarray = field(init=False)
@@ -198,14 +202,15 @@ class Tally:
         self.early, self.late = Sums.empty(self.layout.rows), Sums.empty(self.layout.rows)
         self.total = np.zeros(self.layout.rows, np.int64)
 
-    def add(self, step: SampledStep, is_early: bool, is_late: bool) -> None:
+    def add(self, step: SampledStep) -> None:
         thought = step.ids[step.thinking]
         self.total += np.bincount(thought, minlength=self.layout.rows)
         self.points.append(use_point(step.step, thought, self.layout.standard_size))
         self.means.append(self._means(step))
-        if is_early:
+        early, late = self.windows
+        if step.step <= early.last_step:
             self.early.add(step)
-        if is_late:
+        if step.step >= late.first_step:
             self.late.add(step)
             keys = step.before[step.thinking] * self.layout.rows + thought
             self.pairs.append(np.unique(keys[keys >= 0], return_counts=True))

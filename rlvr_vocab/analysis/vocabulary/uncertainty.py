@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlvr_vocab.analysis.charts import Line
-from rlvr_vocab.analysis.vocabulary.results import Kind, TokenUncertainty, Uncertainty
+from rlvr_vocab.analysis.vocabulary.results import TokenUncertainty, Uncertainty
 from rlvr_vocab.analysis.vocabulary.sampled_tokens import Sums, Tally, surface_ids
 from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -20,14 +20,12 @@ REGION_NAMES = {ANSWERING: "answering", THINKING: "thinking"}
 _MEANS = ("answering", "thinking", "thinking, standard tokens", "thinking, copies")
 
 
-def uncertainty(record: RunRecord, tally: Tally | None, kind: Kind | None) -> Uncertainty | None:
+def uncertainty(record: RunRecord, tally: Tally | None) -> Uncertainty | None:
     """The entropies, or surprisals, of a run; None where it has recorded neither entropies nor log-probabilities."""
     logged = tuple(_logged(record))
-    if not logged and (tally is None or kind is None):
-        return None
-    if tally is None or kind is None:
-        return Uncertainty(None, logged, (), ())
-    return Uncertainty(kind, logged, tuple(_sampled(tally)), tuple(_tokens(tally)))
+    if tally is None or tally.kind is None:
+        return Uncertainty(None, logged, (), ()) if logged else None
+    return Uncertainty(tally.kind, logged, tuple(_sampled(tally)), tuple(_tokens(tally)))
 
 
 def _logged(record: RunRecord) -> Iterator[Line]:

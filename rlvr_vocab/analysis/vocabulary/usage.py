@@ -15,7 +15,6 @@ from rlvr_vocab.analysis.vocabulary.results import (
     TokenUncertainty,
     Uncertainty,
     Usage,
-    Window,
 )
 from rlvr_vocab.analysis.vocabulary.sampled_tokens import Tally
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -27,18 +26,18 @@ SMOOTHING = 5.0
 FEWEST = 30
 
 
-def usage(tally: Tally, windows: tuple[Window, Window]) -> Usage:
+def usage(tally: Tally) -> Usage:
     """The use of reasoning tokens while thinking."""
     early, late = tally.early.counts[THINKING], tally.late.counts[THINKING]
     thinking = (int(early.sum()), int(late.sum()))
     return Usage(
         points=tuple(tally.points),
-        windows=windows,
+        windows=tally.windows,
         early=early,
         late=late,
         total=tally.total,
         thinking=thinking,
-        growth=tuple(_growths(early, late, thinking, tally.layout)) if windows[0] != windows[1] else (),
+        growth=tuple(_growths(early, late, thinking, tally.layout)) if tally.windows[0] != tally.windows[1] else (),
         sources=tuple(_sources(early, late, tally)),
     )
 

@@ -40,7 +40,11 @@ def without_a_difference(design: str, seeds: int, luck: float, suits: float) -> 
     return [simulated(generator, design, seeds, luck, 0.0, suits) for _ in range(SIMULATIONS)]
 
 
-KINDS = [("fixed", 3, 0.05, 0.0), ("own", 3, 0.05, 0.0), ("apart", 3, 0.05, 0.0), ("fixed", 5, 0.02, 0.2)]
+KINDS = [
+    ("fixed", 3, 0.05, 0.0),
+    *(pytest.param(*kind, marks=pytest.mark.slow) for kind in (("own", 3, 0.05, 0.0), ("apart", 3, 0.05, 0.0))),
+    pytest.param("fixed", 5, 0.02, 0.2, marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize(("design", "seeds", "luck", "suits"), KINDS)
@@ -63,6 +67,7 @@ def test_the_smallest_effect_is_found_as_often_as_it_says(design: str, seeds: in
     assert np.mean([each.low <= effect <= each.high for each in there]) >= 0.93
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seeds", "others", "luck", "of_others"), [(2, 10, 0.05, 0.05), (2, 8, 0.05, 0.01)])
 def test_unequal_numbers_of_runs_claim_no_more_often(seeds: int, others: int, luck: float, of_others: float) -> None:
     generator, claimed = np.random.default_rng(9), 0

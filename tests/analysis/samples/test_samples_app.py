@@ -65,16 +65,13 @@ def screen(app):
         ((), (1, 1)),
         (("n",), (1, 2)),
         (("right", "right", "left"), (1, 2)),
-        (("n", "n", "p"), (1, 2)),
         (("G",), (50, 64)),
         (("end", "home"), (1, 1)),
         (("right_square_bracket",), (2, 1)),
-        (("right_square_bracket", "n", "left_square_bracket"), (1, 1)),
+        (("right_square_bracket", "left_square_bracket"), (1, 1)),
         (("o",), (1, 5)),  # lowest
         (("o", "o"), (50, 1)),  # highest
         (("o", "o", "o", "o", "n"), (1, 2)),  # round again
-        (("n", "c", "n"), (1, 3)),
-        (("n", "c", "G"), (41, 8)),
         (("n", "c", "G", "c"), (1, 2)),
         (("n", "r"), (1, 2)),
     ],

@@ -216,7 +216,13 @@ def test_blocks_give_what_the_whole_table_gives():
     assert found.norm == pytest.approx(now[ids].norm(dim=1).numpy(), rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["qwen3", "qwen2", "llama", "gemma3", "gpt2", "gpt2_untied", "phi"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("qwen3", "gpt2_untied"),
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("qwen2", "llama", "gemma3", "gpt2", "phi")),
+    ],
+)
 def test_both_tables_of_every_architecture_are_found(name, expand_shape):
     from transformers import AutoModelForCausalLM
 
@@ -238,6 +244,7 @@ def test_pickled_weights_are_not_read(run, copied_rows):
         token_tables(folder, run.layout.rows)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux says what a process holds")
 def test_big_tables_are_never_held_whole(tmp_path):
     standard, width = 40_000, 512

@@ -138,7 +138,7 @@ def test_contexts_tell_whether_two_ids_are_written_in_the_same_places(trained, b
     thought += [run.copy(run.b), run.a] * 500
     run.completions(1, [[run.opened, *thought]])
     files = CompletionFiles(run.folder / "completions")
-    tally = Tally(run.layout)
-    tally.add(read_step(files, 1, None, run.layout, surface_ids(run.layout)), is_early=True, is_late=True)
+    tally = Tally(run.layout, windows_of([1]), None)
+    tally.add(read_step(files, 1, None, run.layout, surface_ids(run.layout)))
     assert Contexts(tally).divergence(run.a, run.copy(run.a)) == pytest.approx(bits, abs=5e-3)
     assert math.isnan(Contexts(tally).divergence(run.a, run.copy(run.d)))
