@@ -130,7 +130,7 @@ def curves(record: RunRecord, accuracies: Line | None) -> Markup:
 
 
 def stages_of(record: RunRecord) -> list[Band]:
-    """The stretch of steps of each stage; none in a run in one piece."""
+    """The range of steps of each stage; none in a run without stages."""
     named = [(row["stage"], row["step"]) for row in record.rows if row.get("stage")]
     spans = [(name, [step for _, step in rows]) for name, rows in groupby(named, key=lambda row: row[0])]
     return [Band(str(name), min(steps), max(steps)) for name, steps in spans]
