@@ -74,7 +74,7 @@ def _copies(runs: Sequence[ComparedRun]) -> Iterator[str]:
 
 
 def _answers(run: ComparedRun) -> Hashable:
-    """All of them, word for word; nothing where the words were not kept."""
+    """All answers, word for word; None where they were not kept."""
     if any("completion" not in answer for answer in run.answers):
         return None
     return tuple(sorted((*problem_of(answer), str(answer["completion"])) for answer in run.answers))
@@ -156,10 +156,8 @@ def _data(baseline: ComparedArm, arm: ComparedArm) -> Iterator[str]:
                 f"{one.folder} and {two.folder} (seed {one.seed}) were not measured on the same problems: "
                 f"{counted(differing, 'is', 'are')} only in one of them, and left out."
             )
-        for step in compared_steps(one, two):
-            if one.prompts_at(step) != two.prompts_at(step):
-                yield f"{one.folder} and {two.folder} (seed {one.seed}) saw other problems, or in another order."
-                break
+        if _prompt_order(one, two)[0]:
+            yield f"{one.folder} and {two.folder} (seed {one.seed}) saw other problems, or in another order."
 
 
 def _left_out(runs: Sequence[ComparedRun], comparisons: Sequence[Comparison]) -> Iterator[str]:
@@ -232,7 +230,7 @@ def _machine(environment: Any) -> str:
     return listed(gpus) if gpus else f"no GPU, {counted(cores, 'processor core') if cores else 'cores not known'}"
 
 
-# What is missing, of which run that is so, what therefore nobody knows.
+# What is missing, whether it is missing of a run, and what is therefore unknown.
 _MISSING: tuple[tuple[str, Callable[[ComparedRun], bool], str], ...] = (
     ("environment.json", lambda run: run.environment is None, "the code, the package versions and the hardware"),
     ("commit", lambda run: run.environment is not None and not run.environment.get("commit"), "the code"),
@@ -246,11 +244,11 @@ _MISSING: tuple[tuple[str, Callable[[ComparedRun], bool], str], ...] = (
 
 
 def unchecked_differences(arms: Sequence[ComparedArm]) -> list[str]:
-    """One sentence for each thing."""
+    """A sentence on each possible difference that the runs have not recorded."""
     runs = [run for arm in arms for run in arm.runs]
-    found = [*_not_recorded(runs), *_not_said(runs)]
+    found = [*_not_recorded(runs), *_without_settings(runs)]
     for arm in arms[1:]:
-        found += [why for one, two in runs_with_equal_seeds(arms[0], arm) if (why := _why_no_order(one, two))]
+        found += [why for pair in runs_with_equal_seeds(arms[0], arm) if (why := _prompt_order(*pair)[1])]
     return list(dict.fromkeys(map(safe_line, found)))
 
 
@@ -261,32 +259,23 @@ def _not_recorded(runs: Sequence[ComparedRun]) -> Iterator[str]:
             yield f"{unknown}: no {what} in {', '.join(missing)}"
 
 
-def _not_said(runs: Sequence[ComparedRun]) -> Iterator[str]:
+def _without_settings(runs: Sequence[ComparedRun]) -> Iterator[str]:
     """Results of `rlvr-vocab evaluate` without its settings; those of a run itself follow from its configuration."""
-    silent = [run.folder for run in runs if run.from_evaluate and run.sampling_settings is None]
-    if silent:
-        yield f"how the answers were sampled: no settings.json beside those of {', '.join(silent)}"
+    without = [run.folder for run in runs if run.from_evaluate and run.sampling_settings is None]
+    if without:
+        yield f"how the answers were sampled: no settings.json beside those of {', '.join(without)}"
 
 
-def compared_steps(one: ComparedRun, two: ComparedRun) -> list[int]:
-    """The steps whose prompts tell whether two runs saw the same ones: first, middle and last of those both kept."""
-    return [] if _why_no_order(one, two) else _some(one, two)
-
-
-def _some(one: ComparedRun, two: ComparedRun) -> list[int]:
-    steps = sorted({*one.logged_steps} & {*two.logged_steps})
-    return list(dict.fromkeys((steps[0], steps[len(steps) // 2], steps[-1]))) if steps else []
-
-
-def _why_no_order(one: ComparedRun, two: ComparedRun) -> str:
-    """Why the prompts of two runs cannot be compared; empty where they can."""
+def _prompt_order(one: ComparedRun, two: ComparedRun) -> tuple[bool, str]:
+    """Whether two runs saw different prompts at the first, middle or last step that both kept; or why nobody knows."""
     order = f"the problems that {one.folder} and {two.folder} saw, and their order"
-    steps = _some(one, two)
+    steps = sorted({*one.logged_steps} & {*two.logged_steps})
     if not steps:
-        return f"{order}: they kept completions of no step that is the same"
+        return False, f"{order}: they kept completions of no step that is the same"
     try:
-        for step in steps:
-            one.prompts_at(step), two.prompts_at(step)
+        differ = [
+            one.prompts_at(step) != two.prompts_at(step) for step in (steps[0], steps[len(steps) // 2], steps[-1])
+        ]
     except UserError as error:
-        return f"{order}: {error}"
-    return ""
+        return False, f"{order}: {error}"
+    return any(differ), ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ _LEGEND: dict[str, Any] = {"fontsize": RC["legend.fontsize"], "frameon": False, 
 _SIDES = {"both": "", "input": "embedding, ", "output": "head, "}
 
 
+@lru_cache(maxsize=1)  # they are drawn for the page and for files
 def vocabulary_charts(analysis: VocabularyAnalysis) -> list[Chart]:
     """The charts that the run has data for."""
     found: list[Chart] = []

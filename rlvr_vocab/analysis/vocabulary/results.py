@@ -220,7 +220,7 @@ class SeparatedCopy(NamedTuple):
     score: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class VocabularyAnalysis:
     """What became of the vocabulary of a run; a part is None where the run left nothing to compute it from.
 
