@@ -11,7 +11,7 @@ import pytest
 from rlvr_vocab.config.command_sections import ReportSettings
 from rlvr_vocab.runs.report import write_report
 
-from .browser import Browser, browser, chromium
+from ..browser import Browser, browser, chromium
 from .report_run import HOSTILE, answer, completion, metrics, write_completions, write_json, write_rows, write_run
 
 PHONE, DESK = 390, 1400

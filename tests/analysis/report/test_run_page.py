@@ -19,7 +19,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.record import run_record
 from rlvr_vocab.runs.report import MAX_SAMPLES, held_out_of, report_at_the_end, write_report
 
-from ..read_text import faults_in
+from ...read_text import faults_in
 from .report_run import (
     HOSTILE,
     Tags,

@@ -1,6 +1,10 @@
-"""Intervals against other ways to the same figure, and how often they hold the truth where problems are clusters."""
+"""Statistics over problems against other ways to the same figure: scipy, simulation, and counting every case."""
 
+import itertools
+import math
+from collections import Counter
 from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,9 +17,13 @@ from rlvr_vocab.statistics import (
     WILSON,
     Interval,
     difference_interval,
+    majority_share,
     mean_interval,
+    pass_at_k,
+    passes_at_k,
     ratio_interval,
     share_interval,
+    usual_ks,
 )
 
 RNG = np.random.default_rng(7)
@@ -144,3 +152,60 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(name: str, problems: i
     found = [share_interval(values) for values in shares]
     held = np.mean([each is not None and each.low <= truth <= each.high for each in found])
     assert 0.93 <= held <= 0.975
+
+
+# --- majority ---
+
+
+def counted_out(votes: tuple[str | None, ...], gold: str) -> float:
+    """Break ties in favour of each voter in turn who gave one of the most frequent answers: all are as likely."""
+    counts = Counter(vote for vote in votes if vote is not None)
+    most = max(counts.values(), default=0)
+    winners = [vote for vote in votes if vote is not None and counts[vote] == most]
+    return sum(vote == gold for vote in winners) / len(winners) if winners else 0.0
+
+
+@pytest.mark.parametrize("samples", [1, 2, 3, 4, 5])
+def test_the_majority_of_every_ballot_of_three_answers_and_no_answer(samples: int) -> None:
+    for votes in itertools.product(("right", "wrong", "other", None), repeat=samples):
+        found = majority_share(votes, [vote == "right" for vote in votes])
+        assert found == pytest.approx(counted_out(votes, "right"))
+
+
+def test_of_one_answer_with_two_verdicts_the_share_counts() -> None:
+    assert majority_share(["a", "a", "b"], [True, False, False]) == 0.5
+
+
+def test_nobody_votes() -> None:
+    assert majority_share([], []) == majority_share([None, None], [False, False]) == 0.0
+
+
+# --- pass@k ---
+
+
+@pytest.mark.parametrize("samples", range(1, 9))
+def test_pass_at_k_is_the_share_of_all_choices_that_hold_a_right_sample(samples: int) -> None:
+    for right, k in itertools.product(range(samples + 1), range(1, samples + 1)):
+        verdicts = [True] * right + [False] * (samples - right)
+        choices = list(itertools.combinations(verdicts, k))
+        assert pass_at_k(samples, right, k) == pytest.approx(sum(map(any, choices)) / len(choices), abs=1e-12)
+
+
+@pytest.mark.parametrize(("samples", "right", "k"), [(1000, 1, 500), (10_000, 3, 100), (1000, 999, 1), (200, 2, 199)])
+def test_large_numbers_neither_overflow_nor_cancel(samples: int, right: int, k: int) -> None:
+    exact = 1 - Fraction(math.comb(samples - right, k), math.comb(samples, k))
+    assert pass_at_k(samples, right, k) == pytest.approx(float(exact), rel=1e-10)
+
+
+def test_a_problem_with_fewer_samples_than_k_is_left_out() -> None:
+    assert passes_at_k([4, 1, 2], [1, 1, 0], 2) == [0.5, 0.0]
+
+
+@pytest.mark.parametrize(("samples", "right", "k"), [(3, 1, 4), (3, 4, 2), (3, 1, 0), (3, -1, 1)])
+def test_pass_at_k_of_impossible_counts_is_refused(samples: int, right: int, k: int) -> None:
+    with pytest.raises(ValueError, match=f"pass@{k} of {right} right out of {samples}"):
+        pass_at_k(samples, right, k)
+
+
+def test_ks_double_up_to_the_number_of_samples() -> None:
+    assert [list(usual_ks(samples)) for samples in (1, 2, 8, 12)] == [[1], [1, 2], [1, 2, 4, 8], [1, 2, 4, 8, 12]]
