@@ -98,7 +98,7 @@ def test_damaged_files_are_named_and_the_rest_is_shown(young_run, finished_run, 
 
 
 def test_on_a_terminal_it_opens_at_once_and_every_key_is_answered_at_once(finished_run):
-    """Process time of the whole visit, which a machine that is busy with other things spans less than seconds."""
+    """Process time of the whole visit, which a machine that is busy with other things stretches less than seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     child, terminal = pty.fork()
     if child == 0:

@@ -47,7 +47,7 @@ def test_everything_is_found_in_the_order_of_the_files(finished_run):
         ({"contains": "(.*) no pattern"}, set()),
     ],
 )
-def test_a_sieve_lets_through_what_it_says(finished_run, conditions, expected):
+def test_a_filter_lets_through_what_it_says(finished_run, conditions, expected):
     assert set(sample_ids(found(finished_run, **conditions))) == expected
 
 
