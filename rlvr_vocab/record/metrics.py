@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.json_files import is_finished
 
 Row = Mapping[str, Any]
 
@@ -98,6 +99,10 @@ class RunFacts:
         return next((facts for facts in self.stages if facts.stage == name), self)
 
 
+# What a measurement on held-out problems logs, each with `eval/` before its name.
+HELD_OUT_FIGURES = ("accuracy", "format", "mean_length", "clipped_ratio", "reasoning_share", "problems")
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """The metrics of a run, finished or not.
@@ -115,6 +120,10 @@ class RunRecord:
     evaluations: tuple[Row, ...] = ()
     summary: Row | None = None
     damage: tuple[str, ...] = ()
+
+    @property
+    def is_finished(self) -> bool:
+        return is_finished(self.summary)
 
     def series(self, metric: str) -> tuple[list[int], list[float]]:
         """Steps and values of the rows that have the metric as a finite number."""

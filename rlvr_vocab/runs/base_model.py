@@ -15,7 +15,7 @@ from rich.console import Console
 from transformers import BitsAndBytesConfig
 
 from rlvr_vocab.atomic_file import folder_appearing_whole
-from rlvr_vocab.config.sections import ModelSettings, RunSettings, TinyShape
+from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RunSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
@@ -24,12 +24,10 @@ from rlvr_vocab.progress import stage
 from rlvr_vocab.runs.model_folder import naming_model_keys
 from rlvr_vocab.runs.problem_account import fingerprint_of
 from rlvr_vocab.runs.rewards import grader_of
-from rlvr_vocab.training.lora import Lora
-from rlvr_vocab.training.quantization import quantization_config
-from rlvr_vocab.training.tiny import CONTEXT, write_tiny_model
-from rlvr_vocab.training.tiny import TinyShape as TinyModelShape
-from rlvr_vocab.training.unsloth_model import Unsloth
-from rlvr_vocab.training.warmup import WarmupSettings, WorkedProblem, warm_up
+from rlvr_vocab.training.models.quantization import quantization_config
+from rlvr_vocab.training.models.tiny import CONTEXT, write_tiny_model
+from rlvr_vocab.training.models.warmup import WorkedProblem, warm_up
+from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.vocab.chat import find_turn_ids
 from rlvr_vocab.vocab.expand import Expansion, ExpansionPlan, plan_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -48,21 +46,19 @@ def base_model(settings: RunSettings, train: Dataset, console: Console) -> str:
 
 def untrained_base(settings: RunSettings) -> str:
     """The model before any warm-up: as named, or made now."""
-    if settings.model.tiny is None:
-        return settings.model.name
-    return str(tiny_model(settings.model, settings.dataset.system_prompt, settings.seed))
+    return _untrained(settings.model, settings.dataset.system_prompt, settings.seed)
 
 
-def tiny_model(model: ModelSettings, system_prompt: str | None, seed: int) -> Path:
-    """The untrained embedded model, in the cache."""
-    assert model.tiny is not None
+def _untrained(model: ModelSettings, system_prompt: str | None, seed: int) -> str:
+    if model.tiny is None:
+        return model.name
     texts = [system_prompt or "", "\\boxed{}"] * 10
     shape = {**asdict(model.tiny), "context": CONTEXT}
     folder = _cached("tiny", {"shape": shape, "texts": texts, "tags": model.think_tags, "seed": seed})
     if not folder.exists():
         with folder_appearing_whole(folder, theirs_stays=True) as partial:
-            write_tiny_model(partial, _shape(model.tiny), texts, model.think_tags, seed)
-    return folder
+            write_tiny_model(partial, model.tiny, texts, model.think_tags, seed)
+    return str(folder)
 
 
 def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Console) -> Path:
@@ -116,14 +112,8 @@ def _run_warmup(base: str, out: Path, settings: RunSettings, train: Dataset, con
             base,
             out,
             worked,
-            WarmupSettings(
-                max_steps=warmup.max_steps,
-                batch_size=warmup.batch_size,
-                learning_rate=warmup.learning_rate,
-                until_accuracy=warmup.until_accuracy,
-                check_every=warmup.check_every,
-                seed=settings.seed,
-            ),
+            warmup,
+            settings.seed,
             measure,
             show,
         )
@@ -134,10 +124,6 @@ def _run_warmup(base: str, out: Path, settings: RunSettings, train: Dataset, con
 def _worked_problem(row: dict[str, Any], tags: tuple[str, str]) -> WorkedProblem:
     opened, closed = tags
     return WorkedProblem(row["prompt"], f"{opened}{row['reasoning']}{closed}\\boxed{{{row['solution']}}}")
-
-
-def _shape(shape: TinyShape) -> TinyModelShape:
-    return TinyModelShape(**asdict(shape))
 
 
 def _cached(kind: str, key: dict[str, Any]) -> Path:
@@ -173,10 +159,17 @@ def expansion(model: ModelSettings, seed: int, open_thinking: str = "auto") -> E
     )
 
 
-def planned(base: str, model: ModelSettings, seed: int, open_thinking: str = "auto") -> ExpansionPlan:
-    """The expansion that is asked for; errors name the keys that asked for it."""
+def expansion_plan(base: str, model: ModelSettings, seed: int, open_thinking: str = "auto") -> ExpansionPlan:
+    """The expansion of a base model that the settings ask for; errors name the keys that ask for it."""
     with naming_model_keys():
         return plan_expansion(base, expansion(model, seed, open_thinking), source_kwargs(model))
+
+
+def untrained_plan(model: ModelSettings, seed: int, dataset: DatasetSettings | None = None) -> ExpansionPlan:
+    """The same of the model before any warm-up, as training on the dataset would begin with it."""
+    if dataset is None:
+        return expansion_plan(_untrained(model, None, seed), model, seed)
+    return expansion_plan(_untrained(model, dataset.system_prompt, seed), model, seed, dataset.open_thinking)
 
 
 def source_kwargs(model: ModelSettings) -> dict[str, Any]:
@@ -193,10 +186,7 @@ def loading_kwargs(model: ModelSettings, *, use_cpu: bool = False) -> dict[str, 
 
 def lora(model: ModelSettings) -> Lora | None:
     """The adapter that a run trains; None where it trains the model itself."""
-    if not model.trains_adapter:
-        return None
-    chosen = {key: value for key, value in asdict(model.lora).items() if key != "enabled"}
-    return Lora(**chosen)
+    return model.lora if model.trains_adapter else None
 
 
 def quantization(model: ModelSettings, initial_model: Path) -> BitsAndBytesConfig | None:
@@ -204,13 +194,6 @@ def quantization(model: ModelSettings, initial_model: Path) -> BitsAndBytesConfi
     if model.bits is None or model.backend == "unsloth":
         return None
     return quantization_config(model.bits, initial_model, model.dtype)
-
-
-def unsloth(model: ModelSettings) -> Unsloth | None:
-    """How Unsloth loads the model; None under the other backend."""
-    if model.backend != "unsloth":
-        return None
-    return Unsloth(**asdict(model.unsloth), load_in_4bit=model.bits == 4, dtype=model.dtype)
 
 
 def cache_folder() -> Path:

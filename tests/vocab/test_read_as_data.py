@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from rlvr_vocab.config.load import build_settings, load_settings
+from rlvr_vocab.cli import load_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.base_model import loading_kwargs, source_kwargs
-from rlvr_vocab.training.quantization import skeleton
-from rlvr_vocab.training.warmup import WarmupSettings, warm_up
+from rlvr_vocab.training.models.quantization import skeleton
+from rlvr_vocab.training.models.warmup import warm_up
+from rlvr_vocab.training.settings import WarmupSettings
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 from rlvr_vocab.vocab.peft.adapter import load_model
 from rlvr_vocab.vocab.read_as_data import pickled_weights, refuse_pickled, why_not_read
@@ -55,7 +57,7 @@ def expand(folder: Path, out: Path) -> None:
 
 
 def warmed_up(folder: Path, out: Path) -> None:
-    warm_up(folder, out, [], WarmupSettings(1), lambda model, tokenizer: None)
+    warm_up(folder, out, [], WarmupSettings(1), 42, lambda model, tokenizer: None)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +188,7 @@ def test_code_of_a_model_is_run_where_it_is_asked_for(with_code: Path, trace: Pa
 
 
 def model_of(*words: str) -> Any:
-    settings = build_settings("train", ["model=tiny", "dataset=arithmetic", *words])
+    settings = read_settings("train", ["model=tiny", "dataset=arithmetic", *words])
     assert isinstance(settings, RunSettings)
     return settings.model
 

@@ -20,6 +20,7 @@ from rlvr_vocab.analysis.compare.runs import (
 )
 from rlvr_vocab.counted import counted, listed
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.json_files import is_finished
 
 # Below it, lengths of completions alone make the difference between runs of one configuration.
 _SAME_BUDGET = 0.05
@@ -100,7 +101,7 @@ def _unfinished(runs: Sequence[ComparedRun]) -> Iterator[str]:
     for run in runs:
         if run.summary is None:
             yield f"{run.folder} has no summary.json: it has not come to its end."
-        elif run.summary.get("finished") is False:
+        elif not is_finished(run.summary):
             yield f"{run.folder} is not finished."
 
 

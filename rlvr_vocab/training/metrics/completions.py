@@ -1,0 +1,120 @@
+"""Completions of a logged step on disk, one Parquet file a step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from accelerate.utils import gather_object
+from transformers import PreTrainedTokenizerBase
+
+from rlvr_vocab.rewards.guard import REASON
+from rlvr_vocab.rewards.turns import turn_text
+
+
+@dataclass(frozen=True)
+class CompletionRows:
+    """One generation batch, a row per completion; `rewards` by function, NaN where a function gave none.
+
+    Attributes:
+        sampling_logps: of each sampled token, where the sampler tells them.
+        sampling_entropies: in nats, of the distribution that each token was drawn from; a server tells none.
+        reasons: why each row was scored as it was, by function, for those that say so.
+    """
+
+    prompt_ids: Sequence[list[int]]
+    completion_ids: Sequence[list[int]]
+    completion: Sequence[str]
+    solution: Sequence[str]
+    advantage: Sequence[float]
+    rewards: Mapping[str, Sequence[float]]
+    weights: Mapping[str, float]
+    sampling_logps: Sequence[list[float]] | None = None
+    sampling_entropies: Sequence[list[float]] | None = None
+    reasons: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def total_rewards(self) -> list[float]:
+        """Weighted sum over the functions that scored a row."""
+        return [
+            sum(
+                self.weights[name] * values[row] for name, values in self.rewards.items() if not math.isnan(values[row])
+            )
+            for row in range(len(self.completion))
+        ]
+
+
+def gather_rollouts(
+    trainer: Any, inputs: Sequence[Mapping[str, Any]], batch: Mapping[str, Any], entropies: list[list[float]] | None
+) -> CompletionRows:
+    """The completions of a generation in all processes, as a `GRPOTrainer` has just scored them.
+
+    Args:
+        inputs: this process's rows of the problem set.
+        batch: what the trainer has made of them.
+        entropies: of the distributions that this process's tokens were drawn from; None where the sampler tells none.
+    """
+    masks = batch["completion_mask"].bool()
+    prompts = zip(batch["prompt_ids"], batch["prompt_mask"].bool(), strict=True)
+    local_rows = {
+        "prompt_ids": [row[mask].tolist() for row, mask in prompts],
+        "completion_ids": [row[mask].tolist() for row, mask in zip(batch["completion_ids"], masks, strict=True)],
+        "solution": [str(row.get("solution", "")) for row in inputs],
+    }
+    if "sampling_per_token_logps" in batch:
+        logps = batch["sampling_per_token_logps"]
+        local_rows["sampling_logps"] = [row[mask].tolist() for row, mask in zip(logps, masks, strict=True)]
+    if entropies is not None:
+        lengths = masks.sum(1).tolist()
+        local_rows["sampling_entropies"] = [row[:length] for row, length in zip(entropies, lengths, strict=True)]
+    columns = {name: gather_object(values) for name, values in local_rows.items()}
+    logs, names, num_rows = trainer._logs, trainer.reward_func_names, len(columns["solution"])
+    reasons = {name: logs["extra"].get(f"{REASON}{name}", ()) for name in names}
+    return CompletionRows(
+        **columns,
+        completion=[turn_text(turn) for turn in list(logs["completion"])[-num_rows:]],
+        advantage=list(logs["advantages"])[-num_rows:],
+        rewards={name: list(values)[-num_rows:] for name, values in logs["rewards"].items()},
+        reasons={name: list(given)[-num_rows:] for name, given in reasons.items() if any(given)},
+        weights=dict(zip(names, trainer.reward_weights.tolist(), strict=True)),
+    )
+
+
+def remove_step_files_after(step: int, run_folder: Path) -> None:
+    """Remove completions and held-out results of later steps: a run that goes on from `step` writes its own."""
+    completions = (run_folder / "completions").glob("*_*.parquet")  # ours, and those of training.log_completions
+    for path in [*completions, *(run_folder / "evaluation").glob("step_*.jsonl")]:
+        name, _, number = path.stem.partition("_")
+        if name in ("step", "completions") and number.isdigit() and int(number) > step:
+            path.unlink()
+
+
+def write_completions(rows: CompletionRows, step: int, tokenizer: PreTrainedTokenizerBase, folder: Path) -> Path:
+    """Write `completions/step_00001.parquet`; the prompt is the text that the model saw, template and all."""
+    columns = {
+        "step": step,
+        "prompt": tokenizer.batch_decode(list(rows.prompt_ids)),
+        "completion": list(rows.completion),
+        "prompt_ids": list(rows.prompt_ids),
+        "completion_ids": list(rows.completion_ids),
+        "solution": list(rows.solution),
+        "advantage": list(rows.advantage),
+        "reward": rows.total_rewards(),
+        **{f"reward/{name}": list(values) for name, values in rows.rewards.items()},
+        **{f"reason/{name}": list(values) for name, values in rows.reasons.items()},
+    }
+    for name, figures in (("sampling_logps", rows.sampling_logps), ("sampling_entropies", rows.sampling_entropies)):
+        if figures is not None:
+            columns[name] = list(figures)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"step_{step:05d}.parquet"
+    partial = path.with_name(f".{path.name}.partial")  # whoever looks at a run that goes on finds whole files
+    try:
+        pd.DataFrame(columns).to_parquet(partial, index=False)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path

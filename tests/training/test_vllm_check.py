@@ -1,0 +1,95 @@
+"""The canary before vLLM rollouts, asked of a stand-in that samples with the trainer's own model."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.training.vllm_check import VLLMCheck, check_engine
+from rlvr_vocab.vocab.regions import region_of_next
+
+
+class Engine:
+    """Samples under the region policy as vLLM is asked to, or with the fault that is named."""
+
+    mode = "colocate"
+
+    def __init__(self, trainer, fault=None):
+        self.trainer, self.fault = trainer, fault
+        self.max_completion_length, self.generation_kwargs = 16, {}
+        model_config = SimpleNamespace(
+            model="expanded",
+            logprobs_mode="raw_logprobs" if fault == "raw" else "processed_logprobs",
+            logits_processors=None if fault == "unnamed" else ["a.b:NamedRegionLogitsProcessor"],
+        )
+        config = SimpleNamespace(
+            model_config=model_config, speculative_config="ngram" if fault == "speculative" else None
+        )
+        self.llm = SimpleNamespace(llm_engine=SimpleNamespace(vllm_config=config))
+
+    def generate(self, prompts, images, num_generations):
+        answers = [self._complete(torch.tensor([ids])) for ids in prompts]
+        return prompts, [ids for ids, _ in answers], [[[logp] for logp in logps] for _, logps in answers], None
+
+    @torch.no_grad()
+    def _complete(self, ids):
+        policy, start, logps = self.trainer.policy, ids.size(1), []
+        for _ in range(self.max_completion_length):
+            logits = self.trainer.model(input_ids=ids).logits[0, -1] / self.trainer.temperature
+            bias = policy.bias[region_of_next(ids, policy.layout)[0]]
+            if self.fault == "answers in tongues":
+                bias = bias.masked_fill(bias.isinf(), 0.0)
+            if self.fault == "no reasoning":
+                bias = policy.bias[0]
+            for token, push in self.generation_kwargs.get("logit_bias", {}).items():
+                logits[token] += push
+            logp = (logits + bias).log_softmax(0)
+            token = torch.multinomial(logp.exp(), 1)
+            logps.append(float(logp[token]) - (1.0 if self.fault == "other weights" else 0.0))
+            ids = torch.cat([ids, token.unsqueeze(0)], dim=1)
+        return ids[0, start:].tolist(), logps
+
+
+@pytest.fixture
+def asked(make_trainer, expand_shape, tmp_path):
+    def ask(fault=None):
+        trainer = make_trainer(expand_shape("llama", size=None), tmp_path, temperature=0.8)
+        trainer.vllm_generation = Engine(trainer, fault)
+        VLLMCheck(trainer).on_train_begin(trainer.args, trainer.state, trainer.control)
+        return trainer.vllm_generation
+
+    return ask
+
+
+def test_a_sampler_of_the_policy_passes_and_keeps_its_settings(asked):
+    engine = asked()
+    assert (engine.max_completion_length, engine.generation_kwargs) == (16, {})
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("unnamed", "serves expanded without a reasoning vocabulary, or rlvr-vocab is not installed"),
+        ("raw", "reports raw_logprobs.*--logprobs-mode processed_logprobs"),
+        ("speculative", "without --speculative-config"),
+        ("answers in tongues", "sampled reasoning token .* while answering"),
+        ("no reasoning", "did not sample reasoning token .* while thinking"),
+        ("other weights", r"differ by 1\.00 on average .*\(answering\)"),
+    ],
+)
+def test_each_fault_ends_the_run_with_a_line_of_its_own(fault, message, asked):
+    with pytest.raises(UserError, match=message):
+        asked(fault)
+
+
+def test_a_server_is_named_in_the_message(make_trainer, expand_shape, tmp_path):
+    trainer = make_trainer(expand_shape("llama", size=None), tmp_path)
+    info = {
+        "model_config": {"model": "base", "logprobs_mode": "processed_logprobs", "logits_processors": None},
+        "speculative_config": None,
+    }
+    client = SimpleNamespace(base_url="http://10.0.0.7:8000", get_server_info=lambda: info)
+    trainer.vllm_generation = SimpleNamespace(mode="server", vllm_client=client)
+    with pytest.raises(UserError, match=r"the vLLM server at http://10\.0\.0\.7:8000 .* it serves base"):
+        check_engine(trainer)
