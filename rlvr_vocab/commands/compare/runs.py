@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.analysis.compare.stories import ArmStory, KeyDifference, RunStory, one_line
+from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparedRun, KeyDifference, safe_line
 from rlvr_vocab.atomic_file import read_json_if_there
 from rlvr_vocab.config.command_sections import CompareSettings
 from rlvr_vocab.config.compose import compose, parse_command_line
@@ -22,7 +22,6 @@ from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 from rlvr_vocab.record.completions import CompletionFiles
-from rlvr_vocab.record.copies import RunRecords
 from rlvr_vocab.record.files import (
     COMPLETIONS,
     ENVIRONMENT,
@@ -32,8 +31,9 @@ from rlvr_vocab.record.files import (
     METRICS,
     SUMMARY,
 )
+from rlvr_vocab.record.inventory import RunInventory
 from rlvr_vocab.record.json_files import read_record
-from rlvr_vocab.record.metrics import divided, read_metrics
+from rlvr_vocab.record.metrics import read_metrics, split_evaluations
 from rlvr_vocab.secret_words import MASK, is_secret
 
 # A longer value does not fit into a sentence or beside a picture: its arm gets a number.
@@ -45,7 +45,7 @@ class ComparedArms:
     """The arms, the baseline first; the key under test, and what else differs."""
 
     key: str
-    arms: tuple[ArmStory, ...]
+    arms: tuple[ComparedArm, ...]
     differences: tuple[KeyDifference, ...]
 
 
@@ -57,13 +57,14 @@ def compared_arms(settings: CompareSettings) -> ComparedArms:
     """
     _check_told_apart(settings.runs)
     configs = [read_recorded(folder, resolve=True) for folder in settings.runs]
-    stories = [
-        _story(folder, config, settings.evaluation) for folder, config in zip(settings.runs, configs, strict=True)
+    runs = [
+        _compared_run(folder, config, settings.evaluation)
+        for folder, config in zip(settings.runs, configs, strict=True)
     ]
     division = divide(configs, settings.key, settings.baseline)
     shown = [_told(division.key, value) for value, _ in division.arms]
     arms = tuple(
-        ArmStory(name, value, tuple(stories[number] for number in members))
+        ComparedArm(name, value, tuple(runs[number] for number in members))
         for name, value, (_, members) in zip(_names(division.key, shown), shown, division.arms, strict=True)
     )
     return ComparedArms(division.key, arms, _differences(division))
@@ -79,7 +80,7 @@ def _differences(division: Division) -> tuple[KeyDifference, ...]:
 
 def _told(key: str, value: str) -> str:
     """A value as it may be shown: no secret, and nothing that a terminal obeys."""
-    return MASK if is_secret(key, value) else one_line(value)
+    return MASK if is_secret(key, value) else safe_line(value)
 
 
 def _names(key: str, values: Sequence[str]) -> list[str]:
@@ -98,16 +99,16 @@ def _check_told_apart(folders: Sequence[Path]) -> None:
         seen[folder.resolve()] = folder
 
 
-def _story(folder: Path, config: Mapping[str, Any], evaluation: str | None) -> RunStory:
-    rows, evaluations = divided(read_metrics(folder / METRICS))
-    training, results, records = config["training"], results_file(folder, evaluation), RunRecords.of(folder)
+def _compared_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -> ComparedRun:
+    rows, evaluations = split_evaluations(read_metrics(folder / METRICS))
+    training, results, records = config["training"], results_file(folder, evaluation), RunInventory.of(folder)
     changed = records.problem(results)
     if changed is not None:
         raise UserError(f"runs: {folder}: {changed}; its own train command measures it again")
-    return RunStory(
+    return ComparedRun(
         folder=str(folder),
         seed=_seed(folder, config),
-        asked=asked_of_results(results),
+        sampling_settings=sampling_settings_of(results),
         from_evaluate=results.name == EVALUATION_RESULTS,
         answers=answers_in(results),
         rows=rows,
@@ -168,27 +169,27 @@ def _there_is(folder: Path) -> str:
     return f"; there is: {', '.join(names)}" if names else ""
 
 
-def asked_of_results(path: Path) -> dict[str, Any] | None:
+def sampling_settings_of(path: Path) -> dict[str, Any] | None:
     """How `rlvr-vocab evaluate` was asked for these results; None where they are not its, or it has not said.
 
     Raises:
         UserError: it has not come to its end.
     """
-    asked = read_json_if_there(path.parent / EVALUATION_SETTINGS) if path.name == EVALUATION_RESULTS else None
-    if asked is None or not all(isinstance(asked.get(name), int) for name in ("problems", "samples")):
-        return asked
-    there, expected = path.read_bytes().count(b"\n"), asked["problems"] * asked["samples"]
+    settings = read_json_if_there(path.parent / EVALUATION_SETTINGS) if path.name == EVALUATION_RESULTS else None
+    if settings is None or not all(isinstance(settings.get(name), int) for name in ("problems", "samples")):
+        return settings
+    there, expected = path.read_bytes().count(b"\n"), settings["problems"] * settings["samples"]
     if there < expected:
         raise UserError(
-            f"{path} holds {there:,} of {counted(expected, 'answer')}: {_command(path.parent, asked)} "
+            f"{path} holds {there:,} of {counted(expected, 'answer')}: {_command(path.parent, settings)} "
             "goes on with it, given the problems that it began with"
         )
-    return asked
+    return settings
 
 
-def _command(folder: Path, asked: Mapping[str, Any]) -> str:
+def _command(folder: Path, settings: Mapping[str, Any]) -> str:
     words = [f"checkpoint={folder.parent.parent}", f"out={folder}"]
-    words += [f"{name}={as_typed(asked[name])}" for name in _TYPED if name in asked]
+    words += [f"{name}={as_typed(settings[name])}" for name in _TYPED if name in settings]
     return shlex.join(["rlvr-vocab", "evaluate", *words])
 
 
