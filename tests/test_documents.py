@@ -21,7 +21,7 @@ from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.runs.held_out_figures import FIGURES
+from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -269,15 +269,13 @@ def test_the_metrics_table_names_every_metric_of_ours_and_none_that_nobody_logs(
     theirs = (Path(spec.origin).parent / "trainer" / "grpo_trainer.py").read_text(encoding="utf-8")
     first_cells = re.findall(r"^\| (.*?) \|", table_rows(FILES, "metrics"), re.MULTILINE)
     documented = set(re.findall(r"`([\w/<>]+)`", " ".join(first_cells)))
-    by_parts = {f"eval/{figure}" for figure in FIGURES} | {
-        f"time/{part}" for part in re.findall(r'timed\("(\w+)"', ours)
-    }
-    rooms = "thinking|answering|entropy|groups|completions|sampling|weights"
-    logged_by_us = by_parts | set(re.findall(rf'"((?:{rooms})/\w+)"', ours))
+    of_evaluations = {f"eval/{figure}" for figure in HELD_OUT_FIGURES}
+    rooms = "thinking|answering|entropy|groups|completions|sampling|weights|time"
+    logged_by_us = of_evaluations | set(re.findall(rf'"((?:{rooms})/\w+)"', ours))
     assert logged_by_us - documented == set()
     for metric in documented - {"loss", "grad_norm", "learning_rate", "epoch"}:  # those are the Trainer's
         written = [f'"{metric.replace("<name>", name)}"' for name in ("{reward_func_name}", "{name}", "{self.name}")]
-        assert metric in by_parts or any(name in ours + theirs for name in written), metric
+        assert metric in of_evaluations or any(name in ours + theirs for name in written), metric
 
 
 # --- links, pictures, snippets ------------------------------------------------------------------
@@ -330,8 +328,8 @@ def test_python_snippets_run_from_top_to_bottom(
 
 def write_checkpoint(folder: Path) -> None:
     """A tiny model with a reasoning vocabulary where a document has one that a run left."""
+    from rlvr_vocab.training.models.tiny import write_tiny_model
     from rlvr_vocab.training.settings import TinyShape
-    from rlvr_vocab.training.tiny import write_tiny_model
     from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 
     base = folder.parent / "base"

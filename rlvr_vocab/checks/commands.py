@@ -26,12 +26,13 @@ from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import ModelSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.data import check_other_set
+from rlvr_vocab.data.paths import check_file
 from rlvr_vocab.data.prompt_file import check_prompt_file
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
-from rlvr_vocab.runs.completion_files import check_completions
+from rlvr_vocab.record.files import STEP_FILES, step_files
+from rlvr_vocab.runs.folder import check_new_file, check_new_folder
 from rlvr_vocab.runs.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder
-from rlvr_vocab.runs.output_folder import check_new_file, check_new_folder
 from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_CONFIG, is_adapter
 
 _SAMPLING = ("max_new_tokens", "temperature")
@@ -193,3 +194,14 @@ def _files_read(settings: ScoreSettings) -> list[str]:
     named = [settings.completions] if settings.completions is not None else []
     names = [settings.dataset.name, settings.dataset.eval_split or ""] if settings.dataset is not None else []
     return [*map(str, named), *filter(None, names)]
+
+
+def check_completions(path: Path) -> None:
+    """Raises UserError where nothing at the path can hold completions; nothing is read."""
+    if not path.is_dir():
+        check_file(path)
+    elif not step_files(path):
+        inside = [path / "completions", *sorted(path.glob("*.jsonl")), path / "evaluation"]
+        nearest = next((each for each in inside if each.exists()), None)
+        hint = f"; did you mean {nearest}?" if nearest is not None else ""
+        raise UserError(f"completions={path}: a folder without {STEP_FILES} files of a run{hint}")

@@ -23,9 +23,9 @@ from rlvr_vocab.config.stages import naming_the_stage
 from rlvr_vocab.data import check_source
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
+from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
-from rlvr_vocab.runs.held_out_figures import FIGURES
-from rlvr_vocab.runs.output_folder import check_run_folder
+from rlvr_vocab.runs.folder import check_run_folder
 from rlvr_vocab.runs.rewards import stand_in_context
 from rlvr_vocab.vocab.on_policy import OF_TRANSFORMERS, OF_VLLM, check_generation_kwargs, check_on_policy
 
@@ -212,6 +212,6 @@ def _holds_out(dataset: DatasetSettings) -> bool:
 
 def _check_best(grpo: Mapping[str, Any]) -> None:
     metric = grpo.get("metric_for_best_model")
-    if metric is not None and metric.removeprefix("eval_") not in FIGURES:
-        near = did_you_mean(metric, FIGURES) or f"; there are {', '.join(FIGURES)}"
+    if metric is not None and metric.removeprefix("eval_") not in HELD_OUT_FIGURES:
+        near = did_you_mean(metric, HELD_OUT_FIGURES) or f"; there are {', '.join(HELD_OUT_FIGURES)}"
         raise UserError(f"training.metric_for_best_model={metric}: nothing measures that on held-out problems{near}")

@@ -28,23 +28,23 @@ from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.runs.base_model import loading_kwargs, lora, quantization
 from rlvr_vocab.runs.folder import results_file
 from rlvr_vocab.runs.held_out import HeldOut
-from rlvr_vocab.runs.monitor import LiveRun, Watch
+from rlvr_vocab.runs.monitor import DisplayCallback, RunDoctor
 from rlvr_vocab.runs.rewards import reward_context
 from rlvr_vocab.stop_signals import stop_signals
 from rlvr_vocab.terminal import shows_colours
 from rlvr_vocab.training.checkpointing.checkpoints import (
     newest_checkpoint,
     newest_checkpoint_for_all,
-    set_broken_aside,
+    set_invalid_aside,
     steps_in,
 )
 from rlvr_vocab.training.checkpointing.save import clear_leftovers
 from rlvr_vocab.training.display.live import live_display
-from rlvr_vocab.training.metrics_file import MetricsFile
+from rlvr_vocab.training.metrics.metrics_file import MetricsFile
+from rlvr_vocab.training.models.unsloth_model import load_with_unsloth
 from rlvr_vocab.training.stage import Interruption, StageContext, StopEarly
 from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
-from rlvr_vocab.training.unsloth_model import load_with_unsloth
-from rlvr_vocab.training.weight_checks import parameter_groups, table_of
+from rlvr_vocab.training.weight_checks import parameter_groups, parameter_table
 from rlvr_vocab.vocab.layout import VocabLayout
 
 HAS_ITS_OWN_CHECKPOINTING = {"gradient_checkpointing": False}  # Unsloth has switched its own on while it loaded
@@ -111,7 +111,7 @@ class StagedRun:
         stages: all of them, in their order.
         trainer: the trainer of the stage that is trained, or was trained last.
         records: what each stage came to, as far as they have ended.
-        watch: the doctor beside them.
+        doctor: the doctor beside them.
     """
 
     def __init__(
@@ -120,14 +120,14 @@ class StagedRun:
         initial_model: Path,
         held_out: HeldOut,
         interruption: Interruption,
-        watch: Watch,
+        doctor: RunDoctor,
         console: Console,
     ) -> None:
         self.stages = stages
         self._initial_model = initial_model
         self._held_out = held_out
         self._interruption = interruption
-        self.watch = watch
+        self.doctor = doctor
         self._trained_now = 0.0
         self._console = console
         self.records = _ended(stages)
@@ -218,7 +218,7 @@ class StagedRun:
         return trainer
 
     def _train(self, stage: Stage, trainer: RegionGRPOTrainer) -> StageRecord:
-        for line in table_of(parameter_groups(trainer.model)):
+        for line in parameter_table(parameter_groups(trainer.model)):
             self._console.print(line, markup=False)
         until, checkpoints = stage.until, trainer.checkpoints
         if self._checkpoint is None or not checkpoints.load_end(self._checkpoint, until):
@@ -245,7 +245,7 @@ class StagedRun:
         if trainer.accelerator.is_main_process:
             results_file(stage.settings.output_dir, "after").unlink(missing_ok=True)  # of weights that now change
         with live_display(self._console, stage.title) as display:
-            trainer.add_callback(LiveRun(trainer, display, self.watch, in_colour=shows_colours(self._console)))
+            trainer.add_callback(DisplayCallback(trainer, display, self.doctor, in_colour=shows_colours(self._console)))
             trainer.train(resume_from_checkpoint=None if self._checkpoint is None else str(self._checkpoint))
 
     def _stop_if_told(self, stage: Stage, trainer: RegionGRPOTrainer) -> None:
@@ -338,18 +338,18 @@ def stage_trainer(
 
 
 def checkpoint_of_the_end(stage: Stage, record: StageRecord) -> Path | None:
-    """The weights that a stage ended with; None where they do not count any more."""
+    """The weights that a stage ended with; None where they are not valid any more."""
     return newest_checkpoint_for_all(stage.folder, at_step=record.steps)
 
 
 def checkpoint_to_go_on_from(folder: Path, resume: str, console: Console) -> Path | None:
     """The checkpoint that training in `folder` goes on from, verified; None for a training from its start.
 
-    The main process looks for it and tells the others. Folders that do not count lose their name, with a warning; so
+    The main process looks for it and tells the others. Folders that are not valid lose their name, with a warning; so
     do those past a checkpoint that `resume` names.
 
     Raises:
-        UserError: the named checkpoint does not count, or lies elsewhere.
+        UserError: the named checkpoint is not valid, or lies elsewhere.
     """
     found: list[Path | None] = [None]
     if PartialState().is_main_process:
@@ -363,7 +363,7 @@ def checkpoint_to_go_on_from(folder: Path, resume: str, console: Console) -> Pat
 
 
 def _newest(folder: Path, console: Console) -> Path | None:
-    for sentence in set_broken_aside(folder):
+    for sentence in set_invalid_aside(folder):
         console.print(f"warning: {sentence}", style="yellow", markup=False)
     return newest_checkpoint(folder)
 
@@ -375,7 +375,7 @@ def _named(checkpoint: Path, folder: Path, console: Console) -> Path:
         )
     problem = problem_with(checkpoint)
     if problem is not None:
-        raise UserError(f"resume={checkpoint}: it does not count: {problem}")
+        raise UserError(f"resume={checkpoint}: it is not valid: {problem}")
     named = next(step for step, path in steps_in(folder).items() if path.resolve() == checkpoint.resolve())
     for step, path in steps_in(folder).items():
         if step > named:

@@ -21,7 +21,7 @@ _OPEN_MARK, _CLOSE_MARK = "⟦", "⟧"
 _WHITESPACE = "\n\t\v\f\r"  # Rich leaves out the last three
 
 
-def closing_words(summary: dict[str, Any], folder: Path, console: Console) -> None:
+def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> None:
     console.print()
     before, after = summary["accuracy_before"], summary["accuracy_after"]
     if before is None or after is None:

@@ -15,8 +15,9 @@ from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.data import read_problems
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import run_folder_of
+from rlvr_vocab.runs.problem_account import problems_line
 from rlvr_vocab.runs.problems import load_run_problems
-from rlvr_vocab.runs.recorded_run import problems_line, recorded_run, stage_of
+from rlvr_vocab.runs.recorded_run import recorded_run, stage_of
 
 FEW = "dataset.generator.num_problems=500"
 RUN = ("experiment=quickstart", "dataset.eval_fraction=0.2", "dataset.max_eval_samples=20", FEW, "seed=5")
@@ -162,7 +163,7 @@ def test_another_set_is_searched_for_what_the_run_and_its_stages_trained_on(reco
 
 def test_a_set_that_is_not_what_the_run_has_recorded_is_warned_about(recorded: Path) -> None:
     settings = load_settings("train", [f"config={recorded}", "output_dir=elsewhere"])
-    account = load_run_problems(settings, Console(quiet=True)).account([("", 400, 26)])
+    account = load_run_problems(settings, Console(quiet=True)).account([(400, 26)])
     (recorded.parent / "problems.json").write_text(json.dumps(account))
     assert line_for() == "problems held out by the run in out/run"
     account["training"][0]["same_problem_held_out"] += 3

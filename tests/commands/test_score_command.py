@@ -195,19 +195,15 @@ def test_the_steps_of_a_run_are_judged_with_what_the_run_knew(score: Callable[..
     assert "without a score 0" in below(other_tags, "Rewards")[0] and "mean 0," in below(other_tags, "Rewards")[0]
 
 
-def test_on_a_terminal_rows_and_rewards_are_tables(completions: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_the_same_lines_and_nothing_that_it_obeys(
+    completions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     screen = StringIO()
-    console = Console(file=screen, force_terminal=True, width=140, color_system=None)
+    console = Console(file=screen, force_terminal=True, width=400, color_system=None)
     monkeypatch.setattr(score_command, "make_console", lambda: console)
     assert main(["score", "rewards=[accuracy,boxed]", f"completions={completions}"]) == 0
     shown = screen.getvalue()
-    header, first = (
-        next(line for line in shown.splitlines() if line.startswith(start)) for start in (" row ", " row 3")
-    )
-    assert header.split() == ["row", "total", "accuracy", "boxed", "below", "full", "mark", "text"]
-    assert first.split()[:8] == ["row", "3", "0", "0", "0", "accuracy:", "no", "answer"]
-    summary = next(line for line in shown.splitlines() if line.startswith(" boxed "))
-    assert summary.split()[:7] == ["boxed", "0.75", "1", "3", "of", "4", "(75.00%)"]
+    assert "  row 3: total 0; accuracy 0 (no answer" in shown and "3 of 4 (75.00%)" in shown
     assert "\x1b[2J" not in shown
 
 

@@ -9,8 +9,8 @@ import yaml
 from huggingface_hub import ModelCard
 
 from rlvr_vocab.config.load import read_settings
+from rlvr_vocab.runs.environment import names_on_hub, without_folder
 from rlvr_vocab.runs.folder import start_run_folder
-from rlvr_vocab.runs.hub_names import names_on_hub, without_folder
 from rlvr_vocab.runs.model_card import Accuracy, CardFacts, facts_of_adapter, write_adapter_card, write_card
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.merge import MergeReport
