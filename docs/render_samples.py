@@ -10,8 +10,8 @@ import re
 import sys
 from pathlib import Path
 
+from rlvr_vocab.cli import load_settings
 from rlvr_vocab.commands.samples import samples_app
-from rlvr_vocab.config.load import load_settings
 
 
 async def screen_after(run: str, keys: list[str]) -> str:

@@ -8,12 +8,12 @@ import select
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from importlib import import_module
+from typing import Any
 
-from rlvr_vocab.checks.seeds import check_seeds
+from rlvr_vocab.config.commands import COMMANDS
 from rlvr_vocab.config.compose import parse_command_line
-from rlvr_vocab.config.help import COMMANDS, command_help, overview, shown_key
-from rlvr_vocab.config.load import Settings, load_settings
+from rlvr_vocab.config.help import command_help, overview, value_of_key
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.overrides import known_keys
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import Interrupted, OutOfRoom, UserError, is_out_of_memory
@@ -23,8 +23,8 @@ from rlvr_vocab.exit_codes import (
     OUT_OF_ROOM,
     READER_GONE,
     RESUME_ME,
-    forget_exit_code,
-    one_voice,
+    delete_exit_code,
+    main_process_reports,
     write_exit_code,
 )
 from rlvr_vocab.nearest import nearest_and_all
@@ -47,32 +47,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         # What the encoding of a log file has no bytes for.
         sys.stdout.reconfigure(errors="backslashreplace")
-    forget_exit_code()
-    code = ended_well_or_told(list(sys.argv[1:] if argv is None else argv))
+    delete_exit_code()
+    code = run_and_report(list(sys.argv[1:] if argv is None else argv))
     write_exit_code(code)
     return code
 
 
-def ended_well_or_told(argv: list[str]) -> int:
+def run_and_report(argv: list[str]) -> int:
     try:
-        with one_voice():
+        with main_process_reports():
             code = dispatch(argv)
         sys.stdout.flush()
         return code
     except UserError as error:
-        tell("error:", error)
+        print_error("error:", error)
         return BAD_INPUT
     except OutOfRoom as error:
-        tell("error:", error)
+        print_error("error:", error)
         return OUT_OF_ROOM
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        tell("error:", out_of_memory_line(argv[0], error))
+        print_error("error:", out_of_memory_line(argv[0], error))
         return OUT_OF_ROOM
     except Interrupted as error:
         if str(error):  # else the main process says it
-            tell("interrupted:", error)
+            print_error("interrupted:", error)
         return RESUME_ME
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -85,7 +85,7 @@ def ended_well_or_told(argv: list[str]) -> int:
         return READER_GONE
 
 
-def tell(kind: str, error: BaseException | str) -> None:
+def print_error(kind: str, error: BaseException | str) -> None:
     """One line, whatever the message looks like, with no secret in it and nothing that a terminal obeys."""
     print(kind, visible_text(" ".join(without_secrets(str(error)).split())), file=sys.stderr)
 
@@ -107,30 +107,36 @@ def dispatch(words: list[str]) -> int:
     if not words or words[0] in ("--help", "-h", "help"):
         print(overview())
         return 0
-    command, rest = words[0], words[1:]
-    if command not in COMMANDS:
-        raise UserError(f"unknown command {command}{nearest_and_all(command, COMMANDS)}")
-    line = parse_command_line(command, rest)
+    name, rest = words[0], words[1:]
+    if name not in COMMANDS:
+        raise UserError(f"unknown command {name}{nearest_and_all(name, COMMANDS)}")
+    line = parse_command_line(name, rest)
     if line.help:
-        print(command_help(command, rest))
+        print(command_help(name, rest))
         return 0
     if line.show is not None:
-        print(shown_key(command, rest, line.show))
+        print(value_of_key(name, rest, line.show))
         return 0
-    with stop_signals.listening() if command in TRAINS else nullcontext():
-        settings = load_settings(command, rest)
-        check_seeds(settings)
+    with stop_signals.listening() if name in TRAINS else nullcontext():
+        settings = load_settings(name, rest)
         quiet_imports()
         import_backend(settings)
-        return int(import_module(COMMANDS[command].module).run(settings))
+        return COMMANDS[name].run(settings)
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
+def load_settings(command: str, argv: Sequence[str]) -> Any:
+    """The settings of one command, read and checked; raises UserError for whatever is wrong with them."""
+    settings = read_settings(command, argv)
+    COMMANDS[command].check(settings)
+    return settings
 
 
-def import_backend(settings: Settings) -> None:
+def import_backend(settings: object) -> None:
     if isinstance(settings, RunSettings) and settings.model.backend == "unsloth":
         from rlvr_vocab.training.models.unsloth_model import import_unsloth
 
         import_unsloth()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

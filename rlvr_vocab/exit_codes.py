@@ -25,7 +25,7 @@ def is_main_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def forget_exit_code() -> None:
+def delete_exit_code() -> None:
     """What an earlier run has left there: a crash leaves nothing."""
     if FILE in os.environ and is_main_process():
         Path(os.environ[FILE]).unlink(missing_ok=True)
@@ -43,7 +43,7 @@ _LEFT_ALONE = ("Connection closed by peer", "Connection reset by peer", "Broken 
 
 
 @contextmanager
-def one_voice(seconds: float = _SECONDS) -> Iterator[None]:
+def main_process_reports(seconds: float = _SECONDS) -> Iterator[None]:
     """Inside the block errors that all processes of a run may meet are left to the main one to tell.
 
     The others wait for it to end, and for the launcher to end them. A process that is still there after that has met

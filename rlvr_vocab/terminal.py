@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import warnings
+from collections.abc import Iterable
 
 from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
 _NEVER_WRAPPED = 10_000
 
@@ -29,6 +32,20 @@ def make_console(*, quiet: bool = False) -> Console:
 def shows_colours(console: Console) -> bool:
     """Whether a colour can tell one piece of text from another there."""
     return console.is_terminal and console.color_system is not None and not console.no_color
+
+
+class Alarm(str):
+    """A line of a section that calls for action."""
+
+    __slots__ = ()
+
+
+def print_section(console: Console, title: str, lines: Iterable[str], style: str = "bold cyan") -> None:
+    """A title, and below it indented lines, alarms in yellow."""
+    console.print(f"\n{title}", style=style, markup=False)
+    for line in lines:
+        text = Text(line, style="yellow" if isinstance(line, Alarm) else "")
+        console.print(Padding(text, (0, 0, 0, 2), expand=False))
 
 
 # TRL says this of every batch with a row that no reward scores, whole row included. That is no mistake: a reward may

@@ -35,8 +35,17 @@ ROOMS = (
     ("rewards", "record"),
     ("data",),
     ("verify",),
-    ("manifest",),
-    ("atomic_file", "counted", "exit_codes", "nearest", "progress", "secret_words", "statistics", "stop_signals"),
+    (
+        "atomic_file",
+        "bounds",
+        "counted",
+        "exit_codes",
+        "nearest",
+        "progress",
+        "secret_words",
+        "statistics",
+        "stop_signals",
+    ),
     ("terminal", "visible_text"),
     ("errors",),
 )
@@ -169,7 +178,7 @@ def test_every_room_has_a_floor() -> None:
 @pytest.mark.parametrize(
     ("room", "source"),
     [
-        ("vocab", "from rlvr_vocab.data import load"),
+        ("data", "from rlvr_vocab.vocab import layout"),
         ("vocab", "from ..training.trainer import Trainer"),
         ("vocab", "from rlvr_vocab import training"),
         ("vocab", "from rlvr_vocab import expand"),

@@ -14,14 +14,16 @@ from omegaconf import OmegaConf
 from rlvr_vocab.checks import machine
 from rlvr_vocab.checks.machine import check_vllm
 from rlvr_vocab.checks.model import check_kernels, check_model_kwargs, check_rollouts, check_trained_model
-from rlvr_vocab.checks.run import check_bounds, check_rewards, check_sampling
+from rlvr_vocab.checks.run import check_rewards, check_sampling
 from rlvr_vocab.config.batches import check_batches
+from rlvr_vocab.config.commands import COMMANDS
 from rlvr_vocab.config.compose import compose, parse_command_line
-from rlvr_vocab.config.help import COMMANDS, command_help, leaves
-from rlvr_vocab.config.load import RunSettings, build_settings
+from rlvr_vocab.config.help import command_help, leaves
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
+from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.runs.held_out_figures import FIGURES
+from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -130,9 +132,8 @@ def refuse_what_could_never_run(line: str) -> None:
     if parse_command_line(command, words).help:
         command_help(command, words)
         return
-    settings = build_settings(command, words)
+    settings = read_settings(command, words)
     if isinstance(settings, RunSettings):
-        check_bounds(settings.resolved)
         check_model_kwargs(settings.model.model_kwargs)
         check_trained_model(settings.model)
         check_rewards(settings.rewards)
@@ -158,7 +159,7 @@ def readers_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for run in RUNS_OF_THE_READER:
         folder = tmp_path / "out" / run
         folder.mkdir(parents=True)
-        folder.joinpath("config.yaml").write_text(config_yaml(build_settings("train", []).resolved), encoding="utf-8")
+        folder.joinpath("config.yaml").write_text(config_yaml(read_settings("train", []).resolved), encoding="utf-8")
     return tmp_path
 
 
@@ -257,7 +258,7 @@ def test_the_metrics_table_names_every_metric_of_ours_and_none_that_nobody_logs(
     theirs = (Path(spec.origin).parent / "trainer" / "grpo_trainer.py").read_text(encoding="utf-8")
     [table] = re.findall(r"<!-- metrics -->\n(.*?)<!-- /metrics -->", README.read_text(encoding="utf-8"), re.DOTALL)
     documented = set(re.findall(r"`([\w/<>]+)`", " ".join(re.findall(r"^\| (.*?) \|", table, re.MULTILINE))))
-    of_evaluations = {f"eval/{figure}" for figure in FIGURES}
+    of_evaluations = {f"eval/{figure}" for figure in HELD_OUT_FIGURES}
     rooms = "thinking|answering|entropy|groups|completions|sampling|weights|time"
     logged_by_us = of_evaluations | set(re.findall(rf'"((?:{rooms})/\w+)"', ours))
     assert logged_by_us - documented == set()

@@ -1,59 +1,49 @@
-"""What `doctor`, `samples`, `report` and `compare` refuse before anything heavy is imported."""
+"""What the commands that do not train refuse before anything heavy is imported."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from rlvr_vocab.analysis.samples.sieve import TYPED, Sieve
-from rlvr_vocab.checks.run import check_positive, check_serving_temperature
-from rlvr_vocab.config.command_sections import CompareSettings, DoctorSettings, ReportSettings, SamplesSettings
+from rlvr_vocab.bounds import Count, NotNegative
+from rlvr_vocab.checks.machine import installed
+from rlvr_vocab.checks.model import check_model
+from rlvr_vocab.checks.run import check_dataset, check_rewards
+from rlvr_vocab.config.command_sections import (
+    CheckSettings,
+    CompareSettings,
+    DoctorSettings,
+    EvaluateSettings,
+    ExpandSettings,
+    GenerateSettings,
+    MergeSettings,
+    ReportSettings,
+    SamplesSettings,
+    ScoreSettings,
+)
+from rlvr_vocab.config.problem_source import other_sets
 from rlvr_vocab.config.recorded import read_recorded
-from rlvr_vocab.config.sections import GenerateSettings, MergeSettings
-from rlvr_vocab.config.values import read, read_section
+from rlvr_vocab.config.sections import ModelSettings
+from rlvr_vocab.config.values import read
+from rlvr_vocab.data import check_other_set
+from rlvr_vocab.data.paths import check_file
 from rlvr_vocab.data.prompt_file import check_prompt_file
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
+from rlvr_vocab.record.files import STEP_FILES, step_files
+from rlvr_vocab.runs.folder import check_new_file, check_new_folder
 from rlvr_vocab.runs.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder
-from rlvr_vocab.runs.output_folder import check_new_file, check_new_folder
 from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_CONFIG, is_adapter
 
-
-def read_report(config: dict[str, Any]) -> ReportSettings:
-    run = _named(read(Path, config["run"], "run"))
-    out = run / "report.html" if config["out"] is None else read(Path, config["out"], "out")
-    return read_section(ReportSettings, config, ready={"run": run, "out": out})
-
-
-def _named(folder: Path) -> Path:
-    """The folder as it was typed; its whole path for . and .., since the command in the report is named after it."""
-    return folder.resolve() if folder.name in ("", "..") else folder
-
-
-def read_compare(config: dict[str, Any]) -> CompareSettings:
-    named = read(tuple[Path, ...], config["runs"], "runs")
-    runs = tuple(_named(run) for each in named for run in _meant_by(each))
-    return read_section(CompareSettings, config, ready={"runs": runs})
-
-
-def _meant_by(folder: Path) -> list[Path]:
-    """The folder as it stands; where `*` or `?` are in its name, the runs that fit."""
-    if not {"*", "?"} & set(str(folder)):
-        return [folder]
-    found = Path(folder.anchor or ".").glob(str(folder.relative_to(folder.anchor)))
-    fitting = sorted(each for each in found if (each / "config.yaml").is_file())
-    if not fitting:
-        raise UserError(f"runs={folder}: no folder of a run fits")
-    return fitting
+_SAMPLING = ("max_new_tokens", "temperature")
 
 
 def check_doctor(settings: DoctorSettings) -> None:
-    check_run(settings.run, "run")
+    check_is_run(settings.run, "run")
 
 
 def check_samples(settings: SamplesSettings) -> None:
-    check_run(settings.run, "run")
-    check_positive({"max_samples": settings.max_samples})
+    check_is_run(settings.run, "run")
     if settings.out is not None:
         check_new_file(settings.out, "out", ())
     sieve_of(settings)
@@ -65,8 +55,7 @@ def sieve_of(settings: SamplesSettings) -> Sieve:
 
 
 def check_report(settings: ReportSettings) -> None:
-    check_run(settings.run, "run")
-    check_positive({"max_samples": settings.max_samples})
+    check_is_run(settings.run, "run")
     check_new_file(settings.out, "out", ())
 
 
@@ -74,13 +63,10 @@ def check_compare(settings: CompareSettings) -> None:
     if len(settings.runs) < 2:
         raise UserError("runs: give two runs at least, as in runs=[out/a,out/b]")
     for run in settings.runs:
-        check_run(run, "runs")
-    for key, value in (("confidence", settings.confidence), ("power", settings.power)):
-        if not 0 < value < 1:
-            raise UserError(f"{key}={value}: must be above 0 and below 1")
+        check_is_run(run, "runs")
 
 
-def check_run(folder: Path, key: str) -> None:
+def check_is_run(folder: Path, key: str) -> None:
     """Raises UserError where the folder is no run of ours, with the run that may be meant."""
     if not folder.is_dir():
         siblings = [str(path.parent) for path in folder.parent.glob("*/config.yaml")]
@@ -94,10 +80,6 @@ def check_run(folder: Path, key: str) -> None:
 
 def check_generate(settings: GenerateSettings) -> None:
     check_checkpoint_folder(settings.checkpoint, settings.base)
-    check_positive({"max_new_tokens": settings.max_new_tokens, "batch_size": settings.batch_size})
-    check_serving_temperature(settings.temperature)
-    if not 0 < settings.top_p <= 1:
-        raise UserError(f"top_p={settings.top_p}: must be above 0 and at most 1")
     if (settings.prompt is None) == (settings.prompts is None):
         raise UserError('give either prompt="…" or prompts=FILE')
     if settings.prompt is not None and not settings.prompt.strip():
@@ -124,3 +106,102 @@ def _adapters_inside(folder: Path) -> list[Path]:
     found = [path for pattern in ("*", "stages/*/*") for path in folder.glob(f"{pattern}/{ADAPTER_CONFIG}")]
     newest = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
     return sorted((path.parent for path in newest), key=lambda path: path.name != "final_adapter")
+
+
+def check_check(settings: CheckSettings) -> None:
+    dataset = settings.dataset
+    check_dataset(dataset)
+    if settings.model is not None:
+        check_model(settings.model)
+    for other in other_sets(settings):
+        check_other_set(other)
+    if settings.out is not None:
+        read = [dataset.name, *([dataset.eval_split] if dataset.eval_split else []), *settings.against]
+        check_new_file(settings.out, "out", read)
+
+
+def check_evaluate(settings: EvaluateSettings) -> None:
+    check_each_checkpoint(settings)
+    check_dataset(settings.dataset)
+    for folder in settings.folders:
+        if folder.is_file():
+            raise UserError(f"out={folder}: a file is in the way; give a folder")
+
+
+def check_each_checkpoint(settings: EvaluateSettings) -> None:
+    """Every checkpoint can be sampled, by the backend that is asked for, and is asked for once."""
+    checkpoints = settings.checkpoints
+    for number, checkpoint in enumerate(checkpoints):
+        if checkpoint.absolute() in [other.absolute() for other in checkpoints[:number]]:
+            raise UserError(f"checkpoint={checkpoint}: given twice")
+        check_checkpoint_folder(checkpoint, settings.base)
+        if settings.backend == "vllm" and is_adapter(checkpoint):
+            raise UserError(
+                f"backend=vllm: checkpoint={checkpoint} is an adapter: fold it into its base first, "
+                f"rlvr-vocab merge checkpoint={checkpoint} out=…, or leave backend=transformers"
+            )
+    if settings.backend == "vllm" and not installed("vllm"):
+        raise UserError("backend=vllm: vllm is not installed; install it, or leave backend=transformers")
+
+
+def check_expand(settings: ExpandSettings) -> None:
+    check_model(settings.model)
+    check_new_folder(settings.out, "out")
+
+
+def check_score(settings: ScoreSettings) -> None:
+    """Refuse what cannot be scored before anything heavy loads.
+
+    Raises:
+        UserError: the first thing that is wrong.
+    """
+    _check_what_is_scored(settings)
+    check_rewards(settings.rewards)
+    if settings.completions is not None:
+        check_completions(settings.completions)
+    if settings.dataset is not None:
+        check_dataset(settings.dataset)
+    if settings.model is not None:
+        _check_sampling_model(settings.model)
+    if settings.out is not None:
+        check_new_file(settings.out, "out", _files_read(settings))
+
+
+def _check_what_is_scored(settings: ScoreSettings) -> None:
+    if settings.completions is not None and (settings.dataset is not None or settings.model is not None):
+        other = "dataset" if settings.dataset is not None else "model"
+        raise UserError(f"completions=… and {other}=… are two things to score: give one")
+    if settings.completions is None and settings.dataset is None:
+        if settings.model is not None:
+            raise UserError(f"model.name={settings.model.name} needs problems to answer: choose them with dataset=…")
+        raise UserError(
+            "nothing to score: give completions=FILE, dataset=… for its gold answers, or model=… dataset=… for samples"
+        )
+    if settings.think_tags is not None and settings.model is not None:
+        raise UserError("think_tags is for completions and gold answers; a model has model.think_tags")
+
+
+def _check_sampling_model(model: ModelSettings) -> None:
+    check_model(model)
+    for key, value in model.generation_kwargs.items():
+        where = f"model.generation_kwargs.{key}"
+        if key not in _SAMPLING:
+            raise UserError(f"{where}={value}: samples are drawn as in training, with {' and '.join(_SAMPLING)} alone")
+        read(Count if key == "max_new_tokens" else NotNegative, value, where)
+
+
+def _files_read(settings: ScoreSettings) -> list[str]:
+    named = [settings.completions] if settings.completions is not None else []
+    names = [settings.dataset.name, settings.dataset.eval_split or ""] if settings.dataset is not None else []
+    return [*map(str, named), *filter(None, names)]
+
+
+def check_completions(path: Path) -> None:
+    """Raises UserError where nothing at the path can hold completions; nothing is read."""
+    if not path.is_dir():
+        check_file(path)
+    elif not step_files(path):
+        inside = [path / "completions", *sorted(path.glob("*.jsonl")), path / "evaluation"]
+        nearest = next((each for each in inside if each.exists()), None)
+        hint = f"; did you mean {nearest}?" if nearest is not None else ""
+        raise UserError(f"completions={path}: a folder without {STEP_FILES} files of a run{hint}")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from rlvr_vocab.checks.machine import check_attention_precision, check_vllm, check_wandb_login, installed
+from rlvr_vocab.checks.machine import check_attention_precision, check_vllm, check_wandb_login
 from rlvr_vocab.checks.model import (
     check_kernels,
     check_loader,
@@ -17,28 +17,17 @@ from rlvr_vocab.checks.model import (
     check_trained_model,
 )
 from rlvr_vocab.config.batches import check_batches
-from rlvr_vocab.config.problem_source import other_sets, problem_source, prompt_style
-from rlvr_vocab.config.sections import (
-    CheckSettings,
-    DatasetSettings,
-    EvaluateSettings,
-    ExpandSettings,
-    RewardSettings,
-    RunSettings,
-    StageSettings,
-    UntilSettings,
-)
+from rlvr_vocab.config.problem_source import problem_source, prompt_style
+from rlvr_vocab.config.sections import DatasetSettings, RewardSettings, RunSettings, StageSettings, UntilSettings
 from rlvr_vocab.config.stages import naming_the_stage
-from rlvr_vocab.data import check_other_set, check_source
+from rlvr_vocab.data import check_source
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
+from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
-from rlvr_vocab.runs.held_out_figures import FIGURES
-from rlvr_vocab.runs.model_folder import check_checkpoint_folder
-from rlvr_vocab.runs.output_folder import check_new_file, check_new_folder, check_run_folder
-from rlvr_vocab.runs.rewards import reward_specs, stand_in_context
+from rlvr_vocab.runs.folder import check_run_folder
+from rlvr_vocab.runs.rewards import stand_in_context
 from rlvr_vocab.vocab.on_policy import OF_TRANSFORMERS, OF_VLLM, check_generation_kwargs, check_on_policy
-from rlvr_vocab.vocab.peft.adapter_base import is_adapter
 
 # What `until` of a stage may look at; the README says what each is.
 LOGGED_METRICS = (
@@ -49,48 +38,6 @@ LOGGED_METRICS = (
     *("groups/reward_std", "completions/duplicates", "completions/shared", "sampling/logp_gap", "weights/moved"),
 )
 REWARD_FIGURES = ("mean", "std", "weight", "failures")
-
-# key -> (least, most); None: no bound. A value of None is not checked.
-BOUNDS: dict[str, tuple[float | None, float | None]] = {
-    "model.reasoning_multiplicity": (1, None),
-    "model.init_noise": (0, None),
-    "dataset.eval_fraction": (0, 1),
-    "dataset.max_eval_samples": (0, None),
-    "dataset.max_train_samples": (1, None),
-    "warmup.max_steps": (0, None),
-    "warmup.batch_size": (1, None),
-    "warmup.learning_rate": (0, None),
-    "warmup.until_accuracy": (0, 1),
-    "warmup.check_every": (1, None),
-    "warmup.num_check_problems": (1, None),
-    "training.max_prompt_length": (1, None),
-    "training.warmup_ratio": (0, 1),
-    "training.kl_log_steps": (0, None),
-    "training.max_completion_length": (1, None),
-    "training.max_steps": (1, None),
-    "training.learning_rate": (0, None),
-    "training.logging_steps": (0, None),
-    "training.save_steps": (0, None),
-    "training.epsilon": (0, None),
-    "training.epsilon_high": (0, None),
-    "training.top_entropy_quantile": (0, 1),
-    "training.per_device_train_batch_size": (1, None),
-    "training.gradient_accumulation_steps": (1, None),
-    "training.steps_per_generation": (1, None),
-    "training.generation_batch_size": (1, None),
-    "training.num_iterations": (1, None),
-    "training.num_train_epochs": (0, None),
-    "training.dataloader_num_workers": (0, None),
-    "training.weight_decay": (0, None),
-    "training.adam_beta1": (0, 1),
-    "training.adam_beta2": (0, 1),
-    "training.delta": (0, None),
-    "training.max_grad_norm": (0, None),
-    "training.beta": (0, None),
-    "training.warmup_steps": (0, None),
-    "training.save_total_limit": (1, None),
-}
-BELOW_ITS_BOUND = ("dataset.eval_fraction", "training.warmup_ratio", "training.adam_beta1", "training.adam_beta2")
 
 
 def check_run(settings: RunSettings) -> None:
@@ -107,7 +54,6 @@ def check_run(settings: RunSettings) -> None:
         check_stage(stage)
     check_evaluations(settings)
     check_wandb_login(settings.logging)
-    check_positive_number("max_hours", settings.max_hours)
     check_run_folder(settings)
 
 
@@ -125,7 +71,6 @@ def check_files(settings: RunSettings) -> None:
 
 def check_training(settings: RunSettings) -> None:
     """What each stage of a run may set otherwise."""
-    check_bounds(settings.resolved)
     reasoning = settings.model.reasoning_vocab_size != 0 or settings.model.source_ids is not None
     check_sampling(settings, reasoning)
     check_batches(settings.training.grpo)
@@ -154,88 +99,11 @@ def check_until(until: UntilSettings, settings: RunSettings) -> None:
     bound = until.below if until.above is None else until.above
     if (until.above is None) == (until.below is None) or bound is None or not math.isfinite(bound):
         raise UserError("until: give either above or below, as a number")
-    if until.window < 1:
-        raise UserError(f"until.window={until.window}: must be at least 1")
-    rewards = [reward.name for reward in build_rewards(reward_specs(settings.rewards), RewardContext())]
+    rewards = [reward.name for reward in build_rewards(settings.rewards.functions, RewardContext())]
     known = [*LOGGED_METRICS, *(f"rewards/{name}/{figure}" for name in rewards for figure in REWARD_FIGURES)]
     if until.metric not in known:
         near = did_you_mean(until.metric, known) or f"; there are {', '.join(known)}"
         raise UserError(f"until.metric={until.metric}: no step logs that{near}")
-
-
-def check_check(settings: CheckSettings) -> None:
-    dataset = settings.dataset
-    check_dataset(dataset)
-    if settings.model is not None:
-        check_model(settings.model)
-    for other in other_sets(settings):
-        check_other_set(other)
-    if settings.out is not None:
-        read = [dataset.name, *([dataset.eval_split] if dataset.eval_split else []), *settings.against]
-        check_new_file(settings.out, "out", read)
-
-
-def check_evaluate(settings: EvaluateSettings) -> None:
-    check_each_checkpoint(settings)
-    check_dataset(settings.dataset)
-    limits: dict[str, int | None] = {"samples": settings.samples, "batch_size": settings.batch_size}
-    limits |= {"max_new_tokens": settings.max_new_tokens, "max_samples": settings.max_samples}
-    check_positive(limits)
-    check_serving_temperature(settings.temperature)
-    for folder in settings.folders:
-        if folder.is_file():
-            raise UserError(f"out={folder}: a file is in the way; give a folder")
-
-
-def check_each_checkpoint(settings: EvaluateSettings) -> None:
-    """Every checkpoint can be sampled, by the backend that is asked for, and is asked for once."""
-    checkpoints = settings.checkpoints
-    for number, checkpoint in enumerate(checkpoints):
-        if checkpoint.absolute() in [other.absolute() for other in checkpoints[:number]]:
-            raise UserError(f"checkpoint={checkpoint}: given twice")
-        check_checkpoint_folder(checkpoint, settings.base)
-        if settings.backend == "vllm" and is_adapter(checkpoint):
-            raise UserError(
-                f"backend=vllm: checkpoint={checkpoint} is an adapter: fold it into its base first, "
-                f"rlvr-vocab merge checkpoint={checkpoint} out=…, or leave backend=transformers"
-            )
-    if settings.backend == "vllm" and not installed("vllm"):
-        raise UserError("backend=vllm: vllm is not installed; install it, or leave backend=transformers")
-
-
-def check_expand(settings: ExpandSettings) -> None:
-    check_model(settings.model)
-    check_new_folder(settings.out, "out")
-
-
-def check_positive(values: Mapping[str, int | None]) -> None:
-    for key, value in values.items():
-        if value is not None and value < 1:
-            raise UserError(f"{key}={value}: must be at least 1")
-
-
-def check_positive_number(key: str, value: float | None) -> None:
-    if value is not None and not 0 < value < math.inf:
-        raise UserError(f"{key}={value}: must be above 0")
-
-
-def check_serving_temperature(temperature: float | None) -> None:
-    if temperature is not None and not 0 <= temperature < math.inf:
-        raise UserError(f"temperature={temperature}: must be 0 (greedy) or above")
-
-
-def check_bounds(resolved: Mapping[str, Any]) -> None:
-    for key, (least, most) in BOUNDS.items():
-        section, _, name = key.partition(".")
-        value = resolved[section].get(name)
-        if value is None:
-            continue
-        if not math.isfinite(value):
-            raise UserError(f"{key}={value}: must be finite")
-        if least is not None and not value >= least:
-            raise UserError(f"{key}={value}: must be at least {least}")
-        if most is not None and (value > most or (value == most and key in BELOW_ITS_BOUND)):
-            raise UserError(f"{key}={value}: must be {'below' if key in BELOW_ITS_BOUND else 'at most'} {most}")
 
 
 def check_precision(grpo: Mapping[str, Any]) -> None:
@@ -271,7 +139,7 @@ def check_rewards(rewards: RewardSettings) -> None:
     """Every function is there, takes its parameters and has a weight; user code is loaded."""
     if not rewards.functions:
         raise UserError("rewards.functions is empty: give at least one, e.g. rewards=accuracy")
-    for reward in build_rewards(reward_specs(rewards), stand_in_context(RewardContext())):
+    for reward in build_rewards(rewards.functions, stand_in_context(RewardContext())):
         reward.check_parameters()
 
 
@@ -344,6 +212,6 @@ def _holds_out(dataset: DatasetSettings) -> bool:
 
 def _check_best(grpo: Mapping[str, Any]) -> None:
     metric = grpo.get("metric_for_best_model")
-    if metric is not None and metric.removeprefix("eval_") not in FIGURES:
-        near = did_you_mean(metric, FIGURES) or f"; there are {', '.join(FIGURES)}"
+    if metric is not None and metric.removeprefix("eval_") not in HELD_OUT_FIGURES:
+        near = did_you_mean(metric, HELD_OUT_FIGURES) or f"; there are {', '.join(HELD_OUT_FIGURES)}"
         raise UserError(f"training.metric_for_best_model={metric}: nothing measures that on held-out problems{near}")

@@ -11,8 +11,7 @@ from rich.markup import escape
 
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.doctor.seen import steps_needed
-from rlvr_vocab.analysis.doctor.thresholds import LIMITS
+from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, steps_needed
 from rlvr_vocab.config.command_sections import DoctorSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.record.files import PROBLEMS
@@ -46,7 +45,7 @@ def _as_json(record: RunRecord, findings: Sequence[Finding]) -> dict[str, object
         "exp_name": record.facts.exp_name,
         "rows": len(record.rows),
         "last_step": _last_step(record),
-        "finished": is_finished(record),
+        "finished": record.is_finished,
         "too_short": is_too_short(record),
         "damage": list(record.damage),
         "findings": [asdict(finding) for finding in findings],
@@ -79,20 +78,16 @@ def _about(record: RunRecord) -> Iterator[str]:
         return
     rows = f"{counted(len(record.rows), 'row')}"
     yield f"{record.folder}: {rows} up to step {_last_step(record):,}"
-    if not is_finished(record):
+    if not record.is_finished:
         yield "the run has not finished: what follows is about what it has logged so far"
     if is_too_short(record):
         window = steps_needed(record.facts)
         yield f"too short to judge: most findings need {window:g} steps, some {2 * window:g} or more"
 
 
-def is_finished(record: RunRecord) -> bool:
-    return record.summary is not None and bool(record.summary.get("finished"))
-
-
 def is_too_short(record: RunRecord) -> bool:
     """Whether there are too few steps for nearly every rule."""
-    return _last_step(record) < steps_needed(record.facts) or len(record.rows) < LIMITS.fewest_rows
+    return _last_step(record) < steps_needed(record.facts) or len(record.rows) < FEWEST_ROWS
 
 
 def _last_step(record: RunRecord) -> int:

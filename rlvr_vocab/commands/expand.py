@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rlvr_vocab.config.sections import ExpandSettings
+from rlvr_vocab.config.command_sections import ExpandSettings
 from rlvr_vocab.counted import counted
-from rlvr_vocab.runs.base_model import planned, tiny_model
+from rlvr_vocab.runs.base_model import untrained_plan
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.vocab.expand import write_expansion
 
@@ -12,10 +12,7 @@ from rlvr_vocab.vocab.expand import write_expansion
 def run(settings: ExpandSettings) -> int:
     quiet_libraries()
     console = make_console()
-    base = settings.model.name
-    if settings.model.tiny is not None:
-        base = str(tiny_model(settings.model, system_prompt=None, seed=settings.seed))
-    plan = planned(base, settings.model, settings.seed)
+    plan = untrained_plan(settings.model, settings.seed)
     write_expansion(plan, settings.out)
     console.print(
         f"{settings.out}: {plan.layout.standard_size} standard tokens and "

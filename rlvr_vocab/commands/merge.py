@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from rlvr_vocab.config.sections import LONG_DTYPE_NAMES, MergeSettings
+from rlvr_vocab.config.command_sections import MergeSettings
+from rlvr_vocab.config.sections import LONG_DTYPE_NAMES
 from rlvr_vocab.runs.final_model import report_lines
 from rlvr_vocab.runs.model_card import facts_of_adapter, quantized_note, write_card
 from rlvr_vocab.terminal import make_console, quiet_libraries

@@ -15,7 +15,7 @@ from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from rich.console import Console
 
-from rlvr_vocab.atomic_file import folder_appearing_whole
+from rlvr_vocab.atomic_file import folder_appearing_whole, json_text, write_whole
 from rlvr_vocab.checks.accelerator import check_accelerator, check_processes
 from rlvr_vocab.checks.adapter import check_target_modules
 from rlvr_vocab.config.sections import RunSettings
@@ -24,21 +24,21 @@ from rlvr_vocab.counted import counted
 from rlvr_vocab.evaluation.sampling import Checkpoint
 from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS
 from rlvr_vocab.record.manifest import problem_with, set_aside, write_manifest
-from rlvr_vocab.runs.base_model import base_model, planned, untrained_base
+from rlvr_vocab.runs.base_model import base_model, expansion_plan, untrained_base
 from rlvr_vocab.runs.final_model import save_final_model
-from rlvr_vocab.runs.finished import finished_summary, write_down_the_end
-from rlvr_vocab.runs.folder import start_run_folder, write_json
+from rlvr_vocab.runs.finished import finished_summary, write_summary
+from rlvr_vocab.runs.folder import start_run_folder
 from rlvr_vocab.runs.held_out import HeldOut
 from rlvr_vocab.runs.lock import only_writer
-from rlvr_vocab.runs.monitor import Watch
-from rlvr_vocab.runs.problems import RunProblems, check_same_division, load_run_problems, stages_of
+from rlvr_vocab.runs.monitor import RunDoctor, alert, start_wandb
+from rlvr_vocab.runs.problem_account import check_same_division
+from rlvr_vocab.runs.problems import RunProblems, load_run_problems, stages_of
 from rlvr_vocab.runs.processes import in_one_process, join_processes
 from rlvr_vocab.runs.prompts import fitting_prompts, require_a_batch
 from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.runs.report import report_at_the_end
 from rlvr_vocab.runs.stage_runner import Stage, StagedRun
-from rlvr_vocab.runs.summary import closing_words
-from rlvr_vocab.runs.tracking import alert, start_wandb
+from rlvr_vocab.runs.summary import print_summary
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.training.checkpointing.save import full_disk_in_a_line
 from rlvr_vocab.training.out_of_memory import CHECKPOINTING, FOUR_BITS, LORA, NO_REFERENCE, naming_out_of_memory
@@ -82,7 +82,7 @@ def _run(settings: RunSettings, interruption: Interruption, console: Console) ->
     [summary] = broadcast_object_list([finished_summary(settings, console) if is_main else None])
     if summary is not None:
         console.print(f"{settings.output_dir} holds this run, finished. overwrite=true trains it again.")
-        closing_words(summary, settings.output_dir, console)
+        print_summary(summary, settings.output_dir, console)
         return 0
     started = time.monotonic()
     training, held_out, plan = _prepare(settings, interruption, console)
@@ -118,9 +118,9 @@ def _run(settings: RunSettings, interruption: Interruption, console: Console) ->
     if settings.stages:
         summary["stages"] = [asdict(record) for record in training.records]
     if training.trainer.accelerator.is_main_process:
-        summary["findings"] = [asdict(finding) for finding in training.watch.ends(summary)]
-        write_down_the_end(settings.output_dir, summary)
-    closing_words(summary, settings.output_dir, console)
+        summary["findings"] = [asdict(finding) for finding in training.doctor.finish(summary)]
+        write_summary(settings.output_dir, summary)
+    print_summary(summary, settings.output_dir, console)
     return 0
 
 
@@ -135,25 +135,25 @@ def _prepare(
     if settings.model.needs_adapter is not None and settings.model.lora.enabled is None:
         console.print(f"{settings.model.needs_adapter}: the weights themselves cannot train, so LoRA is switched on")
     problems = load_run_problems(settings, console)
-    check_same_division(settings, problems, console)
+    check_same_division(settings, problems.account(), console)
     warmed_up = settings.warmup.max_steps > 0
     base = in_one_process(_base_model, settings, problems.train) if warmed_up else untrained_base(settings)
-    plan = planned(base, settings.model, settings.seed, settings.dataset.open_thinking)
+    plan = expansion_plan(base, settings.model, settings.seed, settings.dataset.open_thinking)
     stages = _stages(settings, problems, plan, console)
     initial_model = _write_initial_model(settings, plan, console)
     if PartialState().is_main_process:
-        trained_on = [(stage.name, len(stage.train), stage.longest_prompt) for stage in stages]
-        write_json(settings.output_dir / PROBLEMS, problems.account(trained_on))
+        prompts = [(len(stage.train), stage.longest_prompt) for stage in stages]
+        write_whole(settings.output_dir / PROBLEMS, json_text(problems.account(prompts)))
     start_wandb(settings)
     held_out = HeldOut(stages[-1].settings, problems.held_out, console)
-    training = StagedRun(stages, initial_model, held_out, interruption, _watch(settings), console)
+    training = StagedRun(stages, initial_model, held_out, interruption, _doctor(settings), console)
     return training, held_out, plan
 
 
-def _watch(settings: RunSettings) -> Watch:
+def _doctor(settings: RunSettings) -> RunDoctor:
     """The doctor beside the training, who knows the run as it was configured."""
     folder = settings.output_dir
-    return Watch(run_facts(settings.resolved, folder), folder, partial(alert, settings))
+    return RunDoctor(run_facts(settings.resolved, folder), folder, partial(alert, settings))
 
 
 def _base_model(settings: RunSettings, train: Dataset) -> str:

@@ -20,7 +20,7 @@ _NUMBERS: dict[tuple[str, ...], type] = {("int",): int, ("float",): float}
 _NOBODY_KNOWS = "unknown"
 
 
-def completed(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def with_defaults(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The configuration of the run in a folder with all that `RunFacts` are made of.
 
     Raises:

@@ -14,8 +14,8 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from rlvr_vocab.config.commands import COMMANDS
 from rlvr_vocab.config.overrides import (
-    GROUPS,
     dotted_keys,
     first_lines,
     group_choices,
@@ -84,20 +84,6 @@ def unknown_option(word: str) -> str:
 
 CONF = Path(__file__).resolve().parents[1] / "exp" / "conf"
 PRIMARY = "_primary"
-PRIMARY_CONFIGS = {
-    "train": "config",
-    "quickstart": "config",
-    "check": "check",
-    "score": "score",
-    "evaluate": "evaluate",
-    "generate": "generate",
-    "merge": "merge",
-    "expand": "expand",
-    "doctor": "doctor",
-    "samples": "samples",
-    "report": "report",
-    "compare": "compare",
-}
 
 
 @dataclass(frozen=True)
@@ -135,7 +121,7 @@ def compose(command: str, line: CommandLine, dataset_of: Path | None = None) -> 
     """Composes and checks the configuration of `command`.
 
     Args:
-        command: One of PRIMARY_CONFIGS.
+        command: One of COMMANDS.
         line: Its words.
         dataset_of: Folder of a run whose recorded dataset section takes the place of the default one.
 
@@ -210,7 +196,7 @@ def named_primary(command: str, line: CommandLine, folders: Sequence[Path]) -> d
 
 def primary_file(command: str, line: CommandLine, folders: Sequence[Path]) -> Path:
     """The file to start from; --config-dir alone adds groups and does not replace ours."""
-    name = (line.config_name or PRIMARY_CONFIGS[command]).removesuffix(".yaml")
+    name = (line.config_name or COMMANDS[command].config).removesuffix(".yaml")
     searched = folders if line.config_name or line.config_path else [CONF]
     for folder in searched:
         if (folder / f"{name}.yaml").is_file():
@@ -245,7 +231,7 @@ def recorded_primary(line: CommandLine, chosen: set[str]) -> dict[str, Any]:
     content = read_recorded(line.config_file)
     shipped = {key: value for key, value in read_yaml(CONF / "config.yaml").items() if key != "defaults"}
     sections = {**shipped, **{key: value for key, value in content.items() if key not in chosen}}
-    groups = [{group: None} for group in GROUPS["train"] if group != "experiment"]
+    groups = [{group: None} for group in COMMANDS["train"].groups if group != "experiment"]
     return {"defaults": ["model/_base", "dataset/_base", "training/_base", "_self_", *groups], **sections}
 
 

@@ -1,23 +1,11 @@
-"""load_settings: from command-line words to checked, typed settings, without importing torch."""
+"""From the words of a command to typed settings, without importing torch."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any
 
-from rlvr_vocab.checks.commands import (
-    check_compare,
-    check_doctor,
-    check_generate,
-    check_merge,
-    check_report,
-    check_samples,
-    read_compare,
-    read_report,
-)
-from rlvr_vocab.checks.run import check_check, check_evaluate, check_expand, check_run
-from rlvr_vocab.checks.score import check_score, read_score
-from rlvr_vocab.config.command_sections import CompareSettings, DoctorSettings, ReportSettings, SamplesSettings
+from rlvr_vocab.config.command_sections import read_checkpoints
+from rlvr_vocab.config.commands import COMMANDS
 from rlvr_vocab.config.compose import (
     CONF,
     CommandLine,
@@ -29,154 +17,31 @@ from rlvr_vocab.config.compose import (
     primary_file,
     resolve,
 )
-from rlvr_vocab.config.overrides import COMMAND_SETTINGS
 from rlvr_vocab.config.resolution import resolved_config
 from rlvr_vocab.config.secrets import refuse_secret_words
-from rlvr_vocab.config.sections import (
-    CheckSettings,
-    ColumnMap,
-    DatasetSettings,
-    EvaluateSettings,
-    ExpandSettings,
-    GenerateSettings,
-    GeneratorSettings,
-    LoggingSettings,
-    MergeSettings,
-    ModelSettings,
-    RewardFunctionSettings,
-    RewardSettings,
-    RunSettings,
-    ScoreSettings,
-    SolvedTurn,
-    StageSettings,
-    TinyShape,
-    TrainingSettings,
-    UntilSettings,
-    WarmupSettings,
-    read_training,
-)
+from rlvr_vocab.config.sections import ModelSettings, RewardSettings, RunSettings, StageSettings, read_training
 from rlvr_vocab.config.stages import naming_the_stage, read_stages, recorded_stage
 from rlvr_vocab.config.values import read, read_section
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.runs.recorded_run import run_folder_of
-
-__all__ = [
-    "CheckSettings",
-    "ColumnMap",
-    "CompareSettings",
-    "DatasetSettings",
-    "DoctorSettings",
-    "EvaluateSettings",
-    "ExpandSettings",
-    "GenerateSettings",
-    "GeneratorSettings",
-    "LoggingSettings",
-    "MergeSettings",
-    "ModelSettings",
-    "ReportSettings",
-    "RewardFunctionSettings",
-    "RewardSettings",
-    "RunSettings",
-    "SamplesSettings",
-    "ScoreSettings",
-    "SolvedTurn",
-    "StageSettings",
-    "TinyShape",
-    "TrainingSettings",
-    "UntilSettings",
-    "WarmupSettings",
-    "build_settings",
-    "load_settings",
-]
-
-Settings = (
-    RunSettings
-    | CheckSettings
-    | ScoreSettings
-    | EvaluateSettings
-    | GenerateSettings
-    | MergeSettings
-    | ExpandSettings
-    | SamplesSettings
-    | DoctorSettings
-    | ReportSettings
-    | CompareSettings
-)
+from rlvr_vocab.record.files import run_folder_of
 
 
-CHECKS: dict[type, Callable[[Any], None]] = {
-    RunSettings: check_run,
-    CheckSettings: check_check,
-    ScoreSettings: check_score,
-    EvaluateSettings: check_evaluate,
-    GenerateSettings: check_generate,
-    MergeSettings: check_merge,
-    ExpandSettings: check_expand,
-    SamplesSettings: check_samples,
-    DoctorSettings: check_doctor,
-    ReportSettings: check_report,
-    CompareSettings: check_compare,
-}
-
-
-@overload
-def load_settings(command: Literal["train", "quickstart"], argv: Sequence[str]) -> RunSettings: ...
-@overload
-def load_settings(command: Literal["check"], argv: Sequence[str]) -> CheckSettings: ...
-@overload
-def load_settings(command: Literal["score"], argv: Sequence[str]) -> ScoreSettings: ...
-@overload
-def load_settings(command: Literal["evaluate"], argv: Sequence[str]) -> EvaluateSettings: ...
-@overload
-def load_settings(command: Literal["generate"], argv: Sequence[str]) -> GenerateSettings: ...
-@overload
-def load_settings(command: Literal["merge"], argv: Sequence[str]) -> MergeSettings: ...
-@overload
-def load_settings(command: Literal["expand"], argv: Sequence[str]) -> ExpandSettings: ...
-@overload
-def load_settings(command: Literal["samples"], argv: Sequence[str]) -> SamplesSettings: ...
-@overload
-def load_settings(command: Literal["doctor"], argv: Sequence[str]) -> DoctorSettings: ...
-@overload
-def load_settings(command: Literal["report"], argv: Sequence[str]) -> ReportSettings: ...
-@overload
-def load_settings(command: Literal["compare"], argv: Sequence[str]) -> CompareSettings: ...
-@overload
-def load_settings(command: str, argv: Sequence[str]) -> Settings: ...
-def load_settings(command: str, argv: Sequence[str]) -> Settings:
-    """The checked settings of one command.
+def read_settings(command: str, argv: Sequence[str]) -> Any:
+    """The settings of one command, of the type that its row in COMMANDS names; nothing is looked for on disk yet.
 
     Args:
-        command: One of COMMANDS.
+        command: one of COMMANDS.
         argv: the words after it, e.g. ["model=tiny", "training.max_steps=3"].
 
     Raises:
-        UserError: whatever is wrong with them, in one line.
+        UserError: an unknown key or choice, a value of the wrong type or out of its bounds.
     """
-    settings = build_settings(command, argv)
-    CHECKS[type(settings)](settings)
-    return settings
-
-
-def build_settings(command: str, argv: Sequence[str]) -> Settings:
-    """Typed settings: keys and types are right, values are not yet checked against each other."""
     refuse_secret_words(argv)
     line = parse_command_line(command, with_recipe(command, argv))
-    if command == "evaluate":
-        return read_evaluate(resolved_config(compose_evaluate(line)))
-    composed = compose(command, line)
+    composed = compose_evaluate(line) if command == "evaluate" else compose(command, line)
     config = resolved_config(composed)
-    if command == "check":
-        return read_check(config, composed.given)
-    if command == "score":
-        return read_score(config, composed.given)
-    if command == "report":
-        return read_report(config)
-    if command == "compare":
-        return read_compare(config)
-    if command not in ("train", "quickstart"):
-        settings: Settings = read_section(COMMAND_SETTINGS[command], config)
-        return settings
+    if COMMANDS[command].settings is not RunSettings:
+        return COMMANDS[command].read_settings(config, composed.given)
     run = read_run(config)
     require_that_typed_keys_apply(run.model, composed.given)
     return with_stages(run, command, line)
@@ -235,33 +100,3 @@ def with_stages(settings: RunSettings, command: str, line: CommandLine) -> RunSe
             stages.append(StageSettings(stage.name, stage.until, of_stage))
     recorded = [recorded_stage(stage, settings) for stage in stages] or None
     return replace(settings, stages=tuple(stages), resolved={**settings.resolved, "stages": recorded})
-
-
-def read_check(config: dict[str, Any], given: frozenset[str]) -> CheckSettings:
-    """Without a name the model's other keys are defaults that nothing reads; given all the same, they are refused."""
-    named = config["model"]["name"] is not None
-    for key in sorted(key for key in given if key.startswith("model.") and not named):
-        raise UserError(f"{key} has no model to apply to: choose one with model=… or model.name=…")
-    model = read(ModelSettings, config["model"], "model") if named else None
-    against = [config["against"]] if isinstance(config["against"], str) else config["against"] or []
-    names = read(tuple[str, ...], against, "against")
-    return read_section(CheckSettings, config, ready={"model": model, "against": names})
-
-
-def read_evaluate(config: dict[str, Any]) -> EvaluateSettings:
-    dataset = read(DatasetSettings, config["dataset"], "dataset")
-    checkpoints = read_checkpoints(config)
-    one = isinstance(config["checkpoint"], str)
-    default = checkpoints[0] / "evaluation" / Path(dataset.name).stem if one else None
-    out = read(Path, config["out"], "out") if config["out"] is not None else default
-    ready = {"out": out, "dataset": dataset, "checkpoint": checkpoints[0] if one else checkpoints}
-    return read_section(EvaluateSettings, config, ready=ready)
-
-
-def read_checkpoints(config: dict[str, Any]) -> tuple[Path, ...]:
-    """`checkpoint`, which is one folder or a list of them."""
-    given = config["checkpoint"]
-    checkpoints: tuple[Path, ...] = read(tuple[Path, ...], [given] if isinstance(given, str) else given, "checkpoint")
-    if not checkpoints:
-        raise UserError("checkpoint=[]: give at least one")
-    return checkpoints

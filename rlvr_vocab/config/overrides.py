@@ -11,19 +11,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 
-from rlvr_vocab.config.command_sections import CompareSettings, DoctorSettings, ReportSettings, SamplesSettings
+from rlvr_vocab.config.commands import COMMANDS
 from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
 from rlvr_vocab.config.recorded import escaped
-from rlvr_vocab.config.sections import (
-    CheckSettings,
-    EvaluateSettings,
-    ExpandSettings,
-    GenerateSettings,
-    MergeSettings,
-    RunSettings,
-    ScoreSettings,
-    TrainingSettings,
-)
+from rlvr_vocab.config.sections import TrainingSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_and_all, nearest_keys
 
@@ -128,20 +119,6 @@ def removed_key_line(key: str) -> str | None:
     return None
 
 
-COMMAND_SETTINGS: dict[str, type] = {
-    "train": RunSettings,
-    "quickstart": RunSettings,
-    "check": CheckSettings,
-    "score": ScoreSettings,
-    "evaluate": EvaluateSettings,
-    "generate": GenerateSettings,
-    "merge": MergeSettings,
-    "expand": ExpandSettings,
-    "doctor": DoctorSettings,
-    "samples": SamplesSettings,
-    "report": ReportSettings,
-    "compare": CompareSettings,
-}
 NOT_KEYS = ("resolved", "training.grpo")
 TEXT = {str, Path, type(None)}
 REFUSED_FIELDS = tuple(name for name in GRPO_FIELDS if removed_key_line(name) is not None)
@@ -221,7 +198,7 @@ def grpo_annotation(name: str) -> Any:
 
 
 def known_keys(command: str) -> KnownKeys:
-    annotated = dict(annotated_keys(COMMAND_SETTINGS[command]))
+    annotated = dict(annotated_keys(COMMANDS[command].settings))
     for name in REFUSED_FIELDS:
         annotated.pop(f"training.{name}", None)
     sections = {key for key, kind in annotated.items() if any(is_dataclass(part) for part in alternatives(kind))}
@@ -230,20 +207,6 @@ def known_keys(command: str) -> KnownKeys:
     return KnownKeys(command, frozenset(sections), leaves, frozenset(free))
 
 
-GROUPS = {
-    "train": ("model", "dataset", "training", "rewards", "logging", "experiment"),
-    "quickstart": ("model", "dataset", "training", "rewards", "logging", "experiment"),
-    "check": ("model", "dataset"),
-    "score": ("rewards", "dataset", "model"),
-    "evaluate": ("dataset",),
-    "generate": (),
-    "merge": (),
-    "expand": ("model",),
-    "doctor": (),
-    "samples": (),
-    "report": (),
-    "compare": (),
-}
 # Where a literal ${ is no interpolation.
 PROSE = ("prompt", "system_prompt", "dataset.system_prompt", "problem", "contains")
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"", re.DOTALL)
@@ -276,7 +239,7 @@ def translate(texts: Sequence[str], command: str, keys: KnownKeys, folders: Sequ
         if key == "rewards" and (value or "").startswith("["):
             key, text = "rewards.functions", f"rewards.functions={value}"
             match = OVERRIDE.fullmatch(text) or match
-        if key in GROUPS[command]:
+        if key in COMMANDS[command].groups:
             overrides.groups.add(key)
             if key == "experiment" and value == "null":  # takes back an experiment named before
                 overrides.hydra = [word for word in overrides.hydra if not word.startswith("experiment=")]

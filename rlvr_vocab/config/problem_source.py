@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rlvr_vocab.config.sections import CheckSettings, DatasetSettings
+from rlvr_vocab.config.command_sections import CheckSettings
+from rlvr_vocab.config.sections import DatasetSettings
 from rlvr_vocab.data import ArithmeticTask, Columns, OtherSet, ProblemSource, PromptStyle, Split
 
 

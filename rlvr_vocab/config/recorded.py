@@ -54,7 +54,7 @@ def read_recorded(path: Path, resolve: bool = False) -> dict[str, Any]:
     return {str(key): value for key, value in content.items()}
 
 
-def needed(config: Mapping[str, Any], key: str, folder: Path) -> Any:
+def required_value(config: Mapping[str, Any], key: str, folder: Path) -> Any:
     """The value of a dotted key in the configuration of a run; raises UserError where somebody has taken it out."""
     value: Any = config
     for name in key.split("."):

@@ -9,7 +9,7 @@ from rlvr_vocab.config.values import read
 from rlvr_vocab.errors import UserError
 
 # (key of the model, key of the training, the values shipped in conf/model/, that of _base.yaml first)
-SAME_THING: tuple[tuple[str, str, tuple[int | float, ...]], ...] = (
+SHARED_KEYS: tuple[tuple[str, str, tuple[int | float, ...]], ...] = (
     ("max_new_tokens", "max_completion_length", (1024, 48)),
     ("temperature", "temperature", (1.0,)),
 )
@@ -21,15 +21,16 @@ def resolved_config(composed: Composed) -> dict[str, Any]:
     refuse_secrets(config)
     if "model" in config:
         settle_reasoning_vocab_size(config["model"])
-    if "training" in config:
-        for model_key, training_key, shipped in SAME_THING:
-            settle_twins(config, model_key, training_key, shipped, composed)
+    if "rewards" in config:
         settle_reward_functions(config)
+    if "training" in config:
+        for model_key, training_key, shipped in SHARED_KEYS:
+            settle_shared_key(config, model_key, training_key, shipped, composed)
         settle_reward_weights(config)
     return config
 
 
-def settle_twins(
+def settle_shared_key(
     config: dict[str, Any], model_key: str, training_key: str, shipped: tuple[int | float, ...], composed: Composed
 ) -> None:
     """model.generation_kwargs.X and training.Y are one thing: both get the value set, or the shipped one.

@@ -1,15 +1,15 @@
 """The configuration as typed, frozen dataclasses: a key that is no field is unknown. Defaults: conf/."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from os.path import commonpath
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
-from rlvr_vocab.config.grpo_fields import GRPO_FIELDS, GrpoField
+from rlvr_vocab.bounds import Bounds, Count, NotNegative, Seed
+from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
 from rlvr_vocab.config.values import KIND_NAMES, read, read_choice, wrong_type
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.adaptive import Adaptation
+from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.training.settings import Lora, TinyShape, UnslothSettings, UntilSettings, WarmupSettings
 
 LONG_DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
@@ -20,12 +20,12 @@ NOT_FOR_FROM_PRETRAINED = ("torch_dtype", "load_in_8bit", "load_in_4bit")
 class ModelSettings:
     name: str
     reasoning_vocab_size: int | Literal["full"]
-    reasoning_multiplicity: int
+    reasoning_multiplicity: Count
     source_ids: tuple[int, ...] | None
     reasoning_mode: Literal["expand", "replace"]
     preserve_odds: bool
     think_tags: tuple[str, str]
-    init_noise: float
+    init_noise: NotNegative
     pure_bf16: bool
     chat_template: Path | None
     model_kwargs: dict[str, Any]
@@ -98,9 +98,9 @@ class DatasetSettings:
     subset: str | None
     split: str
     eval_split: str | None
-    eval_fraction: float
-    max_eval_samples: int | None
-    max_train_samples: int | None
+    eval_fraction: Annotated[float, Bounds(least=0, below=1)]
+    max_eval_samples: Annotated[int, Bounds(least=0)] | None
+    max_train_samples: Count | None
     columns: ColumnMap
     answer_format: Literal["bare", "hash", "boxed"]
     generator: GeneratorSettings | None
@@ -114,26 +114,14 @@ class TrainingSettings:
     """grpo: the arguments of GRPOConfig, all but output_dir and report_to."""
 
     grpo: dict[str, Any]
-    max_prompt_length: int | None
-    warmup_ratio: float | None
-    kl_log_steps: int
-
-
-@dataclass(frozen=True)
-class RewardFunctionSettings:
-    """adaptive: how the weight follows success; None for a fixed weight. deadline: seconds for a batch."""
-
-    name: str
-    weight: float = 1.0
-    params: dict[str, Any] = field(default_factory=dict)
-    adaptive: Adaptation | None = None
-    full_mark: float | None = None
-    deadline: Literal["auto"] | float | None = "auto"
+    max_prompt_length: Count | None
+    warmup_ratio: Annotated[float, Bounds(least=0, below=1)] | None
+    kl_log_steps: Annotated[int, Bounds(least=0)]
 
 
 @dataclass(frozen=True)
 class RewardSettings:
-    functions: tuple[RewardFunctionSettings, ...]
+    functions: tuple[RewardSpec, ...]
 
 
 @dataclass(frozen=True)
@@ -157,12 +145,12 @@ class RunSettings:
     """
 
     exp_name: str
-    seed: int
+    seed: Seed
     output_dir: Path
     overwrite: bool
     resume: str
     allow_changes: tuple[str, ...]
-    max_hours: float | None
+    max_hours: Annotated[float, Bounds(above=0)] | None
     report: bool
     on_full_disk: Literal["stop", "go_on"]
     model: ModelSettings
@@ -184,114 +172,24 @@ class StageSettings:
     run: RunSettings
 
 
-@dataclass(frozen=True)
-class EvaluateSettings:
-    """`rlvr-vocab evaluate`. checkpoint: one or several; out: None where several have their results beside them."""
-
-    checkpoint: Path | tuple[Path, ...]
-    base: Path | None
-    dataset: DatasetSettings
-    split: Literal["eval", "train"]
-    samples: int
-    backend: Literal["transformers", "vllm"]
-    batch_size: int
-    temperature: float | None
-    max_new_tokens: int | None
-    max_samples: int | None
-    out: Path | None
-    seed: int
-
-    @property
-    def checkpoints(self) -> tuple[Path, ...]:
-        return (self.checkpoint,) if isinstance(self.checkpoint, Path) else self.checkpoint
-
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """Where the results of each checkpoint go; under one `out` each has the end of its path that tells it apart."""
-        if self.out is None:
-            return tuple(each / "evaluation" / Path(self.dataset.name).stem for each in self.checkpoints)
-        if isinstance(self.checkpoint, Path):
-            return (self.out,)
-        whole = [each.absolute() for each in self.checkpoints]
-        shared = commonpath([each.parent for each in whole])
-        return tuple(self.out / each.relative_to(shared) for each in whole)
-
-
-@dataclass(frozen=True)
-class GenerateSettings:
-    """`rlvr-vocab generate`. One of prompt and prompts is given."""
-
-    checkpoint: Path
-    base: Path | None
-    prompt: str | None
-    prompts: Path | None
-    system_prompt: str | None
-    temperature: float | None
-    top_p: float
-    max_new_tokens: int
-    batch_size: int
-    format: Literal["text", "json"]
-    seed: int
-
-
-@dataclass(frozen=True)
-class MergeSettings:
-    checkpoint: Path
-    base: Path | None
-    out: Path
-    dtype: Literal["auto", "fp32", "bf16", "fp16"]
-
-
-@dataclass(frozen=True)
-class CheckSettings:
-    """`rlvr-vocab check`. model: None where no tokens are counted."""
-
-    model: ModelSettings | None
-    dataset: DatasetSettings
-    against: tuple[str, ...]
-    against_subset: str | None
-    against_split: str
-    against_problem_column: str | None
-    out: Path | None
-    seed: int
-
-
-@dataclass(frozen=True)
-class ScoreSettings:
-    """`rlvr-vocab score`: completions, or the gold answers of a dataset, or a model's answers to its problems.
-
-    think_tags: None for those of the run that the completions are from.
-    """
-
-    model: ModelSettings | None
-    dataset: DatasetSettings | None
-    rewards: RewardSettings
-    completions: Path | None
-    completion_column: str
-    prompt_column: str | None
-    solution_column: str | None
-    solution_format: Literal["bare", "hash", "boxed"]
-    think_tags: tuple[str, str] | None
-    samples: int
-    batch_size: int
-    max_samples: int | None
-    show: int
-    order: Literal["lowest", "highest", "file"]
-    out: Path | None
-    seed: int
-
-
-@dataclass(frozen=True)
-class ExpandSettings:
-    model: ModelSettings
-    out: Path
-    seed: int
-
-
 KINDS = {"int": int, "float": float, "bool": bool, "str": str, "dict": dict, "list": list}
 # TRL's annotation allows num_generations=None, and then divides by it.
 NEVER_NONE = {name for name, field in GRPO_FIELDS.items() if not field.optional} | {"num_generations"}
 OURS = ("max_prompt_length", "warmup_ratio", "kl_log_steps")
+_AT_LEAST_0, _AT_LEAST_1, _SHARE = Bounds(least=0), Bounds(least=1), Bounds(least=0, most=1)
+# TRL and Transformers take any number for these, and fail later or not at all.
+GRPO_BOUNDS = {
+    **dict.fromkeys(("max_completion_length", "max_steps", "save_total_limit", "num_iterations"), _AT_LEAST_1),
+    **dict.fromkeys(("per_device_train_batch_size", "gradient_accumulation_steps"), _AT_LEAST_1),
+    **dict.fromkeys(("steps_per_generation", "generation_batch_size"), _AT_LEAST_1),
+    **dict.fromkeys(
+        ("learning_rate", "weight_decay", "max_grad_norm", "warmup_steps", "num_train_epochs"), _AT_LEAST_0
+    ),
+    **dict.fromkeys(("logging_steps", "save_steps", "dataloader_num_workers"), _AT_LEAST_0),
+    **dict.fromkeys(("epsilon", "epsilon_high", "delta", "beta"), _AT_LEAST_0),
+    **dict.fromkeys(("adam_beta1", "adam_beta2"), Bounds(least=0, below=1)),
+    "top_entropy_quantile": _SHARE,
+}
 
 
 def read_grpo_value(name: str, value: Any) -> Any:
@@ -304,18 +202,15 @@ def read_grpo_value(name: str, value: Any) -> Any:
     for kind in field.kinds:
         if kind == "any":
             return value
-        if kind == "float" and isinstance(value, int) and not isinstance(value, bool):
-            return value  # logging_steps and the like tell a count from a share by its size, TRL keeps ints too
         try:
-            converted = read(KINDS[kind], value, key)
+            # A whole number stays one: logging_steps and the like tell a count from a share by its size.
+            converted = value if kind == "float" and type(value) is int else read(KINDS[kind], value, key)
         except UserError:
             continue
-        return converted if kind != "str" else read_choice_of(field, converted, key)
+        if name in GRPO_BOUNDS:
+            GRPO_BOUNDS[name].check(converted, key)
+        return read_choice(field.choices, converted, key) if kind == "str" and field.choices else converted
     raise wrong_type(value, key, " or ".join(KIND_NAMES[KINDS[kind]] for kind in field.kinds))
-
-
-def read_choice_of(field: GrpoField, value: str, key: str) -> str:
-    return read_choice(field.choices, value, key) if field.choices else value
 
 
 def read_training(
@@ -326,7 +221,7 @@ def read_training(
     A null for a field that TRL allows no None for means: not set, TRL's default. `seed`, `run_name` and
     `reward_weights` are filled in from the keys that decide them, `eval_strategy` from `eval_steps`.
     """
-    annotations = {"max_prompt_length": int | None, "warmup_ratio": float | None, "kl_log_steps": int}
+    annotations = get_type_hints(TrainingSettings, include_extras=True)
     ours = {name: read(annotations[name], section.get(name), f"training.{name}") for name in OURS}
     grpo = {
         name: read_grpo_value(name, value)

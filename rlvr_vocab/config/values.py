@@ -3,7 +3,7 @@
 import types
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean, nearest_and_all
@@ -90,6 +90,11 @@ def read(annotation: Any, value: Any, key: str) -> Any:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation is Any:
         return value
+    if origin is Annotated:
+        converted = read(arguments[0], value, key)
+        for bounds in arguments[1:]:
+            bounds.check(converted, key)
+        return converted
     if origin in (Union, types.UnionType):
         return read_union(arguments, value, key)
     if origin is Literal:
@@ -106,7 +111,7 @@ def read_section(section: type[T], value: Any, key: str = "", ready: dict[str, A
     if not isinstance(value, dict):
         raise wrong_type(value, key, "a mapping")
     ready = ready or {}
-    hints = get_type_hints(section)
+    hints = get_type_hints(section, include_extras=True)
     names = [field.name for field in fields(section)]  # type: ignore[arg-type]  # T is a dataclass
     for name in value:
         if name not in names:

@@ -36,6 +36,11 @@ def runs_around(checkpoint: Path) -> tuple[Path, ...]:
     return tuple(each for folder in parents_of(checkpoint) for each in (folder, *_around_stage(folder)))
 
 
+def run_folder_of(checkpoint: Path) -> Path | None:
+    """The folder of the run that wrote the checkpoint: the one around it, or around its stage, with a `config.yaml`."""
+    return next((each for each in runs_around(checkpoint) if (each / CONFIG).is_file()), None)
+
+
 def _around_stage(folder: Path) -> tuple[Path, ...]:
     return (folder.parent.parent,) if folder.parent.name == "stages" else ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,3 +50,8 @@ def read_record(folder: Path, name: str) -> dict[str, Any] | None:
         UserError: it holds something else.
     """
     return read_json_if_there(folder / name, _KINDS[name])
+
+
+def is_finished(summary: Mapping[str, Any] | None) -> bool:
+    """Whether a run with this summary has come to its end; before that it has none."""
+    return summary is not None and bool(summary.get("finished"))

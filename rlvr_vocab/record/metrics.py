@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.json_files import is_finished
 
 Row = Mapping[str, Any]
 
@@ -98,6 +99,10 @@ class RunFacts:
         return next((facts for facts in self.stages if facts.stage == name), self)
 
 
+# What a measurement on held-out problems logs, each with `eval/` before its name.
+HELD_OUT_FIGURES = ("accuracy", "format", "mean_length", "clipped_ratio", "reasoning_share", "problems")
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """A run, finished or not, as its folder tells it.
@@ -116,12 +121,16 @@ class RunRecord:
     summary: Row | None = None
     damage: tuple[str, ...] = ()
 
+    @property
+    def is_finished(self) -> bool:
+        return is_finished(self.summary)
+
     def series(self, metric: str) -> tuple[list[int], list[float]]:
         """Steps and values of the rows that have the metric as a finite number."""
         return series_of(self.rows if metric not in _EVALUATED else self.evaluations, metric)
 
 
-_EVALUATED = (OF_AN_EVALUATION, "eval/format", "eval/mean_length", "eval/clipped_ratio", "eval/reasoning_share")
+_EVALUATED = tuple(f"eval/{figure}" for figure in HELD_OUT_FIGURES)
 
 
 def series_of(rows: Iterable[Row], metric: str) -> tuple[list[int], list[float]]:

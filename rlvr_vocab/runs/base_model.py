@@ -15,7 +15,7 @@ from rich.console import Console
 from transformers import BitsAndBytesConfig
 
 from rlvr_vocab.atomic_file import folder_appearing_whole
-from rlvr_vocab.config.sections import ModelSettings, RunSettings
+from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RunSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
@@ -46,21 +46,19 @@ def base_model(settings: RunSettings, train: Dataset, console: Console) -> str:
 
 def untrained_base(settings: RunSettings) -> str:
     """The model before any warm-up: as named, or made now."""
-    if settings.model.tiny is None:
-        return settings.model.name
-    return str(tiny_model(settings.model, settings.dataset.system_prompt, settings.seed))
+    return _untrained(settings.model, settings.dataset.system_prompt, settings.seed)
 
 
-def tiny_model(model: ModelSettings, system_prompt: str | None, seed: int) -> Path:
-    """The untrained embedded model, in the cache."""
-    assert model.tiny is not None
+def _untrained(model: ModelSettings, system_prompt: str | None, seed: int) -> str:
+    if model.tiny is None:
+        return model.name
     texts = [system_prompt or "", "\\boxed{}"] * 10
     shape = {**asdict(model.tiny), "context": CONTEXT}
     folder = _cached("tiny", {"shape": shape, "texts": texts, "tags": model.think_tags, "seed": seed})
     if not folder.exists():
         with folder_appearing_whole(folder, theirs_stays=True) as partial:
             write_tiny_model(partial, model.tiny, texts, model.think_tags, seed)
-    return folder
+    return str(folder)
 
 
 def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Console) -> Path:
@@ -161,10 +159,17 @@ def expansion(model: ModelSettings, seed: int, open_thinking: str = "auto") -> E
     )
 
 
-def planned(base: str, model: ModelSettings, seed: int, open_thinking: str = "auto") -> ExpansionPlan:
-    """The expansion that is asked for; errors name the keys that asked for it."""
+def expansion_plan(base: str, model: ModelSettings, seed: int, open_thinking: str = "auto") -> ExpansionPlan:
+    """The expansion of a base model that the settings ask for; errors name the keys that ask for it."""
     with naming_model_keys():
         return plan_expansion(base, expansion(model, seed, open_thinking), source_kwargs(model))
+
+
+def untrained_plan(model: ModelSettings, seed: int, dataset: DatasetSettings | None = None) -> ExpansionPlan:
+    """The same of the model before any warm-up, as training on the dataset would begin with it."""
+    if dataset is None:
+        return expansion_plan(_untrained(model, None, seed), model, seed)
+    return expansion_plan(_untrained(model, dataset.system_prompt, seed), model, seed, dataset.open_thinking)
 
 
 def source_kwargs(model: ModelSettings) -> dict[str, Any]:

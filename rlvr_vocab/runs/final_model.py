@@ -17,7 +17,7 @@ from rlvr_vocab.atomic_file import folder_appearing_whole
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.record.files import FINAL_ADAPTER, FINAL_MODEL
 from rlvr_vocab.record.manifest import set_aside, write_manifest
-from rlvr_vocab.runs.folder import recorded_names_on_hub
+from rlvr_vocab.runs.environment import recorded_names_on_hub
 from rlvr_vocab.runs.model_card import CardFacts, measured, quantized_note, write_adapter_card, write_card
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.peft.merge import MergeReport, merge_adapter

@@ -1,4 +1,4 @@
-"""Whether a run has nothing left to do: what it has written down is all there, or is put back, or is made anew."""
+"""Whether a run is finished: its summary says so, and every file that belongs to its outcome is whole."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.copies import LISTED_IN, RunRecords, write_records_at_the_end
 from rlvr_vocab.record.files import CONFIG, FINAL_ADAPTER, FINAL_MODEL, SUMMARY
-from rlvr_vocab.record.json_files import SUMMARY_KEYS, read_record
+from rlvr_vocab.record.json_files import SUMMARY_KEYS, is_finished, read_record
 from rlvr_vocab.record.manifest import MANIFEST, set_aside
-from rlvr_vocab.runs.output_folder import WITHOUT_A_NAME, changes_of
+from rlvr_vocab.runs.folder import RESUME_MODES, changes_of
 from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint
 
 _TAKES_LONG = 10e9
 
 
 def finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] | None:
-    """The outcome of a run that has nothing left to do; None for one that is to be trained, or trained further.
+    """The summary of a finished run; None for one that is to be trained, or trained further.
 
-    Where a checkpoint has a copy of what is damaged or gone, it is put back. A finished run that lacks more, which
-    going on from its last checkpoint gives, is finished no more.
+    Damaged and missing files are restored from the copies in a checkpoint. A run that lacks more than these hold loses
+    its summary, and is trained again from its last checkpoint.
 
     Raises:
-        UserError: there is no such checkpoint.
+        UserError: it lacks more, and has no whole checkpoint.
     """
     folder = settings.output_dir
     if settings.overwrite or not (folder / CONFIG).is_file():
@@ -40,20 +40,20 @@ def finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] 
     said, lacking = records.put_back()
     summary, why = _summary(folder, records)
     _warn(folder, [*records.damaged, *said, *filter(None, [why])], console)
-    if changes_of(settings) or settings.resume not in WITHOUT_A_NAME:
+    if changes_of(settings) or settings.resume not in RESUME_MODES:
         return None
     if not records.at_the_end and summary is None and not why:
         return None
     if not lacking and not why:
-        return summary if summary is not None and summary["finished"] else None
+        return summary if is_finished(summary) else None
     _require_a_checkpoint(folder, [*lacking, MANIFEST if not records.at_the_end else SUMMARY][0])
-    _finished_no_more(folder, lacking)
+    _discard_outcome(folder, lacking)
     _warn(folder, RunRecords.of(folder).put_back()[0], console)
     return None
 
 
-def write_down_the_end(folder: Path, summary: dict[str, Any]) -> None:
-    """The outcome of a run, which is finished by it, with a list of what it consists of."""
+def write_summary(folder: Path, summary: dict[str, Any]) -> None:
+    """Write `summary.json`, which marks the run as finished, and before it the list of the files of the run."""
     lost = RunRecords.of(folder).lost()
     text = json_text({**summary, **({"lost": lost} if lost else {}), LISTED_IN: MANIFEST})
     write_records_at_the_end(folder, text)
@@ -88,7 +88,7 @@ def _require_a_checkpoint(folder: Path, lacking: str) -> None:
         )
 
 
-def _finished_no_more(folder: Path, lacking: list[str]) -> None:
+def _discard_outcome(folder: Path, lacking: list[str]) -> None:
     for model in (FINAL_MODEL, FINAL_ADAPTER):  # with what was measured of it
         if f"{model}/{MANIFEST}" in lacking and (folder / model).exists():
             set_aside(folder / model, "broken")

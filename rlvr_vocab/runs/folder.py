@@ -1,25 +1,22 @@
-"""The folder of a run: what it was asked for, where it ran, and what came of it."""
+"""The folder of a run: whether a run may write there, begins anew, or goes on with what is there. Needs no torch."""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
-import platform
+import re
 import shutil
-import subprocess
-import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from rlvr_vocab.atomic_file import json_text, write_whole
-from rlvr_vocab.config.recorded import config_yaml
+from rlvr_vocab.config.recorded import config_yaml, differences, read_recorded
 from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.exit_codes import is_main_process
 from rlvr_vocab.record.files import (
     CHANGES,
     CONFIG,
@@ -31,46 +28,184 @@ from rlvr_vocab.record.files import (
 )
 from rlvr_vocab.record.json_files import read_record
 from rlvr_vocab.record.manifest import MANIFEST
-from rlvr_vocab.runs.hub_names import names_on_hub
-from rlvr_vocab.runs.output_folder import CLEARED, WITHOUT_A_NAME, belongs_to_no_run, changes_of
-from rlvr_vocab.secret_words import without_secrets
+from rlvr_vocab.runs.environment import environment, names_on_hub
+from rlvr_vocab.runs.lock import LOCK, check_not_running
 
 logger = logging.getLogger(__name__)
 
-_PACKAGES = (
-    "rlvr-vocab",
-    "torch",
-    "transformers",
-    "trl",
-    "accelerate",
-    "peft",
-    "datasets",
-    "mpmath",
-    "sympy",
-    "latex2sympy2-extended",
-    "bitsandbytes",
-    "unsloth",
-    "vllm",
-)
+_DIFFERENCES_SHOWN = 3
+_CLEARED = ".cleared"
+# A scheduler's log; what a start that was killed leaves, in an empty folder or in that of a run that it replaced.
+_BEFORE_A_RUN = re.compile(r"slurm-.*\.log|\.config\.yaml\.partial|\.cleared")
+RESUME_MODES = ("auto", "never")  # any other value of `resume` is a checkpoint
+# What a run that is resumed may do otherwise than before: its model is made, and its problems are divided.
+_CHANGEABLE = ("training", "rewards", "model.generation_kwargs", "model.model_kwargs")
+
+
+def check_run_folder(settings: RunSettings) -> None:
+    """Raises UserError where the folder holds anything but an earlier part of the same run, or is being written."""
+    if not is_main_process():  # which may have begun to write by now
+        return
+    folder = settings.output_dir
+    check_no_file_in_the_way(folder, "output_dir")
+    check_not_running(folder)
+    if not _holds_a_run(folder):
+        if settings.resume not in RESUME_MODES:
+            raise UserError(f"resume={settings.resume}: {folder} holds no run that could go on")
+        return
+    if settings.overwrite:
+        if settings.resume not in RESUME_MODES:
+            raise UserError(
+                f"resume={settings.resume} goes on with a run that overwrite=true deletes: give one of them"
+            )
+        if _holds_more_than_a_run(folder):
+            raise UserError(f"output_dir={folder}: overwrite=true would delete more than a run; choose another folder")
+        return
+    _check_resume(settings)
+    _check_same_run(settings)
+    _check_something_to_train(settings)
+
+
+def _holds_a_run(folder: Path) -> bool:
+    """Whether there is a run in the folder; nothing, or its lock and a scheduler's log alone, is none.
+
+    Raises:
+        UserError: there is something else.
+    """
+    if not folder.is_dir() or all(map(_belongs_to_no_run, folder.iterdir())):
+        return False
+    if not (folder / CONFIG).is_file():
+        raise UserError(f"output_dir={folder}: not empty, and not a run of ours (no config.yaml); choose another one")
+    try:
+        read_recorded(folder, resolve=True)
+    except UserError as error:
+        raise UserError(f"output_dir={folder}: not empty, and not a run of ours ({error})") from error
+    return True
+
+
+def _belongs_to_no_run(path: Path) -> bool:
+    """What lies in a run's folder and is no part of the run: it may be there before, and stays when it is replaced."""
+    return path.name == LOCK or _BEFORE_A_RUN.fullmatch(path.name) is not None
+
+
+def _check_resume(settings: RunSettings) -> None:
+    checkpoints = [*settings.output_dir.glob("checkpoint-*"), *settings.output_dir.glob("stages/*/checkpoint-*")]
+    if settings.resume == "never" and checkpoints:
+        raise UserError(
+            f"resume=never: {settings.output_dir} holds checkpoints of this run; leave it out to go on, or choose "
+            "another output_dir, or add overwrite=true"
+        )
+    if settings.resume in RESUME_MODES:
+        return
+    if Path(settings.resume).expanduser().resolve() not in map(Path.resolve, checkpoints):
+        listed = ", ".join(sorted(path.name for path in checkpoints)) or "none"
+        raise UserError(f"resume={settings.resume}: no checkpoint of {settings.output_dir}; there are {listed}")
+
+
+def _check_same_run(settings: RunSettings) -> None:
+    """Refuse to go on with another configuration, but for the keys that may change and were named."""
+    changes = changes_of(settings)
+    folder = settings.output_dir
+    for key in settings.allow_changes:
+        if any(_covers(key, changed) for changed, _, _ in changes) and not key.startswith(_CHANGEABLE):
+            raise UserError(f"allow_changes: {key} decides what the run is, not how it goes on; begin a new one")
+    different = [change for change in changes if not any(_covers(key, change[0]) for key in settings.allow_changes)]
+    if any(key == "training.optim" for key, _, _ in changes):
+        raise UserError("training.optim: an optimizer cannot go on from the state of another; begin a new run")
+    if different:
+        shown = "; ".join(
+            f"{key}: {as_typed(there)} there, {as_typed(here)} here"
+            for key, there, here in different[:_DIFFERENCES_SHOWN]
+        )
+        more = f"; {len(different) - _DIFFERENCES_SHOWN} more" if len(different) > _DIFFERENCES_SHOWN else ""
+        allowed = [key for key, _, _ in different if key.startswith(_CHANGEABLE)]
+        by_name = f", or go on with the change by allow_changes=[{','.join(allowed)}]"
+        go_on = by_name if len(allowed) == len(different) else ""
+        raise UserError(
+            f"output_dir={folder}: holds a run with another configuration ({shown}{more}); "
+            f"choose another exp_name or output_dir, or add overwrite=true{go_on}"
+        )
+
+
+def _check_something_to_train(settings: RunSettings) -> None:
+    """Refuse to change a finished run in a way that trains nothing more, or from nothing."""
+    folder, changed = settings.output_dir, [key for key, _, _ in changes_of(settings)]
+    if not changed or not (folder / SUMMARY).is_file():
+        return
+    finished = f"output_dir={folder}: this run is finished, and"
+    if settings.stages:
+        raise UserError(f"{finished} its stages have ended: {_train_elsewhere(settings)}")
+    if not any(folder.glob("checkpoint-*")):
+        raise UserError(f"{finished} holds no checkpoint to go on from: {_train_elsewhere(settings)}")
+    summary, limit = read_record(folder, SUMMARY) or {}, settings.training.grpo
+    if "steps" not in summary:
+        raise UserError(f"{folder / SUMMARY} is damaged: the same command without changes makes it anew")
+    done = summary["steps"]
+    longer = limit["max_steps"] > done if limit.get("max_steps", -1) > 0 else "training.num_train_epochs" in changed
+    if not longer:
+        raise UserError(f"{finished} with these changes nothing more is trained: raise training.max_steps above {done}")
+
+
+def _train_elsewhere(settings: RunSettings) -> str:
+    if settings.model.reasoning_vocab_size == 0:
+        return "train further from its final_model with model.name"
+    return "choose another exp_name or output_dir to train anew"
+
+
+def changes_of(settings: RunSettings) -> list[tuple[str, Any, Any]]:
+    """(key, value there, value here) in which a run is to go on otherwise than it was begun."""
+    return list(differences(read_recorded(settings.output_dir, resolve=True), settings.resolved))
+
+
+def _covers(allowed: str, key: str) -> bool:
+    """Whether a key, or a section that it lies in, is allowed to change."""
+    return key == allowed or key.startswith(f"{allowed}.")
+
+
+def _holds_more_than_a_run(folder: Path) -> bool:
+    """A config.yaml copied into a working folder or a repository does not make it a run's folder."""
+    return (folder / ".git").exists() or Path.cwd().is_relative_to(folder.resolve())
+
+
+def check_new_folder(folder: Path, key: str) -> None:
+    """Raises UserError where the folder exists and is not empty."""
+    check_no_file_in_the_way(folder, key)
+    if folder.is_dir() and any(folder.iterdir()):
+        raise UserError(f"{key}={folder}: not empty; choose another folder")
+
+
+def check_new_file(file: Path, key: str, read: Iterable[str]) -> None:
+    """Raises UserError where a folder is in the way, or the file is one of those that are read."""
+    if file.is_dir():
+        raise UserError(f"{key}={file}: a folder; give a file")
+    if any(Path(name).expanduser().resolve() == file.resolve() for name in read):
+        raise UserError(f"{key}={file}: is a problem set of this command; give another file")
+    check_no_file_in_the_way(file.parent, key)
+
+
+def check_no_file_in_the_way(folder: Path, key: str) -> None:
+    for path in (folder, *folder.parents):
+        if path.exists() and not path.is_dir():
+            raise UserError(f"{key}={folder}: {path} is a file; give a folder")
 
 
 def start_run_folder(settings: RunSettings) -> None:
     """Make the folder and write down configuration and environment; `overwrite` clears an earlier run first."""
     folder = settings.output_dir
-    if (folder / CLEARED).exists():  # by a start that was killed
-        shutil.rmtree(folder / CLEARED)
+    if (folder / _CLEARED).exists():  # by a start that was killed
+        shutil.rmtree(folder / _CLEARED)
     here = environment()
     if (folder / CONFIG).is_file():
         if settings.overwrite:
             _clear(folder)
         else:
-            _remove_halves(folder)
+            _remove_partial_folders(folder)
             _compare_threads(folder, here)
             _write_down_changes(settings)
             (folder / MANIFEST).unlink(missing_ok=True)  # of a finished run: from here on this is none
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / CONFIG, config_yaml(settings.resolved))  # marks the folder as a run
-    write_json(folder / ENVIRONMENT, {**here, "names_on_hub": names_on_hub(settings.resolved)})
+    write_whole(folder / ENVIRONMENT, json_text({**here, "names_on_hub": names_on_hub(settings.resolved)}))
 
 
 def results_file(folder: Path, when: str) -> Path:
@@ -93,21 +228,21 @@ def _clear(folder: Path) -> None:
 
     Its mark goes last, so that what is left is still known as a run's.
     """
-    cleared = folder / CLEARED
+    cleared = folder / _CLEARED
     cleared.mkdir()
-    of_the_run = [path for path in folder.iterdir() if not belongs_to_no_run(path)]
-    for path in sorted(of_the_run, key=_turn_to_go):
+    of_the_run = [path for path in folder.iterdir() if not _belongs_to_no_run(path)]
+    for path in sorted(of_the_run, key=_removal_order):
         path.rename(cleared / path.name)
     shutil.rmtree(cleared)
 
 
-def _turn_to_go(path: Path) -> tuple[bool, bool, bool, str]:
+def _removal_order(path: Path) -> tuple[bool, bool, bool, str]:
     """The outcome first, then checkpoints, the configuration last."""
     is_checkpoint = path.name == "stages" or path.name.startswith("checkpoint-")
     return path.name == CONFIG, path.name not in (MANIFEST, SUMMARY), not is_checkpoint, path.name
 
 
-def _remove_halves(folder: Path) -> None:
+def _remove_partial_folders(folder: Path) -> None:
     """What a killed process had not finished of the folders that appear whole."""
     for name in (INITIAL_MODEL, FINAL_ADAPTER, FINAL_MODEL):
         for path in folder.glob(f".*{name}.*"):
@@ -133,48 +268,9 @@ def _write_down_changes(settings: RunSettings) -> None:
     """What is to be otherwise from here on; a finished run is taken up again by it."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     changes = [{"at": now, "key": key, "from": there, "to": here} for key, there, here in changes_of(settings)]
-    if changes or settings.resume not in WITHOUT_A_NAME:
+    if changes or settings.resume not in RESUME_MODES:
         _reopen(settings.output_dir)
     if not changes:
         return
     with (settings.output_dir / CHANGES).open("a", encoding="utf-8") as file:
         file.writelines(f"{json.dumps(change, default=str)}\n" for change in changes)
-
-
-def environment() -> dict[str, Any]:
-    """Versions, commit, hardware and command line."""
-    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    return {
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": [without_secrets(word) for word in sys.argv],
-        "commit": _commit(),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "processor_cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "gpus": gpus,
-        "versions": {package: found for package in _PACKAGES if (found := _version(package)) is not None},
-    }
-
-
-def recorded_names_on_hub(folder: Path) -> tuple[str, ...]:
-    """The names that were on the hub when the run started; none where it wrote nothing of it down."""
-    return tuple((read_record(folder, ENVIRONMENT) or {}).get("names_on_hub", ()))
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    write_whole(path, json_text(content))
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def _commit() -> str | None:
-    """The commit of the source tree; None outside a git checkout."""
-    root = Path(__file__).parents[2]
-    answer = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return answer.stdout.strip() or None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_
 from rlvr_vocab.progress import stage
 from rlvr_vocab.record.manifest import set_aside
 from rlvr_vocab.runs.folder import results_file
-from rlvr_vocab.runs.held_out_figures import figures_of
 from rlvr_vocab.runs.rewards import answer_reader, grader_of
 from rlvr_vocab.training.sharding import on_its_device
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
@@ -107,7 +106,7 @@ class HeldOut:
         step = trainer.stage_context.run_step(trainer.state.global_step)
         if PartialState().is_main_process:
             write_results(results, self._during_file(step))
-        return figures_of(results, accuracy_of(results))
+        return held_out_figures(results, accuracy_of(results))
 
     def _results(
         self, checkpoint: Checkpoint, on_progress: Callable[[int, int], None] = lambda done, total: None
@@ -136,3 +135,29 @@ class HeldOut:
             "solution": self.problems[0]["solution"],
             "stretches": stretches,
         }
+
+
+def held_out_figures(results: Sequence[ProblemResult], accuracy: float | None) -> dict[str, float | None]:
+    """The figures of a measurement; no share of reasoning tokens where nothing was thought.
+
+    Args:
+        results: with their answers read.
+        accuracy: what share of them is right; None where nothing could be graded.
+    """
+    answers = len(results)
+    thinking = sum(result.thinking_tokens for result in results)
+    figures: dict[str, float | None] = {
+        "accuracy": accuracy,
+        "format": sum(_well_formed(result) for result in results) / answers,
+        "mean_length": sum(result.tokens for result in results) / answers,
+        "clipped_ratio": sum(not result.finished for result in results) / answers,
+        "problems": len({result.problem for result in results}),
+    }
+    if thinking:
+        figures["reasoning_share"] = sum(result.reasoning_tokens for result in results) / thinking
+    return figures
+
+
+def _well_formed(result: ProblemResult) -> bool:
+    """Whether it closed its thinking, ended by itself, and holds an answer that the verifier could find."""
+    return result.closed and result.finished and result.answer is not None

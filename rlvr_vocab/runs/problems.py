@@ -10,19 +10,16 @@ from datasets import Dataset
 from rich.console import Console
 
 from rlvr_vocab import progress
-from rlvr_vocab.atomic_file import read_json
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
 from rlvr_vocab.config.sections import DatasetSettings, RunSettings, StageSettings
 from rlvr_vocab.config.stages import naming_the_stage
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data import ProblemSets, load_problem_sets
 from rlvr_vocab.data.wording import problem_key
-from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS
-from rlvr_vocab.runs.problem_account import StageAccount, changed_division, fingerprint_of, problem_account
+from rlvr_vocab.runs.problem_account import StageAccount, fingerprint_of, problem_account
 from rlvr_vocab.runs.prompts import require_a_batch
 from rlvr_vocab.runs.rewards import needs_gold_answers, try_rewards
-from rlvr_vocab.verify.golds import COMPARED_AS_TEXT, GoldFindings, check_golds
+from rlvr_vocab.verify.golds import COMPARED_AS_TEXT, GoldReport, check_golds
 
 
 @dataclass(frozen=True)
@@ -43,18 +40,19 @@ class RunProblems:
     accounts: tuple[StageAccount, ...]
     unusable_held_out: int
 
-    def account(self, trained_on: Sequence[tuple[str, int, int]]) -> dict[str, Any]:
+    def account(self, prompts: Sequence[tuple[int, int]] = ()) -> dict[str, Any]:
         """For `problems.json`.
 
         Args:
-            trained_on: of each stage its name, how many problems it trains on in the end, and the tokens of the
-                longest of their prompts.
+            prompts: of each stage, how many prompts fit and the tokens of the longest; nothing where not measured.
         """
         held_out = [] if self.held_out is None else _pairs(self.held_out)
-        stages = [
-            (name, account, count, longest)
-            for (name, count, longest), account in zip(trained_on, self.accounts, strict=True)
-        ]
+        stages = self.accounts
+        if prompts:
+            stages = tuple(
+                replace(stage, trained_on=count, longest_prompt=longest)
+                for stage, (count, longest) in zip(stages, prompts, strict=True)
+            )
         return problem_account(len(held_out), fingerprint_of(held_out), self.unusable_held_out, stages)
 
 
@@ -91,7 +89,7 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
             by_stage.append(train)
             held_out, unusable = len(divided) - len(allowed), len(allowed) - len(train)
             fingerprint = fingerprint_of(_pairs(allowed))
-            accounts.append(StageAccount(loaded[dataset].report, held_out, fingerprint, unusable))
+            accounts.append(StageAccount(stage.name, loaded[dataset].report, held_out, fingerprint, unusable))
     measured_on = 0 if own.eval is None else len(own.eval)
     return RunProblems(own.train, own.eval, tuple(by_stage), tuple(accounts), own.report.eval_rows - measured_on)
 
@@ -124,34 +122,6 @@ def _pairs(rows: Dataset) -> list[tuple[str, str]]:
     ]
 
 
-def check_same_division(settings: RunSettings, problems: RunProblems, console: Console) -> None:
-    """Refuse to go on with other problems than a run began with: it would be measured on what it has trained on.
-
-    Raises:
-        UserError: `problems.json` tells of another division.
-    """
-    path = settings.output_dir / PROBLEMS
-    if settings.overwrite or not (settings.output_dir / INITIAL_MODEL).exists():
-        return
-    try:
-        recorded = read_json(path)
-        changes = changed_division(recorded, problems.account([(stage.name, 0, 0) for stage in stages_of(settings)]))
-    except (OSError, UserError, KeyError, TypeError) as error:
-        console.print(
-            f"warning: {path} cannot be read ({error}): whether the run goes on with the problems that it began "
-            "with cannot be told; it is written again",
-            style="yellow",
-            markup=False,
-        )
-        return
-    if changes:
-        raise UserError(
-            f"output_dir={settings.output_dir}: the problems are divided otherwise than when this run began "
-            f"({'; '.join(changes)}): give it back its problem set, or go on with the version of rlvr_vocab that began "
-            "it, or choose another exp_name or output_dir, or add overwrite=true"
-        )
-
-
 _SHOWN = 3
 
 
@@ -171,7 +141,7 @@ def usable_problems(rows: Dataset, which: str, console: Console) -> Dataset:
     return rows.select([index for index in range(len(rows)) if index not in findings.unusable])
 
 
-def finding_lines(golds: list[str], findings: GoldFindings, which: str) -> list[str]:
+def finding_lines(golds: list[str], findings: GoldReport, which: str) -> list[str]:
     """What was found, with the first of each kind."""
     lines = []
     if unusable := findings.unusable:

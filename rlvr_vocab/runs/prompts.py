@@ -1,27 +1,20 @@
-"""Prompts as the model will see them: too long for the limit, too long for the model, too few for a batch."""
+"""Which prompts a run can train on: their lengths against the limit and the context of the model, and the batch."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
-import torch
 from datasets import Dataset
 from jinja2 import TemplateError
 from rich.console import Console
 
 from rlvr_vocab.config.batches import completions_together, smaller_batch
-from rlvr_vocab.config.sections import CheckSettings, ModelSettings, TrainingSettings
+from rlvr_vocab.config.sections import TrainingSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.runs.base_model import planned, tiny_model
-from rlvr_vocab.runs.prompt_facts import PromptFacts, ThinkingOpener, length_facts, limits_that_fit
-from rlvr_vocab.terminal import quiet_libraries
-from rlvr_vocab.vocab.chat import prefilled_ids
 from rlvr_vocab.vocab.expand import ExpansionPlan
-from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.regions import THINKING, region_of_next
 
 _SHOWN = 3
 
@@ -102,72 +95,34 @@ def _require_context(train: Dataset, lengths: list[int], plan: ExpansionPlan, tr
         )
 
 
-Messages = list[dict[str, str]]
-_AT_ONCE = 256
-
-
-def prompt_plan(model: ModelSettings, settings: CheckSettings) -> ExpansionPlan:
-    """What training would render its prompts with.
-
-    Raises:
-        UserError: the model cannot be had, or its tokenizer has no chat template.
-    """
-    quiet_libraries()
-    base = model.name
-    if model.tiny is not None:
-        base = str(tiny_model(model, settings.dataset.system_prompt, settings.seed))
-    plan = planned(base, model, settings.seed, settings.dataset.open_thinking)
-    require_chat_template(plan)
-    return plan
-
-
-def prompt_facts(
-    model: ModelSettings,
-    plan: ExpansionPlan,
-    prompts: Sequence[Messages],
-    row_number: int,
-    on_progress: Callable[[int, int], None],
-) -> PromptFacts:
-    """Render and count all prompts, and show the first one, which is of row `row_number`."""
-    lengths = []
-    for ids in _rendered(model, plan, prompts):
-        lengths.append(len(ids))
-        if len(lengths) % _AT_ONCE == 0 or len(lengths) == len(prompts):
-            on_progress(len(lengths), len(prompts))
-    [first_ids] = _ids(model, plan, prompts[:1])
-    return PromptFacts(
-        model=model.name,
-        text=plan.tokenizer.apply_chat_template(prompts[0], add_generation_prompt=True, tokenize=False),
-        tokens=len(first_ids),
-        row_number=row_number,
-        opener=thinking_opener(first_ids, plan.layout),
-        think_tag=model.think_tags[0],
-        knows_tag=plan.layout.think_open_id not in plan.tag_pieces,
-        context_length=plan.context_length,
-        max_completion=model.generation_kwargs["max_new_tokens"],
-        embedded_model=model.tiny is not None,
-        lengths=length_facts(lengths),
-    )
-
-
-def thinking_opener(prompt_ids: list[int], layout: VocabLayout) -> ThinkingOpener:
-    """Who opens the thinking of a completion to this prompt."""
-    if region_of_next(torch.tensor([prompt_ids]), layout)[0] == THINKING:
-        return "template"
-    return "nobody" if layout.think_close_id in prefilled_ids(prompt_ids, layout) else "model"
-
-
-def _rendered(model: ModelSettings, plan: ExpansionPlan, prompts: Sequence[Messages]) -> Iterator[list[int]]:
-    for start in range(0, len(prompts), _AT_ONCE):
-        yield from _ids(model, plan, prompts[start : start + _AT_ONCE])
-
-
-def _ids(model: ModelSettings, plan: ExpansionPlan, prompts: Sequence[Messages]) -> list[list[int]]:
-    arguments: dict[str, Any] = {"add_generation_prompt": True, "return_dict": False}
+@contextmanager
+def naming_chat_template(model: str) -> Iterator[None]:
+    """Inside the block a chat template that refuses a prompt is an error of what the user typed."""
     try:
-        return plan.tokenizer.apply_chat_template(list(prompts), **arguments)
+        yield
     except TemplateError as error:
         raise UserError(
-            f"model.name={model.name}: its chat template refuses these prompts: {error}; a template that knows no "
+            f"model.name={model}: its chat template refuses these prompts: {error}; a template that knows no "
             "system message needs dataset.system_prompt=null"
         ) from error
+
+
+def limits_that_fit(counts: Mapping[int, int], context: int, max_completion: int, least: int = 1) -> str:
+    """What can be set so that prompts and completions fit the model's context.
+
+    Args:
+        counts: Length -> number of prompts of that length.
+        least: A limit on prompts has to keep so many of them.
+    """
+    advice, shortest, longest = [], min(counts), max(counts)
+    if longest < context:
+        advice.append(f"training.max_completion_length={context - longest}")
+    # Where no prompt fits beside such a completion, both have to give way.
+    half = max(context // 2, shortest)
+    for limit, words in ((context - max_completion, ""), (half, f" training.max_completion_length={context - half}")):
+        kept, total = sum(count for length, count in counts.items() if length <= limit), sum(counts.values())
+        if limit < context and kept >= least and not (words and advice):
+            advice.append(
+                f"training.max_prompt_length={limit}{words}, which leaves out {total - kept} of {total} prompts"
+            )
+    return f"set {', or '.join(advice)}" if advice else "take a model with a longer context"

@@ -12,7 +12,7 @@ from rlvr_vocab.checks.run import check_configuration, check_rewards
 from rlvr_vocab.config.compose import CONF, CommandLine, compose, compose_section
 from rlvr_vocab.config.load import read_run, require_that_typed_keys_apply
 from rlvr_vocab.config.recorded import read_recorded
-from rlvr_vocab.config.resolution import SAME_THING, resolved_config
+from rlvr_vocab.config.resolution import SHARED_KEYS, resolved_config
 from rlvr_vocab.config.stages import read_stages
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.library import LIBRARY
@@ -57,6 +57,6 @@ def _outcome(folder: Path, stage: str, words: Sequence[str]) -> tuple[Mapping[st
 
 def _twins(words: Sequence[str]) -> list[str]:
     """The same values under the model's names, which a stage may have set."""
-    twins = {f"training.{training}": f"model.generation_kwargs.{model}" for model, training, _ in SAME_THING}
+    twins = {f"training.{training}": f"model.generation_kwargs.{model}" for model, training, _ in SHARED_KEYS}
     typed = [word.partition("=") for word in words]
     return [f"{twins[key]}={value}" for key, _, value in typed if key in twins]

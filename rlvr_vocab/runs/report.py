@@ -20,8 +20,8 @@ from rlvr_vocab.analysis.vocabulary import tell, write_story
 from rlvr_vocab.atomic_file import write_text_whole
 from rlvr_vocab.config.command_sections import ReportSettings
 from rlvr_vocab.config.compose import compose, parse_command_line
-from rlvr_vocab.config.help import again, leaves
-from rlvr_vocab.config.recorded import NOT_COMPARED, config_yaml, needed, read_recorded
+from rlvr_vocab.config.help import command_to_repeat, leaves
+from rlvr_vocab.config.recorded import NOT_COMPARED, config_yaml, read_recorded, required_value
 from rlvr_vocab.config.resolution import resolved_config
 from rlvr_vocab.config.sections import RewardSettings
 from rlvr_vocab.config.values import as_typed, read
@@ -140,7 +140,7 @@ def _configuration(folder: Path) -> Configuration:
     return Configuration(
         changed=tuple(_changed(recorded)),
         text=without_secrets(config_yaml(recorded)),
-        again=again(folder, str(needed(recorded, "exp_name", folder))),
+        again=command_to_repeat(folder, str(required_value(recorded, "exp_name", folder))),
         taken_up=tuple(
             (str(row["at"]), str(row["key"]), as_typed(row["from"]), as_typed(row["to"]))
             for row in read_rows(folder / CHANGES)

@@ -28,8 +28,8 @@ from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.runs.base_model import loading_kwargs, lora, quantization
 from rlvr_vocab.runs.folder import results_file
 from rlvr_vocab.runs.held_out import HeldOut
-from rlvr_vocab.runs.monitor import LiveRun, Watch
-from rlvr_vocab.runs.rewards import reward_context, reward_specs
+from rlvr_vocab.runs.monitor import DisplayCallback, RunDoctor
+from rlvr_vocab.runs.rewards import reward_context
 from rlvr_vocab.stop_signals import stop_signals
 from rlvr_vocab.terminal import shows_colours
 from rlvr_vocab.training.checkpointing.checkpoints import (
@@ -111,7 +111,7 @@ class StagedRun:
         stages: all of them, in their order.
         trainer: the trainer of the stage that is trained, or was trained last.
         records: what each stage came to, as far as they have ended.
-        watch: the doctor beside them.
+        doctor: the doctor beside them.
     """
 
     def __init__(
@@ -120,14 +120,14 @@ class StagedRun:
         initial_model: Path,
         held_out: HeldOut,
         interruption: Interruption,
-        watch: Watch,
+        doctor: RunDoctor,
         console: Console,
     ) -> None:
         self.stages = stages
         self._initial_model = initial_model
         self._held_out = held_out
         self._interruption = interruption
-        self.watch = watch
+        self.doctor = doctor
         self._trained_now = 0.0
         self._console = console
         self.records = _ended(stages)
@@ -245,7 +245,7 @@ class StagedRun:
         if trainer.accelerator.is_main_process:
             results_file(stage.settings.output_dir, "after").unlink(missing_ok=True)  # of weights that now change
         with live_display(self._console, stage.title) as display:
-            trainer.add_callback(LiveRun(trainer, display, self.watch, in_colour=shows_colours(self._console)))
+            trainer.add_callback(DisplayCallback(trainer, display, self.doctor, in_colour=shows_colours(self._console)))
             trainer.train(resume_from_checkpoint=None if self._checkpoint is None else str(self._checkpoint))
 
     def _stop_if_told(self, stage: Stage, trainer: RegionGRPOTrainer) -> None:
@@ -294,7 +294,7 @@ def stage_trainer(
     """A trainer for one stage; policy and reference are those of the initial model."""
     settings = stage.settings
     layout = VocabLayout.load(initial_model)
-    rewards = build_rewards(reward_specs(settings.rewards), reward_context(settings, layout))
+    rewards = build_rewards(settings.rewards.functions, reward_context(settings, layout))
     adapter, by_unsloth = lora(settings.model), settings.model.backend == "unsloth"
     seed = settings.training.grpo["seed"] + stage.number - 1
     use_cpu = bool(settings.training.grpo.get("use_cpu"))

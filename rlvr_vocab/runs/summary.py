@@ -13,15 +13,15 @@ from rich.console import Console
 from rich.text import Text
 
 from rlvr_vocab.counted import counted
-from rlvr_vocab.rewards.debug import printable
 from rlvr_vocab.terminal import shows_colours
+from rlvr_vocab.visible_text import printable
 
 # Where there is no colour, reasoning tokens stand between these.
 _OPEN_MARK, _CLOSE_MARK = "⟦", "⟧"
 _WHITESPACE = "\n\t\v\f\r"  # Rich leaves out the last three
 
 
-def closing_words(summary: dict[str, Any], folder: Path, console: Console) -> None:
+def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> None:
     console.print()
     before, after = summary["accuracy_before"], summary["accuracy_after"]
     if before is None or after is None:

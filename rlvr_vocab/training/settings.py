@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from rlvr_vocab.bounds import Bounds, Count, NotNegative, Share
 from rlvr_vocab.counted import counted
 
 
@@ -16,7 +17,7 @@ class UntilSettings:
     metric: str
     above: float | None = None
     below: float | None = None
-    window: int = 20
+    window: Count = 20
 
     def reached(self, rows: Sequence[Mapping[str, Any]]) -> bool:
         """Whether the last rows reach it; rows without the metric are passed over.
@@ -58,12 +59,12 @@ class WarmupSettings:
         num_check_problems: problems of a check, on which nothing is learnt.
     """
 
-    max_steps: int
-    batch_size: int = 64
-    learning_rate: float = 2e-3
-    until_accuracy: float | None = None
-    check_every: int = 20
-    num_check_problems: int = 0
+    max_steps: Annotated[int, Bounds(least=0)]
+    batch_size: Count = 64
+    learning_rate: NotNegative = 2e-3
+    until_accuracy: Share | None = None
+    check_every: Count = 20
+    num_check_problems: Annotated[int, Bounds(least=0)] = 0
 
 
 @dataclass(frozen=True)

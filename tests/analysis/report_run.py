@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rlvr_vocab.config.command_sections import ReportSettings
-from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.runs.report import MAX_SAMPLES, write_report
 
@@ -23,7 +23,7 @@ HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(2)> $x_{1}$ \
 
 def write_run(folder: Path, steps: int = 6, *words: str, reward: str = "accuracy") -> Path:
     """A finished run of so many steps whose reward rises; 40 held-out problems, 10 right before and 30 after."""
-    settings = build_settings("train", ["experiment=quickstart", "seed=3", f"output_dir={folder}", *words])
+    settings = read_settings("train", ["experiment=quickstart", "seed=3", f"output_dir={folder}", *words])
     (folder / "completions").mkdir(parents=True)
     (folder / "evaluation").mkdir()
     resolved = dict(settings.resolved)

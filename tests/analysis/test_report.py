@@ -14,7 +14,7 @@ from rlvr_vocab.analysis.report.page import Page, Section, render
 from rlvr_vocab.analysis.svg import drawable
 from rlvr_vocab.cli import main
 from rlvr_vocab.config.command_sections import ReportSettings
-from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import differences
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.record import run_record
@@ -275,7 +275,7 @@ def test_the_shown_command_trains_the_same_run_beside_it(run: Path) -> None:
     command = page.partition(">Reproduce</h2>")[2].partition('<pre class="command">')[2].partition("</pre>")[0]
     program, name, *argv = shlex.split(str(Markup(command).unescape()))
     assert (program, name) == ("rlvr-vocab", "train")
-    again, first = build_settings("train", argv), build_settings("train", [f"config={run}"])
+    again, first = read_settings("train", argv), read_settings("train", [f"config={run}"])
     assert [key for key, *_ in differences(first.resolved, again.resolved)] == ["exp_name"]
     assert again.output_dir == run.with_name("run_again")
 
@@ -318,7 +318,7 @@ def test_a_report_that_fails_is_a_warning_and_no_more(run: Path) -> None:
 
 
 def test_what_a_run_shows_at_its_end_is_what_the_command_shows() -> None:
-    assert build_settings("report", ["run=out"]).max_samples == MAX_SAMPLES  # type: ignore[union-attr]
+    assert read_settings("report", ["run=out"]).max_samples == MAX_SAMPLES  # type: ignore[union-attr]
 
 
 def test_sections_of_a_page_have_anchors_of_their_own() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rlvr_vocab.checks import machine
-from rlvr_vocab.config.load import load_settings
+from rlvr_vocab.cli import load_settings
 from rlvr_vocab.errors import UserError
 
 
@@ -45,7 +45,7 @@ DIFFER = "the trained and the sampled policy would differ"
         ("training.learning_rate=inf", ["training.learning_rate=inf", "must be finite"]),
         ("model.model_kwargs.trust_remote_code=no", ["trust_remote_code", "expected true or false, got 'no'"]),
         ("training.epsilon=-1", ["training.epsilon=-1", "at least 0"]),
-        ("training.top_entropy_quantile=1.5", ["training.top_entropy_quantile=1.5", "at most 1"]),
+        ("training.top_entropy_quantile=1.5", ["training.top_entropy_quantile=1.5", "must be from 0 to 1"]),
         ("training.fp16=true", ["training.fp16=true", "set training.bf16=false"]),
         ("training.seed=7", ["training.seed is not used here: set seed"]),
         ("model.reasoning_vocab_size=-1", ["-1"]),
@@ -62,7 +62,7 @@ DIFFER = "the trained and the sampled policy would differ"
         ("dataset.eval_fraction=1.0", ["dataset.eval_fraction=1.0", "below 1"]),
         ("dataset.max_train_samples=0", ["at least 1"]),
         ("training.warmup_ratio=1.0", ["below 1"]),
-        ("warmup.until_accuracy=35", ["at most 1"]),
+        ("warmup.until_accuracy=35", ["must be from 0 to 1"]),
         ("rewards.functions=[{name: acuracy}]", ["acuracy", "accuracy?"]),
         ("rewards.functions=[]", ["rewards=accuracy"]),
         ("exp_name=..", ["exp_name"]),

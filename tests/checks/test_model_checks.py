@@ -9,8 +9,9 @@ import pytest
 from rlvr_vocab.checks import machine
 from rlvr_vocab.checks.machine import ATTENTIONS
 from rlvr_vocab.checks.model import INSTALLED_BY, packages_of
+from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
-from rlvr_vocab.config.load import build_settings, load_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.errors import UserError
 
 LORA = "model.lora.enabled=true"
@@ -200,6 +201,6 @@ def test_every_optimizer_that_transformers_imports_from_elsewhere_is_known() -> 
 )
 def test_a_typed_key_that_nothing_would_read_is_refused(words, line):
     with pytest.raises(UserError, match=line):
-        build_settings("train", ["model=tiny", *words])
-    build_settings("train", ["model=tiny", "model.lora.enabled=true", "model.lora.r=64"])
-    build_settings("train", ["model=tiny", "model.lora.enabled=false"])
+        read_settings("train", ["model=tiny", *words])
+    read_settings("train", ["model=tiny", "model.lora.enabled=true", "model.lora.r=64"])
+    read_settings("train", ["model=tiny", "model.lora.enabled=false"])

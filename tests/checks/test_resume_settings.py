@@ -7,11 +7,11 @@ import pytest
 import torch
 from rich.console import Console
 
-from rlvr_vocab.config.load import load_settings
+from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.finished import finished_summary
-from rlvr_vocab.runs.folder import start_run_folder, write_json
+from rlvr_vocab.runs.folder import start_run_folder
 
 TINY = ["experiment=quickstart", "exp_name=run"]
 RUN = Path("out/run")
@@ -88,7 +88,7 @@ def test_the_keys_of_how_to_go_on_are_no_difference(run):
 
 
 def test_a_change_is_written_down_and_reopens_a_finished_run(run):
-    write_json(RUN / "summary.json", FINISHED)
+    (RUN / "summary.json").write_text(json.dumps(FINISHED))
     (RUN / "evaluation").mkdir()
     (RUN / "evaluation" / "after.jsonl").write_text("{}\n")
     assert finished_summary(load_settings("train", TINY), Console(quiet=True)) == FINISHED
@@ -109,7 +109,7 @@ def test_a_run_that_goes_on_with_another_number_of_threads_is_told_so(run, caplo
     recorded = json.loads((RUN / "environment.json").read_text())["threads"]
     start_run_folder(load_settings("train", TINY))
     assert (recorded, caplog.text) == (torch.get_num_threads(), "")
-    write_json(RUN / "environment.json", {"threads": recorded + 3})
+    (RUN / "environment.json").write_text(json.dumps({"threads": recorded + 3}))
     start_run_folder(load_settings("train", TINY))
     assert f"began with {recorded + 3} threads and goes on with {recorded}: " in caplog.text
     (RUN / "environment.json").write_text("{")
@@ -157,13 +157,13 @@ def test_a_finished_run_of_stages_is_not_trained_further():
     words = ["stages=[{name:a},{name:b}]"]
     RUN.mkdir(parents=True)
     (RUN / "config.yaml").write_text(config_yaml(load_settings("train", [*TINY, *words]).resolved))
-    write_json(RUN / "summary.json", FINISHED)
+    (RUN / "summary.json").write_text(json.dumps(FINISHED))
     assert "its stages have ended" in refusal(*words, "training.max_steps=500", "allow_changes=[training.max_steps]")
 
 
 def test_a_finished_run_without_checkpoints_is_not_begun_again_in_silence(run):
     for name in ("checkpoint-20", "checkpoint-40"):
         (RUN / name).rmdir()
-    write_json(RUN / "summary.json", FINISHED)
+    (RUN / "summary.json").write_text(json.dumps(FINISHED))
     message = refusal("training.max_steps=500", "allow_changes=[training.max_steps]")
     assert "holds no checkpoint to go on from" in message

@@ -62,7 +62,7 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
         (["dataset=arithmetic", "model=tiny", "model.generation_kwargs.top_p=0.9"], "top_p=0.9: samples are drawn as"),
         (["dataset=arithmetic", "model=tiny", "model.generation_kwargs.temperature=-1"], "temperature=-1"),
         (["dataset=arithmetic", "model=tiny", "model.generation_kwargs.max_new_tokens=x"], "expected a whole number"),
-        (["completions={completions}", "show=-1"], "show=-1: must be 0 or above"),
+        (["completions={completions}", "show=-1"], "show=-1: must be at least 0"),
         (["completions={completions}", "order=low"], "order=low: no such choice; did you mean lowest?"),
         (["completions={completions}", "out={completions}"], "out={completions}"),
         (["completions={mine}"], "has the extension \".py\""),

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.config.load import build_settings, load_settings
+from rlvr_vocab.cli import load_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.guard import GuardedReward
-from rlvr_vocab.runs.folder import environment
+from rlvr_vocab.runs.environment import environment
 
 SECRET = "hf_" + "aB3dE5gH7jK9mN1pQ3sT5vW7xY9zA1cD3f"
 TINY = ["model=tiny", "dataset=arithmetic", "logging=disabled"]
@@ -88,7 +89,7 @@ def test_other_commands_refuse_secrets_alike(command: str, words: list[str]) -> 
 
 def test_whether_to_use_a_token_is_no_secret() -> None:
     for value in ("true", "false", "null"):
-        build_settings("train", [*TINY, f"+model.model_kwargs.token={value}"])
+        read_settings("train", [*TINY, f"+model.model_kwargs.token={value}"])
 
 
 def test_the_recorded_command_line_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,7 @@ import torch
 
 from rlvr_vocab.checks import machine
 from rlvr_vocab.checks.accelerator import check_accelerator
-from rlvr_vocab.cli import main
-from rlvr_vocab.config.load import load_settings
+from rlvr_vocab.cli import load_settings, main
 
 TARGETS = "model.lora.target_modules"
 ATTENTION = "model.model_kwargs.attn_implementation"

@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from rlvr_vocab.checks import machine
-from rlvr_vocab.cli import main
+from rlvr_vocab.cli import load_settings, main
 from rlvr_vocab.commands.evaluate import command as evaluate
-from rlvr_vocab.config.load import build_settings, load_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.errors import UserError
 
 PROBLEMS = 6
@@ -247,19 +247,19 @@ def test_several_checkpoints_have_a_folder_each_and_are_paired_with_the_first(
 
 
 def test_one_checkpoint_or_a_list_of_them_and_where_their_results_go() -> None:
-    one = build_settings("evaluate", ["checkpoint=out/seed=1/final_model", "dataset=gsm8k"])
+    one = read_settings("evaluate", ["checkpoint=out/seed=1/final_model", "dataset=gsm8k"])
     assert one.checkpoint == Path("out/seed=1/final_model") and one.out == one.checkpoint / "evaluation/gsm8k"
     words = ["checkpoint=[out/x/final_model,out/y/checkpoint-5]", "dataset=gsm8k"]
-    several = build_settings("evaluate", words)
+    several = read_settings("evaluate", words)
     assert several.folders == tuple(each / "evaluation" / "gsm8k" for each in several.checkpoints)
-    assert build_settings("evaluate", [*words, "out=new"]).folders == (
+    assert read_settings("evaluate", [*words, "out=new"]).folders == (
         Path("new/x/final_model"),
         Path("new/y/checkpoint-5"),
     )
-    nested = build_settings("evaluate", ["checkpoint=[out/m,out/m/sub]", "dataset=gsm8k", "out=new"])
+    nested = read_settings("evaluate", ["checkpoint=[out/m,out/m/sub]", "dataset=gsm8k", "out=new"])
     assert nested.folders == (Path("new/m"), Path("new/m/sub"))
     with pytest.raises(UserError, match=r"checkpoint=\[\]: give at least one"):
-        build_settings("evaluate", ["checkpoint=[]", "dataset=gsm8k"])
+        read_settings("evaluate", ["checkpoint=[]", "dataset=gsm8k"])
 
 
 def test_the_same_checkpoint_twice_is_refused(model_folder: Callable[..., Path]) -> None:
@@ -290,7 +290,7 @@ def test_checkpoints_that_would_be_sampled_otherwise_are_warned_of(
 ) -> None:
     from rlvr_vocab.config.recorded import config_yaml
 
-    run = build_settings("train", ["experiment=quickstart", "model.generation_kwargs.temperature=0.7"])
+    run = read_settings("train", ["experiment=quickstart", "model.generation_kwargs.temperature=0.7"])
     (other.parent / "config.yaml").write_text(config_yaml(run.resolved))
     command = ["evaluate", f"checkpoint=[{checkpoint},{other}]", f"out={tmp_path / 'out'}", *words]
     assert main([*command, "max_samples=1"]) == 0

@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rlvr_vocab.config.load import build_settings, load_settings
+from rlvr_vocab.cli import load_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.problem_source import problem_source, problem_split
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.data import read_problems
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.files import run_folder_of
+from rlvr_vocab.runs.problem_account import problems_line
 from rlvr_vocab.runs.problems import load_run_problems
-from rlvr_vocab.runs.recorded_run import problems_line, recorded_run, run_folder_of, stage_of
+from rlvr_vocab.runs.recorded_run import recorded_run, stage_of
 
 FEW = "dataset.generator.num_problems=500"
 RUN = ("experiment=quickstart", "dataset.eval_fraction=0.2", "dataset.max_eval_samples=20", FEW, "seed=5")
@@ -24,7 +27,7 @@ CHECKPOINT = "checkpoint=out/run/final_model"
 @pytest.fixture(autouse=True)
 def recorded() -> Path:
     """The config.yaml of a run in out/run."""
-    settings = build_settings("train", [*RUN, r"dataset.system_prompt=pay ${amount}", "exp_name=run"])
+    settings = read_settings("train", [*RUN, r"dataset.system_prompt=pay ${amount}", "exp_name=run"])
     Path("out/run").mkdir(parents=True)
     path = Path("out/run/config.yaml")
     path.write_text(config_yaml(settings.resolved))
@@ -33,7 +36,7 @@ def recorded() -> Path:
 
 def line_for(*words: str, seed: int = 5) -> str:
     """What an evaluation of the problems that the words name, divided by that seed, says first of them."""
-    settings = build_settings("evaluate", [CHECKPOINT, *words])
+    settings = read_settings("evaluate", [CHECKPOINT, *words])
     sets = read_problems(problem_source(settings.dataset), problem_split(settings.dataset, seed))
     problems = sets.trained if settings.split == "train" else [sets.problems[index] for index in sets.parts.held_out]
     assert isinstance(settings.checkpoint, Path)
@@ -43,33 +46,33 @@ def line_for(*words: str, seed: int = 5) -> str:
 
 
 def test_the_dataset_section_of_the_run_is_the_default(recorded: Path) -> None:
-    of_the_run = build_settings("train", [f"config={recorded}"]).dataset
-    assert build_settings("evaluate", [CHECKPOINT]).dataset == of_the_run
+    of_the_run = read_settings("train", [f"config={recorded}"]).dataset
+    assert read_settings("evaluate", [CHECKPOINT]).dataset == of_the_run
     assert of_the_run.system_prompt == "pay ${amount}" and of_the_run.eval_fraction == 0.2
 
 
 def test_single_keys_apply_over_the_section_of_the_run() -> None:
     words = ["dataset.max_eval_samples=null", "dataset.columns.reasoning=null", "dataset.generator.digits=3"]
-    dataset = build_settings("evaluate", [CHECKPOINT, *words]).dataset
+    dataset = read_settings("evaluate", [CHECKPOINT, *words]).dataset
     assert (dataset.max_eval_samples, dataset.columns.reasoning) == (None, None)
     assert dataset.generator is not None and dataset.generator.digits == 3
     assert dataset.eval_fraction == 0.2
 
 
 def test_a_dataset_that_is_named_counts_whole() -> None:
-    alone = build_settings("evaluate", ["checkpoint=elsewhere/model", "dataset=gsm8k"])
-    assert build_settings("evaluate", [CHECKPOINT, "dataset=gsm8k"]).dataset == alone.dataset
+    alone = read_settings("evaluate", ["checkpoint=elsewhere/model", "dataset=gsm8k"])
+    assert read_settings("evaluate", [CHECKPOINT, "dataset=gsm8k"]).dataset == alone.dataset
 
 
 def test_a_checkpoint_of_no_run_is_asked_the_shipped_default() -> None:
-    shipped = build_settings("train", ["dataset=deepscaler"]).dataset
-    assert build_settings("evaluate", ["checkpoint=elsewhere/model"]).dataset == shipped
+    shipped = read_settings("train", ["dataset=deepscaler"]).dataset
+    assert read_settings("evaluate", ["checkpoint=elsewhere/model"]).dataset == shipped
 
 
 def test_a_primary_file_of_the_users_own_names_its_problems_itself() -> None:
     Path("mine").mkdir()
     Path("mine/test_set.yaml").write_text("defaults: [evaluate, override dataset: gsm8k, _self_]\nsamples: 4\n")
-    settings = build_settings("evaluate", [CHECKPOINT, "--config-path", "mine", "--config-name", "test_set"])
+    settings = read_settings("evaluate", [CHECKPOINT, "--config-path", "mine", "--config-name", "test_set"])
     assert (settings.dataset.name, settings.samples) == ("openai/gsm8k", 4)
 
 
@@ -77,8 +80,8 @@ def test_folders_of_the_users_own_leave_the_section_of_the_run() -> None:
     Path("mine/dataset").mkdir(parents=True)
     Path("mine/dataset/physics.yaml").write_text("name: physics.jsonl\n")
     for option in ("--config-dir", "--config-path"):
-        assert build_settings("evaluate", [CHECKPOINT, option, "mine"]).dataset.name == "arithmetic"
-        assert build_settings("evaluate", [CHECKPOINT, option, "mine", "dataset=physics"]).dataset.name == (
+        assert read_settings("evaluate", [CHECKPOINT, option, "mine"]).dataset.name == "arithmetic"
+        assert read_settings("evaluate", [CHECKPOINT, option, "mine", "dataset=physics"]).dataset.name == (
             "physics.jsonl"
         )
 
@@ -86,7 +89,7 @@ def test_folders_of_the_users_own_leave_the_section_of_the_run() -> None:
 def test_an_unknown_key_in_a_recorded_dataset_section_is_said_with_its_file(recorded: Path) -> None:
     recorded.write_text(recorded.read_text().replace("  eval_fraction:", "  eval_fractoin:"))
     with pytest.raises(UserError, match=r"unknown key dataset\.eval_fractoin in out/run/config\.yaml"):
-        build_settings("evaluate", [CHECKPOINT])
+        read_settings("evaluate", [CHECKPOINT])
 
 
 def test_a_checkpoint_that_is_the_working_folder_belongs_to_the_run_around_it(
@@ -113,8 +116,8 @@ def test_a_checkpoint_behind_a_link_belongs_to_the_run_that_it_lies_in(recorded:
 
 def test_composing_with_a_recorded_run_imports_no_torch() -> None:
     script = (
-        "import sys; from rlvr_vocab.config.load import build_settings\n"
-        f"assert build_settings('evaluate', ['{CHECKPOINT}']).dataset.name == 'arithmetic'\n"
+        "import sys; from rlvr_vocab.config.load import read_settings\n"
+        f"assert read_settings('evaluate', ['{CHECKPOINT}']).dataset.name == 'arithmetic'\n"
         "assert not {'torch', 'transformers'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
@@ -147,7 +150,7 @@ def test_another_set_is_searched_for_what_the_run_and_its_stages_trained_on(reco
         return name
 
     stage = {"name": "b", "dataset": {"name": written("stage.jsonl", "Find $x$.", "Why?"), "eval_fraction": 0.0}}
-    resolved = build_settings("train", [*RUN, "exp_name=run", "dataset.max_train_samples=1"]).resolved
+    resolved = read_settings("train", [*RUN, "exp_name=run", "dataset.max_train_samples=1"]).resolved
     columns = {"problem": "problem", "answer": "answer", "reasoning": None}
     asked = written("asked.jsonl", "Problem 3: find x", "find y", "And why?")
     words = (f"dataset.name={asked}", "dataset.columns.reasoning=null", "dataset.eval_fraction=0", "split=train")
@@ -160,7 +163,7 @@ def test_another_set_is_searched_for_what_the_run_and_its_stages_trained_on(reco
 
 def test_a_set_that_is_not_what_the_run_has_recorded_is_warned_about(recorded: Path) -> None:
     settings = load_settings("train", [f"config={recorded}", "output_dir=elsewhere"])
-    account = load_run_problems(settings, Console(quiet=True)).account([("", 400, 26)])
+    account = load_run_problems(settings, Console(quiet=True)).account([(400, 26)])
     (recorded.parent / "problems.json").write_text(json.dumps(account))
     assert line_for() == "problems held out by the run in out/run"
     account["training"][0]["same_problem_held_out"] += 3
@@ -182,6 +185,6 @@ def test_a_checkpoint_of_no_run_and_a_run_whose_set_is_gone_are_said(recorded: P
 
 
 def test_of_several_checkpoints_the_run_of_the_first_names_the_problems(recorded: Path) -> None:
-    several = build_settings("evaluate", ["checkpoint=[out/run/final_model,elsewhere/model]"])
-    assert several.dataset == build_settings("evaluate", [CHECKPOINT]).dataset
+    several = read_settings("evaluate", ["checkpoint=[out/run/final_model,elsewhere/model]"])
+    assert several.dataset == read_settings("evaluate", [CHECKPOINT]).dataset
     assert several.checkpoints == (Path("out/run/final_model"), Path("elsewhere/model"))

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from rlvr_vocab.cli import main
 from rlvr_vocab.commands.score import command as score_command
-from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.data import load_problem_sets
@@ -176,7 +176,7 @@ def test_the_steps_of_a_run_are_judged_with_what_the_run_knew(score: Callable[..
     (run / "initial_model").mkdir()
     VocabLayout(100, (1, 2), 7, 8, (), ()).save(run / "initial_model")
     words = ["model=tiny", "dataset=arithmetic", "training.max_completion_length=10", "model.think_tags=['[r]','[/r]']"]
-    (run / "config.yaml").write_text(config_yaml(build_settings("train", words).resolved))
+    (run / "config.yaml").write_text(config_yaml(read_settings("train", words).resolved))
     for step, ids in ((1, [7, 100, 101, 8]), (2, [7, 3, 101, 8, 1, 1, 1, 1, 1])):
         columns = {"step": step, "prompt": "p", "completion": ["[r]a b[/r]\\boxed{1}"], "completion_ids": [ids]}
         pd.DataFrame({**columns, "solution": "1", "reward/accuracy": 0.0, "prompt_ids": [[1]]}).to_parquet(
@@ -195,19 +195,15 @@ def test_the_steps_of_a_run_are_judged_with_what_the_run_knew(score: Callable[..
     assert "without a score 0" in below(other_tags, "Rewards")[0] and "mean 0," in below(other_tags, "Rewards")[0]
 
 
-def test_on_a_terminal_rows_and_rewards_are_tables(completions: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_the_same_lines_and_nothing_that_it_obeys(
+    completions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     screen = StringIO()
-    console = Console(file=screen, force_terminal=True, width=140, color_system=None)
+    console = Console(file=screen, force_terminal=True, width=400, color_system=None)
     monkeypatch.setattr(score_command, "make_console", lambda: console)
     assert main(["score", "rewards=[accuracy,boxed]", f"completions={completions}"]) == 0
     shown = screen.getvalue()
-    header, first = (
-        next(line for line in shown.splitlines() if line.startswith(start)) for start in (" row ", " row 3")
-    )
-    assert header.split() == ["row", "total", "accuracy", "boxed", "below", "full", "mark", "text"]
-    assert first.split()[:8] == ["row", "3", "0", "0", "0", "accuracy:", "no", "answer"]
-    summary = next(line for line in shown.splitlines() if line.startswith(" boxed "))
-    assert summary.split()[:7] == ["boxed", "0.75", "1", "3", "of", "4", "(75.00%)"]
+    assert "  row 3: total 0; accuracy 0 (no answer" in shown and "3 of 4 (75.00%)" in shown
     assert "\x1b[2J" not in shown
 
 
@@ -330,7 +326,7 @@ def test_an_expanded_model_is_taken_as_it_is(
     assert len(sample_titles(lines)) == 6
     rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert [row["sample"] for row in rows] == [1, 2] * 3
-    dataset = build_settings("train", ["dataset=arithmetic"]).dataset
+    dataset = read_settings("train", ["dataset=arithmetic"]).dataset
     split = problem_split(dataset, seed=42)
     trained = load_problem_sets(problem_source(dataset), prompt_style(dataset), split).train
     assert [row["prompt"] for row in rows[::2]] == trained[:3]["prompt"]  # as `train` has them, in its order

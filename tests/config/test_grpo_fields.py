@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.batches import check_batches
 from rlvr_vocab.config.compose import CONF
 from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
-from rlvr_vocab.config.load import build_settings, load_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.overrides import RENAMED, UNREAD, known_keys
 from rlvr_vocab.errors import UserError
 
@@ -39,7 +40,7 @@ def test_every_known_loss_type_is_one_that_the_trainer_computes() -> None:
 def test_grpo_config_accepts_every_shipped_training_file(path: Path, tmp_path: Path) -> None:
     from trl import GRPOConfig
 
-    settings = build_settings("train", [f"training={path.stem}", "training.bf16=false"])
+    settings = read_settings("train", [f"training={path.stem}", "training.bf16=false"])
     config = GRPOConfig(output_dir=str(tmp_path), report_to="none", use_cpu=True, **settings.training.grpo)
     assert config.generation_batch_size % config.num_generations == 0
     assert config.seed == 42 and config.run_name == "grpo_baseline" and config.reward_weights == [1.0]
@@ -48,7 +49,7 @@ def test_grpo_config_accepts_every_shipped_training_file(path: Path, tmp_path: P
 def test_warmup_ratio_becomes_the_share_of_steps_that_transformers_computes(tmp_path: Path) -> None:
     from trl import GRPOConfig
 
-    grpo = build_settings("train", ["training.warmup_ratio=0.1", "training.bf16=false"]).training.grpo
+    grpo = read_settings("train", ["training.warmup_ratio=0.1", "training.bf16=false"]).training.grpo
     config = GRPOConfig(output_dir=str(tmp_path), report_to="none", use_cpu=True, **grpo)
     assert config.get_warmup_steps(200) == 20
 
@@ -109,4 +110,4 @@ def test_what_transformers_refuses_after_the_model_has_loaded_is_refused_before(
 
 
 def test_null_means_not_set_where_trl_counts_with_it() -> None:
-    assert "num_generations" not in build_settings("train", ["training.num_generations=null"]).training.grpo
+    assert "num_generations" not in read_settings("train", ["training.num_generations=null"]).training.grpo

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.config.load import build_settings, load_settings
+from rlvr_vocab.cli import load_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.errors import UserError
 
 
@@ -38,7 +39,7 @@ from rlvr_vocab.errors import UserError
 )
 def test_what_cannot_be_read_gets_one_line_with_the_nearest_right_thing(word: str, parts: list[str]) -> None:
     with pytest.raises(UserError) as caught:
-        build_settings("train", [word])
+        read_settings("train", [word])
     message = str(caught.value)
     assert all(part in message for part in parts), message
     assert "\n" not in message
@@ -46,12 +47,12 @@ def test_what_cannot_be_read_gets_one_line_with_the_nearest_right_thing(word: st
 
 @pytest.mark.parametrize("prefix", ["", "+", "++"])
 def test_a_grpo_field_that_no_file_names_is_accepted_with_any_prefix(prefix: str) -> None:
-    settings = build_settings("train", [f"{prefix}training.epsilon_high=0.28"])
+    settings = read_settings("train", [f"{prefix}training.epsilon_high=0.28"])
     assert settings.training.grpo["epsilon_high"] == 0.28
 
 
 def test_a_key_that_is_taken_away_falls_back_to_trl() -> None:
-    assert "epsilon" not in build_settings("train", ["~training.epsilon"]).training.grpo
+    assert "epsilon" not in read_settings("train", ["~training.epsilon"]).training.grpo
 
 
 @pytest.mark.parametrize(
@@ -70,17 +71,17 @@ def test_a_key_that_is_taken_away_falls_back_to_trl() -> None:
     ],
 )
 def test_text_arrives_as_it_was_typed(text: str) -> None:
-    assert build_settings("generate", ["checkpoint=x", f"prompt={text}"]).prompt == text
-    settings = build_settings("train", [f"dataset.system_prompt={text}"])
+    assert read_settings("generate", ["checkpoint=x", f"prompt={text}"]).prompt == text
+    settings = read_settings("train", [f"dataset.system_prompt={text}"])
     assert settings.dataset.system_prompt == text
 
 
 def test_text_in_quotes_arrives_without_them() -> None:
-    assert build_settings("train", ["exp_name='a, b'"]).exp_name == "a, b"
+    assert read_settings("train", ["exp_name='a, b'"]).exp_name == "a, b"
 
 
 def test_a_path_may_hold_commas_and_equal_signs() -> None:
-    assert build_settings("train", ["output_dir=/a,b/c=d e"]).output_dir == Path("/a,b/c=d e")
+    assert read_settings("train", ["output_dir=/a,b/c=d e"]).output_dir == Path("/a,b/c=d e")
 
 
 @pytest.mark.parametrize(
@@ -112,23 +113,23 @@ def test_a_path_may_hold_commas_and_equal_signs() -> None:
 )
 def test_a_value_of_the_wrong_type_is_named_with_its_key(word: str, parts: list[str]) -> None:
     with pytest.raises(UserError) as caught:
-        build_settings("train", [word])
+        read_settings("train", [word])
     assert all(part in str(caught.value) for part in parts), str(caught.value)
 
 
 def test_null_means_not_set_where_trl_allows_no_none_and_none_where_it_does() -> None:
     words = ["training.learning_rate=null", "training.vllm_importance_sampling_clip_max=null"]
-    grpo = build_settings("train", words).training.grpo
+    grpo = read_settings("train", words).training.grpo
     assert "learning_rate" not in grpo and grpo["vllm_importance_sampling_clip_max"] is None
 
 
 def test_an_unquoted_no_in_yaml_is_the_strategy_no(tmp_path: Path) -> None:
     (tmp_path / "training").mkdir()
     (tmp_path / "training" / "mine.yaml").write_text("defaults: [grpo_default, _self_]\nsave_strategy: no\n")
-    settings = build_settings("train", ["--config-dir", str(tmp_path), "training=mine"])
+    settings = read_settings("train", ["--config-dir", str(tmp_path), "training=mine"])
     assert settings.training.grpo["save_strategy"] == "no"
 
 
 def test_the_later_of_two_choices_counts_and_null_takes_an_experiment_back() -> None:
-    assert build_settings("train", ["model=tiny", "model=smollm2_135m"]).model.name.endswith("135M-Instruct")
+    assert read_settings("train", ["model=tiny", "model=smollm2_135m"]).model.name.endswith("135M-Instruct")
     assert load_settings("quickstart", ["experiment=null", "logging=disabled"]).exp_name == "grpo_baseline"

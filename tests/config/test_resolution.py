@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 
 from rlvr_vocab.config.compose import CONF, compose_section
-from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
-from rlvr_vocab.config.resolution import SAME_THING
+from rlvr_vocab.config.resolution import SHARED_KEYS
 from rlvr_vocab.errors import UserError
 
 LIMIT, LENGTH = "model.generation_kwargs.max_new_tokens", "training.max_completion_length"
 
 
 def both(words: list[str]) -> tuple[int, int, int]:
-    settings = build_settings("train", words)
+    settings = read_settings("train", words)
     resolved = settings.resolved
     assert resolved["training"]["temperature"] == settings.training.grpo["temperature"]
     return (
@@ -61,18 +61,18 @@ def test_the_completion_limit_is_one_value_under_both_names(words: list[str], va
 )
 def test_two_different_values_are_refused(words: list[str]) -> None:
     with pytest.raises(UserError):
-        build_settings("train", words)
+        read_settings("train", words)
 
 
 def test_the_values_that_do_not_count_as_set_are_those_of_the_shipped_models() -> None:
-    for model_key, _, shipped in SAME_THING:
+    for model_key, _, shipped in SHARED_KEYS:
         sections = [compose_section("model", path.stem, [CONF]) for path in CONF.glob("model/[!_]*.yaml")]
         assert {section["generation_kwargs"][model_key] for section in sections} == set(shipped)
 
 
 def test_what_is_typed_over_a_recorded_run_replaces_both_names(tmp_path: Path) -> None:
     recorded = tmp_path / "config.yaml"
-    recorded.write_text(config_yaml(build_settings("train", [f"{LIMIT}=300"]).resolved))
+    recorded.write_text(config_yaml(read_settings("train", [f"{LIMIT}=300"]).resolved))
     assert both([f"config={recorded}"]) == (300, 300, 300)
     assert both([f"config={recorded}", f"{LENGTH}=200"]) == (200, 200, 200)
     assert both([f"config={recorded}", f"{LIMIT}=1024"]) == (1024, 1024, 1024)
@@ -81,17 +81,17 @@ def test_what_is_typed_over_a_recorded_run_replaces_both_names(tmp_path: Path) -
 
 
 def test_source_ids_alone_give_the_number_of_reasoning_tokens() -> None:
-    settings = build_settings("train", ["model.source_ids=[5,6,7]"])
+    settings = read_settings("train", ["model.source_ids=[5,6,7]"])
     assert settings.model.reasoning_vocab_size == 3 and settings.model.source_ids == (5, 6, 7)
 
 
 def test_reward_weights_under_trls_name_are_the_weights_of_the_functions() -> None:
-    settings = build_settings("train", ["training.reward_weights=[2.5]"])
+    settings = read_settings("train", ["training.reward_weights=[2.5]"])
     assert settings.rewards.functions[0].weight == 2.5
     assert settings.training.grpo["reward_weights"] == [2.5]
 
 
 def test_further_generation_options_of_the_model_reach_the_trainer() -> None:
     words = ["model.generation_kwargs.cache_implementation=static", "model.generation_kwargs.use_cache=true"]
-    grpo = build_settings("train", words).training.grpo
+    grpo = read_settings("train", words).training.grpo
     assert grpo["cache_implementation"] == "static" and grpo["generation_kwargs"] == {"use_cache": True}

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from rlvr_vocab.checks import machine
+from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.compose import CONF
 from rlvr_vocab.config.help import command_help
-from rlvr_vocab.config.load import build_settings, load_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.overrides import known_keys
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import OURS
@@ -42,15 +43,15 @@ def with_what_it_needs(choice: str) -> list[str]:
 def test_a_shipped_choice_composes_and_its_recorded_configuration_gives_the_same_settings(
     choice: str, tmp_path: Path
 ) -> None:
-    settings = build_settings("train", with_what_it_needs(choice))
+    settings = read_settings("train", with_what_it_needs(choice))
     recorded = tmp_path / "config.yaml"
     recorded.write_text(config_yaml(settings.resolved))
-    assert build_settings("train", [f"config={recorded}"]) == settings
+    assert read_settings("train", [f"config={recorded}"]) == settings
 
 
 @pytest.mark.parametrize("command", REQUIRED)
 def test_the_primary_file_of_every_command_composes(command: str) -> None:
-    build_settings(command, REQUIRED[command])
+    read_settings(command, REQUIRED[command])
 
 
 def of_group(group: str) -> list[str]:
@@ -97,7 +98,7 @@ def test_every_key_of_the_settings_stands_in_a_shipped_file(command: str) -> Non
 
 
 def test_small_and_large_gpu_are_what_the_guides_say() -> None:
-    small = build_settings("train", ["training=small_gpu"]).training
+    small = read_settings("train", ["training=small_gpu"]).training
     assert (small.max_prompt_length, small.warmup_ratio) == (256, 0.1)
     expected = {
         "per_device_train_batch_size": 1, "gradient_accumulation_steps": 4, "num_generations": 8,
@@ -106,7 +107,7 @@ def test_small_and_large_gpu_are_what_the_guides_say() -> None:
         "lr_scheduler_type": "cosine", "logging_steps": 1, "save_steps": 100,
     }  # fmt: skip
     assert {key: small.grpo[key] for key in expected} == expected
-    large = build_settings("train", ["training=large_gpu"]).training
+    large = read_settings("train", ["training=large_gpu"]).training
     assert large.max_prompt_length == 512
     expected = {
         "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "num_generations": 16,
@@ -117,7 +118,7 @@ def test_small_and_large_gpu_are_what_the_guides_say() -> None:
 
 
 def test_defaults_are_the_ones_that_the_design_promises() -> None:
-    settings = build_settings("train", [])
+    settings = read_settings("train", [])
     assert (settings.exp_name, settings.seed, str(settings.output_dir)) == (
         "grpo_baseline",
         42,
@@ -147,5 +148,5 @@ def test_defaults_are_the_ones_that_the_design_promises() -> None:
     ],
 )
 def test_a_run_is_named_after_its_arm(words: list[str], name: str) -> None:
-    settings = build_settings("train", words)
+    settings = read_settings("train", words)
     assert settings.exp_name == name and settings.output_dir == Path("out") / name

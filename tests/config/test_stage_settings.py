@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlvr_vocab.config.load import load_settings
+from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.stages import hydra_text, read_stages
 from rlvr_vocab.errors import UserError
 

@@ -11,13 +11,11 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
-from rlvr_vocab.cli import main
-from rlvr_vocab.config.load import load_settings
+from rlvr_vocab.cli import load_settings, main
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import SamplingSettings, require_room_in
-from rlvr_vocab.runs.prompt_facts import limits_that_fit
-from rlvr_vocab.runs.prompts import require_a_batch
+from rlvr_vocab.runs.prompts import limits_that_fit, require_a_batch
 
 
 @pytest.fixture(autouse=True)

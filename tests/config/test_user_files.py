@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.errors import UserError
 
 
@@ -16,14 +16,14 @@ def write(path: Path, text: str) -> Path:
 
 def refusal(words: list[str]) -> str:
     with pytest.raises(UserError) as caught:
-        build_settings("train", words)
+        read_settings("train", words)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
 def test_a_file_added_under_config_dir_is_a_choice_and_keeps_the_other_defaults(tmp_path: Path) -> None:
     write(tmp_path / "my conf" / "model" / "mine.yaml", "name: org/mine\nreasoning_vocab_size: 7\n")
-    settings = build_settings("train", ["--config-dir", str(tmp_path / "my conf"), "model=mine"])
+    settings = read_settings("train", ["--config-dir", str(tmp_path / "my conf"), "model=mine"])
     assert (settings.model.name, settings.model.reasoning_vocab_size) == ("org/mine", 7)
     assert settings.model.think_tags == ("<think>", "</think>")
     assert settings.exp_name == "grpo_reasoning_7"
@@ -31,27 +31,27 @@ def test_a_file_added_under_config_dir_is_a_choice_and_keeps_the_other_defaults(
 
 def test_a_users_file_wins_over_a_shipped_one_of_the_same_name(tmp_path: Path) -> None:
     write(tmp_path / "model" / "qwen3_0.6b.yaml", "name: org/mine\n")
-    assert build_settings("train", ["-cd", str(tmp_path)]).model.name == "org/mine"
+    assert read_settings("train", ["-cd", str(tmp_path)]).model.name == "org/mine"
 
 
 def test_a_users_recipe_may_choose_the_users_own_files(tmp_path: Path) -> None:
     write(tmp_path / "dataset" / "mine.yaml", "name: mine.csv\n")
     recipe = "# @package _global_\ndefaults:\n  - override /dataset: mine\nseed: 9\ntraining:\n  beta: 0.04\n"
     write(tmp_path / "experiment" / "recipe.yaml", recipe)
-    settings = build_settings("train", ["-cd", str(tmp_path), "experiment=recipe", "training.beta=0.1"])
+    settings = read_settings("train", ["-cd", str(tmp_path), "experiment=recipe", "training.beta=0.1"])
     assert (settings.dataset.name, settings.seed, settings.training.grpo["beta"]) == ("mine.csv", 9, 0.1)
 
 
 def test_config_name_and_config_path_start_from_another_primary_file(tmp_path: Path) -> None:
     write(tmp_path / "night.yaml", "defaults:\n  - config\n  - _self_\nseed: 11\n")
     for option in ("-cd", "-cp"):
-        settings = build_settings("train", [option, str(tmp_path), "--config-name", "night", "model=tiny"])
+        settings = read_settings("train", [option, str(tmp_path), "--config-name", "night", "model=tiny"])
         assert (settings.seed, settings.model.name) == (11, "tiny")
 
 
 def test_an_unrelated_config_yaml_in_config_dir_is_not_taken_for_ours(tmp_path: Path) -> None:
     write(tmp_path / "config.yaml", "something: else\n")
-    assert build_settings("train", ["-cd", str(tmp_path)]).exp_name == "grpo_baseline"
+    assert read_settings("train", ["-cd", str(tmp_path)]).exp_name == "grpo_baseline"
 
 
 def test_an_unknown_key_in_a_file_is_named_with_the_file_and_the_nearest_key(tmp_path: Path) -> None:

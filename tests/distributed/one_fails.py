@@ -5,7 +5,7 @@ import sys
 from accelerate import PartialState
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.exit_codes import one_voice
+from rlvr_vocab.exit_codes import main_process_reports
 
 
 def meet() -> None:
@@ -17,7 +17,7 @@ def meet() -> None:
 
 if __name__ == "__main__":
     try:
-        with one_voice(seconds=1.0):
+        with main_process_reports(seconds=1.0):
             meet()
     except UserError as error:
         print("error:", error, file=sys.stderr)

@@ -10,9 +10,9 @@ from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.utils import DistributedType
 
 from rlvr_vocab.checks.accelerator import check_processes
-from rlvr_vocab.config.load import load_settings
+from rlvr_vocab.cli import load_settings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.exit_codes import one_voice
+from rlvr_vocab.exit_codes import main_process_reports
 from rlvr_vocab.training.sharding import require_same_sharding
 
 FSDP2 = {
@@ -111,7 +111,7 @@ def test_the_main_process_speaks_first(monkeypatch, rank, waits):
     before = signal.getsignal(signal.SIGTERM)
     started = time.monotonic()
     try:
-        with pytest.raises(UserError), one_voice(seconds=0.3):
+        with pytest.raises(UserError), main_process_reports(seconds=0.3):
             raise UserError("found by all")
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -3,10 +3,11 @@
 import pytest
 
 from rlvr_vocab.checks.run import check_run
-from rlvr_vocab.config.load import load_settings
+from rlvr_vocab.cli import load_settings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import ProblemResult
-from rlvr_vocab.runs.held_out_figures import FIGURES, figures_of
+from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
+from rlvr_vocab.runs.held_out import held_out_figures
 
 
 def result(problem, answer, *, tokens=10, thinking=4, reasoning=0, closed=True, finished=True):
@@ -37,7 +38,7 @@ ANSWERS = [
 
 
 def test_figures_are_those_of_hand_counted_answers():
-    assert figures_of(ANSWERS, 0.2) == {
+    assert held_out_figures(ANSWERS, 0.2) == {
         "accuracy": 0.2,
         "format": 1 / 5,
         "mean_length": 12.0,
@@ -45,11 +46,11 @@ def test_figures_are_those_of_hand_counted_answers():
         "reasoning_share": 6 / 22,
         "problems": 3,
     }
-    assert figures_of(ANSWERS, None).keys() == set(FIGURES)
+    assert held_out_figures(ANSWERS, None).keys() == set(HELD_OUT_FIGURES)
 
 
 def test_without_thinking_there_is_no_share_of_it():
-    assert "reasoning_share" not in figures_of([result(0, "1", thinking=0, closed=False)], 1.0)
+    assert "reasoning_share" not in held_out_figures([result(0, "1", thinking=0, closed=False)], 1.0)
 
 
 @pytest.mark.parametrize(

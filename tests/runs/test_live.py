@@ -11,7 +11,7 @@ import pytest
 from rich.text import Text
 
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.runs.monitor import LiveRun, Watch
+from rlvr_vocab.runs.monitor import DisplayCallback, RunDoctor
 from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.training.metrics.completions import CompletionRows
 from rlvr_vocab.training.stage import StageContext
@@ -46,9 +46,9 @@ class Notes:
 class Watching:
     """Finds something at step 3."""
 
-    def begins(self) -> None: ...
+    def start(self) -> None: ...
 
-    def look(self, row: Any) -> list[Finding]:
+    def new_findings(self, row: Any) -> list[Finding]:
         found = Finding("kl_high", "KL above its limit", "warning", "kl 0.7", "", (), step=row["step"])
         return [found] if row["step"] == 3 else []
 
@@ -79,14 +79,14 @@ def rollouts(trainer: Any, completion_ids: list[int]) -> CompletionRows:
     )
 
 
-def log(live: LiveRun, step: int, main: bool = True) -> None:
+def log(live: DisplayCallback, step: int, main: bool = True) -> None:
     state = SimpleNamespace(global_step=step, max_steps=200, is_world_process_zero=main)
     live.on_log(None, state, None, logs={"loss": 0.1, "reward": 0.5})  # type: ignore[arg-type]
 
 
 def test_rows_and_findings_reach_the_display_of_the_main_process_alone(trainer: Any) -> None:
     notes = Notes()
-    live = LiveRun(trainer, notes, Watching(), in_colour=False)  # type: ignore[arg-type]
+    live = DisplayCallback(trainer, notes, Watching(), in_colour=False)  # type: ignore[arg-type]
     log(live, 2)
     log(live, 2, main=False)
     log(live, 3)
@@ -106,8 +106,8 @@ def test_damaged_files_and_figures_without_bounds_end_no_training(trainer: Any, 
     for problems in ("[]", '{"tr', '{"training": [3, {"left_out": null, "rows_read": "many"}]}'):
         (tmp_path / "problems.json").write_text(problems)
         told: list[str] = []
-        watch = Watch(run_facts(config, tmp_path), tmp_path, lambda finding, told=told: told.append(finding.name))  # type: ignore[misc]
-        live = LiveRun(trainer, Notes(), watch, in_colour=False)  # type: ignore[arg-type]
+        watch = RunDoctor(run_facts(config, tmp_path), tmp_path, lambda finding, told=told: told.append(finding.name))  # type: ignore[misc]
+        live = DisplayCallback(trainer, Notes(), watch, in_colour=False)  # type: ignore[arg-type]
         for step in range(1, 31):
             state = SimpleNamespace(global_step=step, max_steps=30, is_world_process_zero=True)
             logs = {**(figures if step < 15 else {"loss": 0.1, "reward": 0.5}), **zero}
@@ -117,7 +117,7 @@ def test_damaged_files_and_figures_without_bounds_end_no_training(trainer: Any, 
 
 def test_a_completion_is_shown_at_first_and_then_every_fifty_steps_as_soon_as_there_is_one(trainer: Any) -> None:
     notes = Notes()
-    live = LiveRun(trainer, notes, Watching(), in_colour=False)  # type: ignore[arg-type]
+    live = DisplayCallback(trainer, notes, Watching(), in_colour=False)  # type: ignore[arg-type]
     batch = rollouts(trainer, trainer.processing_class.encode("42"))
     for step in range(1, 161):
         trainer.newest_rollouts = batch if step % 4 == 3 else None  # the others train on what was drawn before
@@ -128,7 +128,7 @@ def test_a_completion_is_shown_at_first_and_then_every_fifty_steps_as_soon_as_th
 
 def test_a_terminal_obeys_nothing_that_a_model_has_written(trainer: Any) -> None:
     notes = Notes()
-    live = LiveRun(trainer, notes, Watching(), in_colour=False)  # type: ignore[arg-type]
+    live = DisplayCallback(trainer, notes, Watching(), in_colour=False)  # type: ignore[arg-type]
     layout = trainer.policy.layout
     trainer.newest_rollouts = rollouts(trainer, [*trainer.processing_class.encode(HOSTILE), layout.standard_size + 5])
     log(live, 1)
@@ -139,7 +139,7 @@ def test_a_terminal_obeys_nothing_that_a_model_has_written(trainer: Any) -> None
 
 def test_the_middle_of_a_long_completion_is_left_out(trainer: Any) -> None:
     notes = Notes()
-    live = LiveRun(trainer, notes, Watching(), in_colour=False)  # type: ignore[arg-type]
+    live = DisplayCallback(trainer, notes, Watching(), in_colour=False)  # type: ignore[arg-type]
     ids = trainer.processing_class.encode("7 ") * 5_000 + trainer.processing_class.encode("end")
     trainer.newest_rollouts = rollouts(trainer, ids)
     log(live, 1)

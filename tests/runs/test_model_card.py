@@ -8,9 +8,9 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 
-from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.load import read_settings
+from rlvr_vocab.runs.environment import names_on_hub, without_folder
 from rlvr_vocab.runs.folder import start_run_folder
-from rlvr_vocab.runs.hub_names import names_on_hub, without_folder
 from rlvr_vocab.runs.model_card import Accuracy, CardFacts, facts_of_adapter, write_adapter_card, write_card
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.merge import MergeReport
@@ -26,7 +26,7 @@ WORDS = [
 
 def config_of(*words: str) -> dict[str, Any]:
     """With a token in it: one that came there before secrets were refused."""
-    resolved = build_settings("train", [*WORDS, *words]).resolved
+    resolved = read_settings("train", [*WORDS, *words]).resolved
     resolved["model"]["model_kwargs"]["token"] = "hf_secret"
     return resolved
 
@@ -135,7 +135,7 @@ def test_a_folder_with_the_look_of_a_hub_name_is_no_link_from_whatever_folder_it
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "customers" / "acme-tickets").mkdir(parents=True)
-    settings = build_settings("train", [*WORDS, f"output_dir={tmp_path / 'run'}"])
+    settings = read_settings("train", [*WORDS, f"output_dir={tmp_path / 'run'}"])
     settings.resolved["dataset"]["name"] = "customers/acme-tickets"
     start_run_folder(settings)
     (tmp_path / "elsewhere").mkdir()

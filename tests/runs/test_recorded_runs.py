@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.config.load import build_settings, load_settings
+from rlvr_vocab.cli import load_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.errors import UserError
 
@@ -37,8 +38,8 @@ def test_a_recorded_run_starts_again_in_its_own_folder_or_in_another_one() -> No
 
 def test_a_group_chosen_over_a_recorded_run_replaces_its_whole_section() -> None:
     path = record([*TINY, "dataset.max_train_samples=7"])
-    settings = build_settings("train", [f"config={path}", "dataset=gsm8k"])
-    assert settings.dataset == build_settings("train", ["dataset=gsm8k"]).dataset
+    settings = read_settings("train", [f"config={path}", "dataset=gsm8k"])
+    assert settings.dataset == read_settings("train", ["dataset=gsm8k"]).dataset
     assert settings.model.name == "tiny"
 
 

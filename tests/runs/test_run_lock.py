@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.config.load import load_settings
+from rlvr_vocab.cli import load_settings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.lock import LOCK, check_not_running, only_writer
 

@@ -5,11 +5,12 @@ import json
 import pytest
 from rich.console import Console
 
-from rlvr_vocab.config.load import load_settings
+from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.problem_source import problem_source, problem_split
 from rlvr_vocab.data import read_problems
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.runs.problems import check_same_division, load_run_problems
+from rlvr_vocab.runs.problem_account import check_same_division
+from rlvr_vocab.runs.problems import load_run_problems
 
 WORDS = ("experiment=quickstart", "dataset.max_eval_samples=8", "dataset.generator.num_problems=1000")
 
@@ -46,7 +47,7 @@ def test_the_account_of_a_problem_set_adds_up(tmp_path):
     small = ["training.per_device_train_batch_size=8", "training.num_generations=4", "dataset.max_train_samples=40"]
     settings = load_settings("train", [*words, *small])
     problems = load_run_problems(settings, Console(quiet=True))
-    account = problems.account([("", 38, 26)])
+    account = problems.account([(38, 26)])
     assert (account["held_out"]["measured_on"], account["held_out"]["unusable_gold_answers"]) == (5, 0)
     [training] = account["training"]
     assert training["rows_read"] == 63 and sum(training["left_out"].values()) == 3 and training["usable"] == 60
@@ -68,10 +69,10 @@ def test_a_run_goes_on_with_the_problems_that_it_began_with_or_not_at_all(tmp_pa
         written = [*rows[:-1], {**rows[-1], **changed}]
         file.write_text("".join(json.dumps(row) + "\n" for row in written))
         problems = load_run_problems(settings, Console(quiet=True))
-        check_same_division(settings, problems, Console())
+        check_same_division(settings, problems.account(), Console())
         return problems
 
-    account = check_with_the_last_row().account([("", 32, 26)])
+    account = check_with_the_last_row().account([(32, 26)])
     (run / "initial_model").mkdir(parents=True)
     (run / "problems.json").write_text(json.dumps(account))
     check_with_the_last_row()

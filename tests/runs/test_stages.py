@@ -162,7 +162,7 @@ def test_a_stage_ends_early_when_it_has_reached_its_goal(tmp_path):
 
 
 def test_a_checkpoint_is_evaluated_as_its_stage_was_sampled(tmp_path):
-    from rlvr_vocab.config.load import load_settings
+    from rlvr_vocab.cli import load_settings
     from rlvr_vocab.config.recorded import config_yaml
     from rlvr_vocab.runs.recorded_run import recorded_run
 

@@ -15,8 +15,7 @@ import wandb
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, divided, read_rows
-from rlvr_vocab.runs.monitor import Watch
-from rlvr_vocab.runs.tracking import alert
+from rlvr_vocab.runs.monitor import RunDoctor, alert
 
 FACTS = RunFacts(
     exp_name="a_run",
@@ -50,55 +49,55 @@ def rows_with_a_high_kl(first: int, last: int) -> list[dict[str, Any]]:
     return [healthy(step, **{"kl": 0.9} if step > 30 else {}) for step in range(first, last + 1)]
 
 
-def trained(watch: Watch, folder: Path, rows: list[dict[str, Any]]) -> list[str]:
+def trained(doctor: RunDoctor, folder: Path, rows: list[dict[str, Any]]) -> list[str]:
     """Names of what is told while the rows are written."""
     told = []
     for row in rows:
         with (folder / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(row) + "\n")
-        told += [finding.name for finding in watch.look(row)]
+        told += [finding.name for finding in doctor.new_findings(row)]
     return told
 
 
 def test_a_finding_is_told_once_over_steps_stages_and_resumes(tmp_path: Path) -> None:
     alerts: list[Finding] = []
-    watch = Watch(FACTS, tmp_path, alerts.append)
-    watch.begins()
-    assert trained(watch, tmp_path, rows_with_a_high_kl(1, 60)) == ["kl_high"]
-    watch.begins()  # the next stage
-    assert trained(watch, tmp_path, rows_with_a_high_kl(61, 70)) == []
-    resumed = Watch(FACTS, tmp_path, alerts.append)
-    resumed.begins()
+    doctor = RunDoctor(FACTS, tmp_path, alerts.append)
+    doctor.start()
+    assert trained(doctor, tmp_path, rows_with_a_high_kl(1, 60)) == ["kl_high"]
+    doctor.start()  # the next stage
+    assert trained(doctor, tmp_path, rows_with_a_high_kl(61, 70)) == []
+    resumed = RunDoctor(FACTS, tmp_path, alerts.append)
+    resumed.start()
     assert trained(resumed, tmp_path, rows_with_a_high_kl(71, 90)) == []
     assert [finding.name for finding in alerts] == ["kl_high"]
 
 
 def test_live_and_afterwards_agree(tmp_path: Path) -> None:
     alerts: list[Finding] = []
-    watch = Watch(FACTS, tmp_path, alerts.append)
-    watch.begins()
-    trained(watch, tmp_path, rows_with_a_high_kl(1, 60))
+    doctor = RunDoctor(FACTS, tmp_path, alerts.append)
+    doctor.start()
+    trained(doctor, tmp_path, rows_with_a_high_kl(1, 60))
     summary = {"accuracy_before": 0.9, "accuracy_after": 0.1, "held_out_problems": 5_000}
     rows, evaluations = divided(read_rows(tmp_path / "metrics.jsonl"))
-    found = watch.ends(summary)
+    found = doctor.finish(summary)
     assert found == diagnose(RunRecord(tmp_path, FACTS, rows, evaluations, summary))
     names = [finding.name for finding in alerts]
     assert {"kl_high", *(finding.name for finding in found)} == set(names) and len(names) == len(set(names)) == 2
 
 
 def test_a_healthy_run_is_left_in_peace(tmp_path: Path) -> None:
-    watch = Watch(FACTS, tmp_path, lambda finding: pytest.fail(f"{finding}"))
-    watch.begins()
-    trained(watch, tmp_path, [healthy(step) for step in range(1, 101)])
-    assert watch.ends({"accuracy_before": 0.3, "accuracy_after": 0.5, "held_out_problems": 500}) == []
+    doctor = RunDoctor(FACTS, tmp_path, lambda finding: pytest.fail(f"{finding}"))
+    doctor.start()
+    trained(doctor, tmp_path, [healthy(step) for step in range(1, 101)])
+    assert doctor.finish({"accuracy_before": 0.3, "accuracy_after": 0.5, "held_out_problems": 500}) == []
 
 
 def test_a_row_costs_little_however_long_the_run(tmp_path: Path) -> None:
-    watch = Watch(FACTS, tmp_path, lambda finding: None)
+    doctor = RunDoctor(FACTS, tmp_path, lambda finding: None)
     took = []
     for step in range(1, 2_001):
         started = time.perf_counter()
-        watch.look(healthy(step, reward=0.5 + 0.01 * (step % 7)))
+        doctor.new_findings(healthy(step, reward=0.5 + 0.01 * (step % 7)))
         took.append(time.perf_counter() - started)
     assert sorted(took[-500:])[250] < 0.005
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from rlvr_vocab.config.load import build_settings, load_settings
+from rlvr_vocab.cli import load_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.base_model import loading_kwargs, source_kwargs
@@ -187,7 +188,7 @@ def test_code_of_a_model_is_run_where_it_is_asked_for(with_code: Path, trace: Pa
 
 
 def model_of(*words: str) -> Any:
-    settings = build_settings("train", ["model=tiny", "dataset=arithmetic", *words])
+    settings = read_settings("train", ["model=tiny", "dataset=arithmetic", *words])
     assert isinstance(settings, RunSettings)
     return settings.model
 

@@ -13,6 +13,7 @@ from rlvr_vocab.analysis.compare.comparison import Comparison
 from rlvr_vocab.analysis.compare.stories import ArmStory, KeyDifference, RunStory, one_line, pairs_of, problem_of
 from rlvr_vocab.analysis.compare.unchecked import looked_at
 from rlvr_vocab.counted import counted, listed
+from rlvr_vocab.record.json_files import is_finished
 
 # Below it, lengths of completions alone make the difference between runs of one configuration.
 _SAME_BUDGET = 0.05
@@ -93,7 +94,7 @@ def _unfinished(runs: Sequence[RunStory]) -> Iterator[str]:
     for run in runs:
         if run.summary is None:
             yield f"{run.folder} has no summary.json: it has not come to its end."
-        elif run.summary.get("finished") is False:
+        elif not is_finished(run.summary):
             yield f"{run.folder} is not finished."
 
 

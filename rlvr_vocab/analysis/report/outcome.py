@@ -45,11 +45,11 @@ def sentence(record: RunRecord, held_out: HeldOut) -> str:
     if not record.rows:
         return _beginning(record) + "It has logged no step yet, so there is nothing to draw."
     found = change(held_out)
-    parts = [_progress(record)] if not is_finished(record) else []
+    parts = [_progress(record)] if not record.is_finished else []
     parts += [f"{line}: the file is damaged and left out." for line in held_out.damage]
     if found is not None:
         parts.append(_accuracy_words(found, record))
-    elif is_finished(record):
+    elif record.is_finished:
         parts.append(f"Trained {_steps(record)}; {_why_no_change(record, held_out)} {_reward(record)}")
     else:
         parts.append(f"{_measured_so_far(record, held_out)} {_reward(record)}")
@@ -58,10 +58,6 @@ def sentence(record: RunRecord, held_out: HeldOut) -> str:
             "No step had a group whose rewards differed, so there was nothing to learn from: any change is chance."
         )
     return " ".join(parts)
-
-
-def is_finished(record: RunRecord) -> bool:
-    return record.summary is not None and bool(record.summary.get("finished"))
 
 
 def without_signal(record: RunRecord) -> bool:
@@ -128,7 +124,7 @@ def _points(share: float) -> str:
 
 
 def _beginning(record: RunRecord) -> str:
-    return "" if is_finished(record) else "This run is unfinished. "
+    return "" if record.is_finished else "This run is unfinished. "
 
 
 def _progress(record: RunRecord) -> str:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 
 from rich.console import Console
-from rich.padding import Padding
-from rich.text import Text
 
 from rlvr_vocab.atomic_file import write_json_whole
 from rlvr_vocab.commands.check.facts import (
     CheckFacts,
     OnProgress,
     OverlapFacts,
+    PromptFacts,
     gold_facts,
     held_out_overlap,
     other_set_overlap,
+    prompt_facts,
+    prompt_plan,
     row_facts,
     same_answers,
 )
 from rlvr_vocab.commands.check.screen import (
-    Line,
     gold_lines,
     length_lines,
     overlap_lines,
@@ -32,13 +32,12 @@ from rlvr_vocab.commands.check.screen import (
     verdict,
     verdict_lines,
 )
+from rlvr_vocab.config.command_sections import CheckSettings
 from rlvr_vocab.config.problem_source import other_sets, problem_source, problem_split, prompt_style
-from rlvr_vocab.config.sections import CheckSettings
 from rlvr_vocab.data import DividedProblems, ProblemSets, lay_out, read_problems
 from rlvr_vocab.data.duplicates import repeated_problems
 from rlvr_vocab.progress import Stage, stage
-from rlvr_vocab.runs.prompt_facts import PromptFacts
-from rlvr_vocab.terminal import make_console
+from rlvr_vocab.terminal import make_console, print_section
 
 
 def run(settings: CheckSettings) -> int:
@@ -47,17 +46,17 @@ def run(settings: CheckSettings) -> int:
     divided = read_problems(problem_source(dataset), problem_split(dataset, settings.seed))
     problems = lay_out(divided, prompt_style(dataset))
     rows = row_facts(divided, problems.report)
-    _show(console, "Rows", row_lines(rows))
+    print_section(console, "Rows", row_lines(rows))
     repeated = tuple(repeated_problems(divided.train_rows.problems, same_answers))
-    _show(console, "Repeated problems", repeat_lines(repeated))
+    print_section(console, "Repeated problems", repeat_lines(repeated))
     prompts = _prompts(settings, divided, problems, console)
     with stage(console, "reading gold answers", len(divided.problems)) as display:
         golds = gold_facts(divided, _updating(display))
-    _show(console, "Gold answers", gold_lines(golds))
+    print_section(console, "Gold answers", gold_lines(golds))
     overlaps = tuple(_overlaps(settings, divided, console))
     facts = CheckFacts(rows, repeated, prompts, golds, overlaps)
     advice = verdict(facts)
-    _show(console, "Before training", verdict_lines(advice))
+    print_section(console, "Before training", verdict_lines(advice))
     if settings.out is not None:
         write_json_whole(settings.out, {**asdict(facts), "before_training": list(advice)}, "out")
         console.print(f"the same facts are in {settings.out}", markup=False)
@@ -68,18 +67,17 @@ def _prompts(
     settings: CheckSettings, divided: DividedProblems, problems: ProblemSets, console: Console
 ) -> PromptFacts | None:
     if settings.model is None:
-        _show(console, "Prompts", [Line("no model named, so no tokens counted: add model=qwen3_0.6b or model.name=…")])
+        print_section(
+            console, "Prompts", ["no model named, so no tokens counted: add model=qwen3_0.6b or model.name=…"]
+        )
         return None
-    # Only here: torch and transformers take seconds to import, and a check without a model does not need them.
-    from rlvr_vocab.runs.prompts import prompt_facts, prompt_plan
-
     plan = prompt_plan(settings.model, settings)
     prompts = problems.train["prompt"][:]
     first = divided.problems[divided.parts.train[0]]
     with stage(console, "counting tokens", len(prompts)) as display:
         facts = prompt_facts(settings.model, plan, prompts, first.row_number, _updating(display))
-    _show(console, "One prompt, as the model sees it", prompt_lines(facts))
-    _show(console, "Prompt lengths", length_lines(facts))
+    print_section(console, "One prompt, as the model sees it", prompt_lines(facts))
+    print_section(console, "Prompt lengths", length_lines(facts))
     return facts
 
 
@@ -92,16 +90,9 @@ def _overlaps(settings: CheckSettings, divided: DividedProblems, console: Consol
     for search in searches:
         with stage(console, "comparing with training", len(divided.parts.train)) as display:
             facts = search(_updating(display))
-        _show(console, f"Shared with {facts.name}", overlap_lines(facts))
+        print_section(console, f"Shared with {facts.name}", overlap_lines(facts))
         yield facts
 
 
 def _updating(display: Stage) -> OnProgress:
     return lambda done, total: display.update(done, total=total)
-
-
-def _show(console: Console, title: str, lines: Iterable[Line]) -> None:
-    console.print(f"\n{title}", style="bold cyan", markup=False)
-    for line in lines:
-        text = Text(line.text, style="yellow" if line.alarming else "")
-        console.print(Padding(text, (0, 0, 0, 2), expand=False))

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING, Any, Literal
 
+from rlvr_vocab.config.command_sections import CheckSettings
+from rlvr_vocab.config.sections import ModelSettings
 from rlvr_vocab.data import DividedProblems, LoadReport, OtherSet, read_other_set
 from rlvr_vocab.data.answers import unread_marker
 from rlvr_vocab.data.duplicates import RepeatedProblem
 from rlvr_vocab.data.other_set import NumberedText
 from rlvr_vocab.data.overlap import Match, find_overlap
 from rlvr_vocab.data.rows import Problem, short_text
-from rlvr_vocab.runs.prompt_facts import PromptFacts
+from rlvr_vocab.terminal import quiet_libraries
 from rlvr_vocab.verify import check_golds, verify
 from rlvr_vocab.visible_text import hidden_characters, visible_text
 
+if TYPE_CHECKING:
+    from rlvr_vocab.vocab.expand import ExpansionPlan
+    from rlvr_vocab.vocab.layout import VocabLayout
+
 OnProgress = Callable[[int, int], None]
+Messages = list[dict[str, str]]
 HELD_OUT = "the held-out problems"
 REASON_WIDTH = 100
+ThinkingOpener = Literal["template", "model", "nobody"]
+QUANTILES = (0.5, 0.9, 0.95, 0.99)
+LIMIT_STEP, LIMIT_KEEPS = 64, 0.99
+_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
@@ -86,6 +100,62 @@ class OverlapFacts:
     same: tuple[SharedProblem, ...]
     nearly_same: tuple[SharedProblem, ...]
     other_numbers: tuple[SharedProblem, ...]
+
+
+@dataclass(frozen=True)
+class LengthFacts:
+    """Tokens per prompt.
+
+    Args:
+        counts: Length -> number of prompts of that length, the shortest first.
+        quantiles: Share of the prompts -> the length that so many do not exceed.
+        suggested_limit: The smallest multiple of 64 that keeps at least 99 % of the prompts.
+        left_out: How many it leaves out.
+    """
+
+    counts: dict[int, int]
+    quantiles: dict[float, int]
+    suggested_limit: int
+    left_out: int
+
+    @property
+    def shortest(self) -> int:
+        return next(iter(self.counts))
+
+    @property
+    def longest(self) -> int:
+        return max(self.counts)
+
+
+@dataclass(frozen=True)
+class PromptFacts:
+    """The first training prompt, rendered, and the lengths of all.
+
+    Args:
+        row_number: Of the problem whose prompt is shown.
+        opener: Who opens the thinking: the template, the model, or nobody, as the template closes it at once.
+        knows_tag: Whether the base model's tokenizer has the opening tag.
+        context_length: Most positions that the model takes, where its configuration says so.
+        max_completion: `model.generation_kwargs.max_new_tokens`, the completion limit of training.
+        embedded_model: Whether the model is the embedded one, whose tokenizer is like no other.
+    """
+
+    model: str
+    text: str
+    tokens: int
+    row_number: int
+    opener: ThinkingOpener
+    think_tag: str
+    knows_tag: bool
+    context_length: int | None
+    max_completion: int
+    embedded_model: bool
+    lengths: LengthFacts
+
+    @property
+    def fits(self) -> bool:
+        """Whether the longest prompt leaves room for a whole completion."""
+        return self.context_length is None or self.lengths.longest + self.max_completion <= self.context_length
 
 
 @dataclass(frozen=True)
@@ -189,3 +259,101 @@ def overlap_facts(
         nearly_same=tuple(map(shared, overlap.nearly_same)),
         other_numbers=tuple(map(shared, overlap.other_numbers)),
     )
+
+
+# The next four import torch and transformers, which take seconds, where they are called: a check without a model does
+# not need them.
+def prompt_plan(model: ModelSettings, settings: CheckSettings) -> ExpansionPlan:
+    """What training would render its prompts with.
+
+    Raises:
+        UserError: the model cannot be had, or its tokenizer has no chat template.
+    """
+    from rlvr_vocab.runs.base_model import untrained_plan
+    from rlvr_vocab.runs.prompts import require_chat_template
+
+    quiet_libraries()
+    plan = untrained_plan(model, settings.seed, settings.dataset)
+    require_chat_template(plan)
+    return plan
+
+
+def prompt_facts(
+    model: ModelSettings,
+    plan: ExpansionPlan,
+    prompts: Sequence[Messages],
+    row_number: int,
+    on_progress: Callable[[int, int], None],
+) -> PromptFacts:
+    """Render and count all prompts, and show the first one, which is of row `row_number`."""
+    lengths = []
+    for ids in _rendered(model, plan, prompts):
+        lengths.append(len(ids))
+        if len(lengths) % _AT_ONCE == 0 or len(lengths) == len(prompts):
+            on_progress(len(lengths), len(prompts))
+    [first_ids] = _ids(model, plan, prompts[:1])
+    return PromptFacts(
+        model=model.name,
+        text=plan.tokenizer.apply_chat_template(prompts[0], add_generation_prompt=True, tokenize=False),
+        tokens=len(first_ids),
+        row_number=row_number,
+        opener=thinking_opener(first_ids, plan.layout),
+        think_tag=model.think_tags[0],
+        knows_tag=plan.layout.think_open_id not in plan.tag_pieces,
+        context_length=plan.context_length,
+        max_completion=model.generation_kwargs["max_new_tokens"],
+        embedded_model=model.tiny is not None,
+        lengths=length_facts(lengths),
+    )
+
+
+def thinking_opener(prompt_ids: list[int], layout: VocabLayout) -> ThinkingOpener:
+    """Who opens the thinking of a completion to this prompt."""
+    import torch
+
+    from rlvr_vocab.vocab.chat import prefilled_ids
+    from rlvr_vocab.vocab.regions import THINKING, region_of_next
+
+    if region_of_next(torch.tensor([prompt_ids]), layout)[0] == THINKING:
+        return "template"
+    return "nobody" if layout.think_close_id in prefilled_ids(prompt_ids, layout) else "model"
+
+
+def _rendered(model: ModelSettings, plan: ExpansionPlan, prompts: Sequence[Messages]) -> Iterator[list[int]]:
+    for start in range(0, len(prompts), _AT_ONCE):
+        yield from _ids(model, plan, prompts[start : start + _AT_ONCE])
+
+
+def _ids(model: ModelSettings, plan: ExpansionPlan, prompts: Sequence[Messages]) -> list[list[int]]:
+    from rlvr_vocab.runs.prompts import naming_chat_template
+
+    arguments: dict[str, Any] = {"add_generation_prompt": True, "return_dict": False}
+    with naming_chat_template(model.name):
+        return plan.tokenizer.apply_chat_template(list(prompts), **arguments)
+
+
+def length_facts(lengths: Iterable[int]) -> LengthFacts:
+    """Facts about at least one length."""
+    counts = dict(sorted(Counter(lengths).items()))
+    limit = ceil(quantile(counts, LIMIT_KEEPS) / LIMIT_STEP) * LIMIT_STEP
+    return LengthFacts(
+        counts=counts,
+        quantiles={share: quantile(counts, share) for share in QUANTILES},
+        suggested_limit=limit,
+        left_out=sum(count for length, count in counts.items() if length > limit),
+    )
+
+
+def quantile(counts: Mapping[int, int], share: float) -> int:
+    """The smallest length that at least this share of the prompts does not exceed; share from 0 to 1.
+
+    Example:
+        >>> quantile({10: 1, 20: 1, 30: 2}, 0.5)
+        20
+    """
+    total, kept = sum(counts.values()), 0
+    for length in sorted(counts):
+        kept += counts[length]
+        if kept >= share * total:
+            return length
+    raise ValueError("no length to take a quantile of")

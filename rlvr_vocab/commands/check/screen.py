@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import NamedTuple
 
 from rlvr_vocab.commands.check.facts import (
     HELD_OUT,
     CheckFacts,
     DoubtfulGold,
     GoldFacts,
+    LengthFacts,
     OverlapFacts,
+    PromptFacts,
     RowFacts,
     SharedProblem,
+    quantile,
 )
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data.duplicates import RepeatedProblem
 from rlvr_vocab.data.rows import short_text
-from rlvr_vocab.runs.prompt_facts import LengthFacts, PromptFacts, limits_that_fit, quantile
+from rlvr_vocab.terminal import Alarm
 from rlvr_vocab.verify.golds import COMPARED_AS_TEXT
 from rlvr_vocab.visible_text import visible_text
 
@@ -33,77 +35,68 @@ OPENED_BY = {
 }
 
 
-class Line(NamedTuple):
-    """One line, and whether it calls for action."""
-
-    text: str
-    alarming: bool = False
-
-
-def row_lines(facts: RowFacts) -> Iterator[Line]:
+def row_lines(facts: RowFacts) -> Iterator[str]:
     # Repeated problems have lines of their own.
     first, *others = replace(facts.report, duplicates=0).lines()
-    yield Line(first)
-    yield Line(f"columns: {', '.join(map(visible_text, facts.columns))}")
+    yield first
+    yield f"columns: {', '.join(map(visible_text, facts.columns))}"
     mapped = ", ".join(f"{meaning} = {name}" for meaning, name in facts.mapped.items() if name is not None)
-    yield Line(f"read as: {mapped}; answer_format={facts.answer_format}: {FORMATS[facts.answer_format]} is the answer")
+    yield f"read as: {mapped}; answer_format={facts.answer_format}: {FORMATS[facts.answer_format]} is the answer"
     row_number, problem, answer = facts.example
-    yield Line(f"row {row_number}, for example: {problem} -> {answer}")
-    yield from map(Line, others)
+    yield f"row {row_number}, for example: {problem} -> {answer}"
+    yield from others
     for hidden in facts.hidden_characters[:SHOWN]:
         where = rows_in_words(hidden.row_numbers)
-        yield Line(
-            f"characters that do not show: {hidden.shown} in {counted(len(hidden.row_numbers), 'problem')} ({where})",
-            alarming=hidden.is_control,
+        yield (Alarm if hidden.is_control else str)(
+            f"characters that do not show: {hidden.shown} in {counted(len(hidden.row_numbers), 'problem')} ({where})"
         )
 
 
-def repeat_lines(repeated: Sequence[RepeatedProblem]) -> Iterator[Line]:
+def repeat_lines(repeated: Sequence[RepeatedProblem]) -> Iterator[str]:
     if not repeated:
-        yield Line("no problem stands in the set twice")
+        yield "no problem stands in the set twice"
         return
     rows = sum(len(problem.row_numbers) for problem in repeated)
     again = counted(rows - len(repeated), "row")
-    yield Line(f"{counted(len(repeated), 'problem')} in {counted(rows, 'row')}: {again} more than one each")
+    yield f"{counted(len(repeated), 'problem')} in {counted(rows, 'row')}: {again} more than one each"
     agreeing = [problem for problem in repeated if not problem.is_contradiction]
     for problem in agreeing[:SHOWN]:
         like = "" if problem.verbatim else " (in other writing)"
-        yield Line(f"{rows_in_words(problem.row_numbers)}{like}: {short_text(problem.text)}")
+        yield f"{rows_in_words(problem.row_numbers)}{like}: {short_text(problem.text)}"
     contradictions = [problem for problem in repeated if problem.is_contradiction]
     if not contradictions:
-        yield Line("their answers agree")
+        yield "their answers agree"
         return
-    yield Line(f"{counted(len(contradictions), 'problem')} with answers that contradict each other:", alarming=True)
+    yield Alarm(f"{counted(len(contradictions), 'problem')} with answers that contradict each other:")
     for problem in contradictions[:SHOWN]:
         answers = "; ".join(f"row {row}: {short_text(answer, 30)}" for row, answer in problem.answers[:SHOWN])
-        yield Line(f"  {short_text(problem.text)} ({answers})", alarming=True)
+        yield Alarm(f"  {short_text(problem.text)} ({answers})")
 
 
-def prompt_lines(facts: PromptFacts) -> Iterator[Line]:
-    yield Line(f"{facts.tokens} tokens, of row {facts.row_number}; ⏎ is a line break:")
-    yield from (Line(f"│ {line}") for line in visible_text(facts.text).splitlines())
-    yield Line(OPENED_BY[facts.opener].format(tag=facts.think_tag), alarming=facts.opener == "nobody")
+def prompt_lines(facts: PromptFacts) -> Iterator[str]:
+    yield f"{facts.tokens} tokens, of row {facts.row_number}; ⏎ is a line break:"
+    yield from (f"│ {line}" for line in visible_text(facts.text).splitlines())
+    yield (Alarm if facts.opener == "nobody" else str)(OPENED_BY[facts.opener].format(tag=facts.think_tag))
     if facts.opener == "model" and not facts.knows_tag:
-        yield Line(f"{facts.think_tag} is new to this model: it will not open it by itself", alarming=True)
+        yield Alarm(f"{facts.think_tag} is new to this model: it will not open it by itself")
     if facts.embedded_model:
-        yield Line("model=tiny reads nearly one character a token: these counts say nothing about another model")
+        yield "model=tiny reads nearly one character a token: these counts say nothing about another model"
 
 
-def length_lines(facts: PromptFacts) -> Iterator[Line]:
+def length_lines(facts: PromptFacts) -> Iterator[str]:
     lengths = facts.lengths
     shares = ", ".join(f"{share:.0%}: {length}" for share, length in lengths.quantiles.items() if share != 0.5)
-    yield Line(
+    yield (
         f"tokens a prompt: shortest {lengths.shortest}, median {lengths.quantiles[0.5]}, {shares}, "
         f"longest {lengths.longest}"
     )
-    yield from map(Line, histogram(lengths.counts))
-    yield Line(f"training.max_prompt_length={lengths.suggested_limit} {what_a_limit_does(lengths)}")
+    yield from histogram(lengths.counts)
+    yield f"training.max_prompt_length={lengths.suggested_limit} {what_a_limit_does(lengths)}"
     if facts.context_length is not None:
-        yield Line(
+        yield (Alarm if not facts.fits else str)(
             f"the model takes {facts.context_length:,} tokens; the longest prompt leaves "
             f"{max(facts.context_length - lengths.longest, 0):,} of them for the completion, whose limit is "
-            f"{facts.max_completion:,}",
-            alarming=not facts.fits,
+            f"{facts.max_completion:,}"
         )
 
 
@@ -114,21 +107,20 @@ def what_a_limit_does(lengths: LengthFacts) -> str:
     return f"would leave out {counted(lengths.left_out, 'problem')} ({share:.2%})"
 
 
-def gold_lines(facts: GoldFacts) -> Iterator[Line]:
+def gold_lines(facts: GoldFacts) -> Iterator[str]:
     if not facts.unusable:
-        yield Line(f"the verifier can use all {facts.num_golds:,} of them")
+        yield f"the verifier can use all {facts.num_golds:,} of them"
     else:
-        yield Line(
-            f"{len(facts.unusable):,} of {facts.num_golds:,} are of no use to the verifier; training leaves them out:",
-            alarming=True,
+        yield Alarm(
+            f"{len(facts.unusable):,} of {facts.num_golds:,} are of no use to the verifier; training leaves them out:"
         )
-        yield from (Line(f"  {text}", alarming=True) for text in golds_in_words(facts.unusable))
+        yield from (Alarm(f"  {text}") for text in golds_in_words(facts.unusable))
     if facts.by_text_only:
-        yield Line(f"{len(facts.by_text_only):,} hold a formula that is compared by its text alone")
-        yield from (Line(f"  {text}") for text in golds_in_words(facts.by_text_only))
+        yield f"{len(facts.by_text_only):,} hold a formula that is compared by its text alone"
+        yield from (f"  {text}" for text in golds_in_words(facts.by_text_only))
     if facts.ambiguous:
-        yield Line(f"{len(facts.ambiguous):,} {COMPARED_AS_TEXT}")
-        yield from (Line(f"  {text}") for text in golds_in_words(facts.ambiguous))
+        yield f"{len(facts.ambiguous):,} {COMPARED_AS_TEXT}"
+        yield from (f"  {text}" for text in golds_in_words(facts.ambiguous))
 
 
 def golds_in_words(golds: Sequence[DoubtfulGold]) -> Iterator[str]:
@@ -145,7 +137,7 @@ def golds_in_words(golds: Sequence[DoubtfulGold]) -> Iterator[str]:
         yield f"{sum(len(examples) for _, examples in ranked[REASONS_SHOWN:]):,}: other reasons"
 
 
-def overlap_lines(facts: OverlapFacts) -> Iterator[Line]:
+def overlap_lines(facts: OverlapFacts) -> Iterator[str]:
     kinds = {
         "the same": facts.same,
         "nearly the same": facts.nearly_same,
@@ -154,16 +146,15 @@ def overlap_lines(facts: OverlapFacts) -> Iterator[Line]:
     matches = sum(map(len, kinds.values()))
     if not matches:
         trained = counted(facts.num_trained, "training problem")
-        yield Line(f"none of {counted(facts.num_problems, 'problem')} is among the {trained}")
+        yield f"none of {counted(facts.num_problems, 'problem')} is among the {trained}"
         return
     counts = ", ".join(f"{len(problems):,} {kind}" for kind, problems in kinds.items() if problems)
-    yield Line(
+    yield (Alarm if facts.train_matches > 0 else str)(
         f"{matches:,} of {counted(facts.num_problems, 'problem')} ({matches / facts.num_problems:.1%}) found in "
-        f"training: {counts}",
-        alarming=facts.train_matches > 0,
+        f"training: {counts}"
     )
     for kind, problems in kinds.items():
-        yield from (Line(f"  {kind}: {shared_in_words(problem)}") for problem in problems[:SHOWN])
+        yield from (f"  {kind}: {shared_in_words(problem)}" for problem in problems[:SHOWN])
 
 
 def shared_in_words(problem: SharedProblem) -> str:
@@ -171,10 +162,10 @@ def shared_in_words(problem: SharedProblem) -> str:
     return f"row {problem.row_number} is row {problem.train_row_number} of training: {problem.text}{other}"
 
 
-def verdict_lines(advice: Sequence[str]) -> Iterator[Line]:
+def verdict_lines(advice: Sequence[str]) -> Iterator[str]:
     if not advice:
-        yield Line("nothing stands in the way")
-    yield from (Line(f"{number}. {line}", alarming=True) for number, line in enumerate(advice, start=1))
+        yield "nothing stands in the way"
+    yield from (Alarm(f"{number}. {line}") for number, line in enumerate(advice, start=1))
 
 
 def rows_in_words(row_numbers: Sequence[int]) -> str:
@@ -248,6 +239,8 @@ def overlap_advice(facts: OverlapFacts) -> Iterator[str]:
 
 def prompt_advice(facts: PromptFacts) -> Iterator[str]:
     if facts.context_length is not None and not facts.fits:
+        from rlvr_vocab.runs.prompts import limits_that_fit  # with transformers, which the prompts were read by
+
         yield (
             f"the longest prompt ({facts.lengths.longest:,} tokens) and a completion of up to {facts.max_completion:,} "
             f"do not fit the model's {facts.context_length:,}: "

@@ -17,7 +17,7 @@ from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.atomic_file import write_json_whole, write_whole
 from rlvr_vocab.commands.compare.runs import compared_arms, measured
 from rlvr_vocab.config.command_sections import CompareSettings
-from rlvr_vocab.config.help import again
+from rlvr_vocab.config.help import command_to_repeat
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.terminal import make_console
@@ -43,7 +43,7 @@ def run(settings: CompareSettings) -> int:
 
 
 def _write_page(settings: CompareSettings, compared: Compared) -> None:
-    training = [again(folder, folder.name) for folder in settings.runs]
+    training = [command_to_repeat(folder, folder.name) for folder in settings.runs]
     try:
         write_whole(settings.out / "comparison.html", render(compare_page(compared, _command(settings), training)))
     except OSError as error:

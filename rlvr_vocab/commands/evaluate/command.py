@@ -11,18 +11,20 @@ from typing import Any
 from rich.console import Console
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
-from rlvr_vocab.commands.evaluate.folder import (
-    RESULTS,
-    SUMMARY,
-    asked_of,
-    earlier_differences,
-    require_same,
-    take_back_summary,
-    write_asked,
+from rlvr_vocab.atomic_file import json_text, write_whole
+from rlvr_vocab.commands.evaluate.results import (
+    EvaluatedCheckpoint,
+    accuracy_line,
+    comparison_table,
+    evaluation_summary,
+    figure_table,
+    recorded_differences,
+    require_same_settings,
+    result_settings,
+    write_settings,
 )
-from rlvr_vocab.commands.evaluate.summary import Outcome, comparison_table, figure_table, outcome_line, summary_of
+from rlvr_vocab.config.command_sections import EvaluateSettings
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
-from rlvr_vocab.config.sections import EvaluateSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data import load_problem_sets
 from rlvr_vocab.data.wording import problem_key
@@ -34,10 +36,11 @@ from rlvr_vocab.evaluation.sampling import Messages, SamplingSettings, load_chec
 from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
 from rlvr_vocab.evaluation.votes import votes_of
 from rlvr_vocab.progress import stage
+from rlvr_vocab.record.files import EVALUATION_RESULTS, SUMMARY
 from rlvr_vocab.rewards.build import BuiltReward
-from rlvr_vocab.runs.folder import write_json
 from rlvr_vocab.runs.lock import only_writer
-from rlvr_vocab.runs.recorded_run import problems_line, recorded_run
+from rlvr_vocab.runs.problem_account import problems_line
+from rlvr_vocab.runs.recorded_run import recorded_run
 from rlvr_vocab.runs.rewards import answer_reader, grader_of, grader_spec
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
@@ -50,7 +53,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class _Candidate:
-    """One checkpoint, and how it is asked and graded; `asked` is what its results depend on."""
+    """One checkpoint, and how it is asked and graded; `result_settings` is what its results depend on."""
 
     checkpoint: Path
     folder: Path
@@ -58,7 +61,7 @@ class _Candidate:
     tokenizer: PreTrainedTokenizerBase
     sampling: SamplingSettings
     grader: BuiltReward
-    asked: dict[str, Any]
+    result_settings: dict[str, Any]
 
 
 def run(settings: EvaluateSettings) -> int:
@@ -76,16 +79,16 @@ def _run(settings: EvaluateSettings, console: Console) -> int:
         for checkpoint, folder in zip(settings.checkpoints, settings.folders, strict=True)
     ]
     for candidate in candidates:  # before the first of them takes its hours
-        require_same(candidate.folder, candidate.asked)
+        require_same_settings(candidate.folder, candidate.result_settings)
         _require_room(settings, candidate, rows)
     _warn_of_other_sampling(candidates, console)
-    outcomes: list[Outcome] = []
+    evaluated: list[EvaluatedCheckpoint] = []
     for candidate in candidates:
-        outcomes.append(_evaluated(settings, candidate, rows, outcomes[:1], console))
-        console.print(outcome_line(outcomes[-1]), markup=False)
-        console.print(figure_table(outcomes[-1]))
-    if len(outcomes) > 1:
-        console.print(comparison_table(outcomes))
+        evaluated.append(_evaluated(settings, candidate, rows, evaluated[:1], console))
+        console.print(accuracy_line(evaluated[-1]), markup=False)
+        console.print(figure_table(evaluated[-1]))
+    if len(evaluated) > 1:
+        console.print(comparison_table(evaluated))
     return 0
 
 
@@ -116,8 +119,8 @@ def _candidate(settings: EvaluateSettings, checkpoint: Path, folder: Path, rows:
     tokenizer = load_tokenizer(folder_with("tokenizer.json", checkpoint, settings.base))
     opened, closed = tokenizer.convert_ids_to_tokens([layout.think_open_id, layout.think_close_id])
     rewards, sampling = recorded_run(checkpoint).rewards, _sampling(settings, checkpoint)
-    asked = asked_of(checkpoint, settings.base, rows, sampling, settings.backend, grader_spec(rewards))
-    return _Candidate(checkpoint, folder, layout, tokenizer, sampling, grader_of(rewards, (opened, closed)), asked)
+    depends_on = result_settings(checkpoint, settings.base, rows, sampling, settings.backend, grader_spec(rewards))
+    return _Candidate(checkpoint, folder, layout, tokenizer, sampling, grader_of(rewards, (opened, closed)), depends_on)
 
 
 def _sampling(settings: EvaluateSettings, checkpoint: Path) -> SamplingSettings:
@@ -138,30 +141,36 @@ def _require_room(settings: EvaluateSettings, candidate: _Candidate, rows: Rows)
 
 def _warn_of_other_sampling(candidates: Sequence[_Candidate], console: Console) -> None:
     for key in ("temperature", "max_new_tokens"):
-        values = [candidate.asked[key] for candidate in candidates]
+        values = [candidate.result_settings[key] for candidate in candidates]
         if len(set(values)) > 1:
             shown = " and ".join(f"{value:g}" for value in dict.fromkeys(values))
             console.print(f"warning: {key} is {shown}, as each was trained: set {key}=… to compare", markup=False)
 
 
 def _evaluated(
-    settings: EvaluateSettings, candidate: _Candidate, rows: Rows, first: Sequence[Outcome], console: Console
-) -> Outcome:
+    settings: EvaluateSettings,
+    candidate: _Candidate,
+    rows: Rows,
+    first: Sequence[EvaluatedCheckpoint],
+    console: Console,
+) -> EvaluatedCheckpoint:
     """Answer what is missing, and write down what all of it comes to."""
     results = _results(settings, candidate, questions_of(rows, settings.samples), console)
     figures = evaluation_figures(results, votes_of(results))
     differences = {name: each for one in first for name, each in paired_differences(figures, one.figures).items()}
-    outcome = Outcome(candidate.checkpoint, candidate.folder, results, figures, settings.samples, differences)
-    summary = summary_of(outcome, candidate.asked, settings.dataset.name, settings.checkpoints[0])
-    earlier = {} if differences else earlier_differences(candidate.folder)
-    write_json(candidate.folder / SUMMARY, {**summary, **earlier})
-    return outcome
+    evaluated = EvaluatedCheckpoint(
+        candidate.checkpoint, candidate.folder, results, figures, settings.samples, differences
+    )
+    summary = evaluation_summary(evaluated, candidate.result_settings, settings.dataset.name, settings.checkpoints[0])
+    earlier = {} if differences else recorded_differences(candidate.folder)
+    write_whole(candidate.folder / SUMMARY, json_text({**summary, **earlier}))
+    return evaluated
 
 
 def _results(
     settings: EvaluateSettings, candidate: _Candidate, questions: Sequence[Question], console: Console
 ) -> list[ProblemResult]:
-    path, size = candidate.folder / RESULTS, candidate.sampling.batch_size
+    path, size = candidate.folder / EVALUATION_RESULTS, candidate.sampling.batch_size
     kept = kept_results(path, questions, size)
     if kept:
         console.print(f"goes on from {len(kept):,} of {counted(len(questions), 'answer')} in {path}", markup=False)
@@ -176,9 +185,9 @@ def _results(
             return graded_results(batch, completions, candidate.grader.function, candidate.layout, read_answer)
 
         def before_writing() -> None:
-            take_back_summary(candidate.folder)
+            (candidate.folder / SUMMARY).unlink(missing_ok=True)  # of results that are about to become others
             checkpoint = str(candidate.checkpoint)
-            write_asked(candidate.folder, candidate.asked, checkpoint=checkpoint, samples=settings.samples)
+            write_settings(candidate.folder, candidate.result_settings, checkpoint=checkpoint, samples=settings.samples)
 
         def on_progress(done: int, total: int) -> None:
             display.update(done)

@@ -1,17 +1,28 @@
-"""Rows of completions as reward functions get them in training, and what each function gave for them."""
+"""Completions from a file or a run as rows for reward functions, and what each function gave for them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from rlvr_vocab.rewards.build import BuiltReward
+from rlvr_vocab.config.recorded import read_recorded, required_value
+from rlvr_vocab.config.values import read
+from rlvr_vocab.data.answers import UnusableRow, final_answer, is_nan, plain_text, unread_marker
+from rlvr_vocab.data.files import read_rows
+from rlvr_vocab.data.rows import column_names, short_text
+from rlvr_vocab.data.table import TRL_NAMES
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.nearest import nearest_word
+from rlvr_vocab.record.files import is_step_file, run_folder_of, step_files
+from rlvr_vocab.rewards.build import BuiltReward, RewardContext
+from rlvr_vocab.rewards.dry_run import stand_in_trainer
 from rlvr_vocab.rewards.guard import Mistake
-from rlvr_vocab.rewards.reward import Mark
-from rlvr_vocab.rewards.trial import stand_in_trainer
-from rlvr_vocab.verify.verdict import Verdict
+from rlvr_vocab.rewards.reward import Score
+from rlvr_vocab.verify.judge import Verdict
+from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
 OnProgress = Callable[[int, int], None]
 # Scored together, but never fewer than all completions of one prompt: some rewards compare those.
@@ -59,26 +70,26 @@ class ScoredRows:
 
 @dataclass(frozen=True)
 class RewardScores:
-    """What one reward gave: a mark per row, a verdict per row where it verifies answers, and the time it took."""
+    """What one reward gave: a score per row, a verdict per row where it verifies answers, and the time it took."""
 
     reward: BuiltReward
-    marks: tuple[Mark, ...]
+    scores: tuple[Score, ...]
     verdicts: tuple[Verdict, ...] | None
     seconds: float
 
     @property
-    def scores(self) -> list[float]:
+    def values(self) -> list[float]:
         """The scores that there are."""
-        return [mark.score for mark in self.marks if mark.score is not None]
+        return [score.value for score in self.scores if score.value is not None]
 
     @property
     def failed(self) -> list[int]:
         """The rows on which the function raised or returned no score."""
-        return [row for row, mark in enumerate(self.marks) if isinstance(mark, Mistake)]
+        return [row for row, score in enumerate(self.scores) if isinstance(score, Mistake)]
 
     def is_full(self, row: int) -> bool:
         """Whether a row leaves nothing to wish for."""
-        score = self.marks[row].score
+        score = self.scores[row].value
         return score is not None and score >= self.reward.full_mark - _NEARLY
 
 
@@ -91,25 +102,217 @@ def score_rows(rewards: Sequence[BuiltReward], rows: ScoredRows, on_progress: On
     Raises:
         UserError: a function of the library says that it is used wrongly.
     """
-    marks: list[list[Mark]] = [[] for _ in rewards]
+    scores: list[list[Score]] = [[] for _ in rewards]
     verdicts: list[list[Verdict]] = [[] for _ in rewards]
     seconds = [0.0] * len(rewards)
     for start, end in rows.batches():
         arguments = rows.arguments(start, end)
         for index, reward in enumerate(rewards):
             started = time.perf_counter()
-            marks[index] += reward.marks(**arguments)
+            scores[index] += reward.explain(**arguments)
             seconds[index] += time.perf_counter() - started
             verdicts[index] += reward.verdicts(**arguments) or []  # remembered, not judged again
         on_progress(end, len(rows))
     return [
         RewardScores(reward, tuple(given), tuple(judged) or None, spent)
-        for reward, given, judged, spent in zip(rewards, marks, verdicts, seconds, strict=True)
+        for reward, given, judged, spent in zip(rewards, scores, verdicts, seconds, strict=True)
     ]
 
 
 def total_of(scores: Sequence[RewardScores], row: int) -> float | None:
     """The weighted sum over the rewards that score a row, as in training; None where none does."""
-    given = [(each.reward.weight, each.marks[row].score) for each in scores]
+    given = [(each.reward.weight, each.scores[row].value) for each in scores]
     parts = [weight * score for weight, score in given if score is not None]
     return sum(parts) if parts else None
+
+
+# Columns of a user's that are called like what a trainer passes to every function.
+_TAKEN = frozenset(TRL_NAMES) - {"completion_ids"}
+_OF_A_TURN = ("assistant", "tool", None)
+# What other programs call these columns.
+_USUAL = {
+    "completion": ("completions", "response", "responses", "output", "generation", "generated_text", "text"),
+    "prompt": ("prompts", "problem", "question", "input", "query"),
+    "solution": ("answer", "expert_answer", "gold", "target", "label", "ground_truth"),
+}
+
+
+@dataclass(frozen=True)
+class CompletionSource:
+    """A file or folder and what its columns mean.
+
+    Attributes:
+        path: a CSV, TSV, JSON, JSONL or Parquet file, or the folder of all steps of a run.
+        completion: the column of the completions.
+        prompt: the column of the prompts; None for `prompt`, where there is one.
+        solution: the column of the gold answers; None for `solution`, else `answer`, where there is one.
+        answer_format: where in that column the gold answer stands: `bare`, `hash` or `boxed`.
+    """
+
+    path: Path
+    completion: str = "completion"
+    prompt: str | None = None
+    solution: str | None = None
+    answer_format: str = "bare"
+
+
+class NumberedRow(NamedTuple):
+    """A row as it was read: its file, its number there, from 1, and its cells."""
+
+    file: Path
+    number: int
+    cells: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.file.absolute()}: row {self.number}"
+
+
+def read_completions(source: CompletionSource, most: int | None, keep_ids: bool) -> tuple[ScoredRows, list[str]]:
+    """The rows of a file, or of all steps of a run, and what is to be said about them.
+
+    Args:
+        most: no more than the first so many; None for all.
+        keep_ids: whether `completion_ids` are wanted, of which a long run has a great many.
+
+    Raises:
+        UserError: it cannot be read, has no rows, lacks a column, or a row holds no assistant's turn.
+    """
+    rows: list[NumberedRow] = []
+    for file in step_files(source.path) if source.path.is_dir() else [source.path]:
+        left_out = {*(_NOT_HANDED_ON if is_step_file(file) else ()), *(() if keep_ids else ("completion_ids",))}
+        rows += _numbered_rows(file, left_out, None if most is None else most - len(rows))
+        if len(rows) == most:
+            break
+    if not rows:
+        raise UserError(f"{source.path.absolute()} has no rows; it must hold at least one completion")
+    return _scored_rows(rows, source)
+
+
+def _numbered_rows(file: Path, left_out: set[str], most: int | None) -> Iterator[NumberedRow]:
+    for number, row in enumerate(read_rows(file)[:most], start=1):
+        if not isinstance(row, dict):
+            raise UserError(f"{file.absolute()}: row {number} is {short_text(row, 30)}, not an object")
+        yield NumberedRow(file, number, {name: value for name, value in row.items() if name not in left_out})
+
+
+def _scored_rows(rows: Sequence[NumberedRow], source: CompletionSource) -> tuple[ScoredRows, list[str]]:
+    """Rows under the names that reward functions know, and notes on what is missing in them."""
+    names = column_names(row.cells for row in rows)
+    _require_named_columns(source, names)
+    columns = {name: [row.cells.get(name) for row in rows] for name in names}
+    cells = columns.pop(source.completion)
+    notes = [f"rows without a completion, scored as empty ones: {cells.count(None):,}"] if None in cells else []
+    completions = [_turn(cell, str(row)) for cell, row in zip(cells, rows, strict=True)]
+    prompts = None
+    if source.prompt is not None or "prompt" in columns:
+        prompts = [_prompt(cell) for cell in columns.pop(source.prompt or "prompt")]
+    solution = source.solution or next((name for name in ("solution", "answer") if name in columns), None)
+    if solution is not None:
+        golds = _gold_answers(columns[solution], source.answer_format)
+        columns |= {"solution": golds, "answer": columns.get("answer", golds)}
+        notes += _gold_notes(golds, solution, source.answer_format)
+    handed_on = {f"raw_{name}" if name in _TAKEN else name: values for name, values in columns.items()}
+    return ScoredRows([_place(row) for row in rows], completions, prompts, handed_on), notes
+
+
+def _require_named_columns(source: CompletionSource, names: Sequence[str]) -> None:
+    """Raises UserError where a column is not there, with those that are and the one that may be meant."""
+    wanted = {"completion": source.completion, "prompt": source.prompt, "solution": source.solution}
+    for meaning, column in wanted.items():
+        if column is None or column in names:
+            continue
+        nearest = nearest_word(column, names) or next((name for name in _USUAL[meaning] if name in names), "…")
+        listed = ", ".join(map(short_text, names))
+        raise UserError(
+            f"{source.path.absolute()} has no column {column}; its columns are {listed}; "
+            f"name the one of its {meaning}s, as in {meaning}_column={nearest}"
+        )
+
+
+def _place(row: NumberedRow) -> dict[str, int]:
+    """Where a row is from: also the step, in a file of a run."""
+    return ({"step": row.cells["step"]} if is_step_file(row.file) else {}) | {"row": row.number}
+
+
+def _turn(value: Any, where: str) -> list[dict[str, Any]]:
+    """A completion as the messages that training hands over.
+
+    Raises:
+        UserError: it is no text and no list of an assistant's messages.
+    """
+    if isinstance(value, list):
+        for message in value:
+            _require_message(message, where)
+        return value
+    text = "" if value is None else plain_text(value)
+    if text is None:
+        raise UserError(f"{where}: its completion is {short_text(value, 40)}, neither text nor messages")
+    return [{"role": "assistant", "content": text}]
+
+
+def _require_message(message: Any, where: str) -> None:
+    content = message.get("content") if isinstance(message, dict) else message
+    parts = isinstance(content, list) and all(isinstance(part, dict) for part in content)
+    if not isinstance(message, dict) or not (content is None or isinstance(content, str) or parts):
+        raise UserError(f"{where}: its completion holds {short_text(message, 40)}, which is no message")
+    if message.get("role") not in _OF_A_TURN:
+        role = short_text(message["role"], 20)
+        raise UserError(f"{where}: its completion holds a message of the {role}; it must be the assistant's turn alone")
+
+
+def _prompt(value: Any) -> Any:
+    """A prompt as messages; None where there is none, and what is no text as it is."""
+    if isinstance(value, str):
+        return [{"role": "user", "content": value}]
+    return None if is_nan(value) else value
+
+
+def _gold_notes(golds: Sequence[str | None], column: str, answer_format: str) -> Iterator[str]:
+    """What is missing in the gold answers, and what they seem to be instead."""
+    there = [gold for gold in golds if gold is not None]
+    if len(there) < len(golds):
+        yield f"rows without a gold answer in the column {column}: {len(golds) - len(there):,}"
+    likelier = unread_marker(there) if answer_format == "bare" else None
+    if likelier is not None:
+        yield f"the gold answers in the column {column} seem to be worked solutions: try solution_format={likelier}"
+
+
+def _gold_answers(cells: Iterable[Any], answer_format: str) -> list[str | None]:
+    """The gold answer in each cell; None where there is none."""
+    golds: list[str | None] = []
+    for cell in cells:
+        try:
+            golds.append(final_answer(cell, answer_format))
+        except UnusableRow:
+            golds.append(None)
+    return golds
+
+
+# What a step's file holds for whoever studies the run; training hands none of it to reward functions.
+_NOT_HANDED_ON = ("prompt_ids", "sampling_logps", "advantage", "reward")
+
+
+def recorded_context(path: Path) -> RewardContext | None:
+    """What the run knew whose completions, or evaluation results, lie at the path; None where it is no run's."""
+    run, model = _run_and_model(path.absolute())
+    if run is None or model is None:
+        return None
+    config = read_recorded(run, resolve=True)
+    layout = VocabLayout.load(model) if (model / LAYOUT_FILE).is_file() else None
+    return RewardContext(
+        think_tags=read(tuple[str, str], required_value(config, "model.think_tags", run), "model.think_tags"),
+        standard_size=None if layout is None else layout.standard_size,
+        think_open_id=None if layout is None else layout.think_open_id,
+        think_close_id=None if layout is None else layout.think_close_id,
+        max_completion_length=config["training"].get("max_completion_length"),
+    )
+
+
+def _run_and_model(path: Path) -> tuple[Path | None, Path | None]:
+    """The folder of the run, and of the model that sampled."""
+    for folder in (path, *path.parents):
+        if folder.name in ("completions", "evaluation") and (folder.parent / "config.yaml").is_file():
+            return folder.parent, folder.parent / "initial_model"
+        if folder.name == "evaluation":
+            return run_folder_of(folder.parent), folder.parent
+    return None, None

@@ -1,129 +1,108 @@
-"""Scores for people: rows with their reasons, what each reward came to, and the rows that a function failed on."""
+"""The scores of rows as lines for people and as JSON: rows with their reasons, what each reward came to, failures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from rlvr_vocab.atomic_file import write_jsonl_whole
 from rlvr_vocab.commands.score.rows import RewardScores, ScoredRows, total_of
+from rlvr_vocab.config.sections import RewardSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data.rows import short_text
-from rlvr_vocab.rewards.debug import printable
+from rlvr_vocab.rewards.build import find_function
 from rlvr_vocab.rewards.guard import Mistake
+from rlvr_vocab.rewards.reward import RewardSpec, traits_of
 from rlvr_vocab.rewards.turns import turn_text
-from rlvr_vocab.visible_text import visible_text
+from rlvr_vocab.rewards.user_code import is_user_code
+from rlvr_vocab.terminal import print_section
+from rlvr_vocab.verify.golds import COMPARED_AS_TEXT, check_golds
+from rlvr_vocab.visible_text import printable, visible_text
 
-REASON_WIDTH, MISTAKE_WIDTH, TEXT_WIDTH, TURN_WIDTH = 90, 300, 60, 2_000
-PROBLEM_WIDTH = 120
-MISTAKES_SHOWN = 5
-FIGURES = ("mean", "full mark", "at full mark", "without a score", "ms a row", "weight")
+# Characters of what is shown.
+REASON_WIDTH, FAILURE_WIDTH, TEXT_WIDTH, TURN_WIDTH, PROBLEM_WIDTH, GOLD_WIDTH = 90, 300, 60, 2_000, 120, 60
+FAILURES_SHOWN, GOLDS_SHOWN, SLOWEST_SHOWN = 5, 10, 3
 Order = Literal["lowest", "highest", "file"]
+_TITLES: dict[Order, str] = {"lowest": "Lowest totals", "highest": "Highest totals", "file": "Rows"}
 
 
 def print_rows(console: Console, rows: ScoredRows, scores: Sequence[RewardScores], order: Order, show: int) -> None:
-    """Up to `show` rows, each with its scores and why they are below the full mark, and how many more there are."""
-    chosen = ordered(scores, len(rows), order)[:show]
-    if not chosen:
-        return
-    what = {"lowest": "Lowest totals", "highest": "Highest totals", "file": "Rows"}[order]
-    title(console, f"{what}, {len(chosen):,} of {len(rows):,}")
-    if not console.is_terminal:
-        for row in chosen:
-            console.print(f"  {row_line(rows, scores, row)}", markup=False)
-        return
-    table = Table("row", "total", *(each.reward.name for each in scores), "below full mark", box=None)
-    table.add_column("text", max_width=TEXT_WIDTH)
-    for row in chosen:
-        marks = [number(each.marks[row].score) for each in scores]
-        cells = [
-            place_name(rows, row),
-            number(total_of(scores, row)),
-            *marks,
-            reasons(scores, row),
-            shown_turn(rows, row),
-        ]
-        table.add_row(*map(Text, cells))
-    console.print(table)
+    """Up to `show` rows, each with its scores and why they are below the full mark."""
+    chosen = _ordered(scores, len(rows), order)[:show]
+    if chosen:
+        lines = (row_line(rows, scores, row) for row in chosen)
+        print_section(console, f"{_TITLES[order]}, {len(chosen):,} of {len(rows):,}", lines)
 
 
 def print_turns(console: Console, rows: ScoredRows, scores: Sequence[RewardScores], show: int) -> None:
     """The text of up to `show` turns in their order, each below its scores."""
     for row in range(min(show, len(rows))):
-        title(console, row_line(rows, scores, row, with_text=False))
-        if rows.prompts is not None:
-            asked = short_text(rows.prompts[row][-1]["content"], PROBLEM_WIDTH)
-            console.print(f"  asked: {asked} (gold {short_text(rows.columns['solution'][row])})", markup=False)
-        text = turn_text(rows.completions[row])
-        if len(text) > TURN_WIDTH:
-            text = f"{text[: TURN_WIDTH // 2]} … {len(text) - TURN_WIDTH:,} characters … {text[-TURN_WIDTH // 2 :]}"
-        for line in visible_text(text).splitlines():
-            console.print(f"  │ {line}", markup=False)
+        print_section(console, row_line(rows, scores, row, with_text=False), _turn_lines(rows, row))
     if len(rows) > show:
         console.print(f"\n{len(rows) - show:,} more: raise show", markup=False)
 
 
 def print_rewards(console: Console, rows: ScoredRows, scores: Sequence[RewardScores]) -> None:
     """What each reward came to, and the total."""
-    title(console, "Rewards")
-    if console.is_terminal:
-        table = Table("reward", *FIGURES, box=None)
-        for each in scores:
-            table.add_row(*map(Text, (each.reward.name, *figures(each))))
-        console.print(table)
-    else:
-        for each in scores:
-            console.print(f"  {reward_line(each)}", markup=False)
-    totals = [total for row in range(len(rows)) if (total := total_of(scores, row)) is not None]
-    if len(scores) > 1 and totals:
-        console.print(f"  total: mean {number(mean(totals))}", markup=False)
-    groups, alike = groups_alike(rows, scores)
-    if groups:
-        console.print(
-            f"  prompts with several completions: {groups:,}; of one total, so with nothing to learn from: {alike:,}",
-            markup=False,
-        )
+    print_section(console, "Rewards", _reward_lines(rows, scores))
 
 
-def print_mistakes(console: Console, rows: ScoredRows, scores: Sequence[RewardScores]) -> None:
+def print_golds(
+    console: Console,
+    rows: ScoredRows,
+    scores: Sequence[RewardScores],
+    rewards: RewardSettings,
+    show: int,
+) -> None:
+    """For each reward how many gold answers have full marks, those that do not, and the slowest; or why it has none."""
+    lines = [f"judged in made-up turns like {rows.completions[0][0]['content']!r}"] if scores else []
+    next_scores = iter(scores)
+    for function in rewards.functions:
+        if why := reason_not_judged(function):
+            lines.append(f"{function.name}: not judged: {why}")
+        else:
+            lines += _gold_lines(rows, next(next_scores), function, min(show, GOLDS_SHOWN))
+    print_section(console, "Gold answers", lines)
+
+
+def reason_not_judged(spec: RewardSpec) -> str:
+    """Why a made-up turn with the gold answer says nothing about a reward; empty where it does."""
+    return traits_of(find_function(spec.name)).not_for_golds
+
+
+def print_failures(console: Console, rows: ScoredRows, scores: Sequence[RewardScores]) -> None:
     """The rows on which a function raised or returned no score, and what it did."""
     for each in scores:
-        if not each.failed:
-            continue
-        title(
-            console,
-            f"{each.reward.name} failed on {len(each.failed):,} of {counted(len(rows), 'row')}",
-            style="bold red",
-        )
-        lines = list(mistake_lines(rows, each))
-        more = [f"{len(lines) - MISTAKES_SHOWN:,} more"] if len(lines) > MISTAKES_SHOWN else []
-        for line in [*lines[:MISTAKES_SHOWN], *more]:
-            console.print(f"  {line}", markup=False)
+        if each.failed:
+            title = f"{each.reward.name} failed on {len(each.failed):,} of {counted(len(rows), 'row')}"
+            lines = list(_failure_lines(rows, each))
+            more = [f"{len(lines) - FAILURES_SHOWN:,} more"] if len(lines) > FAILURES_SHOWN else []
+            print_section(console, title, [*lines[:FAILURES_SHOWN], *more], style="bold red")
 
 
-def mistake_lines(rows: ScoredRows, each: RewardScores) -> Iterator[str]:
-    """What a function did, row by row; once where it concerns what it returned for all of them."""
-    told = None
-    for row in each.failed:
-        mark = each.marks[row]
-        reason = short_text(mark.reason, MISTAKE_WIDTH)
-        if not (isinstance(mark, Mistake) and mark.of_the_batch):
-            yield f"{place_name(rows, row)}: {reason}; text: {shown_turn(rows, row)}"
-        elif mark is not told:
-            told = mark
-            yield f"from {place_name(rows, row)} on: {reason}"
+def row_json(rows: ScoredRows, scores: Sequence[RewardScores], row: int) -> dict[str, Any]:
+    """Where a row is from, prompt, completion, gold answer, total, and by reward what it gave."""
+    known: dict[str, Any] = {**rows.places[row]}
+    if rows.prompts is not None:
+        known["prompt"] = rows.prompts[row]
+    known["completion"] = turn_text(rows.completions[row])
+    if "solution" in rows.columns:
+        known["solution"] = rows.columns["solution"][row]
+    rewards = {each.reward.name: _score_json(each, row) for each in scores}
+    return {**known, "total": total_of(scores, row), "rewards": rewards}
 
 
-def title(console: Console, text: str, style: str = "bold cyan") -> None:
-    console.print(f"\n{text}", style=style, markup=False)
+def _score_json(each: RewardScores, row: int) -> dict[str, Any]:
+    score = each.scores[row]
+    given = {"score": score.value, "reason": score.reason, "failed": isinstance(score, Mistake)}
+    if each.verdicts is None:
+        return given
+    verdict = each.verdicts[row]
+    return {**given, "gold": verdict.gold, "answer": verdict.answer, "milliseconds": round(verdict.milliseconds, 3)}
 
 
-def ordered(scores: Sequence[RewardScores], num_rows: int, order: Order) -> list[int]:
+def _ordered(scores: Sequence[RewardScores], num_rows: int, order: Order) -> list[int]:
     """The rows as they are to be shown; those without any score come first, as something is wrong with them."""
     if order == "file":
         return list(range(num_rows))
@@ -133,39 +112,42 @@ def ordered(scores: Sequence[RewardScores], num_rows: int, order: Order) -> list
 
 
 def row_line(rows: ScoredRows, scores: Sequence[RewardScores], row: int, with_text: bool = True) -> str:
-    parts = [f"{place_name(rows, row)}: total {number(total_of(scores, row))}"]
+    parts = [f"{_place_name(rows, row)}: total {_number(total_of(scores, row))}"]
     for each in scores:
-        reason = "" if each.is_full(row) or not each.marks[row].reason else f" ({reason_of(each, row)})"
-        parts.append(f"{each.reward.name} {number(each.marks[row].score)}{reason}")
-    return "; ".join([*parts, f"text: {shown_turn(rows, row)}"] if with_text else parts)
+        reason = "" if each.is_full(row) or not each.scores[row].reason else f" ({_reason(each, row)})"
+        parts.append(f"{each.reward.name} {_number(each.scores[row].value)}{reason}")
+    return "; ".join([*parts, f"text: {_shown_turn(rows, row)}"] if with_text else parts)
 
 
-def reasons(scores: Sequence[RewardScores], row: int) -> str:
-    """Why a row is below the full mark, a line for each reward."""
-    below = [each for each in scores if not each.is_full(row) and each.marks[row].reason]
-    return "\n".join(f"{each.reward.name}: {reason_of(each, row)}" for each in below)
+def _turn_lines(rows: ScoredRows, row: int) -> Iterator[str]:
+    if rows.prompts is not None:
+        asked = short_text(rows.prompts[row][-1]["content"], PROBLEM_WIDTH)
+        yield f"asked: {asked} (gold {short_text(rows.columns['solution'][row])})"
+    text = turn_text(rows.completions[row])
+    if len(text) > TURN_WIDTH:
+        text = f"{text[: TURN_WIDTH // 2]} … {len(text) - TURN_WIDTH:,} characters … {text[-TURN_WIDTH // 2 :]}"
+    yield from (f"│ {line}" for line in visible_text(text).splitlines())
 
 
-def reason_of(each: RewardScores, row: int) -> str:
-    return short_text(each.marks[row].reason, REASON_WIDTH)
+def _reward_lines(rows: ScoredRows, scores: Sequence[RewardScores]) -> Iterator[str]:
+    yield from map(reward_line, scores)
+    totals = [total for row in range(len(rows)) if (total := total_of(scores, row)) is not None]
+    if len(scores) > 1 and totals:
+        yield f"total: mean {_number(sum(totals) / len(totals))}"
+    groups, alike = groups_alike(rows, scores)
+    if groups:
+        yield f"prompts with several completions: {groups:,}; of one total, so with nothing to learn from: {alike:,}"
 
 
 def reward_line(each: RewardScores) -> str:
-    parts = [f"{what} {figure}" for what, figure in zip(FIGURES, figures(each), strict=True)]
-    return f"{each.reward.name}: {', '.join(parts)}"
-
-
-def figures(each: RewardScores) -> tuple[str, ...]:
-    """What a reward came to, in the order of `FIGURES`."""
-    scores, reward, total = each.scores, each.reward, len(each.marks)
+    values, reward, total = each.values, each.reward, len(each.scores)
     full = sum(map(each.is_full, range(total)))
+    mean = _number(sum(values) / len(values)) if values else "none"
+    adaptive = " at the start" if reward.adaptive is not None else ""
     return (
-        number(mean(scores)) if scores else "none",
-        number(reward.full_mark),
-        f"{full:,} of {total:,} ({share_of(full, total)})",
-        f"{total - len(scores):,}",
-        f"{each.seconds / total * 1000:,.2g}",
-        f"{number(reward.weight)}{' at the start' if reward.adaptive is not None else ''}",
+        f"{reward.name}: mean {mean}, full mark {_number(reward.full_mark)}, "
+        f"at full mark {full:,} of {total:,} ({share_of(full, total)}), without a score {total - len(values):,}, "
+        f"ms a row {each.seconds / total * 1000:,.2g}, weight {_number(reward.weight)}{adaptive}"
     )
 
 
@@ -186,44 +168,65 @@ def groups_alike(rows: ScoredRows, scores: Sequence[RewardScores]) -> tuple[int,
     return len(several), sum(len(set(group)) == 1 for group in several)
 
 
-def place_name(rows: ScoredRows, row: int) -> str:
+def _gold_lines(rows: ScoredRows, each: RewardScores, function: RewardSpec, show: int) -> Iterator[str]:
+    """What one reward gives for the gold answers."""
+    yield reward_line(each)
+    failed = set(each.failed)
+    below = [row for row in range(len(rows)) if not each.is_full(row) and row not in failed]
+    for row in below[:show]:
+        reason = f", {_reason(each, row)}" if each.scores[row].reason else ""
+        yield f"  {_place_name(rows, row)}: {_number(each.scores[row].value)}{reason} (gold {_gold(rows, row)})"
+    if len(below) > show:
+        yield f"  {len(below) - show:,} more"
+    full_mark, best = each.reward.full_mark, max(each.values, default=None)
+    if best is not None and best < full_mark and is_user_code(function.name) and function.full_mark is None:
+        yield f"  no row reaches {_number(full_mark)}; if {_number(best)} is its best, say full_mark: {_number(best)}"
+    if each.verdicts is not None:
+        ambiguous = list(check_golds(rows.columns["solution"]).ambiguous)
+        if ambiguous:
+            shown = "; ".join(f"{_place_name(rows, row)}: {_gold(rows, row)}" for row in ambiguous[:show])
+            yield f"  {len(ambiguous):,} {COMPARED_AS_TEXT} ({shown}{'; …' * (len(ambiguous) > show)})"
+        yield f"  slowest to verify: {'; '.join(_slowest(rows, each))}"
+
+
+def _slowest(rows: ScoredRows, each: RewardScores) -> Iterator[str]:
+    """The gold answers that took the verifier longest, each with its first row."""
+    milliseconds = [verdict.milliseconds for verdict in each.verdicts or ()]
+    first_rows = {rows.columns["solution"][row]: row for row in reversed(range(len(milliseconds)))}
+    for row in sorted(first_rows.values(), key=lambda row: -milliseconds[row])[:SLOWEST_SHOWN]:
+        yield f"{_place_name(rows, row)} {milliseconds[row]:,.1f} ms ({_gold(rows, row)})"
+
+
+def _failure_lines(rows: ScoredRows, each: RewardScores) -> Iterator[str]:
+    """What a function did, row by row; once where it concerns what it returned for all of them."""
+    last = None
+    for row in each.failed:
+        score = each.scores[row]
+        reason = short_text(score.reason, FAILURE_WIDTH)
+        if not (isinstance(score, Mistake) and score.of_the_batch):
+            yield f"{_place_name(rows, row)}: {reason}; text: {_shown_turn(rows, row)}"
+        elif score is not last:
+            last = score
+            yield f"from {_place_name(rows, row)} on: {reason}"
+
+
+def _place_name(rows: ScoredRows, row: int) -> str:
     """Example: `step 10, row 3`."""
     return ", ".join(f"{what} {value}" for what, value in rows.places[row].items())
 
 
-def shown_turn(rows: ScoredRows, row: int) -> str:
+def _shown_turn(rows: ScoredRows, row: int) -> str:
     """How a turn begins and ends."""
     return printable(" ".join(turn_text(rows.completions[row]).split()), TEXT_WIDTH)
 
 
-def mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+def _reason(each: RewardScores, row: int) -> str:
+    return short_text(each.scores[row].reason, REASON_WIDTH)
 
 
-def number(value: float | None) -> str:
+def _gold(rows: ScoredRows, row: int) -> str:
+    return short_text(rows.columns["solution"][row], GOLD_WIDTH)
+
+
+def _number(value: float | None) -> str:
     return "none" if value is None else f"{value:.4g}"
-
-
-def write_scores(path: Path, rows: ScoredRows, scores: Sequence[RewardScores]) -> None:
-    """One object a row: where it is from, prompt, completion, gold answer, total, and by reward what it gave."""
-    write_jsonl_whole(path, (_row(rows, scores, row) for row in range(len(rows))), "out")
-
-
-def _row(rows: ScoredRows, scores: Sequence[RewardScores], row: int) -> dict[str, Any]:
-    known: dict[str, Any] = {**rows.places[row]}
-    if rows.prompts is not None:
-        known["prompt"] = rows.prompts[row]
-    known["completion"] = turn_text(rows.completions[row])
-    if "solution" in rows.columns:
-        known["solution"] = rows.columns["solution"][row]
-    rewards = {each.reward.name: _given(each, row) for each in scores}
-    return {**known, "total": total_of(scores, row), "rewards": rewards}
-
-
-def _given(each: RewardScores, row: int) -> dict[str, Any]:
-    mark = each.marks[row]
-    given = {"score": mark.score, "reason": mark.reason, "failed": isinstance(mark, Mistake)}
-    if each.verdicts is None:
-        return given
-    verdict = each.verdicts[row]
-    return {**given, "gold": verdict.gold, "answer": verdict.answer, "milliseconds": round(verdict.milliseconds, 3)}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import RunSettings
 
@@ -26,7 +26,7 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
     def make(rows: list[Row], *words: str, finished: bool = True) -> Path:
         folder = tmp_path / "run"
         folder.mkdir()
-        settings = build_settings("train", ["experiment=quickstart", *words])
+        settings = read_settings("train", ["experiment=quickstart", *words])
         assert isinstance(settings, RunSettings)
         (folder / "config.yaml").write_text(config_yaml(settings.resolved), encoding="utf-8")
         (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")

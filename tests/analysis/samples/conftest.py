@@ -19,13 +19,13 @@ def model_folder(expand_shape: Callable[..., Path]) -> Path:
 @pytest.fixture(scope="session")
 def finished_run(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Not to be written into. Of each problem's completions the first half is right; the reward rises with the step."""
-    from rlvr_vocab.config.load import build_settings
+    from rlvr_vocab.config.load import read_settings
     from rlvr_vocab.config.recorded import config_yaml
     from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
     run = tmp_path_factory.mktemp("runs") / "run"
     shutil.copytree(model_folder, run / "initial_model")
-    settings = build_settings("train", ["model=tiny", "model.reasoning_vocab_size=full"])
+    settings = read_settings("train", ["model=tiny", "model.reasoning_vocab_size=full"])
     (run / "config.yaml").write_text(config_yaml(settings.resolved), encoding="utf-8")
     tokenizer = load_tokenizer(model_folder)
     for step in range(1, STEPS + 1):

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.config.load import build_settings
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 
 
@@ -74,7 +74,7 @@ def test_what_cannot_be_shown_is_one_clear_line(finished_run, capsys, words, mes
 @pytest.fixture
 def young_run(tmp_path):
     """A run that has logged no step yet."""
-    settings = build_settings("train", ["model=tiny"])
+    settings = read_settings("train", ["model=tiny"])
     (tmp_path / "config.yaml").write_text(config_yaml(settings.resolved), encoding="utf-8")
     return tmp_path
 

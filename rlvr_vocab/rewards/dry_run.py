@@ -1,0 +1,80 @@
+"""A reward function is called once before anything is trained, and refused where it makes a mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from rlvr_vocab.counted import counted
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.guard import GuardedReward, Mistake, shown_row
+from rlvr_vocab.rewards.reward import Score
+from rlvr_vocab.rewards.turns import turn_text
+
+
+def dry_run(reward: GuardedReward, rows: Sequence[dict[str, Any]], completions: Sequence[Any]) -> list[Score]:
+    """Call a reward function once and refuse it where it raises or returns something else than scores.
+
+    Args:
+        rows: rows of the data set, with `prompt`.
+        completions: an assistant's turn for each of them, as messages.
+
+    Returns:
+        What it scored each row, and why.
+
+    Raises:
+        UserError: naming the function, the row and what it returned or raised.
+    """
+    names = [name for name in rows[0] if name != "prompt"]
+    columns: dict[str, Any] = {name: [row[name] for row in rows] for name in names}
+    columns |= {
+        "prompts": [row["prompt"] for row in rows],
+        "completions": list(completions),
+        "completion_ids": stand_in_ids(completions),
+        **stand_in_trainer(),
+    }
+    scores = reward.explain(**columns)
+    for row, score in enumerate(scores):
+        if isinstance(score, Mistake) and score.timed_out:
+            longer = "a larger `deadline` beside its name gives it more time, null any time"
+            raise UserError(
+                f"reward {reward.name} {score.reason} in its trial with {counted(len(scores), 'row')}; {longer}"
+            )
+        if isinstance(score, Mistake) and score.of_the_batch:
+            raise UserError(f"reward {reward.name} {score.reason}; it must return a list with a number or None per row")
+        if isinstance(score, Mistake):
+            where = f"for {shown_row(completions, row)} in its trial"
+            raise UserError(f"reward {reward.name} {score.reason} {where}{_needs_main_thread(reward, score)}")
+    return scores
+
+
+def _needs_main_thread(reward: GuardedReward, score: Score) -> str:
+    """Alarms work in the main thread alone; math-verify and others raise elsewhere."""
+    needed = reward.deadline is not None and "ValueError" in score.reason and "signal" in score.reason
+    return "; `deadline: null` beside its name lets it run in the main thread, without a deadline" if needed else ""
+
+
+def stand_in_ids(completions: Sequence[Any]) -> list[list[int]]:
+    """As many ids as a completion has characters, where nothing was sampled."""
+    return [list(range(len(turn_text(completion)))) for completion in completions]
+
+
+def stand_in_trainer() -> dict[str, Any]:
+    """What a trainer hands over beside the columns, before there is one: the state of a run that has not begun."""
+    state = SimpleNamespace(
+        epoch=0.0,
+        global_step=0,
+        max_steps=1,
+        num_train_epochs=1,
+        num_input_tokens_seen=0,
+        best_metric=None,
+        log_history=[],
+        is_local_process_zero=True,
+        is_world_process_zero=True,
+    )
+    return {
+        "trainer_state": state,
+        "log_extra": lambda column, values: None,
+        "log_metric": lambda name, value: None,
+    }

@@ -1,0 +1,65 @@
+"""A reward that judges nothing and shows what reward functions are given."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rlvr_vocab.rewards.parameters import whole_number
+from rlvr_vocab.rewards.reward import Score, reward
+from rlvr_vocab.rewards.turns import turn_text
+from rlvr_vocab.visible_text import printable
+
+_calls = itertools.count()
+_LONGEST_COLUMN = 200
+
+
+def sample_lines(prompt: Any, completion: Any, columns: dict[str, Any], longest: int = 2_000) -> Iterator[str]:
+    """One completion as lines for a terminal: its prompt, its text, and what its other columns hold."""
+    yield f"prompt: {printable(prompt if isinstance(prompt, str) else repr(prompt), longest)}"
+    yield f"completion: {printable(turn_text(completion), longest)}"
+    for name, value in columns.items():
+        yield f"{name}: {printable(repr(value), _LONGEST_COLUMN)}"
+
+
+@reward(not_for_golds="it judges nothing", dry_run=False)
+def debug(
+    completions: Sequence[Any],
+    prompts: Sequence[Any] | None = None,
+    samples: int = 1,
+    every: int = 1,
+    **columns: Any,
+) -> list[Score]:
+    """1 for everything; prints the first completions of a batch and their columns to standard error.
+
+    A reward that is the same for all changes no advantage, so it may stand beside others.
+
+    Args:
+        completions: assistant turns, as strings or lists of messages.
+        prompts: prompts of the completions.
+        samples: how many completions of a batch are shown.
+        every: show the first batch of this process and then every so many.
+
+    Returns:
+        1 per completion.
+
+    Example:
+        >>> debug(["<think>6 * 7</think>42", "43"], prompts=["6 * 7?"] * 2, solution=["42"] * 2)
+        [1.0, 1.0]
+    """
+    whole_number("debug", "samples", samples, least=1)
+    whole_number("debug", "every", every, least=1)
+    number_shown = samples if next(_calls) % every == 0 else 0
+    per_completion = {
+        name: column
+        for name, column in columns.items()
+        if isinstance(column, list | tuple) and len(column) == len(completions) and name != "think_tags"
+    }
+    for row, completion in enumerate(completions[:number_shown]):
+        held = {name: column[row] for name, column in per_completion.items()}
+        prompt = None if prompts is None else prompts[row]
+        lines = [f"debug {row + 1} of {len(completions)}", *sample_lines(prompt, completion, held)]
+        print(*lines, sep="\n  ", file=sys.stderr)
+    return [Score(1.0, "shown" if row < number_shown else "not shown") for row in range(len(completions))]

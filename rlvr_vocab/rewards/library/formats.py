@@ -1,0 +1,173 @@
+"""Rewards for the form of a turn: thinking and answer in their tags, one box in the answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from rlvr_vocab.counted import counted
+from rlvr_vocab.rewards.parameters import number, switch
+from rlvr_vocab.rewards.reward import Score, reward
+from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
+from rlvr_vocab.verify.boxed_answer import boxes_opened, last_box
+
+# Matched against texts that hold each tag once, and linear on those.
+_XML = re.compile(r"\s*<reasoning>.*</reasoning>\s*<answer>.*</answer>\s*", re.DOTALL)
+_XML_ON_LINES = re.compile(r"<reasoning>\n.*\n</reasoning>\n<answer>\n.*\n</answer>\n?", re.DOTALL)
+_XML_TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>")
+# As the tutorial has them: each on a line of its own.
+_XML_LINES = ("<reasoning>\n", "\n</reasoning>\n", "\n<answer>\n", "\n</answer>")
+
+
+def think_score(turn: str, think_tags: tuple[str, str] = THINK_TAGS, prefilled: bool = False) -> Score:
+    """Whether a turn is one think block and an answer."""
+    opened, closed = think_tags
+    opens, closes = turn.count(opened), turn.count(closed)
+    if closes != 1:
+        return Score(0.0, "thinking never closed" if closes == 0 else f"{closes} closing tags")
+    if opens > 1:
+        return Score(0.0, f"{opens} opening tags")
+    if opens == 0 and not prefilled:
+        return Score(0.0, "no opening tag")
+    if opens == 1 and not turn.lstrip().startswith(opened):
+        return Score(0.0, "the thinking does not come first")
+    if not turn.partition(closed)[2].strip():
+        return Score(0.0, "no answer after the thinking")
+    return Score(1.0, "thinking, then an answer")
+
+
+def xml_score(turn: str, strict_newlines: bool = False) -> Score:
+    """Whether a turn is a reasoning element and an answer element and nothing else."""
+    for tag in _XML_TAGS:
+        if turn.count(tag) != 1:
+            return Score(0.0, f"{counted(turn.count(tag), 'time')} {tag}")
+    pattern = _XML_ON_LINES if strict_newlines else _XML
+    well_formed = pattern.fullmatch(turn)
+    return Score(1.0, "both elements, nothing else") if well_formed else Score(0.0, "tags or text out of place")
+
+
+def xml_tags_score(turn: str, penalty: float = 0.001, least: float = 0.0) -> Score:
+    """How many of the four tags stand where they should, less a penalty for what follows the last."""
+    tags = sum(turn.count(line) == 1 for line in _XML_LINES)
+    _, end, after = turn.rpartition(_XML_LINES[-1])
+    extra = len(after.removeprefix("\n")) if end else 0
+    reason = f"{tags} of 4 tags" + (f", {counted(extra, 'character')} after the end" if extra else "")
+    return Score(max(least, 0.125 * tags - penalty * extra), reason)
+
+
+def box_score(turn: str, think_tags: tuple[str, str] = THINK_TAGS) -> Score:
+    """Whether a turn has one box, in its answer."""
+    answer = after_thinking(turn, think_tags)
+    if answer is None:
+        return Score(0.0, "thinking never closed")
+    boxes = boxes_opened(turn)
+    if boxes != 1:
+        return Score(0.0, f"{counted(boxes, 'box', 'boxes')}" if boxes else "no box")
+    if not boxes_opened(answer):
+        return Score(0.0, "the box is in the thinking")
+    return Score(1.0, "one box") if last_box(answer) is not None else Score(0.0, "the box is not closed")
+
+
+@reward(is_format=True)
+def think_format(
+    completions: Sequence[Any],
+    prefilled: bool = False,
+    think_tags: tuple[str, str] = THINK_TAGS,
+    **_columns: Any,
+) -> list[Score]:
+    r"""1 where a turn thinks once, first of all, stops thinking, and then says something; 0 where not.
+
+    TRL's `think_format_reward` asks for less: it takes an empty answer and further closing tags, and no white space
+    before the opening tag. Where the chat template writes the opening tag, it is 0 for ever (TRL issue 6966).
+
+    Args:
+        completions: assistant turns, as strings or lists of messages.
+        prefilled: whether the opening tag may be missing. For a plain TRL trainer with a chat template that ends in
+            the opening tag, where completions begin inside the thinking; `rlvr_vocab`'s own trainer hands over the
+            whole turn, so leave it False there.
+        think_tags: what opens and closes thinking.
+
+    Returns:
+        0 or 1 per completion.
+
+    Example:
+        >>> turns = ["<think>\n6 * 7\n</think>\n42", "<think>6 * 7</think>", "6 * 7</think>42"]
+        >>> think_format(turns)
+        [1.0, 0.0, 0.0]
+        >>> think_format(turns, prefilled=True)
+        [1.0, 0.0, 1.0]
+    """
+    prefilled = switch("think_format", "prefilled", prefilled)
+    return [think_score(turn_text(completion), think_tags, prefilled) for completion in completions]
+
+
+@reward(is_format=True, answer_in="xml")
+def xml_format(completions: Sequence[Any], strict_newlines: bool = False, **_columns: Any) -> list[Score]:
+    r"""1 where a turn is `<reasoning>…</reasoning>`, then `<answer>…</answer>`, and nothing else; 0 where not.
+
+    Each tag stands exactly once; around and between the two elements there is only white space. From the format
+    rewards of Will Brown's GRPO demonstration (`grpo_demo.py`), whose patterns do not match across lines.
+
+    Args:
+        completions: assistant turns, as strings or lists of messages.
+        strict_newlines: whether each tag has to stand on a line of its own, without empty lines between the elements,
+            as in that demonstration. The line break at the very end may be missing.
+
+    Returns:
+        0 or 1 per completion.
+
+    Example:
+        >>> turns = ["<reasoning>\n6 * 7\n</reasoning>\n<answer>\n42\n</answer>\n",
+        ...          "<reasoning>6 * 7</reasoning> <answer>42</answer>", "<answer>42</answer>"]
+        >>> xml_format(turns)
+        [1.0, 1.0, 0.0]
+        >>> xml_format(turns, strict_newlines=True)
+        [1.0, 0.0, 0.0]
+    """
+    strict_newlines = switch("xml_format", "strict_newlines", strict_newlines)
+    return [xml_score(turn_text(completion), strict_newlines) for completion in completions]
+
+
+@reward(full_mark=0.5, is_format=True, answer_in="xml")
+def xml_tags(completions: Sequence[Any], penalty: float = 0.001, least: float = 0.0, **_columns: Any) -> list[Score]:
+    r"""Partial credit on the way to `xml_format`: 0.125 a tag in its place, less 0.001 a character after the end.
+
+    A tag is in its place where it stands exactly once and on a line of its own. From `count_xml` of Will Brown's GRPO
+    demonstration (`grpo_demo.py`), which charges what follows the end twice, charges the whole text where the last
+    line break is missing, and knows no lower bound.
+
+    Args:
+        completions: assistant turns, as strings or lists of messages.
+        penalty: what a character after `</answer>` and its line break costs.
+        least: the lowest score.
+
+    Returns:
+        A score from `least` to 0.5 per completion.
+
+    Example:
+        >>> turn = "<reasoning>\n6 * 7\n</reasoning>\n<answer>\n42\n</answer>\n"
+        >>> xml_tags([turn, turn + "Bye!", "<reasoning>\n6 * 7"])
+        [0.5, 0.496, 0.125]
+    """
+    penalty = number("xml_tags", "penalty", penalty, least=0)
+    least = number("xml_tags", "least", least, most=0.5)
+    return [xml_tags_score(turn_text(completion), penalty, least) for completion in completions]
+
+
+@reward(is_format=True, answer_in="box")
+def boxed(completions: Sequence[Any], think_tags: tuple[str, str] = THINK_TAGS, **_columns: Any) -> list[Score]:
+    r"""1 where a turn has exactly one box, closed, and has it in the answer; 0 where not.
+
+    Args:
+        completions: assistant turns, as strings or lists of messages.
+        think_tags: what opens and closes thinking.
+
+    Returns:
+        0 or 1 per completion.
+
+    Example:
+        >>> boxed(["<think>6 * 7</think>\\boxed{42}", "<think>\\boxed{42}</think>42", "\\boxed{4} or \\boxed{2}"])
+        [1.0, 0.0, 0.0]
+    """
+    return [box_score(turn_text(completion), think_tags) for completion in completions]

@@ -1,0 +1,287 @@
+"""Completions come out of files of any kind as training would hand them over, or are refused with row and reason."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from rlvr_vocab.checks.commands import check_completions
+from rlvr_vocab.commands.score.rows import (
+    CompletionSource,
+    ScoredRows,
+    read_completions,
+    recorded_context,
+    score_rows,
+    total_of,
+)
+from rlvr_vocab.config.load import read_settings
+from rlvr_vocab.config.recorded import config_yaml
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.build import RewardContext, build_rewards
+from rlvr_vocab.rewards.reward import RewardSpec
+from rlvr_vocab.vocab.layout import VocabLayout
+
+ROWS = [
+    {"prompt": "6*7?", "completion": "\\boxed{42}", "solution": "42", "level": "easy"},
+    {"prompt": "1+1?", "completion": "\\boxed{3}", "solution": "2", "level": "hard"},
+]
+FORMATS = {
+    "rows.jsonl": lambda path: path.write_text("".join(json.dumps(row) + "\n" for row in ROWS)),
+    "rows.json": lambda path: path.write_text(json.dumps(ROWS)),
+    "rows.csv": lambda path: pd.DataFrame(ROWS).to_csv(path, index=False),
+    "rows.tsv": lambda path: pd.DataFrame(ROWS).to_csv(path, index=False, sep="\t"),
+    "rows.parquet": lambda path: pd.DataFrame(ROWS).to_parquet(path),
+}
+
+
+def written(path: Path, *rows: Any) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def read(path: Path, most: int | None = None, keep_ids: bool = True, **columns: Any) -> tuple[ScoredRows, list[str]]:
+    return read_completions(CompletionSource(path, **columns), most, keep_ids)
+
+
+def turn(text: str) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": text}]
+
+
+def refusal(path: Path, **columns: Any) -> str:
+    with pytest.raises(UserError) as caught:
+        read(path, **columns)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_kind_of_file_gives_the_same_rows(name: str, tmp_path: Path) -> None:
+    FORMATS[name](tmp_path / name)
+    rows, notes = read(tmp_path / name)
+    assert rows.completions == [turn("\\boxed{42}"), turn("\\boxed{3}")]
+    assert rows.prompts == [[{"role": "user", "content": "6*7?"}], [{"role": "user", "content": "1+1?"}]]
+    assert rows.columns == {"solution": ["42", "2"], "level": ["easy", "hard"], "answer": ["42", "2"]}
+    assert rows.places == [{"row": 1}, {"row": 2}] and notes == []
+
+
+def test_columns_go_by_the_names_that_are_given(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "r.jsonl", {"question": "q", "response": "r", "expert_answer": "#### 1,000", "answer": "a"}
+    )
+    columns = {"completion": "response", "prompt": "question", "solution": "expert_answer", "answer_format": "hash"}
+    rows, _ = read(path, **columns)
+    assert rows.completions == [turn("r")] and rows.prompts == [[{"role": "user", "content": "q"}]]
+    assert rows.columns == {"expert_answer": ["#### 1,000"], "answer": ["a"], "solution": ["1000"]}
+
+
+def test_without_a_solution_the_answer_is_the_gold_answer_and_without_both_there_is_none(tmp_path: Path) -> None:
+    rows, _ = read(written(tmp_path / "a.jsonl", {"completion": "c", "answer": 0.5}))
+    assert rows.columns == {"answer": [0.5], "solution": ["0.5"]}
+    rows, _ = read(written(tmp_path / "b.jsonl", {"completion": "c"}))
+    assert rows.columns == {} and rows.prompts is None
+
+
+def test_messages_stay_messages(tmp_path: Path) -> None:
+    parts = [{"role": "assistant", "content": [{"type": "text", "text": "a"}]}, {"role": "tool", "content": None}]
+    prompt = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    rows, _ = read(written(tmp_path / "m.jsonl", {"completion": parts, "prompt": prompt}, {"completion": []}))
+    assert rows.completions == [parts, []] and rows.prompts == [prompt, None]
+
+
+def test_what_is_missing_is_counted_and_scored_as_empty(tmp_path: Path) -> None:
+    path = tmp_path / "gaps.csv"
+    path.write_text("completion,solution\n\\boxed{1},1\n,2\n\\boxed{3}\n")
+    rows, notes = read(path)
+    assert rows.completions == [turn("\\boxed{1}"), turn(""), turn("\\boxed{3}")]
+    assert rows.columns["solution"] == ["1", "2", None]
+    assert notes == ["rows without a gold answer in the column solution: 1"]
+    rows, notes = read(written(tmp_path / "null.jsonl", {"completion": None}, {"completion": 42}))
+    assert rows.completions == [turn(""), turn("42")]
+    assert notes == ["rows without a completion, scored as empty ones: 1"]
+
+
+def test_worked_solutions_are_noticed_where_a_bare_answer_is_expected(tmp_path: Path) -> None:
+    path = written(tmp_path / "w.jsonl", {"completion": "c", "solution": "So it is #### 72"})
+    assert read(path)[1] == [
+        "the gold answers in the column solution seem to be worked solutions: try solution_format=hash"
+    ]
+    assert read(path, answer_format="hash")[1] == []
+
+
+def test_columns_called_like_what_a_trainer_passes_are_renamed(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "t.jsonl", {"completion": "c", "completions": 1, "trainer_state": 2, "completion_ids": [3]}
+    )
+    assert read(path)[0].columns == {"raw_completions": [1], "raw_trainer_state": [2], "completion_ids": [[3]]}
+    assert "completion_ids" not in read(path, keep_ids=False)[0].columns
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (17, "row 2 is 17, not an object"),
+        ({"completion": {"text": "c"}}, "row 2: its completion is {'text': 'c'}, neither text nor messages"),
+        ({"completion": ["c"]}, "row 2: its completion holds c, which is no message"),
+        ({"completion": [{"role": "assistant", "content": 3}]}, "row 2: its completion holds {'role'"),
+        ({"completion": [{"role": "user", "content": "q"}]}, "row 2: its completion holds a message of the user"),
+    ],
+)
+def test_a_row_that_holds_no_turn_is_refused_by_its_number(row: Any, said: str, tmp_path: Path) -> None:
+    assert said in refusal(written(tmp_path / "r.jsonl", {"completion": "fine"}, row))
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({}, "has no column completion; its columns are question, response; name the one of its completions, as in "
+             "completion_column=response"),
+        ({"completion": "respons"}, "has no column respons; its columns are question, response; name the one of its "
+                                    "completions, as in completion_column=response"),
+        ({"completion": "response", "prompt": "p"}, "as in prompt_column=question"),
+        ({"completion": "response", "solution": "s"}, "as in solution_column=…"),
+    ],
+)  # fmt: skip
+def test_a_missing_column_is_named_with_those_there_are(columns: dict[str, str], said: str, tmp_path: Path) -> None:
+    assert said in refusal(written(tmp_path / "r.jsonl", {"question": "q", "response": "r"}), **columns)
+
+
+def test_a_file_without_rows_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "none.json").write_text("[]")
+    assert refusal(tmp_path / "none.json").endswith("none.json has no rows; it must hold at least one completion")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """The completions of three steps of a run, as a trainer writes them, two rows each."""
+    folder = tmp_path / "run" / "completions"
+    folder.mkdir(parents=True)
+    for step in (2, 20_000, 100_000):
+        columns = {
+            "step": step, "prompt": "<user>6*7?", "completion": [f"a{step}", f"b{step}"], "prompt_ids": [[1], [1]],
+            "completion_ids": [[7, 8], [9]], "solution": "42", "advantage": 0.5, "reward": 1.0, "reward/accuracy": 1.0,
+            "sampling_logps": [[-1.0, -1.0], [-1.0]],
+        }  # fmt: skip
+        pd.DataFrame(columns).to_parquet(folder / f"step_{step:05d}.parquet", index=False)
+    return folder
+
+
+def test_the_steps_of_a_run_come_in_their_order_without_what_training_hands_to_no_function(run: Path) -> None:
+    rows, _ = read(run)
+    assert [turn_[0]["content"] for turn_ in rows.completions] == ["a2", "b2", "a20000", "b20000", "a100000", "b100000"]
+    assert rows.places[:3] == [{"step": 2, "row": 1}, {"step": 2, "row": 2}, {"step": 20_000, "row": 1}]
+    assert rows.columns["completion_ids"][:2] == [[7, 8], [9]]
+    assert set(rows.columns) == {"step", "completion_ids", "solution", "answer", "reward/accuracy"}
+    rows, _ = read(run / "step_20000.parquet", keep_ids=False)
+    assert (
+        rows.places == [{"step": 20_000, "row": 1}, {"step": 20_000, "row": 2}] and "completion_ids" not in rows.columns
+    )
+
+
+@pytest.mark.parametrize(("most", "number"), [(1, 1), (3, 3), (99, 6)])
+def test_no_more_rows_are_read_than_are_wanted(run: Path, most: int, number: int) -> None:
+    assert len(read(run, most=most)[0]) == number
+
+
+def test_what_holds_no_completions_is_refused_with_what_does(run: Path, tmp_path: Path) -> None:
+    check_completions(run)
+    check_completions(run / "step_20000.parquet")
+    (tmp_path / "evaluation" / "gsm8k").mkdir(parents=True)
+    (tmp_path / "evaluation" / "gsm8k" / "results.jsonl").touch()
+    for path, said in [
+        (run.parent, f"did you mean {run}?"),
+        (tmp_path / "evaluation" / "gsm8k", "results.jsonl?"),
+        (tmp_path / "evaluation", "a folder without step_"),
+        (run / "step_20001.parquet", "does not exist; the nearest file there is step_20000.parquet"),
+    ]:
+        with pytest.raises(UserError) as caught:
+            check_completions(path)
+        assert said in str(caught.value)
+
+
+WORDS = ["model=tiny", "dataset=arithmetic", "model.think_tags=['[r]','[/r]']", "training.max_completion_length=48"]
+EXPECTED = RewardContext(("[r]", "[/r]"), 100, 7, 8, 48)
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    """The folder of a run with a staged checkpoint."""
+    folder = tmp_path / "out" / "run"
+    for model in (folder / "initial_model", folder / "checkpoint-20", folder / "stages" / "1_format" / "checkpoint-20"):
+        model.mkdir(parents=True)
+        VocabLayout(100, (1, 2, 3), 7, 8, (5,), ()).save(model)
+    (folder / "config.yaml").write_text(config_yaml(read_settings("train", WORDS).resolved))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "completions",
+        "completions/step_00010.parquet",
+        "evaluation/after.jsonl",
+        "checkpoint-20/evaluation/gsm8k/results.jsonl",
+        "stages/1_format/checkpoint-20/evaluation/gsm8k/results.jsonl",
+    ],
+)
+def test_what_a_run_left_is_judged_with_what_the_run_knew(run_folder: Path, path: str) -> None:
+    assert recorded_context(run_folder / path) == EXPECTED
+
+
+def test_a_run_folder_without_its_model_still_knows_tags_and_limit(run_folder: Path) -> None:
+    (run_folder / "initial_model" / "reasoning_vocab.json").unlink()
+    assert recorded_context(run_folder / "completions") == RewardContext(("[r]", "[/r]"), max_completion_length=48)
+
+
+@pytest.mark.parametrize("path", ["samples.jsonl", "completions/mine.csv", "evaluation/mine.csv"])
+def test_a_file_that_lies_elsewhere_is_no_runs(path: str, tmp_path: Path) -> None:
+    assert recorded_context(tmp_path / path) is None
+    (tmp_path / "config.yaml").write_text("something: else\n")
+    assert recorded_context(tmp_path / "samples.jsonl") is None
+
+
+def rows_of(prompts: list[str] | None, texts: list[str], **columns: list[Any]) -> ScoredRows:
+    turns = [[{"role": "assistant", "content": text}] for text in texts]
+    return ScoredRows([{"row": number} for number in range(1, len(texts) + 1)], turns, prompts, columns)
+
+
+def test_batches_hold_64_rows_and_the_rest_of_a_group() -> None:
+    texts = ["t"] * 150
+    assert list(rows_of(None, texts).batches()) == [(0, 64), (64, 128), (128, 150)]
+    prompts = ["a"] * 63 + ["b"] * 10 + [str(number) for number in range(77)]
+    assert list(rows_of(prompts, texts).batches()) == [(0, 73), (73, 137), (137, 150)]
+    assert list(rows_of(["a"] * 150, texts).batches()) == [(0, 150)]
+
+
+def test_every_row_has_the_marks_and_verdicts_that_it_has_alone() -> None:
+    texts = [f"<think>\\boxed{{{number}}}</think>\\boxed{{{number % 3}}}" for number in range(150)]
+    rows = rows_of([f"{number}?" for number in range(150)], texts, solution=["1"] * 150)
+    rewards = build_rewards(
+        [RewardSpec("accuracy", 2.0), RewardSpec("boxed", 0.5)], RewardContext(("<think>", "</think>"))
+    )
+    progress: list[tuple[int, int]] = []
+    accuracy, boxed = score_rows(rewards, rows, lambda done, total: progress.append((done, total)))
+    assert [mark.score for mark in accuracy.marks] == [float(number % 3 == 1) for number in range(150)]
+    assert accuracy.verdicts is not None and len(accuracy.verdicts) == 150
+    assert [verdict.answer for verdict in accuracy.verdicts[:4]] == ["0", "1", "2", "0"]
+    assert boxed.verdicts is None and {mark.reason for mark in boxed.marks} == {"2 boxes"}
+    assert progress == [(64, 150), (128, 150), (150, 150)]
+    assert [accuracy.is_full(row) for row in range(3)] == [False, True, False]
+    assert [total_of([accuracy, boxed], row) for row in range(3)] == [0.0, 2.0, 0.0]
+    assert accuracy.failed == [] and len(accuracy.scores) == 150 and accuracy.seconds > 0
+
+
+def test_a_total_leaves_out_rewards_without_a_score_and_is_none_without_any() -> None:
+    rows = rows_of(None, ["\\boxed{1}", "none"], solution=["1", None])
+    context = RewardContext(("<think>", "</think>"))
+    scores = score_rows(build_rewards([RewardSpec("accuracy"), RewardSpec("boxed", 0.5)], context), rows, print)
+    assert [total_of(scores, row) for row in (0, 1)] == [1.5, 0.0]
+    assert total_of(scores[:1], 1) is None and len(scores[0].scores) == 1
+
+
+def test_functions_get_what_a_trainer_would_pass() -> None:
+    arguments = rows_of(["p", "q", "r"], ["a", "b", "c"], solution=["1", "2", "3"]).arguments(1, 3)
+    assert arguments["prompts"] == ["q", "r"] and arguments["solution"] == ["2", "3"]
+    assert [turn[0]["content"] for turn in arguments["completions"]] == ["b", "c"]
+    assert {"trainer_state", "log_extra", "log_metric"} <= arguments.keys()
+    assert "prompts" not in rows_of(None, ["a"]).arguments(0, 1)
