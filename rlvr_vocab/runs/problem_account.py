@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlvr_vocab.data.report import LoadReport
+from rlvr_vocab.data.load import LoadReport
 
 # What the division of the problems decides, in problems.json; a run goes on with the same.
 DIVIDED = ("usable", "held_out", "beyond_max_eval_samples", "same_problem_held_out", "beyond_max_train_samples")
