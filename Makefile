@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-vllm test-slurm check format clean moved
+.PHONY: help setup quickstart test test-slow test-vllm test-slurm check format clean moved
 
 help:  ## list the targets
 	@echo "make <target>, with Python 3.11 or newer:"
@@ -33,8 +33,11 @@ quickstart: $(STAMP)  ## train a tiny model on a CPU, start to finish; ARGS="key
 	@$(VENV)/bin/rlvr-vocab quickstart overwrite=true $(ARGS)
 
 # One torch thread for each worker: more than the cores can run is slower than one process.
-test: $(STAMP)  ## run the tests; PYTEST_WORKERS=2, ARGS="-k name"
-	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) -m pytest -n $(PYTEST_WORKERS) $(ARGS)
+test: $(STAMP)  ## run the quick tests, in five minutes; PYTEST_WORKERS=2, ARGS="-k name"
+	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) -m pytest -n $(PYTEST_WORKERS) -m "not slow" $(ARGS)
+
+test-slow: $(STAMP)  ## run the others: every kill, every distributed case, long lists of texts; ARGS="-k name"
+	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) -m pytest -n $(PYTEST_WORKERS) -m slow $(ARGS)
 
 test-vllm: $(VLLM_STAMP)  ## run tests/vllm on a CPU build of vLLM, in an environment of its own; ARGS="-k name"
 	@$(VLLM_VENV)/bin/python -m pytest tests/vllm $(ARGS)

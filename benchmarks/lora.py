@@ -87,9 +87,8 @@ def measure(
     import torch
     from datasets import Dataset
 
-    from rlvr_vocab.training.config import grpo_config
-    from rlvr_vocab.training.lora import Lora
-    from rlvr_vocab.training.trainer import RegionGRPOTrainer
+    from rlvr_vocab.training.settings import Lora
+    from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
 
     on_gpu = torch.cuda.is_available()
     before = 0 if on_gpu else allocated()

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlvr_vocab.rewards.turns import after_thinking
-    from rlvr_vocab.training.config import grpo_config
-    from rlvr_vocab.training.lora import Lora
-    from rlvr_vocab.training.trainer import RegionGRPOTrainer
+    from rlvr_vocab.training.settings import Lora
+    from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
     from rlvr_vocab.vocab.expand import Expansion, expand
     from rlvr_vocab.vocab.peft.merge import merge_adapter
     from rlvr_vocab.vocab.sampling import RegionLogitsProcessor
@@ -28,12 +27,12 @@ __all__ = [
 # Imported when asked for: `import rlvr_vocab` alone loads neither torch nor Transformers.
 _HOMES = {
     "Expansion": "rlvr_vocab.vocab.expand",
-    "Lora": "rlvr_vocab.training.lora",
+    "Lora": "rlvr_vocab.training.settings",
     "RegionGRPOTrainer": "rlvr_vocab.training.trainer",
     "RegionLogitsProcessor": "rlvr_vocab.vocab.sampling",
     "after_thinking": "rlvr_vocab.rewards.turns",
     "expand": "rlvr_vocab.vocab.expand",
-    "grpo_config": "rlvr_vocab.training.config",
+    "grpo_config": "rlvr_vocab.training.trainer",
     "merge_adapter": "rlvr_vocab.vocab.peft.merge",
 }
 

@@ -36,3 +36,18 @@ def hidden_characters(text: str) -> set[str]:
     if text.isprintable():
         return set()
     return {character for character in text if not character.isprintable()} - {"\n", "\t"}
+
+
+def printable(text: str, longest: int) -> str:
+    r"""A text on one line, its middle left out where it is too long, what a terminal would obey or not show escaped.
+
+    >>> print(printable("a\n\x1b[2Jb", 100), printable("0123456789", 4))
+    a\n\x1b[2Jb 01 … 6 characters … 89
+    """
+    if len(text) > longest:
+        half = longest // 2
+        text = f"{text[:half]} … {len(text) - 2 * half} characters … {text[-half:]}"
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )

@@ -321,7 +321,8 @@ def test_python_snippets_run_from_top_to_bottom(
 
 def write_checkpoint(folder: Path) -> None:
     """A tiny model with a reasoning vocabulary where a document has one that a run left."""
-    from rlvr_vocab.training.tiny import TinyShape, write_tiny_model
+    from rlvr_vocab.training.settings import TinyShape
+    from rlvr_vocab.training.tiny import write_tiny_model
     from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 
     base = folder.parent / "base"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlvr_vocab.visible_text import hidden_characters, visible_text
+from rlvr_vocab.visible_text import hidden_characters, printable, visible_text
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,10 @@ def test_every_character_that_does_not_show_is_drawn(text: str, shown: str) -> N
 def test_line_feeds_and_tabs_are_not_worth_a_word() -> None:
     assert hidden_characters("a\nb\tc d") == set()
     assert hidden_characters("a\r\n\u00a0b\u00a0") == {"\r", "\u00a0"}
+
+
+def test_a_long_text_on_one_line_loses_its_middle() -> None:
+    assert printable("a\n\x1b[2Jb", 100) == r"a\n\x1b[2Jb"
+    assert printable("0123456789", 10) == "0123456789"
+    assert printable("0123456789x", 10) == "01234 … 1 characters … 6789x"
+    assert len(printable("x" * 1_000_000, 2_000)) < 2_100

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rlvr_vocab.analysis.samples.sieve import TYPED, Sieve
+from rlvr_vocab.bounds import Count, NotNegative
 from rlvr_vocab.checks.machine import installed
 from rlvr_vocab.checks.model import check_model
 from rlvr_vocab.checks.run import check_dataset, check_rewards
@@ -23,7 +24,7 @@ from rlvr_vocab.config.command_sections import (
 from rlvr_vocab.config.problem_source import other_sets
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import ModelSettings
-from rlvr_vocab.config.values import Count, NotNegative, read
+from rlvr_vocab.config.values import read
 from rlvr_vocab.data import check_other_set
 from rlvr_vocab.data.paths import check_file
 from rlvr_vocab.data.prompt_file import check_prompt_file

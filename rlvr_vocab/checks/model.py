@@ -5,7 +5,7 @@ from typing import Any
 
 from rlvr_vocab.checks import machine
 from rlvr_vocab.checks.machine import check_attention
-from rlvr_vocab.config.sections import LONG_DTYPE_NAMES, NOT_FOR_FROM_PRETRAINED, LoraSettings, ModelSettings
+from rlvr_vocab.config.sections import LONG_DTYPE_NAMES, NOT_FOR_FROM_PRETRAINED, Lora, ModelSettings
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_and_all, nearest_word
@@ -86,7 +86,7 @@ def check_model_kwargs(kwargs: Mapping[str, Any]) -> None:
             raise UserError(f"model.model_kwargs.{key}: expected true or false, got {kwargs[key]!r}")
 
 
-def check_lora(lora: LoraSettings) -> None:
+def check_lora(lora: Lora) -> None:
     if lora.r < 1:
         raise UserError(f"model.lora.r={lora.r}: must be at least 1")
     if lora.lora_alpha < 1:

@@ -26,7 +26,7 @@ from rlvr_vocab.nearest import did_you_mean
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
 from rlvr_vocab.runs.folder import check_run_folder
-from rlvr_vocab.runs.rewards import reward_specs, stand_in_context
+from rlvr_vocab.runs.rewards import stand_in_context
 from rlvr_vocab.vocab.on_policy import OF_TRANSFORMERS, OF_VLLM, check_generation_kwargs, check_on_policy
 
 # What `until` of a stage may look at; the README says what each is.
@@ -99,7 +99,7 @@ def check_until(until: UntilSettings, settings: RunSettings) -> None:
     bound = until.below if until.above is None else until.above
     if (until.above is None) == (until.below is None) or bound is None or not math.isfinite(bound):
         raise UserError("until: give either above or below, as a number")
-    rewards = [reward.name for reward in build_rewards(reward_specs(settings.rewards), RewardContext())]
+    rewards = [reward.name for reward in build_rewards(settings.rewards.functions, RewardContext())]
     known = [*LOGGED_METRICS, *(f"rewards/{name}/{figure}" for name in rewards for figure in REWARD_FIGURES)]
     if until.metric not in known:
         near = did_you_mean(until.metric, known) or f"; there are {', '.join(known)}"
@@ -139,7 +139,7 @@ def check_rewards(rewards: RewardSettings) -> None:
     """Every function is there, takes its parameters and has a weight; user code is loaded."""
     if not rewards.functions:
         raise UserError("rewards.functions is empty: give at least one, e.g. rewards=accuracy")
-    for reward in build_rewards(reward_specs(rewards), stand_in_context(RewardContext())):
+    for reward in build_rewards(rewards.functions, stand_in_context(RewardContext())):
         reward.check_parameters()
 
 

@@ -24,16 +24,13 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import COMPLETIONS, INITIAL_MODEL, STEP_FILES
 from rlvr_vocab.rewards.build import logged_names
-from rlvr_vocab.rewards.library import LIBRARY
+from rlvr_vocab.rewards.reward import traits_by_name
 from rlvr_vocab.runs.record import run_facts
-from rlvr_vocab.runs.rewards import reward_specs
 from rlvr_vocab.vocab.marking import Marker
 
 if TYPE_CHECKING:
     from rlvr_vocab.analysis.samples.app import SamplesApp
 
-# Functions of the library whose score says whether the answer is right.
-_JUDGES = ("accuracy", "accuracy_reward", "exact_match", "numeric", "multiple_choice")
 _FORMATS: dict[str, Format] = {".html": "html", ".htm": "html", ".md": "md", ".tex": "tex"}
 
 
@@ -122,10 +119,11 @@ def _nothing_found(settings: SamplesSettings, search: Search) -> UserError:
 
 def _judge(rewards: RewardSettings) -> Judge | None:
     """The first function that compares with the gold answer; where none does, the first of all."""
-    functions = dict(zip(logged_names(reward_specs(rewards)), rewards.functions, strict=True))
-    name = next((name for name, each in functions.items() if each.name in _JUDGES), next(iter(functions), None))
+    functions = dict(zip(logged_names(rewards.functions), rewards.functions, strict=True))
+    name = next(
+        (name for name, each in functions.items() if traits_by_name(each.name).grades), next(iter(functions), None)
+    )
     if name is None:
         return None
     given = functions[name].full_mark
-    own = LIBRARY[functions[name].name].full_mark if functions[name].name in LIBRARY else 1.0
-    return Judge(name, own if given is None else given)
+    return Judge(name, traits_by_name(functions[name].name).full_mark if given is None else given)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -41,9 +41,9 @@ from rlvr_vocab.runs.stage_runner import Stage, StagedRun
 from rlvr_vocab.runs.summary import print_summary
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.training.checkpointing.save import full_disk_in_a_line
-from rlvr_vocab.training.out_of_memory import naming_out_of_memory
+from rlvr_vocab.training.out_of_memory import CHECKPOINTING, FOUR_BITS, LORA, NO_REFERENCE, naming_out_of_memory
 from rlvr_vocab.training.sharding import OnceSharded, is_sharded, on_its_device
-from rlvr_vocab.training.signals import Interruption
+from rlvr_vocab.training.stage import Interruption
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.expand import ExpansionPlan, write_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -57,10 +57,23 @@ def run(settings: RunSettings) -> int:
     lock = only_writer(settings.output_dir) if state.is_main_process else nullcontext()
     console = make_console(quiet=not state.is_main_process)
     with lock, full_disk_in_a_line(settings.output_dir):
-        code = _run(settings, interruption, console)
+        with naming_out_of_memory(settings.output_dir, _already_set(settings)):
+            code = _run(settings, interruption, console)
         if settings.report and state.is_main_process:
             report_at_the_end(settings.output_dir, console)
         return code
+
+
+def _already_set(settings: RunSettings) -> list[str]:
+    """What is not to be advised where memory is short."""
+    model, grpo = settings.model, settings.training.grpo
+    keys = {
+        LORA: model.trains_adapter,
+        FOUR_BITS: model.bits == 4,
+        CHECKPOINTING: grpo.get("gradient_checkpointing"),
+        NO_REFERENCE: not grpo.get("beta"),
+    }
+    return [key for key, is_set in keys.items() if is_set]
 
 
 def _run(settings: RunSettings, interruption: Interruption, console: Console) -> int:
@@ -75,20 +88,18 @@ def _run(settings: RunSettings, interruption: Interruption, console: Console) ->
     training, held_out, plan = _prepare(settings, interruption, console)
 
     def measure(when: str, step: int | None = None) -> float | None:
-        with _evaluating(training.trainer):
+        with training.trainer.accelerator.autocast():  # that of training: flash attention computes in 16 bits alone
             return held_out.accuracy(when, _checkpoint(training, plan), step)
 
-    with naming_out_of_memory(lambda: training.trainer):
-        if not training.records:
-            _at_the_beginning(training.trainer, lambda: measure("before"))
-        training.train()
-        training.stop_if_told_too_late()
-        accuracy_before = held_out.accuracy("before", None)
-        accuracy_after = measure("after", training.step_of_the_weights)
-        with _evaluating(training.trainer):
-            sample = held_out.sample(_checkpoint(training, plan))
-        with training.trainer.phases.during("saving"):
-            save_final_model(training.trainer, settings, training.steps, console)
+    if not training.records:
+        _at_the_beginning(training.trainer, lambda: measure("before"))
+    training.train()
+    training.stop_if_told_too_late()
+    accuracy_before = held_out.accuracy("before", None)
+    accuracy_after = measure("after", training.step_of_the_weights)
+    with training.trainer.accelerator.autocast():
+        sample = held_out.sample(_checkpoint(training, plan))
+    save_final_model(training.trainer, settings, training.steps, console)
     summary = {
         "exp_name": settings.exp_name,
         "finished": True,
@@ -184,13 +195,6 @@ def _at_the_beginning(trainer: RegionGRPOTrainer, measure: Callable[[], object])
         trainer.add_callback(OnceSharded(measure))
     else:
         measure()
-
-
-@contextmanager
-def _evaluating(trainer: RegionGRPOTrainer) -> Iterator[None]:
-    """The autocast of training, as flash attention computes in 16 bits alone."""
-    with trainer.phases.during("evaluating"), trainer.accelerator.autocast():
-        yield
 
 
 def _checkpoint(training: StagedRun, plan: ExpansionPlan) -> Checkpoint:

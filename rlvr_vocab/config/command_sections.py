@@ -8,8 +8,9 @@ from os.path import commonpath
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from rlvr_vocab.bounds import Bounds, Count, NotNegative, Seed
 from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RewardSettings
-from rlvr_vocab.config.values import Bounds, Count, NotNegative, Seed, read, read_section
+from rlvr_vocab.config.values import read, read_section
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
 

@@ -1,51 +1,19 @@
 """The configuration as typed, frozen dataclasses: a key that is no field is unknown. Defaults: conf/."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
+from rlvr_vocab.bounds import Bounds, Count, NotNegative, Seed
 from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
-from rlvr_vocab.config.values import KIND_NAMES, Bounds, Count, NotNegative, Seed, Share, read, read_choice, wrong_type
+from rlvr_vocab.config.values import KIND_NAMES, read, read_choice, wrong_type
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.adaptive import Adaptation
+from rlvr_vocab.rewards.reward import RewardSpec
+from rlvr_vocab.training.settings import Lora, TinyShape, UnslothSettings, UntilSettings, WarmupSettings
 
 LONG_DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 NOT_FOR_FROM_PRETRAINED = ("torch_dtype", "load_in_8bit", "load_in_4bit")
-
-
-@dataclass(frozen=True)
-class TinyShape:
-    """Shape of the embedded model."""
-
-    hidden_size: int
-    intermediate_size: int
-    num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-
-
-@dataclass(frozen=True)
-class LoraSettings:
-    """enabled null: on where nothing else can train, off elsewhere."""
-
-    enabled: bool | None
-    r: int
-    lora_alpha: int
-    target_modules: Literal["all-linear"] | tuple[str, ...]
-    lora_dropout: float
-    train_rows: Literal["reasoning", "all", "none"]
-
-
-@dataclass(frozen=True)
-class UnslothSettings:
-    """What Unsloth is asked for beside model_kwargs and lora."""
-
-    max_seq_length: int
-    fast_inference: bool
-    max_lora_rank: int
-    use_gradient_checkpointing: Literal["unsloth"] | bool
 
 
 @dataclass(frozen=True)
@@ -62,7 +30,7 @@ class ModelSettings:
     chat_template: Path | None
     model_kwargs: dict[str, Any]
     generation_kwargs: dict[str, Any]
-    lora: LoraSettings
+    lora: Lora
     backend: Literal["transformers", "unsloth"]
     unsloth: UnslothSettings
     tiny: TinyShape | None
@@ -142,18 +110,6 @@ class DatasetSettings:
 
 
 @dataclass(frozen=True)
-class WarmupSettings:
-    """Supervised steps before GRPO; max_steps 0: none."""
-
-    max_steps: Annotated[int, Bounds(least=0)]
-    batch_size: Count
-    learning_rate: NotNegative
-    until_accuracy: Share | None
-    check_every: Count
-    num_check_problems: Count
-
-
-@dataclass(frozen=True)
 class TrainingSettings:
     """grpo: the arguments of GRPOConfig, all but output_dir and report_to."""
 
@@ -164,20 +120,8 @@ class TrainingSettings:
 
 
 @dataclass(frozen=True)
-class RewardFunctionSettings:
-    """adaptive: how the weight follows success; None for a fixed weight. deadline: seconds for a batch."""
-
-    name: str
-    weight: float = 1.0
-    params: dict[str, Any] = field(default_factory=dict)
-    adaptive: Adaptation | None = None
-    full_mark: float | None = None
-    deadline: Literal["auto"] | float | None = "auto"
-
-
-@dataclass(frozen=True)
 class RewardSettings:
-    functions: tuple[RewardFunctionSettings, ...]
+    functions: tuple[RewardSpec, ...]
 
 
 @dataclass(frozen=True)
@@ -190,16 +134,6 @@ class LoggingSettings:
     def report_to(self) -> str:
         """GRPOConfig's report_to: "wandb" or "none"."""
         return "wandb" if self.enabled and self.mode != "disabled" else "none"
-
-
-@dataclass(frozen=True)
-class UntilSettings:
-    """Ends a stage early: the mean of a metric over the last `window` logged steps is above, or below, a value."""
-
-    metric: str
-    above: float | None = None
-    below: float | None = None
-    window: Count = 20
 
 
 @dataclass(frozen=True)

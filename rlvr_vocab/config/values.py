@@ -1,8 +1,7 @@
 """Plain values of the configuration -> values of an annotated type, or one line that names the key."""
 
-import math
 import types
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -21,41 +20,6 @@ KIND_NAMES = {
     list: "a list",
     tuple: "a list",
 }
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """What a number may be, beside its type: `Annotated[int, Bounds(least=1)]`. None: no bound."""
-
-    least: float | None = None
-    most: float | None = None
-    above: float | None = None
-    below: float | None = None
-
-    def check(self, value: float, key: str) -> None:
-        """Raises UserError where the number is outside."""
-        if not math.isfinite(value):
-            raise UserError(f"{key}={value}: must be finite")
-        kept = (
-            (self.least is None or value >= self.least)
-            and (self.most is None or value <= self.most)
-            and (self.above is None or value > self.above)
-            and (self.below is None or value < self.below)
-        )
-        if not kept:
-            raise UserError(f"{key}={value}: must be {self}")
-
-    def __str__(self) -> str:
-        if self.least is not None and self.most is not None:
-            return f"from {self.least} to {self.most}"
-        named = {"at least": self.least, "above": self.above, "at most": self.most, "below": self.below}
-        return " and ".join(f"{name} {bound}" for name, bound in named.items() if bound is not None)
-
-
-Count = Annotated[int, Bounds(least=1)]
-NotNegative = Annotated[float, Bounds(least=0)]
-Share = Annotated[float, Bounds(least=0, most=1)]
-Seed = Annotated[int, Bounds(least=0, most=2**31 - 1)]  # NumPy takes 32 bits, and later stages count up from it
 
 
 def dotted(section: str, name: object) -> str:

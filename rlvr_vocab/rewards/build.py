@@ -8,17 +8,17 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean, nearest_and_all
-from rlvr_vocab.rewards.accuracy import accuracy, verdicts
-from rlvr_vocab.rewards.adaptive import LARGEST_WEIGHT, Adaptation, AdaptiveWeight
+from rlvr_vocab.rewards.adaptive import LARGEST_WEIGHT, AdaptiveWeight
 from rlvr_vocab.rewards.guard import GuardedReward
 from rlvr_vocab.rewards.library import LIBRARY
-from rlvr_vocab.rewards.reward import Mark
+from rlvr_vocab.rewards.library.accuracy import accuracy, verdicts
+from rlvr_vocab.rewards.reward import RewardSpec, Score, traits_of
 from rlvr_vocab.rewards.user_code import is_user_code, load_function
 from rlvr_vocab.verify.verdict import Verdict
 
@@ -26,28 +26,6 @@ from rlvr_vocab.verify.verdict import Verdict
 FROM_THE_TRAINER = ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")
 # Seconds that a function of the user's own has for a batch, unless it is given others.
 DEADLINE = 300.0
-
-
-@dataclass(frozen=True)
-class RewardSpec:
-    """One reward of a run.
-
-    Attributes:
-        name: a name of `LIBRARY`, `module:function` or `file.py:function`.
-        weight: its weight in the sum.
-        params: its parameters.
-        adaptation: how the weight follows success; None for a fixed one.
-        full_mark: the score that counts as success, for a function of the user's own; the library knows its own.
-        deadline: seconds that a function of the user's own has for a batch; None for any time; "auto" is `DEADLINE`.
-            The library's never hang.
-    """
-
-    name: str
-    weight: float = 1.0
-    params: Mapping[str, Any] = field(default_factory=dict)
-    adaptation: Adaptation | None = None
-    full_mark: float | None = None
-    deadline: float | Literal["auto"] | None = "auto"
 
 
 @dataclass(frozen=True)
@@ -86,9 +64,9 @@ class BuiltReward:
         if self.bound.is_library:
             self.bound(prompts=[], completions=[], completion_ids=[], solution=[])
 
-    def marks(self, **columns: Any) -> list[Mark]:
+    def explain(self, **columns: Any) -> list[Score]:
         """Scores with reasons, where the function gives any; where it fails on a row, a `Mistake` and no warning."""
-        return self.function.marks(**columns)
+        return self.function.explain(**columns)
 
     def verdicts(self, **columns: Any) -> list[Verdict] | None:
         """What the verifier read and decided; None for a function other than `accuracy`."""
@@ -101,15 +79,15 @@ class BuiltReward:
 class Bound:
     """A reward function with its parameters, those that the run knows filled in.
 
-    Called, it returns marks where the function gives them (`function.marks`, see `rewards.reward`), else its scores.
+    Called, it returns what `function.explain` gives where there is that (see `rewards.reward`), else what it returns.
     """
 
     def __init__(self, function: Callable[..., Any], params: Mapping[str, Any], is_library: bool) -> None:
         self.function = function
         self.is_library = is_library
         self._params = params
-        marks = getattr(function, "marks", None)
-        self._called = marks if callable(marks) else function
+        explain = getattr(function, "explain", None)
+        self._called = explain if callable(explain) else function
         # A column that happens to be called like a parameter of ours is no value for it.
         defaults = {
             name for name, parameter in _parameters(function).items() if parameter.default is not parameter.empty
@@ -150,9 +128,9 @@ def _build(spec: RewardSpec, name: str, context: RewardContext) -> BuiltReward:
     known = {item.name: getattr(context, item.name) for item in fields(context)}
     filled = {key: value for key, value in known.items() if key in parameters and value is not None}
     bound = Bound(function, {**filled, **spec.params}, is_library=not is_user_code(spec.name))
-    full_mark = spec.full_mark if spec.full_mark is not None else getattr(function, "full_mark", 1.0)
+    full_mark = traits_of(function).full_mark if spec.full_mark is None else spec.full_mark
     _require_numbers(spec, full_mark)
-    adaptive = None if spec.adaptation is None else AdaptiveWeight(spec.weight, full_mark, spec.adaptation)
+    adaptive = None if spec.adaptive is None else AdaptiveWeight(spec.weight, full_mark, spec.adaptive)
     guarded = GuardedReward(bound, name, _deadline(spec, parameters))
     return BuiltReward(name, guarded, bound, spec.weight, full_mark, adaptive)
 
@@ -183,7 +161,7 @@ def find_function(name: str) -> Callable[..., Any]:
         return _called_by_keyword(load_function(name), name)
     if name not in LIBRARY:
         own = "; a function of your own is file.py:function or module:function"
-        raise UserError(f"rewards: no reward {name}{nearest_and_all(name, LIBRARY)}{own}")
+        raise UserError(f"rewards: no reward {name}{nearest_and_all(name, sorted(LIBRARY))}{own}")
     return LIBRARY[name]
 
 
@@ -191,7 +169,7 @@ def required_columns(spec: RewardSpec, trainer: Sequence[str] = FROM_THE_TRAINER
     """The columns that a function cannot do without: its parameters without a default.
 
     Args:
-        trainer: what it gets besides the columns.
+        trainer: names of what it gets besides the columns.
     """
     return [
         name

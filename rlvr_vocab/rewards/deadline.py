@@ -16,7 +16,7 @@ T = TypeVar("T")
 StillWanted = Callable[[], bool]
 
 
-class Late(Exception):
+class TimedOut(Exception):
     """A call was given up, or not begun. The message goes on from the name of a function."""
 
 
@@ -35,11 +35,11 @@ class Deadline:
         """Seconds, not below 0; None for no deadline."""
         return None if self._end is None else max(0.0, self._end - time.monotonic())
 
-    def missed(self) -> Late:
-        return Late(f"had not returned by its deadline of {self.seconds:g} seconds")
+    def missed(self) -> TimedOut:
+        return TimedOut(f"had not returned by its deadline of {self.seconds:g} seconds")
 
-    def over(self) -> Late:
-        return Late(f"was not called after its deadline of {self.seconds:g} seconds")
+    def over(self) -> TimedOut:
+        return TimedOut(f"was not called after its deadline of {self.seconds:g} seconds")
 
 
 FOREVER = Deadline(None)
@@ -65,12 +65,12 @@ class DeadlineThread:
         """What `function` returns or raises.
 
         Raises:
-            Late: it has not returned by the deadline, or an earlier call still runs.
+            TimedOut: it has not returned by the deadline, or an earlier call still runs.
         """
         with self._one_caller:
             if self._call is not None and not self._call.ended.is_set():
                 seconds = time.monotonic() - self._call.begun
-                raise Late(f"still hangs in a call that began {seconds:.0f} seconds ago and was not called again")
+                raise TimedOut(f"still hangs in a call that began {seconds:.0f} seconds ago and was not called again")
             left = deadline.left()
             if left == 0:
                 raise deadline.over()

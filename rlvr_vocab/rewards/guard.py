@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.deadline import Deadline, DeadlineThread, Late, StillWanted
-from rlvr_vocab.rewards.returned import NotAScore, mark_of, values_of
-from rlvr_vocab.rewards.reward import Mark
+from rlvr_vocab.rewards.deadline import Deadline, DeadlineThread, StillWanted, TimedOut
+from rlvr_vocab.rewards.returned import NotAScore, score_of, values_of
+from rlvr_vocab.rewards.reward import Score
 from rlvr_vocab.rewards.turns import turn_text
 from rlvr_vocab.secret_words import without_secrets
 
@@ -34,8 +34,8 @@ _RAISED = (Exception, SystemExit, asyncio.CancelledError)
 
 
 @dataclass(frozen=True)
-class Mistake(Mark):
-    """The mark of a row where a function raised or returned no score: None, and what it did instead.
+class Mistake(Score):
+    """The score of a row where a function raised or returned no score: None, and what it did instead.
 
     Attributes:
         of_the_batch: it concerns what was returned for the batch, and no row in particular.
@@ -56,7 +56,7 @@ class GuardedReward:
     batches too as long as it hangs. The deadline holds for a batch, rows that are tried again one by one included.
 
     Args:
-        function: called with columns by name; returns numbers, None or marks.
+        function: called with columns by name; returns numbers, None or scores.
         name: what it is told and logged as.
         deadline: seconds for a batch; None for any time, in the thread of the caller.
 
@@ -72,20 +72,20 @@ class GuardedReward:
         self._thread = None if deadline is None else DeadlineThread(f"reward {name}")
 
     def __call__(self, **columns: Any) -> list[float | None]:
-        marks = self.marks(**columns)
+        scores = self.explain(**columns)
         before = self.failures
-        self._tell(marks, columns)
+        self._tell(scores, columns)
         log_metric, log_extra = columns.get("log_metric"), columns.get("log_extra")
-        timeouts = sum(mark.late for mark in marks)
+        timeouts = sum(score.timed_out for score in scores)
         if log_metric is not None and self.failures > before:
             log_metric(f"rewards/{self.name}/failures", float(self.failures - before))
         if log_metric is not None and timeouts:
             log_metric(f"rewards/{self.name}/timeouts", float(timeouts))
         if log_extra is not None:  # of every batch, said or not: the trainer keeps columns of one length
-            log_extra(f"{REASON}{self.name}", [mark.reason for mark in marks])
-        return [mark.score for mark in marks]
+            log_extra(f"{REASON}{self.name}", [score.reason for score in scores])
+        return [score.value for score in scores]
 
-    def marks(self, **columns: Any) -> list[Mark]:
+    def explain(self, **columns: Any) -> list[Score]:
         """Scores with reasons where the function gives any, and a `Mistake` for each row that it failed on.
 
         Raises:
@@ -97,50 +97,52 @@ class GuardedReward:
             return self._called(columns, deadline)
         except NotAScore as mistake:
             return [Mistake(None, str(mistake), of_the_batch=True)] * rows
-        except Late as late:
-            return [Mistake(None, str(late), of_the_batch=True, late=True)] * rows
+        except TimedOut as late:
+            return [Mistake(None, str(late), of_the_batch=True, timed_out=True)] * rows
         except UserError:
             raise
         except _RAISED as error:
             return self._row_by_row(columns, rows, _said(error), deadline)
 
-    def _called(self, columns: dict[str, Any], deadline: Deadline) -> list[Mark]:
-        """The marks of a batch, mistakes in single values among them; whatever else goes wrong is raised."""
+    def _called(self, columns: dict[str, Any], deadline: Deadline) -> list[Score]:
+        """The scores of a batch, mistakes in single values among them; whatever else goes wrong is raised."""
         given, rows = _copies(columns), len(columns["completions"])
         if self._thread is None:
-            return self._marks_of(given, rows, deadline)
-        return self._thread.call(lambda wanted: self._marks_of(_logging_while(wanted, given), rows, deadline), deadline)
+            return self._scores_of(given, rows, deadline)
+        return self._thread.call(
+            lambda wanted: self._scores_of(_logging_while(wanted, given), rows, deadline), deadline
+        )
 
-    def _marks_of(self, given: dict[str, Any], rows: int, deadline: Deadline) -> list[Mark]:
-        return [_mark_or_mistake(value) for value in values_of(self.function(**given), rows, deadline)]
+    def _scores_of(self, given: dict[str, Any], rows: int, deadline: Deadline) -> list[Score]:
+        return [_score_or_mistake(value) for value in values_of(self.function(**given), rows, deadline)]
 
-    def _row_by_row(self, columns: dict[str, Any], rows: int, raised: str, deadline: Deadline) -> list[Mark]:
+    def _row_by_row(self, columns: dict[str, Any], rows: int, raised: str, deadline: Deadline) -> list[Score]:
         """Keep the scores of the rows for which the function does not raise."""
-        marks = [self._mark_alone(columns, row, deadline) for row in range(rows)]
-        if any(isinstance(mark, Mistake) for mark in marks):
-            return marks
+        scores = [self._score_alone(columns, row, deadline) for row in range(rows)]
+        if any(isinstance(score, Mistake) for score in scores):
+            return scores
         # It raises for no row alone, only for what stands at one place of a batch.
         try:
             place = self._first_row_that_raises(columns, rows, deadline)
-        except Late as late:
+        except TimedOut as late:
             logger.warning("reward %s %s, for a row that is not known: it %s, no row is lost", self.name, raised, late)
-            return marks
+            return scores
         if place is None:
             logger.warning("reward %s %s once, and not when it was called again: no row is lost", self.name, raised)
         else:
-            marks[place] = Mistake(None, raised)
-        return marks
+            scores[place] = Mistake(None, raised)
+        return scores
 
-    def _mark_alone(self, columns: dict[str, Any], row: int, deadline: Deadline) -> Mark:
+    def _score_alone(self, columns: dict[str, Any], row: int, deadline: Deadline) -> Score:
         try:
-            [mark] = self._called(_rows_of(columns, row, row + 1), deadline)
+            [score] = self._called(_rows_of(columns, row, row + 1), deadline)
         except NotAScore as mistake:
             return Mistake(None, str(mistake))
-        except Late as late:
-            return Mistake(None, str(late), late=True)
+        except TimedOut as late:
+            return Mistake(None, str(late), timed_out=True)
         except _RAISED as error:
             return Mistake(None, _said(error))
-        return mark
+        return score
 
     def _first_row_that_raises(self, columns: dict[str, Any], rows: int, deadline: Deadline) -> int | None:
         """The last row of the shortest beginning of a batch for which the function raises, found by halving."""
@@ -160,26 +162,26 @@ class GuardedReward:
             self._called(columns, deadline)
         except NotAScore:
             return False
-        except Late:
+        except TimedOut:
             raise
         except _RAISED:
             return True
         return False
 
-    def _tell(self, marks: list[Mark], columns: dict[str, Any]) -> None:
-        """Count the mistakes among the marks of a batch, and warn of the first and then ever fewer of them."""
-        for row, mark in enumerate(marks):
-            if not isinstance(mark, Mistake):
+    def _tell(self, scores: list[Score], columns: dict[str, Any]) -> None:
+        """Count the mistakes among the scores of a batch, and warn of the first and then ever fewer of them."""
+        for row, score in enumerate(scores):
+            if not isinstance(score, Mistake):
                 continue
             self.failures += 1
             count = self.failures
-            if mark.of_the_batch:
+            if score.of_the_batch:
                 if row == 0:
-                    logger.warning("reward %s %s: all of them score None", self.name, mark.reason)
+                    logger.warning("reward %s %s: all of them score None", self.name, score.reason)
             elif count <= _TOLD_ONE_BY_ONE or (count >= 10 and count % 10 ** (len(str(count)) - 1) == 0):
                 shown = shown_row(columns["completions"], row)
                 logger.warning(
-                    "reward %s %s for %s: it scores None (such rows so far: %d)", self.name, mark.reason, shown, count
+                    "reward %s %s for %s: it scores None (such rows so far: %d)", self.name, score.reason, shown, count
                 )
 
 
@@ -189,9 +191,9 @@ def shown_row(completions: Any, row: int) -> str:
     return f"row {row + 1} ({text[:50]!r}{'…' if len(text) > 50 else ''})"
 
 
-def _mark_or_mistake(value: Any) -> Mark:
+def _score_or_mistake(value: Any) -> Score:
     try:
-        return mark_of(value)
+        return score_of(value)
     except NotAScore as mistake:
         return Mistake(None, str(mistake))
     except _RAISED as error:  # an object that cannot even be looked at: a tensor without storage, for instance

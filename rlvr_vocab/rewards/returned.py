@@ -15,7 +15,7 @@ from typing import Any
 
 from rlvr_vocab.counted import counted
 from rlvr_vocab.rewards.deadline import FOREVER, Deadline
-from rlvr_vocab.rewards.reward import Mark
+from rlvr_vocab.rewards.reward import Score
 
 # A trainer keeps rewards as float32, in which anything larger is infinite.
 LARGEST_SCORE = 3.4028234e38
@@ -33,7 +33,7 @@ def values_of(result: Any, rows: int, deadline: Deadline = FOREVER) -> list[Any]
 
     Raises:
         NotAScore: it is something else, or of another length.
-        Late: it was cancelled.
+        TimedOut: it was cancelled.
     """
     if inspect.isawaitable(result):
         result = _awaited_result(result, deadline)
@@ -54,18 +54,18 @@ def values_of(result: Any, rows: int, deadline: Deadline = FOREVER) -> list[Any]
     return values
 
 
-def mark_of(value: Any) -> Mark:
-    """A mark as it is, a number or None as a mark without a reason.
+def score_of(value: Any) -> Score:
+    """A score as it is, a number or None as a score without a reason.
 
     Raises:
         NotAScore: it is neither, or its score is not finite.
     """
-    if isinstance(value, Mark):
-        return Mark(score_of(value.score), str(value.reason), bool(value.late))
-    return Mark(score_of(value), "")
+    if isinstance(value, Score):
+        return Score(number_of(value.value), str(value.reason), bool(value.timed_out))
+    return Score(number_of(value), "")
 
 
-def score_of(value: Any) -> float | None:
+def number_of(value: Any) -> float | None:
     """A finite number as a float, None as None.
 
     Raises:

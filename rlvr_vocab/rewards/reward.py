@@ -1,61 +1,134 @@
-"""What a reward function is here: a TRL-shaped callable that can also say why it scored as it did."""
+"""A reward function as a run uses it: how its settings name it, what it declares about itself, what it gives back."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
+
+from rlvr_vocab.rewards.adaptive import Adaptation
 
 
 @dataclass(frozen=True)
-class Mark:
+class RewardSpec:
+    """One reward of a run, as its configuration has it.
+
+    Attributes:
+        name: a name of `LIBRARY`, `module:function` or `file.py:function`.
+        weight: its weight in the sum.
+        params: its parameters.
+        adaptive: how the weight follows success; None for a fixed one.
+        full_mark: the score that counts as success; None for what the function declares.
+        deadline: seconds that a function of the user's own has for a batch; None for any time; "auto" is
+            `build.DEADLINE`. The library's never hang.
+    """
+
+    name: str
+    weight: float = 1.0
+    params: dict[str, Any] = field(default_factory=dict)
+    adaptive: Adaptation | None = None
+    full_mark: float | None = None
+    deadline: Literal["auto"] | float | None = "auto"
+
+
+@dataclass(frozen=True)
+class Score:
     """The score of one completion, None where the reward does not apply to it, and why in a few words.
 
     Attributes:
-        late: what was looked at had not come to an end by its deadline.
+        timed_out: what was looked at had not come to an end by its deadline.
     """
 
-    score: float | None
+    value: float | None
     reason: str
-    late: bool = field(default=False, repr=False)
+    timed_out: bool = field(default=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a reward function declares about itself.
+
+    Attributes:
+        full_mark: the score of a completion that leaves nothing to wish for.
+        grades: a full mark says that the answer is right.
+        verifies: it compares with the gold answer through the verifier.
+        answer_in: where it wants the answer: in the last box, or in an `<answer>` element after a `<reasoning>` one.
+        is_format: it scores the form of a turn.
+        not_for_golds: why a made-up turn with the gold answer in it says nothing about the function; empty where it
+            does, and the turn should have the full mark.
+        wanted: columns that it can be called without, and then looks at something else than in a training.
+        dry_run: it may be called before a training begins to see that it works.
+        aliases: further names of it.
+    """
+
+    full_mark: float = 1.0
+    grades: bool = False
+    verifies: bool = False
+    answer_in: Literal["box", "xml"] | None = None
+    is_format: bool = False
+    not_for_golds: str = ""
+    wanted: tuple[str, ...] = ()
+    dry_run: bool = True
+    aliases: tuple[str, ...] = ()
 
 
 class RewardFunction(Protocol):
     """A function of a batch: `completions`, and columns of the data set by name, to one score per completion.
 
     Attributes:
-        marks: the same, with reasons.
-        full_mark: the score of a completion that leaves nothing to wish for.
+        explain: the same, with reasons.
+        traits: what it declares about itself.
     """
 
     __name__: str
-    marks: Callable[..., list[Mark]]
-    full_mark: float
+    explain: Callable[..., list[Score]]
+    traits: Traits
 
     def __call__(self, *args: Any, **columns: Any) -> list[float | None]: ...
 
 
-def reward(full_mark: float = 1.0) -> Callable[[Callable[..., list[Mark]]], RewardFunction]:
-    """Make a reward function of one that returns marks.
+# The reward functions that a run can name without a file: every one that a file of `rewards/library` declares.
+LIBRARY: dict[str, RewardFunction] = {}
+_LIBRARY_PACKAGE = "rlvr_vocab.rewards.library."
+
+
+def reward(**traits: Any) -> Callable[[Callable[..., list[Score]]], RewardFunction]:
+    """Make a reward function of one that returns a `Score` per completion.
+
+    Args:
+        traits: fields of `Traits`.
 
     Example:
         >>> @reward(full_mark=1.0)
         ... def shouts(completions, **columns):
-        ...     return [Mark(1.0, "upper case") if c.isupper() else Mark(0.0, "lower case") for c in completions]
+        ...     return [Score(1.0, "upper case") if c.isupper() else Score(0.0, "lower case") for c in completions]
         >>> shouts(completions=["YES", "no"])
         [1.0, 0.0]
-        >>> shouts.marks(completions=["no"])
-        [Mark(score=0.0, reason='lower case')]
+        >>> shouts.explain(completions=["no"])
+        [Score(value=0.0, reason='lower case')]
     """
 
-    def make(marks: Callable[..., list[Mark]]) -> RewardFunction:
-        @functools.wraps(marks)
-        def scores(*args: Any, **columns: Any) -> list[float | None]:
-            return [mark.score for mark in marks(*args, **columns)]
+    def make(explain: Callable[..., list[Score]]) -> RewardFunction:
+        @functools.wraps(explain)
+        def values(*args: Any, **columns: Any) -> list[float | None]:
+            return [score.value for score in explain(*args, **columns)]
 
-        function = cast(RewardFunction, scores)
-        function.marks, function.full_mark = marks, full_mark
+        function = cast(RewardFunction, values)
+        function.explain, function.traits = explain, Traits(**traits)
+        if explain.__module__.startswith(_LIBRARY_PACKAGE):
+            LIBRARY.update(dict.fromkeys((function.__name__, *function.traits.aliases), function))
         return function
 
     return make
+
+
+def traits_of(function: Callable[..., Any]) -> Traits:
+    """What a function declares; the defaults for one without a declaration."""
+    traits = getattr(function, "traits", None)
+    return traits if isinstance(traits, Traits) else Traits()
+
+
+def traits_by_name(name: str) -> Traits:
+    """What the library's function of a name declares; the defaults for the user's own, whose code is not loaded."""
+    return traits_of(LIBRARY[name]) if name in LIBRARY else Traits()

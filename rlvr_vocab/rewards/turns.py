@@ -1,14 +1,17 @@
-"""Where the final answer stands in an assistant's turn: after the thinking, in the last box."""
+"""What reward functions read of an assistant's turn: its text, what follows the thinking, its tokens or words."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Hashable, Sequence
 from typing import Any
 
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.parameters import one_of
+
 THINK_TAGS = ("<think>", "</think>")
-_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])[ ]{0,9}")
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-_TOKEN = re.compile(r"-?[0-9]+(?:[.,/][0-9]+)*|[A-Za-z]+|\\[A-Za-z]+")
+# Why a made-up turn says nothing to a reward for length.
+COUNTS_SAMPLED = "it counts what a model samples, and nobody sampled a made-up turn"
+UNITS = ("tokens", "words", "characters")
 
 
 def turn_text(completion: Any) -> str:
@@ -41,56 +44,34 @@ def after_thinking(turn: str, think_tags: tuple[str, str] = THINK_TAGS) -> str |
     return turn if end < 0 else turn[end + len(closed) :]
 
 
-def last_box(text: str) -> str | None:
-    r"""The contents of the last `\boxed{…}`; None without one, or where the last one is not closed.
+def parts(
+    reward: str, completions: Sequence[Any], completion_ids: Sequence[Sequence[int]] | None, unit: str
+) -> list[Sequence[Hashable]]:
+    """Each completion as a sequence of its tokens, words or characters.
 
-    A box that was cut off takes back the ones before it: what stands in those is not the final answer.
+    Tokens are those that were sampled, without what a chat template prefilled; words (in lower case) and characters
+    are those of the completion as it was handed over.
 
-    >>> last_box(r"\boxed{41}, no: \boxed{\frac{1}{2}}.")
-    '\\frac{1}{2}'
-    >>> last_box(r"\boxed{41}, no: \boxed{4") is None
-    True
+    Raises:
+        UserError: an unknown unit, or tokens without `completion_ids`.
+
+    Example:
+        >>> parts("length", ["One two"], None, "words")
+        [['one', 'two']]
     """
-    start = None
-    for box in _BOX.finditer(text):
-        start = box.end()
-    return None if start is None else _contents(text, start)
+    one_of(reward, "unit", unit, UNITS)
+    if unit == "tokens":
+        return list(sampled_ids(reward, completion_ids))
+    texts = [turn_text(completion) for completion in completions]
+    return [text.lower().split() for text in texts] if unit == "words" else list(texts)
 
 
-def _contents(text: str, start: int) -> str | None:
-    """What the box holds whose contents begin at `start`, None where it is not closed."""
-    if start == len(text):
-        return None
-    if text[start] != "{":
-        return _one_token(text, start)
-    depth = 0
-    for brace in _BRACE.finditer(text, start):
-        depth += {"{": 1, "}": -1}.get(brace[0], 0)
-        if depth == 0:
-            return text[start + 1 : brace.start()]
-    return None
+def sampled_ids(reward: str, completion_ids: Sequence[Sequence[int]] | None) -> Sequence[Sequence[int]]:
+    """The ids that were sampled for each completion, which a trainer passes to every reward function.
 
-
-def boxes_between(text: str) -> tuple[list[str], list[str]]:
-    r"""The contents of all boxes, and what stands before, between and behind them; no box where one is not closed.
-
-    >>> boxes_between(r"It is \boxed{1} or \boxed{2}.")
-    (['1', '2'], ['It is ', ' or ', '.'])
+    Raises:
+        UserError: they were not passed.
     """
-    boxes, between, end = [], [], 0
-    for box in _BOX.finditer(text):
-        if box.start() < end:
-            continue  # a box within a box
-        contents = _contents(text, box.end())
-        if contents is None:
-            return [], [text]
-        boxes.append(contents)
-        between.append(text[end : box.start()])
-        end = box.end() + len(contents) + 2 * (text[box.end()] == "{")
-    return boxes, [*between, text[end:]]
-
-
-def _one_token(text: str, start: int) -> str:
-    r"""`\boxed 5` boxes what TeX takes as one token; plain text means the whole number or word."""
-    found = _TOKEN.match(text, start)
-    return found[0] if found else text[start]
+    if completion_ids is None:
+        raise UserError(f"{reward}: completion_ids is missing: it counts sampled tokens, and only a trainer knows them")
+    return completion_ids

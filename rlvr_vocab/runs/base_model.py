@@ -24,12 +24,10 @@ from rlvr_vocab.progress import stage
 from rlvr_vocab.runs.model_folder import naming_model_keys
 from rlvr_vocab.runs.problem_account import fingerprint_of
 from rlvr_vocab.runs.rewards import grader_of
-from rlvr_vocab.training.lora import Lora
 from rlvr_vocab.training.quantization import quantization_config
+from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.tiny import CONTEXT, write_tiny_model
-from rlvr_vocab.training.tiny import TinyShape as TinyModelShape
-from rlvr_vocab.training.unsloth_model import Unsloth
-from rlvr_vocab.training.warmup import WarmupSettings, WorkedProblem, warm_up
+from rlvr_vocab.training.warmup import WorkedProblem, warm_up
 from rlvr_vocab.vocab.chat import find_turn_ids
 from rlvr_vocab.vocab.expand import Expansion, ExpansionPlan, plan_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -59,7 +57,7 @@ def _untrained(model: ModelSettings, system_prompt: str | None, seed: int) -> st
     folder = _cached("tiny", {"shape": shape, "texts": texts, "tags": model.think_tags, "seed": seed})
     if not folder.exists():
         with folder_appearing_whole(folder, theirs_stays=True) as partial:
-            write_tiny_model(partial, TinyModelShape(**asdict(model.tiny)), texts, model.think_tags, seed)
+            write_tiny_model(partial, model.tiny, texts, model.think_tags, seed)
     return str(folder)
 
 
@@ -114,14 +112,8 @@ def _run_warmup(base: str, out: Path, settings: RunSettings, train: Dataset, con
             base,
             out,
             worked,
-            WarmupSettings(
-                max_steps=warmup.max_steps,
-                batch_size=warmup.batch_size,
-                learning_rate=warmup.learning_rate,
-                until_accuracy=warmup.until_accuracy,
-                check_every=warmup.check_every,
-                seed=settings.seed,
-            ),
+            warmup,
+            settings.seed,
             measure,
             show,
         )
@@ -194,10 +186,7 @@ def loading_kwargs(model: ModelSettings, *, use_cpu: bool = False) -> dict[str, 
 
 def lora(model: ModelSettings) -> Lora | None:
     """The adapter that a run trains; None where it trains the model itself."""
-    if not model.trains_adapter:
-        return None
-    chosen = {key: value for key, value in asdict(model.lora).items() if key != "enabled"}
-    return Lora(**chosen)
+    return model.lora if model.trains_adapter else None
 
 
 def quantization(model: ModelSettings, initial_model: Path) -> BitsAndBytesConfig | None:
@@ -205,13 +194,6 @@ def quantization(model: ModelSettings, initial_model: Path) -> BitsAndBytesConfi
     if model.bits is None or model.backend == "unsloth":
         return None
     return quantization_config(model.bits, initial_model, model.dtype)
-
-
-def unsloth(model: ModelSettings) -> Unsloth | None:
-    """How Unsloth loads the model; None under the other backend."""
-    if model.backend != "unsloth":
-        return None
-    return Unsloth(**asdict(model.unsloth), load_in_4bit=model.bits == 4, dtype=model.dtype)
 
 
 def cache_folder() -> Path:

@@ -103,7 +103,7 @@ class HeldOut:
         """
         model = on_its_device(trainer)
         results = self._results(Checkpoint(model, trainer.processing_class, trainer.policy.layout))
-        step = trainer.place.step(trainer.state.global_step)
+        step = trainer.stage_context.run_step(trainer.state.global_step)
         if PartialState().is_main_process:
             write_results(results, self._during_file(step))
         return held_out_figures(results, accuracy_of(results))

@@ -15,14 +15,14 @@ from rlvr_vocab.analysis.doctor.watch import Doctor
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.record.files import METRICS
 from rlvr_vocab.record.metrics import Row, RunFacts, read_metrics
-from rlvr_vocab.rewards.debug import printable
 from rlvr_vocab.runs.summary import finding_line, marked_text
 from rlvr_vocab.stop_signals import kept_from_children
-from rlvr_vocab.training.callbacks import logged_row
 from rlvr_vocab.training.completions import CompletionRows
 from rlvr_vocab.training.display.live import LiveDisplay
+from rlvr_vocab.training.metrics_file import logged_row
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.training.wandb_steps import record_wandb, recorded_wandb
+from rlvr_vocab.visible_text import printable
 from rlvr_vocab.vocab.chat import prefilled_ids
 from rlvr_vocab.vocab.marking import Marker, shortened
 
@@ -93,7 +93,7 @@ class DisplayCallback(TrainerCallback):
         logs: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        row = logged_row(self._trainer.place, state, logs)
+        row = logged_row(self._trainer.stage_context, state, logs)
         if not state.is_world_process_zero or row is None:
             return
         self._display.row(row, state.global_step, state.max_steps)

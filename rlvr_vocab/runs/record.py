@@ -11,7 +11,7 @@ from rlvr_vocab.atomic_file import read_json_if_there
 from rlvr_vocab.config.completed import with_defaults
 from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
 from rlvr_vocab.config.recorded import read_recorded
-from rlvr_vocab.config.sections import RewardFunctionSettings, RewardSettings
+from rlvr_vocab.config.sections import RewardSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.copies import RunRecords
@@ -19,8 +19,8 @@ from rlvr_vocab.record.files import ENVIRONMENT, INITIAL_MODEL, METRICS, PROBLEM
 from rlvr_vocab.record.json_files import read_record
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, divided, read_metrics
 from rlvr_vocab.rewards.build import logged_names
+from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.runs.remedies import tried_on
-from rlvr_vocab.runs.rewards import reward_specs
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
 
@@ -79,7 +79,7 @@ def _facts(config: Mapping[str, Any], folder: Path, stage: str = "") -> RunFacts
         think_tags=(opened, closed),
         rewards=tuple(
             RewardFact(name, each.weight, each.adaptive is not None, each.name, _more(each), each.full_mark)
-            for name, each in zip(logged_names(reward_specs(rewards)), rewards.functions, strict=True)
+            for name, each in zip(logged_names(rewards.functions), rewards.functions, strict=True)
         ),
         max_steps=training.get("max_steps"),
         max_prompt_length=training.get("max_prompt_length"),
@@ -135,9 +135,9 @@ def _longest_completion(folder: Path, stage: str) -> int | None:
     return context - max(prompts, default=0) if isinstance(context, int) else None
 
 
-def _more(function: RewardFunctionSettings) -> dict[str, Any]:
+def _more(function: RewardSpec) -> dict[str, Any]:
     """What a function is given beside its name and its weight."""
-    plain = asdict(RewardFunctionSettings(function.name, function.weight))
+    plain = asdict(RewardSpec(function.name, function.weight))
     return {key: value for key, value in asdict(function).items() if value != plain[key]}
 
 

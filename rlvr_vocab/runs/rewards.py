@@ -1,47 +1,31 @@
-"""From settings to what the rewards room takes; imports no torch, so that functions are checked before models load."""
+"""The reward functions of a run: which grades its answers, and the dry run of all before any model is loaded.
+
+Imports no torch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
-
-from rlvr_vocab.config.sections import RewardSettings, RunSettings
-from rlvr_vocab.rewards.accuracy import extracted_answer
-from rlvr_vocab.rewards.build import BuiltReward, RewardContext, RewardSpec, build_rewards
-from rlvr_vocab.rewards.turns import THINK_TAGS
-
-if TYPE_CHECKING:
-    from rlvr_vocab.vocab.layout import VocabLayout
-
-
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlvr_vocab.config.sections import RewardFunctionSettings
+from rlvr_vocab.config.sections import RewardSettings, RunSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.accuracy import sources_of
-from rlvr_vocab.rewards.build import required_columns
-from rlvr_vocab.rewards.debug import debug
-from rlvr_vocab.rewards.reward import Mark
-from rlvr_vocab.rewards.trial import try_out
+from rlvr_vocab.rewards.build import BuiltReward, RewardContext, build_rewards, find_function, required_columns
+from rlvr_vocab.rewards.dry_run import dry_run
+from rlvr_vocab.rewards.library import LIBRARY
+from rlvr_vocab.rewards.library.accuracy import accuracy, extracted_answer, sources_of
+from rlvr_vocab.rewards.reward import RewardSpec, Score, traits_of
+from rlvr_vocab.rewards.turns import THINK_TAGS
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-# Functions that compare with a gold answer through the verifier.
-GRADERS = ("accuracy", "accuracy_reward")
-VERIFYING = (*GRADERS, "cosine_length")
+    from rlvr_vocab.vocab.layout import VocabLayout
 
-
-def reward_specs(rewards: RewardSettings) -> list[RewardSpec]:
-    return [
-        RewardSpec(
-            function.name, function.weight, function.params, function.adaptive, function.full_mark, function.deadline
-        )
-        for function in rewards.functions
-    ]
+_ROWS = 8
+_STATED = {"box": "\\boxed{%s}", "answer_tag": "<answer>%s</answer>", "hash": "#### %s", "phrase": "The answer is %s."}
 
 
 def reward_context(settings: RunSettings, layout: VocabLayout | None = None) -> RewardContext:
@@ -67,8 +51,9 @@ def grader_of(rewards: RewardSettings | None, think_tags: tuple[str, str]) -> Bu
 
 
 def grader_spec(rewards: RewardSettings | None) -> RewardSpec:
-    given = [] if rewards is None else reward_specs(rewards)
-    specs = [replace(spec, adaptation=None) for spec in given if spec.name in GRADERS]
+    """The run's `accuracy` as it is set, without a weight that adapts; else `accuracy` with its defaults."""
+    given = () if rewards is None else rewards.functions
+    specs = [replace(spec, adaptive=None) for spec in given if LIBRARY.get(spec.name) is accuracy]
     return specs[0] if specs else RewardSpec("accuracy")
 
 
@@ -81,12 +66,7 @@ def answer_reader(grader: BuiltReward) -> Callable[[str], str | None]:
 
 def needs_gold_answers(rewards: RewardSettings) -> bool:
     """Whether a function compares with the gold answer through the verifier."""
-    return any(function.name in VERIFYING for function in rewards.functions)
-
-
-_ROWS = 8
-_STATED = {"box": "\\boxed{%s}", "answer_tag": "<answer>%s</answer>", "hash": "#### %s", "phrase": "The answer is %s."}
-_BOX_READERS = (*GRADERS, "boxed", "cosine_length", "exact_match", "multiple_choice", "numeric")
+    return any(traits_of(find_function(spec.name)).verifies for spec in rewards.functions)
 
 
 def try_rewards(settings: RunSettings, rows: Dataset) -> None:
@@ -101,31 +81,31 @@ def try_rewards(settings: RunSettings, rows: Dataset) -> None:
     require_reward_columns(settings.rewards, rows.column_names, "the problems have")
     trial = [dict(row) for row in rows.select(range(min(_ROWS, len(rows))))]
     turns = [gold_turn(row["solution"], settings.rewards, settings.model.think_tags) for row in trial]
-    marks: dict[str, list[Mark]] = {}
-    for reward in build_rewards(reward_specs(settings.rewards), stand_in_context(reward_context(settings))):
-        if reward.bound.function is not debug:
-            tried = try_out(reward.function, trial, turns)
+    scores: dict[str, list[Score]] = {}
+    for reward in build_rewards(settings.rewards.functions, stand_in_context(reward_context(settings))):
+        if traits_of(reward.bound.function).dry_run:
+            tried = dry_run(reward.function, trial, turns)
             if reward.weight != 0:
-                marks[reward.name] = tried
-    require_a_score(marks)
+                scores[reward.name] = tried
+    require_a_score(scores)
 
 
-def require_a_score(marks: Mapping[str, Sequence[Mark]]) -> None:
+def require_a_score(scores: Mapping[str, Sequence[Score]]) -> None:
     """Raises UserError where no reward, by name, scored any row of its trial."""
-    if marks and all(mark.score is None for each in marks.values() for mark in each):
-        rows = len(next(iter(marks.values())))
-        reasons = "; ".join(f"{name} gave None{_because(each)}" for name, each in marks.items())
+    if scores and all(score.value is None for each in scores.values() for score in each):
+        rows = len(next(iter(scores.values())))
+        reasons = "; ".join(f"{name} gave None{_because(each)}" for name, each in scores.items())
         raise UserError(f"rewards: nothing could be learned, the first {rows} problems have no score: {reasons}")
 
 
-def _because(marks: Sequence[Mark]) -> str:
-    reason = next((mark.reason for mark in marks if mark.reason), "")
+def _because(scores: Sequence[Score]) -> str:
+    reason = next((score.reason for score in scores if score.reason), "")
     return f" ({reason})" if reason else ""
 
 
 def require_reward_columns(rewards: RewardSettings, columns: Sequence[str], there: str) -> None:
     """Raises UserError where a reward function cannot do without a column that is not among `columns`."""
-    for spec in reward_specs(rewards):
+    for spec in rewards.functions:
         for column in required_columns(spec):
             if column not in columns:
                 listed = ", ".join(name for name in columns if name != "prompt") or "none"
@@ -135,29 +115,21 @@ def require_reward_columns(rewards: RewardSettings, columns: Sequence[str], ther
 def gold_turn(solution: str, rewards: RewardSettings, think_tags: tuple[str, str]) -> list[dict[str, Any]]:
     r"""An assistant's turn that is as right as can be: some thinking, then the gold answer where rewards look for it.
 
-    With an `xml_*` reward the turn has reasoning and answer elements, else thinking and a `\boxed{…}`.
+    Where a reward wants XML the turn has reasoning and answer elements, else thinking and a `\boxed{…}`.
     """
-    opened, closed = think_tags
-    in_tag = any(function.name.startswith("xml_") for function in rewards.functions)
-    answer = _stated(solution, rewards, in_tag)
-    if in_tag:
+    wanted_in = [(spec, traits_of(find_function(spec.name)).answer_in) for spec in rewards.functions]
+    in_xml = any(place == "xml" for _, place in wanted_in)
+    sources = [sources_of(spec.params.get("answer_from", "box")) for spec, place in wanted_in if place == "box"]
+    if in_xml:
+        answer = _stated(solution, [each for each in sources if "answer_tag" not in each]) or solution
         text = f"<reasoning>\nWork it out.\n</reasoning>\n<answer>\n{answer}\n</answer>\n"
     else:
+        opened, closed = think_tags
+        answer = _stated(solution, sources or [("box",)])
         text = f"{opened}\nWork it out.\n{closed}\n{answer}"
     return [{"role": "assistant", "content": text}]
 
 
-def _stated(solution: str, rewards: RewardSettings, in_tag: bool) -> str:
-    """The gold answer at each place where a reward looks first; bare in an answer tag where that is enough."""
-    sources = [_sources(function) for function in rewards.functions if function.name in _BOX_READERS]
-    if in_tag:
-        sources = [each for each in sources if "answer_tag" not in each]
-        if not sources:
-            return solution
-    places = dict.fromkeys(each[0] for each in sources) or ("box",)
-    return "\n".join(_STATED[place] % solution for place in places)
-
-
-def _sources(function: RewardFunctionSettings) -> Sequence[str]:
-    """Where a reward looks for the answer, the first place first."""
-    return sources_of(function.params.get("answer_from", "box")) if function.name in GRADERS else ("box",)
+def _stated(solution: str, sources: Sequence[Sequence[str]]) -> str:
+    """The gold answer at each place where a reward looks first."""
+    return "\n".join(_STATED[place] % solution for place in dict.fromkeys(each[0] for each in sources))

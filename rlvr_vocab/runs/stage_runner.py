@@ -18,21 +18,20 @@ from datasets import Dataset
 from rich.console import Console
 
 from rlvr_vocab.atomic_file import read_json, write_whole
-from rlvr_vocab.config.sections import ModelSettings, RunSettings, UntilSettings
+from rlvr_vocab.config.sections import RunSettings, UntilSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import Interrupted, UserError
 from rlvr_vocab.exit_codes import RESUME_ME, write_exit_code
 from rlvr_vocab.record.files import STAGE_RECORD
 from rlvr_vocab.record.manifest import problem_with, set_aside
 from rlvr_vocab.rewards.build import build_rewards
-from rlvr_vocab.runs.base_model import loading_kwargs, lora, quantization, unsloth
+from rlvr_vocab.runs.base_model import loading_kwargs, lora, quantization
 from rlvr_vocab.runs.folder import results_file
 from rlvr_vocab.runs.held_out import HeldOut
 from rlvr_vocab.runs.monitor import DisplayCallback, RunDoctor
-from rlvr_vocab.runs.rewards import reward_context, reward_specs
+from rlvr_vocab.runs.rewards import reward_context
 from rlvr_vocab.stop_signals import stop_signals
 from rlvr_vocab.terminal import shows_colours
-from rlvr_vocab.training.callbacks import MetricsFile
 from rlvr_vocab.training.checkpointing.checkpoints import (
     newest_checkpoint,
     newest_checkpoint_for_all,
@@ -40,12 +39,10 @@ from rlvr_vocab.training.checkpointing.checkpoints import (
     steps_in,
 )
 from rlvr_vocab.training.checkpointing.save import clear_leftovers
-from rlvr_vocab.training.config import grpo_config
 from rlvr_vocab.training.display.live import live_display
-from rlvr_vocab.training.out_of_memory import naming_out_of_memory
-from rlvr_vocab.training.signals import Interruption
-from rlvr_vocab.training.stage import Goal, RunPlace, StopAtGoal
-from rlvr_vocab.training.trainer import RegionGRPOTrainer
+from rlvr_vocab.training.metrics_file import MetricsFile
+from rlvr_vocab.training.stage import Interruption, StageContext, StopEarly
+from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
 from rlvr_vocab.training.unsloth_model import load_with_unsloth
 from rlvr_vocab.training.weight_checks import parameter_groups, table_of
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -175,7 +172,7 @@ class StagedRun:
         """
         told = [reason for reason in gather_object([stop_signals.reason]) if reason is not None]
         if told:
-            self.trainer.save_checkpoint()
+            self.trainer.checkpoints.save_now()
             raise Interrupted(f"by {told[0]}, after the last step; the same command goes on")
 
     def _checkpoint_of_current(self, resume: str) -> Path | None:
@@ -209,53 +206,52 @@ class StagedRun:
         """The trainer of the current stage, with the weights that the stages before it have left."""
         stage = self.stages[self._current]
         before = self.records[: self._current]
-        place = RunPlace(stage.settings.output_dir, stage.name, sum(record.steps for record in before))
-        with naming_out_of_memory(lambda: None, already_set(stage.settings.model)):
-            trainer = stage_trainer(stage, self._initial_model, place, self._held_out, self._interruption)
-            if len(self.records) > self._current:  # the last stage has ended: nothing is left to train
-                if stage.name and self._checkpoint is not None:
-                    trainer.load_weights(self._checkpoint)
-            elif before and self._checkpoint is None:
-                earlier = checkpoint_of_the_end(self.stages[self._current - 1], before[-1])
-                assert earlier is not None  # as _checkpoint_of_current has seen to
-                trainer.load_weights(earlier)
+        context = StageContext(stage.settings.output_dir, stage.name, sum(record.steps for record in before))
+        trainer = stage_trainer(stage, self._initial_model, context, self._held_out, self._interruption)
+        if len(self.records) > self._current:  # the last stage has ended: nothing is left to train
+            if stage.name and self._checkpoint is not None:
+                trainer.checkpoints.load_weights(self._checkpoint)
+        elif before and self._checkpoint is None:
+            earlier = checkpoint_of_the_end(self.stages[self._current - 1], before[-1])
+            assert earlier is not None  # as _checkpoint_of_current has seen to
+            trainer.checkpoints.load_weights(earlier)
         return trainer
 
     def _train(self, stage: Stage, trainer: RegionGRPOTrainer) -> StageRecord:
         for line in table_of(parameter_groups(trainer.model)):
             self._console.print(line, markup=False)
-        goal = None if stage.until is None else Goal(**asdict(stage.until))
-        if self._checkpoint is None or not trainer.stands_at_its_end(self._checkpoint, goal):
-            self._go_on(stage, trainer, goal)
-            self._stop_if_told(trainer, goal)
+        until, checkpoints = stage.until, trainer.checkpoints
+        if self._checkpoint is None or not checkpoints.load_end(self._checkpoint, until):
+            self._go_on(stage, trainer)
+            self._stop_if_told(stage, trainer)
         history = trainer.state.log_history
-        reached = goal is not None and goal.reached(history)
-        self._trained_now += trainer.trained_seconds - trainer.seconds_before
+        reached = until is not None and until.reached(history)
+        self._trained_now += checkpoints.trained_seconds - checkpoints.seconds_before
         record = StageRecord(
             name=stage.name,
             steps=trainer.state.global_step,
-            ended_by=f"until {goal}" if reached else "steps",
+            ended_by=f"until {until}" if reached else "steps",
             steps_without_signal=sum(row.get("frac_reward_zero_std") == 1.0 for row in history),
             reward_failures={reward.name: reward.failures for reward in trainer.reward_funcs if reward.failures},
-            seconds=round(trainer.trained_seconds, 1),
+            seconds=round(checkpoints.trained_seconds, 1),
         )
         if stage.name:
             self._close(stage, trainer, record)
         return record
 
-    def _go_on(self, stage: Stage, trainer: RegionGRPOTrainer, goal: Goal | None) -> None:
-        if goal is not None:
-            trainer.add_callback(StopAtGoal(goal))
+    def _go_on(self, stage: Stage, trainer: RegionGRPOTrainer) -> None:
+        if stage.until is not None:
+            trainer.add_callback(StopEarly(stage.until))
         if trainer.accelerator.is_main_process:
             results_file(stage.settings.output_dir, "after").unlink(missing_ok=True)  # of weights that now change
         with live_display(self._console, stage.title) as display:
             trainer.add_callback(DisplayCallback(trainer, display, self.doctor, in_colour=shows_colours(self._console)))
             trainer.train(resume_from_checkpoint=None if self._checkpoint is None else str(self._checkpoint))
 
-    def _stop_if_told(self, trainer: RegionGRPOTrainer, goal: Goal | None) -> None:
+    def _stop_if_told(self, stage: Stage, trainer: RegionGRPOTrainer) -> None:
         """End the run where a signal, or the clock, has ended the training before its time."""
-        state, reason = trainer.state, self._interruption.reason
-        ended = state.global_step >= state.max_steps or (goal is not None and goal.reached(state.log_history))
+        state, reason, until = trainer.state, self._interruption.reason, stage.until
+        ended = state.global_step >= state.max_steps or (until is not None and until.reached(state.log_history))
         if reason is None or ended:
             return
         saved = max(steps_in(Path(trainer.args.output_dir)), default=None)
@@ -267,7 +263,7 @@ class StagedRun:
 
     def _close(self, stage: Stage, trainer: RegionGRPOTrainer, record: StageRecord) -> None:
         """Write down the end of a named stage: its weights first, then that it has ended."""
-        trainer.save_checkpoint()
+        trainer.checkpoints.save_now()
         if trainer.accelerator.is_main_process:
             write_whole(stage.folder / STAGE_RECORD, json.dumps(asdict(record), indent=2) + "\n")
         trainer.accelerator.wait_for_everyone()
@@ -293,13 +289,13 @@ def _ended(stages: Sequence[Stage]) -> list[StageRecord]:
 
 
 def stage_trainer(
-    stage: Stage, initial_model: Path, place: RunPlace, held_out: HeldOut, interruption: Interruption
+    stage: Stage, initial_model: Path, context: StageContext, held_out: HeldOut, interruption: Interruption
 ) -> RegionGRPOTrainer:
     """A trainer for one stage; policy and reference are those of the initial model."""
     settings = stage.settings
     layout = VocabLayout.load(initial_model)
-    rewards = build_rewards(reward_specs(settings.rewards), reward_context(settings, layout))
-    adapter, backend = lora(settings.model), unsloth(settings.model)
+    rewards = build_rewards(settings.rewards.functions, reward_context(settings, layout))
+    adapter, by_unsloth = lora(settings.model), settings.model.backend == "unsloth"
     seed = settings.training.grpo["seed"] + stage.number - 1
     use_cpu = bool(settings.training.grpo.get("use_cpu"))
     loading = {"model_init_kwargs": loading_kwargs(settings.model, use_cpu=use_cpu)}
@@ -310,16 +306,25 @@ def stage_trainer(
             "output_dir": str(stage.folder),
             "report_to": settings.logging.report_to,
             "num_generations_eval": 1,  # one answer to a held-out problem; TRL wants its batches to hold them all
-            **(loading if backend is None else HAS_ITS_OWN_CHECKPOINTING),
+            **(HAS_ITS_OWN_CHECKPOINTING if by_unsloth else loading),
         }
     )
-    loaded = None if backend is None or adapter is None else load_with_unsloth(initial_model, backend, adapter, seed)
+    loaded = None
+    if by_unsloth and adapter is not None:
+        loaded = load_with_unsloth(
+            initial_model,
+            settings.model.unsloth,
+            adapter,
+            load_in_4bit=settings.model.bits == 4,
+            dtype=settings.model.dtype,
+            seed=seed,
+        )
     return RegionGRPOTrainer(
         initial_model,
         args,
         kl_log_steps=settings.training.kl_log_steps,
         adaptive_weights={reward.name: reward.adaptive for reward in rewards if reward.adaptive is not None},
-        place=place,
+        stage_context=context,
         lora=adapter,
         model=loaded,
         quantization_config=quantization(settings.model, initial_model),
@@ -328,14 +333,8 @@ def stage_trainer(
         eval_dataset=held_out.problems,
         measure=held_out.during,
         on_full_disk=settings.on_full_disk,
-        callbacks=[MetricsFile(settings.output_dir / "metrics.jsonl", place), interruption],
+        callbacks=[MetricsFile(settings.output_dir / "metrics.jsonl", context), interruption],
     )
-
-
-def already_set(model: ModelSettings) -> list[str]:
-    """What is not to be advised where the model has no room."""
-    keys = {"model.lora.enabled": model.trains_adapter, "model.model_kwargs.load_in_4bit": model.bits == 4}
-    return [key for key, is_set in keys.items() if is_set]
 
 
 def checkpoint_of_the_end(stage: Stage, record: StageRecord) -> Path | None:

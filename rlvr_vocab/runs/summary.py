@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.text import Text
 
 from rlvr_vocab.counted import counted
-from rlvr_vocab.rewards.debug import printable
 from rlvr_vocab.terminal import shows_colours
+from rlvr_vocab.visible_text import printable
 
 # Where there is no colour, reasoning tokens stand between these.
 _OPEN_MARK, _CLOSE_MARK = "⟦", "⟧"

@@ -6,9 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+from accelerate.utils import gather_object
 from transformers import PreTrainedTokenizerBase
+
+from rlvr_vocab.rewards.guard import REASON
+from rlvr_vocab.rewards.turns import turn_text
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,42 @@ class CompletionRows:
             )
             for row in range(len(self.completion))
         ]
+
+
+def gather_rollouts(
+    trainer: Any, inputs: Sequence[Mapping[str, Any]], batch: Mapping[str, Any], entropies: list[list[float]] | None
+) -> CompletionRows:
+    """The completions of a generation in all processes, as a `GRPOTrainer` has just scored them.
+
+    Args:
+        inputs: this process's rows of the problem set.
+        batch: what the trainer has made of them.
+        entropies: of the distributions that this process's tokens were drawn from; None where the sampler tells none.
+    """
+    masks = batch["completion_mask"].bool()
+    prompts = zip(batch["prompt_ids"], batch["prompt_mask"].bool(), strict=True)
+    local_rows = {
+        "prompt_ids": [row[mask].tolist() for row, mask in prompts],
+        "completion_ids": [row[mask].tolist() for row, mask in zip(batch["completion_ids"], masks, strict=True)],
+        "solution": [str(row.get("solution", "")) for row in inputs],
+    }
+    if "sampling_per_token_logps" in batch:
+        logps = batch["sampling_per_token_logps"]
+        local_rows["sampling_logps"] = [row[mask].tolist() for row, mask in zip(logps, masks, strict=True)]
+    if entropies is not None:
+        lengths = masks.sum(1).tolist()
+        local_rows["sampling_entropies"] = [row[:length] for row, length in zip(entropies, lengths, strict=True)]
+    columns = {name: gather_object(values) for name, values in local_rows.items()}
+    logs, names, num_rows = trainer._logs, trainer.reward_func_names, len(columns["solution"])
+    reasons = {name: logs["extra"].get(f"{REASON}{name}", ()) for name in names}
+    return CompletionRows(
+        **columns,
+        completion=[turn_text(turn) for turn in list(logs["completion"])[-num_rows:]],
+        advantage=list(logs["advantages"])[-num_rows:],
+        rewards={name: list(values)[-num_rows:] for name, values in logs["rewards"].items()},
+        reasons={name: list(given)[-num_rows:] for name, given in reasons.items() if any(given)},
+        weights=dict(zip(names, trainer.reward_weights.tolist(), strict=True)),
+    )
 
 
 def remove_step_files_after(step: int, run_folder: Path) -> None:

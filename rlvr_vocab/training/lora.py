@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel
@@ -13,37 +12,21 @@ from peft.tuners.lora import LoraLayer
 from torch import nn
 
 from rlvr_vocab.training.quantization import compute_one_policy
+from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.trained_rows import add_trained_rows, first_trained_row
 
-TrainRows = Literal["reasoning", "all", "none"]
 
-
-@dataclass(frozen=True)
-class Lora:
-    """What trains in place of the model's own weights.
-
-    Attributes:
-        target_modules: names of the modules that get an adapter, or `all-linear`: every linear layer but the head.
-        lora_dropout: share of an adapter's inputs that an update does without; sampling and scoring know no dropout.
-        train_rows: which rows of embedding and head train as well.
-    """
-
-    r: int = 16
-    lora_alpha: int = 32
-    target_modules: str | tuple[str, ...] = "all-linear"
-    lora_dropout: float = 0.05
-    train_rows: TrainRows = "reasoning"
-
-    def config(self) -> LoraConfig:
-        targets = self.target_modules if isinstance(self.target_modules, str) else list(self.target_modules)
-        return LoraConfig(
-            r=self.r,
-            lora_alpha=self.lora_alpha,
-            target_modules=targets,
-            lora_dropout=self.lora_dropout,
-            task_type="CAUSAL_LM",
-        )
+def lora_config(lora: Lora) -> LoraConfig:
+    """PEFT's configuration of the adapter."""
+    targets = lora.target_modules if isinstance(lora.target_modules, str) else list(lora.target_modules)
+    return LoraConfig(
+        r=lora.r,
+        lora_alpha=lora.lora_alpha,
+        target_modules=targets,
+        lora_dropout=lora.lora_dropout,
+        task_type="CAUSAL_LM",
+    )
 
 
 def complete_adapter(model: PeftModel, lora: Lora, layout: VocabLayout) -> None:
@@ -111,7 +94,7 @@ def without_dropout(model: nn.Module) -> Iterator[None]:
             dropout.train()
 
 
-def drops(model: nn.Module) -> bool:
+def has_dropout(model: nn.Module) -> bool:
     """Whether a pass through the model as it stands would drop something of an adapter."""
     return any(dropout.training and dropout.p > 0 for dropout in _dropouts(model))
 

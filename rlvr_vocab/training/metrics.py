@@ -1,15 +1,90 @@
-"""How much the completions of a batch differ: in their rewards within a group, and in what they say."""
+"""The figures of a training batch that TRL does not log: groups, regions, duplicates, seconds."""
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from trl.trainer.utils import nanstd
 
+from rlvr_vocab.rewards.turns import turn_text
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after, scored_regions
+
+
+class BatchMetrics:
+    """Logs how much the groups of a batch differ, what is thought and answered, and where time goes.
+
+    The figures of a batch are those of all processes' completions; those of the clock are the first process's.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        """
+        Args:
+            trainer: a `RegionGRPOTrainer`.
+        """
+        self._trainer = trainer
+        self._means = {"train": StepMeans(), "eval": StepMeans()}
+        self._seconds: dict[str, float] = defaultdict(float)
+
+    @property
+    def _mode(self) -> str:
+        return "train" if self._trainer.model.training else "eval"
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Add the seconds of the block to what the step logs as `time/<name>`."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[name] += time.perf_counter() - started
+
+    def log_seconds(self) -> None:
+        for name in ("generation", "rewards"):
+            self._trainer._metrics["train"][f"time/{name}"].append(self._seconds.pop(name, 0.0))
+
+    def log_batch(self, batch: dict[str, Any], rewards_BR: torch.Tensor) -> None:
+        """Log a batch of completions: its groups where it is trained on, and its regions."""
+        trainer = self._trainer
+        if self._mode == "train":
+            self._log_groups(rewards_BR)
+        counts = region_counts(batch["prompt_ids"], batch["completion_ids"], batch["completion_mask"], trainer.policy)
+        for name, value in region_metrics(trainer.accelerator.reduce(counts, reduction="sum")).items():
+            trainer._metrics[self._mode][name].append(value)
+
+    def _log_groups(self, rewards_BR: torch.Tensor) -> None:
+        trainer, metrics = self._trainer, self._trainer._metrics["train"]
+        prompts, completions = (list(trainer._logs[name])[-len(rewards_BR) :] for name in ("prompt", "completion"))
+        texts = [turn_text(turn) for turn in completions]
+        spread = reward_spread(rewards_BR, trainer.reward_weights, trainer.num_generations)
+        if spread is not None:
+            metrics["groups/reward_std"].append(spread)
+        metrics["completions/duplicates"].append(duplicates(texts, trainer.num_generations))
+        metrics["completions/shared"].append(shared(texts, [str(prompt) for prompt in prompts]))
+        for name, missing in zip(trainer.reward_func_names, rewards_BR.isnan().double().mean(0), strict=True):
+            metrics[f"rewards/{name}/unscored"].append(missing.item())
+
+    def log_entropies(self, entropies_BC: torch.Tensor, ids_BT: torch.Tensor, mask_BT: torch.Tensor) -> None:
+        """Log the entropy of each region: entropies are those of the last positions of the ids."""
+        trainer, kept = self._trainer, entropies_BC.size(1)
+        regions_BC = scored_regions(ids_BT, trainer.policy.layout)[:, -kept:]
+        sums = trainer.accelerator.reduce(
+            region_entropies(entropies_BC, regions_BC, mask_BT[:, -kept:]), reduction="sum"
+        )
+        for region, name in ((ANSWERING, "entropy/answering"), (THINKING, "entropy/thinking")):
+            self._means[self._mode].log(name, sums[region], trainer.state.global_step, trainer._metrics[self._mode])
+
+    def drop_all_scored(self) -> None:
+        """A function that scored every row of a log's steps gets no `unscored` in it."""
+        metrics = self._trainer._metrics["train"]
+        for name in [name for name, values in metrics.items() if name.endswith("/unscored") and not any(values)]:
+            del metrics[name]
+
 
 # Shapes: B completions of all processes, group after group; R reward functions; G completions of a group.
 
@@ -49,20 +124,6 @@ def shared(texts: Sequence[str], prompts: Sequence[Hashable]) -> float:
     for text, prompt in zip(texts, prompts, strict=True):
         prompts_of[text].add(prompt)
     return sum(len(prompts_of[text]) > 1 for text in texts) / len(texts)
-
-
-def gap_sums(sampled_BC: torch.Tensor, scored_BC: torch.Tensor, mask_BC: torch.Tensor) -> torch.Tensor:
-    """Sum of the absolute differences and number of tokens, to be added up over processes.
-
-    Args:
-        sampled_BC: NaN where a server could not say: such tokens are left out.
-
-    Returns:
-        `(2,)` float64.
-    """
-    counted = mask_BC.bool() & ~sampled_BC.isnan()
-    distances = (sampled_BC.double() - scored_BC.double()).abs()
-    return torch.stack([distances[counted].sum(), counted.sum().double()])
 
 
 class StepMeans:

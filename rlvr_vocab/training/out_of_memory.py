@@ -1,38 +1,56 @@
-"""A GPU without room, in one line: in which phase, what took the room, which keys take less, and what is saved."""
+"""A GPU without room, in one line: the phase of the training, the keys that take less, and what is saved."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from traceback import walk_tb
+from types import TracebackType
+from typing import NamedTuple
 
-from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import OutOfRoom, is_out_of_memory
 from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint
-from rlvr_vocab.training.memory_advice import (
-    DeviceRoom,
-    Room,
-    device_room,
-    gib,
-    model_settings,
-    room_of,
-    settings_that_take_less,
-)
-from rlvr_vocab.training.phase import Phase
 
-_ASKED_FOR = re.compile(r"Tried to allocate ([\d.]+ [KMGT]iB)")
-_WORTH_A_WORD = 2**30
+_REQUESTED = re.compile(r"Tried to allocate ([\d.]+ [KMGT]iB)")
+LORA, FOUR_BITS = "model.lora.enabled=true", "model.model_kwargs.load_in_4bit=true"
+NO_REFERENCE, CHECKPOINTING = "training.beta=0", "training.gradient_checkpointing=true"
+_BATCH, _LENGTH = "training.per_device_train_batch_size", "training.max_completion_length"
+_MODEL = (LORA, FOUR_BITS)
+
+
+class Phase(NamedTuple):
+    """Part of a training: the function that it is, what is going on then, and the keys that take less."""
+
+    function: str
+    words: str
+    smaller: tuple[str, ...]
+
+
+# The first one whose function is being called is the phase.
+PHASES = (
+    Phase("_load_reference", "loading the reference model", ("training.kl_log_steps=0", *_MODEL)),
+    Phase("_generate_single_turn", "sampling completions", ("training.steps_per_generation", _LENGTH)),
+    Phase("sample_completions", "sampling answers to held-out problems", (_BATCH, _LENGTH)),
+    Phase("_compute_loss", "computing the loss", (CHECKPOINTING, _BATCH, _LENGTH, NO_REFERENCE)),
+    Phase("_generate_and_score_completions", "scoring completions", (_BATCH, _LENGTH, NO_REFERENCE)),
+    Phase("training_step", "computing gradients", (CHECKPOINTING, _BATCH, _LENGTH, *_MODEL)),
+    Phase("AcceleratedOptimizer.step", "updating the weights", ("training.optim=adafactor", *_MODEL)),
+    Phase("_save_checkpoint", "saving a checkpoint", _MODEL),
+    Phase("save_final_model", "saving the final model", _MODEL),
+)
+LOADING = Phase("", "loading the model", _MODEL)
 
 
 @contextmanager
-def naming_out_of_memory(trainer: Callable[[], Any], already: Collection[str] = ()) -> Iterator[None]:
-    """Turn a GPU's lack of memory into the line that `out_of_memory` writes.
+def naming_out_of_memory(run_folder: Path, already: Collection[str] = ()) -> Iterator[None]:
+    """Turn a GPU's lack of memory into one line.
 
     Args:
-        trainer: returns the trainer, and None as long as there is none.
-        already: keys not to name, as long as there is no trainer to see from what is set.
+        run_folder: where checkpoints of the run are looked for.
+        already: what of the keys with a value the run has set.
 
     Raises:
         OutOfRoom: in place of torch's error, which is its cause.
@@ -42,73 +60,32 @@ def naming_out_of_memory(trainer: Callable[[], Any], already: Collection[str] = 
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        raise out_of_memory(error, trainer(), already) from error
+        phase = phase_of(error.__traceback__)
+        requested = _REQUESTED.search(str(error))
+        smaller = [key for key in phase.smaller if key not in already and (key != FOUR_BITS or _has_bitsandbytes())]
+        parts = [
+            f"CUDA out of memory while {phase.words}{f', {requested[1]} more were asked for' if requested else ''}",
+            *([f"smaller: {', '.join(smaller)}"] if smaller else []),
+            _saved(run_folder),
+        ]
+        raise OutOfRoom("; ".join(parts)) from error
 
 
-def out_of_memory(error: RuntimeError, trainer: Any, already: Collection[str] = ()) -> OutOfRoom:
-    """One line on what was not possible, what took the room, what would take less, and what is saved.
-
-    Args:
-        trainer: None where the error came before there was one.
-        already: keys not to name.
-    """
-    asked = _ASKED_FOR.search(str(error))
-    more = f", {asked[1]} more were asked for" if asked else ""
-    if trainer is None:
-        parts = [f"CUDA out of memory while loading the model{more}{_device_words(device_room())}"]
-        smaller = model_settings(adapter=False, quantized=False)
-    else:
-        room, phase = room_of(trainer), trainer.phases.current
-        parts = [f"CUDA out of memory {_phase_words(phase, trainer.args)}{more}: {_room_words(room)}"]
-        smaller = settings_that_take_less(phase, room, trainer)
-    smaller = [setting for setting in smaller if setting.partition("=")[0] not in already]
-    if smaller:
-        parts.append(f"smaller: {', '.join(smaller)}")
-    if trainer is not None:
-        parts.append(_saved_words(Path(trainer.args.output_dir)))
-    return OutOfRoom("; ".join(parts))
+def phase_of(traceback: TracebackType | None) -> Phase:
+    """The phase in which an error came: that of the functions on its way."""
+    codes = [frame.f_code for frame, _ in walk_tb(traceback)]
+    called = {name for code in codes for name in (code.co_name, code.co_qualname)}
+    return next((phase for phase in PHASES if phase.function in called), LOADING)
 
 
-def _phase_words(phase: Phase, args: Any) -> str:
-    size, length = args.per_device_train_batch_size, args.max_completion_length
-    drawn = size * args.steps_per_generation
-    words: dict[Phase, str] = {
-        "loading": "while loading the model",
-        "loading the reference": "while loading the reference model",
-        "sampling": f"while sampling {counted(drawn, 'completion')} of up to {length:,} tokens at once",
-        "evaluating": f"while sampling answers of up to {length:,} tokens to held-out problems",
-        "scoring": f"while scoring {counted(size, 'completion')} of up to {length:,} tokens at once",
-        "loss": f"in the forward pass of {counted(size, 'completion')} of up to {length:,} tokens",
-        "backward": f"in the backward pass of {counted(size, 'completion')} of up to {length:,} tokens",
-        "optimizer": "in the optimizer's step",
-        "saving": "while saving a checkpoint",
-        "training": "while training",
-    }
-    return words[phase]
+def _saved(run_folder: Path) -> str:
+    for folder in (run_folder, *sorted(run_folder.glob("stages/*"), reverse=True)):
+        checkpoint = newest_checkpoint(folder, hashed=False)
+        if checkpoint is not None:
+            words = "is intact, the same command goes on from it (keys that change stand in allow_changes=[…])"
+            return f"{checkpoint.name} {words}"
+    return "no checkpoint was saved yet"
 
 
-def _room_words(room: Room) -> str:
-    parts = f"weights {gib(room.weights)}, gradients {gib(room.gradients)}, optimizer {gib(room.optimizer)}"
-    if room.device is None:
-        return f"GiB of {parts}"
-    rest = f"activations and cache {gib(room.rest or 0)}"
-    return f"{gib(room.device.total)} GiB in all, of which {parts}, {rest}{_others(room.device)}"
-
-
-def _device_words(device: DeviceRoom | None) -> str:
-    if device is None:
-        return ""
-    return f": {gib(device.total)} GiB in all, of which this process holds {gib(device.allocated)}{_others(device)}"
-
-
-def _others(device: DeviceRoom) -> str:
-    return f", other processes and CUDA {gib(device.elsewhere)}" if device.elsewhere >= _WORTH_A_WORD else ""
-
-
-def _saved_words(output_dir: Path) -> str:
-    checkpoint = newest_checkpoint(output_dir, hashed=False)
-    if checkpoint is None:
-        return "no checkpoint was saved yet"
-    return (
-        f"{checkpoint.name} is intact, the same command goes on from it (keys that change stand in allow_changes=[…])"
-    )
+def _has_bitsandbytes() -> bool:
+    return find_spec("bitsandbytes") is not None

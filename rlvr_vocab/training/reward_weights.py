@@ -15,7 +15,7 @@ from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 REWARD_STATE = "reward_state.json"
 
 
-class RewardWeights:
+class AdaptiveWeights:
     """Moves the adaptive ones of a trainer's weights after each generation batch.
 
     Every process sees the rewards of all, so all move alike.

@@ -56,7 +56,7 @@ def on_its_device(trainer: Trainer) -> Any:
     return model.to(trainer.accelerator.device) if waits else model
 
 
-def spread(model: Any, accelerator: Accelerator) -> Any:
+def shard_like_policy(model: Any, accelerator: Accelerator) -> Any:
     """A model that does not train, on the devices as the one that does: whole, or in parts."""
     if accelerator.distributed_type == DistributedType.DEEPSPEED:
         return prepare_deepspeed(model, accelerator)

@@ -1,69 +1,46 @@
-"""Where a trainer stands in a run of several stages: which stage it trains, and how many steps went before."""
+"""Which stage of a run a trainer trains, and what ends it early: a goal, a signal, the clock."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from accelerate.utils import gather_object
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from rlvr_vocab.counted import counted
+from rlvr_vocab.stop_signals import stop_signals
+from rlvr_vocab.training.settings import UntilSettings
 
 
 @dataclass(frozen=True)
-class RunPlace:
+class StageContext:
     """The folder of the whole run, the name of the stage (empty in a run in one piece), the steps before it."""
 
     run_folder: Path
     stage: str = ""
     first_step: int = 0
 
-    def step(self, stage_step: int) -> int:
+    def run_step(self, stage_step: int) -> int:
         """The step of the run that a step of the stage is."""
         return self.first_step + stage_step
 
     def columns(self, stage_step: int) -> dict[str, Any]:
-        """What says of a row to which step it belongs."""
-        step = {"step": self.step(stage_step)}
+        """What a row of metrics says of its step."""
+        step = {"step": self.run_step(stage_step)}
         return {**step, "stage": self.stage, "stage_step": stage_step} if self.stage else step
 
 
-@dataclass(frozen=True)
-class Goal:
-    """The mean of `metric` over the last `window` logged steps is above, or below, a value."""
-
-    metric: str
-    above: float | None = None
-    below: float | None = None
-    window: int = 20
-
-    def reached(self, rows: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether the last rows reach it; rows without the metric are passed over.
-
-        >>> Goal("reward", above=0.5, window=2).reached([{"reward": 0.0}, {"reward": 0.5}, {"reward": 0.7}])
-        True
-        """
-        values = [float(row[self.metric]) for row in rows if self.metric in row][-self.window :]
-        if len(values) < self.window:
-            return False
-        mean = sum(values) / len(values)
-        return mean > self.above if self.above is not None else self.below is not None and mean < self.below
-
-    def __str__(self) -> str:
-        bound = f"above {self.above}" if self.above is not None else f"below {self.below}"
-        return f"{self.metric} {bound} over {counted(self.window, 'step')}"
-
-
-class StopAtGoal(TrainerCallback):
+class StopEarly(TrainerCallback):
     """Stops the training at the first logged step that reaches the goal.
 
     It looks at the logged history alone, which a checkpoint holds: a resumed stage stops at the same step.
     """
 
-    def __init__(self, goal: Goal) -> None:
-        self._goal = goal
+    def __init__(self, until: UntilSettings) -> None:
+        self._until = until
 
     def on_log(
         self,
@@ -73,7 +50,35 @@ class StopAtGoal(TrainerCallback):
         logs: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        if not logs or "loss" not in logs:
-            return
-        if self._goal.reached(state.log_history):
+        if logs and "loss" in logs and self._until.reached(state.log_history):
             control.should_training_stop = True
+
+
+class Interruption(TrainerCallback):
+    """Stops a training after its present step.
+
+    Args:
+        max_hours: stop after so many hours.
+
+    Attributes:
+        reason: why the training was stopped, such as `SIGTERM`; None as long as it goes on.
+    """
+
+    def __init__(self, max_hours: float | None = None) -> None:
+        self.reason: str | None = None
+        self._max_hours = max_hours
+        self._deadline = float("inf") if max_hours is None else time.monotonic() + 3600 * max_hours
+
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        stop_signals.finishes_first = True
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        stop_signals.finishes_first = False
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """All processes stop after the same step, whichever of them was told to."""
+        time_is_up = f"max_hours={self._max_hours:g}" if time.monotonic() >= self._deadline else None
+        reasons = [reason for reason in gather_object([stop_signals.reason or time_is_up]) if reason is not None]
+        if reasons:
+            self.reason = reasons[0]
+            control.should_save = control.should_training_stop = True

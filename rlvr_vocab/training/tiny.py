@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import Qwen3Config, Qwen3ForCausalLM, TokenizersBackend
+
+from rlvr_vocab.training.settings import TinyShape
 
 CONTEXT = 8192  # tokens; with rotary positions a longer one costs nothing, and competition problems fit
 _SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -18,18 +19,6 @@ _CHAT_TEMPLATE = (
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
-
-
-@dataclass(frozen=True)
-class TinyShape:
-    """Size of the embedded model."""
-
-    hidden_size: int = 128
-    intermediate_size: int = 384
-    num_layers: int = 4
-    num_heads: int = 4
-    num_kv_heads: int = 2
-    head_dim: int = 32
 
 
 def write_tiny_model(

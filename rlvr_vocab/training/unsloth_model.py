@@ -9,38 +9,17 @@ from __future__ import annotations
 
 import importlib
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.training.settings import Lora, UnslothSettings
 
-if TYPE_CHECKING:  # Unsloth has to be imported before these
+if TYPE_CHECKING:  # Unsloth has to be imported before it
     from peft import PeftModel
-
-    from rlvr_vocab.training.lora import Lora
 
 # The modules of TRL in which Unsloth replaces a class, and the class.
 _REPLACED = (("trl.trainer.grpo_config", "GRPOConfig"), ("trl.trainer.grpo_trainer", "GRPOTrainer"))
-
-
-@dataclass(frozen=True)
-class Unsloth:
-    """Arguments of `FastLanguageModel.from_pretrained`.
-
-    Attributes:
-        max_seq_length: tokens of the longest prompt and completion together.
-        fast_inference: load a vLLM engine that shares the weights.
-        max_lora_rank: largest rank that engine has room for.
-        dtype: long name of the type of the weights that are not quantized.
-    """
-
-    max_seq_length: int = 2048
-    fast_inference: bool = False
-    max_lora_rank: int = 64
-    use_gradient_checkpointing: Literal["unsloth"] | bool = "unsloth"
-    load_in_4bit: bool = False
-    dtype: str = "bfloat16"
 
 
 def import_unsloth() -> None:
@@ -64,20 +43,29 @@ def import_unsloth() -> None:
         setattr(trl_trainer, class_name, own)
 
 
-def load_with_unsloth(initial_model: str | Path, unsloth: Unsloth, lora: Lora, seed: int) -> PeftModel:
-    """The initial model with its adapter on, ready to train."""
+def load_with_unsloth(
+    initial_model: str | Path, unsloth: UnslothSettings, lora: Lora, *, load_in_4bit: bool, dtype: str, seed: int
+) -> PeftModel:
+    """The initial model with its adapter on, ready to train.
+
+    Args:
+        dtype: long name of the type of the weights that are not quantized.
+    """
     import torch
     from unsloth import FastLanguageModel
 
+    shared = {
+        "max_seq_length": unsloth.max_seq_length,
+        "use_gradient_checkpointing": unsloth.use_gradient_checkpointing,
+        "random_state": seed,
+    }
     model, _ = FastLanguageModel.from_pretrained(
         model_name=str(initial_model),
-        max_seq_length=unsloth.max_seq_length,
-        dtype=getattr(torch, unsloth.dtype),
-        load_in_4bit=unsloth.load_in_4bit,
+        dtype=getattr(torch, dtype),
+        load_in_4bit=load_in_4bit,
         fast_inference=unsloth.fast_inference,
         max_lora_rank=unsloth.max_lora_rank,
-        use_gradient_checkpointing=unsloth.use_gradient_checkpointing,
-        random_state=seed,
+        **shared,
     )
     targets = lora.target_modules if isinstance(lora.target_modules, str) else list(lora.target_modules)
     adapted: PeftModel = FastLanguageModel.get_peft_model(
@@ -86,8 +74,6 @@ def load_with_unsloth(initial_model: str | Path, unsloth: Unsloth, lora: Lora, s
         lora_alpha=lora.lora_alpha,
         target_modules=targets,
         lora_dropout=lora.lora_dropout,
-        use_gradient_checkpointing=unsloth.use_gradient_checkpointing,
-        random_state=seed,
-        max_seq_length=unsloth.max_seq_length,
+        **shared,
     )
     return adapted

@@ -19,7 +19,7 @@ from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.copies import RunRecords
 from rlvr_vocab.record.files import WANDB
-from rlvr_vocab.training.stage import RunPlace
+from rlvr_vocab.training.stage import StageContext
 
 logger = logging.getLogger(__name__)
 
@@ -60,16 +60,16 @@ def _text(id: str, last_step: int) -> str:
     return json.dumps({"id": id, "last_step": last_step, "sha256": digest}) + "\n"
 
 
-def count_steps_of_the_run(trainer: Trainer, place: RunPlace) -> None:
+def count_steps_of_the_run(trainer: Trainer, context: StageContext) -> None:
     """Let Weights & Biases, where it is on, count through stages and resumes."""
     if trainer.pop_callback(WandbCallback) is not None:
-        trainer.add_callback(_WandbOfTheRun(place))
+        trainer.add_callback(_WandbOfTheRun(context))
 
 
 class _WandbOfTheRun(WandbCallback):
-    def __init__(self, place: RunPlace) -> None:
+    def __init__(self, context: StageContext) -> None:
         super().__init__()
-        self._place = place
+        self._context = context
 
     def on_log(
         self,
@@ -81,8 +81,8 @@ class _WandbOfTheRun(WandbCallback):
         **kwargs: Any,
     ) -> None:
         """Send a row, unless it was sent before the run was resumed from an earlier step."""
-        step = self._place.step(state.global_step)
-        known = recorded_wandb(self._place.run_folder) if state.is_world_process_zero else {}
+        step = self._context.run_step(state.global_step)
+        known = recorded_wandb(self._context.run_folder) if state.is_world_process_zero else {}
         a_step = logs is not None and "loss" in logs
         of_an_evaluation = logs is not None and "eval_accuracy" in logs  # sent after the row of its step
         last = known.get("last_step", 0)
@@ -92,4 +92,4 @@ class _WandbOfTheRun(WandbCallback):
         state.global_step = step
         super().on_log(args, state, control, model, logs, **kwargs)
         if a_step and known:
-            record_wandb(self._place.run_folder, known["id"], step)
+            record_wandb(self._context.run_folder, known["id"], step)

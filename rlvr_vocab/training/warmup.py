@@ -20,6 +20,7 @@ from transformers import (
 )
 from trl import SFTConfig, SFTTrainer
 
+from rlvr_vocab.training.settings import WarmupSettings
 from rlvr_vocab.vocab.read_as_data import NO_CODE, READ_AS_DATA, reading
 
 Messages = list[dict[str, str]]
@@ -36,23 +37,6 @@ class WorkedProblem:
 
 
 @dataclass(frozen=True)
-class WarmupSettings:
-    """How long to learn from worked solutions.
-
-    Attributes:
-        until_accuracy: stop at the first check that samples at least this accuracy.
-        check_every: steps between checks.
-    """
-
-    max_steps: int
-    batch_size: int = 64
-    learning_rate: float = 2e-3
-    until_accuracy: float | None = None
-    check_every: int = 20
-    seed: int = 42
-
-
-@dataclass(frozen=True)
 class WarmupOutcome:
     steps: int
     accuracy: float | None
@@ -63,6 +47,7 @@ def warm_up(
     out: Path,
     problems: Sequence[WorkedProblem],
     settings: WarmupSettings,
+    seed: int,
     measure_accuracy: AccuracyCheck,
     on_progress: ProgressReport = lambda step, total, loss, accuracy: None,
 ) -> WarmupOutcome:
@@ -83,7 +68,7 @@ def warm_up(
     watch = _WarmupWatch(settings, lambda: measure_accuracy(model, tokenizer), on_progress)
     trainer = SFTTrainer(
         model=model,
-        args=_sft_config(settings, out),
+        args=_sft_config(settings, seed, out),
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
         callbacks=[watch],
@@ -95,7 +80,7 @@ def warm_up(
     return WarmupOutcome(trainer.state.global_step, watch.accuracy)
 
 
-def _sft_config(settings: WarmupSettings, out: Path) -> SFTConfig:
+def _sft_config(settings: WarmupSettings, seed: int, out: Path) -> SFTConfig:
     return SFTConfig(
         output_dir=str(out),
         max_steps=settings.max_steps,
@@ -103,7 +88,7 @@ def _sft_config(settings: WarmupSettings, out: Path) -> SFTConfig:
         learning_rate=settings.learning_rate,
         lr_scheduler_type="constant_with_warmup",
         warmup_steps=20,
-        seed=settings.seed,
+        seed=seed,
         completion_only_loss=True,
         gradient_checkpointing=False,
         bf16=False,

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rlvr_vocab.rewards.turns import boxes_between, last_box
-
 _MOST_BOXES = 200
+_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])[ ]{0,9}")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_TOKEN = re.compile(r"-?[0-9]+(?:[.,/][0-9]+)*|[A-Za-z]+|\\[A-Za-z]+")
 _CORRECTION = re.compile(
     r"\b(?:wait|actually|hold on|oops|sorry|scratch that|correction|second thoughts?|i mean|i meant|rather|instead"
     r"|mistake|let me (?:correct|redo|fix|try)|(?:is|was|are|were) (?:wrong|incorrect)|not right)\b|\bno *[,.:;!-]",
@@ -102,6 +103,61 @@ def _joins(box: _Words, next_box: _Words) -> bool:
         return said <= _JOINING and not said.isdisjoint(_COUNTING)
     has_other_name = box.name != next_box.name and "" not in (box.name, next_box.name)
     return next_box.is_bullet or has_other_name or re.search("[,;]", next_box.plain) is not None
+
+
+def last_box(text: str) -> str | None:
+    r"""The contents of the last `\boxed{…}`; None without one, or where the last one is not closed.
+
+    A box that was cut off takes back the ones before it: what stands in those is not the final answer.
+
+    >>> last_box(r"\boxed{41}, no: \boxed{\frac{1}{2}}.")
+    '\\frac{1}{2}'
+    >>> last_box(r"\boxed{41}, no: \boxed{4") is None
+    True
+    """
+    start = None
+    for box in _BOX.finditer(text):
+        start = box.end()
+    return None if start is None else _contents(text, start)
+
+
+def _contents(text: str, start: int) -> str | None:
+    """What the box holds whose contents begin at `start`, None where it is not closed."""
+    if start == len(text):
+        return None
+    if text[start] != "{":
+        return _one_token(text, start)
+    depth = 0
+    for brace in _BRACE.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(brace[0], 0)
+        if depth == 0:
+            return text[start + 1 : brace.start()]
+    return None
+
+
+def boxes_between(text: str) -> tuple[list[str], list[str]]:
+    r"""The contents of all boxes, and what stands before, between and behind them; no box where one is not closed.
+
+    >>> boxes_between(r"It is \boxed{1} or \boxed{2}.")
+    (['1', '2'], ['It is ', ' or ', '.'])
+    """
+    boxes, between, end = [], [], 0
+    for box in _BOX.finditer(text):
+        if box.start() < end:
+            continue  # a box within a box
+        contents = _contents(text, box.end())
+        if contents is None:
+            return [], [text]
+        boxes.append(contents)
+        between.append(text[end : box.start()])
+        end = box.end() + len(contents) + 2 * (text[box.end()] == "{")
+    return boxes, [*between, text[end:]]
+
+
+def _one_token(text: str, start: int) -> str:
+    r"""`\boxed 5` boxes what TeX takes as one token; plain text means the whole number or word."""
+    found = _TOKEN.match(text, start)
+    return found[0] if found else text[start]
 
 
 _OPENED = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")

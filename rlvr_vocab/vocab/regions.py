@@ -1,10 +1,20 @@
-"""Which positions of a sequence are thinking and which are answering, as a pure function of its ids."""
+"""Which positions of a sequence are thinking and which are answering, as a pure function of its ids.
+
+The last event before a token decides: an opening tag begins thinking; a closing tag, or the end of the ids that open
+an assistant's turn, begins answering. Before any event a sequence is answering. `regions_after` says so of whole
+tensors, `after_last_ids` and `RegionTracker` follow sequences that grow.
+"""
 
 from __future__ import annotations
 
-import torch
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from rlvr_vocab.vocab.layout import VocabLayout
+
+if TYPE_CHECKING:  # seconds to import, and `RegionTracker` needs none of it
+    import torch
 
 ANSWERING, THINKING = 0, 1
 _NO_EVENT, _ANSWER_EVENT, _THINK_EVENT = 0, 1, 2
@@ -12,11 +22,37 @@ _NO_EVENT, _ANSWER_EVENT, _THINK_EVENT = 0, 1, 2
 # Shapes: B sequences, T positions.
 
 
+class RegionTracker:
+    """Follows one sequence token by token.
+
+    Attributes:
+        region: of the token after all those that were added, `THINKING` or `ANSWERING`.
+    """
+
+    def __init__(self, layout: VocabLayout, ids: Iterable[int] = ()) -> None:
+        self.region = ANSWERING
+        self._open_id, self._close_id = layout.think_open_id, layout.think_close_id
+        self._turn = deque(layout.turn_ids)
+        self._recent = deque[int](maxlen=len(layout.turn_ids))
+        for token in ids:
+            self.add(token)
+
+    def add(self, token: int) -> None:
+        self._recent.append(token)
+        if token == self._close_id or (self._turn and self._recent == self._turn):
+            self.region = ANSWERING
+        elif token == self._open_id:
+            self.region = THINKING
+
+    def copy(self) -> RegionTracker:
+        other = object.__new__(RegionTracker)
+        other.__dict__.update(self.__dict__)
+        other._recent = self._recent.copy()
+        return other
+
+
 def regions_after(ids_BT: torch.Tensor, layout: VocabLayout) -> torch.Tensor:
     """Region in which the token *after* each position is chosen.
-
-    The last event at or before a position decides: an opening tag begins thinking; a closing tag, or the end of
-    the ids that open an assistant's turn, begins answering. Before any event a sequence is answering.
 
     Args:
         ids_BT: token ids, `(B, T)`, any integer type; padding may stand anywhere.
@@ -26,23 +62,42 @@ def regions_after(ids_BT: torch.Tensor, layout: VocabLayout) -> torch.Tensor:
         `(B, T)` int64, `THINKING` or `ANSWERING`.
     """
     events_BT = _events(ids_BT, layout)
-    positions_T = torch.arange(ids_BT.size(1), device=ids_BT.device)
-    last_event_BT = torch.where(events_BT != _NO_EVENT, positions_T, 0).cummax(dim=1).values
+    last_event_BT = _positions_of_events(events_BT).cummax(dim=1).values
     return (events_BT.gather(1, last_event_BT) == _THINK_EVENT).long()
 
 
 def region_of_next(ids_BT: torch.Tensor, layout: VocabLayout) -> torch.Tensor:
     """`regions_after` at the last position alone: `(B,)` int64, what a sampler asks at each step."""
     events_BT = _events(ids_BT, layout)
-    positions_T = torch.arange(ids_BT.size(1), device=ids_BT.device)
-    last_event_B1 = torch.where(events_BT != _NO_EVENT, positions_T, 0).amax(dim=1, keepdim=True)
+    last_event_B1 = _positions_of_events(events_BT).amax(dim=1, keepdim=True)
     return (events_BT.gather(1, last_event_B1) == _THINK_EVENT).long().squeeze(1)
+
+
+def after_last_ids(
+    thinking_B: torch.Tensor, ids_BT: torch.Tensor, lengths_B: torch.Tensor, layout: VocabLayout
+) -> torch.Tensor:
+    """Whether the next token of each sequence is chosen while thinking; looking twice at one last id changes nothing.
+
+    Args:
+        thinking_B: what this function said before the last id was there.
+        ids_BT: the ids of each sequence, then anything.
+        lengths_B: how many ids each sequence has, at least 0.
+    """
+    last_B1 = (lengths_B.long() - 1).clamp(min=0).unsqueeze(1)
+    token_B = ids_BT.gather(1, last_B1).squeeze(1)
+    thinking_B = (thinking_B | (token_B == layout.think_open_id)) & (token_B != layout.think_close_id)
+    if layout.turn_ids:
+        opens_B = lengths_B >= len(layout.turn_ids)
+        for back, token in enumerate(reversed(layout.turn_ids)):  # one by one: nothing has to reach the device first
+            opens_B = opens_B & (ids_BT.gather(1, (last_B1 - back).clamp(min=0)).squeeze(1) == token)
+        thinking_B = thinking_B & ~opens_B
+    return thinking_B
 
 
 def scored_regions(ids_BT: torch.Tensor, layout: VocabLayout) -> torch.Tensor:
     """Region in which each token itself was chosen: `(B, T)`; the first position has no context and is answering."""
-    regions_BT = torch.full_like(ids_BT, ANSWERING, dtype=torch.long)
-    regions_BT[:, 1:] = regions_after(ids_BT, layout)[:, :-1]
+    regions_BT = regions_after(ids_BT, layout).roll(1, dims=1)
+    regions_BT[:, :1] = ANSWERING
     return regions_BT
 
 
@@ -57,8 +112,8 @@ def last_turn_start(ids: list[int], layout: VocabLayout) -> int:
 
 
 def _events(ids_BT: torch.Tensor, layout: VocabLayout) -> torch.Tensor:
-    events_BT = torch.where(ids_BT == layout.think_close_id, _ANSWER_EVENT, _NO_EVENT)
-    events_BT = torch.where(ids_BT == layout.think_open_id, _THINK_EVENT, events_BT)
+    events_BT = (ids_BT == layout.think_close_id).long() * _ANSWER_EVENT
+    events_BT.masked_fill_(ids_BT == layout.think_open_id, _THINK_EVENT)
     length = len(layout.turn_ids)
     if 0 < length <= ids_BT.size(1):
         opened = ids_BT[:, length - 1 :] == layout.turn_ids[-1]
@@ -66,3 +121,10 @@ def _events(ids_BT: torch.Tensor, layout: VocabLayout) -> torch.Tensor:
             opened = opened & (ids_BT[:, offset : ids_BT.size(1) - length + 1 + offset] == token)
         events_BT[:, length - 1 :].masked_fill_(opened, _ANSWER_EVENT)
     return events_BT
+
+
+def _positions_of_events(events_BT: torch.Tensor) -> torch.Tensor:
+    """The position of each event, 0 where there is none."""
+    import torch
+
+    return torch.arange(events_BT.size(1), device=events_BT.device) * (events_BT != _NO_EVENT)

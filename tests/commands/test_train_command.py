@@ -16,7 +16,7 @@ from rlvr_vocab.config.problem_source import problem_source, problem_split, prom
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.data import load_problem_sets
 from rlvr_vocab.evaluation.accuracy import read_results
-from rlvr_vocab.rewards.accuracy import accuracy
+from rlvr_vocab.rewards.library.accuracy import accuracy
 from rlvr_vocab.runs.record import run_record
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
@@ -135,8 +135,8 @@ def test_completions_say_why_they_were_scored_as_they_were_and_how_sure_the_samp
     folder, _ = run_folder
     table = pd.read_parquet(folder / "completions" / "step_00003.parquet")
     turns = [[{"role": "assistant", "content": text}] for text in table["completion"]]
-    marks = accuracy.marks(completions=turns, solution=list(table["solution"]))
-    assert list(table["reason/accuracy"]) == [mark.reason for mark in marks]
+    scores = accuracy.explain(completions=turns, solution=list(table["solution"]))
+    assert list(table["reason/accuracy"]) == [score.reason for score in scores]
     tokens, choices = table["completion_ids"].map(len), VocabLayout.load(folder / "final_model").rows
     assert list(table["sampling_entropies"].map(len)) == list(tokens)
     assert all(0 <= entropy <= math.log(choices) for row in table["sampling_entropies"] for entropy in row)

@@ -27,9 +27,8 @@ from torch.distributed.tensor import DTensor
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import Adaptation, AdaptiveWeight
 from rlvr_vocab.training import config
-from rlvr_vocab.training.config import grpo_config
-from rlvr_vocab.training.lora import Lora
-from rlvr_vocab.training.trainer import RegionGRPOTrainer
+from rlvr_vocab.training.settings import Lora
+from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import region_of_next
 

@@ -3,7 +3,7 @@
 import pytest
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.accuracy import accuracy, verdicts
+from rlvr_vocab.rewards.library.accuracy import accuracy, verdicts
 
 CASES = [
     (r"<think>6 * 7</think>\boxed{42}", "42", 1.0),
@@ -49,10 +49,10 @@ def test_gold_answers_may_be_numbers_or_missing() -> None:
     assert accuracy([r"\boxed{42}"] * 5, solution=[42, 42.0, "", None, "$$"]) == [1.0, 1.0, None, None, None]
 
 
-def test_marks_and_verdicts_say_why() -> None:
+def test_scores_and_verdicts_say_why() -> None:
     turns, golds = [r"\boxed{\frac24}", r"\boxed{0.6}", "none", r"\boxed{1}"], ["1/2", "1/2", "1/2", ""]
-    marks = accuracy.marks(turns, solution=golds)
-    assert [mark.reason for mark in marks] == [
+    scores = accuracy.explain(turns, solution=golds)
+    assert [score.reason for score in scores] == [
         "equal",
         "different: 3/5 is not 1/2",
         "no answer",
@@ -60,7 +60,7 @@ def test_marks_and_verdicts_say_why() -> None:
     ]
     found = verdicts(turns, golds)
     assert [verdict.answer for verdict in found] == ["1/2", "3/5", None, None]
-    assert [mark.score for mark in marks] == [verdict.score for verdict in found] == [1.0, 0.0, 0.0, None]
+    assert [score.value for score in scores] == [verdict.score for verdict in found] == [1.0, 0.0, 0.0, None]
 
 
 def test_tags_may_have_other_names() -> None:

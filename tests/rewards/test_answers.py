@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.answers import exact_match, multiple_choice, number_mark, numeric
+from rlvr_vocab.rewards.library.answers import exact_match, multiple_choice, number_score, numeric
 
 
 @pytest.mark.parametrize(
@@ -99,14 +99,14 @@ def test_tolerances_hold_up_to_the_last_digit():
     assert numeric(off_by, solution=["10"] * 3, relative_tolerance=0.01) == [1.0, 1.0, 0.0]
     assert numeric(off_by, solution=["-10"] * 3, relative_tolerance=0.01) == [0.0, 0.0, 0.0]
     assert numeric([r"\boxed{-10.1}"], solution=["-10"], relative_tolerance=0.01) == [1.0]
-    assert number_mark("2", "1", Fraction(1), Fraction(1, 2)).score == 1.0  # the larger holds
+    assert number_score("2", "1", Fraction(1), Fraction(1, 2)).value == 1.0  # the larger holds
     # One percent of fifty percent is half a point, not half of one.
     assert numeric(["0.9", "0.504", "50.5"], solution=["50%"] * 3, relative_tolerance=0.01) == [0.0, 1.0, 1.0]
 
 
 def test_reasons_say_what_was_found():
     turns = [r"\boxed{42}", r"\boxed{42.5}", r"\boxed{x}", "x", "<think>42", r"\boxed{4"]
-    reasons = [mark.reason for mark in numeric.marks(turns, ["42"] * 6, absolute_tolerance=0.5)]
+    reasons = [score.reason for score in numeric.explain(turns, ["42"] * 6, absolute_tolerance=0.5)]
     assert reasons == [
         "equal",
         "within the tolerance",
@@ -153,7 +153,7 @@ def test_choices_are_compared_by_letter(turn, gold, score):
 
 def test_a_choice_comes_with_a_reason():
     turns = [r"\boxed{C}", r"\boxed{B}", r"\boxed{B, C}", r"\boxed{Paris}", "<think>C"]
-    assert [mark.reason for mark in multiple_choice.marks(turns, ["C"] * 5)] == [
+    assert [score.reason for score in multiple_choice.explain(turns, ["C"] * 5)] == [
         "the right letter",
         "B is wrong",
         "2 different letters",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlvr_vocab.rewards.answers import letters_concluded, letters_named
+from rlvr_vocab.rewards.library.answers import letters_concluded, letters_named
 
 LETTERS = "ABCDE"
 

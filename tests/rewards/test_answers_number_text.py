@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from rlvr_vocab.rewards.answers import Number, last_number, whole_text_number
+from rlvr_vocab.rewards.library.answers import Number, last_number, whole_text_number
 
 
 @pytest.mark.parametrize(

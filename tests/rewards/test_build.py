@@ -6,14 +6,14 @@ import pytest
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import Adaptation
-from rlvr_vocab.rewards.build import RewardContext, RewardSpec, build_rewards, required_columns
+from rlvr_vocab.rewards.build import RewardContext, build_rewards, required_columns
 from rlvr_vocab.rewards.guard import Mistake
-from rlvr_vocab.rewards.reward import Mark
+from rlvr_vocab.rewards.reward import RewardSpec, Score
 
 CONTEXT = RewardContext(("[r]", "[/r]"), 100, 90, 91, 64)
 SOURCE = """
 import functools
-from rlvr_vocab.rewards.reward import Mark, reward
+from rlvr_vocab.rewards.reward import Score, reward
 
 def only(completions): return [1.0] * len(completions)
 def keyword_only(*, completions, solution): return [float(gold == "3") for gold in solution]
@@ -29,7 +29,7 @@ def raises(completions, solution, **columns):
 half = functools.partial(with_level, level=0.5)
 fixed = lambda completions: [0.25] * len(completions)
 @reward(full_mark=2.0)
-def reasoned(completions, **columns): return [Mark(2.0, "because") for _ in completions]
+def reasoned(completions, **columns): return [Score(2.0, "because") for _ in completions]
 """
 
 
@@ -114,17 +114,17 @@ def test_the_full_mark_is_the_one_given_else_that_of_the_function_else_one(mine)
     assert built(mine("reasoned"), full_mark=1.5).full_mark == 1.5
 
 
-def test_marks_have_the_reasons_of_library_and_users_alike(mine):
-    [mark, other] = built("boxed").marks(completions=["\\boxed{1}", "1"], solution=["1", "1"])
-    assert mark == Mark(1.0, "one box") and other == Mark(0.0, "no box")
-    assert built(mine("reasoned")).marks(completions=["a"]) == [Mark(2.0, "because")]
-    assert built(mine("fixed")).marks(completions=["a"]) == [Mark(0.25, "")]
+def test_scores_have_the_reasons_of_library_and_users_alike(mine):
+    [score, other] = built("boxed").explain(completions=["\\boxed{1}", "1"], solution=["1", "1"])
+    assert score == Score(1.0, "one box") and other == Score(0.0, "no box")
+    assert built(mine("reasoned")).explain(completions=["a"]) == [Score(2.0, "because")]
+    assert built(mine("fixed")).explain(completions=["a"]) == [Score(0.25, "")]
 
 
-def test_a_function_that_raises_gives_a_mistake_for_its_row_and_marks_for_the_others(mine):
-    kept, failed = built(mine("raises")).marks(completions=["a", "b"], solution=["1", "0"])
-    assert kept == Mark(1.0, "")
-    assert isinstance(failed, Mistake) and failed.score is None
+def test_a_function_that_raises_gives_a_mistake_for_its_row_and_scores_for_the_others(mine):
+    kept, failed = built(mine("raises")).explain(completions=["a", "b"], solution=["1", "0"])
+    assert kept == Score(1.0, "")
+    assert isinstance(failed, Mistake) and failed.value is None
     assert failed.reason == f"raised ValueError: boom (mine.py, line {SOURCE.split('boom')[0].count(chr(10)) + 1})"
 
 
@@ -154,7 +154,7 @@ def test_required_columns_are_parameters_without_a_value(mine):
 
 
 def test_an_adaptive_weight_starts_at_the_weight_and_knows_the_full_mark(mine):
-    reward = built(mine("reasoned"), weight=0.5, adaptation=Adaptation(window=1))
+    reward = built(mine("reasoned"), weight=0.5, adaptive=Adaptation(window=1))
     reward.adaptive.observe([1.0, 1.0])  # below its full mark of 2
     assert (reward.weight, reward.adaptive.value) == (0.5, pytest.approx(0.6))
     assert built("accuracy").adaptive is None

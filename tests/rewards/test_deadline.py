@@ -10,10 +10,11 @@ import time
 import pytest
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.build import DEADLINE, RewardContext, RewardSpec, build_rewards
-from rlvr_vocab.rewards.deadline import Deadline, DeadlineThread, Late
+from rlvr_vocab.rewards.build import DEADLINE, RewardContext, build_rewards
+from rlvr_vocab.rewards.deadline import Deadline, DeadlineThread, TimedOut
+from rlvr_vocab.rewards.dry_run import dry_run
 from rlvr_vocab.rewards.guard import GuardedReward, Mistake
-from rlvr_vocab.rewards.trial import try_out
+from rlvr_vocab.rewards.reward import RewardSpec
 
 TURNS = ["a", "b", "c"]
 LONG_ENOUGH = 60.0
@@ -292,7 +293,7 @@ def test_a_thread_ends_with_the_last_reference_to_it():
 def test_a_call_after_the_deadline_is_not_begun():
     begun, deadline = [], Deadline(0.01)
     time.sleep(0.02)
-    with pytest.raises(Late, match=r"was not called after its deadline of 0\.01 seconds"):
+    with pytest.raises(TimedOut, match=r"was not called after its deadline of 0\.01 seconds"):
         DeadlineThread("mine").call(begun.append, deadline)
     assert begun == []
 
@@ -338,8 +339,8 @@ def test_functions_of_the_user_have_a_deadline_unless_told_otherwise_and_the_lib
 
 def test_a_deadline_of_a_built_function_holds(mine):
     slow = built(mine("sleeps"), params={"seconds": 2}, deadline=0.1)
-    [mark] = slow.marks(completions=["a"], prompts=["p"])
-    assert mark == Mistake(None, "had not returned by its deadline of 0.1 seconds", of_the_batch=True, late=True)
+    [score] = slow.explain(completions=["a"], prompts=["p"])
+    assert score == Mistake(None, "had not returned by its deadline of 0.1 seconds", of_the_batch=True, timed_out=True)
 
 
 def test_a_deadline_that_is_none_and_one_for_the_library_are_refused(mine):
@@ -358,7 +359,7 @@ REPLIES = [[{"role": "assistant", "content": "1"}]]
 
 def test_a_function_that_is_late_in_its_trial_is_refused_with_the_key_to_change(mine):
     with pytest.raises(UserError) as caught:
-        try_out(built(mine("sleeps"), params={"seconds": 2}, deadline=0.1), ROWS, REPLIES)
+        dry_run(built(mine("sleeps"), params={"seconds": 2}, deadline=0.1), ROWS, REPLIES)
     assert str(caught.value) == (
         "reward sleeps had not returned by its deadline of 0.1 seconds in its trial with 1 row; "
         "a larger `deadline` beside its name gives it more time, null any time"
@@ -367,6 +368,6 @@ def test_a_function_that_is_late_in_its_trial_is_refused_with_the_key_to_change(
 
 def test_a_function_that_needs_the_main_thread_is_told_how_to_get_it(mine):
     with pytest.raises(UserError, match=r"signal only works in main thread.*`deadline: null` beside its name lets it"):
-        try_out(built(mine("alarm")), ROWS, REPLIES)
-    [mark] = try_out(built(mine("alarm"), deadline=None), ROWS, REPLIES)
-    assert mark.score == 1.0
+        dry_run(built(mine("alarm")), ROWS, REPLIES)
+    [score] = dry_run(built(mine("alarm"), deadline=None), ROWS, REPLIES)
+    assert score.value == 1.0

@@ -4,7 +4,7 @@ import pytest
 from trl.rewards import think_format_reward
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.formats import boxed, think_format, xml_format, xml_tags
+from rlvr_vocab.rewards.library.formats import boxed, think_format, xml_format, xml_tags
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ from rlvr_vocab.rewards.formats import boxed, think_format, xml_format, xml_tags
     ],
 )
 def test_a_turn_thinks_once_and_first_and_then_answers(turn, reason):
-    [mark] = think_format.marks([turn])
-    assert (mark.reason, mark.score) == (reason, float(reason == "thinking, then an answer"))
+    [score] = think_format.explain([turn])
+    assert (score.reason, score.value) == (reason, float(reason == "thinking, then an answer"))
 
 
 def test_a_prefilled_opening_tag_may_be_missing_or_not():
@@ -80,7 +80,7 @@ def test_two_elements_and_nothing_else(turn, loose, strict):
 
 
 @pytest.mark.parametrize(
-    ("turn", "score", "reason"),
+    ("turn", "value", "reason"),
     [
         (ON_LINES, 0.5, "4 of 4 tags"),
         (ON_LINES.rstrip(), 0.5, "4 of 4 tags"),
@@ -95,9 +95,9 @@ def test_two_elements_and_nothing_else(turn, loose, strict):
         ("", 0.0, "0 of 4 tags"),
     ],
 )
-def test_each_tag_in_its_place_earns_an_eighth(turn, score, reason):
-    [mark] = xml_tags.marks([turn])
-    assert mark.score == pytest.approx(score, abs=1e-12) and mark.reason == reason
+def test_each_tag_in_its_place_earns_an_eighth(turn, value, reason):
+    [score] = xml_tags.explain([turn])
+    assert score.value == pytest.approx(value, abs=1e-12) and score.reason == reason
 
 
 def test_what_follows_the_end_costs_down_to_a_bound():
@@ -144,8 +144,8 @@ def test_xml_tags_are_counted_as_in_the_demonstration():
     ],
 )
 def test_one_box_stands_in_the_answer(turn, reason):
-    [mark] = boxed.marks([turn])
-    assert (mark.reason, mark.score) == (reason, float(reason == "one box"))
+    [score] = boxed.explain([turn])
+    assert (score.reason, score.value) == (reason, float(reason == "one box"))
 
 
 @pytest.mark.parametrize("word", ["no", "off", 0])

@@ -11,7 +11,7 @@ import pytest
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import Bound
 from rlvr_vocab.rewards.guard import GuardedReward, Mistake
-from rlvr_vocab.rewards.reward import Mark, reward
+from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.verify.verdict import DIFFERENT, TIMEOUT, Verdict
 
 TURNS = ["a", "b", "c", "d", "e"]
@@ -220,17 +220,20 @@ def test_failures_of_a_batch_are_logged_as_a_metric_where_there_are_any():
 
 @reward()
 def shouts(completions, **columns):
-    return [Mark(1.0, "upper case") if turn.isupper() else Mark(None, "no letters") for turn in completions]
+    return [Score(1.0, "upper case") if turn.isupper() else Score(None, "no letters") for turn in completions]
 
 
-def test_marks_have_the_reasons_of_the_function_and_mistakes_theirs_and_nothing_is_counted_or_told(caplog):
-    assert guarded(shouts.marks).marks(completions=["A", "1"]) == [Mark(1.0, "upper case"), Mark(None, "no letters")]
+def test_scores_have_the_reasons_of_the_function_and_mistakes_theirs_and_nothing_is_counted_or_told(caplog):
+    assert guarded(shouts.explain).explain(completions=["A", "1"]) == [
+        Score(1.0, "upper case"),
+        Score(None, "no letters"),
+    ]
     function = guarded(raising_on("b", error=ValueError))
-    kept, failed = function.marks(completions=["a", "b"])
-    assert kept == Mark(1.0, "")
-    assert isinstance(failed, Mistake) and failed.score is None
+    kept, failed = function.explain(completions=["a", "b"])
+    assert kept == Score(1.0, "")
+    assert isinstance(failed, Mistake) and failed.value is None
     assert failed.reason.startswith("raised ValueError: b (test_guard.py, line ")
-    [one, other] = guarded(lambda completions: "no").marks(completions=["a", "b"])
+    [one, other] = guarded(lambda completions: "no").explain(completions=["a", "b"])
     assert one == other == Mistake(None, "returned 'no' (a str), not a list", of_the_batch=True)
     assert function.failures == 0 and not caplog.records
 
@@ -245,7 +248,7 @@ def logged_by(function, **columns):
 def test_reasons_are_handed_on_with_every_batch_those_of_mistakes_too():
     @reward()
     def shouts(completions, **_):
-        return [Mark(1.0, "loud") if turn.isupper() else Mark(0.0, "quiet") for turn in completions]
+        return [Score(1.0, "loud") if turn.isupper() else Score(0.0, "quiet") for turn in completions]
 
     function = guarded(Bound(shouts, {}, is_library=False))
     assert logged_by(function, completions=["A", "b"]) == ({}, {"reason/mine": ["loud", "quiet"]})
@@ -256,7 +259,7 @@ def test_reasons_are_handed_on_with_every_batch_those_of_mistakes_too():
 
 def test_comparisons_that_ran_into_their_deadline_are_counted_apart_from_wrong_answers(monkeypatch):
     judged = {"quick": Verdict(False, DIFFERENT, "1", "2"), "slow": Verdict(False, TIMEOUT)}
-    module = importlib.import_module("rlvr_vocab.rewards.accuracy")
+    module = importlib.import_module("rlvr_vocab.rewards.library.accuracy")
     monkeypatch.setattr(module, "verify", lambda golds, answers, deadline: [judged[answer] for answer in answers])
     function = guarded(Bound(module.accuracy, {}, is_library=True))
     turns = [rf"\boxed{{{word}}}" for word in ("slow", "quick", "slow")]

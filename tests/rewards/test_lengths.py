@@ -6,8 +6,8 @@ import pytest
 from trl.rewards import get_cosine_scaled_reward, get_soft_overlong_punishment
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.answers import numeric
-from rlvr_vocab.rewards.lengths import cosine_length, length, overlong
+from rlvr_vocab.rewards.library.answers import numeric
+from rlvr_vocab.rewards.library.lengths import cosine_length, length, overlong
 
 
 def ids(*sizes):
@@ -32,8 +32,8 @@ def test_a_length_is_counted_in_the_unit_that_was_asked_for():
     assert length([turn], tokens, shortest=4, longest=4) == [1.0]
     assert length([turn], tokens, shortest=2, longest=2, unit="words") == [1.0]
     assert length([turn], shortest=9, longest=9, unit="characters") == [1.0]
-    [mark] = length.marks([turn], longest=1, unit="words")
-    assert mark.reason == "2 words, too long"
+    [score] = length.explain([turn], longest=1, unit="words")
+    assert score.reason == "2 words, too long"
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_overlong_is_that_of_trl():
 
 
 def test_overlong_punishes_the_last_tokens_before_the_limit():
-    marks = overlong.marks([""] * 4, ids(80, 85, 100, 101), max_completion_length=100, cache=20)
-    assert [mark.score for mark in marks] == [0.0, -0.25, -1.0, -1.0]
-    assert [mark.reason for mark in marks] == [
+    scores = overlong.explain([""] * 4, ids(80, 85, 100, 101), max_completion_length=100, cache=20)
+    assert [score.value for score in scores] == [0.0, -0.25, -1.0, -1.0]
+    assert [score.reason for score in scores] == [
         "80 tokens",
         "5 tokens into the last 20",
         "20 tokens into the last 20",
@@ -124,7 +124,7 @@ def test_cosine_length_asks_its_grader_with_columns_tags_and_nothing_to_log_with
         return [1.0, 0.0, None]
 
     columns = {"level": ["a", "b", "c"], "log_extra": print, "log_metric": print}
-    marks = cosine_length.marks(
+    scores = cosine_length.explain(
         ["", "", ""],
         ["7"] * 3,
         ids(0, 0, 0),
@@ -133,8 +133,8 @@ def test_cosine_length_asks_its_grader_with_columns_tags_and_nothing_to_log_with
         think_tags=("[r]", "[/r]"),
         **columns,
     )
-    assert [mark.score for mark in marks] == [1.0, -1.0, None]
-    assert [mark.reason for mark in marks] == ["right, 0 of 10 tokens", "wrong, 0 of 10 tokens", "not graded"]
+    assert [score.value for score in scores] == [1.0, -1.0, None]
+    assert [score.reason for score in scores] == ["right, 0 of 10 tokens", "wrong, 0 of 10 tokens", "not graded"]
     assert seen == {"solution": ["7"] * 3, "level": ["a", "b", "c"], "think_tags": ("[r]", "[/r]")}
 
 

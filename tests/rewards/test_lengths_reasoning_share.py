@@ -3,7 +3,7 @@
 import pytest
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.lengths import reasoning_share
+from rlvr_vocab.rewards.library.lengths import reasoning_share
 
 OPEN, CLOSE, STANDARD = 90, 91, 100
 IDS = {"standard_size": STANDARD, "think_open_id": OPEN, "think_close_id": CLOSE}
@@ -29,9 +29,9 @@ IDS = {"standard_size": STANDARD, "think_open_id": OPEN, "think_close_id": CLOSE
     ],
 )
 def test_reasoning_tokens_are_counted_among_those_sampled_while_thinking(text, ids, reasoning_tokens, tokens):
-    [mark] = reasoning_share.marks([text], [ids], **IDS)
-    assert mark.score == (reasoning_tokens / tokens if tokens else None)
-    assert mark.reason == (f"{reasoning_tokens} of {tokens} thinking tokens" if tokens else "no thinking")
+    [score] = reasoning_share.explain([text], [ids], **IDS)
+    assert score.value == (reasoning_tokens / tokens if tokens else None)
+    assert score.reason == (f"{reasoning_tokens} of {tokens} thinking tokens" if tokens else "no thinking")
 
 
 def test_the_first_id_after_the_standard_ones_is_a_reasoning_token():

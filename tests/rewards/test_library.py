@@ -19,6 +19,7 @@ import yaml
 
 import rlvr_vocab.rewards
 from rlvr_vocab.rewards.library import LIBRARY
+from rlvr_vocab.rewards.reward import Score, Traits, reward, traits_by_name, traits_of
 
 NEEDED = {
     "cosine_length": {"max_completion_length": 16, "grader": "numeric"},
@@ -87,12 +88,30 @@ def test_an_empty_batch_has_no_scores(name):
 def test_a_reward_function_says_its_name_its_full_mark_and_its_reasons(name):
     function = LIBRARY[name]
     assert function.__name__ == name.removesuffix("_reward")
-    assert math.isfinite(function.full_mark)
+    assert math.isfinite(function.traits.full_mark)
     batch = {"prompts": ["p"], "completions": ["7"], "completion_ids": [[1, 401]], "solution": ["7"]}
-    [mark] = function.marks(**batch, **NEEDED.get(name, {}))
-    assert mark.reason and len(mark.reason) < 100
-    assert mark.score is None or mark.score <= function.full_mark
+    [score] = function.explain(**batch, **NEEDED.get(name, {}))
+    assert score.reason and len(score.reason) < 100
+    assert score.value is None or score.value <= function.traits.full_mark
     assert pickle.loads(pickle.dumps(function)) is function  # TRL sends them to other processes
+
+
+def test_the_library_holds_what_its_files_declare_and_no_function_of_anybody_else():
+    declared = re.findall(
+        r"^@reward\(.*?^def (\w+)",
+        "\n".join(path.read_text() for path in sorted(Path(rlvr_vocab.rewards.library.__path__[0]).glob("*.py"))),
+        re.MULTILINE | re.DOTALL,
+    )
+    before = dict(LIBRARY)
+
+    @reward(full_mark=2.0, grades=True, aliases=("numeric",))
+    def accuracy(completions, **columns):
+        return [Score(2.0, "mine") for _ in completions]
+
+    assert before == LIBRARY and LIBRARY.keys() == {*declared, "accuracy_reward"} and len(declared) == 16
+    assert traits_of(accuracy) == Traits(2.0, grades=True, aliases=("numeric",))
+    assert traits_by_name("mine.py:accuracy") == traits_of(print) == Traits()
+    assert LIBRARY["accuracy_reward"] is LIBRARY["accuracy"] and traits_by_name("xml_tags").full_mark == 0.5
 
 
 def module_names():

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 import torch
 
-from rlvr_vocab.rewards.returned import NotAScore, mark_of, score_of, value_text, values_of
-from rlvr_vocab.rewards.reward import Mark
+from rlvr_vocab.rewards.returned import NotAScore, number_of, score_of, shown_value, values_of
+from rlvr_vocab.rewards.reward import Score
 
 
 async def later(result):
@@ -43,8 +43,8 @@ class Text(str):
     ],
 )
 def test_finite_numbers_of_any_library_are_scores(value, score):
-    assert score_of(value) == score
-    assert score is None or type(score_of(value)) is float
+    assert number_of(value) == score
+    assert score is None or type(number_of(value)) is float
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_finite_numbers_of_any_library_are_scores(value, score):
 )
 def test_anything_else_is_refused_with_the_value_and_its_type(value, said):
     with pytest.raises(NotAScore) as caught:
-        score_of(value)
+        number_of(value)
     assert str(caught.value) == said
 
 
@@ -131,13 +131,13 @@ def test_what_is_awaited_is_waited_for_also_inside_a_running_loop():
     assert asyncio.run(inside()) == [3.0]
 
 
-def test_marks_keep_their_reasons_and_are_checked_like_numbers():
-    assert mark_of(Mark(np.float32(0.5), "half")) == Mark(0.5, "half")
-    assert mark_of(0.5) == Mark(0.5, "")
+def test_scores_keep_their_reasons_and_are_checked_like_numbers():
+    assert score_of(Score(np.float32(0.5), "half")) == Score(0.5, "half")
+    assert score_of(0.5) == Score(0.5, "")
     with pytest.raises(NotAScore, match="returned nan"):
-        mark_of(Mark(math.nan, "half"))
+        score_of(Score(math.nan, "half"))
 
 
 def test_a_value_is_shown_on_one_short_line():
-    assert "\n" not in value_text(pd.DataFrame({"a": range(100)}))
-    assert len(value_text("x" * 10**6)) < 100
+    assert "\n" not in shown_value(pd.DataFrame({"a": range(100)}))
+    assert len(shown_value("x" * 10**6)) < 100

@@ -7,7 +7,7 @@ import pytest
 from trl.rewards import get_repetition_penalty_reward
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.style import diversity, forbidden_text, repetition
+from rlvr_vocab.rewards.library.style import diversity, forbidden_text, repetition
 
 
 def test_repetition_over_tokens_is_that_of_trl():
@@ -22,8 +22,8 @@ def test_repetition_over_tokens_is_that_of_trl():
 
 def test_repetition_counts_words_in_lower_case():
     # 6 trigrams, of which "a b c" stands twice more
-    [mark] = repetition.marks(["a b c A B C a b"], unit="words")
-    assert mark.score == -0.5 and mark.reason == "3 of 6 3-grams repeated"
+    [score] = repetition.explain(["a b c A B C a b"], unit="words")
+    assert score.value == -0.5 and score.reason == "3 of 6 3-grams repeated"
     assert repetition(["a b", "", "a b c"], unit="words") == [0.0, 0.0, 0.0]
 
 
@@ -49,7 +49,7 @@ def test_near_duplicates_are_counted_within_the_group_of_a_prompt():
     chats = [[{"role": "user", "content": "p"}]] * 2 + [[{"role": "user", "content": "q"}]] * 2
     assert diversity(texts, prompts=chats, penalty=0.5) == [-0.5, -0.5, 0.0, 0.0]
     assert diversity(texts) == diversity(texts, prompts=["p"] * 4)
-    [first, *_] = diversity.marks(texts)
+    [first, *_] = diversity.explain(texts)
     assert first.reason == "2 near-duplicates in a group of 4"
 
 
@@ -94,8 +94,8 @@ def test_forbidden_text_costs_each_time_it_occurs_up_to_a_bound():
     assert forbidden_text(turns, patterns) == [-0.25, -0.5, -0.75, 0.0]
     assert forbidden_text(turns, patterns, at_most=2) == [-0.5, -0.5, -0.75, 0.0]
     assert forbidden_text(turns, patterns, at_most=9) == [-0.75, -0.5, -0.75, 0.0]
-    [mark] = forbidden_text.marks(["sure. As an AI"], patterns)
-    assert mark.reason == "found '(?i)sure', 'As an AI'"
+    [score] = forbidden_text.explain(["sure. As an AI"], patterns)
+    assert score.reason == "found '(?i)sure', 'As an AI'"
 
 
 def test_patterns_may_be_a_list():

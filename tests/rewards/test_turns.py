@@ -1,10 +1,11 @@
-"""Where the answer of a turn stands: after the last thinking, in the last box."""
+"""What is read of a turn: its text, what follows its last thinking, its tokens or words."""
 
 from typing import Any
 
 import pytest
 
-from rlvr_vocab.rewards.turns import after_thinking, last_box, turn_text
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.turns import after_thinking, parts, turn_text
 
 
 @pytest.mark.parametrize(
@@ -31,33 +32,6 @@ def test_tags_may_have_other_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "box"),
-    [
-        (r"\boxed{42}", "42"),
-        (r"\boxed{41}. No wait, \boxed{42}.", "42"),
-        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
-        (r"\boxed{\boxed{7}}", "7"),
-        (r"\boxed{\{1\}}", r"\{1\}"),
-        (r"\boxed{1 \\ 2}", r"1 \\ 2"),
-        (r"\boxed {42}", "42"),
-        (r"\fbox{42}", "42"),
-        (r"\boxed{}", ""),
-        (r"\boxed 42.", "42"),
-        (r"\boxed -3/4", "-3/4"),
-        (r"\boxed C", "C"),
-        (r"\boxed", None),
-        ("42", None),
-        (r"\boxedness{42}", None),
-        (r"\boxed{1} then \boxed{2", None),  # what was cut off takes the first back
-        (r"\boxed{1\}", None),
-        (r"\boxed{" * 50, None),
-    ],
-)
-def test_the_last_box_counts_and_only_if_it_is_closed(text: str, box: str | None) -> None:
-    assert last_box(text) == box
-
-
-@pytest.mark.parametrize(
     ("completion", "text"),
     [
         ("a", "a"),
@@ -74,3 +48,17 @@ def test_the_last_box_counts_and_only_if_it_is_closed(text: str, box: str | None
 )
 def test_what_the_assistant_says_is_read(completion: Any, text: str) -> None:
     assert turn_text(completion) == text
+
+
+TURNS: list[Any] = ["One  two\nONE", [{"role": "assistant", "content": None}]]
+
+
+def test_a_completion_comes_apart_into_tokens_words_or_characters() -> None:
+    assert parts("length", TURNS, [[5, 6], []], "tokens") == [[5, 6], []]
+    assert parts("length", TURNS, [[5, 6], []], "words") == [["one", "two", "one"], []]
+    assert [list(text) for text in parts("length", TURNS, None, "characters")] == [list("One  two\nONE"), []]
+
+
+def test_tokens_without_ids_are_refused_by_the_name_of_the_reward() -> None:
+    with pytest.raises(UserError, match=r"^repetition: completion_ids is missing"):
+        parts("repetition", TURNS, None, "tokens")

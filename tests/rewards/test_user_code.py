@@ -18,9 +18,9 @@ def shouts(completions, **columns):
 
 @dataclass
 class Judge:
-    mark: float = 0.5
+    score: float = 0.5
     def __call__(self, completions):
-        return [self.mark] * len(completions)
+        return [self.score] * len(completions)
     def strict(self, completions):
         return [0.0] * len(completions)
 

@@ -14,7 +14,7 @@ from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.runs.monitor import DisplayCallback, RunDoctor
 from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.training.completions import CompletionRows
-from rlvr_vocab.training.stage import RunPlace
+from rlvr_vocab.training.stage import StageContext
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
@@ -58,7 +58,7 @@ def trainer(expand_shape: Callable[..., Path], tmp_path: Path) -> Any:
     """As much of a trainer as is looked at."""
     folder = expand_shape("qwen3", size=None)
     return SimpleNamespace(
-        place=RunPlace(tmp_path, "form", first_step=0),
+        stage_context=StageContext(tmp_path, "form", first_step=0),
         processing_class=load_tokenizer(folder),
         policy=SimpleNamespace(layout=VocabLayout.load(folder)),
         newest_rollouts=None,

@@ -11,7 +11,6 @@ from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
-from rlvr_vocab.runs.rewards import reward_specs
 
 SOURCE = """
 import time
@@ -42,7 +41,7 @@ def test_a_deadline_reaches_the_function_and_is_recorded_as_it_was_written(
     slow: str, written: str, recorded: Any, seconds: Any
 ) -> None:
     settings = run_with(f"[{{name:'{slow}'{written}}}]")
-    [reward] = build_rewards(reward_specs(settings.rewards), RewardContext())
+    [reward] = build_rewards(settings.rewards.functions, RewardContext())
     assert reward.function.deadline == seconds
     assert settings.resolved["rewards"]["functions"][0]["deadline"] == recorded
 

@@ -7,10 +7,11 @@ import pytest
 from datasets import Dataset
 
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.config.sections import RewardFunctionSettings, RewardSettings
+from rlvr_vocab.config.sections import RewardSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
-from rlvr_vocab.runs.rewards import gold_turn, reward_specs, stand_in_context, try_rewards
+from rlvr_vocab.rewards.reward import RewardSpec
+from rlvr_vocab.runs.rewards import gold_turn, stand_in_context, try_rewards
 
 TAGS = ("<think>", "</think>")
 ROWS = Dataset.from_list([{"prompt": [{"role": "user", "content": "6*7?"}], "solution": "42", "level": 3}] * 3)
@@ -18,7 +19,7 @@ ROWS = Dataset.from_list([{"prompt": [{"role": "user", "content": "6*7?"}], "sol
 
 def rewards(*functions: Any) -> RewardSettings:
     named = [{"name": function} if isinstance(function, str) else function for function in functions]
-    return RewardSettings(tuple(RewardFunctionSettings(**function) for function in named))
+    return RewardSettings(tuple(RewardSpec(**function) for function in named))
 
 
 def accuracy(*answer_from: str) -> dict[str, Any]:
@@ -59,9 +60,9 @@ def test_an_xml_reward_gives_the_turn_its_form_with_the_answer_bare_where_that_i
 )
 def test_a_made_up_turn_has_full_marks_from_rewards_that_can_all_be_met(functions: list[Any]) -> None:
     settings = rewards(*functions)
-    for reward in build_rewards(reward_specs(settings), stand_in_context(RewardContext(TAGS))):
-        [mark] = reward.marks(completions=[gold_turn("42", settings, TAGS)], solution=["42"], prompts=["6*7?"])
-        assert mark.score == reward.full_mark, (reward.name, mark)
+    for reward in build_rewards(settings.functions, stand_in_context(RewardContext(TAGS))):
+        [score] = reward.explain(completions=[gold_turn("42", settings, TAGS)], solution=["42"], prompts=["6*7?"])
+        assert score.value == reward.full_mark, (reward.name, score)
 
 
 def test_the_trial_before_training_takes_the_form_that_the_rewards_ask_for(tmp_path: Path) -> None:

@@ -27,9 +27,8 @@ def make_trainer() -> Callable[..., Any]:
     """A `RegionGRPOTrainer` for two steps on a folder; keyword arguments are fields of `GRPOConfig`."""
     from datasets import Dataset
 
-    from rlvr_vocab.training.config import grpo_config
     from rlvr_vocab.training.quantization import quantization_config
-    from rlvr_vocab.training.trainer import RegionGRPOTrainer
+    from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
 
     def make(
         folder: Path,

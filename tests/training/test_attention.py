@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rlvr_vocab.training.lora import Lora
+from rlvr_vocab.training.settings import Lora
 
 ATTENTIONS = ("sdpa", "eager", "flex_attention")
 
@@ -41,7 +41,7 @@ def test_the_reference_has_the_attention_of_the_policy(attention, expand_shape, 
         model_init_kwargs={"dtype": "float32", "attn_implementation": attention},
     )
     assert trainer.ref_model.config._attn_implementation == attention
-    with trainer._reference() as read_from_disk:
+    with trainer._reference_kl.reference() as read_from_disk:
         assert read_from_disk.config._attn_implementation == attention
 
 

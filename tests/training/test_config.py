@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.config import grpo_config
+from rlvr_vocab.training.trainer import grpo_config
 
 
 def arguments(tmp_path, **fields):

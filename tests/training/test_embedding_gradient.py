@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from trl.trainer.utils import create_model_from_path
 
 from rlvr_vocab.training import trainer as module
 
@@ -20,5 +21,5 @@ def test_a_sparse_input_gradient_changes_no_step(shape, expand_shape, make_train
     tied = made.model.config.tie_word_embeddings
     assert sparse == [tied, False]
     torch.testing.assert_close(weights[0], weights[1], rtol=1e-4, atol=1e-6)
-    initial = module.create_model_from_path(str(folder), dtype="float32").get_input_embeddings().weight
+    initial = create_model_from_path(str(folder), dtype="float32").get_input_embeddings().weight
     assert (weights[0] != initial).any()

@@ -8,7 +8,8 @@ import torch
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlvr_vocab.training.lora import Lora, without_dropout
+from rlvr_vocab.training.lora import without_dropout
+from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.weight_checks import parameter_groups
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 from rlvr_vocab.vocab.peft.adapter import load_model
@@ -78,7 +79,7 @@ def test_just_the_named_groups_move_and_a_saved_adapter_goes_on_with_identical_l
     checkpoint = require_what_lora_promises(trainer, folder, tmp_path, train_rows)
     logits = logits_of(trainer.model, trainer.policy.layout.rows)
     again = make_trainer(folder, tmp_path / "again", lora=lora, **STEPS)
-    again.load_weights(checkpoint)
+    again.checkpoints.load_weights(checkpoint)
     assert torch.equal(logits_of(again.model, trainer.policy.layout.rows), logits)
     assert torch.equal(logits_of(load_model(checkpoint), trainer.policy.layout.rows), logits)
 
@@ -116,7 +117,7 @@ def test_a_second_run_from_a_checkpoint_is_compared_with_the_initial_model(expan
     first = make_trainer(folder, tmp_path, lora=Lora(), learning_rate=0.03, **{**STEPS, "beta": 0.0})
     first.train()
     second = make_trainer(folder, tmp_path / "second", lora=Lora(), max_steps=1, beta=0.04)
-    second.load_weights(tmp_path / "checkpoint-3")
+    second.checkpoints.load_weights(tmp_path / "checkpoint-3")
     initial = make_trainer(folder, tmp_path / "third", lora=Lora(), max_steps=1, beta=0.04)
     rows = second.policy.layout.rows
     with second.model.disable_adapter():

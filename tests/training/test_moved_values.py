@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from rlvr_vocab.training.lora import Lora
+from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.weight_checks import (
     MovedValues,
     ParameterGroup,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.lora import Lora
+from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.weight_checks import MovementCheck, fingerprint, parameter_groups
 
 

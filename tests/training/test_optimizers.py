@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rlvr_vocab.training.lora import Lora
+from rlvr_vocab.training.settings import Lora
 
 pytest.importorskip("bitsandbytes", reason="the extra quantization is not installed")
 

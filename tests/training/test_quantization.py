@@ -6,8 +6,8 @@ from safetensors.torch import load_file
 from transformers.integrations.bitsandbytes import dequantize_bnb_weight
 
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_completions
-from rlvr_vocab.training.lora import Lora
 from rlvr_vocab.training.quantization import linear_layers, quantization_config, quantized_layers, skeleton
+from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 
 bnb = pytest.importorskip("bitsandbytes", reason="the extra quantization is not installed")
@@ -178,7 +178,7 @@ def test_a_later_stage_takes_over_the_weights_of_a_checkpoint(bits, quantized, t
     first.train()
     second, rows = quantized("llama", bits, out="second"), first.policy.layout.rows
     initial = logits_of(second.model.eval(), rows)
-    second.load_weights(tmp_path / "first" / "checkpoint-2")
+    second.checkpoints.load_weights(tmp_path / "first" / "checkpoint-2")
     assert torch.equal(logits_of(second.model.eval(), rows), logits_of(first.model.eval(), rows))
     with second.model.disable_adapter():
         assert torch.equal(logits_of(second.model, rows), initial)

@@ -8,7 +8,7 @@ import torch
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import Adaptation, AdaptiveWeight
-from rlvr_vocab.training.reward_weights import REWARD_STATE, RewardWeights, require_scores
+from rlvr_vocab.training.reward_weights import REWARD_STATE, AdaptiveWeights, require_scores
 
 NAN = math.nan
 
@@ -18,26 +18,26 @@ def adaptive(window=1, value=1.0):
 
 
 def test_only_weights_that_are_adaptive_move():
-    weights = RewardWeights({"a": adaptive()})
+    weights = AdaptiveWeights({"a": adaptive()})
     weights.observe(torch.tensor([[0.0, 0.0], [0.0, 0.0]]), ["a", "b"])
     assert weights.values() == {"a": pytest.approx(1.2)}
 
 
 def test_completions_without_a_score_do_not_count():
-    weights = RewardWeights({"a": adaptive()})
+    weights = AdaptiveWeights({"a": adaptive()})
     weights.observe(torch.tensor([[1.0], [NAN], [NAN], [NAN], [NAN]]), ["a"])
     assert weights.values() == {"a": pytest.approx(0.9)}  # one of one, not one of five
 
 
 def test_a_restored_window_goes_on_where_it_was(tmp_path):
-    unbroken, broken = RewardWeights({"a": adaptive(window=3)}), RewardWeights({"a": adaptive(window=3)})
+    unbroken, broken = AdaptiveWeights({"a": adaptive(window=3)}), AdaptiveWeights({"a": adaptive(window=3)})
     batches = [torch.tensor([[value]]) for value in (0.0, 0.0, 1.0, 0.0, 0.0, 0.0)]
     for batch in batches:
         unbroken.observe(batch, ["a"])
     for batch in batches[:4]:
         broken.observe(batch, ["a"])
     broken.save(tmp_path)
-    resumed = RewardWeights({"a": adaptive(window=3, value=7.0)})
+    resumed = AdaptiveWeights({"a": adaptive(window=3, value=7.0)})
     resumed.restore(tmp_path)
     for batch in batches[4:]:
         resumed.observe(batch, ["a"])

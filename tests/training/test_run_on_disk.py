@@ -10,9 +10,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.record.manifest import is_complete
-from rlvr_vocab.training.callbacks import MetricsFile
 from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint
-from rlvr_vocab.training.stage import RunPlace
+from rlvr_vocab.training.metrics_file import MetricsFile
+from rlvr_vocab.training.stage import StageContext
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
@@ -27,7 +27,7 @@ def run(expand_shape, make_trainer, tmp_path_factory):
     trainer = make_trainer(
         expand_shape("llama", size=None),
         out,
-        callbacks=[MetricsFile(out / "metrics.jsonl", RunPlace(out))],
+        callbacks=[MetricsFile(out / "metrics.jsonl", StageContext(out))],
         max_steps=STEPS,
         save_strategy="steps",
         save_steps=2,
@@ -175,7 +175,7 @@ def test_resuming_gives_the_losses_of_the_uninterrupted_run(run, make_trainer, t
     resumed = make_trainer(
         trainer.initial_model,
         tmp_path,
-        callbacks=[MetricsFile(tmp_path / "metrics.jsonl", RunPlace(tmp_path))],
+        callbacks=[MetricsFile(tmp_path / "metrics.jsonl", StageContext(tmp_path))],
         max_steps=STEPS,
         save_strategy="no",
         learning_rate=1e-2,

@@ -10,8 +10,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.lora import Lora
-from rlvr_vocab.training.metrics import gap_sums
+from rlvr_vocab.training.sampling_gap import gap_sums
+from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy

@@ -1,11 +1,13 @@
-"""Steps count through the stages of a run: in rows, in names of files, and for Weights & Biases."""
+"""Steps count through the stages of a run, in rows and for Weights & Biases; a stage may end early."""
 
 from types import SimpleNamespace
 
+import pytest
 from transformers import TrainerCallback, TrainerState
 from transformers.integrations import WandbCallback
 
-from rlvr_vocab.training.stage import RunPlace
+from rlvr_vocab.training.settings import UntilSettings
+from rlvr_vocab.training.stage import StageContext, StopEarly
 from rlvr_vocab.training.wandb_steps import count_steps_of_the_run, record_wandb, recorded_wandb
 
 
@@ -25,15 +27,15 @@ class Callbacks:
 
 
 def test_a_stage_says_which_step_of_the_run_its_own_steps_are(tmp_path):
-    place = RunPlace(tmp_path, "long", first_step=40)
-    assert place.step(3) == 43
-    assert place.columns(3) == {"step": 43, "stage": "long", "stage_step": 3}
-    assert RunPlace(tmp_path).columns(3) == {"step": 3}
+    context = StageContext(tmp_path, "long", first_step=40)
+    assert context.run_step(3) == 43
+    assert context.columns(3) == {"step": 43, "stage": "long", "stage_step": 3}
+    assert StageContext(tmp_path).columns(3) == {"step": 3}
 
 
 def test_weights_and_biases_sees_the_steps_of_the_run(tmp_path):
     trainer = Callbacks(WandbCallback())
-    count_steps_of_the_run(trainer, RunPlace(tmp_path, "long", first_step=40))
+    count_steps_of_the_run(trainer, StageContext(tmp_path, "long", first_step=40))
     [callback] = trainer.callbacks
     logged = []
     callback._wandb, callback._initialized = SimpleNamespace(log=logged.append, run=None), True
@@ -45,14 +47,14 @@ def test_weights_and_biases_sees_the_steps_of_the_run(tmp_path):
 
 def test_without_weights_and_biases_nothing_is_added(tmp_path):
     trainer = Callbacks()
-    count_steps_of_the_run(trainer, RunPlace(tmp_path, "long", first_step=40))
+    count_steps_of_the_run(trainer, StageContext(tmp_path, "long", first_step=40))
     assert trainer.callbacks == []
 
 
 def test_a_row_that_was_sent_before_a_resume_is_not_sent_again(tmp_path):
     record_wandb(tmp_path, "abc", last_step=2)
     trainer = Callbacks(WandbCallback())
-    count_steps_of_the_run(trainer, RunPlace(tmp_path))
+    count_steps_of_the_run(trainer, StageContext(tmp_path))
     [callback] = trainer.callbacks
     logged = []
     callback._wandb, callback._initialized = SimpleNamespace(log=logged.append, run=None), True
@@ -64,3 +66,45 @@ def test_a_row_that_was_sent_before_a_resume_is_not_sent_again(tmp_path):
         state = TrainerState(global_step=step, is_world_process_zero=True)
         callback.on_log(None, state, None, logs={"eval_accuracy": 0.5})
     assert logged[1:] == [{"eval/accuracy": 0.5, "train/global_step": 3}]
+
+
+def rows(*values):
+    return [{"reward": value, "loss": 0.0} for value in values]
+
+
+@pytest.mark.parametrize(
+    ("until", "values", "reached"),
+    [
+        (UntilSettings("reward", above=0.5, window=3), (0.9, 0.9), False),  # the window is not yet full
+        (UntilSettings("reward", above=0.5, window=3), (0.4, 0.5, 0.7), True),
+        (UntilSettings("reward", above=0.5, window=3), (0.9, 0.9, 0.5, 0.4, 0.5), False),  # the last three alone
+        (UntilSettings("reward", above=0.5, window=1), (0.5,), False),
+        (UntilSettings("reward", below=0.1, window=2), (0.2, 0.0, 0.1), True),
+        (UntilSettings("reward", below=0.1, window=2), (0.0, 0.2), False),
+    ],
+)
+def test_the_mean_of_the_window_decides(until, values, reached):
+    assert until.reached(rows(*values)) is reached
+
+
+def test_rows_without_the_metric_are_passed_over():
+    logged = [{"kl": 0.4}, {"loss": 1.0}, {"kl": 0.2}]
+    assert UntilSettings("kl", below=0.35, window=2).reached(logged)
+
+
+def stop_after(until, *values):
+    """The step after which a trainer that logs these rewards would stop."""
+    callback, control = StopEarly(until), SimpleNamespace(should_training_stop=False)
+    state = SimpleNamespace(global_step=0, log_history=[])
+    for row in rows(*values):
+        state.global_step += 1
+        state.log_history.append(row)
+        callback.on_log(None, state, control, logs=row)
+        if control.should_training_stop:
+            return state.global_step
+    return None
+
+
+def test_training_stops_at_the_first_step_that_reaches_the_goal():
+    assert stop_after(UntilSettings("reward", above=0.5, window=2), 0.1, 0.8, 0.3, 0.9, 0.9) == 3
+    assert stop_after(UntilSettings("reward", above=0.95, window=2), 0.1, 0.9, 0.2, 0.9, 0.9) is None

@@ -3,7 +3,8 @@
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlvr_vocab.training.tiny import TinyShape, write_tiny_model
+from rlvr_vocab.training.settings import TinyShape
+from rlvr_vocab.training.tiny import write_tiny_model
 
 TAGS = ("<think>", "</think>")
 SMALL = TinyShape(hidden_size=32, intermediate_size=64, num_layers=2, num_heads=2, num_kv_heads=1, head_dim=16)

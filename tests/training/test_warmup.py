@@ -6,7 +6,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlvr_vocab.training.warmup import WarmupSettings, WorkedProblem, warm_up
+from rlvr_vocab.training.settings import WarmupSettings
+from rlvr_vocab.training.warmup import WorkedProblem, warm_up
 
 PROBLEM = WorkedProblem([{"role": "user", "content": "What is 3 + 4?"}], "<think>3 + 4</think>\\boxed{7}")
 
@@ -18,7 +19,7 @@ def run(base, out, accuracies, **fields):
         return next(measured)
 
     settings = WarmupSettings(**{"max_steps": 6, "batch_size": 4, "check_every": 2, **fields})
-    outcome = warm_up(base, out, [PROBLEM] * 8, settings, measure, lambda *row: seen.append(row))
+    outcome = warm_up(base, out, [PROBLEM] * 8, settings, 42, measure, lambda *row: seen.append(row))
     return outcome, seen
 
 

@@ -1,9 +1,11 @@
-r"""Boxes side by side are one list; in doubt only the last box counts. `<1>` stands for `\boxed{1}` here."""
+r"""Where an answer stands: in the last box, in several side by side, or where else the caller allows it."""
 
 import pytest
 
 from rlvr_vocab.rewards import accuracy
+from rlvr_vocab.verify.boxed_answer import final_answer, last_box
 
+# `<1>` stands for `\boxed{1}`; boxes side by side are one list, in doubt only the last box counts.
 RIGHT = {
     "1, 2": r"""<1> and <2>|$<2>$ and $<1>$|<1>, <2>|<1> or <2>|<1>; <2>|x = <1> or x = <2>|$x = <2>$ or $<1>$
         |$x_1=<2>$, $x_2=<1>$|$x_{1}=<1>\quad x_{2}=<2>$|x=<1>, x=<2>|- <1>¶- <2>|1. $<2>$¶2. $<1>$
@@ -58,3 +60,63 @@ def test_boxes_count_together_only_where_they_do_nothing_but_stand_side_by_side(
     cases: dict[str, str], score: float
 ) -> None:
     assert [pair for pair, found in scores(cases).items() if found != score] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "box"),
+    [
+        (r"\boxed{42}", "42"),
+        (r"\boxed{41}. No wait, \boxed{42}.", "42"),
+        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        (r"\boxed{\boxed{7}}", "7"),
+        (r"\boxed{\{1\}}", r"\{1\}"),
+        (r"\boxed{1 \\ 2}", r"1 \\ 2"),
+        (r"\boxed {42}", "42"),
+        (r"\fbox{42}", "42"),
+        (r"\boxed{}", ""),
+        (r"\boxed 42.", "42"),
+        (r"\boxed -3/4", "-3/4"),
+        (r"\boxed C", "C"),
+        (r"\boxed", None),
+        ("42", None),
+        (r"\boxedness{42}", None),
+        (r"\boxed{1} then \boxed{2", None),  # what was cut off takes the first back
+        (r"\boxed{1\}", None),
+        (r"\boxed{" * 50, None),
+    ],
+)
+def test_the_last_box_counts_and_only_if_it_is_closed(text: str, box: str | None) -> None:
+    assert last_box(text) == box
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "answer"),
+    [
+        ("box", r"\boxed{41}, no: \boxed{42}.", "42"),
+        ("box", r"\boxed{42} and \boxed{4", None),
+        ("box", "42", None),
+        ("answer_tag", "<answer> 42 </answer>", "42"),
+        ("answer_tag", r"<answer>So \boxed{42}.</answer>", "42"),
+        ("answer_tag", "<answer>41</answer><answer>42</answer>", "42"),
+        ("answer_tag", "<answer>41</answer><answer>42", None),
+        ("answer_tag", "42</answer>", None),
+        ("hash", "6 * 7 = 42\n#### 42\nBye.", "42"),
+        ("hash", "#### 41\n#### 42", "42"),
+        ("hash", "42", None),
+        ("phrase", "The answer is 42. Bye.", "42"),
+        ("phrase", "So the final answer is: $3.5$.", "$3.5$"),
+        ("phrase", "**Answer:** 42", "42"),
+        ("phrase", "The answer is 41. No: the answer to the problem is\n42", "42"),
+        ("phrase", "I answered 42", None),
+    ],
+)
+def test_each_source_holds_the_last_answer(source: str, text: str, answer: str | None) -> None:
+    assert final_answer(text, [source]) == answer
+
+
+def test_the_first_source_that_holds_an_answer_decides() -> None:
+    text = r"\boxed{41} #### 42"
+    assert final_answer(text, ["box", "hash"]) == "41"
+    assert final_answer(text, ["hash", "box"]) == "42"
+    assert final_answer("The answer is 43.", ["box", "hash", "phrase"]) == "43"
+    assert final_answer("43", ["box", "hash", "phrase"]) is None

@@ -131,8 +131,7 @@ def make_trainer() -> Callable[..., Any]:
     """A trainer for three steps whose rollouts come from vLLM; keyword arguments are fields of `GRPOConfig`."""
     from datasets import Dataset
 
-    from rlvr_vocab.training.config import grpo_config
-    from rlvr_vocab.training.trainer import RegionGRPOTrainer
+    from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
 
     def alternating(completions: list[Any], **_: Any) -> list[float]:
         return [float(number % 2) for number, _ in enumerate(completions)]

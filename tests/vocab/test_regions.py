@@ -9,6 +9,8 @@ from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import (
     ANSWERING,
     THINKING,
+    RegionTracker,
+    after_last_ids,
     last_turn_start,
     region_of_next,
     regions_after,
@@ -42,6 +44,12 @@ def test_regions_of_random_sequences_equal_a_walk_through_each_prefix(turn_ids):
         ids = [PAD] * rng.randrange(4) + [token for _ in range(14) for token in rng.choice(pieces)]
         expected = [walk(ids[: end + 1], layout) for end in range(len(ids))]
         assert regions_after(torch.tensor([ids]), layout)[0].tolist() == expected
+        assert [RegionTracker(layout, ids[: end + 1]).region for end in range(len(ids))] == expected
+        thinking, followed = torch.tensor([False]), []
+        for end in range(len(ids)):
+            thinking = after_last_ids(thinking, torch.tensor([ids]), torch.tensor([end + 1]), layout)
+            followed.append(int(thinking))
+        assert followed == expected
 
 
 def test_rows_of_a_batch_do_not_touch_each_other():

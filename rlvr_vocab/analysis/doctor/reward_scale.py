@@ -10,6 +10,7 @@ from rlvr_vocab.analysis.doctor.seen import AT_START, Seen, number
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.record.metrics import Row, RunFacts
 from rlvr_vocab.rewards.library import LIBRARY
+from rlvr_vocab.rewards.reward import Traits, traits_by_name
 
 _MEAN = re.compile(r"rewards/(.+)/mean")
 
@@ -19,7 +20,7 @@ class Scale:
     """The reward functions of a row with their weights as they apply, and the scores that are full marks."""
 
     weights: dict[str, float]
-    marks: dict[str, float]
+    full_marks: dict[str, float]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -32,7 +33,7 @@ class Scale:
     @cached_property
     def full(self) -> float:
         """What a completion gets that leaves nothing to wish for; 0 where there are only penalties."""
-        return sum(weight * self.marks[name] for name, weight in self.weights.items() if weight > 0)
+        return sum(weight * self.full_marks[name] for name, weight in self.weights.items() if weight > 0)
 
     def is_near_zero(self, reward: float) -> bool:
         """Never where 0 is the full mark."""
@@ -51,14 +52,14 @@ def scale_of(facts: RunFacts, row: Row, *, at_start: bool = False) -> Scale:
     """
     named = {reward.name: reward for reward in facts.rewards}
     logged = [match[1] for key in row if (match := _MEAN.fullmatch(key))]
-    weights, marks = {}, {}
+    weights, full_marks = {}, {}
     for name in logged or list(named):
         adapted = None if at_start else number(row, f"rewards/{name}/weight")
         fact = named.get(name)
         weights[name] = adapted if adapted is not None else 1.0 if fact is None else fact.weight
         given = None if fact is None else fact.full_mark
-        marks[name] = _usual_mark(name) if given is None else given
-    return Scale(weights, marks)
+        full_marks[name] = declared(name).full_mark if given is None else given
+    return Scale(weights, full_marks)
 
 
 def scale_seen(seen: Seen, row: Row) -> Scale:
@@ -71,9 +72,9 @@ def is_own(name: str) -> bool:
     return _plain(name) not in LIBRARY
 
 
-def _usual_mark(name: str) -> float:
-    """The score that counts as success; 1 for a function of the user's own that says nothing else."""
-    return 1.0 if is_own(name) else LIBRARY[_plain(name)].full_mark
+def declared(name: str) -> Traits:
+    """What a function declares; the defaults for one of the user's own."""
+    return traits_by_name(_plain(name))
 
 
 def _plain(name: str) -> str:

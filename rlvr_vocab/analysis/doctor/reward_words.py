@@ -9,11 +9,12 @@ from typing import Any
 
 from rlvr_vocab.analysis.doctor.reward_scale import is_own
 from rlvr_vocab.record.metrics import RunFacts
+from rlvr_vocab.rewards.library import LIBRARY
+from rlvr_vocab.rewards.library.accuracy import accuracy
 
 # What Hydra takes for text without quotes.
 _PLAIN = re.compile(r"[A-Za-z_/.][\w./:-]*")
 _NOT_TEXT = ("null", "true", "false", "nan", "inf")
-_ACCURACY = ("accuracy", "accuracy_reward")
 _SHELL_READS = re.compile(r"[\"$`\\!]")
 
 
@@ -50,8 +51,13 @@ def rewards_line(
 def without_own(facts: RunFacts) -> tuple[str, ...]:
     """The run's functions with `accuracy` in place of the user's own; nothing where it has none of these."""
     own = [each.name for each in facts.rewards if is_own(each.name)]
-    grades = any(each.asked_as in _ACCURACY for each in facts.rewards)
+    grades = any(is_accuracy(each.asked_as) for each in facts.rewards)
     return (rewards_line(facts, {}, without=own, more=() if grades else ({"name": "accuracy"},)),) if own else ()
+
+
+def is_accuracy(name: str) -> bool:
+    """Whether a function is the library's `accuracy`, by whichever of its names."""
+    return LIBRARY.get(name) is accuracy
 
 
 def _entry(name: str, weight: float, more: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.remedies import longer_warm_up
-from rlvr_vocab.analysis.doctor.reward_scale import is_own, scale_of
+from rlvr_vocab.analysis.doctor.reward_scale import declared, is_own, scale_of
 from rlvr_vocab.analysis.doctor.reward_words import rewards_line
 from rlvr_vocab.analysis.doctor.seen import Seen, values
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
@@ -32,8 +32,9 @@ def format_never_met(seen: Seen) -> list[Finding]:
     for name, weight in scale.weights.items():
         means, spreads = (values(rows, f"rewards/{name}/{figure}") for figure in ("mean", "std"))
         # A penalty is 0 where there is nothing to punish.
-        pays = weight > 0 and scale.marks[name] > 0 and not (is_own(name) and _PENALTY.search(name))
-        if pays and _OF_FORMAT.search(name) and len(means) == len(rows) and not any(means) and not any(spreads):
+        pays = weight > 0 and scale.full_marks[name] > 0 and not (is_own(name) and _PENALTY.search(name))
+        of_format = _OF_FORMAT.search(name) if is_own(name) else declared(name).is_format
+        if pays and of_format and len(means) == len(rows) and not any(means) and not any(spreads):
             return [_format_zero(seen, name, rows)]
     return []
 

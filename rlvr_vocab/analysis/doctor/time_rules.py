@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.doctor.reward_words import rewards_line, without_own
+from rlvr_vocab.analysis.doctor.reward_words import is_accuracy, rewards_line, without_own
 from rlvr_vocab.analysis.doctor.seen import Seen, number, values
 from rlvr_vocab.analysis.doctor.thresholds import LIMITS
 from rlvr_vocab.analysis.doctor.words import figure, share, steps
@@ -112,8 +112,5 @@ def _remedy(facts: RunFacts, part: str) -> tuple[str, ...]:
         return ("training.gradient_checkpointing=false",)
     if without_own(facts):
         return without_own(facts)
-    graders = [each.name for each in facts.rewards if (each.asked_as or each.name) in _WITH_A_DEADLINE]
+    graders = [each.name for each in facts.rewards if is_accuracy(each.asked_as or each.name)]
     return (rewards_line(facts, {name: {"params": {"deadline": 1}} for name in graders}),)
-
-
-_WITH_A_DEADLINE = ("accuracy", "accuracy_reward")

@@ -20,7 +20,7 @@ from rlvr_vocab.evaluation.accuracy import ProblemResult
 from rlvr_vocab.evaluation.figures import Figures
 from rlvr_vocab.evaluation.sampling import SamplingSettings
 from rlvr_vocab.record.files import EVALUATION_RESULTS, EVALUATION_SETTINGS, SUMMARY
-from rlvr_vocab.rewards.build import RewardSpec
+from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.statistics import Interval
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
 from rlvr_vocab.vocab.peft.adapter_base import find_base, folder_with, is_adapter

@@ -38,10 +38,11 @@ from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.data.table import problem_table
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.progress import stage
-from rlvr_vocab.rewards.build import RewardContext, build_rewards, required_columns
-from rlvr_vocab.rewards.trial import stand_in_ids
+from rlvr_vocab.rewards.build import RewardContext, build_rewards, find_function, required_columns
+from rlvr_vocab.rewards.dry_run import stand_in_ids
+from rlvr_vocab.rewards.reward import traits_of
 from rlvr_vocab.rewards.turns import THINK_TAGS
-from rlvr_vocab.runs.rewards import gold_turn, require_reward_columns, reward_specs, stand_in_context
+from rlvr_vocab.runs.rewards import gold_turn, require_reward_columns, stand_in_context
 from rlvr_vocab.terminal import make_console, quiet_libraries
 
 if TYPE_CHECKING:
@@ -50,19 +51,6 @@ if TYPE_CHECKING:
 FAILED = 1
 _SAMPLED_PROBLEMS = 8
 _NAMED_BY = {"prompts": "prompt_column", "solution": "solution_column", "answer": "solution_column"}
-# Without prompts it would take all rows for completions of one.
-_NEEDED_BESIDES = {"diversity": ("prompts",)}
-_COUNTS = "it counts what a model samples, and nobody sampled a made-up turn"
-# What a made-up turn says nothing about.
-NOT_JUDGED = {
-    "cosine_length": f"{_COUNTS}; its grader can be tried by itself",
-    "debug": "it judges nothing",
-    "diversity": "it compares the completions of one prompt, and here there is one",
-    "length": _COUNTS,
-    "overlong": _COUNTS,
-    "reasoning_share": _COUNTS,
-    "repetition": _COUNTS,
-}
 
 
 def run(settings: ScoreSettings) -> int:
@@ -92,7 +80,7 @@ def _score_completions(settings: ScoreSettings, path: Path, console: Console) ->
     context = recorded_context(path) or RewardContext(think_tags=THINK_TAGS)
     if settings.think_tags is not None:
         context = replace(context, think_tags=settings.think_tags)
-    rewards = build_rewards(reward_specs(settings.rewards), context)
+    rewards = build_rewards(settings.rewards.functions, context)
     keep_ids = any(reward.bound.reads("completion_ids") for reward in rewards)
     rows, notes = read_completions(source, settings.max_samples, keep_ids)
     for note in [f"{path}: {counted(len(rows), 'row')}", *notes]:
@@ -107,8 +95,8 @@ def _score_completions(settings: ScoreSettings, path: Path, console: Console) ->
 def _require_columns(rewards: RewardSettings, rows: ScoredRows, source: CompletionSource) -> None:
     """Raises UserError where a reward needs something that the file has not."""
     given = {*rows.arguments(0, 1)}
-    for spec in reward_specs(rewards):
-        for column in [*required_columns(spec, trainer=()), *_NEEDED_BESIDES.get(spec.name, ())]:
+    for spec in rewards.functions:
+        for column in [*required_columns(spec, trainer=()), *traits_of(find_function(spec.name)).wanted]:
             if column not in given:
                 listed = ", ".join(map(short_text, rows.columns)) or "no other column"
                 hint = f"; name it with {_NAMED_BY[column]}=…" if column in _NAMED_BY else ""
@@ -118,14 +106,16 @@ def _require_columns(rewards: RewardSettings, rows: ScoredRows, source: Completi
 def _score_golds(settings: ScoreSettings, console: Console) -> tuple[ScoredRows, list[RewardScores]]:
     """The problems of a set, held-out ones included, each answered by its gold answer in a made-up turn."""
     tags = settings.think_tags or THINK_TAGS
-    judged = RewardSettings(tuple(each for each in settings.rewards.functions if each.name not in NOT_JUDGED))
+    functions = settings.rewards.functions
+    not_judged = {each.name: why for each in functions if (why := traits_of(find_function(each.name)).not_for_golds)}
+    judged = RewardSettings(tuple(each for each in functions if each.name not in not_judged))
     problems = _problems(settings, console)
     turns = [gold_turn(solution, settings.rewards, tags) for solution in problems.columns["solution"]]
     columns = {**problems.columns, "completion_ids": stand_in_ids(turns)}
     rows = replace(problems, completions=turns, columns=columns)
     require_reward_columns(judged, list(rows.columns), "the problems have")
     scores = _scored(judged, rows, stand_in_context(RewardContext(tags)), console) if judged.functions else []
-    print_golds(console, rows, scores, settings.rewards, NOT_JUDGED, settings.show)
+    print_golds(console, rows, scores, settings.rewards, not_judged, settings.show)
     return rows, scores
 
 
@@ -226,6 +216,6 @@ def _answered(
 
 
 def _scored(rewards: RewardSettings, rows: ScoredRows, context: RewardContext, console: Console) -> list[RewardScores]:
-    built = build_rewards(reward_specs(rewards), context)
+    built = build_rewards(rewards.functions, context)
     with stage(console, "scoring", len(rows)) as display:
         return score_rows(built, rows, lambda done, total: display.update(done, total=total))

@@ -18,9 +18,9 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_word
 from rlvr_vocab.record.files import is_step_file, run_folder_of, step_files
 from rlvr_vocab.rewards.build import BuiltReward, RewardContext
+from rlvr_vocab.rewards.dry_run import stand_in_trainer
 from rlvr_vocab.rewards.guard import Mistake
-from rlvr_vocab.rewards.reward import Mark
-from rlvr_vocab.rewards.trial import stand_in_trainer
+from rlvr_vocab.rewards.reward import Score
 from rlvr_vocab.verify.verdict import Verdict
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
@@ -70,26 +70,26 @@ class ScoredRows:
 
 @dataclass(frozen=True)
 class RewardScores:
-    """What one reward gave: a mark per row, a verdict per row where it verifies answers, and the time it took."""
+    """What one reward gave: a score per row, a verdict per row where it verifies answers, and the time it took."""
 
     reward: BuiltReward
-    marks: tuple[Mark, ...]
+    scores: tuple[Score, ...]
     verdicts: tuple[Verdict, ...] | None
     seconds: float
 
     @property
-    def scores(self) -> list[float]:
+    def values(self) -> list[float]:
         """The scores that there are."""
-        return [mark.score for mark in self.marks if mark.score is not None]
+        return [score.value for score in self.scores if score.value is not None]
 
     @property
     def failed(self) -> list[int]:
         """The rows on which the function raised or returned no score."""
-        return [row for row, mark in enumerate(self.marks) if isinstance(mark, Mistake)]
+        return [row for row, score in enumerate(self.scores) if isinstance(score, Mistake)]
 
     def is_full(self, row: int) -> bool:
         """Whether a row leaves nothing to wish for."""
-        score = self.marks[row].score
+        score = self.scores[row].value
         return score is not None and score >= self.reward.full_mark - _NEARLY
 
 
@@ -102,26 +102,26 @@ def score_rows(rewards: Sequence[BuiltReward], rows: ScoredRows, on_progress: On
     Raises:
         UserError: a function of the library says that it is used wrongly.
     """
-    marks: list[list[Mark]] = [[] for _ in rewards]
+    scores: list[list[Score]] = [[] for _ in rewards]
     verdicts: list[list[Verdict]] = [[] for _ in rewards]
     seconds = [0.0] * len(rewards)
     for start, end in rows.batches():
         arguments = rows.arguments(start, end)
         for index, reward in enumerate(rewards):
             started = time.perf_counter()
-            marks[index] += reward.marks(**arguments)
+            scores[index] += reward.explain(**arguments)
             seconds[index] += time.perf_counter() - started
             verdicts[index] += reward.verdicts(**arguments) or []  # remembered, not judged again
         on_progress(end, len(rows))
     return [
         RewardScores(reward, tuple(given), tuple(judged) or None, spent)
-        for reward, given, judged, spent in zip(rewards, marks, verdicts, seconds, strict=True)
+        for reward, given, judged, spent in zip(rewards, scores, verdicts, seconds, strict=True)
     ]
 
 
 def total_of(scores: Sequence[RewardScores], row: int) -> float | None:
     """The weighted sum over the rewards that score a row, as in training; None where none does."""
-    given = [(each.reward.weight, each.marks[row].score) for each in scores]
+    given = [(each.reward.weight, each.scores[row].value) for each in scores]
     parts = [weight * score for weight, score in given if score is not None]
     return sum(parts) if parts else None
 

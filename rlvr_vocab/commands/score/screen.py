@@ -8,16 +8,16 @@ from typing import Any, Literal
 from rich.console import Console
 
 from rlvr_vocab.commands.score.rows import RewardScores, ScoredRows, total_of
-from rlvr_vocab.config.sections import RewardFunctionSettings, RewardSettings
+from rlvr_vocab.config.sections import RewardSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data.rows import short_text
-from rlvr_vocab.rewards.debug import printable
 from rlvr_vocab.rewards.guard import Mistake
+from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.rewards.turns import turn_text
 from rlvr_vocab.rewards.user_code import is_user_code
 from rlvr_vocab.terminal import print_section
 from rlvr_vocab.verify.golds import COMPARED_AS_TEXT, check_golds
-from rlvr_vocab.visible_text import visible_text
+from rlvr_vocab.visible_text import printable, visible_text
 
 # Characters of what is shown.
 REASON_WIDTH, FAILURE_WIDTH, TEXT_WIDTH, TURN_WIDTH, PROBLEM_WIDTH, GOLD_WIDTH = 90, 300, 60, 2_000, 120, 60
@@ -84,13 +84,13 @@ def row_json(rows: ScoredRows, scores: Sequence[RewardScores], row: int) -> dict
     known["completion"] = turn_text(rows.completions[row])
     if "solution" in rows.columns:
         known["solution"] = rows.columns["solution"][row]
-    rewards = {each.reward.name: _mark_json(each, row) for each in scores}
+    rewards = {each.reward.name: _score_json(each, row) for each in scores}
     return {**known, "total": total_of(scores, row), "rewards": rewards}
 
 
-def _mark_json(each: RewardScores, row: int) -> dict[str, Any]:
-    mark = each.marks[row]
-    given = {"score": mark.score, "reason": mark.reason, "failed": isinstance(mark, Mistake)}
+def _score_json(each: RewardScores, row: int) -> dict[str, Any]:
+    score = each.scores[row]
+    given = {"score": score.value, "reason": score.reason, "failed": isinstance(score, Mistake)}
     if each.verdicts is None:
         return given
     verdict = each.verdicts[row]
@@ -109,8 +109,8 @@ def _ordered(scores: Sequence[RewardScores], num_rows: int, order: Order) -> lis
 def row_line(rows: ScoredRows, scores: Sequence[RewardScores], row: int, with_text: bool = True) -> str:
     parts = [f"{_place_name(rows, row)}: total {_number(total_of(scores, row))}"]
     for each in scores:
-        reason = "" if each.is_full(row) or not each.marks[row].reason else f" ({_reason(each, row)})"
-        parts.append(f"{each.reward.name} {_number(each.marks[row].score)}{reason}")
+        reason = "" if each.is_full(row) or not each.scores[row].reason else f" ({_reason(each, row)})"
+        parts.append(f"{each.reward.name} {_number(each.scores[row].value)}{reason}")
     return "; ".join([*parts, f"text: {_shown_turn(rows, row)}"] if with_text else parts)
 
 
@@ -135,13 +135,13 @@ def _reward_lines(rows: ScoredRows, scores: Sequence[RewardScores]) -> Iterator[
 
 
 def reward_line(each: RewardScores) -> str:
-    scores, reward, total = each.scores, each.reward, len(each.marks)
+    values, reward, total = each.values, each.reward, len(each.scores)
     full = sum(map(each.is_full, range(total)))
-    mean = _number(sum(scores) / len(scores)) if scores else "none"
+    mean = _number(sum(values) / len(values)) if values else "none"
     adaptive = " at the start" if reward.adaptive is not None else ""
     return (
         f"{reward.name}: mean {mean}, full mark {_number(reward.full_mark)}, "
-        f"at full mark {full:,} of {total:,} ({share_of(full, total)}), without a score {total - len(scores):,}, "
+        f"at full mark {full:,} of {total:,} ({share_of(full, total)}), without a score {total - len(values):,}, "
         f"ms a row {each.seconds / total * 1000:,.2g}, weight {_number(reward.weight)}{adaptive}"
     )
 
@@ -163,17 +163,17 @@ def groups_alike(rows: ScoredRows, scores: Sequence[RewardScores]) -> tuple[int,
     return len(several), sum(len(set(group)) == 1 for group in several)
 
 
-def _gold_lines(rows: ScoredRows, each: RewardScores, function: RewardFunctionSettings, show: int) -> Iterator[str]:
+def _gold_lines(rows: ScoredRows, each: RewardScores, function: RewardSpec, show: int) -> Iterator[str]:
     """What one reward gives for the gold answers."""
     yield reward_line(each)
     failed = set(each.failed)
     below = [row for row in range(len(rows)) if not each.is_full(row) and row not in failed]
     for row in below[:show]:
-        reason = f", {_reason(each, row)}" if each.marks[row].reason else ""
-        yield f"  {_place_name(rows, row)}: {_number(each.marks[row].score)}{reason} (gold {_gold(rows, row)})"
+        reason = f", {_reason(each, row)}" if each.scores[row].reason else ""
+        yield f"  {_place_name(rows, row)}: {_number(each.scores[row].value)}{reason} (gold {_gold(rows, row)})"
     if len(below) > show:
         yield f"  {len(below) - show:,} more"
-    full_mark, best = each.reward.full_mark, max(each.scores, default=None)
+    full_mark, best = each.reward.full_mark, max(each.values, default=None)
     if best is not None and best < full_mark and is_user_code(function.name) and function.full_mark is None:
         yield f"  no row reaches {_number(full_mark)}; if {_number(best)} is its best, say full_mark: {_number(best)}"
     if each.verdicts is not None:
@@ -196,12 +196,12 @@ def _failure_lines(rows: ScoredRows, each: RewardScores) -> Iterator[str]:
     """What a function did, row by row; once where it concerns what it returned for all of them."""
     last = None
     for row in each.failed:
-        mark = each.marks[row]
-        reason = short_text(mark.reason, FAILURE_WIDTH)
-        if not (isinstance(mark, Mistake) and mark.of_the_batch):
+        score = each.scores[row]
+        reason = short_text(score.reason, FAILURE_WIDTH)
+        if not (isinstance(score, Mistake) and score.of_the_batch):
             yield f"{_place_name(rows, row)}: {reason}; text: {_shown_turn(rows, row)}"
-        elif mark is not last:
-            last = mark
+        elif score is not last:
+            last = score
             yield f"from {_place_name(rows, row)} on: {reason}"
 
 
@@ -216,7 +216,7 @@ def _shown_turn(rows: ScoredRows, row: int) -> str:
 
 
 def _reason(each: RewardScores, row: int) -> str:
-    return short_text(each.marks[row].reason, REASON_WIDTH)
+    return short_text(each.scores[row].reason, REASON_WIDTH)
 
 
 def _gold(rows: ScoredRows, row: int) -> str:

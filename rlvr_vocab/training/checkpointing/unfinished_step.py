@@ -22,7 +22,7 @@ from rlvr_vocab.training.completions import CompletionRows
 logger = logging.getLogger(__name__)
 
 
-def save_pending(trainer: Any, folder: Path) -> None:
+def save_unfinished_step(trainer: Any, folder: Path) -> None:
     """Write this process's share; every process calls it."""
     inside_a_buffer = trainer._step % (trainer.args.steps_per_generation * trainer.num_iterations) != 0
     content = {
@@ -33,14 +33,14 @@ def save_pending(trainer: Any, folder: Path) -> None:
         "logs": _plain(trainer._logs),
         "loss": trainer._tr_loss,
         "last_logged": trainer._globalstep_last_logged,
-        "rollouts": None if trainer._rollouts is None else asdict(trainer._rollouts),
+        "rollouts": None if trainer.newest_rollouts is None else asdict(trainer.newest_rollouts),
         "reward_failures": {name: count for name, count in _failures(trainer).items() if count},
-        "seconds": trainer.trained_seconds,
+        "seconds": trainer.checkpoints.trained_seconds,
     }
     torch.save(content, _file(folder, trainer.accelerator.process_index))
 
 
-def require_pending(checkpoint: Path, processes: int) -> None:
+def require_unfinished_step(checkpoint: Path, processes: int) -> None:
     """Refuse to go on from a checkpoint that lacks a piece; say it where other processes wrote it than are there now.
 
     Raises:
@@ -69,8 +69,8 @@ def restore_counts(trainer: Any, checkpoint: Path) -> None:
         _restore_counts(trainer, content)
 
 
-class RestorePending(TrainerCallback):
-    """Puts back what `save_pending` wrote, once the trainer has set up what it would begin with."""
+class RestoreUnfinishedStep(TrainerCallback):
+    """Puts back what `save_unfinished_step` wrote, once the trainer has set up what it would begin with."""
 
     def __init__(self, trainer: Any, checkpoint: Path) -> None:
         self._trainer = trainer
@@ -89,7 +89,7 @@ class RestorePending(TrainerCallback):
         trainer._metrics["train"].update(content["metrics"])
         trainer._tr_loss = content["loss"]
         trainer._globalstep_last_logged = content["last_logged"]
-        trainer._rollouts = None if content["rollouts"] is None else CompletionRows(**content["rollouts"])
+        trainer.newest_rollouts = None if content["rollouts"] is None else CompletionRows(**content["rollouts"])
         for table, prefix in (("rewards", ""), ("extra", REASON)):  # of functions that are none of the run's any more
             known = {f"{prefix}{name}" for name in trainer.reward_func_names}
             content["logs"][table] = {
@@ -121,7 +121,7 @@ def _restore_counts(trainer: Any, content: dict[str, Any]) -> None:
     for function in trainer.reward_funcs:
         if hasattr(function, "failures"):
             function.failures = content["reward_failures"].get(function.name, 0)
-    trainer.seconds_before = content["seconds"]
+    trainer.checkpoints.seconds_before = content["seconds"]
 
 
 def _batches(trainer: Any) -> list[int]:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
 
-from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderResult
-from rich.control import Control
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
-from rich.segment import ControlType, Segment
+from rich.segment import Segment
 from rich.text import Text
 
 from rlvr_vocab.progress import can_redraw, clock
 from rlvr_vocab.stop_signals import stop_signals
-from rlvr_vocab.training.display.screen import Frame, lines_of, writing_above
-from rlvr_vocab.training.display.step_figures import LastFigures, TimeLeft
+from rlvr_vocab.training.display.latest_metrics import LatestMetrics, TimeLeft
+from rlvr_vocab.training.display.redirect import redirecting_output
+from rlvr_vocab.training.display.screen import DisplayState, display_lines
 
 _DRAWN_PER_SECOND = 2
 _SHOW_CURSOR = b"\x1b[?25h\r\n"
@@ -48,11 +47,17 @@ def live_display(console: Console, title: str) -> Iterator[LiveDisplay]:
         yield PlainLines(console, title)
         return
     display = TerminalDisplay(console, title)
-    live = _Steady(display, console)
+    live = Live(
+        display,
+        console=console,
+        refresh_per_second=_DRAWN_PER_SECOND,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
     at_once, stop_signals.at_once = stop_signals.at_once, lambda: _give_the_cursor_back(console)
     try:  # a signal may come while it starts, when `with live` would not end it
         live.start(refresh=True)
-        with writing_above(console):
+        with redirecting_output(console):
             yield display
     finally:
         live.stop()
@@ -68,17 +73,17 @@ class PlainLines:
 
     def __init__(self, console: Console, title: str) -> None:
         self._console, self._title = console, title
-        self._figures, self._time = LastFigures(), TimeLeft(0)
+        self._metrics, self._time = LatestMetrics(), TimeLeft(0)
 
     def begins(self, step: int, steps: int) -> None:
         self._time = TimeLeft(step)
 
     def row(self, row: Mapping[str, Any], step: int, steps: int) -> None:
-        self._figures.take(row)
-        self._time.take(step)
+        own = self._metrics.update(row)
+        self._time.update(step)
         left = self._time.seconds(steps)
-        shown = self._figures.shown() if _OF_A_STEP in row else self._figures.of_newest()
-        words = [f"{self._title} {step}/{steps}", *(f"{name} {value}" for name, value in shown.items())]
+        values = self._metrics.values() if _OF_A_STEP in row else own
+        words = [f"{self._title} {step}/{steps}", *(f"{name} {value}" for name, value in values.items())]
         self._print("  ".join(words if left is None else [*words, f"left {clock(left)}"]))
 
     def finding(self, words: str, evidence: str) -> None:
@@ -99,64 +104,34 @@ class TerminalDisplay:
 
     def __init__(self, console: Console, title: str) -> None:
         self._console = console
-        self._frame = Frame(title)
-        self._figures, self._time = LastFigures(), TimeLeft(0)
-        self._drawn: list[int] = []
+        self._state = DisplayState(title)
+        self._metrics, self._time = LatestMetrics(), TimeLeft(0)
 
     def begins(self, step: int, steps: int) -> None:
         self._time = TimeLeft(step)
-        self._frame = replace(self._frame, step=step, steps=steps)
+        self._state = replace(self._state, step=step, steps=steps)
 
     def row(self, row: Mapping[str, Any], step: int, steps: int) -> None:
-        self._figures.take(row)
-        self._time.take(step)
-        self._frame = replace(self._frame, step=step, steps=steps, figures=self._figures.shown())
+        self._metrics.update(row)
+        self._time.update(step)
+        self._state = replace(self._state, step=step, steps=steps, metrics=self._metrics.values())
 
     def finding(self, words: str, evidence: str) -> None:
-        self._frame = replace(self._frame, finding=words)
+        self._state = replace(self._state, finding=words)
 
     def completion(self, text: Text) -> None:
-        self._frame = replace(self._frame, completion=text)
+        self._state = replace(self._state, completion=text)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        frame = replace(self._frame, seconds_left=self._time.seconds(self._frame.steps), notice=_notice())
-        lines = lines_of(frame, _columns(console) - 1, console)[: max(1, options.size.height - 1)]
-        self._drawn = [line.cell_len for line in lines]
-        for line in lines:
+        state = replace(self._state, seconds_left=self._time.seconds(self._state.steps), notice=_notice())
+        # What the terminal has: an exported `COLUMNS`, which Rich believes, does not follow a resize.
+        columns = max(2, min(console.width, os.get_terminal_size(console.file.fileno()).columns or console.width))
+        for line in display_lines(state, columns - 1, console)[: max(1, options.size.height - 1)]:
             # Whoever prints above may have asked for lines that are not to be wrapped.
             yield from line.render(console)
             yield Segment.line()
-
-    def rows_broken_off(self) -> int:
-        """Rows that the drawn lines take beyond their number, since the terminal has become narrower."""
-        columns = _columns(self._console)
-        return sum(max(0, math.ceil(cells / columns) - 1) for cells in self._drawn)
-
-
-def _columns(console: Console) -> int:
-    """What the terminal has; an exported `COLUMNS`, which Rich believes, does not follow a resize."""
-    return max(2, min(console.width, os.get_terminal_size(console.file.fileno()).columns or console.width))
 
 
 def _notice() -> str | None:
     told = stop_signals.reason
     return None if told is None else f"{told}: stopping after this step; a second signal ends at once"
-
-
-class _Steady(Live):
-    """Rich's display, which goes up over as many rows as there were lines: too few where a terminal has broken them."""
-
-    def __init__(self, display: TerminalDisplay, console: Console) -> None:
-        super().__init__(
-            display,
-            console=console,
-            refresh_per_second=_DRAWN_PER_SECOND,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        self._display = display
-
-    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        up = ((ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)) * self._display.rows_broken_off()
-        reset, *rest = super().process_renderables(renderables)
-        return [reset, Control(*up), *rest]

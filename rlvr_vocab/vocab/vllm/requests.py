@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.regions import ANSWERING, THINKING
+from rlvr_vocab.vocab.regions import ANSWERING, THINKING, RegionTracker
 
 # What vLLM's asynchronous scheduling writes for a token that was sampled but has not reached the host yet.
 UNKNOWN = -1
@@ -33,18 +33,16 @@ class RequestRegion:
             temperature: as the request gives it.
         """
         self.temperature = 0.0 if temperature < GREEDY_BELOW else temperature
-        self._layout = layout
-        self._output = output_ids
-        self._prompt_tail = list(prompt_ids[max(0, len(prompt_ids) - len(layout.turn_ids) + 1) :])
-        self._prompt_region = last_region(layout, prompt_ids)
-        self._region, self._taken = self._prompt_region, 0
+        self._output, self._taken = output_ids, 0
+        self._prompt = RegionTracker(layout, prompt_ids)
+        self._tracker = self._prompt.copy()
         self.advance()
 
     def advance(self) -> None:
         """Take over the tokens committed since the last call, up to the first that is not known yet."""
         if len(self._output) < self._taken:  # vLLM takes tokens back after a failed load of the cache
-            self._region, self._taken = self._prompt_region, 0
-        self._region, self._taken = self._followed()
+            self._tracker, self._taken = self._prompt.copy(), 0
+        self._taken = self._follow(self._tracker)
 
     def region(self) -> int:
         """Region of the next token, with tokens that became known since `advance`; changes nothing.
@@ -53,48 +51,21 @@ class RequestRegion:
             RuntimeError: a token that decides the region is not known.
         """
         if self._taken == len(self._output):
-            return self._region
-        region, taken = self._followed()
-        if taken < len(self._output):
+            return self._tracker.region
+        tracker = self._tracker.copy()
+        if self._follow(tracker) < len(self._output):
             raise RuntimeError(
                 "vLLM did not tell the region policy which token it sampled last: start it with --no-async-scheduling"
             )
-        return region
+        return tracker.region
 
-    def _followed(self) -> tuple[int, int]:
-        region, position, output = self._region, self._taken, self._output
-        while position < len(output) and output[position] != UNKNOWN:
-            event = self._event(position)
-            region = region if event is None else event
+    def _follow(self, tracker: RegionTracker) -> int:
+        """Add what is known of the output to a tracker that has `_taken` tokens of it; how many it has then."""
+        position, output = self._taken, self._output
+        while position < len(output) and (token := output[position]) != UNKNOWN:
+            tracker.add(token)
             position += 1
-        return region, position
-
-    def _event(self, position: int) -> int | None:
-        layout, token = self._layout, self._output[position]
-        if layout.turn_ids and token == layout.turn_ids[-1] and self._turn_opens_at(position):
-            return ANSWERING
-        if token == layout.think_open_id:
-            return THINKING
-        return ANSWERING if token == layout.think_close_id else None
-
-    def _turn_opens_at(self, position: int) -> bool:
-        start = position + 1 - len(self._layout.turn_ids)
-        before = self._prompt_tail[start:] if start < 0 else []
-        return (*before, *self._output[max(0, start) : position + 1]) == self._layout.turn_ids
-
-
-def last_region(layout: VocabLayout, ids: Sequence[int]) -> int:
-    """Region after the last of `ids`, read from the end: `regions_after` at its last position."""
-    turn = layout.turn_ids
-    for end in range(len(ids), 0, -1):
-        token = ids[end - 1]
-        if turn and token == turn[-1] and end >= len(turn) and tuple(ids[end - len(turn) : end]) == turn:
-            return ANSWERING
-        if token == layout.think_open_id:
-            return THINKING
-        if token == layout.think_close_id:
-            return ANSWERING
-    return ANSWERING
+        return position
 
 
 class BatchRegions:

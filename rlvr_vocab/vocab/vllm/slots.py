@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.regions import THINKING, region_of_next
+from rlvr_vocab.vocab.regions import THINKING, after_last_ids, region_of_next
 from rlvr_vocab.vocab.vllm.requests import GREEDY_BELOW, UNKNOWN
 
-# Shapes: S request slots, s new ones, T positions, L length of the ids that open a turn.
+# Shapes: S request slots, s new ones, T positions.
 
 
 class SlotRegions:
@@ -31,8 +31,6 @@ class SlotRegions:
             state: the runner's `LogitsProcRequestState`.
         """
         self._layout, self._state = layout, state
-        self._turn_L = torch.tensor(layout.turn_ids, dtype=torch.int32, device=state.device)
-        self._back_L = torch.arange(len(layout.turn_ids) - 1, -1, -1, device=state.device)
         self.thinking_S = torch.zeros(state.max_num_reqs, dtype=torch.bool, device=state.device)
         self.temperatures_S = torch.zeros(state.max_num_reqs, dtype=torch.float32, device=state.device)
         self._new: dict[int, float] = {}
@@ -42,22 +40,11 @@ class SlotRegions:
 
     def refresh(self) -> None:
         """Once for each step, after the runner has written the tokens sampled before."""
-        self._follow_last_tokens()
+        ids_ST, lengths_S = self._state.all_token_ids.gpu, self._state.total_len.gpu
+        self.thinking_S = after_last_ids(self.thinking_S, ids_ST, lengths_S, self._layout)
         if self._new:
             self._read_new_slots(list(self._new), list(self._new.values()))
             self._new.clear()
-
-    def _follow_last_tokens(self) -> None:
-        layout, ids_ST = self._layout, self._state.all_token_ids.gpu
-        length_S = self._state.total_len.gpu.long()
-        last_S = (length_S - 1).clamp(min=0)
-        token_S = ids_ST.gather(1, last_S.unsqueeze(1)).squeeze(1)
-        thinking_S = (self.thinking_S | (token_S == layout.think_open_id)) & (token_S != layout.think_close_id)
-        if layout.turn_ids:
-            window_SL = ids_ST.gather(1, (last_S.unsqueeze(1) - self._back_L).clamp(min=0))
-            opens_S = (window_SL == self._turn_L).all(dim=1) & (length_S >= len(layout.turn_ids))
-            thinking_S = thinking_S & ~opens_S
-        self.thinking_S = thinking_S
 
     def _read_new_slots(self, slots: list[int], temperatures: list[float]) -> None:
         device = self._state.device

@@ -138,11 +138,11 @@ def train_run(expanded: Callable[..., Path], tmp_path_factory: pytest.TempPathFa
     """
     from datasets import Dataset
 
-    from rlvr_vocab.rewards.build import RewardContext, RewardSpec, build_rewards
-    from rlvr_vocab.training.callbacks import MetricsFile
-    from rlvr_vocab.training.config import grpo_config
-    from rlvr_vocab.training.stage import RunPlace
-    from rlvr_vocab.training.trainer import RegionGRPOTrainer
+    from rlvr_vocab.rewards.build import RewardContext, build_rewards
+    from rlvr_vocab.rewards.reward import RewardSpec
+    from rlvr_vocab.training.metrics_file import MetricsFile
+    from rlvr_vocab.training.stage import StageContext
+    from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
 
     def train(
         rewards: Any = ("accuracy",),
@@ -165,7 +165,7 @@ def train_run(expanded: Callable[..., Path], tmp_path_factory: pytest.TempPathFa
             kl_log_steps=kl_log_steps,
             reward_funcs=[each.function for each in built],
             train_dataset=Dataset.from_list(rows),
-            callbacks=[MetricsFile(out / "metrics.jsonl", RunPlace(out))],
+            callbacks=[MetricsFile(out / "metrics.jsonl", StageContext(out))],
         )
         if spoil is not None:
             spoil(trainer)

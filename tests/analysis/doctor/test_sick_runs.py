@@ -11,7 +11,7 @@ import pytest
 
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.record.metrics import RunRecord
-from rlvr_vocab.rewards.build import RewardSpec
+from rlvr_vocab.rewards.reward import RewardSpec
 
 OWN = Path(__file__).with_name("own_rewards.py")
 pytestmark = pytest.mark.filterwarnings("ignore")

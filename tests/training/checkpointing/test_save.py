@@ -130,9 +130,9 @@ def test_an_old_checkpoint_that_cannot_be_deleted_ends_no_run(tmp_path, monkeypa
 def test_a_trainer_without_room_stops_or_goes_on_as_it_is_told(
     goes_on, expand_shape, make_trainer, tmp_path, monkeypatch, caplog
 ):
-    monkeypatch.setattr("rlvr_vocab.training.resumable.bytes_to_write", lambda trainer: 10**18)
+    monkeypatch.setattr("rlvr_vocab.training.checkpointing.trainer_checkpoints.bytes_to_write", lambda trainer: 10**18)
     trainer = make_trainer(expand_shape("llama", size=None), tmp_path, **EVERY_STEP)
-    trainer._on_full_disk = "go_on" if goes_on else "stop"
+    trainer.checkpoints._on_full_disk = "go_on" if goes_on else "stop"
     if goes_on:
         with caplog.at_level(logging.WARNING):
             trainer.train()
@@ -150,7 +150,7 @@ def test_the_room_for_the_first_checkpoint_is_foreseen(expand_shape, make_traine
         foreseen.append(saving.bytes_to_write(trainer))
         return foreseen[-1]
 
-    monkeypatch.setattr("rlvr_vocab.training.resumable.bytes_to_write", seen)
+    monkeypatch.setattr("rlvr_vocab.training.checkpointing.trainer_checkpoints.bytes_to_write", seen)
     make_trainer(expand_shape("qwen3", size=None), tmp_path, **EVERY_STEP).train()
     taken = sum(path.stat().st_size for path in (tmp_path / "checkpoint-1").rglob("*") if path.is_file())
     tensors = sum((tmp_path / "checkpoint-1" / name).stat().st_size for name in ("model.safetensors", "optimizer.pt"))
@@ -248,7 +248,7 @@ def test_failures_and_tables_are_taken_up_where_they_were(expand_shape, make_tra
 
     resumed.add_callback(Begun())
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    assert resumed.seconds_before > 0
+    assert resumed.checkpoints.seconds_before > 0
 
 
 def test_a_checkpoint_that_was_just_written_is_not_read_to_see_that_it_is_there(
@@ -257,4 +257,4 @@ def test_a_checkpoint_that_was_just_written_is_not_read_to_see_that_it_is_there(
     trainer = make_trainer(expand_shape("llama"), tmp_path, **EVERY_STEP)
     trainer.train()
     monkeypatch.setattr(manifest, "_sha256", pytest.fail)
-    trainer.save_checkpoint()
+    trainer.checkpoints.save_now()

@@ -6,14 +6,14 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from rlvr_vocab.training.display.screen import Frame, lines_of
+from rlvr_vocab.training.display.screen import DisplayState, display_lines
 
-FULL = Frame(
+FULL = DisplayState(
     "stage 1/2 form",
     step=120,
     steps=200,
     seconds_left=3_725.0,
-    figures={"reward": "0.41", "spread in groups": "0.22", "held out": "45.0% (step 100)", "kl": "0.003"},
+    metrics={"reward": "0.41", "spread in groups": "0.22", "held out": "45.0% (step 100)", "kl": "0.003"},
     finding="KL above its limit (step 37)",
     completion=Text("step 100, reward 1.00: " + "seven times six " * 60 + "漢字" * 30 + " is 42"),
     notice="SIGINT: stopping after this step",
@@ -21,13 +21,13 @@ FULL = Frame(
 CONSOLE = Console(file=io.StringIO(), width=100)
 
 
-def shown(frame: Frame, width: int) -> list[str]:
-    return [line.plain for line in lines_of(frame, width, CONSOLE)]
+def shown(state: DisplayState, width: int) -> list[str]:
+    return [line.plain for line in display_lines(state, width, CONSOLE)]
 
 
 @pytest.mark.parametrize("width", [1, 5, 19, 36, 37, 79, 100, 250])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    lines = lines_of(FULL, width, CONSOLE)
+    lines = display_lines(FULL, width, CONSOLE)
     assert max(line.cell_len for line in lines) <= width
     assert not any("\n" in line.plain or line.plain.endswith(" ") for line in lines)
 
@@ -47,11 +47,11 @@ def test_values_are_legible_on_twenty_columns() -> None:
 
 
 def test_the_bar_is_as_long_as_the_part_that_is_done() -> None:
-    [head, *_] = lines_of(FULL, 200, CONSOLE)
+    [head, *_] = display_lines(FULL, 200, CONSOLE)
     [done] = [span for span in head.spans if span.style == "magenta"]
     assert done.end - done.start == 40 * 120 // 200
 
 
 def test_before_the_first_step_there_is_little_to_see() -> None:
-    [head, finding] = shown(Frame("GRPO"), 80)
+    [head, finding] = shown(DisplayState("GRPO"), 80)
     assert head.endswith(" 0/0") and finding.endswith("none so far")

@@ -8,9 +8,9 @@ from typing import Any
 
 from rlvr_vocab.counted import counted
 from rlvr_vocab.rewards.parameters import number, switch
-from rlvr_vocab.rewards.reward import Mark, reward
-from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, last_box, turn_text
-from rlvr_vocab.verify.boxed_answer import boxes_opened
+from rlvr_vocab.rewards.reward import Score, reward
+from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
+from rlvr_vocab.verify.boxed_answer import boxes_opened, last_box
 
 # Matched against texts that hold each tag once, and linear on those.
 _XML = re.compile(r"\s*<reasoning>.*</reasoning>\s*<answer>.*</answer>\s*", re.DOTALL)
@@ -20,62 +20,62 @@ _XML_TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>")
 _XML_LINES = ("<reasoning>\n", "\n</reasoning>\n", "\n<answer>\n", "\n</answer>")
 
 
-def think_mark(turn: str, think_tags: tuple[str, str] = THINK_TAGS, prefilled: bool = False) -> Mark:
+def think_score(turn: str, think_tags: tuple[str, str] = THINK_TAGS, prefilled: bool = False) -> Score:
     """Whether a turn is one think block and an answer."""
     opened, closed = think_tags
     opens, closes = turn.count(opened), turn.count(closed)
     if closes != 1:
-        return Mark(0.0, "thinking never closed" if closes == 0 else f"{closes} closing tags")
+        return Score(0.0, "thinking never closed" if closes == 0 else f"{closes} closing tags")
     if opens > 1:
-        return Mark(0.0, f"{opens} opening tags")
+        return Score(0.0, f"{opens} opening tags")
     if opens == 0 and not prefilled:
-        return Mark(0.0, "no opening tag")
+        return Score(0.0, "no opening tag")
     if opens == 1 and not turn.lstrip().startswith(opened):
-        return Mark(0.0, "the thinking does not come first")
+        return Score(0.0, "the thinking does not come first")
     if not turn.partition(closed)[2].strip():
-        return Mark(0.0, "no answer after the thinking")
-    return Mark(1.0, "thinking, then an answer")
+        return Score(0.0, "no answer after the thinking")
+    return Score(1.0, "thinking, then an answer")
 
 
-def xml_mark(turn: str, strict_newlines: bool = False) -> Mark:
+def xml_score(turn: str, strict_newlines: bool = False) -> Score:
     """Whether a turn is a reasoning element and an answer element and nothing else."""
     for tag in _XML_TAGS:
         if turn.count(tag) != 1:
-            return Mark(0.0, f"{counted(turn.count(tag), 'time')} {tag}")
+            return Score(0.0, f"{counted(turn.count(tag), 'time')} {tag}")
     pattern = _XML_ON_LINES if strict_newlines else _XML
     well_formed = pattern.fullmatch(turn)
-    return Mark(1.0, "both elements, nothing else") if well_formed else Mark(0.0, "tags or text out of place")
+    return Score(1.0, "both elements, nothing else") if well_formed else Score(0.0, "tags or text out of place")
 
 
-def xml_tags_mark(turn: str, penalty: float = 0.001, least: float = 0.0) -> Mark:
+def xml_tags_score(turn: str, penalty: float = 0.001, least: float = 0.0) -> Score:
     """How many of the four tags stand where they should, less a penalty for what follows the last."""
     tags = sum(turn.count(line) == 1 for line in _XML_LINES)
     _, end, after = turn.rpartition(_XML_LINES[-1])
     extra = len(after.removeprefix("\n")) if end else 0
     reason = f"{tags} of 4 tags" + (f", {counted(extra, 'character')} after the end" if extra else "")
-    return Mark(max(least, 0.125 * tags - penalty * extra), reason)
+    return Score(max(least, 0.125 * tags - penalty * extra), reason)
 
 
-def box_mark(turn: str, think_tags: tuple[str, str] = THINK_TAGS) -> Mark:
+def box_score(turn: str, think_tags: tuple[str, str] = THINK_TAGS) -> Score:
     """Whether a turn has one box, in its answer."""
     answer = after_thinking(turn, think_tags)
     if answer is None:
-        return Mark(0.0, "thinking never closed")
+        return Score(0.0, "thinking never closed")
     boxes = boxes_opened(turn)
     if boxes != 1:
-        return Mark(0.0, f"{counted(boxes, 'box', 'boxes')}" if boxes else "no box")
+        return Score(0.0, f"{counted(boxes, 'box', 'boxes')}" if boxes else "no box")
     if not boxes_opened(answer):
-        return Mark(0.0, "the box is in the thinking")
-    return Mark(1.0, "one box") if last_box(answer) is not None else Mark(0.0, "the box is not closed")
+        return Score(0.0, "the box is in the thinking")
+    return Score(1.0, "one box") if last_box(answer) is not None else Score(0.0, "the box is not closed")
 
 
-@reward(full_mark=1.0)
+@reward(is_format=True)
 def think_format(
     completions: Sequence[Any],
     prefilled: bool = False,
     think_tags: tuple[str, str] = THINK_TAGS,
     **_columns: Any,
-) -> list[Mark]:
+) -> list[Score]:
     r"""1 where a turn thinks once, first of all, stops thinking, and then says something; 0 where not.
 
     TRL's `think_format_reward` asks for less: it takes an empty answer and further closing tags, and no white space
@@ -99,11 +99,11 @@ def think_format(
         [1.0, 0.0, 1.0]
     """
     prefilled = switch("think_format", "prefilled", prefilled)
-    return [think_mark(turn_text(completion), think_tags, prefilled) for completion in completions]
+    return [think_score(turn_text(completion), think_tags, prefilled) for completion in completions]
 
 
-@reward(full_mark=1.0)
-def xml_format(completions: Sequence[Any], strict_newlines: bool = False, **_columns: Any) -> list[Mark]:
+@reward(is_format=True, answer_in="xml")
+def xml_format(completions: Sequence[Any], strict_newlines: bool = False, **_columns: Any) -> list[Score]:
     r"""1 where a turn is `<reasoning>…</reasoning>`, then `<answer>…</answer>`, and nothing else; 0 where not.
 
     Each tag stands exactly once; around and between the two elements there is only white space. From the format
@@ -126,11 +126,11 @@ def xml_format(completions: Sequence[Any], strict_newlines: bool = False, **_col
         [1.0, 0.0, 0.0]
     """
     strict_newlines = switch("xml_format", "strict_newlines", strict_newlines)
-    return [xml_mark(turn_text(completion), strict_newlines) for completion in completions]
+    return [xml_score(turn_text(completion), strict_newlines) for completion in completions]
 
 
-@reward(full_mark=0.5)
-def xml_tags(completions: Sequence[Any], penalty: float = 0.001, least: float = 0.0, **_columns: Any) -> list[Mark]:
+@reward(full_mark=0.5, is_format=True, answer_in="xml")
+def xml_tags(completions: Sequence[Any], penalty: float = 0.001, least: float = 0.0, **_columns: Any) -> list[Score]:
     r"""Partial credit on the way to `xml_format`: 0.125 a tag in its place, less 0.001 a character after the end.
 
     A tag is in its place where it stands exactly once and on a line of its own. From `count_xml` of Will Brown's GRPO
@@ -152,11 +152,11 @@ def xml_tags(completions: Sequence[Any], penalty: float = 0.001, least: float = 
     """
     penalty = number("xml_tags", "penalty", penalty, least=0)
     least = number("xml_tags", "least", least, most=0.5)
-    return [xml_tags_mark(turn_text(completion), penalty, least) for completion in completions]
+    return [xml_tags_score(turn_text(completion), penalty, least) for completion in completions]
 
 
-@reward(full_mark=1.0)
-def boxed(completions: Sequence[Any], think_tags: tuple[str, str] = THINK_TAGS, **_columns: Any) -> list[Mark]:
+@reward(is_format=True, answer_in="box")
+def boxed(completions: Sequence[Any], think_tags: tuple[str, str] = THINK_TAGS, **_columns: Any) -> list[Score]:
     r"""1 where a turn has exactly one box, closed, and has it in the answer; 0 where not.
 
     Args:
@@ -170,4 +170,4 @@ def boxed(completions: Sequence[Any], think_tags: tuple[str, str] = THINK_TAGS, 
         >>> boxed(["<think>6 * 7</think>\\boxed{42}", "<think>\\boxed{42}</think>42", "\\boxed{4} or \\boxed{2}"])
         [1.0, 0.0, 0.0]
     """
-    return [box_mark(turn_text(completion), think_tags) for completion in completions]
+    return [box_score(turn_text(completion), think_tags) for completion in completions]

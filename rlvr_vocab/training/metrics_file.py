@@ -13,15 +13,15 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.stage import RunPlace
+from rlvr_vocab.training.stage import StageContext
 
 
-def logged_row(place: RunPlace, state: TrainerState, logs: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def logged_row(context: StageContext, state: TrainerState, logs: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The row of a run that is logged at the present step; None for what the trainer says of itself at the end."""
     if not logs or "train_runtime" in logs:
         return None
     named = {re.sub("^eval_", "eval/", key): _json_number(value) for key, value in logs.items()}  # as W&B names them
-    return {**place.columns(state.global_step), **named}
+    return {**context.columns(state.global_step), **named}
 
 
 class MetricsFile(TrainerCallback):
@@ -31,15 +31,15 @@ class MetricsFile(TrainerCallback):
     `stage_step` counts within it.
     """
 
-    def __init__(self, path: Path, place: RunPlace) -> None:
+    def __init__(self, path: Path, context: StageContext) -> None:
         self.path = path
-        self._place = place
+        self._context = context
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Drop rows past the step that training starts from: they are about to be written again."""
         if state.is_world_process_zero and self.path.exists():
             rows = _whole_rows(self.path)
-            kept = [json.dumps(row) for row in rows if row["step"] <= self._place.step(state.global_step)]
+            kept = [json.dumps(row) for row in rows if row["step"] <= self._context.run_step(state.global_step)]
             write_whole(self.path, "".join(f"{row}\n" for row in kept))
 
     def on_log(
@@ -50,7 +50,7 @@ class MetricsFile(TrainerCallback):
         logs: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        row = logged_row(self._place, state, logs)
+        row = logged_row(self._context, state, logs)
         if state.is_world_process_zero and row is not None:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")

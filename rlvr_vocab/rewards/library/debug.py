@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rlvr_vocab.rewards.parameters import whole_number
-from rlvr_vocab.rewards.reward import Mark, reward
+from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.rewards.turns import turn_text
+from rlvr_vocab.visible_text import printable
 
 _calls = itertools.count()
 _LONGEST_COLUMN = 200
@@ -23,29 +24,14 @@ def sample_lines(prompt: Any, completion: Any, columns: dict[str, Any], longest:
         yield f"{name}: {printable(repr(value), _LONGEST_COLUMN)}"
 
 
-def printable(text: str, longest: int) -> str:
-    r"""A text on one line, its middle left out where it is too long, what a terminal would obey or not show escaped.
-
-    >>> print(printable("a\n\x1b[2Jb", 100), printable("0123456789", 4))
-    a\n\x1b[2Jb 01 … 6 characters … 89
-    """
-    if len(text) > longest:
-        half = longest // 2
-        text = f"{text[:half]} … {len(text) - 2 * half} characters … {text[-half:]}"
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
-        for character in text
-    )
-
-
-@reward(full_mark=1.0)
+@reward(not_for_golds="it judges nothing", dry_run=False)
 def debug(
     completions: Sequence[Any],
     prompts: Sequence[Any] | None = None,
     samples: int = 1,
     every: int = 1,
     **columns: Any,
-) -> list[Mark]:
+) -> list[Score]:
     """1 for everything; prints the first completions of a batch and their columns to standard error.
 
     A reward that is the same for all changes no advantage, so it may stand beside others.
@@ -76,4 +62,4 @@ def debug(
         prompt = None if prompts is None else prompts[row]
         lines = [f"debug {row + 1} of {len(completions)}", *sample_lines(prompt, completion, held)]
         print(*lines, sep="\n  ", file=sys.stderr)
-    return [Mark(1.0, "shown" if row < number_shown else "not shown") for row in range(len(completions))]
+    return [Score(1.0, "shown" if row < number_shown else "not shown") for row in range(len(completions))]

@@ -9,11 +9,11 @@ from typing import Any
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.guard import GuardedReward, Mistake, shown_row
-from rlvr_vocab.rewards.reward import Mark
+from rlvr_vocab.rewards.reward import Score
 from rlvr_vocab.rewards.turns import turn_text
 
 
-def try_out(reward: GuardedReward, rows: Sequence[dict[str, Any]], completions: Sequence[Any]) -> list[Mark]:
+def dry_run(reward: GuardedReward, rows: Sequence[dict[str, Any]], completions: Sequence[Any]) -> list[Score]:
     """Call a reward function once and refuse it where it raises or returns something else than scores.
 
     Args:
@@ -34,24 +34,24 @@ def try_out(reward: GuardedReward, rows: Sequence[dict[str, Any]], completions: 
         "completion_ids": stand_in_ids(completions),
         **stand_in_trainer(),
     }
-    marks = reward.marks(**columns)
-    for row, mark in enumerate(marks):
-        if isinstance(mark, Mistake) and mark.late:
+    scores = reward.explain(**columns)
+    for row, score in enumerate(scores):
+        if isinstance(score, Mistake) and score.timed_out:
             longer = "a larger `deadline` beside its name gives it more time, null any time"
             raise UserError(
-                f"reward {reward.name} {mark.reason} in its trial with {counted(len(marks), 'row')}; {longer}"
+                f"reward {reward.name} {score.reason} in its trial with {counted(len(scores), 'row')}; {longer}"
             )
-        if isinstance(mark, Mistake) and mark.of_the_batch:
-            raise UserError(f"reward {reward.name} {mark.reason}; it must return a list with a number or None per row")
-        if isinstance(mark, Mistake):
+        if isinstance(score, Mistake) and score.of_the_batch:
+            raise UserError(f"reward {reward.name} {score.reason}; it must return a list with a number or None per row")
+        if isinstance(score, Mistake):
             where = f"for {shown_row(completions, row)} in its trial"
-            raise UserError(f"reward {reward.name} {mark.reason} {where}{_needs_main_thread(reward, mark)}")
-    return marks
+            raise UserError(f"reward {reward.name} {score.reason} {where}{_needs_main_thread(reward, score)}")
+    return scores
 
 
-def _needs_main_thread(reward: GuardedReward, mark: Mark) -> str:
+def _needs_main_thread(reward: GuardedReward, score: Score) -> str:
     """Alarms work in the main thread alone; math-verify and others raise elsewhere."""
-    needed = reward.deadline is not None and "ValueError" in mark.reason and "signal" in mark.reason
+    needed = reward.deadline is not None and "ValueError" in score.reason and "signal" in score.reason
     return "; `deadline: null` beside its name lets it run in the main thread, without a deadline" if needed else ""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_and_all
 from rlvr_vocab.rewards.parameters import number, shown
-from rlvr_vocab.rewards.reward import Mark, reward
+from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
 from rlvr_vocab.verify.boxed_answer import SOURCES, final_answer
 from rlvr_vocab.verify.verdict import TIMEOUT, Verdict
@@ -19,7 +19,7 @@ ANSWER_FROM = ("box",)
 _SHORTEST_DEADLINE = 0.01
 
 
-@reward(full_mark=1.0)
+@reward(grades=True, verifies=True, answer_in="box", aliases=("accuracy_reward",))  # TRL's name
 def accuracy(
     completions: Sequence[Any],
     solution: Sequence[Any],
@@ -27,7 +27,7 @@ def accuracy(
     answer_from: str | Sequence[str] = ANSWER_FROM,
     deadline: float = DEADLINE_SECONDS,
     **_columns: Any,
-) -> list[Mark]:
+) -> list[Score]:
     r"""1 for a right answer, 0 for a wrong one, a missing one, or thinking that was never closed.
 
     The answer is what the last box after the thinking holds; boxes side by side, `\boxed{1}` and `\boxed{2}`, are one
@@ -44,7 +44,7 @@ def accuracy(
         deadline: seconds for one comparison; an answer that needs more scores 0.
 
     Returns:
-        A score per completion; None where the gold answer cannot be used. `accuracy.marks` gives the reasons.
+        A score per completion; None where the gold answer cannot be used. `accuracy.explain` gives the reasons.
 
     Raises:
         UserError: `answer_from` or `deadline` is none that there can be.
@@ -52,11 +52,11 @@ def accuracy(
     Example:
         >>> accuracy(["<think>6 * 7</think>\\boxed{42}", r"<think>\boxed{42}"], solution=["42", "42"])
         [1.0, 0.0]
-        >>> accuracy.marks([r"\boxed{\frac24}", r"\boxed{0.6}"], solution=["1/2", "1/2"])
-        [Mark(score=1.0, reason='equal'), Mark(score=0.0, reason='different: 3/5 is not 1/2')]
+        >>> accuracy.explain([r"\boxed{\frac24}", r"\boxed{0.6}"], solution=["1/2", "1/2"])
+        [Score(value=1.0, reason='equal'), Score(value=0.0, reason='different: 3/5 is not 1/2')]
     """
     found = verdicts(completions, solution, think_tags, answer_from, deadline)
-    return [Mark(verdict.score, str(verdict), late=verdict.reason == TIMEOUT) for verdict in found]
+    return [Score(verdict.score, str(verdict), timed_out=verdict.reason == TIMEOUT) for verdict in found]
 
 
 def verdicts(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rlvr_vocab.training.display.screen import writing_above
+from rlvr_vocab.training.display.redirect import redirecting_output
 
 
 class Terminal(io.StringIO):
@@ -27,7 +27,7 @@ def on_terminals(monkeypatch: pytest.MonkeyPatch) -> Console:
 def test_whole_lines_reach_the_screen_whatever_is_in_them(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = on_terminals(monkeypatch)
     out = sys.stdout
-    with writing_above(screen):
+    with redirecting_output(screen):
         print("half [/b]", end="")
         sys.stdout.flush()
         assert screen.file.getvalue() == ""
@@ -45,10 +45,10 @@ def test_whole_lines_reach_the_screen_whatever_is_in_them(monkeypatch: pytest.Mo
 
 def test_a_logger_that_holds_the_old_stream_does_not_write_past_the_display(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = on_terminals(monkeypatch)
-    logger, handler = logging.getLogger("rlvr_vocab_test_above"), logging.StreamHandler(sys.stderr)
+    logger, handler = logging.getLogger("rlvr_vocab_test_redirect"), logging.StreamHandler(sys.stderr)
     before, in_use = handler.stream, [handler, logging.lastResort]  # the other has no stream of its own
     monkeypatch.setattr(logger, "handlers", in_use)
-    with writing_above(screen):
+    with redirecting_output(screen):
         logger.warning("[b]said[/b]")
     assert screen.file.getvalue() == "[b]said[/b]\n" * 2
     assert before.getvalue() == "" and handler.stream is before
@@ -57,7 +57,7 @@ def test_a_logger_that_holds_the_old_stream_does_not_write_past_the_display(monk
 def test_a_stream_that_goes_to_a_file_goes_there(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = on_terminals(monkeypatch)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with writing_above(screen):
+    with redirecting_output(screen):
         sys.stderr.write("an error\n")
         print("a line")
     assert sys.stderr.getvalue() == "an error\n" and screen.file.getvalue() == "a line\n"
@@ -70,7 +70,7 @@ def test_a_forked_process_writes_where_it_always_did(tmp_path: Path, monkeypatch
         terminal.write = file.write  # type: ignore[method-assign]
         terminal.flush = file.flush  # type: ignore[method-assign]
         monkeypatch.setattr(sys, "stdout", terminal)
-        with writing_above(screen):
+        with redirecting_output(screen):
             child = os.fork()
             if child == 0:
                 print("of the child", flush=True)

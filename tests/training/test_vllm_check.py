@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.vllm_rollouts import VLLMCanary, check_engine
+from rlvr_vocab.training.vllm_check import VLLMCheck, check_engine
 from rlvr_vocab.vocab.regions import region_of_next
 
 
@@ -56,7 +56,7 @@ def asked(make_trainer, expand_shape, tmp_path):
     def ask(fault=None):
         trainer = make_trainer(expand_shape("llama", size=None), tmp_path, temperature=0.8)
         trainer.vllm_generation = Engine(trainer, fault)
-        VLLMCanary(trainer).on_train_begin(trainer.args, trainer.state, trainer.control)
+        VLLMCheck(trainer).on_train_begin(trainer.args, trainer.state, trainer.control)
         return trainer.vllm_generation
 
     return ask

@@ -8,10 +8,9 @@ from itertools import groupby, islice
 from typing import Any
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.lengths import parts
 from rlvr_vocab.rewards.parameters import number, one_of, shown, whole_number
-from rlvr_vocab.rewards.reward import Mark, reward
-from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
+from rlvr_vocab.rewards.reward import Score, reward
+from rlvr_vocab.rewards.turns import COUNTS_SAMPLED, THINK_TAGS, after_thinking, parts, turn_text
 
 WHERE = ("answer", "thinking", "all")
 _SHINGLE = 3
@@ -19,43 +18,43 @@ _MOST_WORDS = 20_000  # that a text is compared by
 _SEARCHED = 20_000  # characters, from the start: a user's pattern may take quadratic time
 
 
-def repetition_mark(items: Sequence[Hashable], ngram_size: int = 3, max_penalty: float = -1.0) -> Mark:
+def repetition_score(items: Sequence[Hashable], ngram_size: int = 3, max_penalty: float = -1.0) -> Score:
     """Which share of the n-grams of a sequence are repetitions of others."""
     if len(items) < ngram_size:
-        return Mark(0.0, "too short to repeat itself")
+        return Score(0.0, "too short to repeat itself")
     ngrams = zip(*(islice(items, start, None) for start in range(ngram_size)), strict=False)
     total = len(items) - ngram_size + 1
     repeated = total - len(set(ngrams))
-    return Mark(
+    return Score(
         repeated / total * max_penalty if repeated else 0.0, f"{repeated} of {total} {ngram_size}-grams repeated"
     )
 
 
-def diversity_marks(texts: Sequence[str], penalty: float = 1.0, threshold: float = 0.9) -> list[Mark]:
+def diversity_scores(texts: Sequence[str], penalty: float = 1.0, threshold: float = 0.9) -> list[Score]:
     """For each text of a group, how many of the others are nearly the same."""
     others = len(texts) - 1
     return [
-        Mark(-penalty * count / others if count else 0.0, f"{count} near-duplicates in a group of {len(texts)}")
+        Score(-penalty * count / others if count else 0.0, f"{count} near-duplicates in a group of {len(texts)}")
         for count in _near_duplicates(texts, threshold)
     ]
 
 
-def forbidden_mark(
+def forbidden_score(
     turn: str,
     patterns: Sequence[tuple[re.Pattern[str], float]],
     at_most: int = 1,
     where: str = "all",
     think_tags: tuple[str, str] = THINK_TAGS,
-) -> Mark:
+) -> Score:
     """What the patterns that occur in a turn cost, each as often as it occurs, up to `at_most` times."""
     text = _part(turn, where, think_tags)[:_SEARCHED]
     counts = [sum(1 for _ in islice(pattern.finditer(text), at_most)) for pattern, _ in patterns]
     cost = sum(count * penalty for count, (_, penalty) in zip(counts, patterns, strict=True))
     found = [shown(pattern.pattern) for count, (pattern, _) in zip(counts, patterns, strict=True) if count]
-    return Mark(-cost if cost else 0.0, f"found {', '.join(found)}" if found else "nothing forbidden")
+    return Score(-cost if cost else 0.0, f"found {', '.join(found)}" if found else "nothing forbidden")
 
 
-@reward(full_mark=0.0)
+@reward(full_mark=0.0, not_for_golds=COUNTS_SAMPLED)
 def repetition(
     completions: Sequence[Any],
     completion_ids: Sequence[Sequence[int]] | None = None,
@@ -63,7 +62,7 @@ def repetition(
     max_penalty: float = -1.0,
     unit: str = "tokens",
     **_columns: Any,
-) -> list[Mark]:
+) -> list[Score]:
     """A penalty for repeating oneself: `max_penalty * (1 - different n-grams / n-grams)`.
 
     From "Demystifying Long Chain-of-Thought Reasoning in LLMs" (arXiv 2502.03373), appendix C.2. With tokens it is
@@ -90,17 +89,21 @@ def repetition(
     whole_number("repetition", "ngram_size", ngram_size, least=1)
     number("repetition", "max_penalty", max_penalty, most=0)
     sequences = parts("repetition", completions, completion_ids, unit)
-    return [repetition_mark(items, ngram_size, max_penalty) for items in sequences]
+    return [repetition_score(items, ngram_size, max_penalty) for items in sequences]
 
 
-@reward(full_mark=0.0)
+@reward(
+    full_mark=0.0,
+    not_for_golds="it compares the completions of one prompt, and here there is one",
+    wanted=("prompts",),  # without them all rows are taken for completions of one
+)
 def diversity(
     completions: Sequence[Any],
     prompts: Sequence[Any] | None = None,
     penalty: float = 1.0,
     threshold: float = 0.9,
     **_columns: Any,
-) -> list[Mark]:
+) -> list[Score]:
     """A penalty for being nearly the same as other completions of the same prompt.
 
     The score is `-penalty * near-duplicates / (group size - 1)`. Two texts are near-duplicates where their sets of
@@ -127,7 +130,7 @@ def diversity(
         raise UserError(f"diversity: threshold={threshold} must be above 0: every two texts reach 0")
     sizes = [len(completions)] if prompts is None else [len(list(group)) for _, group in groupby(prompts)]
     texts = iter([turn_text(completion) for completion in completions])
-    return [mark for size in sizes for mark in diversity_marks(list(islice(texts, size)), penalty, threshold)]
+    return [score for size in sizes for score in diversity_scores(list(islice(texts, size)), penalty, threshold)]
 
 
 @reward(full_mark=0.0)
@@ -138,7 +141,7 @@ def forbidden_text(
     where: str = "all",
     think_tags: tuple[str, str] = THINK_TAGS,
     **_columns: Any,
-) -> list[Mark]:
+) -> list[Score]:
     r"""A penalty for each pattern that occurs, as often as it does, up to `at_most` times.
 
     The first 20,000 characters are searched. A pattern that backtracks, like `(a+)+b`, can take for ever even on
@@ -165,7 +168,7 @@ def forbidden_text(
     whole_number("forbidden_text", "at_most", at_most, least=1)
     one_of("forbidden_text", "where", where, WHERE)
     compiled = _compiled(patterns)
-    return [forbidden_mark(turn_text(completion), compiled, at_most, where, think_tags) for completion in completions]
+    return [forbidden_score(turn_text(completion), compiled, at_most, where, think_tags) for completion in completions]
 
 
 def _near_duplicates(texts: Sequence[str], threshold: float) -> list[int]:

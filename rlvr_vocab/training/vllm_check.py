@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from accelerate.utils import broadcast_object_list
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.lora import without_dropout
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import open_copies
-
-if TYPE_CHECKING:
-    from rlvr_vocab.training.trainer import RegionGRPOTrainer
 
 PROCESSOR = "NamedRegionLogitsProcessor"
 # As much as vLLM's API lets a request push a token: more than any logit, less than a token that is forbidden needs.
@@ -30,21 +28,27 @@ _TOKENS = 16
 _MOST_DIFFERENCE = 0.25
 
 
-class VLLMCanary(TrainerCallback):
+class VLLMCheck(TrainerCallback):
     """Asks vLLM a few things as training begins, and stops the run if it answers wrongly."""
 
-    def __init__(self, trainer: RegionGRPOTrainer) -> None:
+    def __init__(self, trainer: Any) -> None:
+        """
+        Args:
+            trainer: a `RegionGRPOTrainer` that samples with vLLM.
+        """
         self._trainer = trainer
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         trainer = self._trainer
         check_engine(trainer)
         check_forbids(trainer)
-        if trainer.place.step(state.global_step) == 0:  # vLLM holds the initial weights until the first samples
+        if (
+            trainer.stage_context.run_step(state.global_step) == 0
+        ):  # vLLM holds the initial weights until the first samples
             check_logps(trainer)
 
 
-def check_engine(trainer: RegionGRPOTrainer) -> None:
+def check_engine(trainer: Any) -> None:
     """What the engine says of itself: the policy is named in it, log-probabilities are those after processing."""
     where, config = _engine(trainer)
     model = config["model_config"]
@@ -63,7 +67,7 @@ def check_engine(trainer: RegionGRPOTrainer) -> None:
         )
 
 
-def check_forbids(trainer: RegionGRPOTrainer) -> None:
+def check_forbids(trainer: Any) -> None:
     """Pushed to a reasoning token, vLLM must take it while thinking and must not while answering."""
     layout = trainer.policy.layout
     pushed = int(open_copies(layout)[0][0])
@@ -80,7 +84,7 @@ def check_forbids(trainer: RegionGRPOTrainer) -> None:
         )
 
 
-def check_logps(trainer: RegionGRPOTrainer) -> None:
+def check_logps(trainer: Any) -> None:
     """Log-probabilities of a few samples against the trainer's own scoring of them, in each region."""
     prompts = _prompts(trainer.policy.layout)
     with _asking(trainer, _TOKENS, {}):
@@ -97,23 +101,17 @@ def check_logps(trainer: RegionGRPOTrainer) -> None:
             )
 
 
-def _engine(trainer: RegionGRPOTrainer) -> tuple[str, dict[str, Any]]:
+def _engine(trainer: Any) -> tuple[str, dict[str, Any]]:
     """Where vLLM runs, in words, and the part of its configuration that matters."""
     generation = trainer.vllm_generation
     if generation.mode == "server":
         client = generation.vllm_client if trainer.accelerator.is_main_process else None
         found = [None if client is None else (f"the vLLM server at {client.base_url}", client.get_server_info())]
-        return _from_main_process(found)
+        return broadcast_object_list(found, from_process=0)[0]
     config = generation.llm.llm_engine.vllm_config
     model = config.model_config
     settings = {name: getattr(model, name) for name in ("model", "logprobs_mode", "logits_processors")}
     return "vLLM", {"model_config": settings, "speculative_config": config.speculative_config}
-
-
-def _from_main_process(found: list[Any]) -> Any:
-    from accelerate.utils import broadcast_object_list
-
-    return broadcast_object_list(found, from_process=0)[0]
 
 
 def _prompts(layout: VocabLayout) -> list[list[int]]:
@@ -124,7 +122,7 @@ def _prompts(layout: VocabLayout) -> list[list[int]]:
 
 
 @contextmanager
-def _asking(trainer: RegionGRPOTrainer, tokens: int, more: dict[str, Any]) -> Iterator[None]:
+def _asking(trainer: Any, tokens: int, more: dict[str, Any]) -> Iterator[None]:
     """Ask for so many tokens, with other sampling parameters than those of training beside them."""
     generation = trainer.vllm_generation
     before = generation.max_completion_length, generation.generation_kwargs
@@ -135,13 +133,13 @@ def _asking(trainer: RegionGRPOTrainer, tokens: int, more: dict[str, Any]) -> It
         generation.max_completion_length, generation.generation_kwargs = before
 
 
-def _completions(trainer: RegionGRPOTrainer, prompts: list[list[int]]) -> tuple[list[list[int]], list[list[float]]]:
+def _completions(trainer: Any, prompts: list[list[int]]) -> tuple[list[list[int]], list[list[float]]]:
     _, completion_ids, logps, _ = trainer.vllm_generation.generate(prompts, images=None, num_generations=1)
     return [list(ids) for ids in completion_ids], [[token[0] for token in row] for row in logps]
 
 
 @torch.no_grad()
-def _scored(trainer: RegionGRPOTrainer, prompt: list[int], completion: list[int]) -> torch.Tensor:
+def _scored(trainer: Any, prompt: list[int], completion: list[int]) -> torch.Tensor:
     ids = torch.tensor([prompt + completion], device=trainer.accelerator.device)
     with without_dropout(trainer.model):
         logps, *_ = trainer._get_per_token_logps_and_entropies(

@@ -3,57 +3,57 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_and_all
-from rlvr_vocab.rewards.parameters import number, one_of, required, shown, whole_number
-from rlvr_vocab.rewards.reward import Mark, reward
-from rlvr_vocab.rewards.turns import THINK_TAGS, turn_text
+from rlvr_vocab.rewards.parameters import number, required, shown, whole_number
+from rlvr_vocab.rewards.reward import LIBRARY, Score, reward
+from rlvr_vocab.rewards.turns import COUNTS_SAMPLED, THINK_TAGS, parts, sampled_ids, turn_text
 
 _PASSING_SCORE = 0.5
 _LONGEST_MEANING = "the limit on sampled tokens, training.max_completion_length of the run"
 
 
-def length_mark(size: int, shortest: int, longest: float, falloff: float, unit: str = "tokens") -> Mark:
+def length_score(size: int, shortest: int, longest: float, falloff: float, unit: str = "tokens") -> Score:
     """How near a length is to a range: 1 inside, 0 at `falloff` outside, linear between."""
     distance = max(shortest - size, size - longest, 0)
     side = "" if not distance else ", too short" if size < shortest else ", too long"
-    return Mark(max(0.0, 1.0 - distance / falloff), f"{size} {unit}{side}")
+    return Score(max(0.0, 1.0 - distance / falloff), f"{size} {unit}{side}")
 
 
-def cosine_mark(
+def cosine_score(
     right: bool,
     size: int,
     max_length: int,
     correct: tuple[float, float] = (0.5, 1.0),
     wrong: tuple[float, float] = (-1.0, -0.5),
     exceed_penalty: float | None = None,
-) -> Mark:
+) -> Score:
     """A length on the cosine between two values, `(lowest, highest)` for right and for wrong answers."""
     reason = f"{'right' if right else 'wrong'}, {size} of {max_length} tokens"
     if exceed_penalty is not None and size >= max_length:
-        return Mark(exceed_penalty, f"{reason}, too long")
+        return Score(exceed_penalty, f"{reason}, too long")
     at_the_limit, at_once = correct if right else (wrong[1], wrong[0])
     # Past the limit the cosine would climb again.
     progress = min(size / max_length, 1.0)
-    return Mark(at_the_limit + 0.5 * (at_once - at_the_limit) * (1.0 + math.cos(math.pi * progress)), reason)
+    return Score(at_the_limit + 0.5 * (at_once - at_the_limit) * (1.0 + math.cos(math.pi * progress)), reason)
 
 
-def overlong_mark(size: int, max_completion_length: int, cache: int) -> Mark:
+def overlong_score(size: int, max_completion_length: int, cache: int) -> Score:
     """How far a length reaches into the last `cache` tokens before the limit."""
     free = max_completion_length - cache
     if size <= free:
-        return Mark(0.0, f"{counted(size, 'token')}")
+        return Score(0.0, f"{counted(size, 'token')}")
     if size > max_completion_length:
-        return Mark(-1.0, f"{counted(size, 'token')}, over the limit")
-    return Mark((free - size) / cache, f"{counted(size - free, 'token')} into the last {cache}")
+        return Score(-1.0, f"{counted(size, 'token')}, over the limit")
+    return Score((free - size) / cache, f"{counted(size - free, 'token')} into the last {cache}")
 
 
-@reward(full_mark=1.0)
+@reward(not_for_golds=COUNTS_SAMPLED)
 def length(
     completions: Sequence[Any],
     completion_ids: Sequence[Sequence[int]] | None = None,
@@ -62,7 +62,7 @@ def length(
     falloff: float | None = None,
     unit: str = "tokens",
     **_columns: Any,
-) -> list[Mark]:
+) -> list[Score]:
     """1 for a length from `shortest` to `longest`, falling linearly to 0 at `falloff` outside.
 
     The score is `max(0, 1 - d / falloff)`, with `d` the distance to the range.
@@ -96,10 +96,10 @@ def length(
         falloff = max(1, shortest if longest is None else longest - shortest)
     falloff = number("length", "falloff", falloff, least=1)
     sizes = map(len, parts("length", completions, completion_ids, unit))
-    return [length_mark(size, shortest, limit, falloff, unit) for size in sizes]
+    return [length_score(size, shortest, limit, falloff, unit) for size in sizes]
 
 
-@reward(full_mark=1.0)
+@reward(verifies=True, answer_in="box", not_for_golds=f"{COUNTS_SAMPLED}; its grader can be tried by itself")
 def cosine_length(
     completions: Sequence[Any],
     solution: Sequence[Any],
@@ -113,7 +113,7 @@ def cosine_length(
     grader: str | Callable[..., list[float | None]] = "accuracy",
     think_tags: tuple[str, str] = THINK_TAGS,
     **columns: Any,
-) -> list[Mark]:
+) -> list[Score]:
     r"""Correctness shaped by length: right answers earn more the shorter they are, wrong ones lose more.
 
     With `t` sampled tokens and limit `T`, the score is `b + (a - b) / 2 * (1 + cos(pi * t / T))`, from `a` at length 0
@@ -162,23 +162,23 @@ def cosine_length(
     sizes = [len(ids) for ids in sampled_ids("cosine_length", completion_ids)]
     scores = _grader(grader)(completions=completions, solution=solution, think_tags=think_tags, **_quiet(columns))
     return [
-        Mark(None, "not graded")
+        Score(None, "not graded")
         if score is None
-        else cosine_mark(
+        else cosine_score(
             score > _PASSING_SCORE, size, limit, (low_correct, high_correct), (low_wrong, high_wrong), exceed_penalty
         )
         for score, size in zip(scores, sizes, strict=True)
     ]
 
 
-@reward(full_mark=0.0)
+@reward(full_mark=0.0, not_for_golds=COUNTS_SAMPLED)
 def overlong(
     completions: Sequence[Any],
     completion_ids: Sequence[Sequence[int]] | None = None,
     max_completion_length: int | None = None,
     cache: int | None = None,
     **_columns: Any,
-) -> list[Mark]:
+) -> list[Score]:
     """A soft punishment before the limit on length: 0, then falling to -1 over the last `cache` tokens.
 
     With `t` sampled tokens, limit `L` and cache `c`: 0 up to `L - c`, `((L - c) - t) / c` up to `L`, -1 beyond. From
@@ -205,12 +205,10 @@ def overlong(
     margin = whole_number("overlong", "cache", limit // 5 if cache is None else cache)
     if margin > limit:
         raise UserError(f"overlong: cache={margin} is more than max_completion_length={limit}")
-    return [overlong_mark(len(ids), limit, margin) for ids in sampled_ids("overlong", completion_ids)]
+    return [overlong_score(len(ids), limit, margin) for ids in sampled_ids("overlong", completion_ids)]
 
 
 def _grader(grader: str | Callable[..., list[float | None]]) -> Callable[..., list[float | None]]:
-    from rlvr_vocab.rewards.library import LIBRARY  # it imports this module
-
     if not isinstance(grader, str):
         return grader
     if grader not in LIBRARY:
@@ -223,42 +221,6 @@ def _quiet(columns: dict[str, Any]) -> dict[str, Any]:
     return {name: column for name, column in columns.items() if name not in ("log_extra", "log_metric")}
 
 
-UNITS = ("tokens", "words", "characters")
-
-
-def parts(
-    reward: str, completions: Sequence[Any], completion_ids: Sequence[Sequence[int]] | None, unit: str
-) -> list[Sequence[Hashable]]:
-    """Each completion as a sequence of its tokens, words or characters.
-
-    Tokens are those that were sampled, without what a chat template prefilled; words (in lower case) and characters
-    are those of the completion as it was handed over.
-
-    Raises:
-        UserError: an unknown unit, or tokens without `completion_ids`.
-
-    Example:
-        >>> parts("length", ["One two"], None, "words")
-        [['one', 'two']]
-    """
-    one_of(reward, "unit", unit, UNITS)
-    if unit == "tokens":
-        return list(sampled_ids(reward, completion_ids))
-    texts = [turn_text(completion) for completion in completions]
-    return [text.lower().split() for text in texts] if unit == "words" else list(texts)
-
-
-def sampled_ids(reward: str, completion_ids: Sequence[Sequence[int]] | None) -> Sequence[Sequence[int]]:
-    """The ids that were sampled for each completion, which a trainer passes to every reward function.
-
-    Raises:
-        UserError: they were not passed.
-    """
-    if completion_ids is None:
-        raise UserError(f"{reward}: completion_ids is missing: it counts sampled tokens, and only a trainer knows them")
-    return completion_ids
-
-
 _MEANINGS = {
     "standard_size": "the number of standard token ids, from which on ids are reasoning tokens",
     "think_open_id": "the id of the tag that opens thinking",
@@ -266,14 +228,14 @@ _MEANINGS = {
 }
 
 
-def share_mark(
+def share_score(
     ids: Sequence[int],
     standard_size: int,
     think_open_id: int,
     think_close_id: int,
     begins_thinking: bool = False,
     target: float = 1.0,
-) -> Mark:
+) -> Score:
     """How near the share of reasoning tokens among those sampled while thinking is to a target."""
     thinking, tokens, reasoning_tokens = begins_thinking, 0, 0
     for token in ids:
@@ -282,14 +244,14 @@ def share_mark(
         reasoning_tokens += thinking and token >= standard_size
         thinking = token == think_open_id or (thinking and token != think_close_id)
     if not tokens:
-        return Mark(None, "no thinking")
+        return Score(None, "no thinking")
     # Exact until the end, so that with the target 1 the score is the share to the last digit.
     wanted = Fraction(str(target))
     distance = abs(Fraction(reasoning_tokens, tokens) - wanted)
-    return Mark(float(1 - distance / max(wanted, 1 - wanted)), f"{reasoning_tokens} of {tokens} thinking tokens")
+    return Score(float(1 - distance / max(wanted, 1 - wanted)), f"{reasoning_tokens} of {tokens} thinking tokens")
 
 
-@reward(full_mark=1.0)
+@reward(not_for_golds=COUNTS_SAMPLED)
 def reasoning_share(
     completions: Sequence[Any],
     completion_ids: Sequence[Sequence[int]] | None = None,
@@ -299,7 +261,7 @@ def reasoning_share(
     target: float = 1.0,
     think_tags: tuple[str, str] = THINK_TAGS,
     **_columns: Any,
-) -> list[Mark]:
+) -> list[Score]:
     """The share of reasoning tokens among the tokens sampled while thinking, or how near it is to a target.
 
     With share `s` and target `t` the score is `1 - |s - t| / max(t, 1 - t)`: the share itself for the target 1.
@@ -323,8 +285,8 @@ def reasoning_share(
 
     Example:
         >>> turns, ids = ["<think>a b</think>c", "d"], [[90, 10, 111, 91, 12], [13]]
-        >>> reasoning_share.marks(turns, ids, standard_size=100, think_open_id=90, think_close_id=91)[0]
-        Mark(score=0.3333333333333333, reason='1 of 3 thinking tokens')
+        >>> reasoning_share.explain(turns, ids, standard_size=100, think_open_id=90, think_close_id=91)[0]
+        Score(value=0.3333333333333333, reason='1 of 3 thinking tokens')
         >>> reasoning_share(turns, ids, standard_size=100, think_open_id=90, think_close_id=91, target=0.5)
         [0.6666666666666666, None]
     """
@@ -334,8 +296,8 @@ def reasoning_share(
         for name, value in given.items()
     )
     target = number("reasoning_share", "target", target, least=0, most=1)
-    marks = []
+    scores = []
     for completion, ids in zip(completions, sampled_ids("reasoning_share", completion_ids), strict=True):
         prefilled = turn_text(completion).startswith(think_tags[0]) and list(ids[:1]) != [open_id]
-        marks.append(share_mark(ids, size, open_id, close_id, prefilled, target))
-    return marks
+        scores.append(share_score(ids, size, open_id, close_id, prefilled, target))
+    return scores

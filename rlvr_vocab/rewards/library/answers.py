@@ -12,9 +12,9 @@ from typing import Any
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.parameters import number, shown, switch
-from rlvr_vocab.rewards.reward import Mark, reward
-from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, last_box, turn_text
-from rlvr_vocab.verify.boxed_answer import boxes_opened
+from rlvr_vocab.rewards.reward import Score, reward
+from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
+from rlvr_vocab.verify.boxed_answer import boxes_opened, last_box
 from rlvr_vocab.verify.limits import TooLarge, Unreadable
 from rlvr_vocab.verify.reading import readings
 from rlvr_vocab.verify.reading.reader import read
@@ -29,73 +29,73 @@ class _Final:
     in_box: bool
 
 
-def _final_answer(turn: str, think_tags: tuple[str, str]) -> _Final | Mark:
+def _final_answer(turn: str, think_tags: tuple[str, str]) -> _Final | Score:
     answer = after_thinking(turn, think_tags)
     if answer is None:
-        return Mark(0.0, "thinking never closed")
+        return Score(0.0, "thinking never closed")
     box = last_box(answer)
     if box is not None:
         return _Final(box, in_box=True)
     # What was cut off in its box would be another answer.
-    return Mark(0.0, "the box is not closed") if boxes_opened(answer) else _Final(answer, in_box=False)
+    return Score(0.0, "the box is not closed") if boxes_opened(answer) else _Final(answer, in_box=False)
 
 
-def text_mark(
+def text_score(
     turn: str,
     gold: str,
     ignore_case: bool = False,
     ignore_punctuation: bool = False,
     think_tags: tuple[str, str] = THINK_TAGS,
-) -> Mark:
+) -> Score:
     """Whether the answer of a turn is the same text as the gold answer."""
     expected = _normal(gold, ignore_case, ignore_punctuation)
     if not expected:
-        return Mark(None, "no gold answer")
+        return Score(None, "no gold answer")
     final = _final_answer(turn, think_tags)
-    if isinstance(final, Mark):
+    if isinstance(final, Score):
         return final
     given = _normal(final.text, ignore_case, ignore_punctuation)
-    return Mark(1.0, "equal") if given == expected else Mark(0.0, "differs from the gold answer")
+    return Score(1.0, "equal") if given == expected else Score(0.0, "differs from the gold answer")
 
 
-def number_mark(
+def number_score(
     turn: str,
     gold: str,
     absolute_tolerance: Fraction = Fraction(0),
     relative_tolerance: Fraction = Fraction(0),
     think_tags: tuple[str, str] = THINK_TAGS,
-) -> Mark:
+) -> Score:
     """Whether the answer of a turn is the gold number, or near enough."""
     expected = whole_text_number(gold)
     if expected is None:
-        return Mark(None, "the gold answer is not a number")
+        return Score(None, "the gold answer is not a number")
     final = _final_answer(turn, think_tags)
-    if isinstance(final, Mark):
+    if isinstance(final, Score):
         return final
     given = whole_text_number(final.text) if final.in_box else last_number(final.text)
     if given is None:
-        return Mark(0.0, "the box is not a number" if final.in_box else "no number in the answer")
+        return Score(0.0, "the box is not a number" if final.in_box else "no number in the answer")
     distance = _distance(given, expected)
     if distance <= max(absolute_tolerance, relative_tolerance * abs(expected.value)):
-        return Mark(1.0, "within the tolerance" if distance else "equal")
-    return Mark(0.0, "another number")
+        return Score(1.0, "within the tolerance" if distance else "equal")
+    return Score(0.0, "another number")
 
 
-def choice_mark(turn: str, gold: str, letters: str, think_tags: tuple[str, str] = THINK_TAGS) -> Mark:
+def choice_score(turn: str, gold: str, letters: str, think_tags: tuple[str, str] = THINK_TAGS) -> Score:
     """Whether the answer of a turn names the gold letter and no other."""
     expected = letters_named(gold, letters)
     if len(expected) != 1:
-        return Mark(None, "the gold answer is not one letter")
+        return Score(None, "the gold answer is not one letter")
     final = _final_answer(turn, think_tags)
-    if isinstance(final, Mark):
+    if isinstance(final, Score):
         return final
     given = letters_named(final.text, letters) if final.in_box else letters_concluded(final.text, letters)
     if len(given) != 1:
-        return Mark(0.0, f"{len(given)} different letters" if given else "no letter")
-    return Mark(1.0, "the right letter") if given == expected else Mark(0.0, f"{given.pop()} is wrong")
+        return Score(0.0, f"{len(given)} different letters" if given else "no letter")
+    return Score(1.0, "the right letter") if given == expected else Score(0.0, f"{given.pop()} is wrong")
 
 
-@reward(full_mark=1.0)
+@reward(grades=True, answer_in="box")
 def exact_match(
     completions: Sequence[Any],
     solution: Sequence[Any],
@@ -103,7 +103,7 @@ def exact_match(
     ignore_punctuation: bool = False,
     think_tags: tuple[str, str] = THINK_TAGS,
     **_columns: Any,
-) -> list[Mark]:
+) -> list[Score]:
     r"""1 where the answer reads like the gold answer, letter by letter; 0 where not.
 
     The answer is what stands in the last box after the thinking, or all that stands after the thinking where there is
@@ -128,12 +128,12 @@ def exact_match(
     ignore_case = switch("exact_match", "ignore_case", ignore_case)
     ignore_punctuation = switch("exact_match", "ignore_punctuation", ignore_punctuation)
     return [
-        text_mark(turn_text(completion), _gold_text(gold), ignore_case, ignore_punctuation, think_tags)
+        text_score(turn_text(completion), _gold_text(gold), ignore_case, ignore_punctuation, think_tags)
         for completion, gold in zip(completions, solution, strict=True)
     ]
 
 
-@reward(full_mark=1.0)
+@reward(grades=True, answer_in="box")
 def numeric(
     completions: Sequence[Any],
     solution: Sequence[Any],
@@ -141,7 +141,7 @@ def numeric(
     relative_tolerance: float = 0.0,
     think_tags: tuple[str, str] = THINK_TAGS,
     **_columns: Any,
-) -> list[Mark]:
+) -> list[Score]:
     r"""1 where the answer is the gold number, within a tolerance; 0 where not.
 
     The number is what the last box after the thinking consists of; without a box, the last number after the thinking
@@ -169,19 +169,19 @@ def numeric(
     absolute = Fraction(str(number("numeric", "absolute_tolerance", absolute_tolerance, least=0)))
     relative = Fraction(str(number("numeric", "relative_tolerance", relative_tolerance, least=0)))
     return [
-        number_mark(turn_text(completion), _gold_text(gold), absolute, relative, think_tags)
+        number_score(turn_text(completion), _gold_text(gold), absolute, relative, think_tags)
         for completion, gold in zip(completions, solution, strict=True)
     ]
 
 
-@reward(full_mark=1.0)
+@reward(grades=True, answer_in="box")
 def multiple_choice(
     completions: Sequence[Any],
     solution: Sequence[Any],
     letters: str = "ABCDEFGHIJ",
     think_tags: tuple[str, str] = THINK_TAGS,
     **_columns: Any,
-) -> list[Mark]:
+) -> list[Score]:
     r"""1 where the answer names the right choice and no other; 0 where not.
 
     The choice is read from the last box after the thinking: `C`, `(C)`, `C.`, `\text{C}`, `\textbf{(C)} 42`,
@@ -209,7 +209,7 @@ def multiple_choice(
     if not usable or len(set(letters)) < len(letters):
         raise UserError(f"multiple_choice: letters={shown(letters)} must be different upper-case letters, like ABCD")
     return [
-        choice_mark(turn_text(completion), _gold_text(gold), letters, think_tags)
+        choice_score(turn_text(completion), _gold_text(gold), letters, think_tags)
         for completion, gold in zip(completions, solution, strict=True)
     ]
 
@@ -250,7 +250,7 @@ _SEARCHED = 20_000  # characters, from the end, in which a sentence that names t
 def letters_named(text: str, letters: str) -> set[str]:
     r"""The different letters of `letters` that a box or a short answer names, lower case only where it stands alone.
 
-    A letter with a mark (`(C)`, `C.`, `C:`) goes before one without, so that the text of a choice may follow it.
+    A letter with a score (`(C)`, `C.`, `C:`) goes before one without, so that the text of a choice may follow it.
 
     >>> sorted(letters_named(r"\textbf{(C)} a dog", "ABCD")), sorted(letters_named("A or B", "ABCD"))
     (['C'], ['A', 'B'])

@@ -1,31 +1,30 @@
-"""The figures that are shown of a step: the last value of each, and how long the rest will take."""
+"""The metrics on a display, each with its latest value, and how long the rest will take."""
 
 import pytest
 
-from rlvr_vocab.training.display import step_figures
-from rlvr_vocab.training.display.step_figures import LastFigures, TimeLeft
+from rlvr_vocab.training.display import latest_metrics
+from rlvr_vocab.training.display.latest_metrics import LatestMetrics, TimeLeft
 
 
-def test_a_figure_that_is_not_of_the_newest_step_says_which_step_it_is_of():
-    figures = LastFigures()
-    figures.take({"step": 1, "loss": 0.1, "reward": 0.456, "kl": 0.25, "thinking/reasoning_share": 0.5})
-    figures.take({"step": 2, "eval/accuracy": 0.45, "eval/format": 0.9})
-    figures.take({"step": 3, "loss": 0.1, "reward": 0.5, "groups/reward_std": None})
-    assert figures.shown() == {
+def test_a_metric_that_is_not_of_the_newest_step_says_which_step_it_is_of():
+    metrics = LatestMetrics()
+    metrics.update({"step": 1, "loss": 0.1, "reward": 0.456, "kl": 0.25, "thinking/reasoning_share": 0.5})
+    metrics.update({"step": 2, "eval/accuracy": 0.45, "eval/format": 0.9})
+    assert metrics.update({"step": 3, "loss": 0.1, "reward": 0.5, "groups/reward_std": None}) == {"reward": "0.50"}
+    assert metrics.values() == {
         "reward": "0.50",
         "held out": "45.0% (step 2)",
         "in format": "90% (step 2)",
         "reasoning tokens": "50% (step 1)",
         "kl": "0.250 (step 1)",
     }
-    assert figures.of_newest() == {"reward": "0.50"}
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """Its one item is what the clock says."""
     now = [100.0]
-    monkeypatch.setattr(step_figures.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(latest_metrics.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -33,13 +32,13 @@ def test_the_time_left_is_that_of_the_steps_of_this_process_alone(clock):
     time_left = TimeLeft(step=40)
     assert time_left.seconds(50) is None
     for step, clock[0] in ((41, 103.0), (43, 105.0)):  # 3 s, and twice 1 s
-        time_left.take(step)
+        time_left.update(step)
     assert time_left.seconds(50) == pytest.approx(7 * 5 / 3)
     clock[0] += 2.0
     assert time_left.seconds(50) == pytest.approx(7 * 5 / 3 - 2)
     clock[0] += 1_000.0
     assert time_left.seconds(50) == 0.0
-    time_left.take(50)
+    time_left.update(50)
     assert time_left.seconds(50) is None
 
 
@@ -47,5 +46,5 @@ def test_the_newest_steps_count_for_more_once_there_are_many(clock):
     time_left = TimeLeft(0)
     for step in range(1, 401):
         clock[0] += 1.0 if step <= 200 else 3.0
-        time_left.take(step)
+        time_left.update(step)
     assert 2.9 < time_left.seconds(401) < 3.0

@@ -3,8 +3,8 @@
 import pytest
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.dry_run import dry_run
 from rlvr_vocab.rewards.guard import GuardedReward
-from rlvr_vocab.rewards.trial import try_out
 
 ROWS = [{"prompt": [{"role": "user", "content": f"{number}?"}], "solution": str(number)} for number in (1, 2, 3)]
 TURNS = [[{"role": "assistant", "content": f"\\boxed{{{number}}}"}] for number in (1, 2, 3)]
@@ -12,7 +12,7 @@ TURNS = [[{"role": "assistant", "content": f"\\boxed{{{number}}}"}] for number i
 
 def refusal(function):
     with pytest.raises(UserError) as caught:
-        try_out(GuardedReward(function, "mine"), ROWS, TURNS)
+        dry_run(GuardedReward(function, "mine"), ROWS, TURNS)
     return str(caught.value)
 
 
@@ -27,8 +27,8 @@ def test_a_function_gets_what_a_trainer_hands_over():
         log_metric("rows", 3.0)
         return [1.0, None, 0]
 
-    marks = try_out(GuardedReward(thorough, "mine"), ROWS, TURNS)
-    assert [mark.score for mark in marks] == [1.0, None, 0.0]
+    scores = dry_run(GuardedReward(thorough, "mine"), ROWS, TURNS)
+    assert [score.value for score in scores] == [1.0, None, 0.0]
 
 
 def test_a_row_that_raises_is_named():
@@ -36,7 +36,7 @@ def test_a_row_that_raises_is_named():
         return [1 / (int(answer) - 2) for answer in solution]
 
     message = refusal(fussy)
-    assert message.startswith("reward mine raised ZeroDivisionError: division by zero (test_trial.py, line ")
+    assert message.startswith("reward mine raised ZeroDivisionError: division by zero (test_dry_run.py, line ")
     assert message.endswith(r" for row 2 ('\\boxed{2}') in its trial")
 
 

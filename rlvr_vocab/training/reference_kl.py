@@ -1,0 +1,83 @@
+"""The KL divergence from the initial model, logged now and then where the loss has no reference model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from peft import PeftModel
+from transformers import PreTrainedModel
+from trl.models.utils import disable_gradient_checkpointing
+from trl.trainer.utils import create_model_from_path
+
+from rlvr_vocab.training.sharding import shard_like_policy
+from rlvr_vocab.vocab.head import attach_region_head
+
+
+class ReferenceKL:
+    """Logs `kl` every so many steps, with a reference that is loaded for the moment."""
+
+    def __init__(self, trainer: Any, every: int) -> None:
+        """
+        Args:
+            trainer: a `RegionGRPOTrainer`.
+            every: steps between two values; 0 = never.
+        """
+        self._trainer, self._every = trainer, every
+
+    def log_if_due(self, batch: dict[str, torch.Tensor]) -> None:
+        """Log at the first generation at or after a multiple of `every`, where `beta` is 0."""
+        args = self._trainer.args
+        if not self._every or self._trainer.beta != 0.0:
+            return
+        batches = args.steps_per_generation * self._trainer.num_iterations
+        steps_between_generations = max(1, batches // args.gradient_accumulation_steps)
+        if self._trainer.state.global_step % self._every < steps_between_generations:
+            self._trainer._metrics["train"]["kl"].append(self._kl(batch))
+
+    @torch.no_grad()
+    def _kl(self, batch: dict[str, torch.Tensor]) -> float:
+        """Mean over tokens of the k3 estimate that TRL uses for `beta > 0`."""
+        trainer = self._trainer
+        arguments = (
+            torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1),
+            torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1),
+            batch["completion_ids"].size(1),
+            trainer.args.per_device_train_batch_size,
+        )
+        with (
+            torch.random.fork_rng(),
+            disable_gradient_checkpointing(trainer.model, trainer.args.gradient_checkpointing_kwargs),
+        ):
+            logps, *_ = trainer._get_per_token_logps_and_entropies(trainer.model, *arguments)
+            with self.reference() as reference:
+                reference_logps, *_ = trainer._get_per_token_logps_and_entropies(reference, *arguments)
+        log_ratio = reference_logps - logps
+        mask = batch["completion_mask"]
+        kl = ((log_ratio.exp() - log_ratio - 1) * mask).double().sum()
+        total, tokens = trainer.accelerator.reduce(torch.stack([kl, mask.double().sum()]), reduction="sum").tolist()
+        return total / max(tokens, 1)
+
+    @contextmanager
+    def reference(self) -> Iterator[PreTrainedModel]:
+        """The initial model: the one that trains with its adapter switched off, or read from disk for the moment."""
+        trainer = self._trainer
+        if isinstance(trainer.model, PeftModel):
+            with trainer.model.disable_adapter():
+                yield trainer.model
+        else:
+            yield shard_like_policy(self._load_reference(), trainer.accelerator)
+
+    def _load_reference(self) -> PreTrainedModel:
+        trainer = self._trainer
+        reference = create_model_from_path(
+            str(trainer.initial_model),
+            dtype=trainer.model.dtype,
+            attn_implementation=trainer.model.config._attn_implementation,
+            device_map=None,
+            use_safetensors=True,
+        )
+        attach_region_head(reference, policy=trainer.policy, temperature=trainer.temperature)
+        return reference.eval()

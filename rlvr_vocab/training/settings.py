@@ -1,0 +1,102 @@
+"""The settings of what trains, as plain dataclasses; needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from rlvr_vocab.bounds import Bounds, Count, NotNegative, Share
+from rlvr_vocab.counted import counted
+
+
+@dataclass(frozen=True)
+class UntilSettings:
+    """Ends a stage early: the mean of `metric` over the last `window` logged steps is above, or below, a value."""
+
+    metric: str
+    above: float | None = None
+    below: float | None = None
+    window: Count = 20
+
+    def reached(self, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether the last rows reach it; rows without the metric are passed over.
+
+        >>> UntilSettings("reward", above=0.5, window=2).reached([{"reward": 0.0}, {"reward": 0.5}, {"reward": 0.7}])
+        True
+        """
+        values = [float(row[self.metric]) for row in rows if self.metric in row][-self.window :]
+        if len(values) < self.window:
+            return False
+        mean = sum(values) / len(values)
+        return mean > self.above if self.above is not None else self.below is not None and mean < self.below
+
+    def __str__(self) -> str:
+        bound = f"above {self.above}" if self.above is not None else f"below {self.below}"
+        return f"{self.metric} {bound} over {counted(self.window, 'step')}"
+
+
+@dataclass(frozen=True)
+class TinyShape:
+    """Size of the embedded model."""
+
+    hidden_size: int = 128
+    intermediate_size: int = 384
+    num_layers: int = 4
+    num_heads: int = 4
+    num_kv_heads: int = 2
+    head_dim: int = 32
+
+
+@dataclass(frozen=True)
+class WarmupSettings:
+    """How long to learn from worked solutions before GRPO.
+
+    Attributes:
+        max_steps: 0 for none.
+        until_accuracy: stop at the first check that samples at least this accuracy.
+        check_every: steps between checks.
+        num_check_problems: problems of a check, on which nothing is learnt.
+    """
+
+    max_steps: Annotated[int, Bounds(least=0)]
+    batch_size: Count = 64
+    learning_rate: NotNegative = 2e-3
+    until_accuracy: Share | None = None
+    check_every: Count = 20
+    num_check_problems: Annotated[int, Bounds(least=0)] = 0
+
+
+@dataclass(frozen=True)
+class Lora:
+    """What trains in place of the model's own weights.
+
+    Attributes:
+        target_modules: names of the modules that get an adapter, or `all-linear`: every linear layer but the head.
+        lora_dropout: share of an adapter's inputs that an update does without; sampling and scoring know no dropout.
+        train_rows: which rows of embedding and head train as well.
+        enabled: what the configuration says; None: on where nothing else can train, off elsewhere.
+    """
+
+    r: int = 16
+    lora_alpha: int = 32
+    target_modules: Literal["all-linear"] | tuple[str, ...] = "all-linear"
+    lora_dropout: float = 0.05
+    train_rows: Literal["reasoning", "all", "none"] = "reasoning"
+    enabled: bool | None = None
+
+
+@dataclass(frozen=True)
+class UnslothSettings:
+    """What Unsloth is asked for beside the type of the weights and the adapter.
+
+    Attributes:
+        max_seq_length: tokens of the longest prompt and completion together.
+        fast_inference: load a vLLM engine that shares the weights.
+        max_lora_rank: largest rank that engine has room for.
+    """
+
+    max_seq_length: int = 2048
+    fast_inference: bool = False
+    max_lora_rank: int = 64
+    use_gradient_checkpointing: Literal["unsloth"] | bool = "unsloth"
