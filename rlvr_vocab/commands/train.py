@@ -37,7 +37,8 @@ from rlvr_vocab.runs.processes import in_one_process, join_processes
 from rlvr_vocab.runs.prompts import fitting_prompts, require_a_batch
 from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.runs.report import report_at_the_end
-from rlvr_vocab.runs.stage_runner import Stage, StagedRun
+from rlvr_vocab.runs.stage_runner import StagedRun
+from rlvr_vocab.runs.stages import Stage
 from rlvr_vocab.runs.summary import print_summary
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.training.checkpointing.save import full_disk_in_a_line
@@ -94,7 +95,7 @@ def _run(settings: RunSettings, interruption: Interruption, console: Console) ->
     if not training.records:
         _at_the_beginning(training.trainer, lambda: measure("before"))
     training.train()
-    training.stop_if_told_too_late()
+    training.stop_after_the_last_step()
     accuracy_before = held_out.accuracy("before", None)
     accuracy_after = measure("after", training.step_of_the_weights)
     with training.trainer.accelerator.autocast():
