@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
@@ -81,12 +82,24 @@ def _run(settings: RunSettings, interruption: Interruption, console: Console) ->
     quiet_libraries()
     is_main = PartialState().is_main_process
     [summary] = broadcast_object_list([finished_summary(settings, console) if is_main else None])
-    if summary is not None:
+    if summary is None:
+        started = time.monotonic()
+        training, held_out, plan = _prepare(settings, interruption, console)
+        measured = _train(training, held_out, plan)
+        save_final_model(training.trainer, settings, training.steps, console)
+        summary = _summary(settings, training, plan) | measured
+        summary["seconds"] = round(time.monotonic() - started + training.seconds_of_earlier_starts, 1)
+        if is_main:
+            summary["findings"] = [asdict(finding) for finding in training.doctor.finish(summary)]
+            write_summary(settings.output_dir, summary)
+    else:
         console.print(f"{settings.output_dir} holds this run, finished. overwrite=true trains it again.")
-        print_summary(summary, settings.output_dir, console)
-        return 0
-    started = time.monotonic()
-    training, held_out, plan = _prepare(settings, interruption, console)
+    print_summary(summary, settings.output_dir, console)
+    return 0
+
+
+def _train(training: StagedRun, held_out: HeldOut, plan: ExpansionPlan) -> dict[str, Any]:
+    """Train all stages; what was measured on the held-out problems before and after, for `summary.json`."""
 
     def measure(when: str, step: int | None = None) -> float | None:
         with training.trainer.accelerator.autocast():  # that of training: flash attention computes in 16 bits alone
@@ -96,33 +109,32 @@ def _run(settings: RunSettings, interruption: Interruption, console: Console) ->
         _at_the_beginning(training.trainer, lambda: measure("before"))
     training.train()
     training.stop_after_the_last_step()
-    accuracy_before = held_out.accuracy("before", None)
-    accuracy_after = measure("after", training.step_of_the_weights)
+    measured: dict[str, Any] = {
+        "accuracy_before": held_out.accuracy("before", None),
+        "accuracy_after": measure("after", training.step_of_the_weights),
+        "held_out_problems": held_out.size,
+    }
     with training.trainer.accelerator.autocast():
-        sample = held_out.sample(_checkpoint(training, plan))
-    save_final_model(training.trainer, settings, training.steps, console)
+        return {**measured, "sample": held_out.sample(_checkpoint(training, plan))}
+
+
+def _summary(settings: RunSettings, training: StagedRun, plan: ExpansionPlan) -> dict[str, Any]:
+    """What the training came to, for `summary.json`."""
+    records = training.records
+    failures: Counter[str] = Counter()
+    for record in records:
+        failures.update(record.reward_failures)
     summary = {
         "exp_name": settings.exp_name,
         "finished": True,
         "reasoning_vocab_size": plan.layout.size,
-        "accuracy_before": accuracy_before,
-        "accuracy_after": accuracy_after,
-        "held_out_problems": held_out.size,
         "train_problems": len(training.stages[0].train),
         "steps": training.steps,
-        "steps_without_signal": sum(record.steps_without_signal for record in training.records),
-        "reward_failures": _reward_failures(training),
-        "grpo_seconds": round(sum(record.seconds for record in training.records), 1),
-        "seconds": round(time.monotonic() - started + training.seconds_of_earlier_starts, 1),
-        "sample": sample,
+        "steps_without_signal": sum(record.steps_without_signal for record in records),
+        "reward_failures": dict(failures),
+        "grpo_seconds": round(sum(record.seconds for record in records), 1),
     }
-    if settings.stages:
-        summary["stages"] = [asdict(record) for record in training.records]
-    if training.trainer.accelerator.is_main_process:
-        summary["findings"] = [asdict(finding) for finding in training.doctor.finish(summary)]
-        write_summary(settings.output_dir, summary)
-    print_summary(summary, settings.output_dir, console)
-    return 0
+    return {**summary, "stages": [asdict(record) for record in records]} if settings.stages else summary
 
 
 def _prepare(
@@ -147,27 +159,14 @@ def _prepare(
         write_whole(settings.output_dir / PROBLEMS, json_text(problems.account(prompts)))
     start_wandb(settings)
     held_out = HeldOut(stages[-1].settings, problems.held_out, console)
-    training = StagedRun(stages, initial_model, held_out, interruption, _doctor(settings), console)
+    doctor = RunDoctor(run_facts(settings.resolved, settings.output_dir), settings.output_dir, partial(alert, settings))
+    training = StagedRun(stages, initial_model, held_out, interruption, doctor, console)
     return training, held_out, plan
-
-
-def _doctor(settings: RunSettings) -> RunDoctor:
-    """The doctor beside the training, who knows the run as it was configured."""
-    folder = settings.output_dir
-    return RunDoctor(run_facts(settings.resolved, folder), folder, partial(alert, settings))
 
 
 def _base_model(settings: RunSettings, train: Dataset) -> str:
     """With a screen of its own: it may be another process than the one that goes on."""
     return base_model(settings, train, make_console())
-
-
-def _reward_failures(training: StagedRun) -> dict[str, int]:
-    """On how many rows each reward function failed, all stages together."""
-    failures: Counter[str] = Counter()
-    for record in training.records:
-        failures.update(record.reward_failures)
-    return dict(failures)
 
 
 def _stages(settings: RunSettings, problems: RunProblems, plan: ExpansionPlan, console: Console) -> list[Stage]:

@@ -15,7 +15,7 @@ from rlvr_vocab.analysis.compare.comparison import spread
 from rlvr_vocab.analysis.compare.verdict import effect_words, ends, points, verdict_sentence
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.atomic_file import write_json_whole, write_whole
-from rlvr_vocab.commands.compare.runs import compared_arms, measured
+from rlvr_vocab.commands.compare.runs import compared_arms, results_in_words
 from rlvr_vocab.config.command_sections import CompareSettings
 from rlvr_vocab.config.help import command_to_repeat
 from rlvr_vocab.config.values import as_typed
@@ -28,7 +28,7 @@ def run(settings: CompareSettings) -> int:
     arms = compared_arms(settings)
     compared = compare_stories(
         arms.key,
-        measured(settings.evaluation),
+        results_in_words(settings.evaluation),
         arms.arms,
         arms.differences,
         settings.confidence,
