@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rlvr_vocab.analysis.doctor.watch import Doctor
+from rlvr_vocab.analysis.doctor.diagnose import Doctor
 from rlvr_vocab.record.files import COMPLETIONS, step_files
 from rlvr_vocab.record.metrics import RewardFact, RunFacts
 from rlvr_vocab.runs.record import run_record

@@ -72,8 +72,8 @@ def make_base(arguments: argparse.Namespace) -> None:
     """A Qwen3 of random weights with a real vocabulary's rows, and the embedded model's tokenizer."""
     from transformers import AutoModelForCausalLM
 
+    from rlvr_vocab.training.models.tiny import write_tiny_model
     from rlvr_vocab.training.settings import TinyShape
-    from rlvr_vocab.training.tiny import write_tiny_model
 
     heads = max(2, arguments.hidden // 64)
     shape = TinyShape(arguments.hidden, 3 * arguments.hidden, arguments.layers, heads, heads // 2, 64)

@@ -133,7 +133,7 @@ def load_settings(command: str, argv: Sequence[str]) -> Any:
 
 def import_backend(settings: object) -> None:
     if isinstance(settings, RunSettings) and settings.model.backend == "unsloth":
-        from rlvr_vocab.training.unsloth_model import import_unsloth
+        from rlvr_vocab.training.models.unsloth_model import import_unsloth
 
         import_unsloth()
 

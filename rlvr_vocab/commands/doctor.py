@@ -11,8 +11,7 @@ from rich.markup import escape
 
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.doctor.seen import steps_needed
-from rlvr_vocab.analysis.doctor.thresholds import LIMITS
+from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, steps_needed
 from rlvr_vocab.config.command_sections import DoctorSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.record.files import PROBLEMS
@@ -88,7 +87,7 @@ def _about(record: RunRecord) -> Iterator[str]:
 
 def is_too_short(record: RunRecord) -> bool:
     """Whether there are too few steps for nearly every rule."""
-    return _last_step(record) < steps_needed(record.facts) or len(record.rows) < LIMITS.fewest_rows
+    return _last_step(record) < steps_needed(record.facts) or len(record.rows) < FEWEST_ROWS
 
 
 def _last_step(record: RunRecord) -> int:

@@ -44,7 +44,7 @@ from rlvr_vocab.runs.summary import print_summary
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.training.checkpointing.save import full_disk_in_a_line
 from rlvr_vocab.training.out_of_memory import CHECKPOINTING, FOUR_BITS, LORA, NO_REFERENCE, naming_out_of_memory
-from rlvr_vocab.training.sharding import OnceSharded, is_sharded, on_its_device
+from rlvr_vocab.training.sharding import RunOnceSharded, is_sharded, on_its_device
 from rlvr_vocab.training.stage import Interruption
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.expand import ExpansionPlan, write_expansion
@@ -192,7 +192,7 @@ def _as_loaded(plan: ExpansionPlan, settings: RunSettings) -> ExpansionPlan:
 def _at_the_beginning(trainer: RegionGRPOTrainer, measure: Callable[[], object]) -> None:
     """Now, or, where the model is still to be sharded, as soon as it is."""
     if is_sharded(trainer.accelerator.state):
-        trainer.add_callback(OnceSharded(measure))
+        trainer.add_callback(RunOnceSharded(measure))
     else:
         measure()
 
@@ -209,7 +209,7 @@ def _write_initial_model(settings: RunSettings, plan: ExpansionPlan, console: Co
         problem = problem_with(folder) if folder.exists() else None
         if problem is not None:  # a run that goes on would have another reference than the one that it began with
             aside = set_aside(folder, "broken")
-            console.print(f"warning: {folder} does not count: {problem}; set aside as {aside.name}", markup=False)
+            console.print(f"warning: {folder} is not valid: {problem}; set aside as {aside.name}", markup=False)
         if not folder.exists():
             with folder_appearing_whole(folder) as whole:
                 write_expansion(plan, whole)

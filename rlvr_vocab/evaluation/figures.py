@@ -24,7 +24,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 @dataclass(frozen=True)
-class Figures:
+class EvaluationFigures:
     """The figures of one checkpoint.
 
     Attributes:
@@ -42,7 +42,7 @@ class Figures:
     scored: dict[int, int]
 
 
-def figures_of(results: Sequence[ProblemResult], votes: Sequence[int | None]) -> Figures:
+def evaluation_figures(results: Sequence[ProblemResult], votes: Sequence[int | None]) -> EvaluationFigures:
     """Figures of all samples of all problems; answers without a score count for no accuracy.
 
     Args:
@@ -63,7 +63,7 @@ def figures_of(results: Sequence[ProblemResult], votes: Sequence[int | None]) ->
         **_form(results),
     }
     lengths = np.array([result.tokens for result in results])
-    return Figures(
+    return EvaluationFigures(
         {name: interval for name, interval in found.items() if interval is not None},
         {f"{share:g}": float(np.quantile(lengths, share)) for share in QUANTILES} if lengths.size else {},
         {f"avg@{samples}": averages, f"maj@{samples}": majorities},
@@ -71,7 +71,7 @@ def figures_of(results: Sequence[ProblemResult], votes: Sequence[int | None]) ->
     )
 
 
-def paired_differences(figures: Figures, first: Figures) -> dict[str, Interval]:
+def paired_differences(figures: EvaluationFigures, first: EvaluationFigures) -> dict[str, Interval]:
     """How much more a checkpoint has of what the first one has, over the problems that both were scored on.
 
     Their samples are those of both.
@@ -89,11 +89,11 @@ _Group = list[tuple[ProblemResult, int | None]]
 
 
 def _by_problem(
-    results: Sequence[ProblemResult], votes: Sequence[int | None], counts: Callable[[ProblemResult], bool]
+    results: Sequence[ProblemResult], votes: Sequence[int | None], included: Callable[[ProblemResult], bool]
 ) -> dict[int, _Group]:
     groups: dict[int, _Group] = defaultdict(list)
     for result, vote in zip(results, votes, strict=True):
-        if counts(result):
+        if included(result):
             groups[result.problem].append((result, vote))
     return groups
 

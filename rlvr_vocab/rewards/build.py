@@ -20,7 +20,7 @@ from rlvr_vocab.rewards.library import LIBRARY
 from rlvr_vocab.rewards.library.accuracy import accuracy, verdicts
 from rlvr_vocab.rewards.reward import RewardSpec, Score, traits_of
 from rlvr_vocab.rewards.user_code import is_user_code, load_function
-from rlvr_vocab.verify.verdict import Verdict
+from rlvr_vocab.verify.judge import Verdict
 
 # What TRL hands to every reward function beside the columns of the data set.
 FROM_THE_TRAINER = ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")

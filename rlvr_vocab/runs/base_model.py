@@ -24,10 +24,10 @@ from rlvr_vocab.progress import stage
 from rlvr_vocab.runs.model_folder import naming_model_keys
 from rlvr_vocab.runs.problem_account import fingerprint_of
 from rlvr_vocab.runs.rewards import grader_of
-from rlvr_vocab.training.quantization import quantization_config
+from rlvr_vocab.training.models.quantization import quantization_config
+from rlvr_vocab.training.models.tiny import CONTEXT, write_tiny_model
+from rlvr_vocab.training.models.warmup import WorkedProblem, warm_up
 from rlvr_vocab.training.settings import Lora
-from rlvr_vocab.training.tiny import CONTEXT, write_tiny_model
-from rlvr_vocab.training.warmup import WorkedProblem, warm_up
 from rlvr_vocab.vocab.chat import find_turn_ids
 from rlvr_vocab.vocab.expand import Expansion, ExpansionPlan, plan_expansion
 from rlvr_vocab.vocab.layout import VocabLayout

@@ -10,18 +10,18 @@ from accelerate import PartialState
 from rich.text import Text
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from rlvr_vocab.analysis.doctor.diagnose import Doctor
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.doctor.watch import Doctor
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.record.files import METRICS
 from rlvr_vocab.record.metrics import Row, RunFacts, read_metrics
 from rlvr_vocab.runs.summary import finding_line, marked_text
 from rlvr_vocab.stop_signals import kept_from_children
-from rlvr_vocab.training.completions import CompletionRows
 from rlvr_vocab.training.display.live import LiveDisplay
-from rlvr_vocab.training.metrics_file import logged_row
+from rlvr_vocab.training.metrics.completions import CompletionRows
+from rlvr_vocab.training.metrics.metrics_file import logged_row
+from rlvr_vocab.training.metrics.wandb_steps import record_wandb, recorded_wandb
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
-from rlvr_vocab.training.wandb_steps import record_wandb, recorded_wandb
 from rlvr_vocab.visible_text import printable
 from rlvr_vocab.vocab.chat import prefilled_ids
 from rlvr_vocab.vocab.marking import Marker, shortened

@@ -19,7 +19,7 @@ from rlvr_vocab.data.wording import problem_key
 from rlvr_vocab.runs.problem_account import StageAccount, fingerprint_of, problem_account
 from rlvr_vocab.runs.prompts import require_a_batch
 from rlvr_vocab.runs.rewards import needs_gold_answers, try_rewards
-from rlvr_vocab.verify.golds import COMPARED_AS_TEXT, GoldFindings, check_golds
+from rlvr_vocab.verify.golds import COMPARED_AS_TEXT, GoldReport, check_golds
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def usable_problems(rows: Dataset, which: str, console: Console) -> Dataset:
     return rows.select([index for index in range(len(rows)) if index not in findings.unusable])
 
 
-def finding_lines(golds: list[str], findings: GoldFindings, which: str) -> list[str]:
+def finding_lines(golds: list[str], findings: GoldReport, which: str) -> list[str]:
     """What was found, with the first of each kind."""
     lines = []
     if unusable := findings.unusable:

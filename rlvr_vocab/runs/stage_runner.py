@@ -24,11 +24,11 @@ from rlvr_vocab.stop_signals import stop_signals
 from rlvr_vocab.terminal import shows_colours
 from rlvr_vocab.training.checkpointing.checkpoints import steps_in
 from rlvr_vocab.training.display.live import live_display
-from rlvr_vocab.training.metrics_file import MetricsFile
+from rlvr_vocab.training.metrics.metrics_file import MetricsFile
+from rlvr_vocab.training.models.unsloth_model import load_with_unsloth
 from rlvr_vocab.training.stage import Interruption, StageContext, StopEarly
 from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
-from rlvr_vocab.training.unsloth_model import load_with_unsloth
-from rlvr_vocab.training.weight_checks import parameter_groups, table_of
+from rlvr_vocab.training.weight_checks import parameter_groups, parameter_table
 from rlvr_vocab.vocab.layout import VocabLayout
 
 _UNSLOTH_CHECKPOINTING = {"gradient_checkpointing": False}  # Unsloth has switched its own on while it loaded
@@ -148,7 +148,7 @@ class StagedRun:
         return trainer
 
     def _train(self, stage: Stage, trainer: RegionGRPOTrainer) -> StageRecord:
-        for line in table_of(parameter_groups(trainer.model)):
+        for line in parameter_table(parameter_groups(trainer.model)):
             self._console.print(line, markup=False)
         until, checkpoints = stage.until, trainer.checkpoints
         if self._checkpoint is None or not checkpoints.load_end(self._checkpoint, until):

@@ -26,7 +26,7 @@ from rlvr_vocab.runs.folder import RESUME_MODES
 from rlvr_vocab.training.checkpointing.checkpoints import (
     newest_checkpoint,
     newest_checkpoint_for_all,
-    set_broken_aside,
+    set_invalid_aside,
     steps_in,
 )
 from rlvr_vocab.training.checkpointing.save import clear_leftovers
@@ -106,7 +106,7 @@ class Stage:
         if PartialState().is_main_process:
             clear_leftovers(self.folder)
             if resume in RESUME_MODES:
-                for sentence in set_broken_aside(self.folder):
+                for sentence in set_invalid_aside(self.folder):
                     console.print(f"warning: {sentence}", style="yellow", markup=False)
                 found = [newest_checkpoint(self.folder)]
             else:
@@ -142,7 +142,7 @@ def _named_checkpoint(checkpoint: Path, folder: Path, console: Console) -> Path:
         )
     problem = problem_with(checkpoint)
     if problem is not None:
-        raise UserError(f"resume={checkpoint}: it does not count: {problem}")
+        raise UserError(f"resume={checkpoint}: it is not valid: {problem}")
     named = next(step for step, path in steps_in(folder).items() if path.resolve() == checkpoint.resolve())
     for step, path in steps_in(folder).items():
         if step > named:

@@ -36,7 +36,7 @@ def is_sharded(state: AcceleratorState) -> bool:
     return state.distributed_type in (DistributedType.FSDP, DistributedType.DEEPSPEED)
 
 
-class OnceSharded(TrainerCallback):
+class RunOnceSharded(TrainerCallback):
     """Does something with a model between its being sharded and its first step.
 
     Before, FSDP2 leaves it in main memory, and under ZeRO-3 nothing can be computed with it.

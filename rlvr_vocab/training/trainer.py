@@ -26,18 +26,18 @@ from rlvr_vocab.training.checkpointing.trainer_checkpoints import (
     TrainerCheckpoints,
     keeping_configured_settings,
 )
-from rlvr_vocab.training.completions import CompletionRows, gather_rollouts, write_completions
-from rlvr_vocab.training.lora import complete_adapter, lora_config, without_dropout
-from rlvr_vocab.training.metrics import BatchMetrics
-from rlvr_vocab.training.reference_kl import ReferenceKL
+from rlvr_vocab.training.metrics.batch import BatchMetrics
+from rlvr_vocab.training.metrics.completions import CompletionRows, gather_rollouts, write_completions
+from rlvr_vocab.training.metrics.reference_kl import ReferenceKL
+from rlvr_vocab.training.metrics.sampling_gap import SamplingGap
+from rlvr_vocab.training.metrics.wandb_steps import log_run_steps_to_wandb
+from rlvr_vocab.training.models.lora import complete_adapter, lora_config, without_dropout
 from rlvr_vocab.training.reward_weights import AdaptiveWeights, require_scores
-from rlvr_vocab.training.sampling_gap import SamplingGap
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.sharding import keep_float32, require_sharding, without_tied_copies
 from rlvr_vocab.training.stage import StageContext
 from rlvr_vocab.training.vllm_check import VLLMCheck
-from rlvr_vocab.training.wandb_steps import count_steps_of_the_run
-from rlvr_vocab.training.weight_checks import MovedValues, MovementCheck
+from rlvr_vocab.training.weight_checks import UpdateCheck, UpdatedShare
 from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -165,9 +165,9 @@ class RegionGRPOTrainer(GRPOTrainer):
         self._spare_the_embedding_gradient()
         self.sampler = attach_region_sampler(self.accelerator.unwrap_model(self.model), self.policy)
         self.remove_callback(PrinterCallback)
-        self.add_callback(MovedValues(self._metrics["train"]))
-        self.add_callback(MovementCheck())
-        count_steps_of_the_run(self, self.stage_context)
+        self.add_callback(UpdatedShare(self._metrics["train"]))
+        self.add_callback(UpdateCheck())
+        log_run_steps_to_wandb(self, self.stage_context)
         if self.use_vllm and self.policy.layout.size:
             self.add_callback(VLLMCheck(self))
 
@@ -209,7 +209,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         return loss
 
     def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
-        with self._batch_metrics.timed("generation"):
+        with self._batch_metrics.timed("time/generation"):
             prompt_ids, completion_ids, tool_mask, completions, *rest = super()._generate(prompts)
         for row, (before, sampled) in enumerate(zip(prompt_ids, completion_ids, strict=True)):
             turn = assistant_turn(self._tokenizer, self.policy.layout, before, sampled)
@@ -232,7 +232,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         return completion_ids, logps
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        with self._batch_metrics.timed("rewards"):
+        with self._batch_metrics.timed("time/rewards"):
             self._rewards_BR: torch.Tensor = super()._calculate_rewards(*args, **kwargs)
         reasons = {name: self._pending_extra_logs.get(f"{REASON}{name}", ()) for name in self.reward_func_names}
         step = self.stage_context.run_step(self.state.global_step)

@@ -15,7 +15,7 @@ from accelerate.utils import broadcast_object_list
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.lora import without_dropout
+from rlvr_vocab.training.models.lora import without_dropout
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import open_copies
 

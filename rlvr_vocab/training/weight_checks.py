@@ -1,4 +1,4 @@
-"""What of a model trains, by groups, and the proof at the first real update that just that moves."""
+"""The parameters of a model in groups, and checks that those which should train change, and no others."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def parameter_groups(model: Any) -> list[ParameterGroup]:
     return sorted(groups, key=lambda group: not group.trains)
 
 
-def table_of(groups: Sequence[ParameterGroup]) -> list[str]:
-    """What trains and what does not, a line a group: name, number of values, type."""
+def parameter_table(groups: Sequence[ParameterGroup]) -> list[str]:
+    """A line for each group: whether it trains, name, number of values, type."""
     width = max(len(group.name) for group in groups)
     return [
         f"{'trains' if group.trains else 'frozen'}  {group.name:<{width}}  {group.size:>13,}  {group.dtypes}"
@@ -64,12 +64,13 @@ def table_of(groups: Sequence[ParameterGroup]) -> list[str]:
     ]
 
 
-class MovementCheck(TrainerCallback):
-    """Stops a run in which something that should train stays as it was, or something frozen moves.
+class UpdateCheck(TrainerCallback):
+    """Stops a run in which a group that should train stays as it was, or a frozen one changes.
 
-    A group is looked at when it first has a gradient and the learning rate is above zero: before that nothing has to
-    change. DeepSpeed shows no gradients: there it is seen that frozen groups stay, and at the end which ones never
-    moved. Attributes:
+    A group is checked when it first has a gradient and the learning rate is above zero. DeepSpeed shows no gradients:
+    there frozen groups are checked, and the end of the training warns of groups that never changed.
+
+    Attributes:
         groups: those of the model, once training has begun.
         waiting: names of the groups that train and have had no gradient yet.
     """
@@ -115,13 +116,13 @@ class MovementCheck(TrainerCallback):
         nothing_due = not (self._due if shows_gradients else self.waiting)
         if nothing_due or getattr(optimizer, "step_was_skipped", False):  # fp16 skips steps with infinite gradients
             return
-        moved = _of_any_process({group.name for group in self.groups if group.trains and self._has_moved(group)})
+        changed = _of_any_process({group.name for group in self.groups if group.trains and self._has_changed(group)})
         if not shows_gradients:
-            self._due = moved
-        still = sorted(self._due - moved)
-        if still:
+            self._due = changed
+        unchanged = sorted(self._due - changed)
+        if unchanged:
             raise UserError(
-                f"{' and '.join(still)} should train and did not change in an update with a gradient: either the "
+                f"{' and '.join(unchanged)} should train and did not change in an update with a gradient: either the "
                 "optimizer does not hold the parameters, or learning_rate is too small for their type"
             )
         if not self._frozen_is_checked:
@@ -133,12 +134,14 @@ class MovementCheck(TrainerCallback):
             logger.warning("%s: never updated, no gradient at a learning rate above 0", name)
 
     def _check_frozen(self) -> None:
-        moved = _of_any_process({group.name for group in self.groups if not group.trains and self._has_moved(group)})
-        if moved:
-            raise UserError(f"{' and '.join(sorted(moved))} should be frozen and changed in an update")
+        changed = _of_any_process(
+            {group.name for group in self.groups if not group.trains and self._has_changed(group)}
+        )
+        if changed:
+            raise UserError(f"{' and '.join(sorted(changed))} should be frozen and changed in an update")
         self._frozen_is_checked = True
 
-    def _has_moved(self, group: ParameterGroup) -> bool:
+    def _has_changed(self, group: ParameterGroup) -> bool:
         return fingerprint(group.parameters) != self._before[group.name, group.trains]
 
 
@@ -203,7 +206,7 @@ def _is_4bit(parameter: nn.Parameter) -> bool:
 _SAMPLE_SIZE = 65_536
 
 
-class MovedValues(TrainerCallback):
+class UpdatedShare(TrainerCallback):
     """Logs `weights/moved` for every step: the share of sampled values that its update changed.
 
     A row of several steps holds their mean. A learning rate that is too small for the type of the weights shows here:
@@ -222,14 +225,14 @@ class MovedValues(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: nn.Module, **_: Any
     ) -> None:
-        self._parameters = watched_parameters(parameter_groups(model))
+        self._parameters = sampled_parameters(parameter_groups(model))
 
     # Not just before the optimizer's step: DeepSpeed has taken it by then.
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self._before = evenly_spread(self._parameters, _SAMPLE_SIZE)
+        self._before = every_nth_value(self._parameters, _SAMPLE_SIZE)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        after = evenly_spread(self._parameters, _SAMPLE_SIZE)
+        after = every_nth_value(self._parameters, _SAMPLE_SIZE)
         changed = [(now != then).sum() for now, then in zip(after, self._before, strict=True)]
         counts = torch.tensor([sum(map(int, torch.stack(changed).tolist())), sum(map(len, after))], dtype=torch.float64)
         total = reduce(counts.to(after[0].device), reduction="sum").tolist()
@@ -237,14 +240,14 @@ class MovedValues(TrainerCallback):
         self._before = []
 
 
-def watched_parameters(groups: Sequence[ParameterGroup]) -> list[nn.Parameter]:
+def sampled_parameters(groups: Sequence[ParameterGroup]) -> list[nn.Parameter]:
     """What trains beside embedding and head; those where nothing else does."""
     trained = [group for group in groups if group.trains]
     inner = [group for group in trained if group.name in (ADAPTER, LAYERS)]
     return [parameter for group in inner or trained for parameter in group.parameters]
 
 
-def evenly_spread(parameters: Sequence[torch.Tensor], count: int) -> list[torch.Tensor]:
+def every_nth_value(parameters: Sequence[torch.Tensor], count: int) -> list[torch.Tensor]:
     """About `count` values, always the same ones: every n-th of all, as copies of their bits, a tensor a parameter."""
     parts = [local_part(parameter).detach().reshape(-1) for parameter in parameters]
     every, passed, sampled = -(-sum(map(len, parts)) // count) or 1, 0, []

@@ -6,8 +6,8 @@ gold answer ──────────────────────�
 """
 
 from rlvr_vocab.verify.boxed_answer import final_answer
-from rlvr_vocab.verify.golds import GoldFindings, check_golds
-from rlvr_vocab.verify.verdict import Verdict
+from rlvr_vocab.verify.golds import GoldReport, check_golds
+from rlvr_vocab.verify.judge import Verdict
 from rlvr_vocab.verify.verifier import verify
 
-__all__ = ["GoldFindings", "Verdict", "check_golds", "final_answer", "verify"]
+__all__ = ["GoldReport", "Verdict", "check_golds", "final_answer", "verify"]

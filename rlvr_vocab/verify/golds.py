@@ -15,7 +15,7 @@ COMPARED_AS_TEXT = "compared as text, for want of a sign of mathematics: write w
 
 
 @dataclass(frozen=True)
-class GoldFindings:
+class GoldReport:
     """What is wrong with gold answers, by their index.
 
     Attributes:
@@ -29,7 +29,7 @@ class GoldFindings:
     ambiguous: dict[int, str] = field(default_factory=dict)
 
 
-def check_golds(golds: Sequence[str], on_progress: Callable[[int, int], object] | None = None) -> GoldFindings:
+def check_golds(golds: Sequence[str], on_progress: Callable[[int, int], object] | None = None) -> GoldReport:
     """Read every gold answer as training will.
 
     Args:
@@ -40,7 +40,7 @@ def check_golds(golds: Sequence[str], on_progress: Callable[[int, int], object] 
     >>> findings.unusable, list(findings.by_text_only), list(findings.ambiguous)
     ({1: 'empty'}, [2], [3])
     """
-    findings = GoldFindings()
+    findings = GoldReport()
     for index, gold in enumerate(golds):
         try:
             reading = read_gold(gold)

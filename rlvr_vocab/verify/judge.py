@@ -3,24 +3,55 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from rlvr_vocab.verify.equality import Algebra, same
 from rlvr_vocab.verify.limits import TooLarge, Unreadable
 from rlvr_vocab.verify.reading import as_written, read, read_gold
 from rlvr_vocab.verify.reading.readings import Reading, Written
-from rlvr_vocab.verify.verdict import (
-    DIFFERENT,
-    EQUAL,
-    NO_ANSWER,
-    TOO_LARGE,
-    UNPARSEABLE,
-    UNUSABLE_GOLD,
-    Verdict,
-)
 
+EQUAL = "equal"
+DIFFERENT = "different"
+NO_ANSWER = "no answer"
+UNPARSEABLE = "unparseable answer"
+TOO_LARGE = "too large"
+TIMEOUT = "timeout"
+FAILED = "failed"
+UNUSABLE_GOLD = "unusable gold answer"
 _SHOWN = 200
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One answer, judged.
+
+    Attributes:
+        correct: True or False; None where the gold answer cannot be used.
+        reason: `equal`, `different`, `no answer`, `unparseable answer`, `too large`, `timeout`, `failed` (the
+            comparison itself broke down) or `unusable gold answer`.
+        gold: the gold answer as it was read.
+        answer: the answer as it was read; None where there was none or it could not be read.
+        detail: what went wrong, in words; mostly empty.
+        milliseconds: what reading and comparing took.
+    """
+
+    correct: bool | None
+    reason: str
+    gold: str | None = None
+    answer: str | None = None
+    detail: str = ""
+    milliseconds: float = 0.0
+
+    @property
+    def score(self) -> float | None:
+        """1, 0, or None where the gold answer cannot be used."""
+        return None if self.correct is None else float(self.correct)
+
+    def __str__(self) -> str:
+        if self.reason == DIFFERENT:
+            return f"different: {self.answer} is not {self.gold}"
+        return f"{self.reason}: {self.detail}" if self.detail else self.reason
 
 
 class AlgebraNeeded(Exception):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import cache
+from typing import Any
 
-from rlvr_vocab.verify.judge import AlgebraNeeded, NoAlgebra, judge
+from rlvr_vocab.verify.judge import FAILED, TIMEOUT, TOO_LARGE, AlgebraNeeded, NoAlgebra, Verdict, judge
 from rlvr_vocab.verify.limits import MAX_CHARACTERS
-from rlvr_vocab.verify.pool import Outcome, WorkerPool, shared_pool
-from rlvr_vocab.verify.verdict import FAILED, TIMEOUT, TOO_LARGE, Verdict
+from rlvr_vocab.verify.worker_pool import WorkerPool
+from rlvr_vocab.verify.worker_server import Outcome
 
 DEADLINE_SECONDS = 2.0
 
-_TASK = "rlvr_vocab.verify.work:work"
-_WARM_UP = "rlvr_vocab.verify.work:warm_up"
 _REASONS = {"timeout": TIMEOUT, "too large": TOO_LARGE}
 _MOST_REMEMBERED = 4_096
 
@@ -42,15 +43,31 @@ def verify(
     here = {pair: _remembered.get((*pair, deadline)) or _decided_here(*pair) for pair in dict.fromkeys(pairs)}
     decided = {pair: verdict for pair, verdict in here.items() if verdict is not None}
     undecided = [pair for pair in here if pair not in decided]
-    outcomes = verifier_pool(deadline).run(undecided, on_progress) if undecided else []
+    outcomes = verifier_pool().run(undecided, deadline, on_progress) if undecided else []
     decided |= {pair: _verdict_of(outcome) for pair, outcome in zip(undecided, outcomes, strict=True)}
     _remember({(*pair, deadline): verdict for pair, verdict in decided.items()})
     return [decided[pair] for pair in pairs]
 
 
-def verifier_pool(deadline: float = DEADLINE_SECONDS) -> WorkerPool:
+@cache
+def verifier_pool() -> WorkerPool:
     """The workers that all verification of this process shares."""
-    return shared_pool(_TASK, deadline=deadline, preload=(_WARM_UP,))
+    return WorkerPool(f"{__name__}:judge_with_algebra", preload=(f"{__name__}:warm_up",))
+
+
+def judge_with_algebra(pair: list[str]) -> dict[str, Any]:
+    """What a worker does: a gold answer and an answer to the fields of their `Verdict`."""
+    from rlvr_vocab.verify import algebra  # it loads mpmath, which the process that trains does without
+
+    gold, answer = pair
+    return asdict(judge(gold, answer, algebra))
+
+
+def warm_up() -> None:
+    """Fill mpmath's tables of constants, which the first comparison would wait for."""
+    from rlvr_vocab.verify import algebra
+
+    algebra.equal(r"\frac{x+\sqrt{2}\pi}{3}", r"\frac{1}{3}(x+2^{1/2}\pi)")
 
 
 def _decided_here(gold: str, answer: str | None) -> Verdict | None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
 from transformers import PreTrainedTokenizerBase
 
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.regions import THINKING, last_turn_start, region_of_next
+from rlvr_vocab.vocab.regions import THINKING, RegionTracker, last_turn_start
 
 OpenThinking = Literal["auto", "model", "prefill"]
 _QUESTION, _ANSWER = "a question of no matter", "an answer of no matter"
@@ -54,7 +53,7 @@ def prompt_is_thinking(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout) 
     """Whether a rendered prompt ends inside an open think tag."""
     message = [{"role": "user", "content": _QUESTION}]
     ids = tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=False)
-    return bool(region_of_next(torch.tensor([ids]), layout)[0] == THINKING)
+    return RegionTracker(layout, ids).region == THINKING
 
 
 def prefilled_ids(prompt_ids: list[int], layout: VocabLayout) -> list[int]:

@@ -26,7 +26,7 @@ from torch.distributed.tensor import DTensor
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import Adaptation, AdaptiveWeight
-from rlvr_vocab.training import config
+from rlvr_vocab.training import trainer as trainer_module
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
 from rlvr_vocab.vocab.policy import RegionPolicy
@@ -121,7 +121,7 @@ def train(case: dict[str, Any]) -> None:
     lora = case.get("lora")
     rows = [{"prompt": [{"role": "user", "content": text}], "solution": text} for text in QUESTIONS * 4]
     seen.clear()
-    config._has_bf16 = lambda: True  # a CPU computes in bfloat16 too, slowly
+    trainer_module._has_bf16 = lambda: True  # a CPU computes in bfloat16 too, slowly
     adaptive = {"is_short": AdaptiveWeight(1.0, 1.0, Adaptation(below=0.4, window=1))} if case.get("adaptive") else None
     trainer = (ForcedTrainer if case.get("forced", True) else WatchedTrainer)(
         case["folder"],

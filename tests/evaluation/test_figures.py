@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from rlvr_vocab.evaluation.accuracy import ProblemResult, accuracy_of
-from rlvr_vocab.evaluation.figures import figures_of, paired_differences
+from rlvr_vocab.evaluation.figures import evaluation_figures, paired_differences
 from rlvr_vocab.evaluation.votes import votes_of
 
 
@@ -51,7 +51,7 @@ def counted_majority(group: list[ProblemResult]) -> float:
 def test_accuracies_are_those_of_a_reference_that_counts_out_every_choice() -> None:
     results = made_up(problems=40, samples=5)
     random.Random(1).shuffle(results)
-    figures = figures_of(results, votes_of(results, same_text))
+    figures = evaluation_figures(results, votes_of(results, same_text))
     scored = [group for group in by_problem(results) if group[0].score is not None]
     found = {name: interval.estimate for name, interval in figures.intervals.items()}
     assert found["avg@5"] == pytest.approx(mean(mean(one.right for one in group) for group in scored))
@@ -74,14 +74,14 @@ def test_answers_without_a_score_are_left_out_one_by_one_and_every_problem_count
         result(1, 1, 0.0, "2"),
         result(2, 0, None),
     ]
-    figures = figures_of(results, votes_of(results, same_text)).intervals
+    figures = evaluation_figures(results, votes_of(results, same_text)).intervals
     assert (figures["avg@2"].estimate, figures["avg@2"].problems, figures["avg@2"].samples) == (0.5, 2, 3)
     assert (figures["pass@2"].estimate, figures["pass@2"].problems) == (0.0, 1)  # problem 0 has one score alone
     assert figures["pass@1"].estimate == figures["avg@2"].estimate == accuracy_of(results)
 
 
 def test_without_any_score_there_is_no_accuracy_but_a_form() -> None:
-    figures = figures_of([result(0, 0, None), result(1, 0, None)], [None, None]).intervals
+    figures = evaluation_figures([result(0, 0, None), result(1, 0, None)], [None, None]).intervals
     assert not any("@" in name for name in figures) and figures["length"].estimate == 10
 
 
@@ -92,7 +92,7 @@ def test_form_and_length_count_all_answers() -> None:
         result(1, 0, 0.0, tokens=20, thinking_tokens=2, reasoning_tokens=2, finished=False),
         result(1, 1, None, tokens=40, thinking_tokens=0, reasoning_tokens=0, closed=False),
     ]
-    figures = figures_of(results, votes_of(results, same_text))
+    figures = evaluation_figures(results, votes_of(results, same_text))
     found = {name: interval.estimate for name, interval in figures.intervals.items()}
     assert (found["length"], found["thinking_length"]) == (25, 10)
     assert (found["cut_off"], found["finished"], found["closed_thinking"]) == (0.5, 0.5, 0.5)
@@ -109,13 +109,13 @@ def test_form_and_length_count_all_answers() -> None:
 
 def test_results_whose_answers_nobody_read_have_no_format() -> None:
     old = ProblemResult(0, 0, "p", "s", "c", 1.0, 10, 6, 3, closed=True, finished=True)
-    figures = figures_of([old], votes_of([old], same_text)).intervals
+    figures = evaluation_figures([old], votes_of([old], same_text)).intervals
     assert "format" not in figures and "answered" not in figures and figures["avg@1"].estimate == 1
 
 
 def test_differences_are_paired_by_problem() -> None:
-    first = figures_of([result(0, 0, 0.0, "2"), result(1, 0, 1.0), result(2, 0, None)], [1, 0, None])
-    other = figures_of([result(0, 0, 1.0), result(1, 0, 1.0), result(2, 0, 1.0)], [0, 0, 0])
+    first = evaluation_figures([result(0, 0, 0.0, "2"), result(1, 0, 1.0), result(2, 0, None)], [1, 0, None])
+    other = evaluation_figures([result(0, 0, 1.0), result(1, 0, 1.0), result(2, 0, 1.0)], [0, 0, 0])
     found = paired_differences(other, first)
     assert found["avg@1"].estimate == 0.5 and found["avg@1"].problems == 2
     assert paired_differences(first, first)["maj@1"].estimate == 0

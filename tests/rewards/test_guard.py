@@ -12,7 +12,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import Bound
 from rlvr_vocab.rewards.guard import GuardedReward, Mistake
 from rlvr_vocab.rewards.reward import Score, reward
-from rlvr_vocab.verify.verdict import DIFFERENT, TIMEOUT, Verdict
+from rlvr_vocab.verify.judge import DIFFERENT, TIMEOUT, Verdict
 
 TURNS = ["a", "b", "c", "d", "e"]
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.runs.monitor import DisplayCallback, RunDoctor
 from rlvr_vocab.runs.record import run_facts
-from rlvr_vocab.training.completions import CompletionRows
+from rlvr_vocab.training.metrics.completions import CompletionRows
 from rlvr_vocab.training.stage import StageContext
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.tokenizer import load_tokenizer

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from rlvr_vocab.record.manifest import problem_with
-from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint, set_broken_aside
+from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint, set_invalid_aside
 
 
 def cut(path):
@@ -40,7 +40,7 @@ def test_broken_ones_are_set_aside_and_good_ones_stay(unfinished):
     shutil.copytree(unfinished / "checkpoint-6", unfinished / "checkpoint-9")
     flip(unfinished / "checkpoint-9" / "optimizer.pt")
     (unfinished / "checkpoint-6" / "manifest.json").unlink()
-    sentences = set_broken_aside(unfinished)
+    sentences = set_invalid_aside(unfinished)
     assert [word in sentence for word, sentence in zip(("optimizer.pt", "manifest.json"), sentences, strict=True)]
     assert sorted(path.name for path in unfinished.glob("*checkpoint-*")) == [
         "broken-checkpoint-6",

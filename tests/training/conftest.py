@@ -27,7 +27,7 @@ def make_trainer() -> Callable[..., Any]:
     """A `RegionGRPOTrainer` for two steps on a folder; keyword arguments are fields of `GRPOConfig`."""
     from datasets import Dataset
 
-    from rlvr_vocab.training.quantization import quantization_config
+    from rlvr_vocab.training.models.quantization import quantization_config
     from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
 
     def make(

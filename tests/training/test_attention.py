@@ -32,7 +32,7 @@ def test_a_token_is_scored_as_it_was_sampled(
     assert abs(trainer._metrics["train"]["kl"][0]) < 1e-6  # to the reference read from disk, or the adapter's base
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("attention", ["eager", "flex_attention"])
 def test_the_reference_has_the_attention_of_the_policy(attention, expand_shape, make_trainer, tmp_path):
     trainer = make_trainer(
         expand_shape("llama", size=None),
@@ -45,6 +45,7 @@ def test_the_reference_has_the_attention_of_the_policy(attention, expand_shape, 
         assert read_from_disk.config._attn_implementation == attention
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention", EXACT)
 def test_a_run_trains_under_it(attention, expand_shape, make_trainer, tmp_path):
     trainer = make_trainer(
@@ -57,6 +58,7 @@ def test_a_run_trains_under_it(attention, expand_shape, make_trainer, tmp_path):
     assert not any(torch.equal(old, new) for old, new in zip(before, trainer.model.parameters(), strict=True))
 
 
+@pytest.mark.slow
 def test_flex_attention_cannot_train_on_a_cpu(expand_shape, make_trainer, tmp_path):
     """Why it is refused where there is no GPU; once this fails, that refusal has outlived its reason."""
     trainer = make_trainer(

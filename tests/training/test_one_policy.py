@@ -43,14 +43,14 @@ KINDS = {
 @pytest.mark.parametrize(
     ("name", "kind", "mode", "temperature"),
     [
-        ("phi", "prefilled", "expand", 1.0),
         ("phi", "prefilled", "replace", 0.6),
         ("phi", "opened by the model", "expand", 1.5),
-        ("phi", "prefilled closed", "replace", 1.0),
         ("gemma3", "prefilled", "expand", 0.6),
-        ("qwen3", "prefilled", "replace", 1.0),
-        ("qwen2", "opened by the model", "expand", 1.0),
         ("gpt2", "prefilled closed", "expand", 1.0),
+        pytest.param("phi", "prefilled", "expand", 1.0, marks=pytest.mark.slow),
+        pytest.param("phi", "prefilled closed", "replace", 1.0, marks=pytest.mark.slow),
+        pytest.param("qwen3", "prefilled", "replace", 1.0, marks=pytest.mark.slow),
+        pytest.param("qwen2", "opened by the model", "expand", 1.0, marks=pytest.mark.slow),
     ],
 )
 def test_each_token_is_scored_as_it_was_sampled_and_none_was_forbidden(
@@ -81,7 +81,7 @@ def test_each_token_is_scored_as_it_was_sampled_and_none_was_forbidden(
     assert regions_seen == {0, 1} or name != "phi"
 
 
-@pytest.mark.parametrize("mode", ["expand", "replace"])
+@pytest.mark.parametrize("mode", ["expand", pytest.param("replace", marks=pytest.mark.slow)])
 def test_smollm2_scores_each_token_as_it_was_sampled(mode, smollm2, make_trainer, tmp_path):
     plan = plan_expansion(str(smollm2), Expansion(size=49_152, mode=mode))
     write_expansion(plan, tmp_path / "initial")

@@ -12,7 +12,13 @@ IN_32_BIT = ("paged_adamw_32bit", "paged_lion_32bit", "lion_32bit", "paged_adema
 LARGEST_IN_32_BIT = 4096  # elements of a tensor whose state bitsandbytes does not round
 
 
-@pytest.mark.parametrize("optim", IN_8_BIT + IN_32_BIT)
+@pytest.mark.parametrize(
+    "optim",
+    [
+        optim if optim in ("adamw_8bit", "paged_adamw_32bit") else pytest.param(optim, marks=pytest.mark.slow)
+        for optim in IN_8_BIT + IN_32_BIT
+    ],
+)
 def test_every_weight_moves_and_the_state_is_as_wide_as_the_name_says(optim, expand_shape, make_trainer, tmp_path):
     trainer = make_trainer(expand_shape("llama", size=None), tmp_path, optim=optim, max_steps=1)
     before = [parameter.clone() for parameter in trainer.model.parameters()]
@@ -25,6 +31,7 @@ def test_every_weight_moves_and_the_state_is_as_wide_as_the_name_says(optim, exp
         assert state["state1"].element_size() == (1 if rounded else 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optim", ["adamw_8bit", "paged_adamw_32bit"])
 def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(optim, expand_shape, make_trainer, tmp_path):
     folder = expand_shape("llama", size=None, open_thinking="prefill")

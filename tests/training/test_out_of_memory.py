@@ -10,7 +10,8 @@ import torch
 
 from rlvr_vocab.config.overrides import known_keys
 from rlvr_vocab.errors import OutOfRoom
-from rlvr_vocab.training import out_of_memory, reference_kl
+from rlvr_vocab.training import out_of_memory
+from rlvr_vocab.training.metrics import reference_kl
 from rlvr_vocab.training.out_of_memory import FOUR_BITS, LORA, PHASES, naming_out_of_memory
 
 TORCHS_WORDS = (

@@ -6,9 +6,9 @@ import pytest
 from transformers import TrainerCallback, TrainerState
 from transformers.integrations import WandbCallback
 
+from rlvr_vocab.training.metrics.wandb_steps import log_run_steps_to_wandb, record_wandb, recorded_wandb
 from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.training.stage import StageContext, StopEarly
-from rlvr_vocab.training.wandb_steps import count_steps_of_the_run, record_wandb, recorded_wandb
 
 
 class Callbacks:
@@ -35,7 +35,7 @@ def test_a_stage_says_which_step_of_the_run_its_own_steps_are(tmp_path):
 
 def test_weights_and_biases_sees_the_steps_of_the_run(tmp_path):
     trainer = Callbacks(WandbCallback())
-    count_steps_of_the_run(trainer, StageContext(tmp_path, "long", first_step=40))
+    log_run_steps_to_wandb(trainer, StageContext(tmp_path, "long", first_step=40))
     [callback] = trainer.callbacks
     logged = []
     callback._wandb, callback._initialized = SimpleNamespace(log=logged.append, run=None), True
@@ -47,14 +47,14 @@ def test_weights_and_biases_sees_the_steps_of_the_run(tmp_path):
 
 def test_without_weights_and_biases_nothing_is_added(tmp_path):
     trainer = Callbacks()
-    count_steps_of_the_run(trainer, StageContext(tmp_path, "long", first_step=40))
+    log_run_steps_to_wandb(trainer, StageContext(tmp_path, "long", first_step=40))
     assert trainer.callbacks == []
 
 
 def test_a_row_that_was_sent_before_a_resume_is_not_sent_again(tmp_path):
     record_wandb(tmp_path, "abc", last_step=2)
     trainer = Callbacks(WandbCallback())
-    count_steps_of_the_run(trainer, StageContext(tmp_path))
+    log_run_steps_to_wandb(trainer, StageContext(tmp_path))
     [callback] = trainer.callbacks
     logged = []
     callback._wandb, callback._initialized = SimpleNamespace(log=logged.append, run=None), True

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from rlvr_vocab.verify import Verdict, verifier, verify
-from rlvr_vocab.verify.pool import Outcome
+from rlvr_vocab.verify.worker_server import Outcome
 
 # Logarithms to thousands of digits, because of the tiny first term: seconds of work in an answer of permitted length.
 SLOW = "10^{-2900}+" + "+".join(rf"\ln({number}^{{\pi}})" for number in range(2, 100))
@@ -24,7 +24,7 @@ class CountingPool:
     def __init__(self) -> None:
         self.asked: list[Any] = []
 
-    def run(self, items: Sequence[Any], on_progress: object = None) -> list[Outcome]:
+    def run(self, items: Sequence[Any], deadline: float, on_progress: object = None) -> list[Outcome]:
         self.asked += items
         return [Outcome(vars(Verdict(True, "equal")), None, "", 1.0) for _ in items]
 
@@ -32,7 +32,7 @@ class CountingPool:
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> CountingPool:
     counting = CountingPool()
-    monkeypatch.setattr(verifier, "verifier_pool", lambda deadline: counting)
+    monkeypatch.setattr(verifier, "verifier_pool", lambda: counting)
     monkeypatch.setattr(verifier, "_remembered", {})
     return counting
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,13 @@ from rlvr_vocab.vocab.logprobs import region_logprobs
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING
 
-SHAPES = ("qwen3", "qwen2", "llama", "gemma3", "gpt2", "gpt2_untied", "phi")
+QUICK = (("qwen3", "expand", 3), ("gemma3", "replace", 1), ("gpt2_untied", "expand", 1), ("phi", "replace", 3))
+SHAPES = [
+    case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow)
+    for case in product(
+        ("qwen3", "qwen2", "llama", "gemma3", "gpt2", "gpt2_untied", "phi"), ("expand", "replace"), (1, 3)
+    )
+]
 TEMPERATURES = (0.6, 1.0, 1.5)
 TOLERANCE = 5e-5
 GSM8K = Path(__file__).parents[2].parent / "shared" / "data" / "gsm8k_train.jsonl"
@@ -67,9 +74,7 @@ def largest_difference(base, expanded):
     return (base[compared] - expanded[:, : base.size(1)][compared]).abs().max().item()
 
 
-@pytest.mark.parametrize("multiplicity", [1, 3])
-@pytest.mark.parametrize("mode", ["expand", "replace"])
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(("name", "mode", "multiplicity"), SHAPES)
 def test_surface_logprobs_of_tiny_shapes_are_those_of_the_base(name, mode, multiplicity, make_shape, expand_shape):
     shape = make_shape(name)
     folder = expand_shape(name, size=None, multiplicity=multiplicity, mode=mode)
@@ -97,7 +102,11 @@ def smollm2_contexts(smollm2):
 
 
 @pytest.mark.parametrize(
-    ("size", "mode", "multiplicity"), [(1000, "expand", 1), (None, "replace", 1), (None, "expand", 3)]
+    ("size", "mode", "multiplicity"),
+    [
+        (1000, "expand", 1),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((None, "replace", 1), (None, "expand", 3))),
+    ],
 )
 def test_surface_logprobs_of_smollm2_are_those_of_the_base(
     size, mode, multiplicity, smollm2, smollm2_contexts, tmp_path

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +12,10 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.expand import Expansion, expand, plan_expansion, write_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
 
-NAMES = ("qwen3", "qwen2", "llama", "gemma3", "gpt2", "gpt2_untied", "phi")
+NAMES = (
+    *("qwen3", "llama", "gemma3"),
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("qwen2", "gpt2", "gpt2_untied", "phi")),
+)
 
 
 def load(folder):
@@ -32,23 +34,17 @@ def is_tied(model):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_stock_transformers_loads_every_tensor_and_nothing_is_left_over(name, make_shape, expand_shape):
+def test_stock_transformers_loads_every_tensor_tied_as_it_was(name, make_shape, expand_shape):
     model, info = load(expand_shape(name, size=None))
     assert not any(info.values()), info
     assert type(model) is type(AutoModelForCausalLM.from_pretrained(make_shape(name).folder))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_tied_stays_tied_and_untied_untied(name, make_shape, expand_shape):
-    model, _ = load(expand_shape(name, size=None))
     assert is_tied(model) == model.config.tie_word_embeddings == make_shape(name).tied
 
 
-@pytest.mark.parametrize("fields", [{"size": None}, {"size": 900, "multiplicity": 3}], ids=["full", "900"])
 @pytest.mark.parametrize("name", NAMES)
-def test_each_copied_row_equals_its_source_and_no_other_row_moved(name, fields, make_shape, expand_shape):
+def test_each_copied_row_equals_its_source_and_no_other_row_moved(name, make_shape, expand_shape):
     base, _ = load(make_shape(name).folder)
-    folder = expand_shape(name, **fields)
+    folder = expand_shape(name, size=900, multiplicity=3)
     model, _ = load(folder)
     layout = VocabLayout.load(folder)
     assert model.config.get_text_config().vocab_size == layout.rows == len(sides(model)["input"])
@@ -73,7 +69,7 @@ def test_standard_size_counts_padding_rows_and_tags(name, make_shape, expand_sha
     assert layout.source_ids == ()
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "qwen3"])
+@pytest.mark.parametrize("name", NAMES[1:])
 def test_a_new_tag_starts_as_the_mean_of_its_pieces(name, make_shape, expand_shape):
     base = make_shape(name).folder
     tokenizer = AutoTokenizer.from_pretrained(base)
@@ -214,14 +210,6 @@ def test_another_tensor_with_a_row_per_token_is_refused_and_leaves_no_folder(mak
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failure_while_writing_leaves_nothing_behind(make_shape, tmp_path, monkeypatch):
-    plan = plan_expansion(str(make_shape("llama").folder), Expansion(size=None))
-    monkeypatch.setattr(VocabLayout, "save", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
-        write_expansion(plan, tmp_path / "out")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_folder_that_cannot_take_the_checkpoint_is_refused_before_any_weight_is_read(
     make_shape, tmp_path, monkeypatch
 ):
@@ -252,14 +240,6 @@ def test_a_base_that_is_no_model_is_said_in_one_line(name, tmp_path):
     with pytest.raises(UserError, match="cannot be loaded as a language model") as error:
         plan_expansion(str(base), Expansion())
     assert "\n" not in str(error.value)
-
-
-def test_the_layout_says_what_was_asked_for(make_shape):
-    expansion = Expansion(size=5, mode="replace", preserve_odds=False, think_tags=("<a>", "</a>"))
-    layout = plan_expansion(str(make_shape("llama").folder), expansion).layout
-    assert (layout.size, layout.mode, layout.preserve_odds) == (5, "replace", False)
-    other = plan_expansion(str(make_shape("llama").folder), replace(expansion, mode="expand")).layout
-    assert other == replace(layout, mode="expand")
 
 
 def test_a_base_with_truncated_weights_is_said_in_one_line_and_leaves_no_folder(make_shape, tmp_path):

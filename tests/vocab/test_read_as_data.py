@@ -14,9 +14,9 @@ from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.base_model import loading_kwargs, source_kwargs
-from rlvr_vocab.training.quantization import skeleton
+from rlvr_vocab.training.models.quantization import skeleton
+from rlvr_vocab.training.models.warmup import warm_up
 from rlvr_vocab.training.settings import WarmupSettings
-from rlvr_vocab.training.warmup import warm_up
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 from rlvr_vocab.vocab.peft.adapter import load_model
 from rlvr_vocab.vocab.read_as_data import pickled_weights, refuse_pickled, why_not_read

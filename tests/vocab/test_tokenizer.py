@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,11 @@ from rlvr_vocab.vocab.expand import Expansion, plan_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.tokenizer import load_tokenizer, write_tokenizer
 
-NAMES = ("qwen3", "qwen2", "llama", "gemma3", "gpt2", "phi")
+QUICK = (("qwen3", 3), ("qwen2", 1), ("gemma3", 1))
+PAIRS = [
+    pair if pair in QUICK else pytest.param(pair, marks=pytest.mark.slow)
+    for pair in product(("qwen3", "qwen2", "llama", "gemma3", "gpt2", "phi"), (1, 3))
+]
 TEXTS = (
     "Natalia sold 48/2 = <<48/2=24>>24 clips in May.\n#### 72",
     "The café costs €4, naïve as it is: 日本語 🙂, and \\boxed{\\frac{1}{2}}.",
@@ -66,7 +71,7 @@ def text_streamed(tokenizer, ids):
     return streamer.text
 
 
-@pytest.fixture(params=[(name, multiplicity) for name in NAMES for multiplicity in (1, 3)], ids=str)
+@pytest.fixture(params=PAIRS, ids=str)
 def pair(request, make_shape, expand_shape):
     """Base tokenizer, expanded tokenizer, layout."""
     name, multiplicity = request.param
@@ -106,12 +111,6 @@ def test_streaming_decoders_show_copies_as_surface_text(pair):
         assert text_streamed(tokenizer, copied) == text_streamed(base, ids) == base.decode(ids)
 
 
-def test_the_tokenizer_has_an_entry_for_every_row(pair):
-    _, tokenizer, layout = pair
-    assert len(tokenizer) == layout.rows
-    assert sorted(tokenizer.get_vocab().values()) == list(range(layout.rows))
-
-
 def test_think_tags_are_one_id_each_and_survive_decoding(pair):
     _, tokenizer, layout = pair
     ids = tokenizer.encode(TEXTS[-1], add_special_tokens=False)
@@ -142,7 +141,7 @@ def test_saving_and_loading_again_keeps_all_that(pair, tmp_path):
     tokenizer.save_pretrained(str(tmp_path))
     again = load_tokenizer(tmp_path)
     ids = base.encode(TEXTS[1], add_special_tokens=False)
-    assert len(again) == layout.rows
+    assert len(again) == layout.rows and sorted(again.get_vocab().values()) == list(range(layout.rows))
     assert again.encode(TEXTS[1], add_special_tokens=False) == ids
     assert again.decode(half_copies(ids, layout)) == base.decode(ids)
     tagged = again.encode(TEXTS[-1], add_special_tokens=False)
@@ -151,7 +150,7 @@ def test_saving_and_loading_again_keeps_all_that(pair, tmp_path):
     assert again.chat_template == tokenizer.chat_template
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "qwen2"])
+@pytest.mark.parametrize("name", ["qwen3", "llama", "gemma3", "gpt2", "phi"])
 def test_stock_auto_tokenizer_decodes_copies_too(name, make_shape, expand_shape):
     folder = expand_shape(name, size=None)
     tokenizer, layout = AutoTokenizer.from_pretrained(folder), VocabLayout.load(folder)
@@ -171,11 +170,9 @@ def test_gaps_between_entries_and_rows_decode_to_nothing_as_before(make_shape, e
             assert tokenizer.decode([*word, token, *word]) == base.decode([*word, gap, *word]) == " clips clips"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_no_text_encodes_to_a_copy(name, make_shape, expand_shape):
-    folder = expand_shape(name, size=None)
-    tokenizer, layout = load_tokenizer(folder), VocabLayout.load(folder)
-    content = json.loads((folder / "tokenizer.json").read_text())
+def test_no_text_encodes_to_a_copy(pair):
+    _, tokenizer, layout = pair
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
     marked = [string for string, token in content["model"]["vocab"].items() if token >= layout.standard_size]
     for string in random.Random(0).sample(marked, 40):
         assert max(tokenizer.encode(string, add_special_tokens=False)) < layout.standard_size

@@ -1,12 +1,63 @@
-"""What is wrong with a run, from everything that it has logged so far."""
+"""What is wrong with a run, row by row as it is logged, or from everything that it has logged."""
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
+from pathlib import Path
 
+from rlvr_vocab.analysis.doctor import completions, learning, optimizer, policy, rewards, speed
+from rlvr_vocab.analysis.doctor.definition import Definition
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.doctor.watch import Doctor
-from rlvr_vocab.record.metrics import RunRecord
+from rlvr_vocab.analysis.doctor.history import History
+from rlvr_vocab.record.metrics import Row, RunFacts, RunRecord
+
+TOPICS = (rewards, learning, completions, policy, optimizer, speed)
+DEFINITIONS = {each.name: each for topic in TOPICS for each in vars(topic).values() if isinstance(each, Definition)}
+
+
+class Doctor:
+    """Looks at the rows of one run in their order, in bounded memory.
+
+    Args:
+        facts: what the run was to do.
+        folder: where it writes, for the few things that no row says.
+
+    Attributes:
+        found: everything found so far, explained by something else or not, by name.
+    """
+
+    def __init__(self, facts: RunFacts, folder: Path) -> None:
+        self.found: dict[str, Finding] = {}
+        self._history = History(facts, folder)
+
+    def look(self, row: Row) -> list[Finding]:
+        """What this row, of a step or of an evaluation, brings to light: no name twice, and nothing that follows from
+        something already found."""
+        self._history.add(row)
+        if self._history.has_risen:  # a reward that was flat was at rest
+            self.found.pop("reward_flat", None)
+        return self._look()
+
+    def close(self, summary: Row) -> list[Finding]:
+        """What the outcome of a finished run adds."""
+        self._history.summary = summary
+        return self._look()
+
+    def findings(self) -> list[Finding]:
+        """All that was found and follows from nothing else, the gravest first."""
+        return self._unexplained(self.found.values())
+
+    def _look(self) -> list[Finding]:
+        untold = [each for name, each in DEFINITIONS.items() if name not in self.found]
+        new = [found for each in untold if (found := each.look(self._history)) is not None]
+        self.found.update({each.name: each for each in new})
+        return self._unexplained(new)
+
+    def _unexplained(self, findings: Iterable[Finding]) -> list[Finding]:
+        explained = {name for cause in self.found for name in DEFINITIONS[cause].explains}
+        kept = [each for each in findings if each.name not in explained]
+        return sorted(kept, key=lambda each: (each.severity != "error", each.step or 0, each.name))
 
 
 def diagnose(record: RunRecord) -> list[Finding]:

@@ -1,11 +1,19 @@
-"""What the doctor says: one thing that is wrong, how it shows, where it probably comes from, and what to change."""
+"""What the doctor says of a run, and how it writes figures; the thresholds that its rules compare with."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from rlvr_vocab.record.metrics import Row
+
 Severity = Literal["warning", "error"]
+GUIDE = "docs/guide.md, What to watch"
+GUIDE_ON_RATES = "docs/guide.md, Learning rate"
+QUICKSTART = "measured: healthy quickstart runs, see docs/doctor.md"
+SIMULATED = "simulated: healthy quickstart rewards in batches of 16 to 128, see docs/doctor.md"
+JUDGEMENT = "judgement"
 
 
 @dataclass(frozen=True)
@@ -30,3 +38,36 @@ class Finding:
     cause: str
     remedy: tuple[str, ...]
     step: int | None = None
+
+
+class Threshold(float):
+    """A number that separates healthy from sick, with its unit, the reason for it, and the source of that."""
+
+    unit: str
+    reason: str
+    source: str
+
+    def __new__(cls, value: float, unit: str, reason: str, source: str = JUDGEMENT) -> Threshold:
+        threshold = super().__new__(cls, value)
+        threshold.unit, threshold.reason, threshold.source = unit, reason, source
+        return threshold
+
+
+def figure(value: float) -> str:
+    """Three significant digits, no more zeros than needed: 0.123, 12.3, 1e-06."""
+    return f"{value:.3g}"
+
+
+def share(value: float) -> str:
+    """A percentage; below a tenth two significant digits."""
+    return f"{value:.0%}" if value >= 0.1 or value == 0 else f"{value:.2g}"
+
+
+def steps(rows: Sequence[Row]) -> str:
+    first, last = rows[0]["step"], rows[-1]["step"]
+    return f"step {first}" if first == last else f"steps {first} to {last}"
+
+
+def typed(value: float) -> str:
+    """A number as it can stand in a configuration line."""
+    return repr(float(f"{value:.2g}"))

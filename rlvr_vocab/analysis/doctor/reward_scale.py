@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from rlvr_vocab.analysis.doctor.seen import AT_START, Seen, number
-from rlvr_vocab.analysis.doctor.thresholds import LIMITS
+from rlvr_vocab.analysis.doctor.history import FIXED_WEIGHT_REWARD, NEARLY_ALL, NEARLY_NONE, History, number
 from rlvr_vocab.record.metrics import Row, RunFacts
 from rlvr_vocab.rewards.library import LIBRARY
 from rlvr_vocab.rewards.reward import Traits, traits_by_name
@@ -37,11 +36,11 @@ class Scale:
 
     def is_near_zero(self, reward: float) -> bool:
         """Never where 0 is the full mark."""
-        return self.full > 0 and abs(reward) <= LIMITS.nearly_none * self.full
+        return self.full > 0 and abs(reward) <= NEARLY_NONE * self.full
 
     def is_near_full(self, reward: float) -> bool:
         """Not above it either: a score of 50 is no full mark, it is on another scale."""
-        return abs(reward - self.full) <= (1 - LIMITS.nearly_all) * (abs(self.full) or self.largest)
+        return abs(reward - self.full) <= (1 - NEARLY_ALL) * (abs(self.full) or self.largest)
 
 
 def scale_of(facts: RunFacts, row: Row, *, at_start: bool = False) -> Scale:
@@ -62,9 +61,9 @@ def scale_of(facts: RunFacts, row: Row, *, at_start: bool = False) -> Scale:
     return Scale(weights, full_marks)
 
 
-def scale_seen(seen: Seen, row: Row) -> Scale:
+def scale_seen(history: History, row: Row) -> Scale:
     """The scale of the reward that a run is judged by."""
-    return scale_of(seen.facts, row, at_start=seen.reward == AT_START)
+    return scale_of(history.facts, row, at_start=history.reward == FIXED_WEIGHT_REWARD)
 
 
 def is_own(name: str) -> bool:

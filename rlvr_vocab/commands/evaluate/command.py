@@ -30,7 +30,7 @@ from rlvr_vocab.data import load_problem_sets
 from rlvr_vocab.data.wording import problem_key
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import ProblemResult, Question, graded_results
-from rlvr_vocab.evaluation.figures import figures_of, paired_differences
+from rlvr_vocab.evaluation.figures import evaluation_figures, paired_differences
 from rlvr_vocab.evaluation.resumable import Sampler, complete_results, kept_results, questions_of, seeded_sampler
 from rlvr_vocab.evaluation.sampling import Messages, SamplingSettings, load_checkpoint, require_room
 from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
@@ -156,7 +156,7 @@ def _evaluated(
 ) -> EvaluatedCheckpoint:
     """Answer what is missing, and write down what all of it comes to."""
     results = _results(settings, candidate, questions_of(rows, settings.samples), console)
-    figures = figures_of(results, votes_of(results))
+    figures = evaluation_figures(results, votes_of(results))
     differences = {name: each for one in first for name, each in paired_differences(figures, one.figures).items()}
     evaluated = EvaluatedCheckpoint(
         candidate.checkpoint, candidate.folder, results, figures, settings.samples, differences

@@ -17,7 +17,7 @@ from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import ProblemResult
-from rlvr_vocab.evaluation.figures import Figures
+from rlvr_vocab.evaluation.figures import EvaluationFigures
 from rlvr_vocab.evaluation.sampling import SamplingSettings
 from rlvr_vocab.record.files import EVALUATION_RESULTS, EVALUATION_SETTINGS, SUMMARY
 from rlvr_vocab.rewards.reward import RewardSpec
@@ -130,7 +130,7 @@ class EvaluatedCheckpoint:
     checkpoint: Path
     folder: Path
     results: Sequence[ProblemResult]
-    figures: Figures
+    figures: EvaluationFigures
     samples: int
     differences: Mapping[str, Interval]
 

@@ -26,6 +26,7 @@ from rlvr_vocab.commands.score.screen import (
     print_rewards,
     print_rows,
     print_turns,
+    reason_not_judged,
     row_json,
 )
 from rlvr_vocab.config.command_sections import ScoreSettings, expanded_folder
@@ -106,16 +107,14 @@ def _require_columns(rewards: RewardSettings, rows: ScoredRows, source: Completi
 def _score_golds(settings: ScoreSettings, console: Console) -> tuple[ScoredRows, list[RewardScores]]:
     """The problems of a set, held-out ones included, each answered by its gold answer in a made-up turn."""
     tags = settings.think_tags or THINK_TAGS
-    functions = settings.rewards.functions
-    not_judged = {each.name: why for each in functions if (why := traits_of(find_function(each.name)).not_for_golds)}
-    judged = RewardSettings(tuple(each for each in functions if each.name not in not_judged))
+    judged = RewardSettings(tuple(spec for spec in settings.rewards.functions if not reason_not_judged(spec)))
     problems = _problems(settings, console)
     turns = [gold_turn(solution, settings.rewards, tags) for solution in problems.columns["solution"]]
     columns = {**problems.columns, "completion_ids": stand_in_ids(turns)}
     rows = replace(problems, completions=turns, columns=columns)
     require_reward_columns(judged, list(rows.columns), "the problems have")
     scores = _scored(judged, rows, stand_in_context(RewardContext(tags)), console) if judged.functions else []
-    print_golds(console, rows, scores, settings.rewards, not_judged, settings.show)
+    print_golds(console, rows, scores, settings.rewards, settings.show)
     return rows, scores
 
 

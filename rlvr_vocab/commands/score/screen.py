@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from rich.console import Console
@@ -11,8 +11,9 @@ from rlvr_vocab.commands.score.rows import RewardScores, ScoredRows, total_of
 from rlvr_vocab.config.sections import RewardSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data.rows import short_text
+from rlvr_vocab.rewards.build import find_function
 from rlvr_vocab.rewards.guard import Mistake
-from rlvr_vocab.rewards.reward import RewardSpec
+from rlvr_vocab.rewards.reward import RewardSpec, traits_of
 from rlvr_vocab.rewards.turns import turn_text
 from rlvr_vocab.rewards.user_code import is_user_code
 from rlvr_vocab.terminal import print_section
@@ -52,18 +53,22 @@ def print_golds(
     rows: ScoredRows,
     scores: Sequence[RewardScores],
     rewards: RewardSettings,
-    not_judged: Mapping[str, str],
     show: int,
 ) -> None:
     """For each reward how many gold answers have full marks, those that do not, and the slowest; or why it has none."""
     lines = [f"judged in made-up turns like {rows.completions[0][0]['content']!r}"] if scores else []
     next_scores = iter(scores)
     for function in rewards.functions:
-        if function.name in not_judged:
-            lines.append(f"{function.name}: not judged: {not_judged[function.name]}")
+        if why := reason_not_judged(function):
+            lines.append(f"{function.name}: not judged: {why}")
         else:
             lines += _gold_lines(rows, next(next_scores), function, min(show, GOLDS_SHOWN))
     print_section(console, "Gold answers", lines)
+
+
+def reason_not_judged(spec: RewardSpec) -> str:
+    """Why a made-up turn with the gold answer says nothing about a reward; empty where it does."""
+    return traits_of(find_function(spec.name)).not_for_golds
 
 
 def print_failures(console: Console, rows: ScoredRows, scores: Sequence[RewardScores]) -> None:

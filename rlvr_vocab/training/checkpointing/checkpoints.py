@@ -1,4 +1,4 @@
-"""Which checkpoints count: those whose manifest, written last, is there, and that are as it says."""
+"""Finds valid checkpoints: those whose manifest, written last, is there, and whose files are as it says."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
 
 def newest_checkpoint(output_dir: Path, at_step: int | None = None, *, hashed: bool = True) -> Path | None:
-    """The checkpoint of the highest step that counts, or the one of a given step if that counts.
+    """The valid checkpoint of the highest step, or that of a given step; None where there is none.
 
     Args:
-        hashed: whether a file's content counts, or, for words about a checkpoint that nobody loads, its size alone.
+        hashed: compare checksums, or, for a message about a checkpoint that nobody loads, sizes alone.
     """
     steps = steps_in(output_dir)
     wanted = sorted(steps, reverse=True) if at_step is None else [at_step] * (at_step in steps)
@@ -31,15 +31,15 @@ def newest_checkpoint_for_all(output_dir: Path, at_step: int | None = None) -> P
     return agreed
 
 
-def set_broken_aside(output_dir: Path) -> list[str]:
-    """Give the folders that are newer than the newest checkpoint that counts another name; a sentence on each."""
+def set_invalid_aside(output_dir: Path) -> list[str]:
+    """Rename the folders that are newer than the newest valid checkpoint; a sentence on each."""
     sentences = []
     for _, folder in sorted(steps_in(output_dir).items(), reverse=True):
         problem = problem_with(folder)
         if problem is None:
             break
         aside = set_aside(folder, "broken")
-        sentences.append(f"{folder} does not count: {problem}; it is set aside as {aside.name}")
+        sentences.append(f"{folder} is not valid: {problem}; it is set aside as {aside.name}")
     return sentences
 
 

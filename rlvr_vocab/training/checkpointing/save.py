@@ -43,7 +43,7 @@ class Save:
         needed: bytes that it will take, about.
         keep: how many checkpoints stay, this one included; None: all.
         best: one that stays in any case.
-        publishes: whether this process lets it count once all have written their part.
+        publishes: whether this process gives it its name once all have written their part.
     """
 
     output_dir: Path
@@ -60,13 +60,13 @@ class Save:
 
 
 def save_whole(save: Save, write: Callable[[Path], None]) -> str | None:
-    """Have every process write its part, and let the checkpoint count; every process calls it.
+    """Have every process write its part, and give the checkpoint its name; every process calls it.
 
     Args:
         write: writes this process's part of the checkpoint's content into a folder.
 
     Returns:
-        None if the checkpoint counts, else in words that there is no room for it; then nothing of it is left.
+        None if the checkpoint is valid, else a message that there is no room for it; then nothing of it is left.
     """
     staged = save.staging / f"checkpoint-{save.step}"
     full = _of_any_process(_too_small(save) if save.publishes else None)

@@ -25,7 +25,7 @@ from rlvr_vocab.training.checkpointing.unfinished_step import (
     restore_counts,
     save_unfinished_step,
 )
-from rlvr_vocab.training.completions import remove_step_files_after
+from rlvr_vocab.training.metrics.completions import remove_step_files_after
 from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.training.sharding import require_same_sharding
 

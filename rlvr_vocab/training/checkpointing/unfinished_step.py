@@ -17,7 +17,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.guard import REASON
-from rlvr_vocab.training.completions import CompletionRows
+from rlvr_vocab.training.metrics.completions import CompletionRows
 
 logger = logging.getLogger(__name__)
 

@@ -156,12 +156,12 @@ def fold(model: Any) -> PreTrainedModel:
     if was_tied and (_has_adapter_of_its_own(embedding) or _has_adapter_of_its_own(head)):
         layer: Any = head.get_base_layer() if isinstance(head, BaseTunerLayer) else head
         layer.weight = nn.Parameter(layer.weight.detach().clone(), requires_grad=False)
-        _say_tied(base, False)
+        _set_tied(base, False)
     merged = model.merge_and_unload()
     embedding, head = merged.get_input_embeddings(), merged.get_output_embeddings()
     if was_tied and torch.equal(embedding.weight, head.weight):
         head.weight = embedding.weight
-    _say_tied(merged, head.weight is embedding.weight)
+    _set_tied(merged, head.weight is embedding.weight)
     return merged
 
 
@@ -189,6 +189,6 @@ def _has_adapter_of_its_own(layer: nn.Module) -> bool:
     return isinstance(layer, BaseTunerLayer) and not isinstance(layer, TrainedRows)
 
 
-def _say_tied(model: PreTrainedModel, tied: bool) -> None:
+def _set_tied(model: PreTrainedModel, tied: bool) -> None:
     for config in (model.config, model.config.get_text_config()):
         config.tie_word_embeddings = tied

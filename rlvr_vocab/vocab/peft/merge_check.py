@@ -21,7 +21,7 @@ from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.peft import stock_reload
 from rlvr_vocab.vocab.policy import open_copies
 from rlvr_vocab.vocab.read_as_data import NO_CODE
-from rlvr_vocab.vocab.regions import THINKING, region_of_next
+from rlvr_vocab.vocab.regions import THINKING, RegionTracker
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
 TOLERANCE = 1e-4
@@ -163,7 +163,7 @@ def probe_ids(folder: Path) -> list[int]:
     if (folder / LAYOUT_FILE).is_file():
         layout, tokenizer = VocabLayout.load(folder), load_tokenizer(folder)
         prompt = _prompt_ids(tokenizer)
-        opened = bool(region_of_next(torch.tensor([prompt]), layout)[0] == THINKING)
+        opened = RegionTracker(layout, prompt).region == THINKING
         thoughts = tokenizer.encode(_THOUGHTS, add_special_tokens=False)
         thinking = [*thoughts, *_in_reasoning_tokens(thoughts, layout)]
         ids = [*prompt, *([] if opened else [layout.think_open_id]), *thinking, layout.think_close_id]

@@ -20,8 +20,7 @@ from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING
 from rlvr_vocab.vocab.vllm.bias import LogitsBias
-from rlvr_vocab.vocab.vllm.requests import BatchRegions
-from rlvr_vocab.vocab.vllm.slots import SlotRegions
+from rlvr_vocab.vocab.vllm.request_regions import BatchRegions, SlotRegions
 
 try:
     from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor as LogitsProcessorV2

@@ -1,26 +1,29 @@
-"""Small runs through the real trainer, on a tiny model that has learned to think, to answer, and to err."""
+"""The rows of a healthy run, and what the doctor finds in them when some of their figures are changed."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
 
-from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, divided, read_rows
+from rlvr_vocab.analysis.doctor.diagnose import diagnose
+from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord
 
-WORDS = ("so", "she", "sold", "half", "then", "clips", "in", "May")
-OWN = Path(__file__).with_name("own_rewards.py")
+Row = dict[str, Any]
+Change = Row | Callable[[Row], Row]
+
 FACTS = RunFacts(
     exp_name="tiny",
     seed=0,
     model="tiny",
     dataset="digits",
-    reasoning_vocab_size=0,
+    reasoning_vocab_size=300,
+    reasoning_copies=1.0,
     think_tags=("<think>", "</think>"),
     rewards=(RewardFact("accuracy", 1.0, False),),
     num_generations=8,
@@ -36,162 +39,38 @@ FACTS = RunFacts(
     completions_per_step=32,
 )
 
-# Of `GRPOConfig`, unless a run is made sick by another value.
-FIELDS: Mapping[str, Any] = {
-    "max_steps": 14,
-    "per_device_train_batch_size": 32,
-    "num_generations": 8,
-    "max_completion_length": 24,
-    "learning_rate": 1e-3,
-    "temperature": 1.0,
-    "warmup_steps": 2,
-    "max_grad_norm": 1.0,
-    "logging_steps": 1,
-    "save_strategy": "no",
-    "report_to": "none",
-    "use_cpu": True,
-    "bf16": False,
-    "gradient_checkpointing": False,
-    "seed": 3,
-    "model_init_kwargs": {"dtype": "float32"},
-}
 
-
-@pytest.fixture
+@pytest.fixture(scope="session")
 def facts() -> RunFacts:
     return FACTS
 
 
-def _problem(number: int) -> list[dict[str, str]]:
-    return [{"role": "user", "content": f"Write {number}"}]
+@pytest.fixture
+def rows_with(healthy_rows: list[Row]) -> Callable[..., list[Row]]:
+    """The first rows of a healthy run, with the figures of a dict, or of a function of the row, over theirs."""
+
+    def changed(change: Change, count: int = 60) -> list[Row]:
+        return [{**row, **(change(row) if callable(change) else change)} for row in healthy_rows[:count]]
+
+    return changed
 
 
-def _worked(number: int, luck: random.Random) -> str:
-    """Four words of thinking, and an answer that is right about every second time."""
-    answer = number % 10 if luck.random() < 0.4 else luck.randrange(10)
-    return f"<think>{' '.join(luck.choices(WORDS, k=4))}</think>\\boxed{{{answer}}}<|im_end|>"
+@pytest.fixture
+def findings_of(facts: RunFacts, rows_with: Callable[..., list[Row]], tmp_path: Path) -> Callable[..., list[Finding]]:
+    """What is found in rows, or in those of a healthy run with a change; keyword arguments are facts of the run."""
+
+    def found(
+        given: list[Row] | Change, evaluations: Iterable[Row] = (), summary: Row | None = None, **changed: Any
+    ) -> list[Finding]:
+        rows = given if isinstance(given, list) else rows_with(given)
+        return diagnose(RunRecord(tmp_path, replace(facts, **changed), tuple(rows), tuple(evaluations), summary))
+
+    return found
 
 
-@pytest.fixture(scope="session")
-def taught(make_shape: Callable[[str], Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A base model after some supervised steps on the digits 0 to 9."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    base, folder = make_shape("qwen3").folder, tmp_path_factory.mktemp("taught")
-    tokenizer = AutoTokenizer.from_pretrained(base)
-    luck = random.Random(0)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = AutoModelForCausalLM.from_pretrained(base, dtype="float32")
-        optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3, weight_decay=0.0)
-        for _ in range(160):
-            rows = []
-            for _ in range(32):
-                number = luck.randrange(10)
-                prompt = tokenizer.apply_chat_template(_problem(number), add_generation_prompt=True, return_dict=False)
-                rows.append((prompt, tokenizer.encode(_worked(number, luck), add_special_tokens=False)))
-            longest = max(len(prompt) + len(turn) for prompt, turn in rows)
-            ids = torch.full((len(rows), longest), tokenizer.pad_token_id)
-            labels = torch.full_like(ids, -100)
-            for row, (prompt, turn) in enumerate(rows):
-                ids[row, : len(prompt) + len(turn)] = torch.tensor(prompt + turn)
-                labels[row, len(prompt) : len(prompt) + len(turn)] = torch.tensor(turn)
-            mask = torch.arange(longest) < torch.tensor([len(p) + len(t) for p, t in rows]).unsqueeze(1)
-            loss = model(input_ids=ids, attention_mask=mask.long(), labels=labels).loss
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(str(folder))
-    return folder
-
-
-@pytest.fixture(scope="session")
-def expanded(
-    taught: Path, make_shape: Callable[[str], Any], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., Path]:
-    """The taught model, or the untaught one, expanded; keyword arguments are fields of `Expansion`."""
-    from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
-
-    root, made = tmp_path_factory.mktemp("expanded_taught"), {}
-
-    def expand(untaught: bool = False, **fields: Any) -> Path:
-        key = (untaught, *sorted(fields.items()))
-        if key not in made:
-            made[key] = root / str(len(made))
-            base = make_shape("qwen3").folder if untaught else taught
-            write_expansion(plan_expansion(str(base), Expansion(**fields)), made[key])
-        return made[key]
-
-    return expand
-
-
-@pytest.fixture(scope="session")
-def train_run(expanded: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., RunRecord]:
-    """A run of some steps, as it can be read afterwards; keyword arguments are fields of `GRPOConfig`.
-
-    Args:
-        rewards: name or `RewardSpec` of each function; a name of `own_rewards.py` has a dot in front.
-        expansion: fields of `Expansion`, and `untaught`.
-        spoil: does something to the trainer before it trains.
-    """
-    from datasets import Dataset
-
-    from rlvr_vocab.rewards.build import RewardContext, build_rewards
-    from rlvr_vocab.rewards.reward import RewardSpec
-    from rlvr_vocab.training.metrics_file import MetricsFile
-    from rlvr_vocab.training.stage import StageContext
-    from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
-
-    def train(
-        rewards: Any = ("accuracy",),
-        expansion: Mapping[str, Any] = MappingProxyType({}),
-        spoil: Callable[[Any], None] | None = None,
-        kl_log_steps: int = 5,
-        gold: Callable[[int], str] = lambda number: str(number % 10),
-        **args: Any,
-    ) -> RunRecord:
-        out = tmp_path_factory.mktemp("run")
-        initial_model = expanded(**expansion)
-        specs = [each if isinstance(each, RewardSpec) else RewardSpec(each.replace(".", f"{OWN}:")) for each in rewards]
-        built = build_rewards(specs, RewardContext(think_tags=FACTS.think_tags))
-        fields = {**FIELDS, "output_dir": str(out), "reward_weights": [each.weight for each in built], **args}
-        config = grpo_config(fields)
-        rows = [{"prompt": _problem(number), "solution": gold(number)} for number in list(range(10)) * 4]
-        trainer = RegionGRPOTrainer(
-            initial_model,
-            config,
-            kl_log_steps=kl_log_steps,
-            reward_funcs=[each.function for each in built],
-            train_dataset=Dataset.from_list(rows),
-            callbacks=[MetricsFile(out / "metrics.jsonl", StageContext(out))],
-        )
-        if spoil is not None:
-            spoil(trainer)
-        trainer.train()
-        rewards_told = [
-            RewardFact(each.name, each.weight, False, spec.name) for each, spec in zip(built, specs, strict=True)
-        ]
-        facts = _facts_of(initial_model, expansion.get("mode", "expand"), rewards_told, fields)
-        return RunRecord(out, facts, *divided(read_rows(out / "metrics.jsonl")))
-
-    return train
-
-
-def _facts_of(initial_model: Path, mode: str, rewards: Sequence[RewardFact], fields: Mapping[str, Any]) -> RunFacts:
-    from rlvr_vocab.vocab.layout import VocabLayout
-
-    layout = VocabLayout.load(initial_model)
-    return replace(
-        FACTS,
-        reasoning_vocab_size=layout.size,
-        reasoning_mode=mode,
-        reasoning_copies=layout.size / layout.standard_size,
-        pure_bf16=fields["model_init_kwargs"]["dtype"] == "bfloat16",
-        rewards=tuple(rewards),
-        **{name: fields[name] for name in vars(FACTS) if name in fields},
-    )
+@pytest.fixture
+def names_of(findings_of: Callable[..., list[Finding]]) -> Callable[..., list[str]]:
+    return lambda *given, **changed: [finding.name for finding in findings_of(*given, **changed)]
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Reward functions of a user's own, each sick in its way; and a healthy one."""
+"""Reward functions of a user's own, each sick in its way."""
 
 import random
 import time
@@ -41,16 +41,6 @@ def too_slow(completions: Sequence[Any], **_: Any) -> list[float]:
     return [float(number % 2) for number, _ in enumerate(completions)]
 
 
-def short(completions: Sequence[Any], completion_ids: Sequence[Sequence[int]], **_: Any) -> list[float]:
-    """Pays for nothing but an early end."""
-    return [-len(ids) / 10 for ids in completion_ids]
-
-
-def starts_with_think_format(completions: Sequence[Any], completion_ids: Any, prompts: Any, **_: Any) -> list[float]:
+def think_format_of_text(completions: Sequence[Any], **_: Any) -> list[float]:
     """Looks at what was sampled alone, where a prefilled tag never is."""
-    tag = OPEN_ID[0]
-    return [float(bool(ids) and ids[0] == tag) for ids in completion_ids]
-
-
-# Set by the test that knows the tokenizer.
-OPEN_ID = [-1]
+    return [0.0] * len(completions)

@@ -1,24 +1,28 @@
-"""What the doctor suggests is not in force already, and the program takes it: typed over the run's configuration."""
+"""What the doctor suggests is not in force already, the program takes it, and it keeps the run's other rewards."""
 
 from __future__ import annotations
 
 import json
+import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rlvr_vocab.analysis.doctor.diagnose import diagnose
+from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.analysis.doctor.reward_words import rewards_line
 from rlvr_vocab.checks import machine
 from rlvr_vocab.cli import main
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import RunSettings
-from rlvr_vocab.record.metrics import RunFacts, RunRecord
+from rlvr_vocab.record.metrics import RewardFact, RunFacts
 from rlvr_vocab.runs.record import run_facts
 
 Row = dict[str, Any]
+OWN = Path(__file__).with_name("own_rewards.py")
 
 
 @pytest.fixture(autouse=True)
@@ -71,13 +75,6 @@ def test_a_stage_takes_what_its_own_keys_leave(tmp_path: Path) -> None:
     assert not facts.takes("training.max_completion_length=48")
 
 
-def test_a_longer_completion_stays_within_the_context(healthy_rows: list[Row], facts: RunFacts, tmp_path: Path) -> None:
-    rows = tuple({**row, "completions/clipped_ratio": 0.9} for row in healthy_rows)
-    for room, line in ((None, 48), (1000, 48), (30, 30)):
-        [finding] = diagnose(RunRecord(tmp_path, replace(facts, longest_completion=room), rows))
-        assert finding.remedy[0] == f"training.max_completion_length={line}"
-
-
 def test_the_doctor_says_where_nothing_is_left_to_set(
     healthy_rows: list[Row], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,3 +83,49 @@ def test_the_doctor_says_where_nothing_is_left_to_set(
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
     assert main(["doctor", f"run={tmp_path}"]) == 1
     assert "can set against it, it has" in capsys.readouterr().out
+
+
+REWARDS = (
+    RewardFact("accuracy", 2.0, False, "accuracy", more={"params": {"answer_from": ["answer_tag", "box"]}}),
+    RewardFact("my_format", 0.5, False, f"{OWN}:constant", full_mark=0.5, more={"full_mark": 0.5, "deadline": 20}),
+    RewardFact("boxed", 0.1, True, "boxed", more={"adaptive": {"window": 16}}),
+    RewardFact("forbidden_text", 1.0, False, "forbidden_text", more={"params": {"texts": ["it's $5", 'a "b"', "1"]}}),
+)
+CHANGES: tuple[tuple[str, Row], ...] = (
+    ("verifier_timeouts", {"rewards/accuracy/timeouts": 3.0}),
+    ("verifier_timeouts", {"rewards/my_format/timeouts": 3.0}),
+    ("rows_skipped", {"rewards/my_format/failures": 3.0}),
+    ("format_reward_zero", {"rewards/my_format/mean": 0.0, "rewards/my_format/std": 0.0}),
+    ("mode_collapse", {"completions/duplicates": 0.87}),
+    ("steps_slow", {"step_time": 9.0, "time/rewards": 8.0}),
+    ("reward_dominated", {"rewards/boxed/std": 300.0}),
+    ("reward_never_varies", {"reward": 1.1, "reward_std": 0.0, "groups/reward_std": 0.0, "frac_reward_zero_std": 1.0}),
+)
+
+
+def typed_rewards(*words: str) -> list[Row]:
+    functions: list[Row] = read_settings("train", ["experiment=quickstart", *words]).resolved["rewards"]["functions"]
+    return functions
+
+
+def test_a_line_of_rewards_composes_to_what_the_run_had(facts: RunFacts) -> None:
+    [word] = shlex.split(rewards_line(replace(facts, rewards=REWARDS), {}))
+    functions = typed_rewards(word)
+    assert [(each["name"], each["weight"]) for each in functions] == [(each.asked_as, each.weight) for each in REWARDS]
+    assert functions[3]["params"] == REWARDS[3].more["params"] and functions[2]["adaptive"]["window"] == 16
+    assert (functions[1]["full_mark"], functions[1]["deadline"]) == (0.5, 20.0)
+
+
+@pytest.mark.parametrize(("name", "change"), CHANGES)
+def test_a_remedy_keeps_the_other_functions_of_the_run(
+    name: str, change: Row, rows_with: Callable[..., list[Row]], findings_of: Callable[..., list[Finding]]
+) -> None:
+    scored = {f"rewards/{each.name}/{figure}": 0.4 for each in REWARDS for figure in ("mean", "std")}
+    rows = rows_with(lambda row: {**scored, **row, **change})
+    [finding] = [each for each in findings_of(rows, rewards=REWARDS) if each.name == name]
+    lines = [shlex.split(line) for line in finding.remedy if "rewards=" in line]
+    assert lines
+    for words in lines:
+        functions = typed_rewards(*words)
+        assert functions[0]["params"]["answer_from"] == ["answer_tag", "box"] and functions[0]["weight"] == 2.0
+        assert {"boxed", "forbidden_text"} <= {each["name"] for each in functions}

@@ -2,20 +2,167 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
-from rlvr_vocab.record.metrics import RunRecord
+from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, divided, read_rows
 from rlvr_vocab.rewards.reward import RewardSpec
 
+WORDS = ("so", "she", "sold", "half", "then", "clips", "in", "May")
 OWN = Path(__file__).with_name("own_rewards.py")
 pytestmark = pytest.mark.filterwarnings("ignore")
 Spoil = Callable[[Any], None]
+# Of `GRPOConfig`, unless a run is made sick by another value.
+FIELDS: Mapping[str, Any] = {
+    "max_steps": 14,
+    "per_device_train_batch_size": 32,
+    "num_generations": 8,
+    "max_completion_length": 24,
+    "learning_rate": 1e-3,
+    "temperature": 1.0,
+    "warmup_steps": 2,
+    "max_grad_norm": 1.0,
+    "logging_steps": 1,
+    "save_strategy": "no",
+    "report_to": "none",
+    "use_cpu": True,
+    "bf16": False,
+    "gradient_checkpointing": False,
+    "seed": 3,
+    "model_init_kwargs": {"dtype": "float32"},
+}
+
+
+def _problem(number: int) -> list[dict[str, str]]:
+    return [{"role": "user", "content": f"Write {number}"}]
+
+
+def _worked(number: int, luck: random.Random) -> str:
+    """Four words of thinking, and an answer that is right about every second time."""
+    answer = number % 10 if luck.random() < 0.4 else luck.randrange(10)
+    return f"<think>{' '.join(luck.choices(WORDS, k=4))}</think>\\boxed{{{answer}}}<|im_end|>"
+
+
+@pytest.fixture(scope="session")
+def taught(make_shape: Callable[[str], Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A base model after some supervised steps on the digits 0 to 9."""
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    base, folder = make_shape("qwen3").folder, tmp_path_factory.mktemp("taught")
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    luck = random.Random(0)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_pretrained(base, dtype="float32")
+        optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3, weight_decay=0.0)
+        for _ in range(160):
+            prompts, ids = [], []
+            for _ in range(32):
+                number = luck.randrange(10)
+                chat = tokenizer.apply_chat_template(_problem(number), add_generation_prompt=True, return_dict=False)
+                turn = tokenizer.encode(_worked(number, luck), add_special_tokens=False)
+                prompts.append(chat)
+                ids.append(torch.tensor(chat + turn))
+            batch = pad_sequence(ids, batch_first=True, padding_value=tokenizer.pad_token_id)
+            mask = pad_sequence([torch.ones_like(row) for row in ids], batch_first=True)
+            labels = batch.masked_fill(mask == 0, -100)
+            for row, prompt in zip(labels, prompts, strict=True):
+                row[: len(prompt)] = -100
+            loss = model(input_ids=batch, attention_mask=mask, labels=labels).loss
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def expanded(
+    taught: Path, make_shape: Callable[[str], Any], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Path]:
+    """The taught model, or the untaught one, expanded; keyword arguments are fields of `Expansion`."""
+    from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
+
+    root, made = tmp_path_factory.mktemp("expanded_taught"), {}
+
+    def expand(untaught: bool = False, **fields: Any) -> Path:
+        key = (untaught, *sorted(fields.items()))
+        if key not in made:
+            made[key] = root / str(len(made))
+            base = make_shape("qwen3").folder if untaught else taught
+            write_expansion(plan_expansion(str(base), Expansion(**fields)), made[key])
+        return made[key]
+
+    return expand
+
+
+@pytest.fixture(scope="session")
+def train_run(
+    facts: RunFacts, expanded: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., RunRecord]:
+    """A run of some steps, as it can be read afterwards; keyword arguments are fields of `GRPOConfig`.
+
+    Args:
+        expansion: fields of `Expansion`, and `untaught`.
+        spoil: does something to the trainer before it trains.
+    """
+    from datasets import Dataset
+
+    from rlvr_vocab.rewards.build import RewardContext, build_rewards
+    from rlvr_vocab.training.metrics.metrics_file import MetricsFile
+    from rlvr_vocab.training.stage import StageContext
+    from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
+    from rlvr_vocab.vocab.layout import VocabLayout
+
+    def train(
+        rewards: Sequence[RewardSpec] = (RewardSpec("accuracy"),),
+        expansion: Mapping[str, Any] = MappingProxyType({}),
+        spoil: Callable[[Any], None] | None = None,
+        kl_log_steps: int = 5,
+        gold: Callable[[int], str] = lambda number: str(number % 10),
+        **args: Any,
+    ) -> RunRecord:
+        out = tmp_path_factory.mktemp("run")
+        initial_model = expanded(**expansion)
+        built = build_rewards(list(rewards), RewardContext(think_tags=facts.think_tags))
+        fields = {**FIELDS, "output_dir": str(out), "reward_weights": [each.weight for each in built], **args}
+        rows = [{"prompt": _problem(number), "solution": gold(number)} for number in list(range(10)) * 4]
+        trainer = RegionGRPOTrainer(
+            initial_model,
+            grpo_config(fields),
+            kl_log_steps=kl_log_steps,
+            reward_funcs=[each.function for each in built],
+            train_dataset=Dataset.from_list(rows),
+            callbacks=[MetricsFile(out / "metrics.jsonl", StageContext(out))],
+        )
+        if spoil is not None:
+            spoil(trainer)
+        trainer.train()
+        layout = VocabLayout.load(initial_model)
+        had = replace(
+            facts,
+            reasoning_vocab_size=layout.size,
+            reasoning_mode=expansion.get("mode", "expand"),
+            reasoning_copies=layout.size / layout.standard_size,
+            pure_bf16=fields["model_init_kwargs"]["dtype"] == "bfloat16",
+            rewards=tuple(
+                RewardFact(each.name, each.weight, False, spec.name) for each, spec in zip(built, rewards, strict=True)
+            ),
+            **{name: fields[name] for name in vars(facts) if name in fields},
+        )
+        return RunRecord(out, had, *divided(read_rows(out / "metrics.jsonl")))
+
+    return train
 
 
 def another_sampler(trainer: Any) -> None:
@@ -47,6 +194,10 @@ def own(name: str, **fields: Any) -> RewardSpec:
     return RewardSpec(f"{OWN}:{name}", **fields)
 
 
+ACCURACY = RewardSpec("accuracy")
+QUICK = ("gold answers that nobody gives", "a tight limit")
+
+
 SICK: dict[str, tuple[str, dict[str, Any]]] = {
     "gold answers that nobody gives": ("groups_too_hard", {"gold": lambda number: "77"}),
     "a full mark for everything": ("groups_too_easy", {"rewards": [own("always_one")]}),
@@ -65,18 +216,18 @@ SICK: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "a format that looks for a prefilled tag": (
         "format_reward_zero",
-        {"rewards": ["accuracy", own("starts_with_think_format")], "expansion": {"open_thinking": "prefill"}},
+        {"rewards": [ACCURACY, own("think_format_of_text")], "expansion": {"open_thinking": "prefill"}},
     ),
     "characters counted against right answers": (
         "reward_dominated",
-        {"rewards": ["accuracy", own("characters")]},
+        {"rewards": [ACCURACY, own("characters")]},
     ),
     "a deadline of nothing": (
         "verifier_timeouts",
-        {"rewards": ["accuracy", own("too_slow", deadline=0.02)]},
+        {"rewards": [ACCURACY, own("too_slow", deadline=0.02)]},
     ),
     "every second row without a score": ("rows_skipped", {"rewards": [own("half_of_them")]}),
-    "a function that raises": ("rows_skipped", {"rewards": ["accuracy", own("raises")]}),
+    "a function that raises": ("rows_skipped", {"rewards": [ACCURACY, own("raises")]}),
     "a tiny limit on gradients": ("gradients_clipped", {"max_grad_norm": 1e-3, "max_steps": 22}),
     "another policy in the sampler": ("sampler_disagrees", {"spoil": another_sampler, "expansion": {"size": None}}),
     "a model that does not think": (
@@ -92,7 +243,9 @@ SICK: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("sickness", SICK)
+@pytest.mark.parametrize(
+    "sickness", [pytest.param(each, marks=() if each in QUICK else pytest.mark.slow) for each in SICK]
+)
 def test_a_sick_run_is_named_by_its_finding_and_at_most_one_other(
     sickness: str, train_run: Callable[..., RunRecord]
 ) -> None:
@@ -106,10 +259,11 @@ HEALTHY: dict[str, dict[str, Any]] = {
     "baseline": {},
     "reasoning vocabulary": {"expansion": {"size": None}},
     "reasoning vocabulary in place of the standard one": {"expansion": {"size": None, "mode": "replace"}},
-    "two rewards, every second step logged": {"rewards": ["accuracy", "boxed"], "logging_steps": 2},
+    "two rewards, every second step logged": {"rewards": [ACCURACY, RewardSpec("boxed")], "logging_steps": 2},
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", HEALTHY)
 def test_a_healthy_run_has_no_findings(kind: str, train_run: Callable[..., RunRecord]) -> None:
     record = train_run(**{"max_steps": 30, **HEALTHY[kind]})

@@ -35,7 +35,7 @@ def finished_run(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 def write_step(run: Path, step: int, tokenizer: object) -> None:
     """The problems of a step come again ten steps later."""
-    from rlvr_vocab.training.completions import CompletionRows, write_completions
+    from rlvr_vocab.training.metrics.completions import CompletionRows, write_completions
     from rlvr_vocab.vocab.layout import VocabLayout
 
     layout, rng = VocabLayout.load(run / "initial_model"), random.Random(step)

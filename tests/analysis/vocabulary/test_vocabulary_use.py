@@ -6,7 +6,7 @@ import pytest
 
 from rlvr_vocab.analysis.vocabulary import tell
 from rlvr_vocab.analysis.vocabulary.apart import Contexts
-from rlvr_vocab.analysis.vocabulary.sampled import evenly_spread
+from rlvr_vocab.analysis.vocabulary.sampled import every_nth_value
 from rlvr_vocab.analysis.vocabulary.tell import windows_of
 
 
@@ -114,9 +114,9 @@ def test_a_run_without_thinking_or_without_completions_is_told_of(trained):
 
 def test_long_runs_are_read_at_evenly_spread_steps(tmp_path):
     files = [tmp_path / f"step_{number:05d}.parquet" for number in range(1, 1002)]
-    chosen = [int(file.stem[5:]) for file in evenly_spread(files, 11)]
+    chosen = [int(file.stem[5:]) for file in every_nth_value(files, 11)]
     assert chosen == list(range(1, 1002, 100))
-    assert evenly_spread(files[:3], 11) == files[:3]
+    assert every_nth_value(files[:3], 11) == files[:3]
 
 
 def test_windows_are_the_fifths_at_both_ends():

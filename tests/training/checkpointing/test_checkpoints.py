@@ -1,4 +1,4 @@
-"""Which checkpoints count: the whole ones."""
+"""Which checkpoints are valid: the whole ones."""
 
 import json
 
@@ -52,7 +52,7 @@ def test_writing_the_manifest_again_accepts_the_folder_as_it_is(tmp_path):
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_checkpoint_does_not_count(damage, tmp_path):
+def test_a_damaged_checkpoint_is_not_valid(damage, tmp_path):
     folder = make_checkpoint(tmp_path, 1)
     DAMAGE[damage](folder)
     assert not is_complete(folder)

@@ -203,7 +203,7 @@ def test_completions_of_another_batch_size_are_drawn_anew_with_a_word(expand_sha
     assert other.state.global_step == 4
 
 
-@pytest.mark.parametrize("steps_before", [1, 2, 3, 5])
+@pytest.mark.parametrize("steps_before", [5, *(pytest.param(step, marks=pytest.mark.slow) for step in (1, 2, 3))])
 def test_problems_come_in_the_same_order_in_every_epoch(steps_before, expand_shape, make_trainer, tmp_path):
     """Three steps are an epoch: TRL's sampler would begin each resume with the order of the first."""
 

@@ -60,9 +60,14 @@ def difference(folder: Path, expected: dict[str, torch.Tensor]) -> float:
 @pytest.mark.parametrize(
     ("name", "train_rows"),
     [
-        *(("qwen3", train_rows) for train_rows in ("reasoning", "all", "none")),
-        *(("llama", train_rows) for train_rows in ("reasoning", "all", "none")),
-        *((name, "reasoning") for name in ("gemma3", "phi", "gpt2", "gpt2_untied")),
+        *(("qwen3", "reasoning"), ("llama", "all"), ("gpt2", "reasoning")),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                *(("qwen3", "all"), ("qwen3", "none"), ("llama", "reasoning"), ("llama", "none")),
+                *((name, "reasoning") for name in ("gemma3", "phi", "gpt2_untied")),
+            )
+        ),
     ],
 )
 def test_merged_weights_are_those_of_the_formula(
@@ -121,6 +126,7 @@ def test_an_adapter_on_one_side_of_a_tied_table_unties_it(
         assert torch.equal(getattr(before, side)().weight, getattr(after, side)().weight) == (side != moved)
 
 
+@pytest.mark.slow
 def test_an_adapter_that_saves_a_whole_head_of_its_own_unties_it_too(
     expand_shape: Callable[..., Path], make_adapter: Callable[..., Path], out: Path
 ) -> None:

@@ -46,6 +46,7 @@ def edit_written_file(monkeypatch: pytest.MonkeyPatch, edit: Callable[[dict[str,
     monkeypatch.setattr(merge, "write_stock_folder", faulty)
 
 
+@pytest.mark.slow
 def test_a_folder_that_lost_a_tensor_is_refused(
     expand_shape: Callable[..., Path],
     make_adapter: Callable[..., Path],
@@ -76,6 +77,7 @@ def test_one_wrong_number_in_a_row_that_the_chat_does_not_read_is_refused(
     assert "differ by 0.0e+00" in message and "model.embed_tokens.weight" in message
 
 
+@pytest.mark.slow
 def test_a_folder_that_ties_what_is_no_longer_tied_is_refused(
     expand_shape: Callable[..., Path],
     make_adapter: Callable[..., Path],
@@ -110,6 +112,7 @@ def test_what_pefts_own_merge_does_to_a_tied_table_is_refused(
     assert message.startswith("merging changes the model: logits differ by")
 
 
+@pytest.mark.slow
 def test_weights_that_half_precision_cannot_hold_are_refused(
     expand_shape: Callable[..., Path], make_adapter: Callable[..., Path], out: Path
 ) -> None:

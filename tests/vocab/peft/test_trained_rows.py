@@ -10,7 +10,10 @@ from transformers import AutoModelForCausalLM
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.trained_rows import add_trained_rows, first_trained_row
 
-SHAPES = ("qwen3", "qwen2", "llama", "gemma3", "gpt2", "gpt2_untied", "phi")
+SHAPES = (
+    *("qwen3", "llama", "gemma3"),
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("qwen2", "gpt2", "gpt2_untied", "phi")),
+)
 FIRST = ("reasoning", "all")
 
 

@@ -1,0 +1,275 @@
+"""The rows of a run as the doctor's rules see them: the first and the last ones of the current stage."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rlvr_vocab.analysis.doctor.finding import GUIDE, SIMULATED, Threshold
+from rlvr_vocab.record.metrics import Row, RunFacts, is_number, is_of_a_step
+
+WINDOW = Threshold(10, "steps", "a step's figures follow the luck of a few problems; the median of ten does not", GUIDE)
+FEWEST_ROWS = Threshold(3, "rows", "fewer have no median worth the name, however many steps a row holds")
+FEWEST_SAMPLED = Threshold(
+    5, "rows", "the same where not every row has figures of completions: such a row holds one batch"
+)
+FEWEST_COMPLETIONS = Threshold(
+    100, "completions", "a window of fewer is made longer: shares and rewards of fewer are luck"
+)
+FEWEST_TOKENS = Threshold(100, "tokens", "fewer in a window have no share and no entropy worth the name")
+BEGINNING = Threshold(
+    3, "steps", "the first so many tell where a run began; at a rate that is far too high, ten do not"
+)
+RISEN = Threshold(3, "standard errors", "a window that lies so far above the first has risen", SIMULATED)
+NEARLY_NONE = Threshold(0.1, "× the full reward", "below it no group of eight has much chance of two right answers")
+NEARLY_ALL = Threshold(0.9, "× the full reward", "above it there is little left to gain")
+RECURRING = Threshold(0.3, "share of rows logged", "once is an accident, three times in ten is a habit")
+
+_FIRST_ROWS, _LAST_ROWS, _EVALUATIONS = 50, 100, 200
+# What a row has only where completions were sampled for it: not so where several updates are made from one batch.
+_OF_SAMPLING = ("reward", "completions/mean_length", "completions/clipped_ratio")
+FIXED_WEIGHT_REWARD = "reward at the first weights"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean, and its standard error."""
+
+    mean: float
+    error: float
+
+
+class Evaluation(NamedTuple):
+    """Accuracy on held-out problems, with the reward then and at the beginning of its stage."""
+
+    step: int
+    accuracy: float
+    problems: float | None
+    reward: Estimate | None
+    first_reward: Estimate | None
+    stage: object = None
+
+
+class RowSeries:
+    """Rows in their order, in bounded memory.
+
+    Windows are given in steps, so that they hold as many steps whether every step is logged or every tenth.
+
+    Attributes:
+        count: how many rows there were.
+        fewest: rows that a window has at least.
+        least_steps: steps that `recent` covers at least.
+    """
+
+    def __init__(self, least_steps: float = 0.0) -> None:
+        self.count = 0
+        self.fewest = int(FEWEST_ROWS)
+        self.least_steps = least_steps
+        self._first: list[Row] = []
+        self._last: deque[Row] = deque(maxlen=_LAST_ROWS)
+
+    def add(self, row: Row) -> None:
+        self.count += 1
+        self._last.append(row)
+        if len(self._first) < _FIRST_ROWS:
+            self._first.append(row)
+
+    @property
+    def last(self) -> Row:
+        """The last row; an empty one before the first."""
+        return self._last[-1] if self._last else {}
+
+    @property
+    def steps_per_row(self) -> float:
+        rows = self._last
+        return (rows[-1]["step"] - rows[0]["step"]) / (len(rows) - 1) if len(rows) > 1 else 1.0
+
+    def rows_for(self, steps: float) -> int:
+        """How many rows a window of so many steps has."""
+        return max(self.fewest, self._rows_of(steps))
+
+    def recent(self, steps: float = WINDOW) -> list[Row]:
+        """The rows of the last steps; none as long as there are too few."""
+        needed = self.rows_for(max(steps, self.least_steps))
+        return list(self._last)[-needed:] if len(self._last) >= needed else []
+
+    def earliest(self, steps: float = WINDOW) -> list[Row]:
+        """The rows of the first steps."""
+        return self._first[: self.rows_for(steps)]
+
+    def beginning(self, steps: float = BEGINNING) -> list[Row]:
+        """The same, and no more than them: a single row, where it holds so many."""
+        return self._first[: max(1, self._rows_of(steps))]
+
+    def _rows_of(self, steps: float) -> int:
+        return math.ceil(steps / max(1.0, self.steps_per_row))
+
+
+class History:
+    """What a run has logged, in bounded memory.
+
+    A new stage forgets the rows of the one before: its rewards and lengths are others, and so may its settings be.
+
+    Attributes:
+        facts: what the run was to do; in a run of stages, what the current one was.
+        folder: where the run writes.
+        rows: those of the current stage.
+        sampled: those of them that have figures of completions.
+        reward: the metric that a reward is judged by; weights that adapt move the logged one by themselves.
+        rows_since_warmup: how many rows there were after the learning rate had stopped to rise.
+        first_kl, last_kl: step and value, where any row had one.
+        best, best_step: the highest mean reward of a window, and where that ended.
+        has_risen: whether some window had a reward clearly above the first one's.
+        evaluations: on held-out problems, in earlier stages too.
+        summary: the outcome of a finished run.
+    """
+
+    def __init__(self, facts: RunFacts, folder: Path) -> None:
+        self._run, self.folder = facts, folder
+        self.evaluations: deque[Evaluation] = deque(maxlen=_EVALUATIONS)
+        self.summary: Row | None = None
+        self._begin(None)
+
+    def _begin(self, stage: object) -> None:
+        self._stage = stage
+        self.facts = self._run.of_stage(stage)
+        self.rows, self.sampled = RowSeries(), RowSeries(_steps_of_enough_completions(self.facts))
+        self.reward = "reward"
+        self.rows_since_warmup = 0
+        self.first_kl: tuple[int, float] | None = None
+        self.last_kl: tuple[int, float] | None = None
+        self.best: Estimate | None = None
+        self.best_step = 0
+        self.has_risen = False
+        self._squared_jumps = 0.0
+
+    def add(self, row: Row) -> None:
+        """Add the next row, of a step or of an evaluation."""
+        if not is_of_a_step(row):
+            self._add_evaluation(row)
+            return
+        if not self.rows.count or row.get("stage") != self._stage:
+            self._begin(row.get("stage"))
+        rate, rate_before = (number(each, "learning_rate") or 0.0 for each in (row, self.rows.last))
+        self.rows_since_warmup += bool(self.rows.count) and rate <= rate_before
+        self.rows.add(row)
+        kl = number(row, "kl")
+        if kl is not None:
+            self.last_kl = (self.step, kl)
+            self.first_kl = self.first_kl or self.last_kl
+        if any(number(row, name) is not None for name in _OF_SAMPLING):
+            self._add_sampled(_with_fixed_weights(self.facts, row))
+
+    def _add_sampled(self, row: Row) -> None:
+        self.reward = FIXED_WEIGHT_REWARD if FIXED_WEIGHT_REWARD in row else "reward"
+        before, now = number(self.sampled.last, self.reward), number(row, self.reward)
+        if before is not None and now is not None:
+            self._squared_jumps += (now - before) ** 2
+        self.sampled.add(row)
+        if self.sampled.count < self.rows.count:  # a row is then one batch, however many steps lie between two
+            self.sampled.fewest = int(FEWEST_SAMPLED)
+        self._compare_rewards(self.reward_in(self.sampled.recent()), self.reward_in(self.sampled.earliest()))
+
+    def _compare_rewards(self, now: Estimate | None, first: Estimate | None) -> None:
+        if now is None or first is None:
+            return
+        if self.best is None or now.mean > self.best.mean:
+            self.best, self.best_step = now, self.step
+        self.has_risen |= now.mean - first.mean > RISEN * math.hypot(now.error, first.error)
+
+    def _add_evaluation(self, row: Row) -> None:
+        accuracy, problems = number(row, "eval/accuracy"), number(row, "eval/problems")
+        if accuracy is not None:
+            reward = self.reward_in(self.sampled.recent() or self.sampled.earliest())
+            self.evaluations.append(
+                Evaluation(int(row["step"]), accuracy, problems, reward, self.first_reward, self._stage)
+            )
+
+    @property
+    def step(self) -> int:
+        """The last step of the stage that was logged."""
+        return int(self.rows.last.get("step", 0))
+
+    @property
+    def first_reward(self) -> Estimate | None:
+        """The reward in the first steps of the stage."""
+        rows = self.sampled.earliest()
+        return self.reward_in(rows) if len(rows) >= FEWEST_ROWS else None
+
+    @property
+    def reward_noise(self) -> float:
+        """Standard deviation of a row's reward, from the differences of neighbours: a slow change is no noise."""
+        return math.sqrt(self._squared_jumps / 2 / max(1, self.sampled.count - 1))
+
+    def reward_in(self, rows: Iterable[Row]) -> Estimate | None:
+        """Mean reward of these rows; None for fewer than two."""
+        return estimate(values(rows, self.reward))
+
+    def has_tokens(self, rows: Sequence[Row], length: float | None) -> bool:
+        """Whether rows of completions of such a length hold tokens enough for a share or a mean of them."""
+        per_step = self.facts.completions_per_step
+        if length is None or per_step is None:
+            return bool(length)
+        return length * per_step * len(rows) * max(1.0, self.sampled.steps_per_row) >= FEWEST_TOKENS
+
+
+def steps_needed(facts: RunFacts) -> float:
+    """Steps of a window of completions."""
+    return max(WINDOW, _steps_of_enough_completions(facts))
+
+
+def _steps_of_enough_completions(facts: RunFacts) -> float:
+    """More where each step draws few, and no more than are kept; 0 where nobody knows how many it draws."""
+    per_step = facts.completions_per_step
+    return min(_LAST_ROWS, math.ceil(FEWEST_COMPLETIONS / per_step)) if per_step else 0
+
+
+def _with_fixed_weights(facts: RunFacts, row: Row) -> Row:
+    """The row, and where weights adapt, what its reward would be had they not."""
+    if not any(reward.adaptive for reward in facts.rewards):
+        return row
+    scores = [(reward.weight, number(row, f"rewards/{reward.name}/mean")) for reward in facts.rewards]
+    parts = [weight * mean for weight, mean in scores if mean is not None]
+    return {**row, FIXED_WEIGHT_REWARD: math.fsum(parts)} if len(parts) == len(scores) else row
+
+
+def number(row: Row, metric: str) -> float | None:
+    """The metric of a row; None where it has none, or no finite one."""
+    value: Any = row.get(metric)
+    return float(value) if is_number(value) else None
+
+
+def values(rows: Iterable[Row], metric: str) -> list[float]:
+    """The metric of those rows that have it as a finite number."""
+    return [float(row[metric]) for row in rows if is_number(row.get(metric))]
+
+
+def median(rows: Sequence[Row], metric: str) -> float | None:
+    """Median of a metric; None where fewer than half of the rows have it."""
+    found = values(rows, metric)
+    return statistics.median(found) if found and 2 * len(found) >= len(rows) else None
+
+
+def mean(rows: Sequence[Row], metric: str) -> float | None:
+    """Mean of a metric, where a median of a few completions would be all or nothing; None as in `median`."""
+    found = values(rows, metric)
+    return math.fsum(found) / len(found) if found and 2 * len(found) >= len(rows) else None
+
+
+def estimate(found: Sequence[float]) -> Estimate | None:
+    """Mean and its standard error; None for fewer than two values."""
+    if len(found) < 2:
+        return None
+    average = math.fsum(found) / len(found)
+    squares = math.fsum((value - average) ** 2 for value in found)  # statistics.stdev is 50 times slower
+    return Estimate(average, math.sqrt(squares / (len(found) - 1) / len(found)))
+
+
+def recurs(count: int, rows: Sequence[Row]) -> bool:
+    """Whether what happened in so many of these rows is a habit."""
+    return count >= max(2, RECURRING * len(rows))

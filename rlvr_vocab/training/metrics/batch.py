@@ -1,0 +1,201 @@
+"""The figures of a training batch that TRL does not log: groups, regions, duplicates, seconds."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from trl.trainer.utils import nanstd
+
+from rlvr_vocab.rewards.turns import turn_text
+from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after, scored_regions
+
+
+class BatchMetrics:
+    """Logs how much the groups of a batch differ, what is thought and answered, and where time goes.
+
+    The figures of a batch are those of all processes' completions; those of the clock are the first process's.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        """
+        Args:
+            trainer: a `RegionGRPOTrainer`.
+        """
+        self._trainer = trainer
+        self._means = {"train": StepMeans(), "eval": StepMeans()}
+        self._seconds: dict[str, float] = defaultdict(float)
+
+    @property
+    def _mode(self) -> str:
+        return "train" if self._trainer.model.training else "eval"
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Add the seconds of the block to what the step logs under the name."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[name] += time.perf_counter() - started
+
+    def log_seconds(self) -> None:
+        for name in ("time/generation", "time/rewards"):
+            self._trainer._metrics["train"][name].append(self._seconds.pop(name, 0.0))
+
+    def log_batch(self, batch: dict[str, Any], rewards_BR: torch.Tensor) -> None:
+        """Log a batch of completions: its groups where it is trained on, and its regions."""
+        trainer = self._trainer
+        if self._mode == "train":
+            self._log_groups(rewards_BR)
+        counts = region_counts(batch["prompt_ids"], batch["completion_ids"], batch["completion_mask"], trainer.policy)
+        for name, value in region_metrics(trainer.accelerator.reduce(counts, reduction="sum")).items():
+            trainer._metrics[self._mode][name].append(value)
+
+    def _log_groups(self, rewards_BR: torch.Tensor) -> None:
+        trainer, metrics = self._trainer, self._trainer._metrics["train"]
+        prompts, completions = (list(trainer._logs[name])[-len(rewards_BR) :] for name in ("prompt", "completion"))
+        texts = [turn_text(turn) for turn in completions]
+        spread = reward_spread(rewards_BR, trainer.reward_weights, trainer.num_generations)
+        if spread is not None:
+            metrics["groups/reward_std"].append(spread)
+        metrics["completions/duplicates"].append(duplicates(texts, trainer.num_generations))
+        metrics["completions/shared"].append(shared(texts, [str(prompt) for prompt in prompts]))
+        for name, missing in zip(trainer.reward_func_names, rewards_BR.isnan().double().mean(0), strict=True):
+            metrics[f"rewards/{name}/unscored"].append(missing.item())
+
+    def log_entropies(self, entropies_BC: torch.Tensor, ids_BT: torch.Tensor, mask_BT: torch.Tensor) -> None:
+        """Log the entropy of each region: entropies are those of the last positions of the ids."""
+        trainer, kept = self._trainer, entropies_BC.size(1)
+        regions_BC = scored_regions(ids_BT, trainer.policy.layout)[:, -kept:]
+        sums = trainer.accelerator.reduce(
+            region_entropies(entropies_BC, regions_BC, mask_BT[:, -kept:]), reduction="sum"
+        )
+        for region, name in ((ANSWERING, "entropy/answering"), (THINKING, "entropy/thinking")):
+            self._means[self._mode].log(name, sums[region], trainer.state.global_step, trainer._metrics[self._mode])
+
+    def drop_all_scored(self) -> None:
+        """A function that scored every row of a log's steps gets no `unscored` in it."""
+        metrics = self._trainer._metrics["train"]
+        for name in [name for name, values in metrics.items() if name.endswith("/unscored") and not any(values)]:
+            del metrics[name]
+
+
+# Shapes: B completions of all processes, group after group; R reward functions; G completions of a group.
+
+
+def reward_spread(rewards_BR: torch.Tensor, weights_R: torch.Tensor, group_size: int) -> float | None:
+    """Mean over the groups of the standard deviation of the weighted reward within the group, with n - 1 below.
+
+    Args:
+        rewards_BR: NaN where a function gave none; a row without any reward is left out.
+
+    Returns:
+        None where no group has two rewards to compare.
+    """
+    total_B = (rewards_BR * weights_R.to(rewards_BR.device)).nansum(dim=1)
+    total_B = total_B.masked_fill(rewards_BR.isnan().all(dim=1), torch.nan)
+    spread = nanstd(total_B.double().view(-1, group_size), dim=1).nanmean().item()
+    return None if spread != spread else spread
+
+
+def duplicates(texts: Sequence[str], group_size: int) -> float:
+    """Share of completions whose text repeats an earlier one of their own group.
+
+    >>> duplicates(["a", "a", "b", "a", "c", "c"], group_size=3)
+    0.3333333333333333
+    """
+    groups = [texts[start : start + group_size] for start in range(0, len(texts), group_size)]
+    return sum(len(group) - len(set(group)) for group in groups) / len(texts)
+
+
+def shared(texts: Sequence[str], prompts: Sequence[Hashable]) -> float:
+    """Share of completions whose whole text was also given to a different prompt.
+
+    >>> shared(["a", "a", "a", "b"], ["1", "1", "2", "2"])
+    0.75
+    """
+    prompts_of = defaultdict(set)
+    for text, prompt in zip(texts, prompts, strict=True):
+        prompts_of[text].add(prompt)
+    return sum(len(prompts_of[text]) > 1 for text in texts) / len(texts)
+
+
+class StepMeans:
+    """Adds up what the batches of a step come to, so that each step logs one value under a name.
+
+    The mean of the batches' means would depend on how a step is cut into batches: with more processes or more memory
+    the same figures would read otherwise.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[str, tuple[int, torch.Tensor]] = {}
+
+    def log(self, name: str, sums: torch.Tensor, step: int, metrics: dict[str, list[float]]) -> None:
+        """Count a batch in the logged value of its step.
+
+        Args:
+            sums: `(2,)` sum of the values and number of tokens, added up over processes.
+            metrics: values logged so far, by name.
+        """
+        counted_step, counted = self._sums.get(name, (step, torch.zeros_like(sums)))
+        goes_on = counted_step == step and bool(metrics.get(name)) and bool(counted[1])
+        self._sums[name] = step, sums + counted if goes_on else sums
+        total, tokens = self._sums[name][1].tolist()
+        if tokens:
+            metrics[name][-1 if goes_on else len(metrics[name]) :] = [total / tokens]
+
+
+# Shapes: B completions, P prompt positions, C completion positions.
+
+
+def region_counts(
+    prompt_ids_BP: torch.Tensor, completion_ids_BC: torch.Tensor, mask_BC: torch.Tensor, policy: RegionPolicy
+) -> torch.Tensor:
+    """Sums over a batch, to be added up over processes and then read by `region_metrics`.
+
+    Returns:
+        `(5,)` float64: completions, thinking tokens, answering tokens, reasoning tokens, completions whose thinking
+        was closed. The closing tag is chosen while thinking and counts there.
+    """
+    ids = torch.cat([prompt_ids_BP, completion_ids_BC], dim=1)
+    prompt_length = prompt_ids_BP.size(1)
+    mask = mask_BC.bool()
+    thinking = (scored_regions(ids, policy.layout)[:, prompt_length:] == THINKING) & mask
+    last = prompt_length - 1 + mask.sum(1)
+    ends_answering = regions_after(ids, policy.layout).gather(1, last.unsqueeze(1)).squeeze(1) == ANSWERING
+    counts = (
+        torch.tensor(len(ids), device=ids.device),
+        thinking.sum(),
+        (mask & ~thinking).sum(),
+        (policy.is_reasoning(completion_ids_BC) & mask).sum(),
+        (thinking.any(1) & ends_answering).sum(),
+    )
+    return torch.stack(counts).double()
+
+
+def region_metrics(counts: torch.Tensor) -> dict[str, float]:
+    """Named figures from `region_counts`; the share of reasoning tokens is left out where nothing was thought."""
+    completions, thinking, answering, reasoning, closed = counts.tolist()
+    metrics = {
+        "thinking/mean_length": thinking / completions,
+        "answering/mean_length": answering / completions,
+        "thinking/closed": closed / completions,
+    }
+    if thinking:
+        metrics["thinking/reasoning_share"] = reasoning / thinking
+    return metrics
+
+
+def region_entropies(entropies_BC: torch.Tensor, regions_BC: torch.Tensor, mask_BC: torch.Tensor) -> torch.Tensor:
+    """`(2, 2)` float64: for answering and thinking, the sum of entropies in nats and the number of tokens."""
+    sums = []
+    for region in (ANSWERING, THINKING):
+        chosen = (regions_BC == region) & mask_BC.bool()
+        sums.append(torch.stack([entropies_BC[chosen].double().sum(), chosen.sum().double()]))
+    return torch.stack(sums)

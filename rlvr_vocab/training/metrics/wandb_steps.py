@@ -1,0 +1,95 @@
+"""Weights & Biases over a whole run: steps counted through its stages, one run over all resumes, no row sent twice.
+
+`wandb.json` in the run's folder holds the id of the W&B run and the last step whose row it was sent, with a checksum.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+from transformers import Trainer, TrainerControl, TrainerState, TrainingArguments
+from transformers.integrations import WandbCallback
+
+from rlvr_vocab.atomic_file import write_whole
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.copies import RunRecords
+from rlvr_vocab.record.files import WANDB
+from rlvr_vocab.training.stage import StageContext
+
+logger = logging.getLogger(__name__)
+
+
+def recorded_wandb(run_folder: Path) -> dict[str, Any]:
+    """What is known of the run in W&B, from the newest checkpoint where the file is lost; empty if it was not there."""
+    path = run_folder / WANDB
+    known = _whole(path)
+    if known is not None:
+        return known
+    copies = RunRecords.of(run_folder).copies
+    earlier = None if copies is None else _whole(copies / WANDB)
+    if earlier is not None:
+        logger.warning("%s is damaged or gone; it is put back from %s", path, copies)
+        record_wandb(run_folder, earlier["id"], earlier["last_step"])
+    elif path.is_file():
+        raise UserError(f"{path} is damaged: delete it, and this run goes on as a new one in Weights & Biases")
+    return earlier or {}
+
+
+def record_wandb(run_folder: Path, run_id: str, last_step: int) -> None:
+    write_whole(run_folder / WANDB, _text(run_id, last_step))
+
+
+def _whole(path: Path) -> dict[str, Any] | None:
+    """The record, where it is one."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        content = json.loads(text)
+        known = {"id": content["id"], "last_step": content["last_step"]}
+        return known if text == _text(**known) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _text(id: str, last_step: int) -> str:
+    digest = hashlib.sha256(f"{id} {last_step}".encode()).hexdigest()
+    return json.dumps({"id": id, "last_step": last_step, "sha256": digest}) + "\n"
+
+
+def log_run_steps_to_wandb(trainer: Trainer, context: StageContext) -> None:
+    """Let Weights & Biases, where it is on, count through stages and resumes."""
+    if trainer.pop_callback(WandbCallback) is not None:
+        trainer.add_callback(RunStepsCallback(context))
+
+
+class RunStepsCallback(WandbCallback):
+    def __init__(self, context: StageContext) -> None:
+        super().__init__()
+        self._context = context
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        model: Any = None,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Send a row, unless it was sent before the run was resumed from an earlier step."""
+        step = self._context.run_step(state.global_step)
+        known = recorded_wandb(self._context.run_folder) if state.is_world_process_zero else {}
+        a_step = logs is not None and "loss" in logs
+        of_an_evaluation = logs is not None and "eval_accuracy" in logs  # sent after the row of its step
+        last = known.get("last_step", 0)
+        if (a_step and step <= last) or (of_an_evaluation and step < last):
+            return
+        state = copy.copy(state)
+        state.global_step = step
+        super().on_log(args, state, control, model, logs, **kwargs)
+        if a_step and known:
+            record_wandb(self._context.run_folder, known["id"], step)

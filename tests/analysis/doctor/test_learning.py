@@ -1,0 +1,156 @@
+"""Findings on what is learned: rewards that rest, fall, or rise without held-out accuracy."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlvr_vocab.analysis.doctor.diagnose import Doctor, diagnose
+from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord
+from rlvr_vocab.rewards.adaptive import Adaptation, AdaptiveWeight
+
+Row = dict[str, Any]
+Named = Callable[..., list[str]]
+NO_SPREAD = {"reward_std": 0.0, "groups/reward_std": 0.0, "frac_reward_zero_std": 1.0}
+
+
+@pytest.mark.parametrize("until", [2, 3, 5, 8, 20])
+def test_a_reward_that_is_gone_at_once_has_collapsed_and_nothing_else(
+    until: int, findings_of: Callable[..., list[Finding]]
+) -> None:
+    lost = {
+        "completions/clipped_ratio": 1.0,
+        "thinking/closed": 0.0,
+        "answering/mean_length": 0.0,
+        "reward": 0.0,
+        **NO_SPREAD,
+        "kl": 1.2,
+        "completions/duplicates": 0.87,
+        "thinking/reasoning_share": 0.0,
+    }
+    [finding] = findings_of(lambda row: {"reward": 0.45 - 0.05 * (row["step"] % 2)} if row["step"] <= until else lost)
+    assert finding.name == "reward_collapsed" and finding.step is not None and finding.step <= until + 12
+    assert finding.remedy[0] == "training.learning_rate=0.00025"
+
+
+def test_what_was_lost_within_the_first_row_is_told_by_the_accuracies(
+    rows_with: Callable[..., list[Row]], names_of: Named
+) -> None:
+    rows = rows_with({"reward": 0.0, **NO_SPREAD})[9::10]
+    summary = {"accuracy_before": 0.31, "accuracy_after": 0.02, "held_out_problems": 200}
+    assert names_of(rows) == ["groups_too_hard"]
+    assert names_of(rows, (), summary) == ["reward_collapsed"]
+    assert names_of(rows, (), {**summary, "accuracy_before": 0.03}) == ["groups_too_hard"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_lucky_beginning_is_no_collapse(seed: int, names_of: Named) -> None:
+    luck = random.Random(seed)
+    names = names_of(lambda row: {"reward": sum(luck.random() < 0.35 for _ in range(16)) / 16})
+    assert "reward_collapsed" not in names
+
+
+def test_a_cold_sampler_is_not_cured_by_a_lower_rate(names_of: Named) -> None:
+    cold = {"completions/duplicates": 0.87}
+    names = names_of(lambda row: {**cold, "reward": 0.5 if row["step"] <= 20 else 0.05}, temperature=0.1)
+    assert names == ["mode_collapse"]
+
+
+def test_a_rest_is_told_and_taken_back(healthy_rows: list[Row], facts: RunFacts, tmp_path: Path) -> None:
+    def reward(number: int) -> float:
+        return 0.3 + 0.01 * (number % 3) + 0.005 * max(0, number - 50)
+
+    rows = [
+        {**healthy_rows[number % 60], "step": number + 1, "learning_rate": 1e-4, "reward": reward(number)}
+        for number in range(100)
+    ]
+    doctor = Doctor(facts, tmp_path)
+    assert [finding.name for row in rows for finding in doctor.look(row)] == ["reward_flat"]
+    assert doctor.findings() == diagnose(RunRecord(tmp_path, facts, tuple(rows))) == []
+
+
+@pytest.mark.parametrize("window", [5, 10, 20])
+def test_a_weight_that_falls_by_itself_is_no_lost_reward(window: int, healthy_rows: list[Row], names_of: Named) -> None:
+    rewards = (RewardFact("accuracy", 1.0, True), RewardFact("boxed", 0.2, False))
+    weight, luck, rows = AdaptiveWeight(1.0, 1.0, Adaptation(window=window)), random.Random(0), []
+    for number in range(200):
+        right = min(0.9, 0.3 + 0.01 * number) + luck.uniform(-0.02, 0.02)
+        scores = {"rewards/accuracy/mean": right, "rewards/boxed/mean": 0.9, "rewards/boxed/std": 0.3}
+        logged = {"reward": weight.value * right + 0.18, "rewards/accuracy/weight": weight.value}
+        rows.append({**healthy_rows[number % 60], "step": number + 1, "learning_rate": 1e-4, **scores, **logged})
+        share = round(100 * right)
+        weight.observe([1.0] * share + [0.0] * (100 - share))
+    assert weight.value < 0.7
+    assert names_of(rows, rewards=rewards) == []
+    stays = [
+        {**row, "rewards/accuracy/mean": 0.5 + 0.01 * (row["step"] % 3), "reward": 0.3 + 0.01 * row["step"]}
+        for row in rows
+    ]
+    assert "reward_flat" in names_of(stays, rewards=rewards)
+    assert names_of(stays, rewards=(replace(rewards[0], adaptive=False), rewards[1])) == []
+
+
+def held_out(*accuracies: float, problems: int = 200) -> list[Row]:
+    return [
+        {"step": 10 * number, "eval/accuracy": accuracy, "eval/problems": problems}
+        for number, accuracy in enumerate(accuracies, start=1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("evaluations", "sick"),
+    [
+        (held_out(0.5, 0.45, 0.4, 0.3, 0.25, 0.2), True),
+        (held_out(0.3, 0.5, 0.5, 0.3, 0.25), True),
+        (held_out(0.6, 0.3), True),
+        (held_out(0.3, 0.4, 0.45, 0.5), False),
+        (held_out(0.5, 0.52, 0.49, 0.5, 0.47, 0.5), False),
+        (held_out(0.6, 0.45, problems=10), False),
+    ],
+)
+def test_held_out_accuracy_that_falls_while_the_reward_rises(
+    evaluations: list[Row], sick: bool, names_of: Named
+) -> None:
+    assert names_of({}, evaluations) == ["held_out_accuracy_falls"] * sick
+
+
+@pytest.mark.parametrize(
+    ("problems", "before", "after", "sick"),
+    [
+        (200, 0.5, 0.2, True),
+        (200, 0.5, 0.48, False),
+        (200, 0.5, 0.7, False),
+        (1, 1.0, 0.0, False),
+        (2, 1.0, 0.0, False),
+        (50, 0.6, 0.2, True),
+    ],
+)
+def test_accuracy_before_and_after_a_run_counts_too_where_there_are_problems_enough(
+    problems: int, before: float, after: float, sick: bool, names_of: Named
+) -> None:
+    summary = {"accuracy_before": before, "accuracy_after": after, "held_out_problems": problems, "finished": True}
+    assert names_of({}, (), summary) == ["held_out_accuracy_falls"] * sick
+
+
+def test_a_reward_that_rises_by_luck_has_not_risen(rows_with: Callable[..., list[Row]], names_of: Named) -> None:
+    rows = rows_with(lambda row: {"reward": 0.4 + 0.05 * (row["step"] % 2) + 0.004 * row["step"]}, 12)
+    summary = {"accuracy_before": 0.52, "accuracy_after": 0.2, "held_out_problems": 100}
+    assert names_of(rows, (), summary) == []
+
+
+def test_held_out_accuracy_is_followed_over_stages(rows_with: Callable[..., list[Row]], names_of: Named) -> None:
+    rows = rows_with(
+        lambda row: (
+            {"stage": "format", "reward": 0.95}
+            if row["step"] <= 20
+            else {"stage": "sums", "reward": 0.3 + 0.005 * (row["step"] - 20)}
+        )
+    )
+    assert names_of(rows, held_out(0.5, 0.5, 0.4, 0.3, 0.2, 0.1, problems=500)) == ["held_out_accuracy_falls"]
+    assert names_of(rows, held_out(*[0.5] * 6, problems=500)) == []

@@ -1,0 +1,268 @@
+"""Runs that train an adapter, and rows of the vocabulary beside it: what moves, what is saved, and the reference."""
+
+import json
+import math
+from itertools import product
+
+import pytest
+import torch
+from safetensors import safe_open
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from rlvr_vocab.training.models.lora import without_dropout
+from rlvr_vocab.training.settings import Lora
+from rlvr_vocab.training.weight_checks import parameter_groups
+from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
+from rlvr_vocab.vocab.peft.adapter import load_model
+
+ROWS_THAT_TRAIN = ("reasoning", "all", "none")
+QUICK = (("qwen3", "reasoning"), ("llama", "all"), ("phi", "none"))
+STEPS = {"max_steps": 3, "weight_decay": 0.1, "beta": 0.04, "save_strategy": "steps", "save_steps": 3}
+
+
+def sides_of(model):
+    """Input and output table of a model, with what trains in them in place."""
+    base = getattr(model, "get_base_model", lambda: model)()
+    tables = []
+    for layer in (base.get_input_embeddings(), base.get_output_embeddings()):
+        rows = getattr(layer, "parameter", None)
+        table = layer.weight.detach().clone()
+        if rows is not None:
+            table[layer.first :] = rows.detach()
+        tables.append(table)
+    return tables
+
+
+def tensors_of(model):
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def require_what_lora_promises(trainer, folder, out, train_rows):
+    """Train three steps and hold the outcome against the issue's list: what moved, KL, bytes, and the reload."""
+    model, layout = trainer.model, trainer.policy.layout
+    before, tables_before = tensors_of(model), sides_of(model)
+    trainer.train()
+    changed = {name for name, tensor in tensors_of(model).items() if not torch.equal(tensor, before[name])}
+    adapter = {name for name in before if "lora_A" in name or "lora_B" in name}
+    rows = {name for name in before if "lora_rows" in name}
+    expected_sides = 0 if train_rows == "none" else 1 if model.config.tie_word_embeddings else 2
+    assert len(rows) == expected_sides and adapter
+    assert changed == adapter | rows
+    for table, initial in zip(sides_of(model), tables_before, strict=True):
+        still = layout.standard_size if train_rows == "reasoning" else 0 if train_rows == "all" else layout.rows
+        assert torch.equal(table[:still], initial[:still])
+        assert not rows or not torch.equal(table[still:], initial[still:])
+    kl = [row["kl"] for row in trainer.state.log_history if "kl" in row]
+    assert abs(kl[0]) < 1e-6 and kl[-1] > 1e-6
+
+    checkpoint = out / "checkpoint-3"
+    trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+    assert (checkpoint / "adapter_model.safetensors").stat().st_size <= 1.1 * trained
+    with safe_open(checkpoint / "adapter_model.safetensors", "pt") as file:
+        assert {name for name in file.keys() if "lora_" not in name} == set()  # noqa: SIM118  # not a mapping
+    return checkpoint
+
+
+def logits_of(model, rows):
+    ids = torch.randint(0, rows, (2, 16), generator=torch.Generator().manual_seed(5))
+    model.eval()
+    with torch.no_grad():
+        return model(input_ids=ids).logits
+
+
+@pytest.mark.parametrize(
+    ("name", "train_rows"),
+    [
+        case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow)
+        for case in product(("qwen3", "llama", "gemma3", "phi"), ROWS_THAT_TRAIN)
+    ],
+)
+def test_just_the_named_groups_move_and_a_saved_adapter_goes_on_with_identical_logits(
+    name, train_rows, expand_shape, make_trainer, tmp_path
+):
+    folder = expand_shape(name, size=None, open_thinking="prefill")
+    lora = Lora(train_rows=train_rows)
+    trainer = make_trainer(folder, tmp_path, lora=lora, **STEPS)
+    checkpoint = require_what_lora_promises(trainer, folder, tmp_path, train_rows)
+    logits = logits_of(trainer.model, trainer.policy.layout.rows)
+    again = make_trainer(folder, tmp_path / "again", lora=lora, **STEPS)
+    again.checkpoints.load_weights(checkpoint)
+    assert torch.equal(logits_of(again.model, trainer.policy.layout.rows), logits)
+    assert torch.equal(logits_of(load_model(checkpoint), trainer.policy.layout.rows), logits)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tied", "train_rows"), [(True, "reasoning"), (False, "all")])
+def test_the_same_on_smollm2(tied, train_rows, smollm2, make_trainer, tmp_path):
+    base = smollm2 if tied else untied(smollm2, tmp_path / "untied")
+    folder = tmp_path / "initial_model"
+    write_expansion(plan_expansion(str(base), Expansion(size=500, open_thinking="prefill")), folder)
+    trainer = make_trainer(
+        folder, tmp_path, lora=Lora(train_rows=train_rows), max_completion_length=8, **without(STEPS)
+    )
+    assert trainer.model.config.tie_word_embeddings is tied
+    checkpoint = require_what_lora_promises(trainer, folder, tmp_path, train_rows)
+    rows = trainer.policy.layout.rows
+    assert torch.equal(logits_of(load_model(checkpoint, dtype="float32"), rows), logits_of(trainer.model, rows))
+
+
+def without(steps):
+    return {**steps, "learning_rate": 1e-4}
+
+
+def untied(folder, out):
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
+    model.config.tie_word_embeddings = False
+    model.lm_head.weight = torch.nn.Parameter(model.get_input_embeddings().weight.detach().clone())
+    model.save_pretrained(out)
+    AutoTokenizer.from_pretrained(folder).save_pretrained(out)
+    return out
+
+
+@pytest.mark.slow
+def test_a_second_run_from_a_checkpoint_is_compared_with_the_initial_model(expand_shape, make_trainer, tmp_path):
+    """A later stage takes over weights; its reference stays the model before training."""
+    folder = expand_shape("qwen3", size=None, open_thinking="prefill")
+    first = make_trainer(folder, tmp_path, lora=Lora(), learning_rate=0.03, **{**STEPS, "beta": 0.0})
+    first.train()
+    second = make_trainer(folder, tmp_path / "second", lora=Lora(), max_steps=1, beta=0.04)
+    second.checkpoints.load_weights(tmp_path / "checkpoint-3")
+    initial = make_trainer(folder, tmp_path / "third", lora=Lora(), max_steps=1, beta=0.04)
+    rows = second.policy.layout.rows
+    with second.model.disable_adapter():
+        assert torch.equal(logits_of(second.model, rows), logits_of(initial.model, rows))
+    second.train()
+    assert second.state.log_history[0]["kl"] > 1e-4
+
+
+@pytest.mark.parametrize("lora", [None, Lora(lora_dropout=0.0)])
+def test_kl_logged_without_a_reference_is_the_kl_to_the_initial_model(lora, expand_shape, make_trainer, tmp_path):
+    """With the adapter switched off, and with a reference read from disk, it is the same figure."""
+    folder = expand_shape("qwen3", size=None, open_thinking="prefill")
+    figures = []
+    for beta in (0.0, 1e-9):
+        trainer = make_trainer(
+            folder, tmp_path / str(beta), lora=lora, kl_log_steps=1, beta=beta, max_steps=3, learning_rate=0.01
+        )
+        trainer.train()
+        figures.append([row["kl"] for row in trainer.state.log_history if "kl" in row])
+    assert figures[0][0] == pytest.approx(0, abs=1e-6) and figures[0][-1] > 1e-4
+    assert figures[0] == pytest.approx(figures[1], rel=1e-3, abs=1e-6)
+
+
+def test_dropout_thins_updates_and_nothing_else(expand_shape, make_trainer, tmp_path):
+    folder = expand_shape("qwen3", size=None, open_thinking="prefill")
+    trainer = make_trainer(folder, tmp_path, lora=Lora(lora_dropout=0.5), max_steps=2, learning_rate=0.05)
+    trainer.train()
+    model, batch = trainer.model.train(), torch.randint(0, 300, (2, 12))
+    noisy = [model(input_ids=batch).logits for _ in range(2)]
+    assert not torch.equal(*noisy)
+    with without_dropout(model):
+        calm = [model(input_ids=batch).logits for _ in range(2)]
+    assert torch.equal(*calm) and model.training
+    assert not torch.equal(model(input_ids=batch).logits, model(input_ids=batch).logits)
+    mask = torch.ones_like(batch)
+    scores = [trainer._get_per_token_logps_and_entropies(model, batch, mask, 6)[0] for _ in range(2)]
+    assert not torch.equal(*scores)
+    with torch.no_grad():
+        scores = [trainer._get_per_token_logps_and_entropies(model, batch, mask, 6)[0] for _ in range(2)]
+    assert torch.equal(*scores)
+
+
+def test_tokens_are_sampled_without_dropout(expand_shape, make_trainer, tmp_path):
+    folder = expand_shape("qwen3", size=None, open_thinking="prefill")
+    trainer = make_trainer(folder, tmp_path, lora=Lora(lora_dropout=0.5), max_steps=2, learning_rate=0.05)
+    seen = []
+    own = trainer.sampler._own_generate
+
+    def watched(*args, **kwargs):
+        dropouts = [module for module in trainer.model.modules() if isinstance(module, torch.nn.Dropout) and module.p]
+        seen.append((len(dropouts), [module.training for module in dropouts]))
+        return own(*args, **kwargs)
+
+    trainer.sampler._own_generate = watched
+    trainer.train()
+    assert len(seen) == 2
+    for number, training in seen:
+        assert number and not any(training)
+
+
+@pytest.mark.parametrize("train_rows", ROWS_THAT_TRAIN)
+def test_groups_name_every_parameter_once_with_its_size(train_rows, expand_shape, make_trainer, tmp_path):
+    trainer = make_trainer(expand_shape("llama", size=100), tmp_path, lora=Lora(r=4, train_rows=train_rows))
+    groups = {group.name: group for group in parameter_groups(trainer.model)}
+    assert sum(group.size for group in groups.values()) == sum(p.numel() for p in trainer.model.parameters())
+    hidden, rows = 32, trainer.policy.layout.rows
+    which = {"reasoning": ("reasoning rows", 100), "all": ("rows", rows)}.get(train_rows)
+    trained = {"LoRA adapter": 4 * 2 * adapted_sizes(trainer)}
+    if which is not None:
+        trained |= {f"{which[0]} of the {side}": which[1] * hidden for side in ("embedding", "head")}
+    assert {name: group.size for name, group in groups.items() if group.trains} == trained
+    assert {"embedding", "head", "layers"} == {name for name, group in groups.items() if not group.trains}
+
+
+def adapted_sizes(trainer):
+    """Sum of inputs and outputs of the linear layers of both blocks, by the shape's own figures (rank 1)."""
+    hidden, inner, head = 32, 64, 16
+    attention = (hidden + 2 * head) + 2 * (hidden + head) + (2 * head + hidden)
+    return attention + 2 * (hidden + inner) + (inner + hidden)
+
+
+def test_adapter_of_a_run_names_its_base(expand_shape, make_trainer, tmp_path):
+    folder = expand_shape("qwen3", size=None)
+    trainer = make_trainer(folder, tmp_path, lora=Lora(), **STEPS)
+    trainer.train()
+    config = json.loads((tmp_path / "checkpoint-3" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == str(folder)
+    assert config["r"] == 16 and config["lora_alpha"] == 32 and math.isclose(config["lora_dropout"], 0.05)
+
+
+def test_merging_at_every_step_leaves_no_trace_in_frozen_weights(expand_shape, make_trainer, tmp_path):
+    """As TRL does for vLLM; PEFT's own way is shown beside it to wander."""
+    folder = expand_shape("qwen3", size=None, open_thinking="prefill")
+    trainer = make_trainer(
+        folder, tmp_path, lora=Lora(), learning_rate=0.05, model_init_kwargs={"dtype": "bfloat16"}, bf16=False
+    )
+    trainer.train()
+    model = trainer.model
+    before = tensors_of(model)
+    for _ in range(20):
+        model.merge_adapter()
+        assert not torch.equal(model.state_dict()[a_frozen_weight(before)], before[a_frozen_weight(before)])
+        model.unmerge_adapter()
+    after = tensors_of(model)
+    assert [name for name in before if not torch.equal(before[name], after[name])] == []
+    for _ in range(20):
+        model.base_model.merge_adapter()
+        model.base_model.unmerge_adapter()
+    wandered = tensors_of(model)
+    assert not torch.equal(before[a_frozen_weight(before)], wandered[a_frozen_weight(before)])
+
+
+def a_frozen_weight(tensors):
+    return next(name for name in tensors if name.endswith("q_proj.base_layer.weight"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["qwen3", "llama"])
+def test_gradient_checkpointing_changes_no_update(name, expand_shape, make_trainer, tmp_path):
+    folder = expand_shape(name, size=None, open_thinking="prefill")
+    ends = []
+    for checkpointing in (False, True):
+        out = tmp_path / str(checkpointing)
+        trainer = make_trainer(folder, out, lora=Lora(), gradient_checkpointing=checkpointing, learning_rate=0.01)
+        trainer.train()
+        assert trainer.model.is_gradient_checkpointing is checkpointing
+        ends.append({name: p.detach() for name, p in trainer.model.named_parameters() if p.requires_grad})
+    for name, parameter in ends[0].items():
+        torch.testing.assert_close(parameter, ends[1][name], rtol=1e-4, atol=1e-6)
+    assert any("lora_rows" in name for name in ends[0])
+
+
+@pytest.mark.slow
+def test_a_frozen_bfloat16_model_learns_in_float32(expand_shape, make_trainer, tmp_path):
+    folder = expand_shape("qwen3", size=None, open_thinking="prefill")
+    trainer = make_trainer(folder, tmp_path, lora=Lora(), model_init_kwargs={"dtype": "bfloat16"}, **STEPS)
+    kinds = {(p.requires_grad, p.dtype) for p in trainer.model.parameters()}
+    assert kinds == {(True, torch.float32), (False, torch.bfloat16)}
+    require_what_lora_promises(trainer, folder, tmp_path, "reasoning")

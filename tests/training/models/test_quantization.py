@@ -1,0 +1,192 @@
+"""Runs over weights in 8 and 4 bit: what is quantized, what moves, and that sampling, scoring and evaluation agree."""
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers.integrations.bitsandbytes import dequantize_bnb_weight
+
+from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_completions
+from rlvr_vocab.training.models.quantization import linear_layers, quantization_config, quantized_layers, skeleton
+from rlvr_vocab.training.settings import Lora
+from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
+
+bnb = pytest.importorskip("bitsandbytes", reason="the extra quantization is not installed")
+
+BITS = (8, 4)
+PROMPT = [[{"role": "user", "content": "What is 3 + 4?"}]]
+
+
+@pytest.fixture
+def quantized(expand_shape, make_trainer, tmp_path):
+    """A trainer on quantized weights, by shape and bits; its folder is its first attribute `initial_model`."""
+
+    def make(name, bits, lora=None, out="run", **args):
+        folder = expand_shape(name, size=None, open_thinking="prefill")
+        return make_trainer(folder, tmp_path / out, lora=lora or Lora(), bits=bits, **args)
+
+    return make
+
+
+def tensors_of(model):
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def names_that_moved(trainer):
+    before = tensors_of(trainer.model)
+    trainer.train()
+    return {name for name, tensor in tensors_of(trainer.model).items() if not torch.equal(tensor, before[name])}
+
+
+def trained_names(model):
+    return {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def logits_of(model, rows):
+    ids = torch.randint(0, rows, (2, 16), generator=torch.Generator().manual_seed(5))
+    with torch.no_grad():
+        return model(input_ids=ids).logits
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("name", ["qwen3", "gpt2"])
+def test_every_linear_layer_is_quantized_and_embedding_and_head_are_the_initial_ones(name, bits, quantized):
+    trainer = quantized(name, bits)
+    base = trainer.model.get_base_model()
+    quantized_names = {
+        module_name.replace(".base_layer", "")
+        for module_name, module in base.named_modules()
+        if isinstance(module, bnb.nn.Linear8bitLt if bits == 8 else bnb.nn.Linear4bit)
+    }
+    assert quantized_names == set(linear_layers(skeleton(trainer.initial_model)))
+    initial = load_file(trainer.initial_model / "model.safetensors")
+    embedding = {"gpt2": "transformer.wte.weight"}.get(name, "model.embed_tokens.weight")
+    for module, key in ((base.get_input_embeddings(), embedding), (base.get_output_embeddings(), "lm_head.weight")):
+        assert module.weight.dtype == torch.float32
+        assert torch.equal(module.weight, initial.get(key, initial[embedding]))
+
+
+def test_4_bit_is_nf4_with_double_quantization_in_the_type_of_the_frozen_weights(quantized):
+    for layer in quantized_layers(quantized("qwen3", 4).model):
+        state = layer.weight.quant_state
+        assert state.quant_type == "nf4" and state.nested and layer.compute_dtype == torch.float32
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize(
+    ("name", "train_rows", "checkpointing"),
+    [("qwen3", "reasoning", False), ("phi", "reasoning", True), ("llama", "all", False), ("llama", "none", True)],
+)
+def test_just_the_adapter_and_its_rows_move_and_the_reference_is_the_quantized_model(
+    name, train_rows, checkpointing, bits, quantized
+):
+    trainer = quantized(
+        name,
+        bits,
+        Lora(train_rows=train_rows),
+        max_steps=3,
+        weight_decay=0.1,
+        beta=0.04,
+        gradient_checkpointing=checkpointing,
+    )
+    trained = trained_names(trainer.model)
+    assert any("lora_A" in each for each in trained)
+    assert any("lora_rows" in each for each in trained) == (train_rows != "none")
+    assert {parameter.dtype for parameter in trainer.model.parameters() if parameter.requires_grad} == {torch.float32}
+    assert names_that_moved(trainer) == trained
+    kl = [row["kl"] for row in trainer.state.log_history if "kl" in row]
+    assert abs(kl[0]) < 1e-6 < kl[-1]
+
+
+@pytest.mark.slow
+def test_the_same_on_smollm2(smollm2, make_trainer, tmp_path):
+    folder = tmp_path / "initial_model"
+    write_expansion(plan_expansion(str(smollm2), Expansion(size=500, open_thinking="prefill")), folder)
+    trainer = make_trainer(
+        folder,
+        tmp_path,
+        lora=Lora(),
+        bits=4,
+        max_steps=3,
+        max_completion_length=8,
+        weight_decay=0.1,
+        beta=0.04,
+        learning_rate=1e-4,
+    )
+    assert len(quantized_layers(trainer.model)) == 30 * 7  # layers, and linear layers in each
+    trained = trained_names(trainer.model)
+    assert names_that_moved(trainer) == trained
+    kl = [row["kl"] for row in trainer.state.log_history if "kl" in row]
+    assert abs(kl[0]) < 1e-6 < kl[-1]
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_an_evaluation_neither_computes_otherwise_nor_cuts_the_gradient_of_what_follows(bits, quantized):
+    trainer = quantized("llama", bits)
+    model, rows = trainer.model.train(), trainer.policy.layout.rows
+    for parameter in (each for each in model.parameters() if each.requires_grad):
+        parameter.data.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)) * 0.02)
+    for layer in model.modules():
+        if isinstance(layer, torch.nn.Dropout):
+            layer.p = 0.0
+    before, gradients = logits_of(model, rows), lora_gradients(model, rows)
+    checkpoint = Checkpoint(model, trainer.processing_class, trainer.policy.layout)
+    sample_completions(checkpoint, PROMPT, SamplingSettings(max_new_tokens=4))
+    assert model.training
+    assert torch.equal(logits_of(model.eval(), rows), before)
+    after = lora_gradients(model.train(), rows)
+    assert all(torch.equal(after[name], gradient) and gradient.any() for name, gradient in gradients.items())
+
+
+def lora_gradients(model, rows):
+    ids = torch.randint(0, rows, (2, 12), generator=torch.Generator().manual_seed(3))
+    model.zero_grad()
+    model(input_ids=ids).logits.logsumexp(-1).sum().backward()
+    return {name: each.grad.clone() for name, each in model.named_parameters() if "lora_A" in name or "lora_B" in name}
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_a_token_is_scored_as_it_was_sampled(bits, quantized, farthest_from_its_score):
+    trainer = quantized("phi", bits, Lora(lora_dropout=0.5), max_completion_length=24)
+    batch = trainer._generate_and_score_completions(next(iter(trainer.get_train_dataloader()))[:4])
+    assert farthest_from_its_score(trainer, batch) < 1e-4
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_a_layer_multiplies_by_its_restored_weights_whatever_stands_beside_a_token(bits, quantized):
+    """LLM.int8() rounds inputs too, by what else is in the batch: there, a token's result depends on the others."""
+    layer = next(iter(quantized_layers(quantized("llama", bits).model)))
+    weight = dequantize_bnb_weight(layer.weight, getattr(layer, "state", None))
+    inputs = torch.randn(3, 7, weight.size(1), generator=torch.Generator().manual_seed(0)) * 8
+    for chosen in (inputs, inputs[:1], inputs[1:2, 3:4]):
+        torch.testing.assert_close(layer(chosen), chosen @ weight.T.to(chosen.dtype))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bits", BITS)
+def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(bits, quantized, tmp_path):
+    steps = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2, "learning_rate": 1e-2}
+    whole = quantized("llama", bits, out="whole", **steps)
+    whole.train()
+    resumed = quantized("llama", bits, out="resumed", **steps)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-2"))
+    for name, tensor in tensors_of(whole.model).items():
+        assert torch.equal(tensors_of(resumed.model)[name], tensor), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bits", BITS)
+def test_a_later_stage_takes_over_the_weights_of_a_checkpoint(bits, quantized, tmp_path):
+    first = quantized("llama", bits, out="first", save_strategy="steps", save_steps=2, learning_rate=1e-2)
+    first.train()
+    second, rows = quantized("llama", bits, out="second"), first.policy.layout.rows
+    initial = logits_of(second.model.eval(), rows)
+    second.checkpoints.load_weights(tmp_path / "first" / "checkpoint-2")
+    assert torch.equal(logits_of(second.model.eval(), rows), logits_of(first.model.eval(), rows))
+    with second.model.disable_adapter():
+        assert torch.equal(logits_of(second.model, rows), initial)
+
+
+def test_the_names_that_stay_unquantized_are_those_of_the_architecture(expand_shape):
+    folder = expand_shape("gpt2", size=None)
+    assert quantization_config(8, folder, "float32").llm_int8_skip_modules == ["transformer.wte", "lm_head"]

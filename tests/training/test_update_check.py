@@ -1,0 +1,152 @@
+"""A run in which something that should train does not, or something frozen does, stops and says what."""
+
+import logging
+
+import pytest
+import torch
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.training.settings import Lora
+from rlvr_vocab.training.weight_checks import UpdateCheck, fingerprint, parameter_groups
+
+
+@pytest.fixture
+def folder(expand_shape):
+    return expand_shape("llama", size=200, open_thinking="prefill")
+
+
+def check_of(trainer):
+    [check] = [each for each in trainer.callback_handler.callbacks if isinstance(each, UpdateCheck)]
+    return check
+
+
+def drop_from_optimizer(trainer, wanted):
+    """An optimizer that does not hold the parameters that train: healthy curves, and nothing learnt."""
+    own = trainer.create_optimizer
+
+    def create(*args, **kwargs):
+        optimizer = own(*args, **kwargs)
+        dropped = {id(parameter) for name, parameter in trainer.model.named_parameters() if wanted in name}
+        for group in optimizer.param_groups:
+            group["params"] = [parameter for parameter in group["params"] if id(parameter) not in dropped]
+        return optimizer
+
+    trainer.create_optimizer = create
+
+
+@pytest.mark.parametrize(
+    ("wanted", "named", "tensors"),
+    [
+        ("lora_A", "LoRA adapter", 14),
+        ("embed_tokens.lora_rows", "reasoning rows of the embedding", 1),
+        ("layers.1.mlp.up_proj.lora_B", "LoRA adapter", 1),
+    ],
+)
+def test_parameters_that_the_optimizer_does_not_hold_stop_the_run(
+    wanted, named, tensors, folder, make_trainer, tmp_path
+):
+    trainer = make_trainer(folder, tmp_path, lora=Lora(), max_steps=4)
+    drop_from_optimizer(trainer, wanted)
+    with pytest.raises(UserError, match=rf"^{named} should train, and the optimizer lacks {tensors} of its tensors$"):
+        trainer.train()
+
+
+def test_parameters_that_an_optimizer_holds_and_does_not_step_stop_the_run(folder, make_trainer, tmp_path):
+    trainer = make_trainer(folder, tmp_path, lora=Lora(), max_steps=4)
+    own = trainer.create_optimizer
+
+    def create(*args, **kwargs):
+        optimizer = own(*args, **kwargs)
+        step, rows = optimizer.step, [p for name, p in trainer.model.named_parameters() if "lora_rows" in name]
+
+        def forgetful(*args, **kwargs):
+            before = [parameter.detach().clone() for parameter in rows]
+            result = step(*args, **kwargs)
+            for parameter, value in zip(rows, before, strict=True):
+                parameter.data.copy_(value)
+            return result
+
+        optimizer.step = forgetful
+        return optimizer
+
+    trainer.create_optimizer = create
+    with pytest.raises(UserError, match=r"^reasoning rows of the .* should train and did not change"):
+        trainer.train()
+
+
+@pytest.mark.slow
+def test_an_update_too_small_for_the_type_stops_the_run(folder, make_trainer, tmp_path):
+    trainer = make_trainer(folder, tmp_path, learning_rate=1e-12, model_init_kwargs={"dtype": "bfloat16"}, max_steps=4)
+    with pytest.raises(UserError, match=r"should train and did not change.*learning_rate is too small"):
+        trainer.train()
+
+
+def test_a_frozen_weight_that_moves_stops_the_run(folder, make_trainer, tmp_path):
+    class Meddler:
+        """Weight decay by hand, on what is frozen."""
+
+        def __init__(self, trainer):
+            own = trainer.create_optimizer
+
+            def create(*args, **kwargs):
+                optimizer = own(*args, **kwargs)
+                step = optimizer.step
+
+                def meddling(*args, **kwargs):
+                    result = step(*args, **kwargs)
+                    trainer.model.get_output_embeddings().weight.data[7, 3] *= 0.999
+                    return result
+
+                optimizer.step = meddling
+                return optimizer
+
+            trainer.create_optimizer = create
+
+    trainer = make_trainer(folder, tmp_path, lora=Lora(), max_steps=2)
+    Meddler(trainer)
+    with pytest.raises(UserError, match=r"^head should be frozen and changed in an update$"):
+        trainer.train()
+
+
+def test_before_there_is_a_gradient_nothing_has_to_move(folder, make_trainer, tmp_path, caplog):
+    """Every group of completions earns the same: no gradient, no update, and no false alarm."""
+    trainer = make_trainer(folder, tmp_path, lora=Lora(), max_steps=2)
+    for name, function in enumerate(trainer.reward_funcs):
+        trainer.reward_funcs[name] = lambda completions, **_: [1.0] * len(completions)
+        trainer.reward_funcs[name].__name__ = function.__name__
+    with caplog.at_level(logging.WARNING, "rlvr_vocab"):
+        trainer.train()
+    assert check_of(trainer).waiting == {group.name for group in parameter_groups(trainer.model) if group.trains}
+    assert "LoRA adapter: never updated" in caplog.text
+
+
+@pytest.mark.slow
+def test_a_learning_rate_that_warms_up_from_zero_is_waited_for(folder, make_trainer, tmp_path):
+    trainer = make_trainer(folder, tmp_path, lora=Lora(), max_steps=3, warmup_steps=2)
+    trainer.train()
+    assert trainer.state.log_history[0]["learning_rate"] == 0
+    assert "LoRA adapter" not in check_of(trainer).waiting
+
+
+def test_groups_of_a_model_trained_whole(expand_shape, make_trainer, tmp_path):
+    for name, expected in (("llama", {"embedding", "head", "layers"}), ("qwen3", {"embedding and head", "layers"})):
+        trainer = make_trainer(expand_shape(name, size=10), tmp_path / name)
+        groups = parameter_groups(trainer.model)
+        assert {group.name for group in groups} == expected and all(group.trains for group in groups)
+    assert {group.name for group in parameter_groups(make_trainer(expand_shape("phi"), tmp_path / "phi").model)} == {
+        *("embedding", "head", "bias of the head", "layers")
+    }
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.uint8])
+def test_a_fingerprint_notices_the_smallest_change_of_one_value(dtype):
+    values = torch.randint(1, 100, (50, 40), generator=torch.Generator().manual_seed(0)).to(dtype)
+    before = fingerprint([values, values])
+    assert before == fingerprint([values.clone(), values.clone()])
+    changed = values.clone()
+    least = (
+        changed[17, 5] + 1 if dtype == torch.uint8 else torch.nextafter(changed[17, 5], torch.tensor(1e4, dtype=dtype))
+    )
+    changed[17, 5] = least
+    after = fingerprint([values, changed])
+    assert after[0] == before[0] and after[1] != before[1]

@@ -1,0 +1,576 @@
+"""Whatever an item does, it has one outcome and its neighbours have theirs; processes that are lost are replaced."""
+
+import asyncio
+import multiprocessing
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.verify import worker_pool
+from rlvr_vocab.verify.worker_pool import WorkerPool
+from rlvr_vocab.verify.worker_server import Outcome
+
+Processes = Callable[[], list[psutil.Process]]
+
+
+class Pool(WorkerPool):
+    """A pool whose deadline is its own, unless a call gives another."""
+
+    def __init__(self, task: str, deadline: float = 2.0, **settings: Any) -> None:
+        super().__init__(task, **settings)
+        self.deadline = deadline
+
+    def run(self, items: Any, deadline: float | None = None, on_progress: Any = None) -> list[Outcome]:
+        return super().run(items, self.deadline if deadline is None else deadline, on_progress)
+
+    def values(self, *items: Any) -> list[Any]:
+        return [outcome.value for outcome in self.run(items)]
+
+
+MakePool = Callable[..., Pool]
+
+
+@pytest.fixture
+def make_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[MakePool]:
+    """Makes pools whose workers run the functions of `pool_tasks.py`, closed after the test."""
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    made = []
+
+    def make(task: str = "pool_tasks:act", **settings: Any) -> Pool:
+        made.append(Pool(task, **settings))
+        return made[-1]
+
+    yield make
+    for pool in made:
+        pool.close()
+
+
+@pytest.fixture
+def processes() -> Processes:
+    """The living and the dead that this process is the forebear of, those apart that were there before the test."""
+    before = set(psutil.Process().children(recursive=True))
+    return lambda: [process for process in psutil.Process().children(recursive=True) if process not in before]
+
+
+def echoes(*values: Any) -> list[list[Any]]:
+    return [["echo", value] for value in values]
+
+
+def test_outcomes_stand_in_the_order_of_the_items_and_progress_is_told_after_each(make_pool: MakePool) -> None:
+    naps, told = [0.2, 0.1, 0.0, 0.05, 0.0], []
+    outcomes = make_pool(workers=3).run(
+        [["nap", seconds] for seconds in naps], on_progress=lambda *done: told.append(done)
+    )
+    assert [outcome.value for outcome in outcomes] == naps
+    assert all(1000 * seconds <= outcome.milliseconds for seconds, outcome in zip(naps, outcomes, strict=True))
+    assert told == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
+
+
+@pytest.mark.parametrize("way", ["hang", "hang_in_c", "hang_with_signals_ignored"])
+def test_a_hanging_item_is_ended_at_its_deadline_while_others_go_on(make_pool: MakePool, way: str) -> None:
+    pool = make_pool(workers=2)
+    pool.run([["echo"]])
+    started = time.monotonic()
+    hanging, *others = pool.run([[way], *echoes(*range(50))], deadline=0.5)
+    assert 0.5 <= time.monotonic() - started < 1.5
+    assert (hanging.failure, hanging.detail) == ("timeout", "no answer within 0.5 s")
+    assert 500 <= hanging.milliseconds < 1500
+    assert [other.value for other in others] == list(range(50))
+
+
+def test_the_time_that_the_processes_take_to_start_is_no_items_time(make_pool: MakePool) -> None:
+    assert make_pool(workers=1, deadline=0.3, preload=["pool_tasks:slow_start"]).values(["echo", 1]) == [1]
+
+
+@pytest.mark.parametrize("way", ["grow_bytes", pytest.param("grow_list", marks=pytest.mark.slow)])
+def test_an_item_that_eats_memory_is_ended_below_one_gigabyte(
+    make_pool: MakePool, processes: Processes, way: str
+) -> None:
+    pool, peak, done = make_pool(workers=2, deadline=30), [0], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.005):
+            for process in processes():
+                try:
+                    peak.append(process.memory_info().rss)
+                except psutil.NoSuchProcess:
+                    continue
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    hungry, other = pool.run([[way], ["echo", 1]])
+    done.set()
+    watcher.join()
+    assert (hungry.failure, hungry.detail) == ("too large", "more than 944 MB of memory")
+    assert other.value == 1
+    assert 300e6 < max(peak) < 1e9
+
+
+def test_what_earlier_items_left_in_memory_is_not_held_against_an_item(make_pool: MakePool) -> None:
+    assert make_pool(workers=1, deadline=10).values(["keep", 500], ["keep", 501]) == [500, 501]
+
+
+@pytest.mark.parametrize(
+    ("item", "failure", "detail"),
+    [
+        (["leave", 3], "died", "the worker ended with exit code 3"),
+        (["send_oneself", "SIGSEGV"], "died", "the worker was ended by SIGSEGV"),
+        (["send_oneself", "SIGKILL"], "died", "the worker was ended by SIGKILL"),
+        (["send_oneself", "SIGALRM"], "timeout", "no answer within 2 s"),
+        (["overflow_the_stack"], "died", "the worker was ended by SIGSEGV"),
+        (["scribble"], "died", "the worker wrote something that is no answer"),
+        (["answer_an_earlier_request"], "died", "the worker wrote something that is no answer"),
+    ],
+)
+def test_an_item_that_crashes_its_worker_has_died_alone(
+    make_pool: MakePool, item: list[Any], failure: str, detail: str
+) -> None:
+    before, crashing, after = make_pool(workers=1).run([["echo", 1], item, ["echo", 2]])
+    assert (crashing.value, crashing.failure, crashing.detail) == (None, failure, detail)
+    assert (before.value, after.value) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("item", "detail"),
+    [
+        (["fail", "ValueError", "no\n number"], "ValueError: no number"),
+        (["fail", "ValueError", "x" * 10_000], "ValueError: " + "x" * 288),
+        (["fail", "SystemExit", "1"], "SystemExit: 1"),
+        (["fail", "KeyboardInterrupt", ""], "KeyboardInterrupt: "),
+        (["not_json"], "TypeError: Object of type object is not JSON serializable"),
+        (["recurse"], "RecursionError: maximum recursion depth exceeded"),
+        (["recurse_through_c"], "RecursionError: maximum recursion depth exceeded"),
+    ],
+)
+def test_what_a_task_raises_is_an_error_with_its_words(make_pool: MakePool, item: list[Any], detail: str) -> None:
+    before, failing, after = make_pool(workers=1, deadline=10).run([["pid"], item, ["pid"]])
+    assert (failing.value, failing.failure) == (None, "error")
+    assert failing.detail.startswith(detail) and len(failing.detail) <= 300
+    assert before.value == after.value
+
+
+def test_any_json_value_crosses_both_ways_unchanged(make_pool: MakePool) -> None:
+    texts = ["", "null \0 byte", "lone \ud800 and \udfff", "\u202eright to left, \U0001f600", "x" * 3_000_000]
+    values = [*texts, None, False, {"nested": [1, 2.5, {"deep": [None]}]}, 10**4000, ["\udc00" * 100_000]]
+    assert make_pool(workers=2).values(*echoes(*values)) == values
+
+
+def test_a_worker_is_set_apart_from_its_caller(make_pool: MakePool, capfd: pytest.CaptureFixture[str]) -> None:
+    previous = signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+    try:
+        pool = make_pool(workers=1)
+        pool.values(["shout"])
+        assert pool.values(["standard_files_lead_nowhere"], ["alarm_state"]) == [[True] * 3, [True, False]]
+        assert pool.values(["core_limit"], ["levels_reached", 5000]) == [0, 5000]
+        assert pool.values(["session"]) != [os.getsid(0)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
+        signal.signal(signal.SIGALRM, previous)
+    for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP"):  # they go to a whole job
+        assert pool.run([["send_oneself", name]])[0].failure is None
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_worker_has_the_standard_files_and_its_connection_open_and_nothing_else(make_pool: MakePool) -> None:
+    outcomes = make_pool(workers=3).values(*[["nap", 0.1]] * 3, *[["open_descriptors"]] * 3)
+    assert [len(descriptors) for descriptors in outcomes[3:]] == [4, 4, 4]
+
+
+def test_texts_hash_alike_in_every_pool(make_pool: MakePool) -> None:
+    assert len({make_pool(workers=1).values(["hash_of", "x"])[0] for _ in range(3)}) == 1
+
+
+def test_processes_start_when_they_are_needed_and_stay(make_pool: MakePool, processes: Processes) -> None:
+    pool = make_pool(workers=3)
+    assert pool.run([]) == [] and processes() == []
+    for items, workers in [(1, 1), (2, 2), (5, 3)]:
+        pool.values(*[["nap", 0.05]] * items)
+        assert len(processes()) == 1 + workers
+    kept = processes()
+    for _ in range(20):
+        pool.values(*echoes(1, 2, 3))
+    assert processes() == kept
+    pool.close()
+    pool.close()
+    assert processes() == []
+    with pytest.raises(RuntimeError, match="is closed"):
+        pool.run(echoes(1))
+
+
+def test_a_pool_that_nobody_holds_ends_its_processes(make_pool: MakePool, processes: Processes) -> None:
+    assert Pool("pool_tasks:act").values(["echo", 1]) == [1]
+    assert processes() == []
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(UserError, match="workers=0 for pool_tasks:act"):
+        Pool("pool_tasks:act", workers=0)
+    with pytest.raises(UserError, match="deadline=0 for pool_tasks:act"):
+        Pool("pool_tasks:act").run(echoes(1), deadline=0)
+
+
+def test_threads_that_call_at_once_get_their_own_answers(make_pool: MakePool) -> None:
+    pool, answers = make_pool(workers=2, deadline=0.3), {}
+
+    def call(name: int) -> None:
+        answers[name] = pool.values(*echoes(*range(1000 * name, 1000 * name + 300)), ["hang"])
+
+    threads = [threading.Thread(target=call, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert answers == {name: [*range(1000 * name, 1000 * name + 300), None] for name in range(4)}
+
+
+def test_a_pool_works_inside_a_running_event_loop(make_pool: MakePool) -> None:
+    pool = make_pool(workers=2)
+
+    async def main() -> list[Any]:
+        aside = await asyncio.gather(*(asyncio.to_thread(pool.values, ["echo", number]) for number in range(4)))
+        return [*pool.values(["echo", 9]), *(value for [value] in aside)]
+
+    assert asyncio.run(main()) == [9, 0, 1, 2, 3]
+
+
+def test_after_a_fork_child_and_parent_have_processes_of_their_own(make_pool: MakePool) -> None:
+    pool = make_pool(workers=1)
+    [parents] = pool.values(["pid"])
+    files = psutil.Process().num_fds()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        open_files = psutil.Process().num_fds()
+        os.write(writing, repr([*pool.values(["echo", "from the child"], ["pid"]), open_files]).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        answer, childs, open_files = eval(pipe.read())
+    os.waitpid(child, 0)
+    assert answer == "from the child" and childs != parents
+    assert open_files == files + 2 - 1  # the pipe, and without the connection of the parent
+    assert pool.values(["pid"]) == [parents]
+
+
+def say_what_a_pool_answers(queue: Any, folder: str) -> None:
+    sys.path.insert(0, folder)
+    queue.put(Pool("pool_tasks:act").values(*echoes(1, 2)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_children_of_multiprocessing_may_call(method: str) -> None:
+    context: Any = multiprocessing.get_context(method)
+    queue = context.SimpleQueue()
+    child = context.Process(target=say_what_a_pool_answers, args=(queue, str(Path(__file__).parent)))
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
+    assert queue.get() == [1, 2]
+
+
+def test_the_callers_own_alarm_still_rings(make_pool: MakePool) -> None:
+    rung: list[int] = []
+    pool = make_pool(workers=2)
+    pool.run([["echo"]])
+    previous = signal.signal(signal.SIGALRM, lambda number, frame: rung.append(number))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        outcomes = pool.run([["hang"], ["nap", 0.1], ["nap", 0.1]], deadline=0.5)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    assert rung == [signal.SIGALRM]
+    assert [outcome.failure for outcome in outcomes] == ["timeout", None, None]
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.01, 0.3])
+def test_an_interrupted_batch_leaves_the_pool_in_step(make_pool: MakePool, processes: Processes, moment: float) -> None:
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    pool = make_pool(workers=2, deadline=10)
+    if moment:
+        pool.values(*[["nap", 0.01]] * 2)
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, moment or 0.02)  # 0.02 s: in the middle of the start
+        with pytest.raises(KeyboardInterrupt):
+            pool.run([*echoes(*range(100)), ["nap", 0.4], ["nap", 5], *echoes(*range(100))])
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+    assert pool.values(*echoes(*range(1000, 1010))) == list(range(1000, 1010))
+    until = time.monotonic() + 5  # a server that was interrupted at its birth ends once it has imported its task
+    while len(processes()) > 3 and time.monotonic() < until:
+        time.sleep(0.05)
+    assert len(processes()) <= 3
+
+
+def test_an_error_of_the_caller_leaves_the_pool_in_step(make_pool: MakePool) -> None:
+    def report(done: int, total: int) -> None:
+        raise ZeroDivisionError
+
+    pool = make_pool(workers=2)
+    with pytest.raises(ZeroDivisionError):
+        pool.run([["echo", 1], ["nap", 1], ["echo", 2]], on_progress=report)
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        pool.run([["echo", 1], ["echo", object()]])
+    assert pool.values(*echoes(3, 4)) == [3, 4]
+
+
+@pytest.mark.parametrize("way", ["once_killed", "killed_with_its_server"])
+def test_an_item_whose_processes_are_killed_is_tried_once_more(make_pool: MakePool, tmp_path: Path, way: str) -> None:
+    items = [["echo", 1], [way, str(tmp_path / "marker")], ["nap", 0.2], ["echo", 2]]
+    assert make_pool(workers=2).values(*items) == [1, "well", 0.2, 2]
+
+
+def test_an_item_that_kills_the_server_each_time_is_an_error(make_pool: MakePool, processes: Processes) -> None:
+    pool = make_pool(workers=1)
+    with pytest.raises(RuntimeError, match="were lost 5 times in a row, the last time: it has closed its connection"):
+        pool.run([["echo", 1], ["kill_the_server_and_hang"]], deadline=0.5)
+    assert pool.values(["echo", 1]) == [1]
+
+
+@pytest.mark.slow
+def test_a_batch_is_completed_while_its_processes_are_killed_at_random(
+    make_pool: MakePool, processes: Processes
+) -> None:
+    pool, stop = make_pool(workers=3), threading.Event()
+    pool.values(*[["nap", 0.05]] * 3)
+
+    def kill_workers_and_servers() -> None:
+        for turn in range(6):
+            if stop.wait(0.15):
+                return
+            server, *workers = processes()
+            (server if turn % 3 == 2 or not workers else workers[0]).kill()
+
+    killer = threading.Thread(target=kill_workers_and_servers)
+    killer.start()
+    outcomes = pool.run([["nap", 0.01 + number / 1e6] for number in range(120)])
+    stop.set()
+    killer.join()
+    assert [outcome.failure for outcome in outcomes].count(None) >= 118
+    assert {outcome.failure for outcome in outcomes} <= {None, "died"}
+    assert pool.values(["echo", 1]) == [1]
+
+
+def test_processes_killed_between_two_batches_are_replaced(make_pool: MakePool, processes: Processes) -> None:
+    pool = make_pool(workers=2)
+    for victims in (slice(1, None), slice(0, 1), slice(None)):  # workers, server, all
+        assert pool.values(*[["nap", 0.05]] * 2) == [0.05] * 2
+        for process in processes()[victims]:
+            process.kill()
+        time.sleep(0.05)
+        assert pool.values(*echoes(*range(20))) == list(range(20))
+    assert all(process.status() != psutil.STATUS_ZOMBIE for process in processes())
+
+
+def test_a_stopped_server_is_given_up(
+    make_pool: MakePool, processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_pool, "SILENCE_LIMIT", 0.3)
+    monkeypatch.setattr(worker_pool, "STOP_LIMIT", 0.3)
+    pool = make_pool(workers=1, deadline=0.3)
+    pool.values(["echo", 1])
+    stopped = processes()[0]
+    stopped.suspend()
+    assert pool.values(["hang"], ["echo", 2]) == [None, 2]
+    assert stopped not in processes()
+
+
+@pytest.mark.slow
+def test_hundreds_of_hanging_items_leave_no_process_and_no_open_file(make_pool: MakePool, processes: Processes) -> None:
+    pool = make_pool(workers=3)
+    pool.values(*[["nap", 0.01]] * 3)
+    files, before = psutil.Process().num_fds(), len(processes())
+    assert [outcome.failure for outcome in pool.run([["hang"]] * 300, deadline=0.02)] == ["timeout"] * 300
+    assert pool.values(["echo", 1]) == [1]
+    assert psutil.Process().num_fds() <= files
+    assert len(processes()) <= before
+    assert all(process.status() != psutil.STATUS_ZOMBIE for process in processes())
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"task": "nowhere:act"}, r"for nowhere:act cannot start: ModuleNotFoundError: No module .*'nowhere'"),
+        ({"task": "pool_tasks:no"}, r"for pool_tasks:no cannot start: AttributeError: .*no attribute 'no'"),
+        ({"preload": ["pool_tasks:refuse_to_fork"]}, "lost 5 times in a row, the last time: it has closed"),
+        ({"preload": ["pool_tasks:hang"]}, r"for pool_tasks:act did not start within 1 s"),
+        ({"preload": ["pool_tasks:die_at_the_start"]}, "lost 5 times in a row, the last time: killed by SIGKILL"),
+    ],
+)
+def test_processes_that_cannot_start_are_an_error(
+    make_pool: MakePool,
+    processes: Processes,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    said: str,
+) -> None:
+    monkeypatch.setattr(worker_pool, "STOP_LIMIT", 0.2)
+    if settings == {"preload": ["pool_tasks:hang"]}:
+        monkeypatch.setattr(worker_pool, "START_LIMIT", 1.0)
+    with pytest.raises(RuntimeError, match=said):
+        make_pool(**settings).run([["echo", 1]])
+    assert processes() == []
+
+
+def test_an_interpreter_that_is_not_there_is_an_error(make_pool: MakePool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    with pytest.raises(RuntimeError, match=r"for pool_tasks:act cannot start: .*/no/such/python"):
+        make_pool().run([["echo", 1]])
+
+
+# With Ctrl-C as a terminal has it: what a shell starts in the background ignores it, and hands that on.
+BEGINNING = f"""
+import os, signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from rlvr_vocab.verify.worker_pool import WorkerPool
+pool = WorkerPool("pool_tasks:act", workers=2)
+"""
+READY = """
+pool.run([["leave", 1]] * 6, 9.0)
+pool.run([["nap", 0.1]] * 2, 9.0)
+print("ready", flush=True)
+"""
+
+Script = Callable[[str], subprocess.Popen[str]]
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Iterator[Script]:
+    """Starts a script of the given lines in a process group of its own, as a terminal does."""
+    started = []
+
+    def start(lines: str) -> subprocess.Popen[str]:
+        path = tmp_path / "train.py"
+        path.write_text(BEGINNING + lines, encoding="utf-8")
+        process = subprocess.Popen(
+            [sys.executable, "-X", "dev", str(path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            process_group=0,
+            cwd=tmp_path,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def processes_of_a_ready(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """Server and workers of a script that has printed that it is ready."""
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    time.sleep(0.2)
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def those_left(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
+    """Those that still live after so many seconds; none, and sooner, if all have ended."""
+    until = time.monotonic() + seconds
+    while (left := [process for process in processes if is_alive(process)]) and time.monotonic() < until:
+        time.sleep(0.02)
+    return left
+
+
+def is_alive(process: psutil.Process) -> bool:
+    # The first process of a container may be slow to bury the orphans that it inherits.
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_script_without_main_guard_runs_once_ends_silently_and_takes_its_processes_along(script: Script) -> None:
+    asked = 'print([outcome.value for outcome in pool.run([["echo", 1], ["leave", 1]], 9.0)])'
+    process = script(f"{READY}\ntime.sleep(0.5)\n{asked}")
+    processes = processes_of_a_ready(process)
+    assert process.communicate(timeout=30) == ("[1, None]\n", "")
+    assert process.returncode == 0 and len(processes) == 3 and those_left(processes, 0) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (
+            'def call():\n    while True:\n        pool.run([["nap", 0.01]] * 10, 9.0)\n'
+            "for _ in range(3):\n    threading.Thread(target=call, daemon=True).start()\ntime.sleep(0.4)",
+            "",
+        ),
+        (
+            'before = pool.run([["pid"]], 5.0)[0].value\nchild = os.fork()\nif child == 0:\n    raise SystemExit(0)\n'
+            'os.waitpid(child, 0)\nprint(pool.run([["pid"]], 5.0)[0].value == before)',
+            "True\n",
+        ),
+        (
+            "signal.signal(signal.SIGPIPE, signal.SIG_DFL)\nimport psutil\n"
+            'pool.run([["echo", 1]], 9.0)\npsutil.Process().children()[0].kill()\ntime.sleep(0.1)\n'
+            'print([outcome.value for outcome in pool.run([["echo", 1], ["echo", 2]], 9.0)])',
+            "[1, 2]\n",
+        ),
+    ],
+    ids=["threads wait", "a forked child ends", "SIGPIPE has its default"],
+)
+def test_a_script_ends_silently(script: Script, lines: str, said: str) -> None:
+    assert script(lines).communicate(timeout=30) == (said, "")
+
+
+def test_a_task_beside_the_script_is_found(script: Script, tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("def double(number): return 2 * number", encoding="utf-8")
+    process = script('print(WorkerPool("beside:double").run([21], 9.0)[0].value)')
+    assert process.communicate(timeout=30) == ("42\n", "")
+
+
+def test_ctrl_c_interrupts_the_script_alone_and_no_process_stays(script: Script) -> None:
+    process = script(READY + 'pool.run([["hang"]] * 2, 60.0)')
+    processes = processes_of_a_ready(process)
+    os.killpg(process.pid, signal.SIGINT)
+    said, complained = process.communicate(timeout=10)
+    assert (said, complained.splitlines()[-1]) == ("", "KeyboardInterrupt")
+    assert "Warning" not in complained
+    assert len(processes) >= 2 and those_left(processes, 0) == []
+
+
+@pytest.mark.slow
+def test_answers_that_came_while_the_script_was_stopped_count(script: Script) -> None:
+    process = script(READY + 'print([outcome.value for outcome in pool.run([["nap", 0.4]] * 2, 0.5)])')
+    processes_of_a_ready(process)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(0.6)
+    process.send_signal(signal.SIGCONT)
+    assert process.communicate(timeout=10) == ("[0.4, 0.4]\n", "")
+
+
+@pytest.mark.parametrize("killed", ["script", pytest.param("script and server", marks=pytest.mark.slow)])
+def test_a_killed_script_leaves_no_process_in_the_middle_of_hanging_items(script: Script, killed: str) -> None:
+    process = script(READY + f'pool.run([["hang"]] * 2, {60.0 if killed == "script" else 1.0})')
+    server, *workers = processes_of_a_ready(process)
+    if killed == "script and server":
+        server.suspend()  # or it would end the workers
+    process.kill()
+    if killed == "script and server":
+        server.kill()
+    assert len(workers) >= 1 and those_left([server, *workers], 3) == []
