@@ -29,7 +29,7 @@ from rlvr_vocab.runs.base_model import base_model, expansion_plan, untrained_bas
 from rlvr_vocab.runs.final_model import save_final_model
 from rlvr_vocab.runs.finished import finished_summary, write_summary
 from rlvr_vocab.runs.folder import start_run_folder
-from rlvr_vocab.runs.held_out import HeldOut
+from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.monitor import RunDoctor, alert, start_wandb
 from rlvr_vocab.runs.problem_account import check_same_division
@@ -98,7 +98,7 @@ def _run(settings: RunSettings, interruption: Interruption, console: Console) ->
     return 0
 
 
-def _train(training: StagedRun, held_out: HeldOut, plan: ExpansionPlan) -> dict[str, Any]:
+def _train(training: StagedRun, held_out: HeldOutEvaluator, plan: ExpansionPlan) -> dict[str, Any]:
     """Train all stages; what was measured on the held-out problems before and after, for `summary.json`."""
 
     def measure(when: str, step: int | None = None) -> float | None:
@@ -139,7 +139,7 @@ def _summary(settings: RunSettings, training: StagedRun, plan: ExpansionPlan) ->
 
 def _prepare(
     settings: RunSettings, interruption: Interruption, console: Console
-) -> tuple[StagedRun, HeldOut, ExpansionPlan]:
+) -> tuple[StagedRun, HeldOutEvaluator, ExpansionPlan]:
     """Problems, the model to begin with, and what trains and measures it."""
     check_accelerator(settings)
     with PartialState().main_process_first():  # the others find it in the cache
@@ -158,7 +158,7 @@ def _prepare(
         prompts = [(len(stage.train), stage.longest_prompt) for stage in stages]
         write_whole(settings.output_dir / PROBLEMS, json_text(problems.account(prompts)))
     start_wandb(settings)
-    held_out = HeldOut(stages[-1].settings, problems.held_out, console)
+    held_out = HeldOutEvaluator(stages[-1].settings, problems.held_out, console)
     doctor = RunDoctor(run_facts(settings.resolved, settings.output_dir), settings.output_dir, partial(alert, settings))
     training = StagedRun(stages, initial_model, held_out, interruption, doctor, console)
     return training, held_out, plan

@@ -16,7 +16,7 @@ from rlvr_vocab.record.files import METRICS, STAGE_RECORD
 from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.runs.base_model import loading_kwargs, lora, quantization
 from rlvr_vocab.runs.folder import results_file
-from rlvr_vocab.runs.held_out import HeldOut
+from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.monitor import DisplayCallback, RunDoctor
 from rlvr_vocab.runs.rewards import reward_context
 from rlvr_vocab.runs.stages import Stage, StageRecord, ended_records
@@ -48,7 +48,7 @@ class StagedRun:
         self,
         stages: Sequence[Stage],
         initial_model: Path,
-        held_out: HeldOut,
+        held_out: HeldOutEvaluator,
         interruption: Interruption,
         doctor: RunDoctor,
         console: Console,
@@ -201,7 +201,7 @@ class StagedRun:
 
 
 def _stage_trainer(
-    stage: Stage, initial_model: Path, context: StageContext, held_out: HeldOut, interruption: Interruption
+    stage: Stage, initial_model: Path, context: StageContext, held_out: HeldOutEvaluator, interruption: Interruption
 ) -> RegionGRPOTrainer:
     """A trainer for one stage; policy and reference are those of the initial model."""
     settings = stage.settings
