@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.analysis.compare.stories import ArmStory, KeyDifference, RunStory, one_line
 from rlvr_vocab.atomic_file import read_json_if_there
 from rlvr_vocab.config.command_sections import CompareSettings
-from rlvr_vocab.config.compose import compose, parse_command_line
 from rlvr_vocab.config.help import leaves
 from rlvr_vocab.config.recorded import ABSENT, NOT_COMPARED, read_recorded
-from rlvr_vocab.config.resolution import resolved_config
-from rlvr_vocab.config.sections import RewardSettings
 from rlvr_vocab.config.values import as_typed, read
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
@@ -34,6 +31,7 @@ from rlvr_vocab.record.files import (
 )
 from rlvr_vocab.record.json_files import read_record
 from rlvr_vocab.record.metrics import divided, read_metrics
+from rlvr_vocab.runs.recorded_run import configuration_keys, default_keys
 from rlvr_vocab.secret_words import MASK, is_secret
 
 # A longer value does not fit into a sentence or beside a picture: its arm gets a number.
@@ -258,20 +256,17 @@ def divide_into_arms(configs: Sequence[Mapping[str, Any]], key: str | None, base
 
 def differing_keys(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
     """The keys in which configurations differ, bookkeeping left out, each with its value in every one."""
-    flat = [dict(_leaves(config)) for config in configs]
+    flat = [_as_typed(configuration_keys(config)) for config in configs]
     keys = dict.fromkeys(key for each in flat for key in each)
     if any(key not in each for key in keys for each in flat):  # a version adds keys with its defaults
-        defaults = dict(_leaves(resolved_config(compose("train", parse_command_line("train", [])))))
+        defaults = _as_typed(default_keys())
         flat = [{key: defaults[key] for key in keys if key in defaults} | each for each in flat]
     values = {key: _same_spelling([each.get(key, ABSENT) for each in flat]) for key in keys}
     return {key: each for key, each in values.items() if len(set(each)) > 1}
 
 
-def _leaves(config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Rewards with what a function leaves to its defaults."""
-    if config.get("rewards"):
-        config = {**config, "rewards": asdict(read(RewardSettings, config["rewards"], "rewards"))}
-    return [(key, as_typed(value)) for key, value in leaves(config) if not _is_bookkeeping(key)]
+def _as_typed(keys: Mapping[str, Any]) -> dict[str, str]:
+    return {key: as_typed(value) for key, value in keys.items() if not _is_bookkeeping(key)}
 
 
 def _same_spelling(values: Sequence[str]) -> tuple[str, ...]:
