@@ -115,6 +115,7 @@ def held_out(*accuracies: float, problems: int = 200) -> list[Row]:
         (held_out(0.6, 0.3), True),
         (held_out(0.3, 0.4, 0.45, 0.5), False),
         (held_out(0.5, 0.52, 0.49, 0.5, 0.47, 0.5), False),
+        (held_out(0.1, 0.1, 0.9, 0.9, 0.5), False),  # two and two: the last two are no worse than any before them
         (held_out(0.6, 0.45, problems=10), False),
     ],
 )
