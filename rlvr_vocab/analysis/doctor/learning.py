@@ -17,16 +17,7 @@ from rlvr_vocab.analysis.doctor.definition import (
     stronger_kl_penalty,
 )
 from rlvr_vocab.analysis.doctor.finding import GUIDE, GUIDE_ON_RATES, SIMULATED, Threshold, figure, steps, typed
-from rlvr_vocab.analysis.doctor.history import (
-    WINDOW,
-    Estimate,
-    Evaluation,
-    History,
-    estimate,
-    median,
-    number,
-    values,
-)
+from rlvr_vocab.analysis.doctor.history import WINDOW, Estimate, Evaluation, History, estimate, median, number, values
 from rlvr_vocab.analysis.doctor.reward_scale import is_own, scale_of, scale_seen
 from rlvr_vocab.analysis.doctor.reward_words import without_own
 from rlvr_vocab.record.metrics import Row, is_number

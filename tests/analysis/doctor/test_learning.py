@@ -75,6 +75,10 @@ def test_a_rest_is_told_and_taken_back(healthy_rows: list[Row], facts: RunFacts,
     assert doctor.findings() == diagnose(RunRecord(tmp_path, facts, tuple(rows))) == []
 
 
+def test_a_reward_may_rest_while_the_learning_rate_rises(names_of: Named) -> None:
+    assert names_of(lambda row: {"reward": 0.3 + 0.01 * (row["step"] % 3), "learning_rate": 1e-5 * row["step"]}) == []
+
+
 @pytest.mark.parametrize("window", [5, 10, 20])
 def test_a_weight_that_falls_by_itself_is_no_lost_reward(window: int, healthy_rows: list[Row], names_of: Named) -> None:
     rewards = (RewardFact("accuracy", 1.0, True), RewardFact("boxed", 0.2, False))
@@ -111,6 +115,7 @@ def held_out(*accuracies: float, problems: int = 200) -> list[Row]:
         (held_out(0.6, 0.3), True),
         (held_out(0.3, 0.4, 0.45, 0.5), False),
         (held_out(0.5, 0.52, 0.49, 0.5, 0.47, 0.5), False),
+        (held_out(0.1, 0.1, 0.9, 0.9, 0.5), False),  # two and two: the last two are no worse than any before them
         (held_out(0.6, 0.45, problems=10), False),
     ],
 )
