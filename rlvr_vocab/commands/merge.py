@@ -6,7 +6,7 @@ import torch
 
 from rlvr_vocab.config.command_sections import MergeSettings
 from rlvr_vocab.config.sections import LONG_DTYPE_NAMES
-from rlvr_vocab.runs.final_model import report_lines
+from rlvr_vocab.runs.final_model import merge_report_lines
 from rlvr_vocab.runs.model_card import facts_of_adapter, quantized_note, write_card
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.vocab.peft.merge import merge_adapter
@@ -23,6 +23,6 @@ def run(settings: MergeSettings) -> int:
         None if settings.dtype == "auto" else getattr(torch, LONG_DTYPE_NAMES[settings.dtype]),
         finish=lambda folder, report: write_card(folder, facts, report),
     )
-    for line in report_lines(report, settings.out, quantized_note(facts)):
+    for line in merge_report_lines(report, settings.out, quantized_note(facts)):
         console.print(line, markup=False)
     return 0

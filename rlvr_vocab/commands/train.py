@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
@@ -28,7 +29,7 @@ from rlvr_vocab.runs.base_model import base_model, expansion_plan, untrained_bas
 from rlvr_vocab.runs.final_model import save_final_model
 from rlvr_vocab.runs.finished import finished_summary, write_summary
 from rlvr_vocab.runs.folder import start_run_folder
-from rlvr_vocab.runs.held_out import HeldOut
+from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.monitor import RunDoctor, alert, start_wandb
 from rlvr_vocab.runs.problem_account import check_same_division
@@ -37,7 +38,8 @@ from rlvr_vocab.runs.processes import in_one_process, join_processes
 from rlvr_vocab.runs.prompts import fitting_prompts, require_a_batch
 from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.runs.report import report_at_the_end
-from rlvr_vocab.runs.stage_runner import Stage, StagedRun
+from rlvr_vocab.runs.stage_runner import StagedRun
+from rlvr_vocab.runs.stages import Stage
 from rlvr_vocab.runs.summary import print_summary
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.training.checkpointing.save import full_disk_in_a_line
@@ -80,12 +82,24 @@ def _run(settings: RunSettings, interruption: Interruption, console: Console) ->
     quiet_libraries()
     is_main = PartialState().is_main_process
     [summary] = broadcast_object_list([finished_summary(settings, console) if is_main else None])
-    if summary is not None:
+    if summary is None:
+        started = time.monotonic()
+        training, held_out, plan = _prepare(settings, interruption, console)
+        measured = _train(training, held_out, plan)
+        save_final_model(training.trainer, settings, training.steps, console)
+        summary = _summary(settings, training, plan) | measured
+        summary["seconds"] = round(time.monotonic() - started + training.seconds_of_earlier_starts, 1)
+        if is_main:
+            summary["findings"] = [asdict(finding) for finding in training.doctor.finish(summary)]
+            write_summary(settings.output_dir, summary)
+    else:
         console.print(f"{settings.output_dir} holds this run, finished. overwrite=true trains it again.")
-        print_summary(summary, settings.output_dir, console)
-        return 0
-    started = time.monotonic()
-    training, held_out, plan = _prepare(settings, interruption, console)
+    print_summary(summary, settings.output_dir, console)
+    return 0
+
+
+def _train(training: StagedRun, held_out: HeldOutEvaluator, plan: ExpansionPlan) -> dict[str, Any]:
+    """Train all stages; what was measured on the held-out problems before and after, for `summary.json`."""
 
     def measure(when: str, step: int | None = None) -> float | None:
         with training.trainer.accelerator.autocast():  # that of training: flash attention computes in 16 bits alone
@@ -94,39 +108,38 @@ def _run(settings: RunSettings, interruption: Interruption, console: Console) ->
     if not training.records:
         _at_the_beginning(training.trainer, lambda: measure("before"))
     training.train()
-    training.stop_if_told_too_late()
-    accuracy_before = held_out.accuracy("before", None)
-    accuracy_after = measure("after", training.step_of_the_weights)
+    training.stop_after_the_last_step()
+    measured: dict[str, Any] = {
+        "accuracy_before": held_out.accuracy("before", None),
+        "accuracy_after": measure("after", training.step_of_the_weights),
+        "held_out_problems": held_out.size,
+    }
     with training.trainer.accelerator.autocast():
-        sample = held_out.sample(_checkpoint(training, plan))
-    save_final_model(training.trainer, settings, training.steps, console)
+        return {**measured, "sample": held_out.sample(_checkpoint(training, plan))}
+
+
+def _summary(settings: RunSettings, training: StagedRun, plan: ExpansionPlan) -> dict[str, Any]:
+    """What the training came to, for `summary.json`."""
+    records = training.records
+    failures: Counter[str] = Counter()
+    for record in records:
+        failures.update(record.reward_failures)
     summary = {
         "exp_name": settings.exp_name,
         "finished": True,
         "reasoning_vocab_size": plan.layout.size,
-        "accuracy_before": accuracy_before,
-        "accuracy_after": accuracy_after,
-        "held_out_problems": held_out.size,
         "train_problems": len(training.stages[0].train),
         "steps": training.steps,
-        "steps_without_signal": sum(record.steps_without_signal for record in training.records),
-        "reward_failures": _reward_failures(training),
-        "grpo_seconds": round(sum(record.seconds for record in training.records), 1),
-        "seconds": round(time.monotonic() - started + training.seconds_of_earlier_starts, 1),
-        "sample": sample,
+        "steps_without_signal": sum(record.steps_without_signal for record in records),
+        "reward_failures": dict(failures),
+        "grpo_seconds": round(sum(record.seconds for record in records), 1),
     }
-    if settings.stages:
-        summary["stages"] = [asdict(record) for record in training.records]
-    if training.trainer.accelerator.is_main_process:
-        summary["findings"] = [asdict(finding) for finding in training.doctor.finish(summary)]
-        write_summary(settings.output_dir, summary)
-    print_summary(summary, settings.output_dir, console)
-    return 0
+    return {**summary, "stages": [asdict(record) for record in records]} if settings.stages else summary
 
 
 def _prepare(
     settings: RunSettings, interruption: Interruption, console: Console
-) -> tuple[StagedRun, HeldOut, ExpansionPlan]:
+) -> tuple[StagedRun, HeldOutEvaluator, ExpansionPlan]:
     """Problems, the model to begin with, and what trains and measures it."""
     check_accelerator(settings)
     with PartialState().main_process_first():  # the others find it in the cache
@@ -145,28 +158,15 @@ def _prepare(
         prompts = [(len(stage.train), stage.longest_prompt) for stage in stages]
         write_whole(settings.output_dir / PROBLEMS, json_text(problems.account(prompts)))
     start_wandb(settings)
-    held_out = HeldOut(stages[-1].settings, problems.held_out, console)
-    training = StagedRun(stages, initial_model, held_out, interruption, _doctor(settings), console)
+    held_out = HeldOutEvaluator(stages[-1].settings, problems.held_out, console)
+    doctor = RunDoctor(run_facts(settings.resolved, settings.output_dir), settings.output_dir, partial(alert, settings))
+    training = StagedRun(stages, initial_model, held_out, interruption, doctor, console)
     return training, held_out, plan
-
-
-def _doctor(settings: RunSettings) -> RunDoctor:
-    """The doctor beside the training, who knows the run as it was configured."""
-    folder = settings.output_dir
-    return RunDoctor(run_facts(settings.resolved, folder), folder, partial(alert, settings))
 
 
 def _base_model(settings: RunSettings, train: Dataset) -> str:
     """With a screen of its own: it may be another process than the one that goes on."""
     return base_model(settings, train, make_console())
-
-
-def _reward_failures(training: StagedRun) -> dict[str, int]:
-    """On how many rows each reward function failed, all stages together."""
-    failures: Counter[str] = Counter()
-    for record in training.records:
-        failures.update(record.reward_failures)
-    return dict(failures)
 
 
 def _stages(settings: RunSettings, problems: RunProblems, plan: ExpansionPlan, console: Console) -> list[Stage]:

@@ -78,11 +78,11 @@ def _merge(adapter: Path, base: Path, out: Path, facts: CardFacts, console: Cons
 
     # In float32, like a model that was trained whole: what was measured is what is kept.
     report = merge_adapter(adapter, out, base, torch.float32, finish=finish)
-    for line in report_lines(report, out, quantized_note(facts)):
+    for line in merge_report_lines(report, out, quantized_note(facts)):
         console.print(line, markup=False)
 
 
-def report_lines(report: MergeReport, out: Path, note: str) -> Iterator[str]:
+def merge_report_lines(report: MergeReport, out: Path, note: str) -> Iterator[str]:
     """What was folded into what, how far the result is from the model that trained, and a note."""
     yield (
         f"adapter folded into {report.base}; largest difference of a logit on a chat of {report.probe_tokens} tokens, "

@@ -33,8 +33,8 @@ from rlvr_vocab.vocab.marking import Marker
 _LARGEST_BATCH = 256
 
 
-class HeldOut:
-    """The held-out problems of a run, answered as they would be in training."""
+class HeldOutEvaluator:
+    """Measures a model on the held-out problems of a run, with answers sampled as in training."""
 
     def __init__(self, settings: RunSettings, rows: Dataset | None, console: Console) -> None:
         grpo = settings.training.grpo

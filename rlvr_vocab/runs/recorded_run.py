@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rlvr_vocab.config.compose import compose, parse_command_line
+from rlvr_vocab.config.help import leaves
 from rlvr_vocab.config.recorded import read_recorded, required_value
+from rlvr_vocab.config.resolution import resolved_config
 from rlvr_vocab.config.sections import RewardSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.record.files import parents_of, run_folder_of
@@ -73,3 +76,14 @@ def stage_of(checkpoint: Path, stages: Sequence[Mapping[str, Any]]) -> Mapping[s
             name = folder.name.partition("_")[2]
             return next((stage for stage in stages if stage["name"] == name), {})
     return stages[-1] if stages else {}
+
+
+def configuration_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted key -> value; rewards with what a function leaves to its defaults, however they were recorded."""
+    rewards = read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards")
+    return dict(leaves({**config, "rewards": asdict(rewards)}))
+
+
+def default_keys() -> dict[str, Any]:
+    """The same of a run for which nothing was set."""
+    return configuration_keys(resolved_config(compose("train", parse_command_line("train", []))))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,12 +18,9 @@ from rlvr_vocab.analysis.report.run_page import Configuration, RunReport, run_pa
 from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, write_analysis
 from rlvr_vocab.atomic_file import write_text_whole
 from rlvr_vocab.config.command_sections import ReportSettings
-from rlvr_vocab.config.compose import compose, parse_command_line
-from rlvr_vocab.config.help import command_to_repeat, leaves
+from rlvr_vocab.config.help import command_to_repeat
 from rlvr_vocab.config.recorded import NOT_COMPARED, config_yaml, read_recorded, required_value
-from rlvr_vocab.config.resolution import resolved_config
-from rlvr_vocab.config.sections import RewardSettings
-from rlvr_vocab.config.values import as_typed, read
+from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
@@ -33,6 +29,7 @@ from rlvr_vocab.record.inventory import RunInventory
 from rlvr_vocab.record.json_files import read_record
 from rlvr_vocab.record.metrics import RunRecord, read_rows
 from rlvr_vocab.runs.record import run_record
+from rlvr_vocab.runs.recorded_run import configuration_keys, default_keys
 from rlvr_vocab.secret_words import without_secrets
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
 from rlvr_vocab.vocab.marking import Marker
@@ -150,17 +147,11 @@ def _configuration(folder: Path) -> Configuration:
 
 def _changed(recorded: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """(key, value, default) of what a run is, not of how it goes about its work."""
-    defaults = dict(leaves(_spelled_out(resolved_config(compose("train", parse_command_line("train", []))))))
-    for key, value in leaves(_spelled_out(recorded)):
+    defaults = default_keys()
+    for key, value in configuration_keys(recorded).items():
         if key.partition(".")[0] not in NOT_COMPARED and (key not in defaults or value != defaults[key]):
             default = "(not set)" if key not in defaults else _as_yaml(defaults[key])
             yield key, without_secrets(_as_yaml(value)), default
-
-
-def _spelled_out(config: Mapping[str, Any]) -> dict[str, Any]:
-    """With rewards as a run records them: what a function leaves to its defaults is written down."""
-    rewards = read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards")
-    return {**config, "rewards": asdict(rewards)}
 
 
 def _as_yaml(value: Any) -> str:

@@ -272,11 +272,11 @@ def test_vllm_is_refused_where_it_cannot_sample(
     model_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = [f"checkpoint={model_folder()}", "dataset=gsm8k"]
-    monkeypatch.setattr("rlvr_vocab.checks.run.installed", lambda package: False)
+    monkeypatch.setattr("rlvr_vocab.checks.commands.installed", lambda package: False)
     with pytest.raises(UserError, match="backend=vllm: vllm is not installed"):
         load_settings("evaluate", [*words, "backend=vllm"])
     assert load_settings("evaluate", words).backend == "transformers"
-    monkeypatch.setattr("rlvr_vocab.checks.run.installed", lambda package: True)
+    monkeypatch.setattr("rlvr_vocab.checks.commands.installed", lambda package: True)
     assert load_settings("evaluate", [*words, "backend=vllm"]).backend == "vllm"
     monkeypatch.setattr("rlvr_vocab.checks.run.check_checkpoint_folder", lambda *_: None)
     monkeypatch.setattr("rlvr_vocab.checks.run.is_adapter", lambda folder: True)

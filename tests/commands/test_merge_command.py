@@ -79,6 +79,7 @@ def test_merging_the_final_adapter_again_gives_the_final_model(
     assert float(shown[1].split()[0]) <= 1e-4 and float(shown[2].split()[0]) == 0
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_a_run_that_was_moved_merges_in_another_type(
     run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,6 +114,7 @@ def test_the_card_of_the_final_model_says_what_it_is_and_what_was_measured(run_f
         assert str(run_folder.parent) not in (run_folder / folder / "README.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["final_adapter", "checkpoint-2", "final_model"])
 def test_every_folder_of_the_run_can_be_asked_and_measured(
     name: str, run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -123,6 +125,7 @@ def test_every_folder_of_the_run_can_be_asked_and_measured(
     assert main(["evaluate", checkpoint, f"out={tmp_path / 'results'}", "max_new_tokens=2", "max_samples=2"]) == 0
 
 
+@pytest.mark.slow
 def test_a_run_whose_merge_is_refused_keeps_its_adapter_and_says_why_in_one_line(
     run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -147,6 +150,7 @@ def test_a_run_whose_merge_is_refused_keeps_its_adapter_and_says_why_in_one_line
     assert main(words) == 0 and (again / "final_model" / "README.md").is_file()
 
 
+@pytest.mark.slow
 def test_a_final_model_is_float32_whatever_its_base_is_and_replaces_that_of_an_interrupted_end(
     run_folder: Path, tmp_path: Path
 ) -> None:
@@ -162,6 +166,7 @@ def test_a_final_model_is_float32_whatever_its_base_is_and_replaces_that_of_an_i
     assert {tensor.dtype for tensor in load_file(out / "model.safetensors").values()} == {torch.float32}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["checkpoint-1", "final_adapter"])
 def test_an_adapter_of_a_run_knows_its_base_from_other_models_of_the_same_vocabulary(
     name: str, run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -212,6 +217,7 @@ def test_the_place_of_the_merged_model_is_looked_at_first(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "link"]
 
 
+@pytest.mark.slow
 def test_the_python_of_a_card_runs(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = run_folder / "final_model"
     [code] = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)

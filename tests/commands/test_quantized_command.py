@@ -27,6 +27,7 @@ RUN = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bits", "optim"), [("4", "paged_adamw_8bit"), ("8", "adamw_torch_fused")])
 def test_a_quantized_run_says_that_it_trains_an_adapter_and_ends_well(bits, optim, tmp_path):
     words = [f"model.model_kwargs.load_in_{bits}bit=true", f"training.optim={optim}"]

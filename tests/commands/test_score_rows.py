@@ -261,14 +261,14 @@ def test_every_row_has_the_marks_and_verdicts_that_it_has_alone() -> None:
     )
     progress: list[tuple[int, int]] = []
     accuracy, boxed = score_rows(rewards, rows, lambda done, total: progress.append((done, total)))
-    assert [mark.score for mark in accuracy.marks] == [float(number % 3 == 1) for number in range(150)]
+    assert [score.value for score in accuracy.scores] == [float(number % 3 == 1) for number in range(150)]
     assert accuracy.verdicts is not None and len(accuracy.verdicts) == 150
     assert [verdict.answer for verdict in accuracy.verdicts[:4]] == ["0", "1", "2", "0"]
-    assert boxed.verdicts is None and {mark.reason for mark in boxed.marks} == {"2 boxes"}
+    assert boxed.verdicts is None and {score.reason for score in boxed.scores} == {"2 boxes"}
     assert progress == [(64, 150), (128, 150), (150, 150)]
     assert [accuracy.is_full(row) for row in range(3)] == [False, True, False]
     assert [total_of([accuracy, boxed], row) for row in range(3)] == [0.0, 2.0, 0.0]
-    assert accuracy.failed == [] and len(accuracy.scores) == 150 and accuracy.seconds > 0
+    assert accuracy.failed == [] and len(accuracy.values) == 150 and accuracy.seconds > 0
 
 
 def test_a_total_leaves_out_rewards_without_a_score_and_is_none_without_any() -> None:
@@ -276,7 +276,7 @@ def test_a_total_leaves_out_rewards_without_a_score_and_is_none_without_any() ->
     context = RewardContext(("<think>", "</think>"))
     scores = score_rows(build_rewards([RewardSpec("accuracy"), RewardSpec("boxed", 0.5)], context), rows, print)
     assert [total_of(scores, row) for row in (0, 1)] == [1.5, 0.0]
-    assert total_of(scores[:1], 1) is None and len(scores[0].scores) == 1
+    assert total_of(scores[:1], 1) is None and len(scores[0].values) == 1
 
 
 def test_functions_get_what_a_trainer_would_pass() -> None:

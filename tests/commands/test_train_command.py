@@ -46,7 +46,7 @@ def own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLVR_VOCAB_CACHE", str(cache))
 
 
-@pytest.fixture(scope="module", params=["full", "0"])
+@pytest.fixture(scope="module", params=["full", pytest.param("0", marks=pytest.mark.slow)])
 def run_folder(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cache: Path
 ) -> tuple[Path, bool]:
@@ -168,6 +168,7 @@ def test_held_out_problems_are_measured_meanwhile(run_folder: tuple[Path, bool])
     assert last.read_bytes() == after.read_bytes()
 
 
+@pytest.mark.slow
 def test_measuring_meanwhile_changes_nothing_about_the_training(run_folder: tuple[Path, bool], tmp_path: Path) -> None:
     folder, _ = run_folder
     unmeasured = tmp_path / "unmeasured"
@@ -194,6 +195,7 @@ def test_a_run_says_where_the_rows_of_its_problem_set_went(run_folder: tuple[Pat
     assert training["trained_on"] == 4500
 
 
+@pytest.mark.slow
 def test_a_run_started_from_its_own_config_gives_the_same_losses(run_folder: tuple[Path, bool], tmp_path: Path) -> None:
     folder, _ = run_folder
     again = tmp_path / "again"
@@ -303,6 +305,7 @@ def test_what_only_the_data_or_the_model_shows_is_said_before_anything_is_writte
     assert not out.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lora", ["false", "true"])
 def test_a_run_that_lacks_only_its_summary_is_finished_and_not_trained_further(lora: str, tmp_path: Path) -> None:
     """Killed after its last checkpoint, while it measured, merged or wrote."""
@@ -329,6 +332,7 @@ def test_the_last_measurement_of_the_training_is_the_one_after_it(run_folder: tu
     assert (evaluation / "after.jsonl").read_bytes() == (evaluation / "step_00003.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_accuracy_after_is_that_of_the_weights_that_are_kept(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     best = ["training.load_best_model_at_end=true", "training.save_strategy=steps", "training.save_steps=1"]

@@ -124,7 +124,7 @@ def origins(rows: object) -> set[int]:
     return set(rows["origin"])  # type: ignore[index]
 
 
-@pytest.mark.parametrize("seed", range(SETS))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, SETS))])
 def test_no_writing_of_a_held_out_problem_is_loaded_to_train_on_and_all_counts_agree(
     seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -115,6 +115,7 @@ def test_the_second_stage_starts_from_the_weights_of_the_first(whole_run):
     assert max(step.values()) < 1.5 * 1e-2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed_at", ["form", "answers"])
 def test_a_run_killed_in_a_stage_ends_with_the_weights_of_one_that_was_not(whole_run, killed_at, tmp_path, cache):
     folder = tmp_path / "killed"
@@ -186,6 +187,7 @@ def unfinished_without_records(run, folder):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", ["{", '{"name": "form"}'])
 def test_a_record_that_cannot_be_read_is_named(whole_run, broken, tmp_path, capsys):
     folder = unfinished_without_records(whole_run, tmp_path / "copy")

@@ -88,6 +88,7 @@ def test_a_baseline_trains_with_the_run_s_own_configuration(command, tmp_path):
     assert abs(metrics[0]["kl"]) < 1e-6 < metrics[1]["kl"]
 
 
+@pytest.mark.slow
 def test_it_loads_4_bit_by_its_own_means_and_leaves_checkpointing_to_them(command, tmp_path):
     done = command(
         *RUN,
@@ -119,6 +120,7 @@ def test_where_it_is_not_installed_one_line_says_so(command, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_the_other_backend_never_imports_it(command):
     done = command("train", "--help")
     assert done.returncode == 0
@@ -126,6 +128,7 @@ def test_the_other_backend_never_imports_it(command):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_prompt_that_its_room_does_not_hold_is_refused_before_training(command, tmp_path):
     limits = ["model.unsloth.max_seq_length=40", "training.max_completion_length=30"]
     done = command(*RUN, *limits)

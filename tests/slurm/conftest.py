@@ -33,6 +33,21 @@ esac
 """
 
 
+# Of these tests `make test` runs a submission, a job, a requeue and a sweep.
+QUICK = (
+    "test_outside_a_job_the_script_submits_itself_with_its_arguments_as_they_stand",
+    "test_the_exit_code_of_training_is_that_of_the_job",
+    "test_an_interrupted_run_is_requeued_by_the_name_that_is_its_own",
+    "test_each_task_of_a_sweep_is_one_arm_with_one_seed_under_a_name_of_its_own",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and item.name.partition("[")[0] not in QUICK:
+            item.add_marker("slow")
+
+
 @dataclasses.dataclass(frozen=True)
 class Scripts:
     """A copy of the scripts, and stand-ins that come first on their PATH."""

@@ -18,6 +18,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
+# Of these tests `make test` runs one kill, one damage of a checkpoint and one of a record, and one signal.
+QUICK = (
+    "test_killed_before_a_change_of_a_file[os.rename .saving/checkpoint-4]",
+    "test_each_file_of_the_newest_checkpoint[flip]",
+    "test_an_interrupted_run_puts_back_what_it_can_and_names_the_rest",
+    "test_the_step_is_finished_and_saved_and_the_last_line_says_so[Signals.SIGTERM]",
+)
+
 LENGTH = "{name:length,params:{longest:1,falloff:300,unit:characters}}"
 # Rewards that differ within a group, whatever a model says that has learned nothing yet; a checkpoint at every step.
 SMALL = (
@@ -39,6 +47,12 @@ SMALL = (
     "training.save_total_limit=2",
     f"rewards=[{LENGTH},accuracy]",
 )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == Path(__file__).parent and item.name not in QUICK:
+            item.add_marker("slow")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from rlvr_vocab.analysis.compare.page import compare_page, format_figure
 from rlvr_vocab.analysis.compare.result import ComparisonResult, as_json, compare_runs
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.atomic_file import write_json_whole, write_whole
-from rlvr_vocab.commands.compare.runs import compared_arms, measured
+from rlvr_vocab.commands.compare.runs import compared_arms, results_in_words
 from rlvr_vocab.config.command_sections import CompareSettings
 from rlvr_vocab.config.help import command_to_repeat
 from rlvr_vocab.config.values import as_typed
@@ -33,7 +33,7 @@ def run(settings: CompareSettings) -> int:
     arms = compared_arms(settings)
     compared = compare_runs(
         arms.key,
-        measured(settings.evaluation),
+        results_in_words(settings.evaluation),
         arms.arms,
         arms.differences,
         settings.confidence,

@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparedRun, KeyDifference, safe_line
 from rlvr_vocab.atomic_file import read_json_if_there
 from rlvr_vocab.config.command_sections import CompareSettings
-from rlvr_vocab.config.compose import compose, parse_command_line
 from rlvr_vocab.config.help import leaves
 from rlvr_vocab.config.recorded import ABSENT, NOT_COMPARED, read_recorded
-from rlvr_vocab.config.resolution import resolved_config
-from rlvr_vocab.config.sections import RewardSettings
 from rlvr_vocab.config.values import as_typed, read
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
@@ -34,6 +31,7 @@ from rlvr_vocab.record.files import (
 from rlvr_vocab.record.inventory import RunInventory
 from rlvr_vocab.record.json_files import read_record
 from rlvr_vocab.record.metrics import read_metrics, split_evaluations
+from rlvr_vocab.runs.recorded_run import configuration_keys, default_keys
 from rlvr_vocab.secret_words import MASK, is_secret
 
 # A longer value does not fit into a sentence or beside a picture: its arm gets a number.
@@ -55,30 +53,29 @@ def compared_arms(settings: CompareSettings) -> ComparedArms:
     Raises:
         UserError: a run has no results, two are the same, or they do not divide into arms.
     """
-    _check_told_apart(settings.runs)
+    _check_given_once(settings.runs)
     configs = [read_recorded(folder, resolve=True) for folder in settings.runs]
     runs = [
-        _compared_run(folder, config, settings.evaluation)
-        for folder, config in zip(settings.runs, configs, strict=True)
+        _read_run(folder, config, settings.evaluation) for folder, config in zip(settings.runs, configs, strict=True)
     ]
-    division = divide(configs, settings.key, settings.baseline)
-    shown = [_told(division.key, value) for value, _ in division.arms]
+    division = divide_into_arms(configs, settings.key, settings.baseline)
+    values = [_printable(division.key, value) for value, _ in division.arms]
     arms = tuple(
         ComparedArm(name, value, tuple(runs[number] for number in members))
-        for name, value, (_, members) in zip(_names(division.key, shown), shown, division.arms, strict=True)
+        for name, value, (_, members) in zip(_names(division.key, values), values, division.arms, strict=True)
     )
     return ComparedArms(division.key, arms, _differences(division))
 
 
-def _differences(division: Division) -> tuple[KeyDifference, ...]:
+def _differences(division: ArmDivision) -> tuple[KeyDifference, ...]:
     order = [number for _, members in division.arms for number in members]
     return tuple(
-        KeyDifference(key, tuple(_told(key, values[number]) for number in order))
+        KeyDifference(key, tuple(_printable(key, values[number]) for number in order))
         for key, values in division.others.items()
     )
 
 
-def _told(key: str, value: str) -> str:
+def _printable(key: str, value: str) -> str:
     """A value as it may be shown: no secret, and nothing that a terminal obeys."""
     return MASK if is_secret(key, value) else safe_line(value)
 
@@ -91,15 +88,14 @@ def _names(key: str, values: Sequence[str]) -> list[str]:
     return [f"{short}={value}" for value in values]
 
 
-def _check_told_apart(folders: Sequence[Path]) -> None:
-    seen: dict[Path, Path] = {}
-    for folder in folders:
-        if folder.resolve() in seen:
+def _check_given_once(folders: Sequence[Path]) -> None:
+    resolved = [folder.resolve() for folder in folders]
+    for number, folder in enumerate(folders):
+        if resolved[number] in resolved[:number]:
             raise UserError(f"runs: {folder} is given twice")
-        seen[folder.resolve()] = folder
 
 
-def _compared_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -> ComparedRun:
+def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -> ComparedRun:
     rows, evaluations = split_evaluations(read_metrics(folder / METRICS))
     training, results, records = config["training"], results_file(folder, evaluation), RunInventory.of(folder)
     changed = records.problem(results)
@@ -108,9 +104,9 @@ def _compared_run(folder: Path, config: Mapping[str, Any], evaluation: str | Non
     return ComparedRun(
         folder=str(folder),
         seed=_seed(folder, config),
-        sampling_settings=sampling_settings_of(results),
+        sampling_settings=evaluate_settings(results),
         from_evaluate=results.name == EVALUATION_RESULTS,
-        answers=answers_in(results),
+        answers=read_answers(results),
         rows=rows,
         evaluations=evaluations,
         summary=read_record(folder, SUMMARY),
@@ -136,7 +132,7 @@ _NEEDED = ("prompt", "solution", "score")
 _TYPED = ("samples", "temperature", "max_new_tokens", "seed", "batch_size", "backend")
 
 
-def measured(evaluation: str | None) -> str:
+def results_in_words(evaluation: str | None) -> str:
     """What the compared results are, in words."""
     return "what each run measured at its end" if evaluation is None else f"results named {evaluation}"
 
@@ -153,23 +149,23 @@ def results_file(folder: Path, evaluation: str | None) -> Path:
     if evaluation is not None:
         raise UserError(
             f"evaluation={evaluation}: {folder} has no such results (no {' and no '.join(map(str, places))}); "
-            f"rlvr-vocab evaluate checkpoint={folder}/{FINAL_MODEL} makes them{_there_is(folder)}"
+            f"rlvr-vocab evaluate checkpoint={folder}/{FINAL_MODEL} makes them{_available_results(folder)}"
         )
     raise UserError(
         f"runs: {folder} has no results of its held-out problems (no {_OF_A_RUN}/{_AT_ITS_END}.jsonl), which a run "
         f"measures at its end: rlvr-vocab train config={folder}/config.yaml goes on with it; or measure each "
         f"with rlvr-vocab evaluate checkpoint={folder}/{FINAL_MODEL} and name the results by evaluation=<name>"
-        f"{_there_is(folder)}"
+        f"{_available_results(folder)}"
     )
 
 
-def _there_is(folder: Path) -> str:
+def _available_results(folder: Path) -> str:
     names = [path.parent.name for path in sorted((folder / _OF_EVALUATE).glob(f"*/{EVALUATION_RESULTS}"))]
     names += [path.stem for path in sorted((folder / _OF_A_RUN).glob("*.jsonl"))]
     return f"; there is: {', '.join(names)}" if names else ""
 
 
-def sampling_settings_of(path: Path) -> dict[str, Any] | None:
+def evaluate_settings(path: Path) -> dict[str, Any] | None:
     """How `rlvr-vocab evaluate` was asked for these results; None where they are not its, or it has not said.
 
     Raises:
@@ -193,7 +189,7 @@ def _command(folder: Path, settings: Mapping[str, Any]) -> str:
     return shlex.join(["rlvr-vocab", "evaluate", *words])
 
 
-def answers_in(path: Path) -> list[Mapping[str, Any]]:
+def read_answers(path: Path) -> list[Mapping[str, Any]]:
     """The lines of a file of results: each is needed, so none may be broken."""
     answers: list[Mapping[str, Any]] = []
     # A completion may hold any other sign that breaks lines.
@@ -227,7 +223,7 @@ _BOOKKEEPING = (
 
 
 @dataclass(frozen=True)
-class Division:
+class ArmDivision:
     """Runs by their number, divided by the values of the key under test.
 
     Attributes:
@@ -240,7 +236,7 @@ class Division:
     others: Mapping[str, tuple[str, ...]]
 
 
-def divide(configs: Sequence[Mapping[str, Any]], key: str | None, baseline: Any) -> Division:
+def divide_into_arms(configs: Sequence[Mapping[str, Any]], key: str | None, baseline: Any) -> ArmDivision:
     """Divide runs into arms by their configurations.
 
     Args:
@@ -255,28 +251,25 @@ def divide(configs: Sequence[Mapping[str, Any]], key: str | None, baseline: Any)
     values = differing.pop(key)
     arms = {value: tuple(n for n, other in enumerate(values) if other == value) for value in values}
     first = _baseline(key, list(arms), baseline)
-    return Division(key, ((first, arms.pop(first)), *arms.items()), differing)
+    return ArmDivision(key, ((first, arms.pop(first)), *arms.items()), differing)
 
 
 def differing_keys(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
     """The keys in which configurations differ, bookkeeping left out, each with its value in every one."""
-    flat = [dict(_leaves(config)) for config in configs]
+    flat = [_as_typed(configuration_keys(config)) for config in configs]
     keys = dict.fromkeys(key for each in flat for key in each)
     if any(key not in each for key in keys for each in flat):  # a version adds keys with its defaults
-        defaults = dict(_leaves(resolved_config(compose("train", parse_command_line("train", [])))))
+        defaults = _as_typed(default_keys())
         flat = [{key: defaults[key] for key in keys if key in defaults} | each for each in flat]
-    values = {key: _spelled_alike([each.get(key, ABSENT) for each in flat]) for key in keys}
+    values = {key: _same_spelling([each.get(key, ABSENT) for each in flat]) for key in keys}
     return {key: each for key, each in values.items() if len(set(each)) > 1}
 
 
-def _leaves(config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Rewards with what a function leaves to its defaults."""
-    if config.get("rewards"):
-        config = {**config, "rewards": asdict(read(RewardSettings, config["rewards"], "rewards"))}
-    return [(key, as_typed(value)) for key, value in leaves(config) if not _is_bookkeeping(key)]
+def _as_typed(keys: Mapping[str, Any]) -> dict[str, str]:
+    return {key: as_typed(value) for key, value in keys.items() if not _is_bookkeeping(key)}
 
 
-def _spelled_alike(values: Sequence[str]) -> tuple[str, ...]:
+def _same_spelling(values: Sequence[str]) -> tuple[str, ...]:
     """A number that is written in several ways, 0 and 0.0, as it is written first."""
     return tuple(next(first for first in values if _same(first, value)) for value in values)
 
@@ -299,8 +292,10 @@ def _key_under_test(configs: Sequence[Mapping[str, Any]], differing: Mapping[str
     if key is not None and key not in differing:
         there = {name for config in configs for name, _ in leaves(config)}
         if key in there:
-            raise UserError(f"key={key}: {_alike(key)}{_they_differ(differing)}")
-        raise UserError(f"key={key}: no run has such a key{did_you_mean(key, list(there))}{_they_differ(differing)}")
+            raise UserError(f"key={key}: {_why_no_arm(key)}{_differing_in_words(differing)}")
+        raise UserError(
+            f"key={key}: no run has such a key{did_you_mean(key, list(there))}{_differing_in_words(differing)}"
+        )
     if key is not None:
         return key
     if not differing:
@@ -310,11 +305,11 @@ def _key_under_test(configs: Sequence[Mapping[str, Any]], differing: Mapping[str
     return next(iter(differing))
 
 
-def _alike(key: str) -> str:
+def _why_no_arm(key: str) -> str:
     return "it does not make an arm" if _is_bookkeeping(key) else "it has the same value in all runs"
 
 
-def _they_differ(differing: Mapping[str, Any]) -> str:
+def _differing_in_words(differing: Mapping[str, Any]) -> str:
     return f"; they differ in {', '.join(differing)}" if differing else "; the runs differ in no key"
 
 
