@@ -55,7 +55,7 @@ class VocabLayout:
         return self.standard_size + self.size
 
     @cached_property
-    def multiplicities(self) -> tuple[int, ...]:
+    def copy_indices(self) -> tuple[int, ...]:
         """For each reasoning token, which copy of its source it is, from 1."""
         seen: Counter[int] = Counter()
         result = []

@@ -67,7 +67,7 @@ class Marker:
     def copy_index(self, token: int) -> int:
         """0 for a standard token, and for a row that nothing is in; m for an m-th copy."""
         copy = token - self.layout.standard_size
-        return self.layout.multiplicities[copy] if 0 <= copy < self.layout.size else 0
+        return self.layout.copy_indices[copy] if 0 <= copy < self.layout.size else 0
 
     def spans(self, ids: Sequence[int]) -> list[TextSpan]:
         """The surface text of ids, special tokens left out, in spans of one copy index.

@@ -80,8 +80,8 @@ def _add_reasoning_tokens(content: dict[str, Any], layout: VocabLayout) -> None:
         if token_id not in string_of:
             string_of[token_id] = _gap_entry(token_id, copy_mark, gap_mark)
             vocabulary[string_of[token_id]] = token_id
-    for k, (source, multiplicity) in enumerate(zip(layout.source_ids, layout.multiplicities, strict=True)):
-        vocabulary[copy_mark * multiplicity + string_of[source]] = layout.standard_size + k
+    for k, (source, copy_index) in enumerate(zip(layout.source_ids, layout.copy_indices, strict=True)):
+        vocabulary[copy_mark * copy_index + string_of[source]] = layout.standard_size + k
     strip = {"type": "Replace", "pattern": {"Regex": f"[{copy_mark}{gap_mark}]"}, "content": ""}
     steps = decoder["decoders"] if decoder["type"] == "Sequence" else [decoder]
     content["decoder"] = {"type": "Sequence", "decoders": [strip, *steps]}

@@ -110,7 +110,7 @@ def test_a_source_outside_the_standard_vocabulary_is_refused(source):
 
 def test_each_copy_knows_which_one_of_its_source_it_is():
     layout = make_layout((3, 4, 3, 3, 4))
-    assert layout.multiplicities == (1, 1, 2, 3, 2)
+    assert layout.copy_indices == (1, 1, 2, 3, 2)
     assert (layout.size, layout.rows) == (5, 15)
 
 

@@ -96,7 +96,7 @@ def _tokens(analysis: VocabularyAnalysis) -> Iterator[Sequence[Any]]:
     ids = ks + layout.standard_size
     for k, token, text, row in zip(ks.tolist(), ids.tolist(), analysis.texts.of(ids), rows.tolist(), strict=True):
         source = layout.source_ids[k]
-        yield (token, source, layout.multiplicities[k], text, *_use_of(usage, token, source), *row)
+        yield (token, source, layout.copy_indices[k], text, *_use_of(usage, token, source), *row)
 
 
 def _listed_copies(analysis: VocabularyAnalysis) -> np.ndarray:

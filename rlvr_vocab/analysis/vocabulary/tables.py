@@ -179,7 +179,7 @@ def _uncertainty_rows(
 
 def _copy(analysis: VocabularyAnalysis, k: int) -> str:
     """The source's text, with the number of the copy from the second on."""
-    text, copy = analysis.texts(analysis.layout.source_ids[k]), analysis.layout.multiplicities[k]
+    text, copy = analysis.texts(analysis.layout.source_ids[k]), analysis.layout.copy_indices[k]
     return text if copy == 1 else f"{text} (copy {copy})"
 
 

@@ -105,4 +105,4 @@ def _as_any(token: int) -> tuple[int, str]:
 
 def _written_as(token: int, layout: VocabLayout) -> tuple[int, str]:
     k = token - layout.standard_size
-    return (token, "standard") if k < 0 else (layout.source_ids[k], f"copy {layout.multiplicities[k]}")
+    return (token, "standard") if k < 0 else (layout.source_ids[k], f"copy {layout.copy_indices[k]}")
