@@ -87,6 +87,8 @@ def test_the_turn_of_the_assistant_closes_thinking_that_a_user_opened():
 
 def test_a_turn_longer_than_the_sequence_is_no_event():
     assert regions_after(torch.tensor([[OPEN, 1]]), make_layout((1, 2, 3)))[0].tolist() == [1, 1]
+    ids, layout = torch.tensor([[5, OPEN]]), make_layout((5, 5, OPEN))
+    assert after_last_ids(torch.tensor([False]), ids, torch.tensor([2]), layout).tolist() == [True]
 
 
 def test_the_current_turn_starts_after_the_last_turn_ids():

@@ -62,6 +62,9 @@ def test_tokens_that_vllm_takes_back_no_longer_count():
     del output[2:]
     request.advance()
     assert request.region() == THINKING
+    output[:] = [9]
+    request.advance()
+    assert request.region() == ANSWERING
 
 
 @pytest.mark.parametrize(("given", "kept"), [(0.0, 0.0), (1e-6, 0.0), (0.01, 0.01), (1.0, 1.0)])
