@@ -213,7 +213,7 @@ def test_the_generated_task_is_divided_without_a_problem_in_common() -> None:
     assert row["reasoning"].count("=") == max(len(part) for part in row["problem"].rstrip("=").split("+"))
 
 
-@pytest.mark.parametrize("cap", [5, None])
+@pytest.mark.parametrize("cap", [5, pytest.param(None, marks=pytest.mark.slow)])
 def test_neither_a_held_out_sum_nor_its_mirror_is_trained_on(cap: int | None) -> None:
     source = ProblemSource("arithmetic", Columns("problem", "answer"), generator=ArithmeticTask(2, 5050))
     split = Split(eval_fraction=0.1, max_eval_samples=cap)

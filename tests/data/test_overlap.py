@@ -118,6 +118,7 @@ def test_the_index_misses_nothing_that_a_comparison_one_by_one_finds() -> None:
     assert {match.measured: match.contained for match in found.matches} == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_the_288_problems_that_two_real_sets_share_are_found(real_data: Path) -> None:
     aime, math = (
         [row["problem"] for row in json.loads((real_data / name).read_text(encoding="utf-8"))]
