@@ -18,7 +18,7 @@ from rlvr_vocab.data import ProblemSets, load_problem_sets
 from rlvr_vocab.data.wording import problem_key
 from rlvr_vocab.runs.problem_account import StageAccount, fingerprint_of, problem_account
 from rlvr_vocab.runs.prompts import require_a_batch
-from rlvr_vocab.runs.rewards import needs_gold_answers, try_rewards
+from rlvr_vocab.runs.rewards import dry_run_rewards, needs_gold_answers
 from rlvr_vocab.verify.golds import COMPARED_AS_TEXT, GoldReport, check_golds
 
 
@@ -85,7 +85,7 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
                     with_usable_golds[dataset] = usable_problems(train, "to train on", console)
                 train = with_usable_golds[dataset]
             require_a_batch(train, stage.run.training)
-            try_rewards(stage.run, train)
+            dry_run_rewards(stage.run, train)
             by_stage.append(train)
             held_out, unusable = len(divided) - len(allowed), len(allowed) - len(train)
             fingerprint = fingerprint_of(_pairs(allowed))

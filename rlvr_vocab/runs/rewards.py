@@ -69,7 +69,7 @@ def needs_gold_answers(rewards: RewardSettings) -> bool:
     return any(traits_of(find_function(spec.name)).verifies for spec in rewards.functions)
 
 
-def try_rewards(settings: RunSettings, rows: Dataset) -> None:
+def dry_run_rewards(settings: RunSettings, rows: Dataset) -> None:
     """Refuse a reward function that cannot score the problems of a run, and functions that leave nothing to learn.
 
     Raises:

@@ -1,14 +1,16 @@
-"""Files are read as they were written, and broken ones say where they break."""
+"""What a set's name stands for, and rows as they were written in its file; a failure is one line."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
 
+import datasets
 import pyarrow
 import pytest
 from pyarrow import parquet
 
-from rlvr_vocab.data.files import read_rows
+from rlvr_vocab.data.files import local_file, read_rows
+from rlvr_vocab.data.load import hub_rows
 from rlvr_vocab.errors import UserError
 
 Write = Callable[[str, str | bytes], Path]
@@ -167,3 +169,119 @@ def test_a_broken_parquet_file_is_refused_in_one_line(write: Write, content: byt
     with pytest.raises(UserError, match=rf"p\.parquet is not a readable Parquet file: {said}") as caught:
         read_rows(write("p.parquet", content))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["openai/gsm8k", "agentica-org/DeepScaleR-Preview-Dataset", "org/v1.5", "gsm8k"])
+def test_a_hub_name_is_no_file(name: str) -> None:
+    assert local_file(name) is None
+
+
+def test_a_folder_is_left_to_the_datasets_library(tmp_path: Path) -> None:
+    assert local_file(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.tsv", "p.json", "p.jsonl", "p.parquet", "P.JSON"])
+def test_a_file_of_a_known_kind_is_found(write: Write, name: str) -> None:
+    path = write(name, "x")
+    assert local_file(str(path)) == path
+
+
+def test_a_tilde_stands_for_the_home_folder(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write("p.csv", "x")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert local_file("~/p.csv") == path
+
+
+def test_a_missing_file_is_named_absolutely_with_the_nearest_in_its_folder(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("gsm8k_train.jsonl", "x")
+    write("other.csv", "x")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as caught:
+        local_file("gsm8k_trian.jsonl")
+    expected = f"data file {tmp_path}/gsm8k_trian.jsonl does not exist; the nearest file there is gsm8k_train.jsonl"
+    assert str(caught.value) == expected
+
+
+def test_a_missing_file_like_no_other_gets_a_list_of_those_there_are(write: Write, tmp_path: Path) -> None:
+    for letter in "abcdefg":
+        write(f"{letter * 9}.csv", "x")
+    write("notes.txt", "x")
+    with pytest.raises(UserError, match=r"its folder holds aaaaaaaaa\.csv, .*eeeeeeeee\.csv and 2 more$"):
+        local_file(str(tmp_path / "qqqqqqqqqqqqqqqqqqqqqqqq.json"))
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "~/nowhere-at-all", "nowhere.parquet"])
+def test_what_looks_like_a_path_is_never_looked_up_on_the_hub(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"data file /.* does not exist; its folder "):
+        local_file(name)
+
+
+def test_the_home_of_nobody_is_refused() -> None:
+    with pytest.raises(UserError, match=r"~no-such-user-here/p\.csv has no place on this machine"):
+        local_file("~no-such-user-here/p.csv")
+
+
+def test_an_unknown_extension_is_refused(write: Write) -> None:
+    with pytest.raises(UserError, match=r'p\.txt has the extension "\.txt"; it must be one of \.csv, '):
+        local_file(str(write("p.txt", "x")))
+
+
+def test_an_empty_file_is_refused(write: Write) -> None:
+    with pytest.raises(UserError, match=r"p\.json is empty"):
+        local_file(str(write("p.json", "")))
+
+
+@pytest.fixture(autouse=True)
+def cache_and_no_network(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = tmp_path_factory.mktemp("cache")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", cache)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
+@pytest.fixture
+def folder(write_jsonl: Callable[..., Path]) -> Path:
+    write_jsonl({"problem": "1+1=", "answer": 2}, name="train.jsonl")
+    return write_jsonl({"problem": "2+2=", "answer": 4}, name="test.jsonl").parent
+
+
+def test_a_folder_is_read_split_by_split(folder: Path) -> None:
+    assert hub_rows(str(folder), None, "train") == [{"problem": "1+1=", "answer": 2}]
+    assert hub_rows(str(folder), None, "test") == [{"problem": "2+2=", "answer": 4}]
+
+
+def test_a_folder_below_home_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder.parent))
+    assert hub_rows(f"~/{folder.name}", None, "train") == [{"problem": "1+1=", "answer": 2}]
+
+
+def test_a_missing_split_is_one_line_with_the_splits_there_are(folder: Path) -> None:
+    with pytest.raises(UserError, match=r"split validation.*Should be one of \['train', 'test'\]") as caught:
+        hub_rows(str(folder), None, "validation")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_configuration_is_one_line_with_those_there_are(folder: Path) -> None:
+    (folder / "README.md").write_text(
+        "---\nconfigs:\n- config_name: main\n  data_files: train.jsonl\n"
+        "- config_name: socratic\n  data_files: test.jsonl\n---\n"
+    )
+    with pytest.raises(UserError, match=r"main.*socratic") as caught:
+        hub_rows(str(folder), None, "train")
+    assert "\n" not in str(caught.value)
+    assert hub_rows(str(folder), "socratic", "train") == [{"problem": "2+2=", "answer": 4}]
+
+
+def test_a_set_out_of_reach_is_one_line_with_the_way_to_a_local_file() -> None:
+    with pytest.raises(UserError) as caught:
+        hub_rows("no-such-org/no-such-set", "main", "train")
+    message = str(caught.value)
+    assert message.startswith("dataset no-such-org/no-such-set (configuration main, split train)")
+    assert message.endswith("to read a local file, set dataset=local dataset.name=FILE")
+    assert "Couldn't reach" in message
+    assert "\n" not in message

@@ -21,6 +21,8 @@ from rlvr_vocab.data import (
     load_problem_sets,
     read_problems,
 )
+from rlvr_vocab.data.load import LoadReport, count_duplicates, count_reasons, first_examples
+from rlvr_vocab.data.rows import DroppedRow
 from rlvr_vocab.errors import UserError
 
 WriteJsonl = Callable[..., Path]
@@ -213,7 +215,7 @@ def test_the_generated_task_is_divided_without_a_problem_in_common() -> None:
     assert row["reasoning"].count("=") == max(len(part) for part in row["problem"].rstrip("=").split("+"))
 
 
-@pytest.mark.parametrize("cap", [5, None])
+@pytest.mark.parametrize("cap", [5, pytest.param(None, marks=pytest.mark.slow)])
 def test_neither_a_held_out_sum_nor_its_mirror_is_trained_on(cap: int | None) -> None:
     source = ProblemSource("arithmetic", Columns("problem", "answer"), generator=ArithmeticTask(2, 5050))
     split = Split(eval_fraction=0.1, max_eval_samples=cap)
@@ -235,3 +237,73 @@ def test_the_room_needs_no_torch_and_imports_no_data_library_until_it_loads() ->
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
     assert (run.stdout, run.returncode) == ("4500\n", 0), run.stderr
+
+
+DROPPED = [DroppedRow(1, "empty problem", "{}")] + [
+    DroppedRow(number, "missing answer", f"problem {number}") for number in (2, 4, 5, 9)
+]
+
+
+def test_nothing_dropped_is_one_line() -> None:
+    report = LoadReport("p.csv", 1200, 1200, train_rows=1000, eval_rows=200, dropped={}, examples={})
+    assert report.lines() == ["p.csv: 1,200 rows read, 1,200 usable; 1,000 to train on, 200 held out"]
+
+
+def test_reasons_are_counted_costliest_first_with_the_first_three_examples() -> None:
+    assert list(count_reasons(DROPPED).items()) == [("missing answer", 4), ("empty problem", 1)]
+    assert first_examples(DROPPED) == {
+        "empty problem": ((1, "{}"),),
+        "missing answer": ((2, "problem 2"), (4, "problem 4"), (5, "problem 5")),
+    }
+
+
+def test_each_thing_that_went_otherwise_has_a_line() -> None:
+    report = LoadReport(
+        source="p.csv",
+        rows_read=15,
+        rows_kept=10,
+        train_rows=6,
+        eval_rows=2,
+        dropped=count_reasons(DROPPED),
+        examples=first_examples(DROPPED),
+        duplicates=3,
+        held_out_removed=2,
+        unmeasured=4,
+        notes=("a note",),
+    )
+    assert report.lines()[1:] == [
+        "dropped 4: missing answer (row 2: problem 2; row 4: problem 4; row 5: problem 5; …)",
+        "dropped 1: empty problem (row 1: {})",
+        "rows that repeat an earlier problem, kept unless it is held out: 3",
+        "left out of training, as the same problem is held out: 2",
+        "held out too, but beyond dataset.max_eval_samples: 4",
+        "a note",
+    ]
+
+
+def test_duplicates_count_every_repeat_but_not_the_first() -> None:
+    assert count_duplicates(["a", "b", "a", "a", "c"]) == 2
+
+
+ARITHMETIC = Columns("problem", "answer")
+
+
+def test_a_mistyped_answer_format_names_the_nearest_one() -> None:
+    with pytest.raises(UserError, match=r'"boxd".*bare, hash, boxed; did you mean boxed\?'):
+        ProblemSource("x.csv", ARITHMETIC, answer_format="boxd")
+
+
+def test_an_empty_name_is_refused() -> None:
+    with pytest.raises(UserError, match=r"dataset\.name is empty"):
+        ProblemSource(" ", ARITHMETIC)
+
+
+def test_a_generator_belongs_to_the_generated_task_only() -> None:
+    assert ProblemSource("arithmetic", ARITHMETIC, generator=ArithmeticTask()).is_generated
+    with pytest.raises(UserError, match=r'dataset\.name is "x\.csv": only "arithmetic" is generated'):
+        ProblemSource("x.csv", ARITHMETIC, generator=ArithmeticTask())
+
+
+def test_the_generated_task_has_no_splits() -> None:
+    with pytest.raises(UserError, match=r'eval_split is "test".*dataset\.eval_fraction'):
+        ProblemSource("arithmetic", ARITHMETIC, eval_split="test")

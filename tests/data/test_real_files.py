@@ -3,11 +3,14 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from rlvr_vocab.data import Columns, ProblemSource, PromptStyle, Split, load_problem_sets
 
 STYLE = PromptStyle("Box your answer.")
 
 
+@pytest.mark.slow
 def test_all_gsm8k_problems_load_with_a_number_as_solution(real_data: Path) -> None:
     path = real_data / "gsm8k_train.jsonl"
     source = ProblemSource(str(path), Columns("question", "answer", reasoning="answer"), answer_format="hash")
@@ -21,6 +24,7 @@ def test_all_gsm8k_problems_load_with_a_number_as_solution(real_data: Path) -> N
         assert float(by_question[row["question"]]) == expected
 
 
+@pytest.mark.slow
 def test_deepscaler_math_drops_the_four_problems_without_an_answer(real_data: Path) -> None:
     path = real_data / "deepscaler_math.json"
     loaded = load_problem_sets(ProblemSource(str(path), Columns("problem", "answer")), STYLE, Split())

@@ -1,4 +1,4 @@
-"""Columns for the trainer: ours first, then the original ones, each with one type."""
+"""Prompts, and the columns that the trainer and the reward functions receive."""
 
 import importlib.util
 import re
@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from rlvr_vocab.data.rows import Problem
-from rlvr_vocab.data.table import OUR_COLUMNS, TRL_NAMES, PromptStyle, handed_on_names, problem_table
+from rlvr_vocab.data.table import OUR_COLUMNS, TRL_NAMES, PromptStyle, build_messages, handed_on_names, problem_table
+from rlvr_vocab.errors import UserError
 
 STYLE = PromptStyle(None)
 
@@ -118,3 +119,26 @@ def test_columns_missing_from_some_rows_are_none_there() -> None:
     problems = [Problem("p", "1", {"a": 1}, 1), Problem("q", "2", {"b": 2}, 2)]
     rows = problem_table(problems, STYLE, reasoning=None).rows([0, 1])
     assert [(row["a"], row["b"]) for row in rows] == [(1, None), (None, 2)]
+
+
+def test_turns_come_in_the_order_system_examples_problem() -> None:
+    style = PromptStyle("Be brief.", examples=(("1+1=", "2"), ("2+2=", "4")))
+    assert [(message["role"], message["content"]) for message in build_messages("3+3=", style)] == [
+        ("system", "Be brief."),
+        ("user", "1+1="),
+        ("assistant", "2"),
+        ("user", "2+2="),
+        ("assistant", "4"),
+        ("user", "3+3="),
+    ]
+
+
+@pytest.mark.parametrize("system_prompt", [None, ""])
+def test_without_a_system_prompt_the_problem_stands_alone(system_prompt: str | None) -> None:
+    assert build_messages(" x \n", PromptStyle(system_prompt)) == [{"role": "user", "content": " x \n"}]
+
+
+@pytest.mark.parametrize("example", [("only a problem",), "ab", ("1+1=", 2)])
+def test_an_example_that_is_no_pair_of_texts_is_refused_by_its_number(example: Any) -> None:
+    with pytest.raises(UserError, match=r"example 2 is .*must be a pair of texts"):
+        PromptStyle(None, examples=(("1+1=", "2"), example))

@@ -62,7 +62,12 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("hostile", HOSTILE)
+QUICK = ("boxes", "half elements", "surrogates", "no text")
+
+
+@pytest.mark.parametrize(
+    "hostile", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in HOSTILE if name not in QUICK)]
+)
 @pytest.mark.parametrize(("name", "more"), [*((name, {}) for name in LIBRARY), *UNITS])
 def test_hostile_completions_are_scored_at_once(name, more, hostile):
     batch = {
@@ -149,6 +154,7 @@ def test_importing_the_library_costs_next_to_nothing():
     assert seconds < 0.3
 
 
+@pytest.mark.slow
 def test_every_reward_function_works_in_trls_own_trainer(make_shape, tmp_path):
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer

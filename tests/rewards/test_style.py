@@ -78,6 +78,7 @@ def test_a_diversity_that_cannot_be_measured_is_refused(parameters):
         diversity([], **parameters)
 
 
+@pytest.mark.slow
 def test_a_group_of_64_long_texts_is_compared_in_no_time():
     dice = random.Random(0)
     texts = [" ".join(f"w{dice.randrange(500)}" for _ in range(4_000)) for _ in range(62)]

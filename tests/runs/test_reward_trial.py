@@ -11,7 +11,7 @@ from rlvr_vocab.config.sections import RewardSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
 from rlvr_vocab.rewards.reward import RewardSpec
-from rlvr_vocab.runs.rewards import gold_turn, stand_in_context, try_rewards
+from rlvr_vocab.runs.rewards import dry_run_rewards, gold_turn, stand_in_context
 
 TAGS = ("<think>", "</think>")
 ROWS = Dataset.from_list([{"prompt": [{"role": "user", "content": "6*7?"}], "solution": "42", "level": 3}] * 3)
@@ -70,20 +70,20 @@ def test_the_trial_before_training_takes_the_form_that_the_rewards_ask_for(tmp_p
              " for turn in completions]\n"  # fmt: skip
     (tmp_path / "mine.py").write_text(strict)
     words = ["model=tiny", "dataset=arithmetic"]
-    try_rewards(read_settings("train", [*words, f"rewards=[xml_format,{tmp_path}/mine.py:strict]"]), ROWS)  # type: ignore[arg-type]
+    dry_run_rewards(read_settings("train", [*words, f"rewards=[xml_format,{tmp_path}/mine.py:strict]"]), ROWS)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="reward strict returned 'no'"):
-        try_rewards(read_settings("train", [*words, f"rewards=[{tmp_path}/mine.py:strict]"]), ROWS)  # type: ignore[arg-type]
+        dry_run_rewards(read_settings("train", [*words, f"rewards=[{tmp_path}/mine.py:strict]"]), ROWS)  # type: ignore[arg-type]
 
 
 def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def mine(completions, difficulty):\n    return difficulty\n")
     settings = read_settings("train", ["model=tiny", "dataset=arithmetic", f"rewards=[{tmp_path}/mine.py:mine]"])
     with pytest.raises(UserError, match="needs a column 'difficulty'; the problems have solution, level"):
-        try_rewards(settings, ROWS)  # type: ignore[arg-type]
+        dry_run_rewards(settings, ROWS)  # type: ignore[arg-type]
 
 
 def tried(*words: str) -> None:
-    try_rewards(read_settings("train", ["model=tiny", "dataset=arithmetic", *words]), ROWS)  # type: ignore[arg-type]
+    dry_run_rewards(read_settings("train", ["model=tiny", "dataset=arithmetic", *words]), ROWS)  # type: ignore[arg-type]
 
 
 def test_one_place_of_the_answer_needs_no_list() -> None:

@@ -77,6 +77,7 @@ def disagreements(formulas: list[str]) -> tuple[int, dict[str, tuple[complex, co
     return compared, different
 
 
+@pytest.mark.slow
 def test_both_read_the_formulas_of_the_pairs_alike():
     lines = (Path(__file__).parent / "pairs.jsonl").read_text(encoding="utf-8").splitlines()
     pairs = [json.loads(line) for line in lines]
@@ -87,6 +88,7 @@ def test_both_read_the_formulas_of_the_pairs_alike():
     assert different.keys() <= {MIXED_FOR_THEM}
 
 
+@pytest.mark.slow
 def test_both_read_the_formulas_of_real_answers_alike(real_data: Path):
     rows = json.loads((real_data / "deepscaler_math.json").read_text(encoding="utf-8"))
     compared, different = disagreements(formulas_of([str(row["answer"]) for row in rows if row["answer"]]))

@@ -36,7 +36,10 @@ class Pair:
 PAIRS = [Pair(**json.loads(line)) for line in Path(__file__).with_name("pairs.jsonl").open(encoding="utf-8")]
 
 
-@pytest.fixture(scope="module", params=GOLD_FORMS)
+@pytest.fixture(
+    scope="module",
+    params=["bare", *(pytest.param(form, marks=pytest.mark.slow) for form in GOLD_FORMS if form != "bare")],
+)
 def scored(request: pytest.FixtureRequest) -> list[tuple[Pair, float | None]]:
     """Every pair with its score, the gold written in one of the three forms: one batch for each category."""
     form = GOLD_FORMS[request.param]

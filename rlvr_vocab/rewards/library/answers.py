@@ -241,7 +241,7 @@ def _distance(given: Number, expected: Number) -> Fraction:
 
 
 _WRAPPING = re.compile(r"\\(?:text(?:bf|it|rm|sf)?|math(?:bf|rm|sf|it)|mbox|boxed|fbox|bf|rm)(?![A-Za-z])")
-_DRESSING = str.maketrans("", "", "{}$*`\"'")
+_MARKUP_SIGNS = str.maketrans("", "", "{}$*`\"'")
 _WORD = re.compile(r"\b(?!(?:or|and)\b)[A-Za-z]{2}")
 _LONGEST_NAMED = 300  # characters of a box, or of an answer that is nothing but a choice and its text
 _SEARCHED = 20_000  # characters, from the end, in which a sentence that names the choice is looked for
@@ -257,7 +257,7 @@ def letters_named(text: str, letters: str) -> set[str]:
     """
     if len(text) > _LONGEST_NAMED:
         return set()
-    plain, patterns = _undressed(text), _patterns(letters)
+    plain, patterns = _without_markup(text), _patterns(letters)
     alone = patterns.alone.fullmatch(plain)
     if alone:
         return {alone[1].upper()}
@@ -274,7 +274,7 @@ def letters_concluded(answer: str, letters: str) -> set[str]:
     >>> letters_concluded("Option A is too small, so the answer is C.", "ABCD")
     {'C'}
     """
-    plain, patterns = _undressed(answer[-_SEARCHED:]), _patterns(letters)
+    plain, patterns = _without_markup(answer[-_SEARCHED:]), _patterns(letters)
     for sentence in (patterns.concluded, patterns.option):
         named = {letter for match in sentence.finditer(plain) for letter in patterns.bare.findall(match["named"])}
         if named:
@@ -282,8 +282,8 @@ def letters_concluded(answer: str, letters: str) -> set[str]:
     return letters_named(answer, letters) if patterns.opening.match(plain) else set()
 
 
-def _undressed(text: str) -> str:
-    return " ".join(_WRAPPING.sub(" ", text).translate(_DRESSING).split())
+def _without_markup(text: str) -> str:
+    return " ".join(_WRAPPING.sub(" ", text).translate(_MARKUP_SIGNS).split())
 
 
 class _Patterns:
