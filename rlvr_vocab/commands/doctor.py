@@ -12,12 +12,12 @@ from rich.markup import escape
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, steps_needed
+from rlvr_vocab.checks.remedies import checked_record
 from rlvr_vocab.config.command_sections import DoctorSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.record.files import PROBLEMS
 from rlvr_vocab.record.json_files import read_record
 from rlvr_vocab.record.metrics import RunRecord
-from rlvr_vocab.runs.record import run_record
 from rlvr_vocab.terminal import make_console
 
 HEALTHY, SICK = 0, 1
@@ -29,7 +29,7 @@ _COLOUR = {"error": "bold red", "warning": "bold yellow"}
 
 def run(settings: DoctorSettings) -> int:
     """Say what was found; 0 where that is nothing, 1 where it is something."""
-    record = run_record(settings.run)
+    record = checked_record(settings.run)
     read_record(settings.run, PROBLEMS)  # a rule passes over what it cannot read
     findings = diagnose(record)
     if settings.format == "json":

@@ -19,6 +19,7 @@ from rich.console import Console
 from rlvr_vocab.atomic_file import folder_appearing_whole, json_text, write_whole
 from rlvr_vocab.checks.accelerator import check_accelerator, check_processes
 from rlvr_vocab.checks.adapter import check_target_modules
+from rlvr_vocab.checks.remedies import checked_facts, checked_record
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.config.stages import naming_the_stage
 from rlvr_vocab.counted import counted
@@ -62,7 +63,7 @@ def run(settings: RunSettings) -> int:
         with naming_out_of_memory(settings.output_dir, _already_set(settings)):
             code = _run(settings, interruption, console)
         if settings.report and state.is_main_process:
-            report_at_the_end(settings.output_dir, console)
+            report_at_the_end(settings.output_dir, console, checked_record)
         return code
 
 
@@ -159,7 +160,8 @@ def _prepare(
         write_whole(settings.output_dir / PROBLEMS, json_text(problems.account(prompts)))
     start_wandb(settings)
     held_out = HeldOutEvaluator(stages[-1].settings, problems.held_out, console)
-    doctor = RunDoctor(run_facts(settings.resolved, settings.output_dir), settings.output_dir, partial(alert, settings))
+    facts = checked_facts(run_facts(settings.resolved, settings.output_dir), settings.output_dir)
+    doctor = RunDoctor(facts, settings.output_dir, partial(alert, settings))
     training = StagedRun(stages, initial_model, held_out, interruption, doctor, console)
     return training, held_out, plan
 

@@ -20,7 +20,6 @@ from rlvr_vocab.record.json_files import read_record
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, read_metrics, split_evaluations
 from rlvr_vocab.rewards.build import logged_names
 from rlvr_vocab.rewards.reward import RewardSpec
-from rlvr_vocab.runs.remedies import tried_on
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
 
@@ -42,11 +41,11 @@ def run_record(folder: Path) -> RunRecord:
 def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
     """Of a run's resolved configuration, what its figures are read by, in each of its stages too."""
     stages = [
-        replace(_facts(_of_stage(config, stage), folder, name), stage=name, takes=tried_on(folder, name))
+        replace(_facts(_of_stage(config, stage), folder, name), stage=name)
         for stage in _stages(config)
         for name in (stage["name"],)
     ]
-    return replace(_facts(config, folder), stages=tuple(stages), takes=tried_on(folder))
+    return replace(_facts(config, folder), stages=tuple(stages))
 
 
 def _stages(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

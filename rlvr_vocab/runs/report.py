@@ -39,7 +39,7 @@ MAX_SAMPLES = 24  # as in conf/report.yaml
 Found = TypeVar("Found")
 
 
-def write_report(settings: ReportSettings) -> tuple[str, ...]:
+def write_report(settings: ReportSettings, read_run: Callable[[Path], RunRecord] = run_record) -> tuple[str, ...]:
     """Read the run and write the page, which appears whole or not at all; returns what is damaged in the run.
 
     Beside the page in the run's own folder, `vocabulary/` gets the data behind its pictures.
@@ -47,7 +47,7 @@ def write_report(settings: ReportSettings) -> tuple[str, ...]:
     Raises:
         UserError: a file of the run cannot be read, or one of these cannot be written.
     """
-    report = report_of(settings.run, settings.max_samples)
+    report = report_of(read_run(settings.run), settings.max_samples)
     text = render(run_page(report))
     write_text_whole(settings.out, text, "out")
     if report.vocabulary is not None and settings.out.parent.resolve() == settings.run.resolve():
@@ -58,23 +58,23 @@ def write_report(settings: ReportSettings) -> tuple[str, ...]:
     return report.record.damage
 
 
-def report_at_the_end(run: Path, console: Console) -> None:
+def report_at_the_end(run: Path, console: Console, read_run: Callable[[Path], RunRecord] = run_record) -> None:
     """The report of a run that has ended, where there is none since; what goes wrong with it is said, no more."""
     out = run / REPORT
     newer = out.is_file() and out.stat().st_mtime_ns >= (run / SUMMARY).stat().st_mtime_ns
     if newer and out.read_bytes().rstrip().endswith(b"</html>"):
         return
     try:
-        write_report(ReportSettings(run, out, MAX_SAMPLES))
+        write_report(ReportSettings(run, out, MAX_SAMPLES), read_run)
     except (UserError, OSError) as error:
         console.print(f"warning: the run is whole, but has no report: {error}", style="yellow", markup=False)
     else:
         console.print(f"its report: {out}", markup=False)
 
 
-def report_of(folder: Path, max_samples: int) -> RunReport:
+def report_of(record: RunRecord, max_samples: int) -> RunReport:
     """All that the page of a run is made of."""
-    record = run_record(folder)
+    folder = record.folder
     marker, why_unmarked = _or_why(lambda: _marker(folder / INITIAL_MODEL))
     vocabulary, why_untold = _or_why(lambda: analyse_vocabulary(record))
     return RunReport(

@@ -15,6 +15,7 @@ import pytest
 from rlvr_vocab.analysis.doctor.diagnose import DEFINITIONS, Doctor, diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.checks import machine
+from rlvr_vocab.checks.remedies import checked_facts
 from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
@@ -306,7 +307,7 @@ def test_every_remedy_changes_the_configuration_and_is_accepted(
     given, sicknesses = CONFIGURATIONS[kind]
     settings = read_settings("train", given)
     (tmp_path / "config.yaml").write_text(config_yaml(settings.resolved), encoding="utf-8")
-    facts = run_facts(settings.resolved, tmp_path)
+    facts = checked_facts(run_facts(settings.resolved, tmp_path), tmp_path)
     lines = set()
     for sickness in sicknesses:
         doctor = Doctor(facts, tmp_path)

@@ -14,6 +14,7 @@ import pytest
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.reward_words import rewards_line
 from rlvr_vocab.checks import machine
+from rlvr_vocab.checks.remedies import checked_facts
 from rlvr_vocab.cli import main
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
@@ -35,7 +36,7 @@ def recorded(folder: Path, *words: str) -> RunFacts:
     settings = read_settings("train", words)
     assert isinstance(settings, RunSettings)
     (folder / "config.yaml").write_text(config_yaml(settings.resolved), encoding="utf-8")
-    return run_facts(settings.resolved, folder)
+    return checked_facts(run_facts(settings.resolved, folder), folder)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_what_is_wrong_on_this_machine_alone_is_no_reason_against_a_remedy(
     assert facts.takes("training.beta=0.01") and not facts.takes("training.beta=0.0")
     (tmp_path / "config.yaml").write_text("model: {}\ndataset: {}\ntraining: {}\n")  # composes no more
     partial = {"model": {}, "dataset": {}, "training": {}}
-    assert run_facts(partial, tmp_path).takes("training.beta=0.0")
+    assert checked_facts(run_facts(partial, tmp_path), tmp_path).takes("training.beta=0.0")
 
 
 def test_a_stage_takes_what_its_own_keys_leave(tmp_path: Path) -> None:

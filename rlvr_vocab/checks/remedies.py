@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,28 @@ from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.resolution import SHARED_KEYS, resolved_config
 from rlvr_vocab.config.stages import read_stages
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.metrics import RunFacts, RunRecord
 from rlvr_vocab.rewards.library import LIBRARY
+from rlvr_vocab.runs.record import run_record
 
 
-def tried_on(folder: Path, stage: str = "") -> Callable[[str], bool]:
+def checked_record(folder: Path) -> RunRecord:
+    """The record of a run, which knows what remedies its configuration accepts.
+
+    Raises:
+        UserError: it is no run, or a file of it cannot be read.
+    """
+    record = run_record(folder)
+    return replace(record, facts=checked_facts(record.facts, folder))
+
+
+def checked_facts(facts: RunFacts, folder: Path) -> RunFacts:
+    """The facts of a run and of its stages, with what remedies their configurations accept."""
+    stages = tuple(replace(stage, takes=accepts(folder, stage.stage)) for stage in facts.stages)
+    return replace(facts, stages=stages, takes=accepts(folder))
+
+
+def accepts(folder: Path, stage: str = "") -> Callable[[str], bool]:
     """Tells of a line whether it changes the configuration of the run in a folder, or of its stage, and is accepted.
 
     What is wrong with that configuration without the line, such as a package that is missing here, is no reason
