@@ -105,9 +105,7 @@ def test_every_key_exists() -> None:
         known_keys("train").check(key.partition("=")[0])
 
 
-@pytest.mark.parametrize(
-    ("installed", "already", "smaller"), [(True, (LORA,), f"; smaller: {FOUR_BITS}"), (False, (LORA,), "")]
-)
+@pytest.mark.parametrize(("installed", "smaller"), [(True, f"; smaller: {FOUR_BITS}"), (False, "")])
 def test_keys_that_are_set_or_need_what_is_not_installed_are_left_out(
     installed: bool, smaller: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
