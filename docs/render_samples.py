@@ -1,6 +1,6 @@
 """Draws what `rlvr-vocab samples` shows as an SVG.
 
-The picture in docs/samples.md is a quickstart run, after a few keys:
+The picture in docs/reading_runs.md is a quickstart run, after a few keys:
 
     python docs/render_samples.py docs/img/samples.svg run=out/quickstart_reasoning_full_seed42 s 190 enter n n n n n n
 """

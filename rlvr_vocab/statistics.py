@@ -167,7 +167,7 @@ def _bootstrapped(values: np.ndarray, ends: tuple[float, float], confidence: flo
 
 
 def _student_half_width(residuals: np.ndarray, confidence: float) -> float:
-    """Of the mean of residuals, whose own mean is 0."""
+    """Half-width of the interval of a mean, from residuals with mean 0."""
     from scipy.special import stdtrit  # not needed to say help
 
     freedom = len(residuals) - 1
@@ -185,7 +185,7 @@ def _interval(
 
 
 def majority_share(votes: Sequence[Hashable | None], right: Sequence[bool]) -> float:
-    """How likely the majority's answer is right when ties are broken by lot (Wang et al. 2022, self-consistency).
+    """Probability that the majority's answer is right when ties are broken by lot (Wang et al. 2022, self-consistency).
 
     Args:
         votes: for each sample what names its answer, the same for answers that are equal; None does not vote.

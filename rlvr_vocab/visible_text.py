@@ -22,6 +22,15 @@ def visible_text(text: str) -> str:
     return "".join(map(visible_character, text))
 
 
+def visible_lines(text: str) -> str:
+    r"""As `visible_text`, but line feeds stay as they are.
+
+    >>> visible_lines("a\n\x1b[2Jb\u202e") == "a\n␛[2Jb<U+202E>"
+    True
+    """
+    return "\n".join(map(visible_text, text.split("\n")))
+
+
 def visible_character(character: str) -> str:
     if character == "\n":
         return LINE_BREAK

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154
 # What the scripts share: submit the script when there is no job yet, train when there is.
 # They source it with `here` (the slurm folder), `overrides` (their arm) and their own arguments,
-# which reach rlvr_vocab/exp/grpo_train.py as they stand. docs/slurm.md tells what a job does.
+# which reach rlvr_vocab/exp/grpo_train.py as they stand. docs/distributed.md says what a job does.
 
 # --- your cluster: edit here, or set in the environment --------------------------------------
 # Read when a script is started with `bash`. Empty leaves the #SBATCH line of the script, which

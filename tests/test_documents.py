@@ -1,5 +1,6 @@
 """The documents say what is true: commands compose, links lead somewhere, tables name every key, snippets run."""
 
+import ast
 import importlib.util
 import re
 import shlex
@@ -12,13 +13,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from rlvr_vocab.checks import machine
-from rlvr_vocab.checks.machine import check_vllm
-from rlvr_vocab.checks.model import check_kernels, check_model_kwargs, check_rollouts, check_trained_model
-from rlvr_vocab.checks.run import check_rewards, check_sampling
-from rlvr_vocab.config.batches import check_batches
+from rlvr_vocab.checks.run import check_configuration, check_rewards
 from rlvr_vocab.config.commands import COMMANDS
 from rlvr_vocab.config.compose import compose, parse_command_line
-from rlvr_vocab.config.help import command_help, leaves
+from rlvr_vocab.config.help import command_help, leaves, overview
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import RunSettings
@@ -27,32 +25,27 @@ from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+LONGEST_README = 250
+CONFIGURATION, FILES, ARCHITECTURE = (
+    ROOT / "docs" / f"{name}.md" for name in ("configuration", "files", "architecture")
+)
 DOCUMENTS = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 LINKED_DOCUMENTS = [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 
 FENCE = re.compile(
     r"(?:<!-- (?P<note>[^\n]*?) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
+TABLE = re.compile(r"<!-- (?P<table>\w+)(?:: (?P<command>\w+))? -->\n(?P<rows>.*?)<!-- /(?P=table) -->", re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
-TABLE = re.compile(r"<!-- keys: (?P<command>\w+) -->\n(?P<table>(?:.+\n|\n)*?)<!-- /keys -->")
 ROW = re.compile(r"^\| `(?P<key>[^`]+)` \| `(?P<default>[^`]+)` \| (?P<meaning>.*) \|$", re.MULTILINE)
 
-RUNS_OF_THE_READER = ("grpo_baseline", "quickstart_baseline_seed0", "quickstart_reasoning_full_seed0")
+RUNS_OF_THE_READER = (
+    *("grpo_baseline", "quickstart_baseline_seed0", "quickstart_reasoning_full_seed0"),
+    *("gsm8k_baseline_seed0", "gsm8k_reasoning_151646_seed0"),
+)
 
-# What a reader is told elsewhere: `evaluate` takes the keys of dataset, `expand` those of model, `check` both, …
-SHARED_SECTIONS = {
-    "train": (),
-    "check": ("model.", "dataset."),
-    "score": ("model.", "dataset.", "rewards."),
-    "evaluate": ("dataset.",),
-    "expand": ("model.",),
-    "generate": (),
-    "merge": (),
-    "samples": (),
-    "doctor": (),
-    "report": (),
-    "compare": (),
-}
+# Shown for `train` alone; other commands take them too, as the document says above their tables.
+SHARED_SECTIONS = ("model.", "dataset.", "rewards.")
 # Sections that only one choice fills, shown with the values of that choice.
 FILLED_BY = {"model.tiny": "model=tiny", "dataset.generator": "dataset=arithmetic"}
 
@@ -74,6 +67,13 @@ def blocks(document: Path, *languages: str) -> list[Block]:
         for match in FENCE.finditer(text)
     ]
     return [block for block in found if block.language in languages]
+
+
+def table_rows(document: Path, table: str, command: str | None = None) -> str:
+    """The lines of the one table of a document that stands between comments with its name."""
+    found = TABLE.finditer(document.read_text(encoding="utf-8"))
+    [rows] = [match["rows"] for match in found if (match["table"], match["command"]) == (table, command)]
+    return rows
 
 
 def name(document: Path) -> str:
@@ -134,33 +134,32 @@ def refuse_what_could_never_run(line: str) -> None:
         return
     settings = read_settings(command, words)
     if isinstance(settings, RunSettings):
-        check_model_kwargs(settings.model.model_kwargs)
-        check_trained_model(settings.model)
+        check_configuration(settings)
         check_rewards(settings.rewards)
-        check_sampling(settings, reasoning=settings.model.reasoning_vocab_size != 0)
-        check_batches(settings.training.grpo)
-        check_vllm(settings.training.grpo)
-        check_kernels(settings.training.grpo)
-        check_rollouts(settings.model, settings.training.grpo)
 
 
-@pytest.fixture
-def readers_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def folder_of_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that a reader ends up with: files the documents show by name, and a run to start from."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    monkeypatch.setattr(machine, "installed", lambda package: True)
+    folder = tmp_path_factory.mktemp("reader")
     for document in DOCUMENTS:
         for block in blocks(document, "yaml", "python"):
             path = re.match(r"(?:# @package \S+\n)?# (\S+\.(?:yaml|py))\n", block.text)
             if path is not None:
-                (tmp_path / path[1]).parent.mkdir(parents=True, exist_ok=True)
-                (tmp_path / path[1]).write_text(block.text, encoding="utf-8")
+                (folder / path[1]).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path[1]).write_text(block.text, encoding="utf-8")
+    recorded = config_yaml(read_settings("train", []).resolved)
     for run in RUNS_OF_THE_READER:
-        folder = tmp_path / "out" / run
-        folder.mkdir(parents=True)
-        folder.joinpath("config.yaml").write_text(config_yaml(read_settings("train", []).resolved), encoding="utf-8")
-    return tmp_path
+        (folder / "out" / run).mkdir(parents=True)
+        (folder / "out" / run / "config.yaml").write_text(recorded, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def readers_folder(folder_of_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder_of_files)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    monkeypatch.setattr(machine, "installed", lambda package: True)
 
 
 @pytest.mark.parametrize("line", list(our_commands()))
@@ -185,26 +184,41 @@ def test_a_wrong_command_would_be_noticed(line: str) -> None:
         refuse_what_could_never_run(line)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+@pytest.mark.parametrize("document", LINKED_DOCUMENTS, ids=name)
 def test_make_targets_and_commands_in_running_text_exist(document: Path) -> None:
-    targets = re.findall(r"^(\w+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    targets = re.findall(r"^([\w-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     spans = [*re.findall(r"`([^`\n]+)`", document.read_text(encoding="utf-8")), *shell_lines(document)]
     for span in spans:
-        if target := re.match(r"make (\w+)", span):
+        if target := re.match(r"make ([\w-]+)", span):
             assert target[1] in targets, span
         if command := re.match(r"rlvr-vocab (\w+)", span):
             assert command[1] in COMMANDS, span
+
+
+def test_the_readme_lists_every_command_as_the_help_does() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", table_rows(README, "commands"), re.MULTILINE)
+    assert [f"  {command:<12}{line}" for command, line in rows] == re.findall(r"^  .*", overview(), re.MULTILINE)
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= LONGEST_README
+
+
+def test_the_architecture_names_the_rooms_in_their_order() -> None:
+    text = (ROOT / "tests" / "test_architecture.py").read_text(encoding="utf-8")
+    [order] = re.findall(r"^ROOMS = (\(.*?^\))", text, re.MULTILINE | re.DOTALL)
+    there = {"front", *(path.stem for path in (ROOT / "rlvr_vocab").iterdir())}
+    rooms = [there.intersection(floor) for floor in ast.literal_eval(order)]
+    rows = re.findall(r"^\| (`.*?) \|", table_rows(ARCHITECTURE, "rooms"), re.MULTILINE)
+    assert [set(re.findall(r"`(\w+)`", row)) for row in rows] == [floor for floor in rooms if floor]
 
 
 # --- configuration keys -------------------------------------------------------------------------
 
 
 def documented_keys(command: str) -> dict[str, str]:
-    """key -> default as it stands in README.md."""
-    tables = [
-        match["table"] for match in TABLE.finditer(README.read_text(encoding="utf-8")) if match["command"] == command
-    ]
-    rows = [row for table in tables for row in ROW.finditer(table)]
+    """key -> default as it stands in docs/configuration.md."""
+    rows = list(ROW.finditer(table_rows(CONFIGURATION, "keys", command)))
     keys = [row["key"] for row in rows]
     assert len(keys) == len(set(keys)), f"named twice: {sorted({key for key in keys if keys.count(key) > 1})}"
     assert not [row["key"] for row in rows if not row["meaning"].strip()]
@@ -223,8 +237,7 @@ def actual_keys(command: str) -> dict[str, Any]:
         if section in keys:
             filled = keys_of(command, [choice])
             keys |= {key: value for key, value in filled.items() if key.startswith(f"{section}.")}
-    shared = SHARED_SECTIONS[command]
-    return {key: value for key, value in keys.items() if not key.startswith(shared)} if shared else keys
+    return {key: value for key, value in keys.items() if command == "train" or not key.startswith(SHARED_SECTIONS)}
 
 
 def is_written_as(value: Any, cell: str) -> bool:
@@ -234,13 +247,13 @@ def is_written_as(value: Any, cell: str) -> bool:
     return str(value) == cell or (read == value and isinstance(read, bool) == isinstance(value, bool))
 
 
-@pytest.mark.parametrize("command", SHARED_SECTIONS)
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command != "quickstart"])
 def test_the_key_tables_name_every_key_with_its_default_and_no_other(command: str) -> None:
     documented, actual = documented_keys(command), actual_keys(command)
-    assert sorted(actual.keys() - documented.keys()) == [], "missing in README.md"
-    assert sorted(documented.keys() - actual.keys()) == [], "in README.md, but no such key"
+    assert sorted(actual.keys() - documented.keys()) == [], "missing in docs/configuration.md"
+    assert sorted(documented.keys() - actual.keys()) == [], "documented, but no such key"
     wrong = {key: (cell, actual[key]) for key, cell in documented.items() if not is_written_as(actual[key], cell)}
-    assert wrong == {}, "README.md says the first, conf/ the second"
+    assert wrong == {}, "the document says the first, conf/ the second"
 
 
 def test_a_default_is_compared_as_a_value_and_not_as_text() -> None:
@@ -249,15 +262,13 @@ def test_a_default_is_compared_as_a_value_and_not_as_text() -> None:
 
 
 def test_the_metrics_table_names_every_metric_of_ours_and_none_that_nobody_logs() -> None:
-    ours = "".join(
-        file.read_text(encoding="utf-8")
-        for file in (*(ROOT / "rlvr_vocab/training").rglob("*.py"), ROOT / "rlvr_vocab/rewards/guard.py")
-    )
+    code = [*(ROOT / "rlvr_vocab" / "training").rglob("*.py"), ROOT / "rlvr_vocab" / "rewards" / "guard.py"]
+    ours = "".join(file.read_text(encoding="utf-8") for file in code)
     spec = importlib.util.find_spec("trl")
     assert spec is not None and spec.origin is not None
     theirs = (Path(spec.origin).parent / "trainer" / "grpo_trainer.py").read_text(encoding="utf-8")
-    [table] = re.findall(r"<!-- metrics -->\n(.*?)<!-- /metrics -->", README.read_text(encoding="utf-8"), re.DOTALL)
-    documented = set(re.findall(r"`([\w/<>]+)`", " ".join(re.findall(r"^\| (.*?) \|", table, re.MULTILINE))))
+    first_cells = re.findall(r"^\| (.*?) \|", table_rows(FILES, "metrics"), re.MULTILINE)
+    documented = set(re.findall(r"`([\w/<>]+)`", " ".join(first_cells)))
     of_evaluations = {f"eval/{figure}" for figure in HELD_OUT_FIGURES}
     rooms = "thinking|answering|entropy|groups|completions|sampling|weights|time"
     logged_by_us = of_evaluations | set(re.findall(rf'"((?:{rooms})/\w+)"', ours))
@@ -287,8 +298,7 @@ def links() -> Iterator[Any]:
 def test_a_relative_link_leads_somewhere(document: Path, target: str) -> None:
     path, _, anchor = target.partition("#")
     goal = (document.parent / path).resolve() if path else document
-    made = ": render it with rich from a true quickstart run" if goal.name == "quickstart.svg" else ""
-    assert goal.exists(), f"{name(document)} shows {target}, which is not there{made}"
+    assert goal.exists(), f"{name(document)} shows {target}, which is not there"
     if anchor:
         headings = re.findall(r"^#+ (.+)$", goal.read_text(encoding="utf-8"), re.MULTILINE)
         assert anchor in map(slug, headings), f"no heading {anchor} in {goal.name}"

@@ -1,9 +1,12 @@
 """What is made to be copied runs as it stands."""
 
+import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from rlvr_vocab.vocab.peft.adapter_base import is_adapter
 
@@ -11,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 TASK = ROOT / "examples" / "custom_task.py"
 
 
+@pytest.mark.slow
 def test_the_custom_task_trains_and_leaves_a_model_that_answers(smollm2, tmp_path):
     out = tmp_path / "sorting"
     command = [sys.executable, str(TASK), str(smollm2), str(out), "1"]
@@ -32,8 +36,6 @@ def test_the_custom_task_is_short_enough_to_be_read():
 
 
 def test_its_rewards_tell_right_from_wrong_by_hand():
-    import importlib.util
-
     spec = importlib.util.spec_from_file_location("custom_task", TASK)
     task = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(task)

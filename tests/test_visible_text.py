@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlvr_vocab.visible_text import hidden_characters, printable, visible_text
+from rlvr_vocab.visible_text import hidden_characters, printable, visible_lines, visible_text
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,10 @@ from rlvr_vocab.visible_text import hidden_characters, printable, visible_text
 )
 def test_every_character_that_does_not_show_is_drawn(text: str, shown: str) -> None:
     assert visible_text(text) == shown
+
+
+def test_lines_keep_their_line_feeds() -> None:
+    assert visible_lines("a\tb\x1b[2J\0\r\n\u202e\ud800") == "a␉b␛[2J␀␍\n<U+202E><U+D800>"
 
 
 def test_line_feeds_and_tabs_are_not_worth_a_word() -> None:

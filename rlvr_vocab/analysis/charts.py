@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,19 +21,27 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from rlvr_vocab.analysis.svg import INK, RC, as_svg, drawable
 
-__all__ = ["Band", "Line", "as_svg", "drawable", "figure", "line_chart", "palette", "style_of"]
-
 # Told apart with every common colour blindness, at least 3:1 against white and against the dark page; the line styles
 # tell them apart where there is no colour at all.
 palette = ("#2b7bc8", "#d4680b", "#0d9272", "#b85c9e", "#7d7f86", "#a8770a")
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1)), (0, (8, 2)))
 
-# Beyond so many points a line is drawn as the mean, the lowest and the highest value of each of so many stretches.
+# Beyond so many points a line is drawn as the mean, the lowest and the highest value of each of so many bins.
 _MOST_POINTS = 400
 _SMOOTHED_FROM, _SMOOTHED_OVER = 40, 25
 _ROUGH = 0.02
 _DOTS_UP_TO = 24
 _LONGEST_NAME = 34
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart with the words around it; `name` is that of its file, where it is written to one."""
+
+    title: str
+    svg: Markup
+    note: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Band:
-    """A stretch of steps that is marked, a stage for instance."""
+    """A range of steps that is marked, a stage for instance."""
 
     name: str
     start: float
@@ -56,7 +65,7 @@ class Band:
 
 
 def figure(width: float = 4.2, height: float = 2.6) -> tuple[Figure, Axes]:
-    """An empty chart in our dress, in inches; on a phone its words are as large as the small print around it."""
+    """An empty chart, size in inches; on a phone its words are as large as the small print around it."""
     with rc_context(RC):
         drawn = Figure(figsize=(width, height), layout="constrained")
         axes = drawn.add_subplot()
@@ -75,11 +84,11 @@ def style_of(number: int) -> tuple[str, Any]:
 @rc_context(RC)
 def line_chart(
     lines: Sequence[Line], *, y_label: str, percent: bool = False, title: str = "", bands: Sequence[Band] = ()
-) -> str:
+) -> Markup:
     """Lines over steps as SVG.
 
     Many points are drawn light, each of them, with their moving mean strong above; still more are thinned: the mean of
-    each stretch within the band from its lowest to its highest value. The words below the chart say which.
+    each bin within the band from its lowest to its highest value. The words below the chart say which.
 
     Raises:
         ValueError: there is no finite value to draw.
@@ -90,7 +99,7 @@ def line_chart(
     chart, axes = figure()
     longest = max(len(line.steps) for line in drawn)
     notes = [_draw(axes, line, number, max(3, longest // _SMOOTHED_OVER | 1)) for number, line in enumerate(drawn)]
-    _mark(axes, bands)
+    _draw_bands(axes, bands)
     axes.set_ylabel(drawable(y_label))
     axes.set_xlabel(" · ".join(["step", *sorted({note for note in notes if note})]))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -98,10 +107,10 @@ def line_chart(
     axes.margins(x=0.02)
     axes.yaxis.set_major_formatter(FuncFormatter(_percent if percent else _plain))
     if percent:
-        _within_one(axes, drawn)
+        _limit_to_0_and_1(axes, drawn)
     if len(drawn) > 1 or drawn[0].name not in ("", y_label):
-        _name(chart, drawn)
-    return as_svg(chart, title or y_label, _in_words(drawn, percent))
+        _add_legend(chart, drawn)
+    return as_svg(chart, title or y_label, _description(drawn, percent))
 
 
 def _finite(line: Line) -> Line:
@@ -127,13 +136,13 @@ def _draw(axes: Axes, line: Line, number: int, window: int) -> str:
         axes.errorbar(steps, values, yerr=reach, fmt="none", ecolor=colour, elinewidth=1, capsize=2.5)
     elif line.low is not None and line.high is not None:
         low, high = (np.asarray(bound, float) for bound in (line.low, line.high))
-        at, low, high = _outermost(steps, low, high)
+        at, low, high = _bin_ranges(steps, low, high)
         axes.fill_between(at, low, high, color=colour, alpha=0.16, linewidth=0)
     if len(values) > _MOST_POINTS:
-        at, low, high = _outermost(steps, values, values)
+        at, low, high = _bin_ranges(steps, values, values)
         axes.fill_between(at, low, high, color=colour, alpha=0.28, linewidth=0)
-        axes.plot(at, _means(values), color=colour, linestyle=dashes, linewidth=1.5)
-        return f"line: mean of {_stretch(len(values))}, band: lowest to highest"
+        axes.plot(at, _bin_means(values), color=colour, linestyle=dashes, linewidth=1.5)
+        return f"line: mean of {_points_per_bin(len(values))}, band: lowest to highest"
     if len(values) < _SMOOTHED_FROM:
         axes.plot(steps, values, color=colour, linestyle=dashes, linewidth=1.5, marker="o" * few, markersize=2.8)
         return ""
@@ -155,27 +164,27 @@ def _moving_mean(values: np.ndarray, window: int) -> np.ndarray:
     return (sums[last] - sums[first]) / (last - first)
 
 
-def _stretch(length: int) -> int:
+def _points_per_bin(length: int) -> int:
     return math.ceil(length / _MOST_POINTS)
 
 
-def _starts(length: int) -> np.ndarray:
-    """Where each stretch begins."""
-    return np.arange(0, length, _stretch(length))
+def _bin_starts(length: int) -> np.ndarray:
+    """Index at which each bin begins."""
+    return np.arange(0, length, _points_per_bin(length))
 
 
-def _means(values: np.ndarray) -> np.ndarray:
-    starts = _starts(len(values))
+def _bin_means(values: np.ndarray) -> np.ndarray:
+    starts = _bin_starts(len(values))
     return np.add.reduceat(values, starts) / np.diff([*starts, len(values)])
 
 
-def _outermost(steps: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean step, lowest and highest value of each stretch, so that no peak is lost; all points where they are few."""
-    starts = _starts(len(steps))
-    return _means(steps), np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
+def _bin_ranges(steps: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean step, lowest and highest value of each bin, so that no peak is lost; all points where they are few."""
+    starts = _bin_starts(len(steps))
+    return _bin_means(steps), np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
 
 
-def _mark(axes: Axes, bands: Sequence[Band]) -> None:
+def _draw_bands(axes: Axes, bands: Sequence[Band]) -> None:
     for number, band in enumerate(bands):
         if number % 2:
             axes.axvspan(band.start, band.end, color=INK, alpha=0.06, linewidth=0)
@@ -189,7 +198,7 @@ def _mark(axes: Axes, bands: Sequence[Band]) -> None:
         )
 
 
-def _within_one(axes: Axes, lines: Sequence[Line]) -> None:
+def _limit_to_0_and_1(axes: Axes, lines: Sequence[Line]) -> None:
     """Room above 100 % or below 0 % would suggest that there is something."""
     values = [value for line in lines for column in (line.values, line.low, line.high) for value in column or ()]
     if min(values) < 0 or max(values) > 1:
@@ -198,16 +207,16 @@ def _within_one(axes: Axes, lines: Sequence[Line]) -> None:
     axes.set_ylim(max(bottom, -0.015), min(top, 1.015))
 
 
-def _name(chart: Figure, lines: Sequence[Line]) -> None:
-    """Beside each other as far as they fit."""
+def _add_legend(chart: Figure, lines: Sequence[Line]) -> None:
+    """Add a legend whose entries stand beside each other as far as they fit."""
     names = [drawable(line.name, _LONGEST_NAME) for line in lines]
     handles = [Line2D([], [], color=colour, linestyle=dashes) for colour, dashes in map(style_of, range(len(lines)))]
     columns = max(1, min(len(names), 52 // (max(map(len, names)) + 5)))
     chart.legend(handles, names, loc="outside upper left", ncols=columns)
 
 
-def _in_words(lines: Sequence[Line], percent: bool) -> str:
-    """What a reader who cannot see the picture takes from it."""
+def _description(lines: Sequence[Line], percent: bool) -> str:
+    """Description for a reader who cannot see the chart."""
     shown = _percent if percent else _plain
     return "; ".join(
         f"{line.name or 'from'}: {shown(line.values[0])} at step {line.steps[0]:g}, "

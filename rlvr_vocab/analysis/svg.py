@@ -1,4 +1,4 @@
-"""From a matplotlib figure to SVG that may stand in a page beside others, or alone in a file."""
+"""Turns a matplotlib figure into SVG that may stand in a page beside others, or alone in a file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from xml.etree import ElementTree
 
+from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
@@ -79,33 +80,33 @@ def _shown(character: str) -> str:
     return "�" if refused else character
 
 
-def as_svg(figure: Figure, title: str, description: str = "") -> str:
+def as_svg(figure: Figure, title: str, description: str = "") -> Markup:
     """The figure as an `<svg>` element, with its title for whoever cannot see it, and ids of its own."""
     with rc_context(RC), warnings.catch_warnings():
         # Words are set by the browser, whose fonts have more signs than the one that measures them here.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
-        _in_our_dress(figure)
+        _take_text_literally(figure)
         written = io.BytesIO()
         FigureCanvasSVG(figure).print_svg(written, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     root = ElementTree.fromstring(written.getvalue())
-    _without_namespaces(root)
-    _without_ballast(root)
-    _tell_apart(root, title)
+    _remove_namespaces(root)
+    _remove_metadata(root)
+    _make_ids_unique(root, title)
     for element in root.iter():
-        _dress(element)
-    _name(root, drawable(title), drawable(description))
-    return ElementTree.tostring(root, encoding="unicode")
+        _use_page_font_and_colour(element)
+    _add_title(root, drawable(title), drawable(description))
+    return Markup(ElementTree.tostring(root, encoding="unicode"))
 
 
-def _in_our_dress(figure: Figure) -> None:
-    """Also what was put on it outside of RC: words are taken literally, and a legend has no ground of its own."""
+def _take_text_literally(figure: Figure) -> None:
+    """Take text literally wherever it was set, not only under RC; a legend has no background of its own."""
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             formatter = axis.get_major_formatter()
             if isinstance(formatter, FixedFormatter):
                 axis.set_major_formatter(FixedFormatter([drawable(str(label)) for label in formatter.seq]))
             elif isinstance(formatter, FuncFormatter):  # among them names of ticks that were set
-                axis.set_major_formatter(FuncFormatter(_drawing(formatter)))
+                axis.set_major_formatter(FuncFormatter(_drawable_formatter(formatter)))
             elif isinstance(formatter, LogFormatter):  # which writes mathematics
                 axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
                 axis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
@@ -119,31 +120,31 @@ def _in_our_dress(figure: Figure) -> None:
         text.set_text("\n".join(drawable(line) for line in text.get_text().split("\n")))
 
 
-def _drawing(formatter: FuncFormatter) -> Callable[[float, int | None], str]:
+def _drawable_formatter(formatter: FuncFormatter) -> Callable[[float, int | None], str]:
     return lambda value, position: drawable(str(formatter(value, position)))
 
 
-def _without_namespaces(root: ElementTree.Element) -> None:
-    """In a page they only cost; `xlink:href` is `href` since SVG 2."""
+def _remove_namespaces(root: ElementTree.Element) -> None:
+    """A page needs no namespaces; `xlink:href` is `href` since SVG 2."""
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
         for name in [name for name in element.attrib if name.startswith("{")]:
             element.set(name.rpartition("}")[2], element.attrib.pop(name))
 
 
-def _without_ballast(root: ElementTree.Element) -> None:
+def _remove_metadata(root: ElementTree.Element) -> None:
     """Metadata and the style sheet, which would hold for the whole page."""
     for parent in list(root.iter()):
         for child in list(parent):
-            if child.tag in ("metadata", "style") or (child.tag == "defs" and not any(_drawn(child))):
+            if child.tag in ("metadata", "style") or (child.tag == "defs" and not any(_non_styles(child))):
                 parent.remove(child)
 
 
-def _drawn(definitions: ElementTree.Element) -> Iterator[bool]:
+def _non_styles(definitions: ElementTree.Element) -> Iterator[bool]:
     return (each.tag != "style" for each in definitions)
 
 
-def _tell_apart(root: ElementTree.Element, title: str) -> None:
+def _make_ids_unique(root: ElementTree.Element, title: str) -> None:
     """Ids that are referred to get a prefix of the picture's own; the others go."""
     content = ElementTree.tostring(root) + title.encode("utf-8", "replace")
     prefix = f"c{hashlib.sha256(content).hexdigest()[:10]}"
@@ -159,7 +160,7 @@ def _tell_apart(root: ElementTree.Element, title: str) -> None:
                 element.set(name, element.attrib[name].replace("#", f"#{prefix}-"))
 
 
-def _dress(element: ElementTree.Element) -> None:
+def _use_page_font_and_colour(element: ElementTree.Element) -> None:
     style = element.get("style")
     if style is not None:
         style = re.sub(r"font-family: [^;]*;? ?", "", style)
@@ -168,7 +169,7 @@ def _dress(element: ElementTree.Element) -> None:
         element.set("fill", "currentColor")
 
 
-def _name(root: ElementTree.Element, title: str, description: str) -> None:
+def _add_title(root: ElementTree.Element, title: str, description: str) -> None:
     for name in ("width", "height", "version"):
         root.attrib.pop(name, None)
     root.attrib.update(

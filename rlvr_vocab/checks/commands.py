@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rlvr_vocab.analysis.samples.sieve import TYPED, Sieve
+from rlvr_vocab.analysis.samples.filter import FILTER_KEYS, SampleFilter
 from rlvr_vocab.bounds import Count, NotNegative
 from rlvr_vocab.checks.machine import installed
 from rlvr_vocab.checks.model import check_model
@@ -26,7 +26,7 @@ from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import ModelSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.data import check_other_set
-from rlvr_vocab.data.paths import check_file
+from rlvr_vocab.data.files import check_file
 from rlvr_vocab.data.prompt_file import check_prompt_file
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
@@ -46,12 +46,12 @@ def check_samples(settings: SamplesSettings) -> None:
     check_is_run(settings.run, "run")
     if settings.out is not None:
         check_new_file(settings.out, "out", ())
-    sieve_of(settings)
+    sample_filter_of(settings)
 
 
-def sieve_of(settings: SamplesSettings) -> Sieve:
+def sample_filter_of(settings: SamplesSettings) -> SampleFilter:
     """Which completions are asked for; raises UserError where none could be."""
-    return Sieve(**{name: getattr(settings, name) for name in TYPED})
+    return SampleFilter(**{name: getattr(settings, name) for name in FILTER_KEYS})
 
 
 def check_report(settings: ReportSettings) -> None:

@@ -29,7 +29,7 @@ from rlvr_vocab.runs.folder import check_run_folder
 from rlvr_vocab.runs.rewards import stand_in_context
 from rlvr_vocab.vocab.on_policy import OF_TRANSFORMERS, OF_VLLM, check_generation_kwargs, check_on_policy
 
-# What `until` of a stage may look at; the README says what each is.
+# What `until` of a stage may look at; docs/files.md says what each is.
 LOGGED_METRICS = (
     *("reward", "reward_std", "frac_reward_zero_std", "loss", "grad_norm", "learning_rate", "entropy", "kl"),
     *("completions/mean_length", "completions/min_length", "completions/max_length", "completions/clipped_ratio"),

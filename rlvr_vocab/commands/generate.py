@@ -137,8 +137,8 @@ def _show(checkpoint: Checkpoint, completion: Completion, head: str, console: Co
 
 
 def _marked(checkpoint: Checkpoint, ids: list[int], console: Console) -> Text:
-    stretches = Marker(checkpoint.tokenizer, checkpoint.layout).stretches(ids)
-    text = marked_text(stretches, colour=console.is_terminal)
+    spans = Marker(checkpoint.tokenizer, checkpoint.layout).spans(ids)
+    text = marked_text(spans, colour=console.is_terminal)
     text.rstrip()
     return text[len(text.plain) - len(text.plain.lstrip()) :]
 

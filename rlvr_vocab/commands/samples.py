@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from rlvr_vocab.analysis.samples.matches import Matches, Search, search_all
+from rlvr_vocab.analysis.samples.documents import PIECES, Format
+from rlvr_vocab.analysis.samples.filter import CorrectnessReward
 from rlvr_vocab.analysis.samples.sample import SampleReader
-from rlvr_vocab.analysis.samples.sieve import Judge
-from rlvr_vocab.analysis.samples.writing import PIECES, Format, samples_of
+from rlvr_vocab.analysis.samples.search import Matches, Search, search_all
 from rlvr_vocab.atomic_file import write_text_whole
-from rlvr_vocab.checks.commands import sieve_of
+from rlvr_vocab.checks.commands import sample_filter_of
 from rlvr_vocab.config.command_sections import SamplesSettings
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import RewardSettings
@@ -31,7 +31,7 @@ from rlvr_vocab.vocab.marking import Marker
 if TYPE_CHECKING:
     from rlvr_vocab.analysis.samples.app import SamplesApp
 
-_FORMATS: dict[str, Format] = {".html": "html", ".htm": "html", ".md": "md", ".tex": "tex"}
+_FORMATS: dict[str, Format] = {".html": "html", ".htm": "html", ".md": "md"}
 
 
 def run(settings: SamplesSettings) -> int:
@@ -45,11 +45,13 @@ def samples_app(settings: SamplesSettings) -> SamplesApp:
     """The pages of a run, ready to be shown."""
     # Only here: what is written out needs no screen.
     from rlvr_vocab.analysis.samples.app import SamplesApp
-    from rlvr_vocab.analysis.samples.reading import View
+    from rlvr_vocab.analysis.samples.browser import View
 
     files, reader = _opened(settings)
     model = settings.run / INITIAL_MODEL
-    return SamplesApp(files, View(sieve_of(settings), settings.order), reader, lambda: Marker.from_folder(model))
+    return SamplesApp(
+        files, View(sample_filter_of(settings), settings.order), reader, lambda: Marker.from_folder(model)
+    )
 
 
 def _opened(settings: SamplesSettings) -> tuple[CompletionFiles, SampleReader]:
@@ -57,30 +59,32 @@ def _opened(settings: SamplesSettings) -> tuple[CompletionFiles, SampleReader]:
     if not files.steps:
         raise UserError(f"run={settings.run}: no completions yet (no {COMPLETIONS}/{STEP_FILES})")
     config = read_recorded(settings.run, resolve=True)
-    judge = _judge(read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards"))
-    if judge is None and settings.verdict is not None:
+    correctness = _correctness_reward(read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards"))
+    if correctness is None and settings.verdict is not None:
         raise UserError(f"verdict={settings.verdict}: the run has no reward function that says what is right")
-    return files, SampleReader(run_facts(config, settings.run).rewards, judge)
+    return files, SampleReader(run_facts(config, settings.run).rewards, correctness)
 
 
 def _page(settings: SamplesSettings) -> int:
     app = samples_app(settings)
     if app.run(mouse=False) is False:  # a mouse may go on selecting text
-        raise _nothing_found(settings, app.reading.search)
+        raise _nothing_found(settings, app.browser.search)
     return app.return_code or 0
 
 
 def _write(settings: SamplesSettings) -> int:
     files, reader = _opened(settings)
-    search = Search(files, sieve_of(settings), reader.judge, settings.order)
+    search = Search(files, sample_filter_of(settings), reader.correctness, settings.order)
     matches = _all_found(search).first(settings.max_samples)
     for line in search.unreadable:
         print(f"left out: {line}", file=sys.stderr)
     if not len(matches):
         raise _nothing_found(settings, search)
     form = settings.format or _FORMATS.get(settings.out.suffix.lower() if settings.out else "", "text")
-    heading = f"{counted(len(matches), 'completion')} of {settings.run}: {search.sieve}".rstrip(": ")
-    pieces = PIECES[form](samples_of(files, matches, _with_marker(reader, settings.run)), heading)
+    heading = f"{counted(len(matches), 'completion')} of {settings.run}: {search.sample_filter}".rstrip(": ")
+    reader = _with_marker(reader, settings.run)
+    samples = (reader.sample(files.read_row(*matches.sample_id(index))) for index in range(len(matches)))
+    pieces = PIECES[form](samples, heading)
     if settings.out is None:
         for piece in pieces:
             sys.stdout.write(piece)
@@ -113,11 +117,11 @@ def _with_marker(reader: SampleReader, run: Path) -> SampleReader:
 def _nothing_found(settings: SamplesSettings, search: Search) -> UserError:
     if len(search.unreadable) == search.number_of_steps > 0:
         return UserError(f"no completion could be read: {search.unreadable[0]}")
-    empty = "" if str(search.sieve) else ", which holds none"
-    return UserError(f"{search.sieve or 'all'}: matches no completion of {settings.run}{empty}")
+    empty = "" if str(search.sample_filter) else ", which holds none"
+    return UserError(f"{search.sample_filter or 'all'}: matches no completion of {settings.run}{empty}")
 
 
-def _judge(rewards: RewardSettings) -> Judge | None:
+def _correctness_reward(rewards: RewardSettings) -> CorrectnessReward | None:
     """The first function that compares with the gold answer; where none does, the first of all."""
     functions = dict(zip(logged_names(rewards.functions), rewards.functions, strict=True))
     name = next(
@@ -126,4 +130,4 @@ def _judge(rewards: RewardSettings) -> Judge | None:
     if name is None:
         return None
     given = functions[name].full_mark
-    return Judge(name, traits_by_name(functions[name].name).full_mark if given is None else given)
+    return CorrectnessReward(name, traits_by_name(functions[name].name).full_mark if given is None else given)

@@ -34,7 +34,7 @@ class SamplesSettings:
     max_reward: float | None
     order: Literal["file", "lowest", "highest", "problem"]
     max_samples: Count | None
-    format: Literal["text", "html", "md", "tex"] | None
+    format: Literal["text", "html", "md"] | None
     out: Path | None
 
 

@@ -5,15 +5,15 @@ from rlvr_vocab.data.load import (
     DividedProblems,
     LoadReport,
     ProblemSets,
-    Split,
     check_source,
     lay_out,
     load_problem_sets,
     read_problems,
 )
-from rlvr_vocab.data.other_set import OtherSet, check_other_set, read_other_set
-from rlvr_vocab.data.prompts import PromptStyle, build_messages
+from rlvr_vocab.data.overlap import OtherSet, check_other_set, read_other_set
 from rlvr_vocab.data.source import Columns, ProblemSource
+from rlvr_vocab.data.split import Split
+from rlvr_vocab.data.table import PromptStyle, build_messages
 
 __all__ = [
     "ArithmeticTask",

@@ -5,6 +5,8 @@ import re
 from collections.abc import Sequence
 from decimal import Decimal
 
+from rlvr_vocab.verify.reading.scanning import group_end
+
 NOT_AN_ANSWER = "answer is neither text nor a number"
 MISSING_ANSWER = "missing answer"
 NO_HASH = 'no "####" in the answer'
@@ -28,7 +30,7 @@ class UnusableRow(ValueError):
         self.shown = shown
 
 
-def final_answer(value: object, answer_format: str) -> str:
+def cell_answer(value: object, answer_format: str) -> str:
     r"""The bare final answer in one cell.
 
     Args:
@@ -39,9 +41,9 @@ def final_answer(value: object, answer_format: str) -> str:
         UnusableRow: If there is none.
 
     Example:
-        >>> final_answer(r"so it is #### 1,000 ", "hash")
+        >>> cell_answer(r"so it is #### 1,000 ", "hash")
         '1000'
-        >>> final_answer(r"thus \boxed{\frac{1}{2}}.", "boxed")
+        >>> cell_answer(r"thus \boxed{\frac{1}{2}}.", "boxed")
         '\\frac{1}{2}'
     """
     if value is None or is_nan(value):
@@ -112,25 +114,10 @@ def hash_answer(text: str) -> str:
 def boxed_answer(text: str) -> str:
     r"""The contents of the last `\boxed{...}` whose braces balance."""
     for opening in reversed(list(BOX_OPENING.finditer(text))):
-        contents = balanced_prefix(text, opening.end())
-        if contents is not None:
-            return contents
+        end = group_end(text, opening.end() - 1)
+        if end is not None:
+            return text[opening.end() : end - 1]
     raise UnusableRow(NO_BOX, text)
-
-
-def balanced_prefix(text: str, start: int) -> str | None:
-    r"""From `start`, just after an opening brace, up to its closing one; `\{` and `\}` do not count."""
-    depth, position = 1, start
-    while position < len(text):
-        character = text[position]
-        if character == "\\":
-            position += 2
-            continue
-        depth += {"{": 1, "}": -1}.get(character, 0)
-        if depth == 0:
-            return text[start:position]
-        position += 1
-    return None
 
 
 def unread_marker(answers: Sequence[str]) -> str | None:

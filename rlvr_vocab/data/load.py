@@ -1,39 +1,73 @@
-"""Loading a problem set: read, sort out what cannot be used, hold out, lay out as rows for the trainer."""
+"""Loading a problem set: read, sort, hold out, lay out as rows for the trainer, and account for every row."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.data.arithmetic import ARITHMETIC_COLUMNS, ArithmeticTask, addition_problems
-from rlvr_vocab.data.files import read_rows
-from rlvr_vocab.data.paths import local_file
-from rlvr_vocab.data.prompts import PromptStyle
-from rlvr_vocab.data.report import LoadReport, count_duplicates, count_reasons, first_examples
-from rlvr_vocab.data.rows import Problem, UsableRows, column_names, require_columns, usable_rows
+from rlvr_vocab.data.files import expanded, local_file, one_line, read_rows
+from rlvr_vocab.data.rows import DroppedRow, Problem, UsableRows, column_names, require_columns, usable_rows
 from rlvr_vocab.data.source import Columns, ProblemSource
 from rlvr_vocab.data.split import Partition, Split, partition
-from rlvr_vocab.data.table import problem_table
+from rlvr_vocab.data.table import PromptStyle, problem_table
 from rlvr_vocab.errors import UserError
 
 if TYPE_CHECKING:
     import datasets
 
-from typing import Any
+EXAMPLES_PER_REASON = 3
 
-from rlvr_vocab.data.files import one_line
-from rlvr_vocab.data.paths import expanded
 
-__all__ = [
-    "DividedProblems",
-    "LoadReport",
-    "ProblemSets",
-    "Split",
-    "check_source",
-    "lay_out",
-    "load_problem_sets",
-    "named_rows",
-    "read_problems",
-]
+@dataclass(frozen=True)
+class LoadReport:
+    """Where the rows went: `rows_read` is `rows_kept` plus all of `dropped`.
+
+    Args:
+        source: The problem set, as the user named it.
+        rows_read: Rows in all files or splits that were read.
+        rows_kept: Rows that are usable problems.
+        train_rows: Problems to train on.
+        eval_rows: Held-out problems to measure on.
+        dropped: How many rows each reason cost.
+        examples: The first of them, for each reason, as (row number from 1, short text).
+        duplicates: Rows of the training set that repeat the problem of an earlier one; training keeps those whose
+            problem is not held out.
+        held_out_removed: Rows taken out of training because their problem is held out.
+        unmeasured: Held-out problems beyond `max_eval_samples`: neither trained on nor measured on.
+        notes: What was changed in values that are handed on.
+    """
+
+    source: str
+    rows_read: int
+    rows_kept: int
+    train_rows: int
+    eval_rows: int
+    dropped: Mapping[str, int]
+    examples: Mapping[str, tuple[tuple[int, str], ...]]
+    duplicates: int = 0
+    held_out_removed: int = 0
+    unmeasured: int = 0
+    notes: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """For people: what was kept, then one line for each thing that went otherwise."""
+        lines = [
+            f"{self.source}: {counted(self.rows_read, 'row')} read, {self.rows_kept:,} usable;"
+            f" {self.train_rows:,} to train on, {self.eval_rows:,} held out"
+        ]
+        for reason, count in self.dropped.items():
+            shown = "; ".join(f"row {row_number}: {text}" for row_number, text in self.examples[reason])
+            more = "; …" if count > len(self.examples[reason]) else ""
+            lines.append(f"dropped {count:,}: {reason} ({shown}{more})")
+        if self.duplicates:
+            lines.append(f"rows that repeat an earlier problem, kept unless it is held out: {self.duplicates:,}")
+        if self.held_out_removed:
+            lines.append(f"left out of training, as the same problem is held out: {self.held_out_removed:,}")
+        if self.unmeasured:
+            lines.append(f"held out too, but beyond dataset.max_eval_samples: {self.unmeasured:,}")
+        return [*lines, *self.notes]
 
 
 @dataclass(frozen=True)
@@ -246,3 +280,21 @@ def hub_rows(name: str, subset: str | None, split: str) -> list[dict[str, Any]]:
             f"dataset {name} ({wanted}) could not be loaded from the Hugging Face hub or a folder:"
             f" {one_line(error)}; to read a local file, set dataset=local dataset.name=FILE"
         ) from error
+
+
+def count_reasons(dropped: Iterable[DroppedRow]) -> dict[str, int]:
+    """How many rows each reason cost, the costliest first."""
+    return dict(Counter(row.reason for row in dropped).most_common())
+
+
+def first_examples(dropped: Iterable[DroppedRow]) -> dict[str, tuple[tuple[int, str], ...]]:
+    """The first rows that each reason cost."""
+    by_reason: dict[str, list[tuple[int, str]]] = {}
+    for row in dropped:
+        by_reason.setdefault(row.reason, []).append((row.row_number, row.shown))
+    return {reason: tuple(rows[:EXAMPLES_PER_REASON]) for reason, rows in by_reason.items()}
+
+
+def count_duplicates(keys: Iterable[str]) -> int:
+    """How many keys repeat an earlier one."""
+    return sum(count - 1 for count in Counter(keys).values())

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.data.files import read_rows, read_text
-from rlvr_vocab.data.paths import check_file
+from rlvr_vocab.data.files import check_file, read_rows, read_text
 from rlvr_vocab.data.rows import column_names, short_text
 from rlvr_vocab.errors import UserError
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from rlvr_vocab.data.answers import UnusableRow, final_answer, is_nan, parts_of, plain_text
+from rlvr_vocab.data.answers import UnusableRow, cell_answer, is_nan, parts_of, plain_text
 from rlvr_vocab.data.source import Columns
 from rlvr_vocab.data.wording import problem_key
 from rlvr_vocab.errors import UserError
@@ -82,7 +82,7 @@ def problem_of_row(row: object, row_number: int, columns: Columns, answer_format
         raise UnusableRow(NOT_AN_OBJECT, row)
     text = problem_text(row.get(columns.problem), row)
     try:
-        solution = final_answer(row.get(columns.answer), answer_format)
+        solution = cell_answer(row.get(columns.answer), answer_format)
     except UnusableRow as unusable:
         nothing_to_show = unusable.shown is None or str(unusable.shown).strip() in ("", "nan")
         raise UnusableRow(unusable.reason, text if nothing_to_show else unusable.shown) from None

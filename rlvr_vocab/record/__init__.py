@@ -1,1 +1,1 @@
-"""What a run writes into its folder: places, manifests, metric rows, completions."""
+"""The files of a run's folder: names, manifests, inventory, metrics, completions."""

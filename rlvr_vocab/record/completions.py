@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.copies import RunRecords
 from rlvr_vocab.record.files import STEP_FILES, step_files
+from rlvr_vocab.record.inventory import RunInventory
 
 _REWARD, _REASON = "reward/", "reason/"
-# Scores and log-probs of every token, of which nothing here makes use.
-_NEVER_READ = ("sampling_logps", "sampling_entropies")
+# Figures of every token, read only where they are asked for.
+_OF_EACH_TOKEN = ("sampling_logps", "sampling_entropies")
 # A step of a large run is tens of megabytes with its ids.
 _STEPS_KEPT = 4
 
@@ -66,9 +66,9 @@ class CompletionFiles:
     def refresh(self) -> None:
         """Look again: a run that goes on has written more."""
         self._kept.clear()
-        self._records = RunRecords.of(self.folder.parent)
+        self._inventory = RunInventory.of(self.folder.parent)
         self._checked.clear()
-        listed = self._records.paths(f"{self.folder.name}/{STEP_FILES}")
+        listed = self._inventory.paths(f"{self.folder.name}/{STEP_FILES}")
         numbered = ((path.stem.removeprefix("step_"), path) for path in (*listed, *step_files(self.folder)))
         self._files = {int(number): path for number, path in numbered if number.isdecimal()}
 
@@ -76,6 +76,11 @@ class CompletionFiles:
     def steps(self) -> list[int]:
         """The steps that there are files of, or were, in their order."""
         return sorted(self._files)
+
+    def path(self, step: int) -> Path:
+        if step not in self._files:
+            raise UserError(f"{self.folder}: no file of step {step} ({STEP_FILES})")
+        return self._files[step]
 
     def read(self, step: int) -> list[SampledCompletion]:
         """All completions of a step.
@@ -96,27 +101,26 @@ class CompletionFiles:
             if len(self._kept) > _STEPS_KEPT:
                 self._kept.popitem(last=False)
         if not 1 <= row <= len(self._kept[step]):
-            raise UserError(f"{self._files[step]}: has no row {row}; its last one is {len(self._kept[step])}")
+            raise UserError(f"{self.path(step)}: has no row {row}; its last one is {len(self._kept[step])}")
         [completion] = _completions(self._kept[step].slice(row - 1, 1), step, first_row=row)
         return completion
 
     def table(self, step: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Some columns of a step's file, those that it has; all that this module reads with None."""
-        if step not in self._files:
-            raise UserError(f"{self.folder}: no file of step {step} ({STEP_FILES})")
-        problem = None if step in self._checked else self._records.problem(self._files[step])
+        """Those of the columns that a step's file has; with None, all except the figures of each token."""
+        path = self.path(step)
+        problem = None if step in self._checked else self._inventory.problem(path)
         if problem is not None:
             raise UserError(f"{self.folder.parent}: {problem}")
         self._checked.add(step)
         try:
             # By the open file, so that one that is replaced meanwhile is still read as a whole.
-            with self._files[step].open("rb") as content, pq.ParquetFile(content) as file:
+            with path.open("rb") as content, pq.ParquetFile(content) as file:
                 there = file.schema_arrow.names
-                wanted = [name for name in there if name not in _NEVER_READ and (columns is None or name in columns)]
+                wanted = [name for name in there if (name in columns if columns else name not in _OF_EACH_TOKEN)]
                 return file.read(columns=wanted, use_threads=False)
         except (OSError, pa.ArrowException) as error:
             reason = str(error).splitlines()[0]
-            raise UserError(f"{self._files[step]}: cannot be read, half-written or damaged ({reason})") from error
+            raise UserError(f"{path}: cannot be read, half-written or damaged ({reason})") from error
 
 
 def _completions(table: pa.Table, step: int, first_row: int = 1) -> list[SampledCompletion]:

@@ -1,4 +1,4 @@
-"""Where a run puts its checkpoints, seen from one of them; needs no torch."""
+"""Names of the files and folders of a run, and the run folder around a checkpoint; needs no torch."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _around_stage(folder: Path) -> tuple[Path, ...]:
 
 
 def initial_models_of(adapter: Path) -> list[Path]:
-    """Where the model under an adapter lies if a run put the adapter where it is; none where no run would put one."""
+    """Where the base of an adapter may lie if a run wrote the adapter; none where no run writes one."""
     place = adapter.resolve()
     if not _HOLDS_AN_ADAPTER.fullmatch(place.name):
         return []

@@ -34,7 +34,7 @@ def manifest_text(entries: Entries) -> str:
 
 
 def read_manifest(path: Path) -> Entries:
-    """What a manifest lists.
+    """The entries of a manifest.
 
     Raises:
         FileNotFoundError: it is not there.
@@ -103,7 +103,7 @@ def set_aside(path: Path, why: str) -> Path:
 
 
 def _sha256(path: Path, size: int | None = None) -> str:
-    """Of a file, or of its first bytes."""
+    """Checksum of a file, or of its first bytes."""
     with path.open("rb") as file:
         if size is None or path.stat().st_size == size:
             return hashlib.file_digest(file, "sha256").hexdigest()

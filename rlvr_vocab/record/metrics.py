@@ -1,9 +1,9 @@
-"""What a run has logged, and the facts of its configuration that a reader of it needs; no torch, no pandas."""
+"""The metrics that a run has logged, and the facts of its configuration that they are read by; no torch, no pandas."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -13,9 +13,9 @@ from rlvr_vocab.record.json_files import is_finished
 
 Row = Mapping[str, Any]
 
-# What marks a row of a measurement on held-out problems during training.
-OF_AN_EVALUATION = "eval/accuracy"
-_PLACE = ("step", "stage", "stage_step", "epoch")
+# Every row of an evaluation on held-out problems during training has it.
+EVAL_ACCURACY = "eval/accuracy"
+_STEP_KEYS = ("step", "stage", "stage_step", "epoch")
 # Squares and sums of larger ones would leave the range of a float.
 _LARGEST = 1e150
 
@@ -40,7 +40,7 @@ class RewardFact:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What of a run's configuration its figures are read by.
+    """The part of a run's configuration that its metrics are read by.
 
     Attributes:
         max_steps: optimisation steps that it was to take; None where its epochs decide.
@@ -105,11 +105,11 @@ HELD_OUT_FIGURES = ("accuracy", "format", "mean_length", "clipped_ratio", "reaso
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run, finished or not, as its folder tells it.
+    """The metrics of a run, finished or not.
 
     Attributes:
         rows: one for each logged step, oldest first.
-        evaluations: one for each measurement on held-out problems during training.
+        evaluations: one for each evaluation on held-out problems during training.
         summary: its outcome; None as long as it has none.
         damage: a sentence on each file of it that is lost or changed.
     """
@@ -127,20 +127,18 @@ class RunRecord:
 
     def series(self, metric: str) -> tuple[list[int], list[float]]:
         """Steps and values of the rows that have the metric as a finite number."""
-        return series_of(self.rows if metric not in _EVALUATED else self.evaluations, metric)
+        return series_of(self.rows, self.evaluations, metric)
 
 
-_EVALUATED = tuple(f"eval/{figure}" for figure in HELD_OUT_FIGURES)
-
-
-def series_of(rows: Iterable[Row], metric: str) -> tuple[list[int], list[float]]:
-    """Steps and values of the rows that have the metric as a finite number."""
+def series_of(rows: Sequence[Row], evaluations: Sequence[Row], metric: str) -> tuple[list[int], list[float]]:
+    """Steps and values of the rows, or evaluations, that have the metric as a finite number."""
+    rows = evaluations if metric.startswith("eval/") else rows
     found = [(row["step"], row[metric]) for row in rows if is_number(row.get(metric))]
     return [step for step, _ in found], [float(value) for _, value in found]
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Whether it is a number that can be reckoned with: finite, and its square too."""
+    """Whether it is a number, finite, and its square too."""
     return isinstance(value, int | float) and not isinstance(value, bool) and -_LARGEST < value < _LARGEST
 
 
@@ -181,27 +179,27 @@ def read_metrics(path: Path) -> list[Row]:
     return [part for row in rows for part in _parts(row)]
 
 
-def is_of_a_step(row: Row) -> bool:
-    """Whether it tells anything of an optimisation step; a measurement during training has figures of its own alone."""
-    return any(key not in _PLACE and not key.startswith(_OF_NO_STEP) for key in row)
+def is_step_row(row: Row) -> bool:
+    """Whether a row has metrics of an optimisation step, and not only those of an evaluation."""
+    return any(key not in _STEP_KEYS and not key.startswith(_NOT_OF_A_STEP) for key in row)
 
 
-_OF_NO_STEP = ("eval/", "eval_", "train_", "total_flos")  # as the trainer says at the end of a training
+_NOT_OF_A_STEP = ("eval/", "eval_", "train_", "total_flos")  # as the trainer says at the end of a training
 
 
-def divided(rows: Sequence[Row]) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
-    """Rows of steps, and rows of measurements on held-out problems."""
+def split_evaluations(rows: Sequence[Row]) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    """Rows of steps, and rows of evaluations on held-out problems."""
     parts = [part for row in rows for part in _parts(row)]
     return (
-        tuple(row for row in parts if is_of_a_step(row)),
-        tuple(row for row in parts if OF_AN_EVALUATION in row),
+        tuple(row for row in parts if is_step_row(row)),
+        tuple(row for row in parts if EVAL_ACCURACY in row),
     )
 
 
 def _parts(row: Row) -> Iterator[Row]:
-    """A row that tells of both, as two."""
-    if OF_AN_EVALUATION not in row or not is_of_a_step(row):
+    """A row that has metrics of both, as two rows."""
+    if EVAL_ACCURACY not in row or not is_step_row(row):
         yield row
         return
     yield {key: value for key, value in row.items() if not key.startswith("eval/")}
-    yield {key: value for key, value in row.items() if key in _PLACE or key.startswith("eval/")}
+    yield {key: value for key, value in row.items() if key in _STEP_KEYS or key.startswith("eval/")}

@@ -121,16 +121,8 @@ class GuardedReward:
         scores = [self._score_alone(columns, row, deadline) for row in range(rows)]
         if any(isinstance(score, Mistake) for score in scores):
             return scores
-        # It raises for no row alone, only for what stands at one place of a batch.
-        try:
-            place = self._first_row_that_raises(columns, rows, deadline)
-        except TimedOut as late:
-            logger.warning("reward %s %s, for a row that is not known: it %s, no row is lost", self.name, raised, late)
-            return scores
-        if place is None:
-            logger.warning("reward %s %s once, and not when it was called again: no row is lost", self.name, raised)
-        else:
-            scores[place] = Mistake(None, raised)
+        # It raises for no row alone, only for something about the batch.
+        logger.warning("reward %s %s, and not when it was called row by row: no row is lost", self.name, raised)
         return scores
 
     def _score_alone(self, columns: dict[str, Any], row: int, deadline: Deadline) -> Score:
@@ -143,30 +135,6 @@ class GuardedReward:
         except _RAISED as error:
             return Mistake(None, _said(error))
         return score
-
-    def _first_row_that_raises(self, columns: dict[str, Any], rows: int, deadline: Deadline) -> int | None:
-        """The last row of the shortest beginning of a batch for which the function raises, found by halving."""
-        if not self._raises(columns, deadline):
-            return None
-        passes, raises = 0, rows
-        while raises - passes > 1:
-            length = (passes + raises) // 2
-            if self._raises(_rows_of(columns, 0, length), deadline):
-                raises = length
-            else:
-                passes = length
-        return raises - 1
-
-    def _raises(self, columns: dict[str, Any], deadline: Deadline) -> bool:
-        try:
-            self._called(columns, deadline)
-        except NotAScore:
-            return False
-        except TimedOut:
-            raise
-        except _RAISED:
-            return True
-        return False
 
     def _tell(self, scores: list[Score], columns: dict[str, Any]) -> None:
         """Count the mistakes among the scores of a batch, and warn of the first and then ever fewer of them."""

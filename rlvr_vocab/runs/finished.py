@@ -11,8 +11,8 @@ from rich.console import Console
 from rlvr_vocab.atomic_file import json_text, write_whole
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.copies import LISTED_IN, RunRecords, write_records_at_the_end
 from rlvr_vocab.record.files import CONFIG, FINAL_ADAPTER, FINAL_MODEL, SUMMARY
+from rlvr_vocab.record.inventory import LISTED_IN, RunInventory, write_final_inventory
 from rlvr_vocab.record.json_files import SUMMARY_KEYS, is_finished, read_record
 from rlvr_vocab.record.manifest import MANIFEST, set_aside
 from rlvr_vocab.runs.folder import RESUME_MODES, changes_of
@@ -33,11 +33,11 @@ def finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] 
     folder = settings.output_dir
     if settings.overwrite or not (folder / CONFIG).is_file():
         return None
-    records = RunRecords.of(folder)
+    records = RunInventory.of(folder)
     size = sum(path.stat().st_size for path in folder.glob("*_*/*.safetensors")) if records.at_the_end else 0
     if size > _TAKES_LONG:
         console.print(f"comparing what is in {folder} with what was written, {size / 1e9:.0f} GB", markup=False)
-    said, lacking = records.put_back()
+    said, lacking = records.restore()
     summary, why = _summary(folder, records)
     _warn(folder, [*records.damaged, *said, *filter(None, [why])], console)
     if changes_of(settings) or settings.resume not in RESUME_MODES:
@@ -48,15 +48,15 @@ def finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] 
         return summary if is_finished(summary) else None
     _require_a_checkpoint(folder, [*lacking, MANIFEST if not records.at_the_end else SUMMARY][0])
     _discard_outcome(folder, lacking)
-    _warn(folder, RunRecords.of(folder).put_back()[0], console)
+    _warn(folder, RunInventory.of(folder).restore()[0], console)
     return None
 
 
 def write_summary(folder: Path, summary: dict[str, Any]) -> None:
     """Write `summary.json`, which marks the run as finished, and before it the list of the files of the run."""
-    lost = RunRecords.of(folder).lost()
+    lost = RunInventory.of(folder).lost()
     text = json_text({**summary, **({"lost": lost} if lost else {}), LISTED_IN: MANIFEST})
-    write_records_at_the_end(folder, text)
+    write_final_inventory(folder, text)
     write_whole(folder / SUMMARY, text)
 
 
@@ -65,7 +65,7 @@ def _warn(folder: Path, lines: Iterable[str], console: Console) -> None:
         console.print(f"warning: {folder}: {line}", style="yellow", markup=False)
 
 
-def _summary(folder: Path, records: RunRecords) -> tuple[dict[str, Any] | None, str]:
+def _summary(folder: Path, records: RunInventory) -> tuple[dict[str, Any] | None, str]:
     """The summary, and what is wrong with it or with the manifest that was written before it."""
     try:
         summary = read_record(folder, SUMMARY)

@@ -122,18 +122,18 @@ class HeldOutEvaluator:
         )
 
     def sample(self, checkpoint: Checkpoint) -> dict[str, Any] | None:
-        """One answer to the first held-out problem, in stretches of text with the multiplicity of their tokens."""
+        """One answer to the first held-out problem, as text spans with their copy indices."""
         if self.problems is None:
             return None
         prompt = self.problems[0]["prompt"]
         [completion] = sample_completions(checkpoint, [prompt], self._sampling)
         layout = checkpoint.layout
         turn_ids = [*prefilled_ids(completion.prompt_ids, layout), *completion.completion_ids]
-        stretches = Marker(checkpoint.tokenizer, layout).stretches(turn_ids)
+        spans = Marker(checkpoint.tokenizer, layout).spans(turn_ids)
         return {
             "problem": prompt[-1]["content"],
             "solution": self.problems[0]["solution"],
-            "stretches": stretches,
+            "stretches": spans,
         }
 
 

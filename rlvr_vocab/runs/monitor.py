@@ -108,8 +108,8 @@ class DisplayCallback(TrainerCallback):
         """The first completion of a batch; a model may write anything, so a terminal gets nothing that it obeys."""
         tokenizer, layout = self._trainer.processing_class, self._trainer.policy.layout
         ids = [*prefilled_ids(rollouts.prompt_ids[0], layout), *rollouts.completion_ids[0]]
-        stretches = shortened(Marker(tokenizer, layout).stretches(ids), _HEAD, _TAIL)
-        escaped = [(printable(surface, len(surface)), copy) for surface, copy in stretches]
+        spans = shortened(Marker(tokenizer, layout).spans(ids), _HEAD, _TAIL)
+        escaped = [(printable(surface, len(surface)), copy) for surface, copy in spans]
         text = Text(f"step {step}, reward {rollouts.total_rewards()[0]:.2f}: ")
         return text.append_text(marked_text(escaped, colour=self._in_colour))
 

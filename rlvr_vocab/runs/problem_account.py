@@ -16,8 +16,7 @@ from rlvr_vocab.config.sections import DatasetSettings, RunSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data import DividedProblems, read_problems
-from rlvr_vocab.data.load import build_report
-from rlvr_vocab.data.report import LoadReport
+from rlvr_vocab.data.load import LoadReport, build_report
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS
 from rlvr_vocab.record.json_files import read_record

@@ -14,10 +14,10 @@ from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import RewardSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.copies import RunRecords
 from rlvr_vocab.record.files import ENVIRONMENT, INITIAL_MODEL, METRICS, PROBLEMS, SUMMARY
+from rlvr_vocab.record.inventory import RunInventory
 from rlvr_vocab.record.json_files import read_record
-from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, divided, read_metrics
+from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, read_metrics, split_evaluations
 from rlvr_vocab.rewards.build import logged_names
 from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.runs.remedies import tried_on
@@ -30,9 +30,9 @@ def run_record(folder: Path) -> RunRecord:
     Raises:
         UserError: it is no run, or a file of it cannot be read.
     """
-    rows, evaluations = divided(read_metrics(folder / METRICS))
+    rows, evaluations = split_evaluations(read_metrics(folder / METRICS))
     facts = run_facts(read_recorded(folder, resolve=True), folder)
-    damage = tuple(RunRecords.of(folder).damage())
+    damage = tuple(RunInventory.of(folder).damage())
     summary = read_record(folder, SUMMARY)
     if summary is not None and "finished" not in summary:
         raise UserError(f"{folder / SUMMARY} is damaged: it does not say whether the run is finished")

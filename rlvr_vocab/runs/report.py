@@ -12,10 +12,10 @@ import yaml
 from rich.console import Console
 
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
-from rlvr_vocab.analysis.report.held_out import Answer, HeldOut
+from rlvr_vocab.analysis.report.outcome import Answer, HeldOutAnswers
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.analysis.report.run_page import Configuration, RunReport, run_page
-from rlvr_vocab.analysis.vocabulary import tell, write_story
+from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, write_analysis
 from rlvr_vocab.atomic_file import write_text_whole
 from rlvr_vocab.config.command_sections import ReportSettings
 from rlvr_vocab.config.help import command_to_repeat
@@ -24,8 +24,8 @@ from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
-from rlvr_vocab.record.copies import RunRecords
 from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY
+from rlvr_vocab.record.inventory import RunInventory
 from rlvr_vocab.record.json_files import read_record
 from rlvr_vocab.record.metrics import RunRecord, read_rows
 from rlvr_vocab.runs.record import run_record
@@ -52,7 +52,7 @@ def write_report(settings: ReportSettings) -> tuple[str, ...]:
     write_text_whole(settings.out, text, "out")
     if report.vocabulary is not None and settings.out.parent.resolve() == settings.run.resolve():
         try:
-            write_story(report.vocabulary)
+            write_analysis(report.vocabulary)
         except OSError as error:
             raise UserError(f"the data beside {settings.out} cannot be written: {error.strerror or error}") from error
     return report.record.damage
@@ -76,7 +76,7 @@ def report_of(folder: Path, max_samples: int) -> RunReport:
     """Read everything that the page of a run shows."""
     record = run_record(folder)
     marker, why_unmarked = _or_why(lambda: _marker(folder / INITIAL_MODEL))
-    vocabulary, why_untold = _or_why(lambda: tell(record))
+    vocabulary, why_untold = _or_why(lambda: analyse_vocabulary(record))
     return RunReport(
         record=record,
         held_out=held_out_of(record),
@@ -92,12 +92,12 @@ def report_of(folder: Path, max_samples: int) -> RunReport:
     )
 
 
-def held_out_of(record: RunRecord) -> HeldOut:
+def held_out_of(record: RunRecord) -> HeldOutAnswers:
     """What a run measured on its held-out problems; a file that is not whole counts for nothing, and is named."""
     problems = (record.summary or {}).get("held_out_problems")
     before, why_not_before = _or_why(lambda: _answers(record.folder, "before", problems))
     after, why_not_after = _or_why(lambda: _answers(record.folder, "after", problems))
-    return HeldOut(before or (), after or (), tuple(filter(None, (why_not_before, why_not_after))))
+    return HeldOutAnswers(before or (), after or (), tuple(filter(None, (why_not_before, why_not_after))))
 
 
 def _answers(folder: Path, when: str, problems: int | None) -> tuple[Answer, ...]:
@@ -105,7 +105,7 @@ def _answers(folder: Path, when: str, problems: int | None) -> tuple[Answer, ...
     path = folder / "evaluation" / f"{when}.jsonl"
     if not path.is_file():
         return ()
-    changed = RunRecords.of(folder).problem(path)
+    changed = RunInventory.of(folder).problem(path)
     if changed is not None:
         raise UserError(changed)
     found = []

@@ -15,9 +15,8 @@ from rich.text import Text
 from rlvr_vocab.counted import counted
 from rlvr_vocab.terminal import shows_colours
 from rlvr_vocab.visible_text import printable
+from rlvr_vocab.vocab.marking import CLOSE_MARK, OPEN_MARK
 
-# Where there is no colour, reasoning tokens stand between these.
-_OPEN_MARK, _CLOSE_MARK = "⟦", "⟧"
 _WHITESPACE = "\n\t\v\f\r"  # Rich leaves out the last three
 
 
@@ -88,15 +87,15 @@ def finding_line(title: str, step: int | None) -> str:
     return title if step is None else f"{title} (step {step})"
 
 
-def marked_text(stretches: Sequence[tuple[str, int]], *, colour: bool) -> Text:
+def marked_text(spans: Sequence[tuple[str, int]], *, colour: bool) -> Text:
     """Surface text in which reasoning tokens can be told from standard ones; nothing in it moves a cursor."""
     text = Text()
-    for written, multiplicity in stretches:
+    for written, copy_index in spans:
         surface = "".join(each if each in _WHITESPACE else printable(each, 1) for each in written)
-        if not multiplicity:
+        if not copy_index:
             text.append(surface)
         elif colour:
             text.append(surface, style="bold magenta")
         else:
-            text.append(f"{_OPEN_MARK}{surface}{_CLOSE_MARK}")
+            text.append(f"{OPEN_MARK}{surface}{CLOSE_MARK}")
     return text

@@ -1,4 +1,4 @@
-"""What a run asks of FSDP2 beside what accelerate does with it."""
+"""Sharded training under FSDP2 and DeepSpeed: refusals, precision, and the devices of models and weights."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def on_its_device(trainer: Trainer) -> Any:
 
 
 def shard_like_policy(model: Any, accelerator: Accelerator) -> Any:
-    """A model that does not train, on the devices as the one that does: whole, or in parts."""
+    """Put a frozen model on the devices as the one that trains lies there: whole, or sharded."""
     if accelerator.distributed_type == DistributedType.DEEPSPEED:
         return prepare_deepspeed(model, accelerator)
     if accelerator.distributed_type == DistributedType.FSDP:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from rlvr_vocab.verify.reading.scanning import group_end
+
 _MOST_BOXES = 200
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])[ ]{0,9}")
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _TOKEN = re.compile(r"-?[0-9]+(?:[.,/][0-9]+)*|[A-Za-z]+|\\[A-Za-z]+")
 _CORRECTION = re.compile(
     r"\b(?:wait|actually|hold on|oops|sorry|scratch that|correction|second thoughts?|i mean|i meant|rather|instead"
@@ -127,12 +128,8 @@ def _contents(text: str, start: int) -> str | None:
         return None
     if text[start] != "{":
         return _one_token(text, start)
-    depth = 0
-    for brace in _BRACE.finditer(text, start):
-        depth += {"{": 1, "}": -1}.get(brace[0], 0)
-        if depth == 0:
-            return text[start + 1 : brace.start()]
-    return None
+    end = group_end(text, start)
+    return None if end is None else text[start + 1 : end - 1]
 
 
 def boxes_between(text: str) -> tuple[list[str], list[str]]:

@@ -1,29 +1,35 @@
-"""Surface text in stretches, each with the multiplicity of its tokens, so that a reader can see the copies."""
+"""Decodes ids to text that says which of its tokens are reasoning tokens, and writes that as plain text or HTML."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from markupsafe import Markup, escape
 from tokenizers import Tokenizer
 
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.visible_text import visible_lines
 from rlvr_vocab.vocab.layout import VocabLayout
 
 if TYPE_CHECKING:  # seconds to import
     from transformers import PreTrainedTokenizerBase
 
 TOKENIZER_FILE = "tokenizer.json"
+# Where there is no colour, reasoning tokens stand between these.
+OPEN_MARK, CLOSE_MARK = "⟦", "⟧"
+# Copies past the last colour take the first one again.
+NUMBER_OF_COLOURS = 6
 
 
-class Stretch(NamedTuple):
-    """Text of neighbouring tokens of one multiplicity: 0 for standard tokens, m for an m-th copy."""
+class TextSpan(NamedTuple):
+    """Text of neighbouring tokens with one copy index: 0 for standard tokens, m for m-th copies."""
 
     text: str
-    multiplicity: int
+    copy_index: int
 
 
 def read_tokenizer(file: Path) -> Tokenizer:
@@ -39,7 +45,7 @@ def read_tokenizer(file: Path) -> Tokenizer:
 
 
 class Marker:
-    """Turns ids into surface text that says which of it are reasoning tokens."""
+    """Decodes ids to text spans, each with its copy index."""
 
     def __init__(self, tokenizer: Tokenizer | PreTrainedTokenizerBase, layout: VocabLayout) -> None:
         self.layout = layout
@@ -58,29 +64,29 @@ class Marker:
             raise UserError(f"{model_folder} has no {TOKENIZER_FILE}: give a folder written by `rlvr-vocab expand`")
         return cls(read_tokenizer(path), layout)
 
-    def multiplicity(self, token: int) -> int:
+    def copy_index(self, token: int) -> int:
         """0 for a standard token, and for a row that nothing is in; m for an m-th copy."""
         copy = token - self.layout.standard_size
         return self.layout.multiplicities[copy] if 0 <= copy < self.layout.size else 0
 
-    def stretches(self, ids: Sequence[int]) -> list[Stretch]:
-        """The surface text of ids, special tokens left out, in stretches of equal multiplicity.
+    def spans(self, ids: Sequence[int]) -> list[TextSpan]:
+        """The surface text of ids, special tokens left out, in spans of one copy index.
 
-        A character whose bytes lie in several stretches belongs to the one that ends it. Their texts put together are
+        A character whose bytes lie in several spans belongs to the one that ends it. Their texts put together are
         the text of all ids.
         """
-        text, told, found, multiplicity = self._text(ids), 0, list[Stretch](), 0
+        text, told, found, index = self._text(ids), 0, list[TextSpan](), 0
         before, run_ids, start = list[int](), list[int](), 0
-        for multiplicity, run in groupby(ids, key=self.multiplicity):
+        for index, run in groupby(ids, key=self.copy_index):
             run_ids += run
             written = self._text_after(before, run_ids)
             # An unfinished character stands as � at the end of `written`; in the whole text it is what it becomes.
             end = start + shared_prefix_length(written, text[start : start + len(written)])
-            found.append(Stretch(text[told : max(told, end)], multiplicity))
+            found.append(TextSpan(text[told : max(told, end)], index))
             told = max(told, end)
             if start < end == start + len(written):
                 before, run_ids, start = run_ids, [], end
-        return _joined([*found, Stretch(text[told:], multiplicity)])
+        return _joined([*found, TextSpan(text[told:], index)])
 
     def _text_after(self, before: list[int], ids: list[int]) -> str:
         """The text of ids that follow others: some decoders strip the space in front of a text's first word."""
@@ -91,13 +97,44 @@ class Marker:
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)
 
 
-def shortened(stretches: Sequence[Stretch], head: int, tail: int) -> list[Stretch]:
+def colour_number(copy_index: int) -> int:
+    """Which of the colours, from 1, shows an m-th copy."""
+    return (copy_index - 1) % NUMBER_OF_COLOURS + 1
+
+
+def marked_plain(spans: Iterable[TextSpan]) -> str:
+    """Text with marks around reasoning tokens, the copy index inside from the second copy on; controls made visible.
+
+    >>> marked_plain([TextSpan("a", 0), TextSpan("b", 1), TextSpan("c", 2)])
+    'a⟦b⟧⟦2:c⟧'
+    """
+    return "".join(
+        f"{OPEN_MARK}{'' if each.copy_index == 1 else f'{each.copy_index}:'}{visible_lines(each.text)}{CLOSE_MARK}"
+        if each.copy_index
+        else visible_lines(each.text)
+        for each in spans
+    )
+
+
+def marked_html(spans: Iterable[TextSpan]) -> Markup:
+    """Escaped text with `<span class="m1" title="copy 1">` around first copies, and so on; controls made visible."""
+    return Markup("").join(
+        Markup('<span class="m{}" title="copy {}">{}</span>').format(
+            colour_number(each.copy_index), each.copy_index, visible_lines(each.text)
+        )
+        if each.copy_index
+        else escape(visible_lines(each.text))
+        for each in spans
+    )
+
+
+def shortened(spans: Sequence[TextSpan], head: int, tail: int) -> list[TextSpan]:
     """The first and the last characters of what is longer, and how much lies between."""
-    length = sum(len(each.text) for each in stretches)
+    length = sum(len(each.text) for each in spans)
     if length <= head + tail:
-        return list(stretches)
-    left_out = Stretch(f" … {counted(length - head - tail, 'character')} … ", 0)
-    return [*_part(stretches, 0, head), left_out, *_part(stretches, length - tail, length)]
+        return list(spans)
+    left_out = TextSpan(f" … {counted(length - head - tail, 'character')} … ", 0)
+    return [*_part(spans, 0, head), left_out, *_part(spans, length - tail, length)]
 
 
 def shared_prefix_length(one: str, other: str) -> int:
@@ -106,19 +143,19 @@ def shared_prefix_length(one: str, other: str) -> int:
     return next(different, min(len(one), len(other)))
 
 
-def _part(stretches: Sequence[Stretch], start: int, end: int) -> Iterator[Stretch]:
+def _part(spans: Sequence[TextSpan], start: int, end: int) -> Iterator[TextSpan]:
     at = 0
-    for each in stretches:
+    for each in spans:
         text = each.text[max(start - at, 0) : max(end - at, 0)]
         at += len(each.text)
         if text:
-            yield Stretch(text, each.multiplicity)
+            yield TextSpan(text, each.copy_index)
 
 
-def _joined(stretches: Sequence[Stretch]) -> list[Stretch]:
-    """Empty ones left out, neighbours of one multiplicity made one."""
-    told = (each for each in stretches if each.text)
+def _joined(spans: Sequence[TextSpan]) -> list[TextSpan]:
+    """Empty ones left out, neighbours of one copy index made one."""
+    told = (each for each in spans if each.text)
     return [
-        Stretch("".join(each.text for each in run), multiplicity)
-        for multiplicity, run in groupby(told, key=lambda each: each.multiplicity)
+        TextSpan("".join(each.text for each in run), copy_index)
+        for copy_index, run in groupby(told, key=lambda each: each.copy_index)
     ]

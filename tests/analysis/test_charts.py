@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from rlvr_vocab.analysis.charts import Band, Line, as_svg, figure, line_chart, palette
+from rlvr_vocab.analysis.charts import Band, Line, figure, line_chart, palette
+from rlvr_vocab.analysis.svg import as_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 WAVE = Line("wave", range(1, 31), [math.sin(step / 5) for step in range(1, 31)])

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from rlvr_vocab.data.answers import UnusableRow, final_answer, unread_marker
+from rlvr_vocab.data.answers import UnusableRow, cell_answer, unread_marker
 
 
 @pytest.mark.parametrize(
@@ -24,12 +24,12 @@ from rlvr_vocab.data.answers import UnusableRow, final_answer, unread_marker
     ],
 )
 def test_numbers_become_their_shortest_text(value: object, answer: str) -> None:
-    assert final_answer(value, "bare") == answer
+    assert cell_answer(value, "bare") == answer
 
 
 @pytest.mark.parametrize("text", [r"\frac{1}{2}", "1,000", "72.0", "007", r"\text{ A }", "x=1, y=2", "None"])
 def test_bare_text_is_kept_as_it_is(text: str) -> None:
-    assert final_answer(f" {text}\n", "bare") == text
+    assert cell_answer(f" {text}\n", "bare") == text
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_bare_text_is_kept_as_it_is(text: str) -> None:
     ],
 )
 def test_hash_answers_follow_the_last_marker_without_thousands_separators(text: str, answer: str) -> None:
-    assert final_answer(text, "hash") == answer
+    assert cell_answer(text, "hash") == answer
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_hash_answers_follow_the_last_marker_without_thousands_separators(text: 
     ],
 )
 def test_boxed_answers_are_the_contents_of_the_last_balanced_box(text: str, answer: str) -> None:
-    assert final_answer(text, "boxed") == answer
+    assert cell_answer(text, "boxed") == answer
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_boxed_answers_are_the_contents_of_the_last_balanced_box(text: str, answ
 )
 def test_what_is_no_answer_says_why(value: object, answer_format: str, reason: str) -> None:
     with pytest.raises(UnusableRow) as caught:
-        final_answer(value, answer_format)
+        cell_answer(value, answer_format)
     assert caught.value.reason == reason
 
 

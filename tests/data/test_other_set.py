@@ -6,7 +6,7 @@ from pathlib import Path
 import datasets
 import pytest
 
-from rlvr_vocab.data.other_set import OtherSet, check_other_set, read_other_set
+from rlvr_vocab.data.overlap import OtherSet, check_other_set, read_other_set
 from rlvr_vocab.errors import UserError
 
 WriteJsonl = Callable[..., Path]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.data.paths import local_file
+from rlvr_vocab.data.files import local_file
 from rlvr_vocab.errors import UserError
 
 Write = Callable[[str, str | bytes], Path]

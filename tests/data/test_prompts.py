@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rlvr_vocab.data.prompts import PromptStyle, build_messages
+from rlvr_vocab.data.table import PromptStyle, build_messages
 from rlvr_vocab.errors import UserError
 
 

@@ -1,6 +1,6 @@
 """The report says what was kept and, only where there is something to say, what was not."""
 
-from rlvr_vocab.data.report import LoadReport, count_duplicates, count_reasons, first_examples
+from rlvr_vocab.data.load import LoadReport, count_duplicates, count_reasons, first_examples
 from rlvr_vocab.data.rows import DroppedRow
 
 DROPPED = [DroppedRow(1, "empty problem", "{}")] + [

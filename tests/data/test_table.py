@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from rlvr_vocab.data.prompts import PromptStyle
 from rlvr_vocab.data.rows import Problem
-from rlvr_vocab.data.table import OUR_COLUMNS, TRL_NAMES, handed_on_names, problem_table
+from rlvr_vocab.data.table import OUR_COLUMNS, TRL_NAMES, PromptStyle, handed_on_names, problem_table
 
 STYLE = PromptStyle(None)
 

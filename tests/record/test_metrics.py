@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.metrics import divided, is_number, read_metrics, read_rows
+from rlvr_vocab.record.metrics import is_number, read_metrics, read_rows, split_evaluations
 
 ROWS = [{"step": 1, "reward": 0.5}, {"step": 2, "reward": 0.6}]
 LINES = "".join(f"{json.dumps(row)}\n" for row in ROWS).encode()
@@ -49,10 +49,11 @@ def test_a_row_without_a_step_is_named(step: dict[str, object], tmp_path: Path) 
 def test_a_row_of_a_step_needs_no_loss_and_one_of_a_measurement_has_nothing_else() -> None:
     place = {"step": 2, "stage": "a", "stage_step": 1, "epoch": 0.5}
     measured = {**place, "eval/accuracy": 0.3, "eval/problems": 50}
-    rows, evaluations = divided([*ROWS, measured, {"step": 2, "train_runtime": 3.0}])
+    rows, evaluations = split_evaluations([*ROWS, measured, {"step": 2, "train_runtime": 3.0}])
     assert rows == tuple(ROWS) and evaluations == (measured,)
     both = {**measured, "reward": 0.7}
-    assert divided([both]) == (({**place, "reward": 0.7},), (measured,)) == divided(sum(divided([both]), ()))
+    parts = ({**place, "reward": 0.7},), (measured,)
+    assert split_evaluations([both]) == parts and split_evaluations(sum(parts, ())) == parts
 
 
 @pytest.mark.parametrize("value", [1e308, -1e200, 10**400, float("inf"), float("nan"), True, "1", None])

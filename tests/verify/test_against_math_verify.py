@@ -14,11 +14,9 @@ import sympy
 from latex2sympy2_extended import latex2sympy
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig
 
-from rlvr_vocab.verify.algebra.evaluation import approximate
-from rlvr_vocab.verify.algebra.rational import Undefined
+from rlvr_vocab.verify.algebra.evaluation import Undefined, approximate
 from rlvr_vocab.verify.limits import TooLarge, Unreadable
-from rlvr_vocab.verify.reading.formula import Formula, variables
-from rlvr_vocab.verify.reading.parser import parse
+from rlvr_vocab.verify.reading.parser import Formula, parse, variables
 from rlvr_vocab.verify.reading.reader import read
 from rlvr_vocab.verify.reading.readings import expressions
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from rlvr_vocab.verify import algebra
-from rlvr_vocab.verify.algebra.rational import Undefined, exact_value
+from rlvr_vocab.verify.algebra.evaluation import Undefined, exact_value
 from rlvr_vocab.verify.limits import TooLarge, Unreadable
 from rlvr_vocab.verify.reading.cleaning import clean
 from rlvr_vocab.verify.reading.parser import parse

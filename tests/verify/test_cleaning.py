@@ -2,8 +2,7 @@
 
 import pytest
 
-from rlvr_vocab.verify.reading.characters import ascii_latex
-from rlvr_vocab.verify.reading.cleaning import clean
+from rlvr_vocab.verify.reading.cleaning import ascii_latex, clean
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import pytest
 
 from rlvr_vocab.verify.limits import TooLarge, Unreadable
 from rlvr_vocab.verify.reading.cleaning import clean
-from rlvr_vocab.verify.reading.formula import Call, Exact, Formula, Symbol, variables
-from rlvr_vocab.verify.reading.parser import parse
+from rlvr_vocab.verify.reading.parser import Call, Exact, Formula, Symbol, parse, variables
 
 X, Y, TWO = Symbol("x"), Symbol("y"), Exact(Fraction(2))
 

@@ -1,14 +1,17 @@
-"""Stretches put together are the whole text, and say which copy each token is, wherever its characters are cut."""
+"""Spans put together are the whole text and say which copy each token is; written out, they can hurt no document."""
 
 import random
+import re
+from html.parser import HTMLParser
 
 import pytest
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoTokenizer
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.visible_text import visible_lines
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion
-from rlvr_vocab.vocab.marking import Marker, Stretch, shortened
+from rlvr_vocab.vocab.marking import Marker, TextSpan, marked_html, marked_plain, shortened
 from rlvr_vocab.vocab.tokenizer import load_tokenizer, write_tokenizer
 
 TEXT = "<think>the café: 日本語 🙂👩\u200d👩\u200d👧, ∑ 🇨🇭 مرحبا and </think>so \\boxed{\\frac{1}{2}} 你好 𝕏 it is."
@@ -28,8 +31,8 @@ def test_stretches_put_together_are_what_the_model_wrote(name, expand_shape):
     for case in range(200):
         cut = plain[rng.randrange(len(plain)) :][: rng.randrange(1, len(plain))]
         ids = _copied(cut if case % 2 else rng.choices(range(marker.layout.standard_size), k=25), marker, rng)
-        assert "".join(each.text for each in marker.stretches(ids)) == tokenizer.decode(ids, skip_special_tokens=True)
-        assert marker.stretches(ids) == Marker(tokenizer, marker.layout).stretches(ids)
+        assert "".join(each.text for each in marker.spans(ids)) == tokenizer.decode(ids, skip_special_tokens=True)
+        assert marker.spans(ids) == Marker(tokenizer, marker.layout).spans(ids)
 
 
 def test_a_character_belongs_to_the_token_that_holds_its_last_byte(smollm2, tmp_path):
@@ -53,7 +56,7 @@ def test_a_character_belongs_to_the_token_that_holds_its_last_byte(smollm2, tmp_
             held = held[len(whole.encode()) :]
             expected += [(character, copy) for character in whole]
         assert held == b"" and "".join(character for character, _ in expected) == text
-        assert [(sign, each.multiplicity) for each in marker.stretches(ids) for sign in each.text] == expected
+        assert [(sign, each.copy_index) for each in marker.spans(ids) for sign in each.text] == expected
 
 
 def _copied(plain, marker, rng):
@@ -76,21 +79,21 @@ def test_a_stretch_says_which_copy_its_tokens_are(two_copies):
     size = marker.layout.standard_size
     a, b, c = (tokenizer.encode(letter)[0] for letter in "abc")
     ids = [a, size + b, 2 * size + c, 2 * size + a, b]
-    assert marker.stretches(ids) == [Stretch("a", 0), Stretch("b", 1), Stretch("ca", 2), Stretch("b", 0)]
-    assert marker.stretches([]) == []
+    assert marker.spans(ids) == [TextSpan("a", 0), TextSpan("b", 1), TextSpan("ca", 2), TextSpan("b", 0)]
+    assert marker.spans([]) == []
 
 
 def test_bytes_that_are_no_character_are_shown_and_not_lost(two_copies):
     marker, tokenizer = Marker.from_folder(two_copies), load_tokenizer(two_copies)
     half, a = tokenizer.encode("é")[:1], tokenizer.encode("a")[0]
     copy = a + marker.layout.standard_size
-    assert marker.stretches([a, *half, copy]) == [Stretch("a\ufffd", 0), Stretch("a", 1)]
-    assert marker.stretches([a, *half]) == [Stretch("a\ufffd", 0)]
+    assert marker.spans([a, *half, copy]) == [TextSpan("a\ufffd", 0), TextSpan("a", 1)]
+    assert marker.spans([a, *half]) == [TextSpan("a\ufffd", 0)]
 
 
 def test_ids_past_the_last_copy_are_no_copies(two_copies):
     marker = Marker.from_folder(two_copies)
-    assert marker.multiplicity(marker.layout.rows) == 0 and marker.multiplicity(marker.layout.rows - 1) == 2
+    assert marker.copy_index(marker.layout.rows) == 0 and marker.copy_index(marker.layout.rows - 1) == 2
 
 
 @pytest.mark.parametrize("missing", ["tokenizer.json", "reasoning_vocab.json"])
@@ -105,6 +108,31 @@ def test_a_folder_without_its_files_is_one_clear_line(missing, two_copies, tmp_p
 
 
 def test_what_is_long_is_shown_from_both_ends():
-    text = [Stretch("abc", 0), Stretch("defg", 1), Stretch("hij", 2)]
+    text = [TextSpan("abc", 0), TextSpan("defg", 1), TextSpan("hij", 2)]
     assert shortened(text, 4, 2) == [("abc", 0), ("d", 1), (" … 4 characters … ", 0), ("ij", 2)]
     assert shortened(text, 5, 5) == text
+
+
+def test_html_holds_the_text_and_no_tag_of_it():
+    hostile = '<script>alert("1")</script>\'><b onclick=x>\x1b\0\u202e</span>'
+    html = marked_html([TextSpan(hostile, 0), TextSpan(hostile, 1), TextSpan(hostile, 8)])
+    page = Page()
+    page.feed(str(html))
+    assert page.tags == [("span", {"class": "m1", "title": "copy 1"}), ("span", {"class": "m2", "title": "copy 8"})]
+    assert page.text == 3 * visible_lines(hostile) and not re.search("[\x00\x1b\u202e]", html)
+
+
+def test_without_colour_copies_stand_between_marks():
+    assert marked_plain([TextSpan("a", 0), TextSpan("b", 1), TextSpan("\x1b", 3)]) == "a⟦b⟧⟦3:␛⟧"
+
+
+class Page(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.text = [], ""
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data

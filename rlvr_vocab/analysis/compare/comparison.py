@@ -1,24 +1,34 @@
-"""Two arms against each other, or several against one: difference, interval, smallest effect, verdict."""
+"""Two arms against each other, or several against one: difference, interval, smallest effect, verdict in words."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from rlvr_vocab.analysis.compare.arms import ArmResults, Pairs, matched
-from rlvr_vocab.analysis.compare.interval import half_width, p_value, smallest_effect
-from rlvr_vocab.analysis.compare.luck import Luck, luck_of
+from rlvr_vocab.analysis.compare.interval import (
+    DifferenceVariance,
+    difference_variance,
+    half_width,
+    p_value,
+    smallest_effect,
+)
+from rlvr_vocab.analysis.compare.runs import ArmResults, match_scores
+from rlvr_vocab.counted import counted
 
+_RUNS_FOR_A_FIRM_EFFECT = 5  # runs of an arm
+ROUGH_EFFECT = (
+    "With so few runs the smallest effect is itself a rough estimate: the same experiment with other seeds may report "
+    "one that differs by a factor of two."
+)
 Verdict = Literal["higher", "lower", "not distinguishable", "one run each"]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is known of the difference between an arm and the baseline.
+    """The difference between an arm and the baseline.
 
     Attributes:
         verdict: of the other arm against the baseline; `one run each` where an arm has one run only, so that the
@@ -53,11 +63,11 @@ class Comparison:
     confidence: float
     power: float
     comparisons: int
-    luck: Luck
+    variance: DifferenceVariance
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many runs of each arm are compared."""
+        """Number of runs of each arm."""
         return len(self.baseline_scores), len(self.other_scores)
 
 
@@ -127,18 +137,18 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def _figures(
     baseline: ArmResults, other: ArmResults, confidence: float, power: float, paired: bool | None, comparisons: int
 ) -> Comparison:
-    scores = matched(baseline, other, paired)
-    luck, error = luck_of(scores), 1 - confidence
+    scores = match_scores(baseline, other, paired)
+    variance, error = difference_variance(scores), 1 - confidence
     of_baseline, of_other = (np.nanmean(table, axis=1) for table in (scores.baseline, scores.other))
     difference = float(of_other.mean() - of_baseline.mean())
-    half = half_width(luck, error)
-    p = p_value(luck, difference)
+    half = half_width(variance, error)
+    p = p_value(variance, difference)
     return Comparison(
         baseline=baseline.name,
         other=other.name,
         verdict="not distinguishable",
-        paired=isinstance(scores, Pairs),
-        seeds=scores.seeds if isinstance(scores, Pairs) else (),
+        paired=scores.seeds is not None,
+        seeds=scores.seeds or (),
         baseline_scores=tuple(map(float, of_baseline)),
         other_scores=tuple(map(float, of_other)),
         problems=scores.baseline.shape[1],
@@ -149,26 +159,86 @@ def _figures(
         high=min(difference + half, 1.0),
         p=p,
         adjusted_p=p,
-        smallest_effect=smallest_effect(luck, error / comparisons, power),
+        smallest_effect=smallest_effect(variance, error / comparisons, power),
         confidence=confidence,
         power=power,
         comparisons=comparisons,
-        luck=luck,
+        variance=variance,
     )
 
 
 def _verdict(figures: Comparison, p: float) -> Verdict:
-    if not figures.luck.seeds:
+    if not figures.variance.seeds:
         return "one run each"
     if p >= 1 - figures.confidence:
         return "not distinguishable"
     return "higher" if figures.difference > 0 else "lower"
 
 
-def spread(scores: Sequence[float]) -> float | None:
+def seed_deviation(scores: Sequence[float]) -> float | None:
     """Standard deviation over the runs of an arm; None for a single one."""
     return float(np.std(scores, ddof=1)) if len(scores) > 1 else None
 
 
-def standard_error(luck: Luck) -> float:
-    return math.sqrt(luck.variance)
+def verdict_sentence(found: Comparison) -> str:
+    """One sentence: the verdict, the figures that it rests on, and what could have been seen."""
+    if found.verdict == "one run each":
+        return _of_models(found)
+    figures = f"difference {points(found.difference)}, {interval_text(found)}, {p_text(found.adjusted_p)}"
+    figures += f" after Holm's correction for {found.comparisons} comparisons" * (found.comparisons > 1)
+    if found.verdict == "not distinguishable":
+        return (
+            f"{found.other} and {found.baseline} are not distinguishable ({figures}; the smallest effect that could "
+            f"have been shown with {sample_text(found)} is {effect_text(found)}"
+            f"{', itself a rough estimate' if is_rough(found) else ''})."
+        )
+    return f"{found.other} is {found.verdict} than {found.baseline} ({figures}; {sample_text(found)})."
+
+
+def _of_models(found: Comparison) -> str:
+    zero_outside = found.low > 0 or found.high < 0
+    models = "The single models" if found.counts == (1, 1) else "The models that were trained"
+    apart = "differ on problems like these" if zero_outside else "are not distinguishable on problems like these"
+    return (
+        f"One run of an arm cannot tell the arms apart: the luck of a seed is not seen. {models} {apart} "
+        f"(difference {points(found.difference)} for {found.other}, {interval_text(found)}, {sample_text(found)}). "
+        "Train each arm with three seeds or more."
+    )
+
+
+def sample_text(found: Comparison) -> str:
+    """The number of runs and problems of a comparison."""
+    counts = found.counts
+    on = f"on {counted(found.problems, 'problem')}"
+    if found.paired:
+        return f"{counted(counts[0], 'pair')} of runs {on}"
+    return f"{counts[0]} against {counted(counts[1], 'run')} {on}"
+
+
+def points(share: float, sign: bool = True) -> str:
+    """A difference of shares in percentage points."""
+    number = f"{100 * share:+.1f}" if sign else f"{100 * share:.1f}"
+    return f"{number.replace('-', '−')} points"
+
+
+def effect_text(found: Comparison) -> str:
+    """The smallest effect; a difference of two shares is at most 100 points."""
+    return points(found.smallest_effect, sign=False) if found.smallest_effect < 1 else "more than there can be"
+
+
+def is_rough(found: Comparison) -> bool:
+    """Whether the smallest effect is an estimate from very few runs."""
+    return min(found.counts) < _RUNS_FOR_A_FIRM_EFFECT and found.smallest_effect < 1
+
+
+def p_text(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+
+
+def interval_text(found: Comparison) -> str:
+    return f"{100 * found.confidence:g} % interval {interval_points(found)}"
+
+
+def interval_points(found: Comparison) -> str:
+    """The ends of the interval, in percentage points."""
+    return " to ".join(f"{100 * end:+.1f}".replace("-", "−") for end in (found.low, found.high))

@@ -1,15 +1,25 @@
-"""From the luck in a difference to its interval, its p-value and the smallest effect that could have been shown."""
+"""The variance of the difference of two arms, and from it the interval, the p-value and the smallest effect.
+
+A difference D of mean scores would be another with other held-out problems and with other seeds of training. The two
+draws are crossed: every seed answers many problems, a problem may be answered by many seeds. Their variances add up but
+for what both contain, which must not be counted twice (Cameron, Gelbach, Miller 2011, "Robust inference with
+multiway clustering"; Owen 2007, "The pigeonhole bootstrap"):
+
+    V = V_problems + V_seeds - V_both
+
+With few seeds the terms of that paper are biased, so they are made unbiased here (docs/comparing.md derives them).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import optimize, special
 
-from rlvr_vocab.analysis.compare.luck import Luck, SeedLuck, freedom_of
+from rlvr_vocab.analysis.compare.runs import MatchedScores
 
 # Intervals are made for seven tenths of the error that they are named for: a 95 % interval is one of 96.5 %. Scores
 # are shares, variances are estimates, degrees of freedom an approximation, and all of that together must not carry the
@@ -19,26 +29,132 @@ _DRAWS = 256
 _SMALLEST_P = 1e-12
 
 
-def half_width(luck: Luck, error: float) -> float:
+@dataclass(frozen=True)
+class SeedVariance:
+    """Variance over the draw of the seeds, or that of one arm.
+
+    Attributes:
+        variance: as observed: it contains the variance of the answers of each seed.
+        of_problems: the part of the variance over problems that it contains.
+        df: its degrees of freedom.
+    """
+
+    variance: float
+    of_problems: float
+    df: float
+
+
+@dataclass(frozen=True)
+class DifferenceVariance:
+    """The parts of the variance of a difference of means.
+
+    Attributes:
+        problems: variance over the draw of the problems, the seeds fixed.
+        problems_df: its degrees of freedom.
+        seeds: one part, or one for each arm; none where an arm has one run, and nothing can be said of seeds.
+    """
+
+    problems: float
+    problems_df: float
+    seeds: tuple[SeedVariance, ...] = ()
+
+    @property
+    def of_seeds(self) -> float:
+        return sum(each.variance for each in self.seeds)
+
+    @property
+    def only_problems(self) -> float:
+        """The part of `problems` that `seeds` do not contain."""
+        return max(self.problems - sum(each.of_problems for each in self.seeds), 0.0)
+
+    @property
+    def total(self) -> float:
+        """Variance of the difference; never less than that over the problems alone."""
+        return max(self.only_problems + self.of_seeds, self.problems)
+
+
+def difference_variance(scores: MatchedScores) -> DifferenceVariance:
+    """The variance of the difference of the means of two arms."""
+    if scores.seeds is None:
+        return _of_unpaired(scores.baseline, scores.other)
+    return _of_paired(scores.other - scores.baseline)
+
+
+def _of_paired(differences: np.ndarray) -> DifferenceVariance:
+    """Args: differences of shape (seeds, problems), NaN where a pair has not answered."""
+    count = differences.shape[1]
+    problems = max(_of_problems(differences), _one_problem(count))
+    return DifferenceVariance(problems, max(count - 1, 1), (_of_seeds(differences),) if len(differences) > 1 else ())
+
+
+def _of_unpaired(baseline: np.ndarray, other: np.ndarray) -> DifferenceVariance:
+    """Each arm has a seed variance of its own.
+
+    Arms with as many runs have degrees of freedom together, as in Welch's test (1947). With unequal numbers that test
+    claims too often (two runs against ten: twice as often as it says), and each arm keeps its own.
+    """
+    count = baseline.shape[1]
+    problems = max(_of_problems((other.mean(0) - baseline.mean(0))[None]), _one_problem(count))
+    if min(len(baseline), len(other)) < 2:
+        return DifferenceVariance(problems, max(count - 1, 1))
+    arms = _of_seeds(baseline), _of_seeds(other)
+    return DifferenceVariance(problems, max(count - 1, 1), arms if len(baseline) != len(other) else (_pooled(arms),))
+
+
+def _pooled(parts: Sequence[SeedVariance]) -> SeedVariance:
+    variance, of_problems = sum(each.variance for each in parts), sum(each.of_problems for each in parts)
+    return SeedVariance(variance, of_problems, degrees_of_freedom(parts))
+
+
+def degrees_of_freedom(parts: Sequence[SeedVariance]) -> float:
+    """Degrees of freedom of a sum of variances (Satterthwaite 1946)."""
+    uncertainty = sum(each.variance**2 / each.df for each in parts)
+    return sum(each.variance for each in parts) ** 2 / uncertainty if uncertainty else sum(each.df for each in parts)
+
+
+def _of_problems(values: np.ndarray) -> float:
+    """Variance of the mean over the rows of their means, over the draw of the problems, which are clusters."""
+    answered = ~np.isnan(values)
+    counts = answered.sum(1)
+    rest = np.where(answered, values - np.nanmean(values, axis=1, keepdims=True), 0.0)
+    influence = (rest / (len(values) * counts[:, None])).sum(0)
+    size = counts.mean()
+    return float((influence**2).sum() * size / max(size - 1, 1))
+
+
+def _of_seeds(values: np.ndarray) -> SeedVariance:
+    """Variance of the mean over two rows or more of their means, over the draw of the rows."""
+    rows = len(values)
+    alone = sum(_of_problems(row[None]) for row in values)
+    both = (alone - rows * _of_problems(values)) / (rows * (rows - 1))
+    return SeedVariance(float(np.nanmean(values, axis=1).var(ddof=1) / rows), max(both, 0.0), rows - 1)
+
+
+def _one_problem(count: int) -> float:
+    """One problem answered otherwise in all runs: where all answers are alike, the variance is not zero but unseen."""
+    return 1.0 / count**2
+
+
+def half_width(variance: DifferenceVariance, error: float) -> float:
     """Half of the interval that misses the true difference with a chance of at most `error`.
 
     The quantile of Student's t is the mean of that for the problems and those for the seeds, weighted by their
     variances (Cochran and Cox 1950, "Experimental designs"): with two seeds in three the usual
-    approximation by Satterthwaite's degrees of freedom claims too often. The interval is never narrower than the luck
-    of the problems alone makes it.
+    approximation by Satterthwaite's degrees of freedom claims too often. The interval is never narrower than that
+    of the problems alone.
     """
-    return float(_half_widths(luck, np.array([[each.variance] for each in luck.seeds]), error)[0])
+    return float(_half_widths(variance, np.array([[each.variance] for each in variance.seeds]), error)[0])
 
 
-def _half_widths(luck: Luck, seeds: np.ndarray, error: float) -> np.ndarray:
-    """The same for several variances of the seeds, shape (parts, several)."""
-    of_problems = _quantile(error, luck.problems_df)
-    least = of_problems * math.sqrt(luck.problems)
-    if not luck.seeds:
+def _half_widths(variance: DifferenceVariance, seeds: np.ndarray, error: float) -> np.ndarray:
+    """`half_width` for several variances of the seeds, shape (parts, several)."""
+    of_problems = _quantile(error, variance.problems_df)
+    least = of_problems * math.sqrt(variance.problems)
+    if not variance.seeds:
         return np.array([least])
-    quantiles = np.array([_quantile(error, each.df) for each in luck.seeds])
-    weighted = luck.only_problems * of_problems + quantiles @ seeds
-    spread = np.sqrt(luck.only_problems + seeds.sum(0))
+    quantiles = np.array([_quantile(error, each.df) for each in variance.seeds])
+    weighted = variance.only_problems * of_problems + quantiles @ seeds
+    spread = np.sqrt(variance.only_problems + seeds.sum(0))
     return np.maximum(np.divide(weighted, spread, out=np.zeros_like(spread), where=spread > 0), least)
 
 
@@ -46,28 +162,28 @@ def _quantile(error: float, freedom: float) -> float:
     return -float(special.stdtrit(freedom, CAUTION * error / 2))
 
 
-def p_value(luck: Luck, difference: float) -> float:
+def p_value(variance: DifferenceVariance, difference: float) -> float:
     """The error at which the interval just reaches zero."""
-    if half_width(luck, 1.0) >= abs(difference):
+    if half_width(variance, 1.0) >= abs(difference):
         return 1.0
-    if half_width(luck, _SMALLEST_P) <= abs(difference):
+    if half_width(variance, _SMALLEST_P) <= abs(difference):
         return _SMALLEST_P
 
     def beyond(exponent: float) -> float:
-        return half_width(luck, math.exp(exponent)) - abs(difference)
+        return half_width(variance, math.exp(exponent)) - abs(difference)
 
     return math.exp(optimize.brentq(beyond, math.log(_SMALLEST_P), 0.0, xtol=1e-10))
 
 
-def smallest_effect(luck: Luck, error: float, power: float) -> float:
+def smallest_effect(variance: DifferenceVariance, error: float, power: float) -> float:
     """The true difference that a comparison like this one claims, as a difference in its direction, with that chance.
 
-    The power is that of the very rule above, over the luck of the difference (normal) and of the variance of the seeds
+    The power is that of the very rule above, over the difference (normal) and of the variance of the seeds
     (chi-squared). The standard deviation over few seeds is too small on average; the one used here is right on average.
     """
-    likely = _likely(luck)
-    widths = _half_widths(likely, _drawn(likely.seeds), error)
-    deviation = math.sqrt(likely.variance)
+    unbiased = _with_unbiased_deviation(variance)
+    widths = _half_widths(unbiased, _drawn(unbiased.seeds), error)
+    deviation = math.sqrt(unbiased.total)
 
     def missing(effect: float) -> float:
         return float(special.ndtr((effect - widths) / deviation).mean()) - power
@@ -76,7 +192,7 @@ def smallest_effect(luck: Luck, error: float, power: float) -> float:
     return 0.0 if missing(0.0) >= 0 else float(optimize.brentq(missing, 0.0, enough, rtol=1e-9))
 
 
-def _drawn(parts: Sequence[SeedLuck]) -> np.ndarray:
+def _drawn(parts: Sequence[SeedVariance]) -> np.ndarray:
     """Variances as they may be seen, each combination of them as likely as any other; shape (parts, combinations)."""
     number = _DRAWS if len(parts) < 2 else math.isqrt(_DRAWS) * 2
     shares = (np.arange(number) + 0.5) / number
@@ -84,14 +200,14 @@ def _drawn(parts: Sequence[SeedLuck]) -> np.ndarray:
     return np.array([each.ravel() for each in np.meshgrid(*drawn)])
 
 
-def _likely(luck: Luck) -> Luck:
-    """With variances of the seeds that make their standard deviation right on average (c4 of control charts).
+def _with_unbiased_deviation(variance: DifferenceVariance) -> DifferenceVariance:
+    """Scale the seed variances so that their standard deviation is right on average (c4 of control charts).
 
     What the problems put into them is known much better: they cannot be less than that.
     """
-    if not luck.seeds:
-        return luck
-    half = freedom_of(luck.seeds) / 2
+    if not variance.seeds:
+        return variance
+    half = degrees_of_freedom(variance.seeds) / 2
     shrunk = math.exp(special.gammaln(half + 0.5) - special.gammaln(half)) / math.sqrt(half)
-    seeds = (replace(each, variance=max(each.variance / shrunk**2, each.of_problems)) for each in luck.seeds)
-    return replace(luck, seeds=tuple(seeds))
+    seeds = (replace(each, variance=max(each.variance / shrunk**2, each.of_problems)) for each in variance.seeds)
+    return replace(variance, seeds=tuple(seeds))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlvr_vocab.analysis.doctor.finding import GUIDE, SIMULATED, Threshold
-from rlvr_vocab.record.metrics import Row, RunFacts, is_number, is_of_a_step
+from rlvr_vocab.record.metrics import Row, RunFacts, is_number, is_step_row
 
 WINDOW = Threshold(10, "steps", "a step's figures follow the luck of a few problems; the median of ten does not", GUIDE)
 FEWEST_ROWS = Threshold(3, "rows", "fewer have no median worth the name, however many steps a row holds")
@@ -150,7 +150,7 @@ class History:
 
     def add(self, row: Row) -> None:
         """Add the next row, of a step or of an evaluation."""
-        if not is_of_a_step(row):
+        if not is_step_row(row):
             self._add_evaluation(row)
             return
         if not self.rows.count or row.get("stage") != self._stage:

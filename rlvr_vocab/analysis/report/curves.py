@@ -1,4 +1,4 @@
-"""The curves of a run: which metrics share a picture, and what its words say. Only what was logged is drawn."""
+"""The curves of a run: which metrics share a chart, and what its words say. Only what was logged is drawn."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from rlvr_vocab.analysis.charts import Band, Line, line_chart
-from rlvr_vocab.analysis.report.blocks import Picture, charts, facts, paragraph
+from rlvr_vocab.analysis.charts import Band, Chart, Line, line_chart
+from rlvr_vocab.analysis.report.page import chart_grid, facts, paragraph
 from rlvr_vocab.record.metrics import RunRecord
 
 _PER_FUNCTION = re.compile(r"rewards/(?P<name>.+)/(?P<what>mean|weight|failures|timeouts|unscored)")
 
 
 @dataclass(frozen=True)
-class Chart:
-    """A picture of some metrics, each under a name of its own; `spread` are the metrics that bound the first one."""
+class CurveSpec:
+    """Which metrics share a chart, each under a name of its own; `spread` are the metrics that bound the first one."""
 
     caption: str
     y_label: str
@@ -28,15 +28,15 @@ class Chart:
     spread: tuple[str, str] | None = None
 
 
-CHARTS = (
-    Chart(
+CURVES = (
+    CurveSpec(
         "Groups without spread",
         "share of completions",
         (("frac_reward_zero_std", ""),),
         percent=True,
         note="In groups whose rewards are all equal: they teach nothing.",
     ),
-    Chart(
+    CurveSpec(
         "Length of completions",
         "tokens",
         (
@@ -47,57 +47,59 @@ CHARTS = (
         note="Means; the band spans the shortest and the longest completion of a step.",
         spread=("completions/min_length", "completions/max_length"),
     ),
-    Chart("Cut off at the length limit", "share of completions", (("completions/clipped_ratio", ""),), percent=True),
-    Chart(
+    CurveSpec(
+        "Cut off at the length limit", "share of completions", (("completions/clipped_ratio", ""),), percent=True
+    ),
+    CurveSpec(
         "Thinking closed",
         "share of completions",
         (("thinking/closed", ""),),
         percent=True,
         note="Completions that thought and ended outside the thinking.",
     ),
-    Chart(
+    CurveSpec(
         "Reasoning tokens",
         "share while thinking",
         (("thinking/reasoning_share", ""),),
         percent=True,
         note="Among the tokens chosen while thinking.",
     ),
-    Chart(
+    CurveSpec(
         "Entropy per token",
         "nats",
         (("entropy/thinking", "thinking"), ("entropy/answering", "answering")),
         note="While thinking a token and its copy split the odds: up to ln 2 = 0.69 nats more with one copy of each.",
     ),
-    Chart(
+    CurveSpec(
         "Held-out answers",
         "share of answers",
         (("eval/format", "well formed"), ("eval/clipped_ratio", "cut off")),
         percent=True,
         note="Well formed: closed its thinking, ended by itself, holds an answer that can be found.",
     ),
-    Chart("KL to the initial model", "nats per token", (("kl", ""),), note="k3 estimate, mean per token."),
-    Chart("Gradient norm", "norm before clipping", (("grad_norm", ""),)),
-    Chart("Learning rate", "learning rate", (("learning_rate", ""),)),
-    Chart(
+    CurveSpec("KL to the initial model", "nats per token", (("kl", ""),), note="k3 estimate, mean per token."),
+    CurveSpec("Gradient norm", "norm before clipping", (("grad_norm", ""),)),
+    CurveSpec("Learning rate", "learning rate", (("learning_rate", ""),)),
+    CurveSpec(
         "Clipped importance ratios",
         "share of tokens",
         (("clip_ratio/low_mean", "below"), ("clip_ratio/high_mean", "above")),
         percent=True,
     ),
-    Chart(
+    CurveSpec(
         "Repeated completions",
         "share of completions",
         (("completions/duplicates", "within the group"), ("completions/shared", "over prompts")),
         percent=True,
     ),
-    Chart(
+    CurveSpec(
         "Sampler against trainer",
         "nats per token",
         (("sampling/logp_gap", ""),),
         note="Mean absolute difference of log-probabilities before the first update on a batch.",
     ),
-    Chart("Weights that moved", "share of a sample", (("weights/moved", ""),), percent=True),
-    Chart(
+    CurveSpec("Weights that moved", "share of a sample", (("weights/moved", ""),), percent=True),
+    CurveSpec(
         "Time per step",
         "seconds",
         (("step_time", "whole"), ("time/generation", "sampling"), ("time/rewards", "rewards")),
@@ -106,35 +108,35 @@ CHARTS = (
 
 
 def curves(record: RunRecord, accuracies: Line | None) -> Markup:
-    """All pictures that there is data for, and below them in words what never changed.
+    """All charts that there is data for, and below them in words what never changed.
 
     Args:
         accuracies: held-out accuracy over the steps, before and after among them; None where nothing was measured.
     """
     bands = stages_of(record)
-    pictures, constant = [_reward(record, bands)], []
+    drawn, constant = [_reward(record, bands)], []
     if accuracies is not None:
-        pictures.insert(0, _accuracy(record, accuracies, bands))
-    for chart in (*_per_function(record), *CHARTS):
-        lines = _lines(record, chart)
-        if lines and all(len(set(line.values)) == 1 for line in lines) and chart.spread is None:
-            constant += [(_constant_name(chart, line), _shown(line.values[0], chart.percent)) for line in lines]
+        drawn.insert(0, _accuracy(record, accuracies, bands))
+    for spec in (*_per_function(record), *CURVES):
+        lines = _lines(record, spec)
+        if lines and all(len(set(line.values)) == 1 for line in lines) and spec.spread is None:
+            constant += [(_constant_name(spec, line), _shown(line.values[0], spec.percent)) for line in lines]
         elif lines:
-            pictures.append(_picture(chart, lines, bands))
-    drawn = charts([picture for picture in pictures if picture is not None])
+            drawn.append(_chart(spec, lines, bands))
+    grid = chart_grid([chart for chart in drawn if chart is not None])
     if not constant:
-        return drawn
-    return drawn + paragraph("The same at every logged step, so not drawn:", "note") + facts(constant)
+        return grid
+    return grid + paragraph("The same at every logged step, so not drawn:", "note") + facts(constant)
 
 
 def stages_of(record: RunRecord) -> list[Band]:
-    """The stretch of steps of each stage; none in a run in one piece."""
+    """The range of steps of each stage; none in a run without stages."""
     named = [(row["stage"], row["step"]) for row in record.rows if row.get("stage")]
     spans = [(name, [step for _, step in rows]) for name, rows in groupby(named, key=lambda row: row[0])]
     return [Band(str(name), min(steps), max(steps)) for name, steps in spans]
 
 
-def _reward(record: RunRecord, bands: Sequence[Band]) -> Picture | None:
+def _reward(record: RunRecord, bands: Sequence[Band]) -> Chart | None:
     """The mean, and around it the mean spread within groups, without which nothing is learned."""
     spread = dict(zip(*record.series("groups/reward_std"), strict=True))
     steps, values = record.series("reward")
@@ -147,21 +149,21 @@ def _reward(record: RunRecord, bands: Sequence[Band]) -> Picture | None:
         note = "Mean over the batch; the band is one mean standard deviation within groups to each side."
     else:
         line, note = Line("reward", steps, values), "Mean over the batch. The spread within groups was not logged."
-    return Picture("Reward", Markup(line_chart([line], y_label="reward", title="Reward", bands=bands)), note)
+    return Chart("Reward", line_chart([line], y_label="reward", title="Reward", bands=bands), note)
 
 
-def _accuracy(record: RunRecord, accuracies: Line, bands: Sequence[Band]) -> Picture:
-    """With what the verifier gives on the problems trained on: the two should rise together."""
+def _accuracy(record: RunRecord, accuracies: Line, bands: Sequence[Band]) -> Chart:
+    """Held-out accuracy beside that on the problems trained on: the two should rise together."""
     lines = [accuracies]
     steps, values = record.series("rewards/accuracy/mean")
     if steps and all(0 <= value <= 1 for value in values):
         lines.append(Line("problems trained on", steps, values))
     title = "Accuracy"
-    svg = Markup(line_chart(lines, y_label="accuracy", percent=True, title=title, bands=bands))
-    return Picture(title, svg, "One sample a problem; bars are 95 % intervals.")
+    svg = line_chart(lines, y_label="accuracy", percent=True, title=title, bands=bands)
+    return Chart(title, svg, "One sample a problem; bars are 95 % intervals.")
 
 
-def _per_function(record: RunRecord) -> Iterator[Chart]:
+def _per_function(record: RunRecord) -> Iterator[CurveSpec]:
     names = sorted({name for row in record.rows for name in row})
     found: dict[str, list[tuple[str, str]]] = {}
     for metric in names:
@@ -169,39 +171,39 @@ def _per_function(record: RunRecord) -> Iterator[Chart]:
         if match is not None:
             found.setdefault(match["what"], []).append((metric, match["name"]))
     if len(found.get("mean", ())) > 1:
-        yield Chart("Each reward by itself", "mean score", tuple(found["mean"]), note="Before its weight.")
+        yield CurveSpec("Each reward by itself", "mean score", tuple(found["mean"]), note="Before its weight.")
     if "weight" in found:
-        yield Chart("Weights that adapt", "weight", tuple(found["weight"]))
+        yield CurveSpec("Weights that adapt", "weight", tuple(found["weight"]))
     if "failures" in found:
-        yield Chart("Completions on which a reward function failed", "rows", tuple(found["failures"]))
+        yield CurveSpec("Completions on which a reward function failed", "rows", tuple(found["failures"]))
     if "timeouts" in found:
-        yield Chart("Comparisons that ran into their deadline", "rows", tuple(found["timeouts"]))
+        yield CurveSpec("Comparisons that ran into their deadline", "rows", tuple(found["timeouts"]))
     if "unscored" in found:
-        yield Chart("Completions without a score", "share", tuple(found["unscored"]), percent=True)
+        yield CurveSpec("Completions without a score", "share", tuple(found["unscored"]), percent=True)
 
 
-def _lines(record: RunRecord, chart: Chart) -> list[Line]:
+def _lines(record: RunRecord, spec: CurveSpec) -> list[Line]:
     lines = []
-    for metric, name in chart.metrics:
+    for metric, name in spec.metrics:
         steps, values = record.series(metric)
         if steps:
             lines.append(Line(name, steps, values))
-    if chart.spread is None or not lines:
+    if spec.spread is None or not lines:
         return lines
-    (low_at, low), (high_at, high) = (record.series(metric) for metric in chart.spread)
+    (low_at, low), (high_at, high) = (record.series(metric) for metric in spec.spread)
     first = lines[0]
     if list(first.steps) == low_at == high_at:
         lines[0] = Line(first.name, first.steps, first.values, low, high)
     return lines
 
 
-def _picture(chart: Chart, lines: Sequence[Line], bands: Sequence[Band]) -> Picture:
-    svg = line_chart(lines, y_label=chart.y_label, percent=chart.percent, title=chart.caption, bands=bands)
-    return Picture(chart.caption, Markup(svg), chart.note)
+def _chart(spec: CurveSpec, lines: Sequence[Line], bands: Sequence[Band]) -> Chart:
+    svg = line_chart(lines, y_label=spec.y_label, percent=spec.percent, title=spec.caption, bands=bands)
+    return Chart(spec.caption, svg, spec.note)
 
 
-def _constant_name(chart: Chart, line: Line) -> str:
-    return f"{chart.caption}: {line.name}" if line.name else chart.caption
+def _constant_name(spec: CurveSpec, line: Line) -> str:
+    return f"{spec.caption}: {line.name}" if line.name else spec.caption
 
 
 def _shown(value: float, percent: bool) -> str:

@@ -1,17 +1,120 @@
-"""What a run came to, in a sentence or two: what is not there, or shows nothing, is said first."""
+"""The outcome of a run: its answers to held-out problems, accuracy over the steps, and a sentence or two that sum up.
+
+What is missing, or shows nothing, is said first.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlvr_vocab.analysis.report.held_out import HeldOut, problem_shares
+from rlvr_vocab.analysis.charts import Line
 from rlvr_vocab.counted import counted
-from rlvr_vocab.record.metrics import RunRecord, is_number
-from rlvr_vocab.statistics import difference_interval
+from rlvr_vocab.record.metrics import EVAL_ACCURACY, RunRecord, is_number
+from rlvr_vocab.statistics import difference_interval, share_interval
 
 # Of the logged steps, from which the reward at the beginning and at the end is taken where nothing was held out.
 _AT_EACH_END = 10
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One sampled answer to a held-out problem; `score` is None where its gold answer cannot be read.
+
+    Attributes:
+        completion: the whole turn, of which `completion_ids` were sampled; none of them in an older run.
+    """
+
+    problem: int
+    prompt: str
+    solution: str
+    completion: str
+    score: float | None
+    completion_ids: Sequence[int] = ()
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> Answer:
+        """The answer in a line of `evaluation/<when>.jsonl`."""
+        given = row["problem"], row["prompt"], row["solution"], row["completion"], row["score"]
+        return cls(*given, row.get("completion_ids", ()))
+
+
+@dataclass(frozen=True)
+class HeldOutAnswers:
+    """The answers before GRPO and after it; empty where they were not measured (yet), or not kept whole.
+
+    Attributes:
+        damage: a line for each file that is not whole, and so counts for nothing.
+    """
+
+    before: Sequence[Answer] = ()
+    after: Sequence[Answer] = ()
+    damage: Sequence[str] = ()
+
+    def pairs(self) -> list[tuple[Answer, Answer]]:
+        """The first answers before and after, for each problem that was graded both times."""
+        return [(early[0], late[0]) for early, late in self._of_a_problem()]
+
+    def shares(self) -> list[tuple[float, float]]:
+        """The shares of right answers before and after, for each problem that was graded both times."""
+        return [(_share(early), _share(late)) for early, late in self._of_a_problem()]
+
+    def _of_a_problem(self) -> list[tuple[list[Answer], list[Answer]]]:
+        before, after = _by_problem(self.before), _by_problem(self.after)
+        return [(answers, after[problem]) for problem, answers in before.items() if problem in after]
+
+
+def is_right(answer: Answer) -> bool:
+    return answer.score == 1.0
+
+
+def problem_shares(answers: Sequence[Answer]) -> list[float]:
+    """The share of right answers of each problem that can be judged."""
+    return list(map(_share, _by_problem(answers).values()))
+
+
+def _by_problem(answers: Sequence[Answer]) -> dict[tuple[int, str], list[Answer]]:
+    """The answers that can be judged."""
+    found: dict[tuple[int, str], list[Answer]] = {}
+    for answer in answers:
+        if answer.score is not None:
+            found.setdefault((answer.problem, answer.prompt), []).append(answer)
+    return found
+
+
+def _share(answers: Sequence[Answer]) -> float:
+    return sum(map(is_right, answers)) / len(answers)
+
+
+def accuracy_line(record: RunRecord, held_out: HeldOutAnswers) -> Line | None:
+    """Accuracy over the steps, before and after among them, with its interval; None where nothing was measured."""
+    points = [(0, problem_shares(held_out.before))]
+    points += [
+        (int(row["step"]), _graded(row[EVAL_ACCURACY], int(row["eval/problems"])))
+        for row in record.evaluations
+        if is_number(row[EVAL_ACCURACY]) and is_number(row.get("eval/problems"))
+    ]
+    end = int(record.rows[-1]["step"]) if record.rows else 0
+    last = problem_shares(held_out.after)
+    if last:
+        points = [*((step, shares) for step, shares in points if step < end), (end, last)]
+    known = [(step, found) for step, shares in points if (found := share_interval(shares)) is not None]
+    if not known:
+        return None
+    return Line(
+        "held-out problems",
+        [step for step, _ in known],
+        [found.estimate for _, found in known],
+        [found.low for _, found in known],
+        [found.high for _, found in known],
+    )
+
+
+def _graded(accuracy: float, problems: int) -> list[float]:
+    """One mark for each problem, of which so many are right."""
+    right = round(accuracy * problems)
+    return [1.0] * right + [0.0] * (problems - right)
 
 
 @dataclass(frozen=True)
@@ -30,8 +133,8 @@ class Change:
         return self.low > 0 or self.high < 0
 
 
-def change(held_out: HeldOut) -> Change | None:
-    """None where it was not measured at both ends."""
+def change(held_out: HeldOutAnswers) -> Change | None:
+    """The change of accuracy; None where it was not measured both before and after."""
     shares = held_out.shares()
     found = difference_interval([late - early for early, late in shares])
     if found is None:
@@ -40,7 +143,7 @@ def change(held_out: HeldOut) -> Change | None:
     return Change(before, after, found.low, found.high, len(shares))
 
 
-def sentence(record: RunRecord, held_out: HeldOut) -> str:
+def outcome_sentence(record: RunRecord, held_out: HeldOutAnswers) -> str:
     """The outcome of a run, finished or not."""
     if not record.rows:
         return _beginning(record) + "It has logged no step yet, so there is nothing to draw."
@@ -89,13 +192,13 @@ def _accuracy_words(found: Change, record: RunRecord) -> str:
 
 
 def _problems(judged: int, record: RunRecord) -> str:
-    """How many could be judged, and of how many where that is not all."""
+    """The number of graded problems, and of how many where that is not all."""
     held_out = _of_summary(record, "held_out_problems")
     return counted(judged, "problem") if held_out in (None, judged) else f"{judged:,} of {counted(held_out, 'problem')}"
 
 
-def _why_no_change(record: RunRecord, held_out: HeldOut) -> str:
-    """Of a finished run without a problem that was judged both before and after."""
+def _why_no_change(record: RunRecord, held_out: HeldOutAnswers) -> str:
+    """Why a finished run has no problem that was graded both before and after."""
     problems = _of_summary(record, "held_out_problems")
     before, after = _of_summary(record, "accuracy_before"), _of_summary(record, "accuracy_after")
     if not problems and not held_out.before and not held_out.damage:
@@ -138,7 +241,7 @@ def _steps(record: RunRecord) -> str:
     return counted(steps, "step")
 
 
-def _measured_so_far(record: RunRecord, held_out: HeldOut) -> str:
+def _measured_so_far(record: RunRecord, held_out: HeldOutAnswers) -> str:
     shares = problem_shares(held_out.before)
     if not shares:
         return "Nothing was measured on held-out problems so far." if not held_out.damage else ""

@@ -10,19 +10,35 @@ from typing import Any
 from markupsafe import Markup
 
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.report.blocks import facts, finding, folded, heading, paragraph, preformatted, table
-from rlvr_vocab.analysis.report.choice import choose
 from rlvr_vocab.analysis.report.curves import curves, stages_of
-from rlvr_vocab.analysis.report.held_out import HeldOut, accuracies
-from rlvr_vocab.analysis.report.outcome import last_step, sentence
-from rlvr_vocab.analysis.report.page import Page, Section
-from rlvr_vocab.analysis.report.sampled import held_out_answers, held_out_section, training_section
-from rlvr_vocab.analysis.report.vocabulary_section import vocabulary_section
-from rlvr_vocab.analysis.vocabulary import VocabularyStory
+from rlvr_vocab.analysis.report.outcome import HeldOutAnswers, accuracy_line, last_step, outcome_sentence
+from rlvr_vocab.analysis.report.page import (
+    Page,
+    Section,
+    chart_grid,
+    facts,
+    finding,
+    folded,
+    heading,
+    paragraph,
+    preformatted,
+    table,
+)
+from rlvr_vocab.analysis.report.samples import choose_samples, held_out_answers, held_out_section, training_section
+from rlvr_vocab.analysis.vocabulary import VocabularyAnalysis, vocabulary_charts, vocabulary_tables
 from rlvr_vocab.counted import counted
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.vocab.marking import Marker
+
+# Share of reasoning tokens and entropy by region, which the run's own curves show already.
+_AMONG_THE_CURVES = ("use", "entropy")
+_VOCABULARY_HEADINGS = {
+    "Use": ("distinct", "concentration", "sources"),
+    "Drift of the copies": ("drift",),
+    "In two dimensions": ("projection",),
+    "Uncertainty": ("entropy", "surprisal"),
+}
 
 
 @dataclass(frozen=True)
@@ -55,11 +71,11 @@ class RunReport:
     """
 
     record: RunRecord
-    held_out: HeldOut
+    held_out: HeldOutAnswers
     findings: Sequence[Finding]
     completions: CompletionFiles
     marker: Marker | None
-    vocabulary: VocabularyStory | None
+    vocabulary: VocabularyAnalysis | None
     problems: Mapping[str, Any] | None
     environment: Mapping[str, Any] | None
     configuration: Configuration
@@ -79,7 +95,7 @@ def run_page(report: RunReport) -> Page:
         ("Reproduce", "reproduce", _reproduce),
     )
     sections = [Section(title, write(report), name) for title, name, write in parts]
-    return Page(report.record.facts.exp_name, sentence(report.record, report.held_out), sections)
+    return Page(report.record.facts.exp_name, outcome_sentence(report.record, report.held_out), sections)
 
 
 def _outcome(report: RunReport) -> Markup:
@@ -112,7 +128,7 @@ def _of_summary(record: RunRecord) -> Iterator[tuple[str, str]]:
 def _curves(report: RunReport) -> Markup:
     if not report.record.rows:
         return paragraph("metrics.jsonl holds no step yet.", "missing")
-    return curves(report.record, accuracies(report.record, report.held_out))
+    return curves(report.record, accuracy_line(report.record, report.held_out))
 
 
 def _findings(report: RunReport) -> Markup:
@@ -128,7 +144,7 @@ def _samples(report: RunReport) -> Markup:
     answers = held_out_answers(report.held_out)[: max(report.max_samples // 6, 1)]
     if answers:
         parts.append(held_out_section(report.held_out, answers, report.marker))
-    choice = choose(report.completions, max(report.max_samples - 2 * len(answers), 1))
+    choice = choose_samples(report.completions, max(report.max_samples - 2 * len(answers), 1))
     parts.append(training_section(choice, report.marker))
     if not report.completions.steps:
         parts.append(paragraph("No completions are recorded (completions/ is empty).", "missing"))
@@ -139,9 +155,32 @@ def _samples(report: RunReport) -> Markup:
 
 
 def _vocabulary(report: RunReport) -> Markup:
-    if report.vocabulary is None and report.unreadable:
+    analysis = report.vocabulary
+    if analysis is None and report.unreadable:
         return paragraph(f"What became of the vocabulary is not known: {'; '.join(report.unreadable)}.", "missing")
-    return vocabulary_section(report.vocabulary)
+    if analysis is None:
+        return paragraph("No model of this run is there (initial_model/), so its vocabulary is not known.", "missing")
+    parts = [paragraph(note, "note") for note in analysis.notes]
+    left = [chart for chart in vocabulary_charts(analysis) if chart.name not in _AMONG_THE_CURVES]
+    for title, prefixes in {**_VOCABULARY_HEADINGS, "More": ("",)}.items():
+        drawn = [chart for chart in left if chart.name.startswith(prefixes)]
+        if drawn:
+            parts += [heading(title), chart_grid(drawn)]
+        left = [chart for chart in left if chart not in drawn]
+    for each in vocabulary_tables(analysis):
+        content = paragraph(each.caption, "note") + table(each.header, each.rows, _number_columns(each.rows))
+        parts.append(folded(each.title, content))
+    return Markup().join(parts)
+
+
+def _number_columns(rows: tuple[tuple[str, ...], ...]) -> list[int]:
+    """The columns, after the first, in which every cell begins like a number."""
+    columns = list(zip(*rows, strict=True))
+    return [number for number, cells in enumerate(columns) if number and all(map(_is_number, cells))]
+
+
+def _is_number(cell: str) -> bool:
+    return cell.strip().lstrip("+−-×")[:1].isdigit() or cell.strip() in ("", "–", "—")
 
 
 def _problems(report: RunReport) -> Markup:

@@ -1,1 +1,1 @@
-"""Reading a run's completions: which of them, in which order, in the terminal or written out."""
+"""Browser a run's completions: which of them, in which order, in the terminal or written out."""

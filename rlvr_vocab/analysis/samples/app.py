@@ -14,24 +14,28 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.message import Message
 from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
-from rlvr_vocab.analysis.samples.first_lines import FirstLines, Place, read_first_lines
-from rlvr_vocab.analysis.samples.lines import SHORT_HELP, sample_text, status_line
-from rlvr_vocab.analysis.samples.matches import Matches, Search, search_all
-from rlvr_vocab.analysis.samples.panes import HelpPage, SampleList
-from rlvr_vocab.analysis.samples.reading import Reading, View
+from rlvr_vocab.analysis.samples.browser import Browser, View
+from rlvr_vocab.analysis.samples.filter import read_filter, read_steps
 from rlvr_vocab.analysis.samples.sample import SampleReader
-from rlvr_vocab.analysis.samples.sieve import read_sieve, read_steps
+from rlvr_vocab.analysis.samples.search import Matches, SampleId, Search, search_all
+from rlvr_vocab.analysis.samples.widgets import (
+    SHORT_HELP,
+    HelpPage,
+    SampleList,
+    read_first_lines,
+    sample_text,
+    status_line,
+)
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.vocab.marking import Marker
 
 # What is done at once before the rest is left to a thread: short enough not to be noticed.
 _AT_ONCE_SECONDS = 0.02
-_SECONDS_BETWEEN_NEWS = 0.15
+_SECONDS_BETWEEN_MESSAGES = 0.15
 
 Question = Literal["step", "contains", "filter"]
 _HINTS: dict[Question, str] = {
@@ -46,7 +50,7 @@ class SamplesApp(App[bool]):
 
     Args:
         view: what the command line asked for.
-        load_marker: what tells the copies apart; called in a thread, since a large tokenizer takes a second.
+        load_marker: loads the marker of the run; called in a thread, since a large tokenizer takes a second.
     """
 
     AUTO_FOCUS = None
@@ -83,37 +87,21 @@ class SamplesApp(App[bool]):
         Binding("ctrl+c", "quit", priority=True),
     ]
 
-    class Found(Message):
-        def __init__(self, search: Search, matches: Matches) -> None:
-            super().__init__()
-            self.search, self.matches = search, matches
-
-    class LinesRead(Message):
-        def __init__(self, step: int, lines: Sequence[str]) -> None:
-            super().__init__()
-            self.step, self.lines = step, lines
-
-    class MarkerLoaded(Message):
-        def __init__(self, marker: Marker | None, note: str = "") -> None:
-            super().__init__()
-            self.marker, self.note = marker, note
-
     def __init__(
         self, files: CompletionFiles, view: View, reader: SampleReader, load_marker: Callable[[], Marker]
     ) -> None:
         super().__init__(ansi_color=True)
         self.files, self.reader = files, reader
-        self.reading = Reading(files, view, reader.judge)
+        self.browser = Browser(files, view, reader.correctness)
         self._load_marker = load_marker
-        self._first_lines = FirstLines()
-        self._shown: Place | None = None
+        self._shown: SampleId | None = None
         self._question: Question = "filter"
         self._is_first_view = True
         self._note = ""
         self._in_colour = "NO_COLOR" not in os.environ
 
     def compose(self) -> ComposeResult:
-        yield SampleList(self._first_lines)
+        yield SampleList()
         with VerticalScroll(id="page", can_focus=False):
             yield Static(id="text", markup=False)
         yield Static(id="status", markup=False)
@@ -121,7 +109,7 @@ class SamplesApp(App[bool]):
         yield Static(SHORT_HELP, id="keys", markup=False)
 
     def on_mount(self) -> None:
-        self._begin(self.reading.search)
+        self._run_search(self.browser.search)
         # No worker: whoever quits before it is loaded need not wait for it.
         threading.Thread(target=self._load, daemon=True).start()
 
@@ -130,54 +118,52 @@ class SamplesApp(App[bool]):
 
     # --- searching: at once where that is quick, the rest in a thread that sends what it finds ---
 
-    def _begin(self, search: Search) -> None:
+    def _run_search(self, search: Search) -> None:
         deadline = time.monotonic() + _AT_ONCE_SECONDS
         for _ in search_all(search):
             if time.monotonic() > deadline:
                 break
         self._take(search, search.found())
-        if search.pending:
-            self.run_worker(partial(self._search_on, search), thread=True, group="search", exclusive=True)
+        if search.steps_left:
+            self.run_worker(partial(self._continue_search, search), thread=True, group="search", exclusive=True)
 
-    def _search_on(self, search: Search) -> None:
-        worker, told = get_current_worker(), time.monotonic()
+    def _continue_search(self, search: Search) -> None:
+        worker, last_message = get_current_worker(), time.monotonic()
         for _ in search_all(search):
             if worker.is_cancelled:
                 return
-            if time.monotonic() - told > _SECONDS_BETWEEN_NEWS:
-                self.post_message(self.Found(search, search.found()))
-                told = time.monotonic()
-        self.post_message(self.Found(search, search.found()))
-
-    def on_samples_app_found(self, message: Found) -> None:
-        if message.search is self.reading.search:
-            self._take(message.search, message.matches)
+            if time.monotonic() - last_message > _SECONDS_BETWEEN_MESSAGES:
+                self.call_later(self._take, search, search.found())
+                last_message = time.monotonic()
+        self.call_later(self._take, search, search.found())
 
     def _take(self, search: Search, matches: Matches) -> None:
-        self.reading.take(matches)
-        if not search.pending and not len(matches) and self._is_first_view:
+        if search is not self.browser.search:
+            return  # another one has begun since
+        self.browser.take(matches)
+        if not search.steps_left and not len(matches) and self._is_first_view:
             self.exit(False)
         self._show()
 
-    def _look(self, view: View, wanted: Place | None = None) -> None:
+    def _show_view(self, view: View, wanted: SampleId | None = None) -> None:
         self._is_first_view = False
-        self._begin(self.reading.look(view, wanted))
+        self._run_search(self.browser.start_search(view, wanted))
 
     # --- showing ---
 
     def _show(self) -> None:
-        if self.reading.place != self._shown:
+        if self.browser.sample_id != self._shown:
             self._note = ""
             self._show_page()
         self.call_after_refresh(self._show_list)
         self._show_status()
 
     def _show_page(self) -> None:
-        place = self._shown = self.reading.place
+        sample_id = self._shown = self.browser.sample_id
         text = Text()
         try:
-            if place is not None:
-                text = sample_text(self.reader.sample(self.files.read_row(*place)), colour=self._in_colour)
+            if sample_id is not None:
+                text = sample_text(self.reader.sample(self.files.read_row(*sample_id)), colour=self._in_colour)
         except UserError as error:
             self._note = str(error)
         self.query_one("#text", Static).update(text)
@@ -186,10 +172,10 @@ class SamplesApp(App[bool]):
     def _show_list(self) -> None:
         pane = self.query_one(SampleList)
         deadline = time.monotonic() + _AT_ONCE_SECONDS
-        missing = self._first_lines.missing(pane.place_at(self.reading.matches, self.reading.index))
+        missing = pane.show_around(self.browser.matches, self.browser.index)
         while missing and time.monotonic() < deadline:
             step = missing.pop(0)
-            self._first_lines.keep(step, read_first_lines(self.files, step))
+            pane.keep_lines(step, read_first_lines(self.files, step))
         pane.draw()
         if missing:
             self.run_worker(partial(self._read_lines, missing), thread=True, group="first lines", exclusive=True)
@@ -199,42 +185,42 @@ class SamplesApp(App[bool]):
         for step in steps:
             if worker.is_cancelled:
                 return
-            self.post_message(self.LinesRead(step, read_first_lines(self.files, step)))
+            self.call_later(self._keep_lines, step, read_first_lines(self.files, step))
 
-    def on_samples_app_lines_read(self, message: LinesRead) -> None:
-        self._first_lines.keep(message.step, message.lines)
-        self.query_one(SampleList).draw()
+    def _keep_lines(self, step: int, lines: Sequence[str]) -> None:
+        pane = self.query_one(SampleList)
+        pane.keep_lines(step, lines)
+        pane.draw()
 
     def _show_status(self) -> None:
-        self.query_one("#status", Static).update(status_line(self.reading, self._note))
+        self.query_one("#status", Static).update(status_line(self.browser, self._note))
 
-    # --- telling copies apart ---
+    # --- the marker, loaded in a thread ---
 
     def _load(self) -> None:
         try:
-            message = self.MarkerLoaded(self._load_marker())
+            self.call_later(self._set_marker, self._load_marker())
         except UserError as error:
-            message = self.MarkerLoaded(None, f"copies are not told apart: {error}")
-        self.post_message(message)
+            self.call_later(self._set_marker, None, f"copies are not told apart: {error}")
 
-    def on_samples_app_marker_loaded(self, message: MarkerLoaded) -> None:
-        self.reader = replace(self.reader, marker=message.marker)
+    def _set_marker(self, marker: Marker | None, note: str = "") -> None:
+        self.reader = replace(self.reader, marker=marker)
         self._show_page()
-        self._note = message.note
+        self._note = note
         self._show_status()
 
     # --- keys ---
 
     def action_move(self, by: int) -> None:
-        self.reading.move(by)
+        self.browser.move(by)
         self._show()
 
     def action_move_to(self, index: int) -> None:
-        self.reading.move_to(index)
+        self.browser.move_to(index)
         self._show()
 
     def action_move_step(self, direction: int) -> None:
-        self.reading.move_step(direction)
+        self.browser.move_step(direction)
         self._show()
 
     def action_scroll_lines(self, lines: int) -> None:
@@ -252,23 +238,23 @@ class SamplesApp(App[bool]):
             self.action_scroll_pages(1)
 
     def action_next_order(self) -> None:
-        self._look(self.reading.reordered())
+        self._show_view(self.browser.reordered())
 
     def action_compare(self) -> None:
         try:
-            search = self.reading.toggle_compare()
+            search = self.browser.toggle_compare()
         except UserError as error:
             self._say(str(error))
             return
         if search is not None:
             self._is_first_view = False
-            self._begin(search)
+            self._run_search(search)
 
     def action_look_again(self) -> None:
         self.files.refresh()
-        self._first_lines.clear()
+        self.query_one(SampleList).forget_lines()
         self._shown = None
-        self._look(self.reading.view, self.reading.place)
+        self._show_view(self.browser.view, self.browser.sample_id)
 
     def action_help(self) -> None:
         self.push_screen(HelpPage())
@@ -277,8 +263,8 @@ class SamplesApp(App[bool]):
 
     def action_ask(self, question: Question) -> None:
         self._question = question
-        typed, sieve = self.query_one("#typed", Input), self.reading.view.sieve
-        typed.value = {"step": "", "contains": sieve.contains or "", "filter": sieve.typed}[question]
+        typed, sample_filter = self.query_one("#typed", Input), self.browser.view.sample_filter
+        typed.value = {"step": "", "contains": sample_filter.contains or "", "filter": sample_filter.as_typed}[question]
         typed.placeholder = _HINTS[question]
         typed.display = True
         typed.focus()
@@ -296,14 +282,16 @@ class SamplesApp(App[bool]):
             self._say(str(error))
 
     def _answer(self, typed: str) -> None:
-        sieve = self.reading.view.sieve
+        sample_filter = self.browser.view.sample_filter
         if self._question == "contains":
-            self._look(self.reading.filtered(replace(sieve, contains=typed or None)), self.reading.place)
+            self._show_view(
+                self.browser.filtered(replace(sample_filter, contains=typed or None)), self.browser.sample_id
+            )
         elif self._question == "filter":
-            self._look(self.reading.filtered(read_sieve(typed)), self.reading.place)
+            self._show_view(self.browser.filtered(read_filter(typed)), self.browser.sample_id)
         elif typed:
             first, _ = read_steps(typed)
-            self.reading.go_to_step(int(first))
+            self.browser.go_to_step(int(first))
             self._show()
 
     def _say(self, note: str) -> None:

@@ -1,16 +1,49 @@
-"""One completion with what there is to say about it: the same facts on the screen and in every file."""
+"""One completion with its facts, the same on the screen and in every file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rlvr_vocab.analysis.marked import readable
-from rlvr_vocab.analysis.samples.lengths import RegionLengths, ended_by_itself, region_lengths
-from rlvr_vocab.analysis.samples.sieve import Judge
+from rlvr_vocab.analysis.samples.filter import CorrectnessReward
 from rlvr_vocab.record.completions import SampledCompletion
 from rlvr_vocab.record.metrics import RewardFact
-from rlvr_vocab.vocab.marking import Marker, Stretch
+from rlvr_vocab.visible_text import visible_lines
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.marking import Marker, TextSpan
+
+
+@dataclass(frozen=True)
+class TokenCounts:
+    """Tokens of a completion.
+
+    Attributes:
+        thinking, answering: chosen in each region, as `vocab.regions` tells them.
+        reasoning: reasoning tokens.
+        ended: whether the last token ends a turn; else the completion was cut off at the length limit.
+    """
+
+    thinking: int
+    reasoning: int
+    answering: int
+    ended: bool
+
+
+def count_tokens(prompt_ids: Sequence[int], completion_ids: Sequence[int], layout: VocabLayout) -> TokenCounts:
+    """Count the tokens of a completion; the same regions as `vocab.regions`, without torch."""
+    turn, tags = list(layout.turn_ids), (layout.think_open_id, layout.think_close_id)
+    ids = [*prompt_ids, *completion_ids]
+    thinks, thinking, reasoning = False, 0, 0
+    for position, token in enumerate(ids):
+        if position >= len(prompt_ids):
+            thinking += thinks
+            reasoning += token >= layout.standard_size
+        if turn and token == turn[-1] and ids[max(0, position + 1 - len(turn)) : position + 1] == turn:
+            thinks = False
+        elif token in tags:
+            thinks = token == layout.think_open_id
+    ended = bool(completion_ids) and completion_ids[-1] in layout.control_ids and completion_ids[-1] not in tags
+    return TokenCounts(thinking, reasoning, len(completion_ids) - thinking, ended)
 
 
 @dataclass(frozen=True)
@@ -18,17 +51,15 @@ class Sample:
     """A completion as it is shown.
 
     Attributes:
-        stretches: its text, with the multiplicity of its tokens.
-        lengths: tokens of its regions; None where the run's vocabulary is not at hand.
-        ended: whether it ended by itself; None as above.
-        right: what the judge says; None where it says nothing.
+        spans: its text, with copy indices.
+        counts: None where the run's vocabulary is not at hand.
+        right: by the correctness reward; None where it gave no score.
         weights: of the reward functions; None for one that adapts.
     """
 
     completion: SampledCompletion
-    stretches: tuple[Stretch, ...]
-    lengths: RegionLengths | None
-    ended: bool | None
+    spans: tuple[TextSpan, ...]
+    counts: TokenCounts | None
     right: bool | None
     weights: dict[str, float | None]
 
@@ -49,16 +80,16 @@ class Sample:
             weighed = " × adaptive weight" if weight is None else f" × {weight:g}" if weight != 1 else ""
             reason = f": {own.reasons[name]}" if name in own.reasons else ""
             yield name, f"{'no score' if score is None else _figure(score) + weighed}{reason}"
-        if self.lengths is not None:
-            yield "tokens", self._tokens(self.lengths)
+        if self.counts is not None:
+            yield "tokens", self._tokens(self.counts)
         if own.solution:
             yield "gold answer", own.solution
 
-    def _tokens(self, lengths: RegionLengths) -> str:
-        reasoning = f" ({lengths.reasoning} of them reasoning tokens)" if lengths.reasoning else ""
-        end = "ended by itself" if self.ended else "cut off"
+    def _tokens(self, counts: TokenCounts) -> str:
+        reasoning = f" ({counts.reasoning} of them reasoning tokens)" if counts.reasoning else ""
+        end = "ended by itself" if counts.ended else "cut off"
         total = len(self.completion.completion_ids)
-        return f"{total}: {lengths.thinking} thinking{reasoning}, {lengths.answering} answering; {end}"
+        return f"{total}: {counts.thinking} thinking{reasoning}, {counts.answering} answering; {end}"
 
 
 @dataclass(frozen=True)
@@ -70,33 +101,26 @@ class SampleReader:
     """
 
     rewards: Sequence[RewardFact]
-    judge: Judge | None
+    correctness: CorrectnessReward | None
     marker: Marker | None = None
 
     def sample(self, completion: SampledCompletion) -> Sample:
-        return Sample(
-            completion=completion,
-            stretches=self._stretches(completion),
-            lengths=None if self.marker is None else self._lengths(completion, self.marker),
-            ended=None if self.marker is None else ended_by_itself(completion.completion_ids, self.marker.layout),
-            right=self._right(completion),
-            weights={each.name: None if each.adaptive else each.weight for each in self.rewards},
-        )
+        ids, counts = completion.completion_ids, None
+        if self.marker is not None:
+            counts = count_tokens(completion.prompt_ids, ids, self.marker.layout)
+        weights = {each.name: None if each.adaptive else each.weight for each in self.rewards}
+        return Sample(completion, self._spans(completion), counts, self._right(completion), weights)
 
-    def _stretches(self, completion: SampledCompletion) -> tuple[Stretch, ...]:
-        """As it was recorded where nothing in it is marked: of a baseline, say."""
+    def _spans(self, completion: SampledCompletion) -> tuple[TextSpan, ...]:
+        """Spans with copy indices; the recorded text where no token is a reasoning token."""
         ids = completion.completion_ids
-        if self.marker is not None and any(map(self.marker.multiplicity, ids)):
-            return tuple(self.marker.stretches(ids))
-        return (Stretch(completion.completion, 0),)
-
-    @staticmethod
-    def _lengths(completion: SampledCompletion, marker: Marker) -> RegionLengths:
-        return region_lengths(completion.prompt_ids, completion.completion_ids, marker.layout)
+        if self.marker is not None and any(map(self.marker.copy_index, ids)):
+            return tuple(self.marker.spans(ids))
+        return (TextSpan(completion.completion, 0),)
 
     def _right(self, completion: SampledCompletion) -> bool | None:
-        score = None if self.judge is None else completion.rewards.get(self.judge.name)
-        return None if self.judge is None or score is None else score >= self.judge.least
+        score = None if self.correctness is None else completion.rewards.get(self.correctness.name)
+        return None if self.correctness is None or score is None else score >= self.correctness.threshold
 
 
 def _figure(value: float) -> str:
@@ -104,4 +128,4 @@ def _figure(value: float) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(readable(text).split())
+    return " ".join(visible_lines(text).split())

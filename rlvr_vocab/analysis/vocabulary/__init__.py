@@ -1,9 +1,9 @@
 """What became of a reasoning vocabulary: its use, the drift of its rows, entropy by region and token."""
 
-from rlvr_vocab.analysis.vocabulary.data_files import write_story
-from rlvr_vocab.analysis.vocabulary.pictures import Picture, pictures
-from rlvr_vocab.analysis.vocabulary.story import VocabularyStory
-from rlvr_vocab.analysis.vocabulary.tables import Table, tables
-from rlvr_vocab.analysis.vocabulary.tell import tell
+from rlvr_vocab.analysis.vocabulary.analyse import analyse_vocabulary
+from rlvr_vocab.analysis.vocabulary.charts import vocabulary_charts
+from rlvr_vocab.analysis.vocabulary.files import write_analysis
+from rlvr_vocab.analysis.vocabulary.results import VocabularyAnalysis
+from rlvr_vocab.analysis.vocabulary.tables import vocabulary_tables
 
-__all__ = ["Picture", "Table", "VocabularyStory", "pictures", "tables", "tell", "write_story"]
+__all__ = ["VocabularyAnalysis", "analyse_vocabulary", "vocabulary_charts", "vocabulary_tables", "write_analysis"]

@@ -1,4 +1,4 @@
-"""How far the rows of copies have moved, from their sources and from where they began."""
+"""How far the rows of copies have moved from their sources and from where they began, and both in two dimensions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import torch
 
-from rlvr_vocab.analysis.vocabulary.story import QUANTILES, DriftPoint, RowDrift, Side
-from rlvr_vocab.analysis.vocabulary.token_rows import TokenRows
+from rlvr_vocab.analysis.vocabulary.models import TokenRows
+from rlvr_vocab.analysis.vocabulary.results import QUANTILES, DriftPoint, Projection, RowDrift, Side
+from rlvr_vocab.analysis.vocabulary.sampled_tokens import evenly_spread
 from rlvr_vocab.vocab.layout import VocabLayout
 
 # Rows held in float32 at a time, of each of the four tables that are compared.
@@ -16,11 +17,12 @@ _BLOCK = 1024
 # Over time so many copies of each group tell; at the end all of them are measured.
 MOST_ROWS_OVER_TIME = 4096
 _COLUMNS = 6
+MOST_COPIES = 300  # in the projection
 
 Tables = Mapping[Side, TokenRows]
 
 
-def apartness(units_a: torch.Tensor, units_b: torch.Tensor) -> torch.Tensor:
+def cosine_distance(units_a: torch.Tensor, units_b: torch.Tensor) -> torch.Tensor:
     """1 - cosine of each row of `(N, H)` unit vectors with that of the other, exact for the smallest angles.
 
     It is half the squared distance of the two: 1 minus a rounded cosine near 1 would be noise.
@@ -35,7 +37,7 @@ def units(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def row_drift(side: Side, now: TokenRows, start: TokenRows, layout: VocabLayout, ks: np.ndarray) -> RowDrift:
-    """What has become of the rows of some copies on one side, a block of them after another."""
+    """The drift of some copies on one side, computed block by block."""
     sources = np.asarray(layout.source_ids, dtype=np.int64)
     columns = np.empty((_COLUMNS, len(ks)))
     for first in range(0, len(ks), _BLOCK):
@@ -46,9 +48,9 @@ def row_drift(side: Side, now: TokenRows, start: TokenRows, layout: VocabLayout,
         copy_start, start_norm = units(start.rows(of_copy))
         source_start, _ = units(start.rows(of_source))
         measured = (
-            apartness(copy, source),
-            apartness(copy, copy_start),
-            apartness(source, source_start),
+            cosine_distance(copy, source),
+            cosine_distance(copy, copy_start),
+            cosine_distance(source, source_start),
             *(norm, source_norm, start_norm),
         )
         columns[:, first : first + len(block)] = torch.stack(measured).numpy()
@@ -77,10 +79,10 @@ def drift_points(step: int, name: str, drift: RowDrift, groups: Mapping[str, np.
 def groups_of_copies(open_ks: np.ndarray, total: np.ndarray | None, layout: VocabLayout) -> dict[str, np.ndarray]:
     """Copies that were sampled and the others, or all where nobody knows; of each at most `MOST_ROWS_OVER_TIME`."""
     if total is None:
-        return {"all": thinned(open_ks)}
+        return {"all": _thinned(open_ks)}
     used = total[open_ks + layout.standard_size] > 0
     groups = {"sampled": open_ks[used], "never sampled": open_ks[~used]}
-    return {name: thinned(ks) for name, ks in groups.items() if len(ks)}
+    return {name: _thinned(ks) for name, ks in groups.items() if len(ks)}
 
 
 def open_copies(layout: VocabLayout) -> np.ndarray:
@@ -89,12 +91,62 @@ def open_copies(layout: VocabLayout) -> np.ndarray:
     return np.flatnonzero(~np.isin(sources, layout.control_ids))
 
 
-def thinned(ks: np.ndarray) -> np.ndarray:
-    """At most `MOST_ROWS_OVER_TIME` of them, evenly spread."""
-    if len(ks) <= MOST_ROWS_OVER_TIME:
-        return ks
-    return ks[np.linspace(0, len(ks) - 1, MOST_ROWS_OVER_TIME).round().astype(int)]
+def _thinned(ks: np.ndarray) -> np.ndarray:
+    return np.array(evenly_spread(ks.tolist(), MOST_ROWS_OVER_TIME), dtype=np.int64)
 
 
 def _quantiles(values: np.ndarray) -> tuple[float, ...]:
     return tuple(np.quantile(values, QUANTILES).tolist())
+
+
+def project(
+    side: Side, now: TokenRows, start: TokenRows, layout: VocabLayout, open_ks: np.ndarray, total: np.ndarray | None
+) -> Projection | None:
+    """Principal components of the most used copies with their sources, start and end together; None without a copy."""
+    ks = most_used(open_ks, total, layout)
+    of_copy, of_source = ks + layout.standard_size, np.asarray(layout.source_ids, dtype=np.int64)[ks]
+    read = [table.rows(ids).numpy() for table in (start, now) for ids in (of_source, of_copy)]
+    # A run that diverged has rows of NaN, which have no place.
+    finite = np.isfinite(np.stack(read)).all(axis=(0, 2))
+    ks = ks[finite]
+    if not len(ks):
+        return None
+    rows = np.concatenate([each[finite] for each in read]).astype(np.float64)
+    points, explained = onto_two(rows - rows.mean(axis=0))
+    moved, moved_explained = onto_two(rows[2 * len(ks) :] - rows[: 2 * len(ks)])
+    source_start, copy_start, source_end, copy_end = np.split(points, 4)
+    moved_source, moved_copy = np.split(moved, 2)
+    return Projection(
+        side=side,
+        ks=ks,
+        of=len(open_ks),
+        source_start=source_start,
+        copy_start=copy_start,
+        source_end=source_end,
+        copy_end=copy_end,
+        explained=explained,
+        moved_source=moved_source,
+        moved_copy=moved_copy,
+        moved_explained=moved_explained,
+    )
+
+
+def onto_two(rows: np.ndarray) -> tuple[np.ndarray, float]:
+    """`(N, H)` on the two directions that hold most of its squares, as `(N, 2)`, and the share that they hold.
+
+    The sign of a direction, which is free, is the one in which its largest number is positive.
+    """
+    directions = torch.linalg.svd(torch.from_numpy(rows), full_matrices=False).Vh[:2].numpy()
+    largest = directions[np.arange(len(directions)), np.abs(directions).argmax(axis=1)]
+    points = rows @ (directions.T * np.where(largest < 0, -1.0, 1.0))
+    points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
+    total = float(np.square(rows).sum())
+    return points, float(np.square(points).sum() / total) if total else 0.0
+
+
+def most_used(open_ks: np.ndarray, total: np.ndarray | None, layout: VocabLayout) -> np.ndarray:
+    """The `MOST_COPIES` most used copies; equals by id."""
+    if len(open_ks) <= MOST_COPIES:
+        return open_ks
+    use = np.zeros(len(open_ks)) if total is None else total[open_ks + layout.standard_size]
+    return open_ks[np.argsort(-use, kind="stable")[:MOST_COPIES]]

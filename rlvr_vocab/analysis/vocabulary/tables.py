@@ -1,4 +1,4 @@
-"""The story in short tables of plain cells; who shows them escapes them."""
+"""The analysis in short tables of plain cells, which whoever shows them escapes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from rlvr_vocab.analysis.vocabulary.ranking import changed_most, changed_sources, highest, top_movers
-from rlvr_vocab.analysis.vocabulary.story import (
+from rlvr_vocab.analysis.vocabulary.results import (
     Drift,
     Growth,
     SourceUse,
     TokenUncertainty,
     Uncertainty,
     Usage,
-    VocabularyStory,
+    VocabularyAnalysis,
 )
 from rlvr_vocab.analysis.vocabulary.uncertainty import PRIOR_POSITIONS
-from rlvr_vocab.analysis.vocabulary.use import SMOOTHING
+from rlvr_vocab.analysis.vocabulary.usage import SMOOTHING, changed_most, changed_sources, highest, top_movers
 
 _MOST = 10
 _SIDE = {"both": "both (tied)", "input": "embedding", "output": "head"}
@@ -32,20 +31,20 @@ class Table(NamedTuple):
     rows: tuple[tuple[str, ...], ...]
 
 
-def tables(story: VocabularyStory) -> list[Table]:
-    """Those that the run has rows for."""
+def vocabulary_tables(analysis: VocabularyAnalysis) -> list[Table]:
+    """The tables that the run has rows for."""
     found: list[Table] = []
-    if story.usage:
-        found += _of_use(story, story.usage)
-    if story.drift:
-        found += _of_drift(story, story.drift)
-    found += _of_pairs(story)
-    if story.uncertainty:
-        found += _of_uncertainty(story, story.uncertainty)
+    if analysis.usage:
+        found += _of_use(analysis, analysis.usage)
+    if analysis.drift:
+        found += _of_drift(analysis, analysis.drift)
+    found += _of_pairs(analysis)
+    if analysis.uncertainty:
+        found += _of_uncertainty(analysis, analysis.uncertainty)
     return [table for table in found if table.rows]
 
 
-def _of_use(story: VocabularyStory, usage: Usage) -> Iterator[Table]:
+def _of_use(analysis: VocabularyAnalysis, usage: Usage) -> Iterator[Table]:
     early, late = (f"steps {window.first_step:,}–{window.last_step:,}" for window in usage.windows)
     header = ("token", "early: standard", "early: copies", "late: standard", "late: copies", "copies early", "late")
     smoothed = f"Shares count {SMOOTHING:g} occurrences more, half of them copies."
@@ -53,26 +52,28 @@ def _of_use(story: VocabularyStory, usage: Usage) -> Iterator[Table]:
         "Written as copy or as standard token",
         f"The sources written most while thinking; early is {early}, late {late}. {smoothed}",
         header,
-        _source_rows(story, list(usage.sources[:_MOST])),
+        _source_rows(analysis, list(usage.sources[:_MOST])),
     )
     yield Table(
         "Where the share of copies changed most",
         f"Ranked by |change| · √occurrences. {smoothed}",
         header,
-        _source_rows(story, changed_sources(usage, _MOST)),
+        _source_rows(analysis, changed_sources(usage, _MOST)),
     )
     grown = [growth for growth in usage.growth if growth.ratio > 1][:_MOST]
     shrunk = [growth for growth in reversed(usage.growth) if growth.ratio < 1][:_MOST]
     for title, chosen in (("Copies that grew most", grown), ("Copies that shrank most", shrunk)):
-        told = (
+        caption = (
             f"Use late against early, per thinking token, each with {SMOOTHING:g} occurrences more; ranked by the "
             "ratio's logarithm in standard errors (below 2 it may well be chance)."
         )
-        yield Table(title, told, ("copy of", "early", "late", "ratio", "standard errors"), _growth_rows(story, chosen))
+        yield Table(
+            title, caption, ("copy of", "early", "late", "ratio", "standard errors"), _growth_rows(analysis, chosen)
+        )
 
 
-def _source_rows(story: VocabularyStory, sources: Sequence[SourceUse]) -> tuple[tuple[str, ...], ...]:
-    texts = story.texts.of([source.source for source in sources])
+def _source_rows(analysis: VocabularyAnalysis, sources: Sequence[SourceUse]) -> tuple[tuple[str, ...], ...]:
+    texts = analysis.texts.of([source.source for source in sources])
     return tuple(
         (
             text,
@@ -83,17 +84,17 @@ def _source_rows(story: VocabularyStory, sources: Sequence[SourceUse]) -> tuple[
     )
 
 
-def _growth_rows(story: VocabularyStory, growths: Sequence[Growth]) -> tuple[tuple[str, ...], ...]:
+def _growth_rows(analysis: VocabularyAnalysis, growths: Sequence[Growth]) -> tuple[tuple[str, ...], ...]:
     return tuple(
         (
-            *(_copy(story, growth.k), _count(growth.early), _count(growth.late)),
+            *(_copy(analysis, growth.k), _count(growth.early), _count(growth.late)),
             *(f"{growth.ratio:.2f}", f"{growth.evidence:.1f}"),
         )
         for growth in growths
     )
 
 
-def _of_drift(story: VocabularyStory, drift: Drift) -> Iterator[Table]:
+def _of_drift(analysis: VocabularyAnalysis, drift: Drift) -> Iterator[Table]:
     yield Table(
         "Rows of copies over the checkpoints",
         "Median, and 5 to 95 % of the copies in brackets, of the cosine to the source's row and to the copy's own at "
@@ -115,8 +116,8 @@ def _of_drift(story: VocabularyStory, drift: Drift) -> Iterator[Table]:
             ("copy of", "uses", "cosine to start", "cosine to source", "norm", "source to its start"),
             tuple(
                 (
-                    _copy(story, int(final.ks[at])),
-                    _uses(story, int(final.ks[at])),
+                    _copy(analysis, int(final.ks[at])),
+                    _uses(analysis, int(final.ks[at])),
                     *(_cosine(1 - float(column[at])) for column in (final.from_start, final.from_source)),
                     f"{final.norm[at] / final.start_norm[at]:.4g}",
                     _cosine(1 - float(final.source_from_start[at])),
@@ -126,7 +127,7 @@ def _of_drift(story: VocabularyStory, drift: Drift) -> Iterator[Table]:
         )
 
 
-def _of_pairs(story: VocabularyStory) -> Iterator[Table]:
+def _of_pairs(analysis: VocabularyAnalysis) -> Iterator[Table]:
     yield Table(
         "Copies that have come apart from their sources",
         "Ranked by (1 − cosine to source + contexts) · √(uses as copy). Contexts: how differently the surface tokens "
@@ -135,20 +136,20 @@ def _of_pairs(story: VocabularyStory) -> Iterator[Table]:
         ("token", "as standard", "as copy", "cosine to source", "to start", "contexts", "score"),
         tuple(
             (
-                *(_copy(story, each.k), _count(each.as_standard), _count(each.as_copy)),
+                *(_copy(analysis, each.k), _count(each.as_standard), _count(each.as_copy)),
                 *(_cosine(each.cosine_to_source), _cosine(each.cosine_to_start)),
                 *(_figure(each.contexts), _figure(each.score)),
             )
-            for each in story.apart[:_MOST]
+            for each in analysis.separated_copies[:_MOST]
         ),
     )
 
 
-def _of_uncertainty(story: VocabularyStory, uncertainty: Uncertainty) -> Iterator[Table]:
+def _of_uncertainty(analysis: VocabularyAnalysis, uncertainty: Uncertainty) -> Iterator[Table]:
     if uncertainty.kind is None:
         return
     name = uncertainty.kind
-    told = (
+    caption = (
         f"Mean {name} in nats while thinking, by surface token; ranked as if each had {PRIOR_POSITIONS} positions more "
         "at the mean of all, or without a change."
     )
@@ -157,15 +158,15 @@ def _of_uncertainty(story: VocabularyStory, uncertainty: Uncertainty) -> Iterato
         (f"Tokens of the highest {name}", highest(uncertainty, _MOST)),
         (f"Tokens whose {name} changed most", changed_most(uncertainty, _MOST)),
     ):
-        yield Table(title, told, header, _uncertainty_rows(story, uncertainty, chosen))
+        yield Table(title, caption, header, _uncertainty_rows(analysis, uncertainty, chosen))
 
 
 def _uncertainty_rows(
-    story: VocabularyStory, uncertainty: Uncertainty, chosen: Sequence[TokenUncertainty]
+    analysis: VocabularyAnalysis, uncertainty: Uncertainty, chosen: Sequence[TokenUncertainty]
 ) -> tuple[tuple[str, ...], ...]:
     written = {(each.source, each.written_as): each for each in uncertainty.tokens if each.region == "thinking"}
     rows = []
-    for each, text in zip(chosen, story.texts.of([each.source for each in chosen]), strict=True):
+    for each, text in zip(chosen, analysis.texts.of([each.source for each in chosen]), strict=True):
         parts = [written.get((each.source, written_as)) for written_as in ("standard", "copy 1")]
         rows.append(
             (
@@ -176,14 +177,14 @@ def _uncertainty_rows(
     return tuple(rows)
 
 
-def _copy(story: VocabularyStory, k: int) -> str:
+def _copy(analysis: VocabularyAnalysis, k: int) -> str:
     """The source's text, with the number of the copy from the second on."""
-    text, copy = story.texts(story.layout.source_ids[k]), story.layout.multiplicities[k]
+    text, copy = analysis.texts(analysis.layout.source_ids[k]), analysis.layout.multiplicities[k]
     return text if copy == 1 else f"{text} (copy {copy})"
 
 
-def _uses(story: VocabularyStory, k: int) -> str:
-    return _count(int(story.usage.total[story.layout.standard_size + k])) if story.usage else ""
+def _uses(analysis: VocabularyAnalysis, k: int) -> str:
+    return _count(int(analysis.usage.total[analysis.layout.standard_size + k])) if analysis.usage else ""
 
 
 def _count(number: int) -> str:
@@ -195,7 +196,7 @@ def _figure(value: float) -> str:
 
 
 def _cosine(value: float) -> str:
-    """With as many digits as it takes to see that it is not 1."""
+    """A cosine with enough digits to show that it is not 1."""
     if not math.isfinite(value):
         return ""
     return f"{value:.4f}" if 1 - value > 1e-3 else f"1 − {1 - value:.1e}" if value < 1 else "1"

@@ -20,7 +20,7 @@ _UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """What byte-level tokenizers (GPT-2) write for each byte: itself where it prints, else signs from U+0100 on."""
+    """The character that byte-level tokenizers (GPT-2) write for each byte: itself, or one from U+0100 on."""
     printing = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(0x100) if byte not in printing]
     return {chr(byte): byte for byte in printing} | {chr(0x100 + at): byte for at, byte in enumerate(others)}

@@ -1,4 +1,4 @@
-"""How open the choice of tokens was: by region over training, and by token early against late."""
+"""Entropy or surprisal of the sampled tokens: by region over training, and by token early and late."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlvr_vocab.analysis.vocabulary.sampled import surface_ids
-from rlvr_vocab.analysis.vocabulary.story import Kind, RegionLine, TokenUncertainty, Uncertainty
-from rlvr_vocab.analysis.vocabulary.tally import Sums, Tally
+from rlvr_vocab.analysis.charts import Line
+from rlvr_vocab.analysis.vocabulary.results import TokenUncertainty, Uncertainty
+from rlvr_vocab.analysis.vocabulary.sampled_tokens import Sums, Tally, surface_ids
 from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING
@@ -20,28 +20,26 @@ REGION_NAMES = {ANSWERING: "answering", THINKING: "thinking"}
 _MEANS = ("answering", "thinking", "thinking, standard tokens", "thinking, copies")
 
 
-def uncertainty(record: RunRecord, tally: Tally | None, kind: Kind | None) -> Uncertainty | None:
-    """None where a run has recorded neither entropies nor log-probabilities."""
+def uncertainty(record: RunRecord, tally: Tally | None) -> Uncertainty | None:
+    """The entropies, or surprisals, of a run; None where it has recorded neither entropies nor log-probabilities."""
     logged = tuple(_logged(record))
-    if not logged and (tally is None or kind is None):
-        return None
-    if tally is None or kind is None:
-        return Uncertainty(None, logged, (), ())
-    return Uncertainty(kind, logged, tuple(_sampled(tally)), tuple(_tokens(tally)))
+    if tally is None or tally.kind is None:
+        return Uncertainty(None, logged, (), ()) if logged else None
+    return Uncertainty(tally.kind, logged, tuple(_sampled(tally)), tuple(_tokens(tally)))
 
 
-def _logged(record: RunRecord) -> Iterator[RegionLine]:
+def _logged(record: RunRecord) -> Iterator[Line]:
     for region in ("thinking", "answering"):
         steps, values = record.series(f"entropy/{region}")
         if steps:
-            yield RegionLine(region, tuple(steps), tuple(values))
+            yield Line(region, tuple(steps), tuple(values))
 
 
-def _sampled(tally: Tally) -> Iterator[RegionLine]:
+def _sampled(tally: Tally) -> Iterator[Line]:
     for place, name in enumerate(_MEANS, start=1):
         known = [(row[0], float(row[place])) for row in tally.means if np.isfinite(row[place])]
         if known:
-            yield RegionLine(name, tuple(step for step, _ in known), tuple(value for _, value in known))
+            yield Line(name, tuple(step for step, _ in known), tuple(value for _, value in known))
 
 
 def _tokens(tally: Tally) -> Iterator[TokenUncertainty]:
@@ -66,7 +64,7 @@ class _Column:
         return cls(sums.valued[region], sums.nats[region])
 
     def merged(self, surface: np.ndarray) -> _Column:
-        """By what the ids read as."""
+        """Sums by surface token."""
         counts = np.bincount(surface, weights=self.counts, minlength=len(surface)).astype(np.int64)
         return _Column(counts, np.bincount(surface, weights=self.nats, minlength=len(surface)))
 
@@ -75,7 +73,7 @@ class _Column:
         return float(self.nats.sum() / count) if count else float("nan")
 
     def mean_of(self, token: int, prior: int = 0, prior_mean: float = 0.0) -> float:
-        """Of one token, as if so many positions more had had another mean; NaN without a position."""
+        """Mean of one token, with `prior` positions of `prior_mean` added; NaN without a position."""
         count = int(self.counts[token])
         return float((self.nats[token] + prior * prior_mean) / (count + prior)) if count else float("nan")
 

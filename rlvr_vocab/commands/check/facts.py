@@ -13,8 +13,7 @@ from rlvr_vocab.config.sections import ModelSettings
 from rlvr_vocab.data import DividedProblems, LoadReport, OtherSet, read_other_set
 from rlvr_vocab.data.answers import unread_marker
 from rlvr_vocab.data.duplicates import RepeatedProblem
-from rlvr_vocab.data.other_set import NumberedText
-from rlvr_vocab.data.overlap import Match, find_overlap
+from rlvr_vocab.data.overlap import Match, NumberedText, find_overlap
 from rlvr_vocab.data.rows import Problem, short_text
 from rlvr_vocab.terminal import quiet_libraries
 from rlvr_vocab.verify import check_golds, verify

@@ -9,10 +9,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rlvr_vocab.analysis.compare.compare_page import compare_page, shown
-from rlvr_vocab.analysis.compare.compared import Compared, as_json, compare_stories
-from rlvr_vocab.analysis.compare.comparison import spread
-from rlvr_vocab.analysis.compare.verdict import effect_words, ends, points, verdict_sentence
+from rlvr_vocab.analysis.compare.comparison import (
+    effect_text,
+    interval_points,
+    points,
+    seed_deviation,
+    verdict_sentence,
+)
+from rlvr_vocab.analysis.compare.page import compare_page, format_figure
+from rlvr_vocab.analysis.compare.result import ComparisonResult, as_json, compare_runs
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.atomic_file import write_json_whole, write_whole
 from rlvr_vocab.commands.compare.runs import compared_arms, results_in_words
@@ -26,7 +31,7 @@ from rlvr_vocab.terminal import make_console
 def run(settings: CompareSettings) -> int:
     """Print the verdict, write comparison.json and comparison.html; 0 whatever the verdict is."""
     arms = compared_arms(settings)
-    compared = compare_stories(
+    compared = compare_runs(
         arms.key,
         results_in_words(settings.evaluation),
         arms.arms,
@@ -42,7 +47,7 @@ def run(settings: CompareSettings) -> int:
     return 0
 
 
-def _write_page(settings: CompareSettings, compared: Compared) -> None:
+def _write_page(settings: CompareSettings, compared: ComparisonResult) -> None:
     training = [command_to_repeat(folder, folder.name) for folder in settings.runs]
     try:
         write_whole(settings.out / "comparison.html", render(compare_page(compared, _command(settings), training)))
@@ -61,7 +66,7 @@ def _command(settings: CompareSettings) -> str:
     return shlex.join(["rlvr-vocab", "compare", *words])
 
 
-def _print(console: Console, compared: Compared) -> None:
+def _print(console: Console, compared: ComparisonResult) -> None:
     for found in compared.comparisons:
         console.print(verdict_sentence(found), style="bold", markup=False)
     for warning in compared.warnings:
@@ -82,7 +87,7 @@ def _print(console: Console, compared: Compared) -> None:
         console.print()
 
 
-def _arms_table(compared: Compared) -> Table:
+def _arms_table(compared: ComparisonResult) -> Table:
     table = _table("arm", "accuracy", "std over seeds", "difference", "interval", "smallest effect")
     first = compared.comparisons[0]
     _add_row(table, first.baseline, *_mean_and_spread(first.baseline_scores), "", "", "")
@@ -92,26 +97,26 @@ def _arms_table(compared: Compared) -> Table:
             found.other,
             *_mean_and_spread(found.other_scores),
             points(found.difference),
-            ends(found),
-            effect_words(found) if found.luck.seeds else "",
+            interval_points(found),
+            effect_text(found) if found.variance.seeds else "",
         )
     return table
 
 
-def _figures_table(compared: Compared) -> Table:
+def _figures_table(compared: ComparisonResult) -> Table:
     table = _table("beside it (no claims)", *(arm.name for arm in compared.arms))
     for name in dict.fromkeys(each.name for each in compared.figures):
         cells = []
         for each in compared.figures:
             if each.name == name:
-                deviation = "" if each.spread is None else f" ± {shown(each.spread, each.percent)}"
-                cells.append(f"{shown(each.mean, each.percent)}{deviation}")
+                deviation = "" if each.spread is None else f" ± {format_figure(each.spread, each.percent)}"
+                cells.append(f"{format_figure(each.mean, each.percent)}{deviation}")
         _add_row(table, name, *cells)
     return table
 
 
 def _mean_and_spread(scores: tuple[float, ...]) -> tuple[str, str]:
-    deviation = spread(scores)
+    deviation = seed_deviation(scores)
     return f"{sum(scores) / len(scores):.1%}", "one run" if deviation is None else points(deviation, sign=False)
 
 

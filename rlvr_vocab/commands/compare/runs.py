@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.analysis.compare.stories import ArmStory, KeyDifference, RunStory, one_line
+from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparedRun, KeyDifference, safe_line
 from rlvr_vocab.atomic_file import read_json_if_there
 from rlvr_vocab.config.command_sections import CompareSettings
 from rlvr_vocab.config.help import leaves
@@ -19,7 +19,6 @@ from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 from rlvr_vocab.record.completions import CompletionFiles
-from rlvr_vocab.record.copies import RunRecords
 from rlvr_vocab.record.files import (
     COMPLETIONS,
     ENVIRONMENT,
@@ -29,8 +28,9 @@ from rlvr_vocab.record.files import (
     METRICS,
     SUMMARY,
 )
+from rlvr_vocab.record.inventory import RunInventory
 from rlvr_vocab.record.json_files import read_record
-from rlvr_vocab.record.metrics import divided, read_metrics
+from rlvr_vocab.record.metrics import read_metrics, split_evaluations
 from rlvr_vocab.runs.recorded_run import configuration_keys, default_keys
 from rlvr_vocab.secret_words import MASK, is_secret
 
@@ -43,7 +43,7 @@ class ComparedArms:
     """The arms, the baseline first; the key under test, and what else differs."""
 
     key: str
-    arms: tuple[ArmStory, ...]
+    arms: tuple[ComparedArm, ...]
     differences: tuple[KeyDifference, ...]
 
 
@@ -55,13 +55,13 @@ def compared_arms(settings: CompareSettings) -> ComparedArms:
     """
     _check_given_once(settings.runs)
     configs = [read_recorded(folder, resolve=True) for folder in settings.runs]
-    stories = [
+    runs = [
         _read_run(folder, config, settings.evaluation) for folder, config in zip(settings.runs, configs, strict=True)
     ]
     division = divide_into_arms(configs, settings.key, settings.baseline)
     values = [_printable(division.key, value) for value, _ in division.arms]
     arms = tuple(
-        ArmStory(name, value, tuple(stories[number] for number in members))
+        ComparedArm(name, value, tuple(runs[number] for number in members))
         for name, value, (_, members) in zip(_names(division.key, values), values, division.arms, strict=True)
     )
     return ComparedArms(division.key, arms, _differences(division))
@@ -77,7 +77,7 @@ def _differences(division: ArmDivision) -> tuple[KeyDifference, ...]:
 
 def _printable(key: str, value: str) -> str:
     """A value as it may be shown: no secret, and nothing that a terminal obeys."""
-    return MASK if is_secret(key, value) else one_line(value)
+    return MASK if is_secret(key, value) else safe_line(value)
 
 
 def _names(key: str, values: Sequence[str]) -> list[str]:
@@ -95,16 +95,16 @@ def _check_given_once(folders: Sequence[Path]) -> None:
             raise UserError(f"runs: {folder} is given twice")
 
 
-def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -> RunStory:
-    rows, evaluations = divided(read_metrics(folder / METRICS))
-    training, results, records = config["training"], results_file(folder, evaluation), RunRecords.of(folder)
+def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -> ComparedRun:
+    rows, evaluations = split_evaluations(read_metrics(folder / METRICS))
+    training, results, records = config["training"], results_file(folder, evaluation), RunInventory.of(folder)
     changed = records.problem(results)
     if changed is not None:
         raise UserError(f"runs: {folder}: {changed}; its own train command measures it again")
-    return RunStory(
+    return ComparedRun(
         folder=str(folder),
         seed=_seed(folder, config),
-        asked=evaluate_settings(results),
+        sampling_settings=evaluate_settings(results),
         from_evaluate=results.name == EVALUATION_RESULTS,
         answers=read_answers(results),
         rows=rows,
@@ -171,21 +171,21 @@ def evaluate_settings(path: Path) -> dict[str, Any] | None:
     Raises:
         UserError: it has not come to its end.
     """
-    asked = read_json_if_there(path.parent / EVALUATION_SETTINGS) if path.name == EVALUATION_RESULTS else None
-    if asked is None or not all(isinstance(asked.get(name), int) for name in ("problems", "samples")):
-        return asked
-    there, expected = path.read_bytes().count(b"\n"), asked["problems"] * asked["samples"]
+    settings = read_json_if_there(path.parent / EVALUATION_SETTINGS) if path.name == EVALUATION_RESULTS else None
+    if settings is None or not all(isinstance(settings.get(name), int) for name in ("problems", "samples")):
+        return settings
+    there, expected = path.read_bytes().count(b"\n"), settings["problems"] * settings["samples"]
     if there < expected:
         raise UserError(
-            f"{path} holds {there:,} of {counted(expected, 'answer')}: {_command(path.parent, asked)} "
+            f"{path} holds {there:,} of {counted(expected, 'answer')}: {_command(path.parent, settings)} "
             "goes on with it, given the problems that it began with"
         )
-    return asked
+    return settings
 
 
-def _command(folder: Path, asked: Mapping[str, Any]) -> str:
+def _command(folder: Path, settings: Mapping[str, Any]) -> str:
     words = [f"checkpoint={folder.parent.parent}", f"out={folder}"]
-    words += [f"{name}={as_typed(asked[name])}" for name in _TYPED if name in asked]
+    words += [f"{name}={as_typed(settings[name])}" for name in _TYPED if name in settings]
     return shlex.join(["rlvr-vocab", "evaluate", *words])
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from rlvr_vocab.config.recorded import read_recorded, required_value
 from rlvr_vocab.config.values import read
-from rlvr_vocab.data.answers import UnusableRow, final_answer, is_nan, plain_text, unread_marker
+from rlvr_vocab.data.answers import UnusableRow, cell_answer, is_nan, plain_text, unread_marker
 from rlvr_vocab.data.files import read_rows
 from rlvr_vocab.data.rows import column_names, short_text
 from rlvr_vocab.data.table import TRL_NAMES
@@ -282,7 +282,7 @@ def _gold_answers(cells: Iterable[Any], answer_format: str) -> list[str | None]:
     golds: list[str | None] = []
     for cell in cells:
         try:
-            golds.append(final_answer(cell, answer_format))
+            golds.append(cell_answer(cell, answer_format))
         except UnusableRow:
             golds.append(None)
     return golds

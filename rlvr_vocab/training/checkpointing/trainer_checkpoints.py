@@ -15,7 +15,7 @@ from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
 from rlvr_vocab.errors import OutOfRoom, UserError
-from rlvr_vocab.record.copies import RunRecords, records_in, write_records
+from rlvr_vocab.record.inventory import RunInventory, inventory_in, write_inventory
 from rlvr_vocab.record.manifest import Entries
 from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint_for_all
 from rlvr_vocab.training.checkpointing.save import Save, bytes_to_write, clear_leftovers, save_whole
@@ -75,7 +75,7 @@ class TrainerCheckpoints:
         if checkpoint is None:
             self._remove_after(0)
             if self._trainer.stage_context.first_step:
-                self._records = RunRecords.of(self._trainer.stage_context.run_folder).entries
+                self._records = RunInventory.of(self._trainer.stage_context.run_folder).entries
             yield
             return
         require_unfinished_step(checkpoint, self._trainer.args.world_size)
@@ -83,7 +83,7 @@ class TrainerCheckpoints:
         state = _state_of(checkpoint)
         self._remove_after(state.global_step)
         self._finished_epochs = int(state.epoch or 0)
-        self._records = records_in(checkpoint)
+        self._records = inventory_in(checkpoint)
         self._trainer.adaptive_weights.restore(checkpoint)
         self._trainer.apply_adaptive_weights()
         restore = RestoreUnfinishedStep(self._trainer, checkpoint)
@@ -155,7 +155,7 @@ class TrainerCheckpoints:
             args.save_only_model, self.staging = model_alone, None
         if args.should_save:
             trainer.adaptive_weights.save(folder)
-            self._records = write_records(trainer.stage_context.run_folder, folder, self._records)
+            self._records = write_inventory(trainer.stage_context.run_folder, folder, self._records)
             if save.best:  # Transformers has looked for it in the folder aside
                 state.best_model_checkpoint = str(save.output_dir / f"checkpoint-{save.best}")
                 state.save_to_json(str(folder / TRAINER_STATE_NAME))

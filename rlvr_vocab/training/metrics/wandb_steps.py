@@ -17,8 +17,8 @@ from transformers.integrations import WandbCallback
 
 from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.copies import RunRecords
 from rlvr_vocab.record.files import WANDB
+from rlvr_vocab.record.inventory import RunInventory
 from rlvr_vocab.training.stage import StageContext
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ def recorded_wandb(run_folder: Path) -> dict[str, Any]:
     known = _whole(path)
     if known is not None:
         return known
-    copies = RunRecords.of(run_folder).copies
+    copies = RunInventory.of(run_folder).copies
     earlier = None if copies is None else _whole(copies / WANDB)
     if earlier is not None:
         logger.warning("%s is damaged or gone; it is put back from %s", path, copies)

@@ -1,17 +1,118 @@
-"""The value of a formula to many digits, refused before it becomes astronomical rather than after."""
+"""The value of a formula: in exact rational arithmetic where that is enough, else to many digits.
+
+What would become astronomical is refused before it does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import mpmath
 
-from rlvr_vocab.verify.algebra.rational import LARGEST_FACTORIAL, Point, Undefined, exact_value
 from rlvr_vocab.verify.limits import MAX_BITS, TooLarge, Unreadable
-from rlvr_vocab.verify.reading.formula import Call, Exact, Formula
+from rlvr_vocab.verify.reading.numbers import power_of
+from rlvr_vocab.verify.reading.parser import Call, Exact, Formula, Symbol
+
+Point = Mapping[str, Fraction]
+
+LARGEST_FACTORIAL = 1_000
+
+
+class Undefined(ArithmeticError):
+    """A formula without a value: a division by zero, the logarithm of 0."""
+
+
+def exact_value(formula: Formula, point: Point) -> Fraction | None:
+    """The value at a point, None where it takes more than rational arithmetic.
+
+    Raises:
+        Undefined: it has none there.
+        TooLarge: a number on the way has more than `MAX_BITS` bits.
+    """
+    if isinstance(formula, Exact):
+        return formula.value
+    if isinstance(formula, Symbol):
+        return point.get(formula.name)
+    operation = _EXACT_OPERATIONS.get(formula.name)
+    if operation is None:
+        return None
+    values = []
+    for argument in formula.arguments:
+        value = exact_value(argument, point)
+        if value is None:
+            return None
+        values.append(value)
+    return operation(values)
+
+
+def _sum(terms: Sequence[Fraction]) -> Fraction:
+    return _bounded(sum(terms, Fraction(0)))
+
+
+def _product(factors: Sequence[Fraction]) -> Fraction:
+    product = Fraction(1)
+    for factor in factors:
+        product = _bounded(product * factor)
+    return product
+
+
+def _bounded(value: Fraction) -> Fraction:
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
+        raise TooLarge("a number of astronomical size")
+    return value
+
+
+def _inverse(values: Sequence[Fraction]) -> Fraction:
+    if values[0] == 0:
+        raise Undefined("a division by zero")
+    return 1 / values[0]
+
+
+def _exact_power(values: Sequence[Fraction]) -> Fraction | None:
+    base, exponent = values
+    if exponent.denominator != 1:
+        return None
+    if base == 0 and exponent <= 0:
+        raise Undefined("0 to a power that is not positive")
+    power = power_of(base, exponent.numerator)
+    if power is None:
+        raise TooLarge("a power of astronomical size")
+    return power
+
+
+def _exact_factorial(values: Sequence[Fraction]) -> Fraction | None:
+    if values[0].denominator != 1 or values[0] < 0:
+        return None
+    if values[0] > LARGEST_FACTORIAL:
+        raise TooLarge("the factorial of a large number")
+    return Fraction(math.factorial(int(values[0])))
+
+
+def _exact_binomial(values: Sequence[Fraction]) -> Fraction | None:
+    if any(value.denominator != 1 or value < 0 for value in values):
+        return None
+    if values[0] > LARGEST_FACTORIAL:
+        raise TooLarge("a binomial coefficient of large numbers")
+    return Fraction(math.comb(int(values[0]), int(values[1])))
+
+
+_EXACT_OPERATIONS: dict[str, Callable[[Sequence[Fraction]], Fraction | None]] = {
+    "+": _sum,
+    "*": _product,
+    "neg": lambda values: -values[0],
+    "inverse": _inverse,
+    "^": _exact_power,
+    "abs": lambda values: abs(values[0]),
+    "floor": lambda values: Fraction(math.floor(values[0])),
+    "ceil": lambda values: Fraction(math.ceil(values[0])),
+    "factorial": _exact_factorial,
+    "binom": _exact_binomial,
+}
+
 
 _LARGEST_DEGREE = 1_000
 # Beyond this, sine and cosine need the argument to more digits than are computed.

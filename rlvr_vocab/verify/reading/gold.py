@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from rlvr_vocab.verify.reading.characters import ascii_latex
-from rlvr_vocab.verify.reading.cleaning import PLAIN_NAMES
+from rlvr_vocab.verify.reading.cleaning import PLAIN_NAMES, ascii_latex
 from rlvr_vocab.verify.reading.reader import cleaned_answer, read
 from rlvr_vocab.verify.reading.readings import Reading, Text, Written, expressions
 from rlvr_vocab.verify.reading.units import UNITS_OF_TWO_LETTERS

@@ -8,11 +8,52 @@ untrusted text is cheap.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 
 from rlvr_vocab.verify.limits import MAX_DIGITS, TooLarge, Unreadable
-from rlvr_vocab.verify.reading.formula import Call, Exact, Formula, Symbol
+
+
+@dataclass(frozen=True)
+class Exact:
+    """A number."""
+
+    value: Fraction
+
+
+@dataclass(frozen=True)
+class Symbol:
+    r"""A letter with its index and primes, `x`, `a_{1}`, or one of the constants `\pi`, `e`, `i`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operation (`+ * ^ neg inverse`) or function (`sin`, `log`, `root`, `abs`) and what it is applied to."""
+
+    name: str
+    arguments: tuple[Formula, ...]
+
+
+Formula = Exact | Symbol | Call
+
+CONSTANTS = frozenset((r"\pi", "e", "i"))
+
+
+def parts(formula: Formula) -> Iterator[Formula]:
+    """A formula and everything in it."""
+    yield formula
+    if isinstance(formula, Call):
+        for argument in formula.arguments:
+            yield from parts(argument)
+
+
+def variables(formula: Formula) -> frozenset[str]:
+    """The names of the symbols that are no constants."""
+    return frozenset(part.name for part in parts(formula) if isinstance(part, Symbol)) - CONSTANTS
+
 
 _DEEPEST = 60
 _TOKEN = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+|\\[A-Za-z]+|[A-Za-z]|[-+*/^_!|(){}\[\]']| +")

@@ -9,8 +9,7 @@ import re
 from functools import lru_cache, partial
 
 from rlvr_vocab.verify.limits import TooLarge, Unreadable, require_bounded
-from rlvr_vocab.verify.reading.characters import ascii_latex
-from rlvr_vocab.verify.reading.cleaning import clean
+from rlvr_vocab.verify.reading.cleaning import ascii_latex, clean
 from rlvr_vocab.verify.reading.numbers import read_number
 from rlvr_vocab.verify.reading.readings import (
     BasedNumeral,

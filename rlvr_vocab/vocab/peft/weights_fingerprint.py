@@ -12,7 +12,7 @@ from rlvr_vocab.errors import UserError
 
 # Training moves every number of a tensor, or whole rows of it at its end: both ends of each tell, and at 15 GB of
 # weights they are read in a fraction of a second where a hash of all bytes takes half a minute at every checkpoint.
-_TENSOR_END, _FILE_END = 4096, 2**20
+_TENSOR_END = 4096
 
 
 def weights_fingerprint(folder: Path) -> str | None:
@@ -24,7 +24,6 @@ def weights_fingerprint(folder: Path) -> str | None:
         UserError: a file of weights is cut short, or is none.
     """
     tensors = dict(each for path in folder.glob("*.safetensors") for each in _tensor_ends(path))
-    tensors = tensors or {path.name: _file_ends(path) for path in folder.glob("*.bin")}
     digest = hashlib.sha256()
     for name in sorted(tensors):
         digest.update(hashlib.sha256(name.encode()).digest() + tensors[name])
@@ -41,7 +40,7 @@ def _tensor_ends(path: Path) -> Iterator[tuple[str, bytes]]:
             if end > size:
                 raise UserError(f"{path} cannot be read as weights: it is cut short")
             about = f"{entry['dtype']} {entry['shape']}".encode()
-            yield name, hashlib.sha256(about + _ends(file, start, end, _TENSOR_END)).digest()
+            yield name, hashlib.sha256(about + _ends(file, start, end)).digest()
 
 
 def _header(content: bytes, path: Path) -> dict[str, Any]:
@@ -53,15 +52,9 @@ def _header(content: bytes, path: Path) -> dict[str, Any]:
     return {name: entry for name, entry in header.items() if name != "__metadata__"}
 
 
-def _file_ends(path: Path) -> bytes:
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        return hashlib.sha256(f"{size} ".encode() + _ends(file, 0, size, _FILE_END)).digest()
-
-
-def _ends(file: BinaryIO, start: int, end: int, length: int) -> bytes:
-    """The first and the last `length` bytes between two places of a file, which may overlap."""
-    length = min(length, end - start)
+def _ends(file: BinaryIO, start: int, end: int) -> bytes:
+    """The first and the last bytes between two places of a file, which may overlap."""
+    length = min(_TENSOR_END, end - start)
     file.seek(start)
     first = file.read(length)
     file.seek(end - length)

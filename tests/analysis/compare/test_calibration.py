@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from rlvr_vocab.analysis.compare.arms import ArmResults, RunResults
 from rlvr_vocab.analysis.compare.comparison import Comparison, compare_arms
+from rlvr_vocab.analysis.compare.runs import ArmResults, RunResults
 
 SIMULATIONS = 300
 PROBLEMS = 120
@@ -40,7 +40,11 @@ def without_a_difference(design: str, seeds: int, luck: float, suits: float) -> 
     return [simulated(generator, design, seeds, luck, 0.0, suits) for _ in range(SIMULATIONS)]
 
 
-KINDS = [("fixed", 3, 0.05, 0.0), ("own", 3, 0.05, 0.0), ("apart", 3, 0.05, 0.0), ("fixed", 5, 0.02, 0.2)]
+KINDS = [
+    ("fixed", 3, 0.05, 0.0),
+    *(pytest.param(*kind, marks=pytest.mark.slow) for kind in (("own", 3, 0.05, 0.0), ("apart", 3, 0.05, 0.0))),
+    pytest.param("fixed", 5, 0.02, 0.2, marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize(("design", "seeds", "luck", "suits"), KINDS)
@@ -63,6 +67,7 @@ def test_the_smallest_effect_is_found_as_often_as_it_says(design: str, seeds: in
     assert np.mean([each.low <= effect <= each.high for each in there]) >= 0.93
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seeds", "others", "luck", "of_others"), [(2, 10, 0.05, 0.05), (2, 8, 0.05, 0.01)])
 def test_unequal_numbers_of_runs_claim_no_more_often(seeds: int, others: int, luck: float, of_others: float) -> None:
     generator, claimed = np.random.default_rng(9), 0
@@ -82,10 +87,10 @@ def test_unequal_numbers_of_runs_claim_no_more_often(seeds: int, others: int, lu
 def test_either_luck_alone_would_claim_far_too_often() -> None:
     generator = np.random.default_rng(7)
     found = [simulated(generator, "fixed", 3, 0.1, 0.0) for _ in range(SIMULATIONS)]
-    by_problems = [abs(each.difference) > 1.96 * each.luck.problems**0.5 for each in found]
+    by_problems = [abs(each.difference) > 1.96 * each.variance.problems**0.5 for each in found]
     assert np.mean(by_problems) > 0.2
     found = [simulated(generator, "fixed", 5, 0.0, 0.0, 0.5) for _ in range(SIMULATIONS)]
-    by_seeds = [abs(each.difference) > 2.78 * each.luck.of_seeds**0.5 for each in found]
+    by_seeds = [abs(each.difference) > 2.78 * each.variance.of_seeds**0.5 for each in found]
     assert np.mean(by_seeds) > 0.2
     assert np.mean([each.verdict != "not distinguishable" for each in found]) < 0.075
 

@@ -6,11 +6,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rlvr_vocab.analysis.compare.arms import Apart, ArmResults, Pairs, RunResults, matched
-from rlvr_vocab.analysis.compare.comparison import compare_arms, compare_with_baseline, holm
-from rlvr_vocab.analysis.compare.interval import CAUTION, half_width, p_value, smallest_effect
-from rlvr_vocab.analysis.compare.luck import Luck, SeedLuck, luck_of
-from rlvr_vocab.analysis.compare.verdict import verdict_sentence
+from rlvr_vocab.analysis.compare.comparison import compare_arms, compare_with_baseline, holm, verdict_sentence
+from rlvr_vocab.analysis.compare.interval import (
+    CAUTION,
+    DifferenceVariance,
+    SeedVariance,
+    difference_variance,
+    half_width,
+    p_value,
+    smallest_effect,
+)
+from rlvr_vocab.analysis.compare.runs import ArmResults, MatchedScores, RunResults, match_scores
 from rlvr_vocab.errors import UserError
 
 
@@ -45,7 +51,7 @@ def test_runs_that_are_not_pairs_are_compared_as_welch_does() -> None:
     found = compare_arms(arm("a", table(one)), arm("b", table(two, [7, 8, 9])))
     expected = stats.ttest_ind(two.mean(1), one.mean(1), equal_var=False)
     assert not found.paired
-    [seeds] = found.luck.seeds
+    [seeds] = found.variance.seeds
     assert seeds.df == pytest.approx(expected.df)
     assert found.p == pytest.approx(expected.pvalue / CAUTION, rel=0.02)
 
@@ -75,7 +81,9 @@ def claims(seeds: list[tuple[float, float, int]], problems: float, draws: int) -
     seen = [[variance * share / df for share in stats.chi2.ppf(shares, df)] for variance, _, df in seeds]
     halves = [
         half_width(
-            Luck(problems + both, 1e6, tuple(SeedLuck(v, p, df) for v, (_, p, df) in zip(each, seeds, strict=True))),
+            DifferenceVariance(
+                problems + both, 1e6, tuple(SeedVariance(v, p, df) for v, (_, p, df) in zip(each, seeds, strict=True))
+            ),
             0.05,
         )
         for each in itertools.product(*seen)
@@ -109,7 +117,7 @@ def test_the_parts_of_the_variance_add_up_to_that_of_the_difference(own: bool) -
         columns = np.full((seeds, seeds * problems), np.nan) if own else values
         for row in range(seeds if own else 0):
             columns[row, row * problems : (row + 1) * problems] = values[row]
-        luck = luck_of(Pairs(tuple(range(seeds)), np.zeros_like(columns), columns, 0))
+        luck = difference_variance(MatchedScores(np.zeros_like(columns), columns, 0, tuple(range(seeds))))
         differences.append(values.mean())
         parts.append((luck.problems, luck.of_seeds, sum(each.of_problems for each in luck.seeds)))
     of_problems, of_seeds, both = np.mean(parts, axis=0)
@@ -118,7 +126,7 @@ def test_the_parts_of_the_variance_add_up_to_that_of_the_difference(own: bool) -
 
 
 def test_the_smallest_effect_has_its_power_in_a_simulation_of_the_rule_itself() -> None:
-    luck = Luck(problems=0.0004, problems_df=499, seeds=(SeedLuck(0.003, 0.0003, 4),))
+    luck = DifferenceVariance(problems=0.0004, problems_df=499, seeds=(SeedVariance(0.003, 0.0003, 4),))
     effect = smallest_effect(luck, 0.05, 0.8)
     generator = np.random.default_rng(3)
     # The standard deviation over seeds is 94 % of the true one on average where there are five of them.
@@ -127,12 +135,12 @@ def test_the_smallest_effect_has_its_power_in_a_simulation_of_the_rule_itself() 
     for _ in range(4000):
         seen = true_seeds * generator.chisquare(4) / 4
         difference = effect + generator.normal(0, np.sqrt(0.0001 + true_seeds))
-        found += difference > half_width(Luck(0.0004, 499, (SeedLuck(seen, 0.0003, 4),)), 0.05)
+        found += difference > half_width(DifferenceVariance(0.0004, 499, (SeedVariance(seen, 0.0003, 4),)), 0.05)
     assert found / 4000 == pytest.approx(0.8, abs=0.02)
 
 
 def test_the_p_value_is_the_error_whose_interval_ends_at_zero() -> None:
-    luck = Luck(problems=0.0004, problems_df=199, seeds=(SeedLuck(0.0008, 0.0002, 2),))
+    luck = DifferenceVariance(problems=0.0004, problems_df=199, seeds=(SeedVariance(0.0008, 0.0002, 2),))
     for error in (0.5, 0.05, 0.001):
         assert p_value(luck, half_width(luck, error)) == pytest.approx(error)
         assert p_value(luck, -half_width(luck, error)) == pytest.approx(error)
@@ -140,7 +148,7 @@ def test_the_p_value_is_the_error_whose_interval_ends_at_zero() -> None:
 
 
 def test_an_interval_is_never_narrower_than_the_luck_of_the_problems() -> None:
-    agreeing = Luck(problems=0.0004, problems_df=499, seeds=(SeedLuck(1e-9, 0.0004, 2),))
+    agreeing = DifferenceVariance(problems=0.0004, problems_df=499, seeds=(SeedVariance(1e-9, 0.0004, 2),))
     assert half_width(agreeing, 0.05) == pytest.approx(stats.t.isf(CAUTION * 0.025, 499) * 0.02)
 
 
@@ -170,22 +178,22 @@ def test_samples_of_a_problem_are_one_problem() -> None:
 def test_problems_are_matched_by_what_they_are_and_not_by_their_place() -> None:
     one = arm("a", {0: {"x": 1.0, "y": 0.0, "z": 1.0}})
     two = arm("b", {0: {"z": 1.0, "w": 1.0, "y": 1.0}})
-    scores = matched(one, two)
-    assert isinstance(scores, Pairs)
+    scores = match_scores(one, two)
+    assert scores.seeds is not None
     assert (sorted(scores.other[0] - scores.baseline[0]), scores.left_out) == ([0.0, 1.0], 2)
 
 
 def test_how_runs_are_matched() -> None:
     four = np.zeros((4, 10))
-    same = matched(arm("a", table(four)), arm("b", table(four)))
-    assert isinstance(same, Pairs) and same.seeds == (0, 1, 2, 3)
-    other_seeds = matched(arm("a", table(four)), arm("b", table(four[:3], [4, 5, 6])))
-    assert isinstance(other_seeds, Apart) and other_seeds.other.shape == (3, 10)
-    one_missing = matched(arm("a", table(four)), arm("b", table(four[:3])))
-    assert isinstance(one_missing, Apart)
-    own = matched(arm("a", table(four, own=True)), arm("b", table(four[:3], own=True)))
-    assert isinstance(own, Pairs) and own.seeds == (0, 1, 2)
-    assert isinstance(matched(arm("a", table(four)), arm("b", table(four)), paired=False), Apart)
+    same = match_scores(arm("a", table(four)), arm("b", table(four)))
+    assert same.seeds == (0, 1, 2, 3)
+    other_seeds = match_scores(arm("a", table(four)), arm("b", table(four[:3], [4, 5, 6])))
+    assert other_seeds.seeds is None and other_seeds.other.shape == (3, 10)
+    one_missing = match_scores(arm("a", table(four)), arm("b", table(four[:3])))
+    assert one_missing.seeds is None
+    own = match_scores(arm("a", table(four, own=True)), arm("b", table(four[:3], own=True)))
+    assert own.seeds == (0, 1, 2)
+    assert match_scores(arm("a", table(four)), arm("b", table(four)), paired=False).seeds is None
 
 
 @pytest.mark.parametrize(

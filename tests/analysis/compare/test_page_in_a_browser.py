@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rlvr_vocab.analysis.compare.compare_page import compare_page
-from rlvr_vocab.analysis.compare.compared import compare_stories
-from rlvr_vocab.analysis.compare.stories import ArmStory, KeyDifference, RunStory
+from rlvr_vocab.analysis.compare.page import compare_page
+from rlvr_vocab.analysis.compare.result import compare_runs
+from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparedRun, KeyDifference
 from rlvr_vocab.analysis.report.page import render
 
 from ..browser import Browser, browser, chromium
@@ -31,25 +31,25 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     generator = np.random.default_rng(0)
     arms = [
-        ArmStory(
+        ComparedArm(
             f"gradient_accumulation_steps={value}", HOSTILE, tuple(_run(generator, value, seed) for seed in (1, 2))
         )
         for value in ("16", "32")
     ]
     differences = [KeyDifference("dataset.system_prompt", (HOSTILE,) * 4)]
-    compared = compare_stories("gradient_accumulation_steps", "what", arms, differences, 0.95, 0.8, None)
+    compared = compare_runs("gradient_accumulation_steps", "what", arms, differences, 0.95, 0.8, None)
     path = tmp_path_factory.mktemp("page") / "comparison.html"
     path.write_text(render(compare_page(compared, HOSTILE, [HOSTILE])))
     return path
 
 
-def _run(generator: np.random.Generator, value: str, seed: int) -> RunStory:
+def _run(generator: np.random.Generator, value: str, seed: int) -> ComparedRun:
     scores = generator.integers(0, 2, 30)
     answers = [
         {"prompt": f"{HOSTILE} {number}", "solution": "1", "score": float(score)} for number, score in enumerate(scores)
     ]
     rows = [{"step": step, "loss": 0.0, "reward": step * seed} for step in range(5)]
-    return RunStory(f"out/{value}_{seed}{HOSTILE}", seed, answers, rows)
+    return ComparedRun(f"out/{value}_{seed}{HOSTILE}", seed, answers, rows)
 
 
 @pytest.mark.parametrize("width", [390, 1400])

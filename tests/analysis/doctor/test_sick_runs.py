@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
-from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, divided, read_rows
+from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, read_rows, split_evaluations
 from rlvr_vocab.rewards.reward import RewardSpec
 
 WORDS = ("so", "she", "sold", "half", "then", "clips", "in", "May")
@@ -160,7 +160,7 @@ def train_run(
             ),
             **{name: fields[name] for name in vars(facts) if name in fields},
         )
-        return RunRecord(out, had, *divided(read_rows(out / "metrics.jsonl")))
+        return RunRecord(out, had, *split_evaluations(read_rows(out / "metrics.jsonl")))
 
     return train
 

@@ -2,23 +2,19 @@
 
 import dataclasses
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 
 import pytest
 import torch
 
-from rlvr_vocab.analysis.marked import readable
-from rlvr_vocab.analysis.samples.as_tex import tex
-from rlvr_vocab.analysis.samples.lengths import ended_by_itself, region_lengths
-from rlvr_vocab.analysis.samples.lines import list_line, sample_text
-from rlvr_vocab.analysis.samples.sample import Sample, SampleReader
-from rlvr_vocab.analysis.samples.sieve import Judge
-from rlvr_vocab.analysis.samples.writing import PIECES
+from rlvr_vocab.analysis.samples.documents import PIECES
+from rlvr_vocab.analysis.samples.filter import CorrectnessReward
+from rlvr_vocab.analysis.samples.sample import Sample, SampleReader, count_tokens
+from rlvr_vocab.analysis.samples.widgets import list_line, sample_text
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.record.metrics import RewardFact
-from rlvr_vocab.vocab.marking import Marker, Stretch
+from rlvr_vocab.visible_text import visible_lines
+from rlvr_vocab.vocab.marking import Marker, TextSpan
 from rlvr_vocab.vocab.regions import THINKING, scored_regions
 
 HOSTILE = (
@@ -33,10 +29,10 @@ HOSTILE = (
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200b\ufeff]")
 
 
-def sample_of(text, stretches=None):
+def sample_of(text, spans=None):
     """A sample every field of which is hostile."""
     own = SampledCompletion(3, 2, text, text, text, 0.5, -1.25, {"accuracy": 0.5}, {"accuracy": text}, [], [])
-    return Sample(own, stretches or (Stretch(text, 0), Stretch(text, 1), Stretch(text, 9)), None, None, False, {})
+    return Sample(own, spans or (TextSpan(text, 0), TextSpan(text, 1), TextSpan(text, 9)), None, False, {})
 
 
 def written(form, samples):
@@ -46,7 +42,7 @@ def written(form, samples):
 def test_the_facts_of_a_completion(finished_run):
     marker = Marker.from_folder(finished_run / "initial_model")
     rewards = (RewardFact("accuracy", 2.0, False), RewardFact("speed", 1.0, True))
-    reader = SampleReader(rewards, Judge("accuracy", 1.0), marker)
+    reader = SampleReader(rewards, CorrectnessReward("accuracy", 1.0), marker)
     files = CompletionFiles(finished_run / "completions")
     facts = dict(reader.sample(files.read_row(10, 1)).facts())
     assert facts["reward"] == "1.1, right (advantage +1.000)" and facts["gold answer"] == "1"
@@ -56,12 +52,12 @@ def test_the_facts_of_a_completion(finished_run):
     wrong = dict(reader.sample(files.read_row(10, 8)).facts())
     assert wrong["reward"].startswith("0.1, wrong") and wrong["accuracy"] == "0 × 2: different: 0 is not it"
     unmarked = dataclasses.replace(reader, marker=None).sample(files.read_row(10, 1))
-    assert "tokens" not in dict(unmarked.facts()) and [each.multiplicity for each in unmarked.stretches] == [0]
+    assert "tokens" not in dict(unmarked.facts()) and [each.copy_index for each in unmarked.spans] == [0]
 
 
 def test_a_function_without_a_score_says_so():
     own = SampledCompletion(1, 1, "", "", "", 0.0, 0.0, {"accuracy": None})
-    facts = dict(SampleReader((), Judge("accuracy", 1.0)).sample(own).facts())
+    facts = dict(SampleReader((), CorrectnessReward("accuracy", 1.0)).sample(own).facts())
     assert facts["accuracy"] == "no score" and facts["reward"] == "0 (advantage +0.000)"
 
 
@@ -75,20 +71,20 @@ def test_regions_are_those_of_the_policy(model_folder, turn):
         ids = pool[torch.randint(len(pool), (40,), generator=generator)].tolist()
         prompt = [*ids[:10], *layout.turn_ids]
         regions = scored_regions(torch.tensor([[*prompt, *ids[10:]]]), layout)[0, len(prompt) :]
-        lengths = region_lengths(prompt, ids[10:], layout)
-        assert lengths.thinking == int((regions == THINKING).sum())
-        assert lengths.thinking + lengths.answering == 30
-        assert lengths.reasoning == sum(token >= layout.standard_size for token in ids[10:])
+        counts = count_tokens(prompt, ids[10:], layout)
+        assert counts.thinking == int((regions == THINKING).sum())
+        assert counts.thinking + counts.answering == 30
+        assert counts.reasoning == sum(token >= layout.standard_size for token in ids[10:])
 
 
 def test_a_completion_that_does_not_end_with_an_end_was_cut_off(model_folder):
     layout = Marker.from_folder(model_folder).layout
     end = next(each for each in layout.control_ids if each not in (layout.think_open_id, layout.think_close_id))
-    assert ended_by_itself([5, end], layout)
-    assert not any(ended_by_itself(ids, layout) for ids in ([5], [end, 5], [layout.think_close_id], []))
+    assert count_tokens([], [5, end], layout).ended
+    assert not any(count_tokens([], ids, layout).ended for ids in ([5], [end, 5], [layout.think_close_id], []))
 
 
-@pytest.mark.parametrize("form", ["text", "html", "md", "tex"])
+@pytest.mark.parametrize("form", ["text", "html", "md"])
 def test_no_document_holds_a_character_that_a_screen_obeys(form):
     assert not CONTROL.search(written(form, [sample_of(text) for text in HOSTILE]))
 
@@ -118,7 +114,7 @@ def test_html_has_only_our_tags_and_all_of_the_text():
     hostile.feed(written("html", [sample_of(text) for text in HOSTILE]))
     assert hostile.tags == harmless.tags
     for text, prompt in zip(HOSTILE, hostile.texts[::2], strict=True):
-        assert prompt == "\n" + readable(text)
+        assert prompt == "\n" + visible_lines(text)
 
 
 def test_html_loads_nothing():
@@ -146,32 +142,9 @@ def test_text_indents_what_is_not_ours():
     assert sum(line.startswith("reward:") for line in lines) == len(HOSTILE)
 
 
-WORDS = r"text(?:backslash|asciicircum|asciitilde|asciigrave|quotesingle|quotedbl|less|greater)|allowbreak"
-OURS = re.compile(rf"\\(?:{WORDS})\{{\}}|\\par\n|\\[{{}}$&#_% ]|[-,]\{{\}}")
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_tex_holds_only_escaped_characters(text):
-    """What is left once all that we write is taken out has no character that means anything to TeX."""
-    assert not re.search(r"[\\{}$&#_%^~]", OURS.sub("", tex(text)))
-
-
-def test_tex_says_what_was_written():
-    back = {r"\textbackslash{}": "\\", r"\{": "{", r"\}": "}", r"\$": "$", r"\%": "%", r"\_": "_", "-{}": "-"}
-    escaped = tex("\\input{a_b}  5% $x$ --")
-    assert re.sub("|".join(map(re.escape, back)), lambda match: back[match[0]], escaped) == "\\input{a_b} \\ 5% $x$ --"
-
-
-@pytest.mark.skipif(shutil.which("lualatex") is None, reason="needs lualatex")
-def test_tex_compiles(tmp_path):
-    (tmp_path / "samples.tex").write_text(written("tex", [sample_of(text) for text in HOSTILE]), encoding="utf-8")
-    command = ["lualatex", "-interaction=nonstopmode", "-halt-on-error", "samples.tex"]
-    assert subprocess.run(command, cwd=tmp_path, capture_output=True).returncode == 0
-
-
 def test_the_screen_shows_no_markup_of_the_model_and_every_copy_in_a_colour_of_its_own():
     text = sample_text(sample_of(HOSTILE[5]), colour=True)
-    assert text.plain.count("[red]markup[/red]") == 6  # verdict reason, gold answer, prompt, three stretches
+    assert text.plain.count("[red]markup[/red]") == 6  # verdict reason, gold answer, prompt, three spans
     styles = {str(span.style) for span in text.spans}
     assert {"bold magenta", "bold yellow"} <= styles and not any("red" in style for style in styles)
     marked = sample_text(sample_of("x"), colour=False).plain

@@ -36,7 +36,6 @@ def test_off_a_terminal_it_is_text(finished_run, capsys):
     [
         ("a/b.html", [], "<!doctype html>"),
         ("b.md", [], "# Completions"),
-        ("b.tex", [], "% Compile with lualatex or xelatex."),
         ("b.txt", [], "2 completions of "),
         ("b.html", ["format=md"], "# Completions"),
     ],
@@ -58,7 +57,7 @@ def test_it_is_written_as_the_file_ends_unless_told_otherwise(finished_run, tmp_
         (["min_reward=2", "max_reward=1"], "min_reward=2 is above max_reward=1"),
         (["verdict=good"], "verdict=good: no such choice"),
         (["max_samples=0"], "max_samples"),
-        (["format=pdf"], "Choices: text, html, md, tex"),
+        (["format=pdf"], "Choices: text, html, md"),
         (["contians=x"], "did you mean contains?"),
         (["out=/proc"], "out=/proc: a folder; give a file"),
         (["out=/proc/version/x.html"], "/proc/version is a file"),

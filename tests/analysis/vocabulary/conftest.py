@@ -50,7 +50,7 @@ class WrittenRun:
     def record(self) -> RunRecord:
         return RunRecord(self.folder, _facts(self.layout.size), tuple(self.rows), (), self.summary)
 
-    def model(self, name: str, tables: Rows, files: int = 1) -> Path:
+    def model(self, name: str, vocabulary_tables: Rows, files: int = 1) -> Path:
         """A model folder with these tensors, over so many files."""
         folder = self.folder / name
         folder.mkdir(parents=True)
@@ -59,7 +59,7 @@ class WrittenRun:
         words = WordLevel({text: token for token, text in enumerate(TEXTS)}, unk_token="a")
         Tokenizer(words).save(str(folder / "tokenizer.json"))
         others = {"model.norm.weight": torch.ones(WIDTH), "model.layers.0.up_proj.weight": torch.ones(STANDARD * 2, 2)}
-        tensors = {name: tensor.contiguous() for name, tensor in (others | dict(tables)).items()}
+        tensors = {name: tensor.contiguous() for name, tensor in (others | dict(vocabulary_tables)).items()}
         if files == 1:
             save_file(tensors, folder / "model.safetensors")
             return folder

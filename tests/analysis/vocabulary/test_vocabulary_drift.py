@@ -11,10 +11,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from rlvr_vocab.analysis.vocabulary import pictures, tables, tell, write_story
+from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, vocabulary_charts, vocabulary_tables, write_analysis
 from rlvr_vocab.analysis.vocabulary.drift import row_drift
-from rlvr_vocab.analysis.vocabulary.model_folders import MOST_CHECKPOINTS, model_folders
-from rlvr_vocab.analysis.vocabulary.token_rows import TokenRows, token_tables
+from rlvr_vocab.analysis.vocabulary.models import MOST_CHECKPOINTS, TokenRows, model_folders, token_tables
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import VocabLayout
 
@@ -46,7 +45,7 @@ def test_angles_and_lengths_are_those_that_the_rows_were_moved_by(run, moved):
     start, end = moved
     run.model("initial_model", {EMBEDDING: start})
     run.model("final_model", {EMBEDDING: end})
-    drift = tell(run.record).drift
+    drift = analyse_vocabulary(run.record).drift
     [final] = drift.final
     assert (drift.tied, final.side, drift.end) == (True, "both", "final_model")
     assert final.ks.tolist() == [0, 1, 2, 3, 4]  # copies of control ids are none that could be sampled
@@ -65,7 +64,7 @@ def test_turns_far_below_the_rounding_of_a_cosine_are_measured(run, copied_rows)
     end[run.copy(0), 1] = 1e-6  # a turn by a millionth: the cosine is 1 - 5e-13
     run.model("initial_model", {EMBEDDING: start})
     run.model("final_model", {EMBEDDING: end})
-    assert tell(run.record).drift.final[0].from_start[0] == pytest.approx(5e-13, rel=1e-3)
+    assert analyse_vocabulary(run.record).drift.final[0].from_start[0] == pytest.approx(5e-13, rel=1e-3)
 
 
 def test_an_untied_model_is_told_of_on_both_sides(run, moved, copied_rows):
@@ -75,9 +74,9 @@ def test_an_untied_model_is_told_of_on_both_sides(run, moved, copied_rows):
     turned_head = head.clone()
     turned_head[run.copy(4)] = turned(head[4], math.pi / 2)
     run.model("final_model", {EMBEDDING: end, HEAD: turned_head})
-    story = tell(run.record)
-    sides = {final.side: final for final in story.drift.final}
-    assert not story.drift.tied and list(sides) == ["input", "output"]
+    analysis = analyse_vocabulary(run.record)
+    sides = {final.side: final for final in analysis.drift.final}
+    assert not analysis.drift.tied and list(sides) == ["input", "output"]
     assert sides["input"].from_start[[0, 4]] == pytest.approx([0.5, 0], abs=1e-6)
     assert sides["output"].from_start[[0, 4]] == pytest.approx([0, 1], abs=1e-6)
 
@@ -86,7 +85,7 @@ def test_shards_and_half_precision_are_read_as_one_table(run, moved):
     start, end = moved
     run.model("initial_model", {EMBEDDING: start, HEAD: start}, files=4)
     run.model("final_model", {EMBEDDING: end.bfloat16(), HEAD: end.half()}, files=4)
-    for final in tell(run.record).drift.final:
+    for final in analyse_vocabulary(run.record).drift.final:
         assert final.from_start[[0, 4]] == pytest.approx([0.5, 0], abs=2e-2)
 
 
@@ -95,7 +94,7 @@ def test_rows_of_zeros_have_no_direction_and_spoil_no_quantile(run, moved):
     start[4] = start[run.copy(4)] = end[4] = end[run.copy(4)] = 0
     run.model("initial_model", {EMBEDDING: start})
     run.model("final_model", {EMBEDDING: end})
-    drift = tell(run.record).drift
+    drift = analyse_vocabulary(run.record).drift
     assert np.isnan(drift.final[0].from_start).tolist() == [False] * 4 + [True]
     assert drift.points[-1].copies == 4 and np.isfinite(drift.points[-1].cosine_to_start).all()
 
@@ -107,13 +106,13 @@ def test_rows_that_diverged_are_named_and_the_others_told_of(run, moved, broken)
     end[[run.copy(k) for k in broken]] = NAN
     run.model("initial_model", {EMBEDDING: start})
     run.model("final_model", {EMBEDDING: end})
-    story = tell(run.record)
-    assert any("with NaN or infinity at the end: left out" in note for note in story.notes)
-    last = [point.copies for point in story.drift.points if point.name == "final_model"]
+    analysis = analyse_vocabulary(run.record)
+    assert any("with NaN or infinity at the end: left out" in note for note in analysis.notes)
+    last = [point.copies for point in analysis.drift.points if point.name == "final_model"]
     assert last == ([4] if len(broken) == 1 else [])
-    assert (story.projection is None) == (len(broken) == 5)
-    assert len(pictures(story)) >= 3 and all(
-        cell != "nan" for table in tables(story) for row in table.rows for cell in row
+    assert (analysis.projection is None) == (len(broken) == 5)
+    assert len(vocabulary_charts(analysis)) >= 3 and all(
+        cell != "nan" for table in vocabulary_tables(analysis) for row in table.rows for cell in row
     )
 
 
@@ -121,9 +120,9 @@ def test_a_run_whose_copies_can_never_be_sampled_has_nothing_to_draw(run, copied
     run.source_ids = (run.opened, run.closed, run.eos)
     for name in ("initial_model", "final_model"):
         run.model(name, {EMBEDDING: copied_rows(run.layout)})
-    story = tell(run.record)
-    assert story.drift.points == () and pictures(story) == [] and tables(story) == []
-    assert write_story(story).is_dir()
+    analysis = analyse_vocabulary(run.record)
+    assert analysis.drift.points == () and vocabulary_charts(analysis) == [] and vocabulary_tables(analysis) == []
+    assert write_analysis(analysis).is_dir()
 
 
 def test_rows_beside_an_adapter_stand_for_those_of_its_base(run, moved):
@@ -138,11 +137,11 @@ def test_rows_beside_an_adapter_stand_for_those_of_its_base(run, moved):
         trained = {"base_model.model.model.embed_tokens.lora_rows": rows[run.copy(0) :].contiguous()}
         trained |= {"base_model.model.q.lora_A.weight": torch.ones(2, 2)}
         save_file(trained, adapter / "adapter_model.safetensors")
-    story = tell(run.record)
-    assert story.drift.end == "checkpoint-2"
-    assert story.drift.final[0].from_start[:3] == pytest.approx([0.5, 0, 5e-7], abs=1e-9)
-    assert story.drift.final[0].source_from_start.max() == 0  # the base's own rows are frozen
-    medians = {point.name: point.cosine_to_start[0] for point in story.drift.points}
+    analysis = analyse_vocabulary(run.record)
+    assert analysis.drift.end == "checkpoint-2"
+    assert analysis.drift.final[0].from_start[:3] == pytest.approx([0.5, 0, 5e-7], abs=1e-9)
+    assert analysis.drift.final[0].source_from_start.max() == 0  # the base's own rows are frozen
+    medians = {point.name: point.cosine_to_start[0] for point in analysis.drift.points}
     assert medians["initial_model"] == medians["checkpoint-1"] == 1 > medians["checkpoint-2"]
 
 
@@ -157,15 +156,15 @@ def test_checkpoints_of_stages_count_the_steps_of_the_run(run, moved):
         run.model(f"stages/{place}", {EMBEDDING: end})
     run.model("final_model", {EMBEDDING: end})
     run.summary = {"steps": 9}
-    story = tell(run.record)
-    assert [(point.step, point.name) for point in story.drift.points] == [
+    analysis = analyse_vocabulary(run.record)
+    assert [(point.step, point.name) for point in analysis.drift.points] == [
         (0, "initial_model"),
         (2, "1_first/checkpoint-2"),
         (4, "1_first/checkpoint-4"),
         (7, "2_second/checkpoint-3"),
         (9, "final_model"),
     ]
-    assert any("stage third" in note for note in story.notes)
+    assert any("stage third" in note for note in analysis.notes)
 
 
 def test_many_checkpoints_are_thinned_and_damaged_ones_named(run, moved):
@@ -176,18 +175,18 @@ def test_many_checkpoints_are_thinned_and_damaged_ones_named(run, moved):
     (run.folder / "checkpoint-1" / "model.safetensors").write_bytes(b"\xff" * 9)
     (run.folder / "checkpoint-no").mkdir()
     assert len(model_folders(run.record)[0]) == MOST_CHECKPOINTS
-    story = tell(run.record)
-    assert [point.step for point in story.drift.points][-1] == 2 * MOST_CHECKPOINTS
-    assert any(note.startswith("checkpoint-1 was left out") for note in story.notes)
+    analysis = analyse_vocabulary(run.record)
+    assert [point.step for point in analysis.drift.points][-1] == 2 * MOST_CHECKPOINTS
+    assert any(note.startswith("checkpoint-1 was left out") for note in analysis.notes)
 
 
 def test_without_a_trained_model_use_is_told_and_drift_is_not(run, copied_rows):
     run.model("initial_model", {EMBEDDING: copied_rows(run.layout)})
     run.completions(1, [[run.opened, run.copy(run.a)]])
-    story = tell(run.record)
-    assert story.usage is not None and story.drift is None and story.projection is None
-    assert any("no trained model" in note for note in story.notes)
-    assert tell(type(run)(run.folder / "nothing").record) is None
+    analysis = analyse_vocabulary(run.record)
+    assert analysis.usage is not None and analysis.drift is None and analysis.projection is None
+    assert any("no trained model" in note for note in analysis.notes)
+    assert analyse_vocabulary(type(run)(run.folder / "nothing").record) is None
 
 
 def test_copies_that_were_sampled_are_told_apart_from_others(run, moved):
@@ -195,7 +194,7 @@ def test_copies_that_were_sampled_are_told_apart_from_others(run, moved):
     run.model("initial_model", {EMBEDDING: start})
     run.model("final_model", {EMBEDDING: end})
     run.completions(1, [[run.opened, run.copy(0), run.copy(0)]])
-    last = {point.group: point for point in tell(run.record).drift.points if point.name == "final_model"}
+    last = {point.group: point for point in analyse_vocabulary(run.record).drift.points if point.name == "final_model"}
     assert (last["sampled"].copies, last["never sampled"].copies) == (1, 4)
     assert last["sampled"].cosine_to_start == pytest.approx([0.5] * 5, abs=1e-6)
     assert last["never sampled"].cosine_to_start[-1] == pytest.approx(1, abs=1e-6)
@@ -217,18 +216,24 @@ def test_blocks_give_what_the_whole_table_gives():
     assert found.norm == pytest.approx(now[ids].norm(dim=1).numpy(), rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["qwen3", "qwen2", "llama", "gemma3", "gpt2", "gpt2_untied", "phi"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("qwen3", "gpt2_untied"),
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("qwen2", "llama", "gemma3", "gpt2", "phi")),
+    ],
+)
 def test_both_tables_of_every_architecture_are_found(name, expand_shape):
     from transformers import AutoModelForCausalLM
 
     folder = expand_shape(name, size=None)
     rows = VocabLayout.load(folder).rows
-    tables = token_tables(folder, rows)
+    found = token_tables(folder, rows)
     model = AutoModelForCausalLM.from_pretrained(folder)
     embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
-    assert set(tables) == ({"both"} if head is embedding else {"input", "output"})
+    assert set(found) == ({"both"} if head is embedding else {"input", "output"})
     for side, weight in (("input", embedding), ("output", head)):
-        table = tables.get(side) or tables["both"]
+        table = found.get(side) or found["both"]
         assert torch.equal(table.rows(np.arange(rows)), weight.detach())
 
 
@@ -239,6 +244,7 @@ def test_pickled_weights_are_not_read(run, copied_rows):
         token_tables(folder, run.layout.rows)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux says what a process holds")
 def test_big_tables_are_never_held_whole(tmp_path):
     standard, width = 40_000, 512

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rlvr_vocab.analysis.vocabulary import pictures, tables, tell
+from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, vocabulary_charts, vocabulary_tables
 
 NAN = float("nan")
 
@@ -17,8 +17,8 @@ def trained(run, copied_rows):
     return run
 
 
-def by_token(story):
-    return {(each.region, each.source, each.written_as): each for each in story.uncertainty.tokens}
+def by_token(analysis):
+    return {(each.region, each.source, each.written_as): each for each in analysis.uncertainty.tokens}
 
 
 def test_entropies_are_averaged_by_region_token_and_what_was_written(trained):
@@ -26,14 +26,14 @@ def test_entropies_are_averaged_by_region_token_and_what_was_written(trained):
     sampled = [run.opened, run.a, run.copy(run.a), run.b, run.closed, run.a]
     run.completions(1, [sampled], sampling_entropies=[[9.0, 1.0, 2.0, 3.0, 4.0, 0.5]])
     run.completions(2, [sampled], sampling_entropies=[[9.0, 5.0, 7.0, 3.0, 4.0, 0.7]], sampling_logps=[[-1.0] * 6])
-    story = tell(run.record)
-    assert story.uncertainty.kind == "entropy"
-    lines = {line.name: line.values for line in story.uncertainty.sampled}
+    analysis = analyse_vocabulary(run.record)
+    assert analysis.uncertainty.kind == "entropy"
+    lines = {line.name: line.values for line in analysis.uncertainty.sampled}
     assert lines["thinking"] == pytest.approx((2.5, 4.75))
     assert lines["answering"] == pytest.approx((4.75, 4.85))
     assert lines["thinking, standard tokens"] == pytest.approx((8 / 3, 4))
     assert lines["thinking, copies"] == (2.0, 7.0)
-    found = by_token(story)
+    found = by_token(analysis)
     both = found["thinking", run.a, "any"]
     assert (both.early_count, both.late_count, both.early, both.late) == (2, 2, 1.5, 6.0)
     # Two positions of 6 and thirty of the late mean of thinking; and of a change of 4.5 two parts in 32.
@@ -49,10 +49,10 @@ def test_without_entropies_it_is_surprisal_and_called_so(trained):
     run = trained
     for step in (1, 2):
         run.completions(step, [[run.opened, run.a]], sampling_logps=[[-0.1, -2.0]])
-    story = tell(run.record)
-    assert story.uncertainty.kind == "surprisal"
-    assert by_token(story)["thinking", run.a, "any"].late == 2
-    shown = [each.title for each in (*pictures(story), *tables(story))]
+    analysis = analyse_vocabulary(run.record)
+    assert analysis.uncertainty.kind == "surprisal"
+    assert by_token(analysis)["thinking", run.a, "any"].late == 2
+    shown = [each.title for each in (*vocabulary_charts(analysis), *vocabulary_tables(analysis))]
     assert any("surprisal" in title for title in shown) and not any("highest entropy" in title for title in shown)
 
 
@@ -62,7 +62,7 @@ def test_positions_without_an_entropy_do_not_count(trained):
     entropies = [[0.0, 1.0, NAN, None], [0.0, 3.0, 3.0]]  # the second row has one too few: nobody knows which
     run.completions(1, [sampled, sampled], sampling_entropies=entropies)
     run.completions(2, [sampled], sampling_logps=[[-1.0] * 4])  # a step that was drawn by a sampler without entropies
-    found = by_token(tell(run.record))["thinking", run.a, "any"]
+    found = by_token(analyse_vocabulary(run.record))["thinking", run.a, "any"]
     assert (found.early_count, found.early, found.late_count) == (1, 1.0, 0)
     assert math.isnan(found.late) and math.isnan(found.change)
 
@@ -71,12 +71,12 @@ def test_what_the_trainer_logged_is_told_where_completions_hold_nothing(trained)
     run = trained
     run.rows = [{"step": step, "loss": 0.0, "entropy/thinking": 1.0, "entropy/answering": 0.2} for step in (1, 2)]
     run.completions(1, [[run.opened, run.a]])
-    story = tell(run.record)
-    assert story.uncertainty.kind is None and story.uncertainty.tokens == ()
-    assert [line.name for line in story.uncertainty.logged] == ["thinking", "answering"]
-    assert "Entropy by region" in [picture.title for picture in pictures(story)]
+    analysis = analyse_vocabulary(run.record)
+    assert analysis.uncertainty.kind is None and analysis.uncertainty.tokens == ()
+    assert [line.name for line in analysis.uncertainty.logged] == ["thinking", "answering"]
+    assert "Entropy by region" in [chart.title for chart in vocabulary_charts(analysis)]
     run.rows = []
-    assert tell(run.record).uncertainty is None
+    assert analyse_vocabulary(run.record).uncertainty is None
 
 
 def test_a_baseline_has_entropies_and_a_sentence_in_place_of_the_rest(run, copied_rows):
@@ -85,9 +85,9 @@ def test_a_baseline_has_entropies_and_a_sentence_in_place_of_the_rest(run, copie
     run.rows = [{"step": step, "loss": 0.0, "entropy/thinking": 1.0} for step in (1, 2)]
     for step in (1, 2):
         run.completions(step, [[run.opened, run.a, run.closed, run.b]], sampling_entropies=[[0.0, 1.0, 2.0, 3.0]])
-    story = tell(run.record)
-    assert (story.usage, story.drift, story.projection, story.apart) == (None, None, None, ())
-    assert any("baseline" in note for note in story.notes)
-    assert {picture.name for picture in pictures(story)} == {"entropy", "entropy_tokens"}
-    assert by_token(story)["thinking", run.a, "any"].late == 1
-    assert {written_as for _, _, written_as in by_token(story)} == {"any"}
+    analysis = analyse_vocabulary(run.record)
+    assert (analysis.usage, analysis.drift, analysis.projection, analysis.separated_copies) == (None, None, None, ())
+    assert any("baseline" in note for note in analysis.notes)
+    assert {chart.name for chart in vocabulary_charts(analysis)} == {"entropy", "entropy_tokens"}
+    assert by_token(analysis)["thinking", run.a, "any"].late == 1
+    assert {written_as for _, _, written_as in by_token(analysis)} == {"any"}

@@ -1,4 +1,4 @@
-"""What is written and drawn of the story: whole, in order, and no token can break it."""
+"""What is written and drawn of the analysis: whole, in order, and no token can break it."""
 
 import csv
 import json
@@ -10,27 +10,27 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from rlvr_vocab.analysis.vocabulary import pictures, tables, tell, write_story
-from rlvr_vocab.analysis.vocabulary.projection import MOST_COPIES, most_used, onto_two
+from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, vocabulary_charts, vocabulary_tables, write_analysis
+from rlvr_vocab.analysis.vocabulary.drift import MOST_COPIES, most_used, onto_two
 from rlvr_vocab.analysis.vocabulary.token_text import TokenTexts, shown
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import VocabLayout
 
 
 @pytest.fixture(scope="module")
-def told(run_in, copied_rows, tmp_path_factory):
+def eventful_run(run_in, copied_rows, tmp_path_factory):
     """A run in which everything happens; tests only read it."""
     return eventful(run_in(tmp_path_factory.mktemp("told") / "run"), copied_rows)
 
 
 @pytest.fixture(scope="module")
-def story(told):
-    return tell(told.record)
+def analysis(eventful_run):
+    return analyse_vocabulary(eventful_run.record)
 
 
 @pytest.fixture(scope="module")
-def folder(story):
-    return write_story(story)
+def folder(analysis):
+    return write_analysis(analysis)
 
 
 def eventful(run, copied_rows):
@@ -53,14 +53,14 @@ def rows_of(folder, name):
         return list(csv.DictReader(file))
 
 
-def test_files_hold_the_figures_of_the_story(told, story, folder):
-    assert [float(row["share"]) for row in rows_of(folder, "usage")] == [point.share for point in story.usage.points]
+def test_files_hold_the_figures_of_the_story(eventful_run, analysis, folder):
+    assert [float(row["share"]) for row in rows_of(folder, "usage")] == [point.share for point in analysis.usage.points]
     tokens = {int(row["id"]): row for row in rows_of(folder, "tokens")}
-    [final] = story.drift.final
+    [final] = analysis.drift.final
     for place, k in enumerate(final.ks.tolist()):
-        row = tokens[told.copy(k)]
+        row = tokens[eventful_run.copy(k)]
         assert float(row["cosine_to_start_both"]) == pytest.approx(1 - final.from_start[place])
-        assert int(row["total"]) == story.usage.total[told.copy(k)]
+        assert int(row["total"]) == analysis.usage.total[eventful_run.copy(k)]
     drift = rows_of(folder, "drift")
     assert {row["model"] for row in drift} == {"initial_model", "checkpoint-3", "final_model"}
     assert len(rows_of(folder, "projection")) == 5
@@ -68,41 +68,41 @@ def test_files_hold_the_figures_of_the_story(told, story, folder):
     assert (about["steps_read"], about["end"], about["tied"]) == (5, "final_model", True)
 
 
-def test_no_token_moves_a_cell_or_hides_in_a_file(told, folder):
+def test_no_token_moves_a_cell_or_hides_in_a_file(eventful_run, folder):
     texts = {int(row["source_id"]): row["text"] for row in rows_of(folder, "tokens")}
-    assert texts[told.hostile] == '=1,"⏎$x$</svg>'
-    assert texts[told.d] == "␛[2Jd"
+    assert texts[eventful_run.hostile] == '=1,"⏎$x$</svg>'
+    assert texts[eventful_run.d] == "␛[2Jd"
     for path in folder.glob("*.csv"):
         text = path.read_text(encoding="utf-8")
         assert len(text.splitlines()) == text.count("\n")  # a row a line, whatever the tokens hold
         assert all(line.isprintable() for line in text.splitlines()), path
 
 
-def test_a_second_telling_leaves_nothing_of_the_first(told, folder):
+def test_a_second_telling_leaves_nothing_of_the_first(eventful_run, folder):
     (folder / "surprisal_by_token.csv").write_text("of an earlier telling")
     (folder / "mine.txt").write_text("of the user's")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    write_story(tell(told.record))
+    write_analysis(analyse_vocabulary(eventful_run.record))
     after = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert before.keys() - after.keys() == {"surprisal_by_token.csv"}
     assert all(before[name] == content for name, content in after.items())  # and the same data, the same bytes
 
 
-def test_every_picture_is_a_document_of_its_own_that_says_what_it_shows(story):
-    drawn = pictures(story)
-    names = [picture.name for picture in drawn]
+def test_every_chart_is_a_document_of_its_own_that_says_what_it_shows(analysis):
+    drawn = vocabulary_charts(analysis)
+    names = [chart.name for chart in drawn]
     assert len(set(names)) == len(names) >= 12
     assert {"use", "sources", "drift_source", "projection_start", "projection_end", "entropy_tokens"} <= set(names)
-    for picture in drawn:
-        root = ElementTree.fromstring(picture.svg)
-        assert root.tag.endswith("svg") and picture.title and picture.caption.endswith(".")
-        assert "\x1b" not in picture.svg and picture.svg.count("</svg>") == 1
-    [sources] = [picture for picture in drawn if picture.name == "sources"]
+    for chart in drawn:
+        root = ElementTree.fromstring(chart.svg)
+        assert root.tag.endswith("svg") and chart.title and chart.note.endswith(".")
+        assert "\x1b" not in chart.svg and chart.svg.count("</svg>") == 1
+    [sources] = [chart for chart in drawn if chart.name == "sources"]
     assert '=1,"⏎$x$' in "".join(ElementTree.fromstring(sources.svg).itertext())
 
 
-def test_tables_are_plain_cells_under_their_header(story):
-    found = tables(story)
+def test_tables_are_plain_cells_under_their_header(analysis):
+    found = vocabulary_tables(analysis)
     for table in found:
         assert table.rows and all(len(row) == len(table.header) for row in table.rows), table.title
         assert all(isinstance(cell, str) and "nan" not in cell for row in table.rows for cell in row)
@@ -111,14 +111,14 @@ def test_tables_are_plain_cells_under_their_header(story):
     assert scores == sorted(scores, reverse=True) and len(scores) == 3
 
 
-def test_the_score_of_a_pair_is_its_formula(told, story):
-    [final] = story.drift.final
-    for each in story.apart:
+def test_the_score_of_a_pair_is_its_formula(eventful_run, analysis):
+    [final] = analysis.drift.final
+    for each in analysis.separated_copies:
         drift = final.from_source[final.ks.tolist().index(each.k)]
         contexts = 0 if math.isnan(each.contexts) else each.contexts
         assert each.score == pytest.approx((drift + contexts) * each.as_copy**0.5)
-        assert each.as_copy == story.usage.late[told.copy(each.k)]
-        assert each.as_standard == story.usage.late[each.k]
+        assert each.as_copy == analysis.usage.late[eventful_run.copy(each.k)]
+        assert each.as_standard == analysis.usage.late[each.k]
 
 
 def test_a_plane_is_projected_onto_itself():
@@ -135,8 +135,8 @@ def test_a_plane_is_projected_onto_itself():
     assert onto_two(np.ones((3, 1)))[0].shape == (3, 2)
 
 
-def test_start_and_end_share_their_axes_and_copies_begin_on_their_sources(story):
-    projection = story.projection
+def test_start_and_end_share_their_axes_and_copies_begin_on_their_sources(analysis):
+    projection = analysis.projection
     assert projection.copy_start == pytest.approx(projection.source_start)
     assert np.abs(projection.copy_end - projection.source_end).max() > 0
     assert projection.ks.tolist() == [0, 1, 2, 3, 4] and projection.of == 5
@@ -180,9 +180,9 @@ def test_parts_of_characters_are_told_by_their_bytes(expand_shape):
 
 
 def test_a_damaged_tokenizer_is_named(run, copied_rows):
-    told = eventful(run, copied_rows)
-    (told.folder / "initial_model" / "tokenizer.json").write_text("{")
+    eventful_run = eventful(run, copied_rows)
+    (eventful_run.folder / "initial_model" / "tokenizer.json").write_text("{")
     with pytest.raises(UserError, match=r"tokenizer\.json is not a tokenizer"):
-        write_story(tell(told.record))
-    (told.folder / "initial_model" / "tokenizer.json").unlink()
-    assert tell(told.record).texts(told.copy(3)) == "#3"
+        write_analysis(analyse_vocabulary(eventful_run.record))
+    (eventful_run.folder / "initial_model" / "tokenizer.json").unlink()
+    assert analyse_vocabulary(eventful_run.record).texts(eventful_run.copy(3)) == "#3"

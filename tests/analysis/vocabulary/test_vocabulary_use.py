@@ -1,13 +1,15 @@
 """Use of reasoning tokens: every count is one that was written by hand."""
 
 import math
+from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.analysis.vocabulary import tell
-from rlvr_vocab.analysis.vocabulary.apart import Contexts
-from rlvr_vocab.analysis.vocabulary.sampled import every_nth_value
-from rlvr_vocab.analysis.vocabulary.tell import windows_of
+from rlvr_vocab.analysis.vocabulary import analyse_vocabulary
+from rlvr_vocab.analysis.vocabulary.analyse import windows_of
+from rlvr_vocab.analysis.vocabulary.sampled_tokens import evenly_spread
+from rlvr_vocab.analysis.vocabulary.usage import Contexts
+from rlvr_vocab.record.completions import CompletionFiles
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def test_what_is_counted_is_what_was_sampled_while_thinking(trained):
         [run.opened, run.copy(run.b), run.a, run.closed, run.a, run.a],
     ]
     run.completions(1, sampled, prompt_ids=[[copied, run.e], [run.e]])
-    [point] = tell(run.record).usage.points
+    [point] = analyse_vocabulary(run.record).usage.points
     # The closing tags are chosen while thinking, the opening ones are not.
     assert (point.thinking, point.copies, point.distinct) == (7, 3, 2)
     assert point.share == pytest.approx(3 / 7)
@@ -38,7 +40,7 @@ def test_what_is_counted_is_what_was_sampled_while_thinking(trained):
 def test_a_prompt_that_opens_the_thinking_is_part_of_the_turn(trained):
     run = trained
     run.completions(1, [[run.copy(run.a), run.closed, run.a]], prompt_ids=[[run.e, run.opened]])
-    [point] = tell(run.record).usage.points
+    [point] = analyse_vocabulary(run.record).usage.points
     assert (point.thinking, point.copies) == (2, 1)
 
 
@@ -50,7 +52,7 @@ def test_concentration_is_the_share_of_the_most_used(tmp_path, run, copied_rows)
     counts = [9] * 4 + [1] * 16
     thought = [token for token, count in zip(open_copies, counts, strict=False) for _ in range(count)]
     run.completions(1, [[run.opened, *thought]])
-    [point] = tell(run.record).usage.points
+    [point] = analyse_vocabulary(run.record).usage.points
     assert point.distinct == 20
     assert point.top_10 == pytest.approx((4 * 9 + 6) / (4 * 9 + 16))
     assert point.top_100 == 1
@@ -64,7 +66,7 @@ def test_a_copy_that_grew_leads_and_rare_ones_do_not(trained):
         thought = [frequent] * (300 if late else 100) + [shrank] * (20 if late else 200)
         thought += [rare] * (3 if step == 10 else 0) + [run.e] * (1000 - len(thought))
         run.completions(step, [[run.opened, *thought]])
-    usage = tell(run.record).usage
+    usage = analyse_vocabulary(run.record).usage
     assert usage.windows == ((1, 2), (9, 10))
     assert [(each.k, each.early, each.late) for each in usage.growth] == [
         (run.a, 200, 600),
@@ -84,7 +86,7 @@ def test_a_source_is_told_by_what_it_was_written_as(run, copied_rows):
     second = run.copy(run.a, 2)
     run.completions(1, [[run.opened, *[run.a] * 30, *[run.copy(run.a)] * 10]])
     run.completions(2, [[run.opened, *[run.a] * 10, *[run.copy(run.a)] * 10, *[second] * 60, run.closed, run.eos]])
-    [source] = tell(run.record).usage.sources
+    [source] = analyse_vocabulary(run.record).usage.sources
     assert (source.source, source.early, source.late) == (run.a, (30, 10, 0), (10, 10, 60))
     # Five more occurrences, half of them copies.
     assert (source.early_share, source.late_share) == pytest.approx((12.5 / 45, 72.5 / 85))
@@ -98,25 +100,26 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_told(trained):
     whole = run.completions(3, [[run.opened]]).read_bytes()
     (run.folder / "completions" / "step_00003.parquet").write_bytes(whole[: len(whole) // 2])
     (run.folder / "completions" / "step_last.parquet").write_bytes(b"none of ours")
-    story = tell(run.record)
-    assert story.steps == (1, 4)
-    assert sorted(note.split()[0] for note in story.notes) == ["step_00002.parquet", "step_00003.parquet"]
-    assert "16 rows" in "".join(story.notes)
+    analysis = analyse_vocabulary(run.record)
+    assert analysis.steps == (1, 4)
+    names = [Path(note.partition(":")[0]).name for note in analysis.notes]
+    assert sorted(names) == ["step_00002.parquet", "step_00003.parquet"]
+    assert "16 rows" in "".join(analysis.notes)
 
 
 def test_a_run_without_thinking_or_without_completions_is_told_of(trained):
     run = trained
-    assert "no completions" in tell(run.record).notes[0]
+    assert "no completions" in analyse_vocabulary(run.record).notes[0]
     run.completions(1, [[run.a, run.eos], []])
-    [point] = tell(run.record).usage.points
+    [point] = analyse_vocabulary(run.record).usage.points
     assert point.thinking == 0 and math.isnan(point.share)
 
 
 def test_long_runs_are_read_at_evenly_spread_steps(tmp_path):
     files = [tmp_path / f"step_{number:05d}.parquet" for number in range(1, 1002)]
-    chosen = [int(file.stem[5:]) for file in every_nth_value(files, 11)]
+    chosen = [int(file.stem[5:]) for file in evenly_spread(files, 11)]
     assert chosen == list(range(1, 1002, 100))
-    assert every_nth_value(files[:3], 11) == files[:3]
+    assert evenly_spread(files[:3], 11) == files[:3]
 
 
 def test_windows_are_the_fifths_at_both_ends():
@@ -127,15 +130,15 @@ def test_windows_are_the_fifths_at_both_ends():
 @pytest.mark.parametrize(("before_copy", "bits"), [("b", 0.0), ("d", 1.0)])
 def test_contexts_tell_whether_two_ids_are_written_in_the_same_places(trained, before_copy, bits):
     """One bit where no context is shared; nothing where all are, whatever the sample holds by chance."""
-    from rlvr_vocab.analysis.vocabulary.sampled import read_step, surface_ids
-    from rlvr_vocab.analysis.vocabulary.tally import Tally
+    from rlvr_vocab.analysis.vocabulary.sampled_tokens import Tally, read_step, surface_ids
 
     run = trained
     thought = [run.b, run.a] * 500 + [getattr(run, before_copy), run.copy(run.a)] * 500
     # Contexts count as what they read as: the copy of b stands for b.
     thought += [run.copy(run.b), run.a] * 500
-    file = run.completions(1, [[run.opened, *thought]])
-    tally = Tally(run.layout)
-    tally.add(read_step(file, 1, None, run.layout, surface_ids(run.layout)), is_early=True, is_late=True)
+    run.completions(1, [[run.opened, *thought]])
+    files = CompletionFiles(run.folder / "completions")
+    tally = Tally(run.layout, windows_of([1]), None)
+    tally.add(read_step(files, 1, None, run.layout, surface_ids(run.layout)))
     assert Contexts(tally).divergence(run.a, run.copy(run.a)) == pytest.approx(bits, abs=5e-3)
     assert math.isnan(Contexts(tally).divergence(run.a, run.copy(run.d)))

@@ -1,0 +1,136 @@
+"""The charts of a comparison: differences with their intervals, accuracy of every run, curves of the arms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from rlvr_vocab.analysis.charts import Chart, Line, figure, line_chart, style_of
+from rlvr_vocab.analysis.compare.comparison import Comparison, verdict_sentence
+from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparedRun
+from rlvr_vocab.analysis.svg import INK, RC, as_svg, drawable
+from rlvr_vocab.record.metrics import series_of
+
+_LONGEST_NAME = 26
+# Caption, words at the axis, metric, whether it is a share.
+_CURVES = (
+    ("Held-out accuracy during training", "accuracy", "eval/accuracy", True),
+    ("Reward", "reward", "reward", False),
+    ("Right among the problems trained on", "accuracy", "rewards/accuracy/mean", True),
+    ("Groups without spread", "share of completions", "frac_reward_zero_std", True),
+    ("Length of completions", "tokens", "completions/mean_length", False),
+    ("Length of thinking", "tokens", "thinking/mean_length", False),
+    ("Cut off at the length limit", "share of completions", "completions/clipped_ratio", True),
+    ("Thinking closed", "share of completions", "thinking/closed", True),
+    ("Entropy while answering", "nats", "entropy/answering", False),
+    ("Entropy while thinking", "nats", "entropy/thinking", False),
+    ("Reasoning tokens", "share while thinking", "thinking/reasoning_share", True),
+    ("KL to the initial model", "nats per token", "kl", False),
+    ("Time per step", "seconds", "step_time", False),
+)
+
+
+@rc_context(RC)
+def interval_chart(comparisons: Sequence[Comparison]) -> Chart:
+    """Each difference as a dot within its interval; grey, what could not have been shown."""
+    chart, axes = figure(height=1.3 + 0.45 * len(comparisons))
+    for row, found in enumerate(comparisons):
+        at, (colour, _) = len(comparisons) - 1 - row, style_of(row + 1)
+        reach = 100 * min(found.smallest_effect, 1.0)
+        if found.variance.seeds:
+            axes.barh(at, 2 * reach, left=-reach, height=0.62, color=INK, alpha=0.1, linewidth=0)
+        axes.plot([100 * found.low, 100 * found.high], [at, at], color=colour, linewidth=2.2, solid_capstyle="round")
+        axes.plot([100 * found.difference], [at], "o", color=colour, markersize=6)
+    axes.axvline(0, color=INK, linewidth=0.9)
+    names = labels([each.other for each in comparisons])
+    axes.set_yticks(range(len(names)), names[::-1])
+    axes.set_ylim(-0.7, len(names) - 0.3)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(False, axis="y")
+    axes.grid(True, axis="x")
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    axes.set_xlabel("percentage points above the baseline")
+    words = " ".join(verdict_sentence(each) for each in comparisons)
+    note = f"Dot and line: difference and {100 * comparisons[0].confidence:g} % interval."
+    if any(each.variance.seeds for each in comparisons):
+        chance = f"{100 * comparisons[0].power:g} %"
+        note += f" Grey: effects smaller than these seeds and problems show with a chance of {chance}."
+    return Chart("Difference from the baseline", as_svg(chart, "Difference from the baseline", words), note)
+
+
+@rc_context(RC)
+def runs_chart(comparisons: Sequence[Comparison]) -> Chart:
+    """Each run as a dot; the two of one seed are joined where they are pairs."""
+    chart, axes = figure(height=2.8)
+    first = comparisons[0]
+    _dots(axes, 0, first.baseline_scores)
+    for number, found in enumerate(comparisons, 1):
+        _dots(axes, number, found.other_scores)
+        if found.paired:
+            _joined(axes, number, found)
+    names = [first.baseline, *(each.other for each in comparisons)]
+    axes.set_xticks(range(len(names)), labels(names))
+    axes.set_xlim(-0.5, len(names) - 0.5)
+    axes.set_ylabel("accuracy")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
+    words = "; ".join(
+        f"{name}: {', '.join(f'{score:.1%}' for score in scores)}"
+        for name, scores in zip(names, [first.baseline_scores, *(e.other_scores for e in comparisons)], strict=True)
+    )
+    note = "Every dot a run, the bar their mean."
+    if len(comparisons) == 1 and first.paired and len(first.seeds) > 1:
+        note += " Lines join the runs of one seed."
+    return Chart("Every run", as_svg(chart, "Accuracy of every run", words), note)
+
+
+def labels(names: Sequence[str]) -> list[str]:
+    """Names short enough for a chart: the ends of long names, where the values are; numbered where those are alike."""
+    whole = list(map(drawable, names))
+    short = [name if len(name) <= _LONGEST_NAME else f"…{name[1 - _LONGEST_NAME :]}" for name in whole]
+    if len(set(short)) == len(short):
+        return short
+    return [f"#{number} {name[-_LONGEST_NAME:]}" for number, name in enumerate(short, 1)]
+
+
+def _dots(axes: Axes, number: int, scores: Sequence[float]) -> None:
+    colour, _ = style_of(number)
+    axes.plot([number] * len(scores), scores, "o", color=colour, markersize=5, alpha=0.85)
+    average = sum(scores) / len(scores)
+    axes.plot([number - 0.16, number + 0.16], [average, average], color=colour, linewidth=2)
+
+
+def _joined(axes: Axes, number: int, found: Comparison) -> None:
+    """Join the runs of one seed by lines; only the arm next to the baseline has room for them."""
+    if number == 1:
+        for one, two in zip(found.baseline_scores, found.other_scores, strict=True):
+            axes.plot([0, 1], [one, two], color=INK, alpha=0.35, linewidth=0.8)
+
+
+def arm_curves(arms: Sequence[ComparedArm]) -> list[Chart]:
+    """A chart of each metric that some arm has logged and that is not the same throughout."""
+    charts, names = [], labels([arm.name for arm in arms])
+    for caption, label, metric, percent in _CURVES:
+        lines = [line for arm, name in zip(arms, names, strict=True) if (line := _line(arm, name, metric)).steps]
+        values = {value for line in lines for value in line.values}
+        if len(values) > 1:
+            svg = line_chart(lines, y_label=label, percent=percent, title=caption)
+            charts.append(Chart(caption, svg))
+    return charts
+
+
+def _line(arm: ComparedArm, name: str, metric: str) -> Line:
+    """The steps that all runs of the arm have which logged the metric at all."""
+    logged = [points for run in arm.runs if (points := _points(run, metric))]
+    steps = sorted(set.intersection(*(set(points) for points in logged))) if logged else []
+    at = [[points[step] for points in logged] for step in steps]
+    if len(logged) < 2:
+        return Line(name, steps, [mean(values) for values in at])
+    return Line(name, steps, [*map(mean, at)], [*map(min, at)], [*map(max, at)])
+
+
+def _points(run: ComparedRun, metric: str) -> dict[int, float]:
+    return dict(zip(*series_of(run.rows, run.evaluations, metric), strict=True))

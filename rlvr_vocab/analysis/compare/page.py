@@ -1,0 +1,206 @@
+"""The page of a comparison: the verdict with its warnings, its figures, curves of all arms, and what else differs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from markupsafe import Markup
+
+from rlvr_vocab.analysis.compare.charts import arm_curves, interval_chart, runs_chart
+from rlvr_vocab.analysis.compare.comparison import (
+    ROUGH_EFFECT,
+    Comparison,
+    effect_text,
+    interval_points,
+    is_rough,
+    p_text,
+    points,
+    seed_deviation,
+    verdict_sentence,
+)
+from rlvr_vocab.analysis.compare.result import (
+    ComparisonResult,
+    ProblemAccuracy,
+    SecondaryFigure,
+    problem_accuracies,
+    solved_by_one_arm,
+)
+from rlvr_vocab.analysis.report.page import (
+    Page,
+    Section,
+    chart_grid,
+    facts,
+    folded,
+    heading,
+    paragraph,
+    preformatted,
+    table,
+)
+from rlvr_vocab.counted import counted
+
+_PROBLEMS_SHOWN = 12
+_LONGEST_PROMPT = 160
+
+
+def compare_page(compared: ComparisonResult, command: str, training: Sequence[str]) -> Page:
+    """The page as it can be rendered.
+
+    Args:
+        command: what makes the comparison again; training: what makes its runs again.
+    """
+    drawn = [
+        Section("Verdict", _verdict(compared), "verdict"),
+        Section("Every run", _runs(compared), "runs"),
+        Section("Curves", _curves(compared), "curves"),
+        Section("Other figures", _figures(compared.figures), "figures"),
+        Section("Problems", _problems(compared), "problems"),
+        Section("Configuration", _configuration(compared), "configuration"),
+        Section("How to make it again", _again(command, training), "again"),
+    ]
+    sentence = " ".join(map(verdict_sentence, compared.comparisons))
+    title = f"{compared.key}: {' against '.join(arm.name for arm in reversed(compared.arms))}"
+    warnings = [*compared.warnings, *(f"Not checked: {each}." for each in compared.unchecked)]
+    return Page(title, sentence, drawn, kind="rlvr-vocab comparison", warnings=warnings)
+
+
+def _verdict(compared: ComparisonResult) -> Markup:
+    parts = [chart_grid([interval_chart(compared.comparisons), runs_chart(compared.comparisons)])]
+    for found in compared.comparisons:
+        if len(compared.comparisons) > 1:
+            parts.append(heading(f"{found.other} against {found.baseline}"))
+        parts.append(facts(_facts(found)))
+    if not compared.warnings and not compared.unchecked:
+        parts.append(paragraph("As far as the runs tell, the arms differ in the key under test alone."))
+    parts.append(paragraph(_method(compared.comparisons[0]), "note"))
+    return Markup().join(parts)
+
+
+def _facts(found: Comparison) -> Iterator[tuple[str, str]]:
+    one_run = found.verdict == "one run each"
+    yield "verdict", "one run cannot tell arms apart" if one_run else found.verdict
+    yield "difference", points(found.difference)
+    yield f"{100 * found.confidence:g} % interval", f"{interval_points(found)} points"
+    yield "p", p_text(found.p).removeprefix("p = ").removeprefix("p ")
+    if found.comparisons > 1:
+        yield "p after Holm's correction", p_text(found.adjusted_p).removeprefix("p = ").removeprefix("p ")
+    if not one_run:
+        yield "smallest effect that could have been shown", effect_text(found)
+    yield "standard error", points(math.sqrt(found.variance.total), sign=False)
+    yield "problems", f"{found.problems:,}"
+    yield "runs", f"{len(found.baseline_scores)} and {len(found.other_scores)}"
+
+
+def _method(found: Comparison) -> str:
+    problems = "The interval allows for other held-out problems"
+    if found.verdict == "one run each":
+        return f"{problems} of the same kind, and not for other seeds: with one run of an arm their luck is not seen."
+    how = "runs of one seed are taken as pairs" if found.paired else "the runs of the arms are not paired"
+    corrected = (
+        f" The verdicts rest on p-values after Holm's correction for {found.comparisons} comparisons; "
+        "the intervals stand each for itself."
+        if found.comparisons > 1
+        else ""
+    )
+    rough = f" {ROUGH_EFFECT}" if is_rough(found) else ""
+    return f"{problems} of the same kind and for other seeds of training; {how}.{corrected}{rough}"
+
+
+def _runs(compared: ComparisonResult) -> Markup:
+    scores: dict[tuple[str, str], float] = {}
+    for arm in compared.arms:
+        for run in arm.runs:
+            graded = run.results.scores
+            scores[arm.name, run.folder] = sum(graded) / len(graded)
+    rows = [
+        (
+            arm.name,
+            str(run.seed),
+            run.folder,
+            format_figure(scores[arm.name, run.folder], True),
+            f"{len(run.answers):,}",
+        )
+        for arm in compared.arms
+        for run in arm.runs
+    ]
+    means = []
+    for arm in compared.arms:
+        of_arm = [scores[arm.name, run.folder] for run in arm.runs]
+        deviation = seed_deviation(of_arm)
+        seen = "one run" if deviation is None else points(deviation, sign=False)
+        means.append((arm.name, format_figure(sum(of_arm) / len(of_arm), True), seen, len(of_arm)))
+    return Markup().join(
+        [
+            paragraph(f"Accuracy: {compared.measured}."),
+            table(("arm", "mean accuracy", "standard deviation over seeds", "runs"), means, {1, 2, 3}),
+            table(("arm", "seed", "run", "accuracy", "answers"), rows, {3, 4}),
+        ]
+    )
+
+
+def _curves(compared: ComparisonResult) -> Markup:
+    charts = arm_curves(compared.arms)
+    if not charts:
+        return paragraph("No run has logged anything that could be drawn.", "missing")
+    note = "The mean over the seeds of an arm, within the band from the lowest to the highest seed."
+    return paragraph(note, "note") + chart_grid(charts)
+
+
+def _figures(figures: Sequence[SecondaryFigure]) -> Markup:
+    rows = [(each.name, each.arm, format_figure(each.mean, each.percent), _spread(each), each.runs) for each in figures]
+    note = "Told, not tested: of these no difference is claimed."
+    columns = ("figure", "arm", "mean", "standard deviation over seeds", "runs")
+    return paragraph(note, "note") + table(columns, rows, {2, 3, 4})
+
+
+def _spread(figure: SecondaryFigure) -> str:
+    return "one run" if figure.spread is None else format_figure(figure.spread, figure.percent)
+
+
+def format_figure(value: float, percent: bool) -> str:
+    """A figure as it stands in a table."""
+    if percent:
+        return f"{100 * value:.1f} %"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{round(value, 9):.3g}"
+
+
+def _problems(compared: ComparisonResult) -> Markup:
+    parts = []
+    for arm in compared.arms[1:]:
+        found = problem_accuracies(compared.arms[0], arm)
+        only = solved_by_one_arm(found)
+        parts.append(
+            paragraph(
+                f"Of {counted(len(found), 'problem')} that both arms met, {counted(only[1], 'is', 'are')} solved by "
+                f"{arm.name} alone and "
+                f"{only[0]:,} by {compared.arms[0].name} alone, in any run and sample. Single problems are luck: "
+                "they are to be looked at, nothing follows from them."
+            )
+        )
+        columns = ("problem", "gold answer", compared.arms[0].name, arm.name, "runs")
+        ahead = [each for each in found if each.difference > 0][:_PROBLEMS_SHOWN]
+        behind = [each for each in reversed(found) if each.difference < 0][:_PROBLEMS_SHOWN]
+        for title, chosen in ((f"{arm.name} is ahead", ahead), (f"{arm.name} is behind", behind)):
+            if chosen:
+                parts.append(folded(title, table(columns, map(_problem_row, chosen), {2, 3, 4})))
+    return Markup().join(parts)
+
+
+def _problem_row(each: ProblemAccuracy) -> tuple[str, ...]:
+    prompt = each.prompt if len(each.prompt) <= _LONGEST_PROMPT else f"{each.prompt[: _LONGEST_PROMPT - 1]}…"
+    counts = dict.fromkeys(map(str, each.runs))
+    return prompt, each.solution, f"{100 * each.baseline:.0f} %", f"{100 * each.other:.0f} %", " and ".join(counts)
+
+
+def _configuration(compared: ComparisonResult) -> Markup:
+    under_test = paragraph(f"{compared.key} (under test):") + facts((arm.name, arm.value) for arm in compared.arms)
+    if not compared.differences:
+        return under_test + paragraph("Nothing else differs but seeds, names and folders.")
+    runs = [f"{arm.name}, seed {run.seed}" for arm in compared.arms for run in arm.runs]
+    rows = [(each.key, *each.values) for each in compared.differences]
+    return under_test + paragraph("Beyond it:") + table(("key", *runs), rows)
+
+
+def _again(command: str, training: Sequence[str]) -> Markup:
+    runs = paragraph("Its runs, each beside itself:") + preformatted("\n".join(training))
+    return paragraph("The comparison:") + preformatted(command) + runs

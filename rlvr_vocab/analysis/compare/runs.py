@@ -1,0 +1,232 @@
+"""The runs of a comparison: the scores of their held-out problems, and what else they have recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.completions import CompletionFiles
+from rlvr_vocab.record.metrics import Row
+from rlvr_vocab.secret_words import without_secrets
+from rlvr_vocab.visible_text import visible_text
+
+# Of the problems of the run that has fewest: with less in common, the runs are not on one problem set.
+_ON_ONE_SET = 0.5
+
+
+@dataclass(frozen=True)
+class RunResults:
+    """The scores of one run on held-out problems.
+
+    Attributes:
+        seed: runs of two arms with one seed are a pair.
+        problems: for each sample the problem that it answers, as anything that is equal for the same problem.
+        scores: for each sample its score, 1 for right and 0 for wrong.
+    """
+
+    seed: Hashable
+    problems: Sequence[Hashable]
+    scores: Sequence[float]
+
+
+@dataclass(frozen=True)
+class ArmResults:
+    """The runs of one arm: one configuration with several seeds."""
+
+    name: str
+    runs: Sequence[RunResults]
+
+
+@dataclass(frozen=True)
+class MatchedScores:
+    """The scores of two arms on the same problems.
+
+    Attributes:
+        baseline, other: mean score, shape (runs of the arm, problems). Where runs are paired, the rows of both are in
+            the order of the seeds, and NaN where that pair has not answered that problem.
+        left_out: problems that some run answered, but not its pair, or, unpaired, not all runs.
+        seeds: of the pairs; None where runs are not paired.
+    """
+
+    baseline: np.ndarray
+    other: np.ndarray
+    left_out: int
+    seeds: tuple[Hashable, ...] | None = None
+
+
+def match_scores(baseline: ArmResults, other: ArmResults, paired: bool | None = None) -> MatchedScores:
+    """Match the scores of two arms by problem, and by seed where runs are paired.
+
+    Args:
+        paired: whether runs with one seed belong together. None: where both arms have the same seeds, or where the
+            problems are others for each seed, so that only runs with one seed have answered the same.
+
+    Raises:
+        UserError: an arm has no run or two with one seed, or the arms have no seed or no problem in common.
+    """
+    one, two = _by_seed(baseline), _by_seed(other)
+    if paired is None:
+        paired = one.keys() == two.keys() or not _on_one_set([*one.values(), *two.values()])
+    return _paired(one, two) if paired else _unpaired(one, two)
+
+
+Scores = Mapping[Hashable, float]
+
+
+def problem_means(run: RunResults) -> dict[Hashable, float]:
+    """The mean score of each problem over its samples."""
+    if len(run.problems) != len(run.scores):
+        raise ValueError(f"{len(run.problems)} problems for {len(run.scores)} scores")
+    numbers: dict[Hashable, int] = {}
+    at = [numbers.setdefault(problem, len(numbers)) for problem in run.problems]
+    means = np.bincount(at, np.asarray(run.scores, float)) / np.bincount(at) if at else ()
+    return dict(zip(numbers, map(float, means), strict=True))
+
+
+def _by_seed(arm: ArmResults) -> dict[Hashable, Scores]:
+    runs: dict[Hashable, Scores] = {run.seed: problem_means(run) for run in arm.runs}
+    if len(runs) < len(arm.runs):
+        seeds = [run.seed for run in arm.runs]
+        twice = next(seed for seed in seeds if seeds.count(seed) > 1)
+        raise UserError(f"{arm.name} has two runs with seed {twice}: they are one and the same experiment")
+    if not runs or not all(runs.values()):
+        raise UserError(f"{arm.name} has no results to compare")
+    return runs
+
+
+def _in_all(runs: Sequence[Scores]) -> list[Hashable]:
+    common = set(runs[0]).intersection(*runs[1:])
+    return [problem for problem in runs[0] if problem in common]
+
+
+def _on_one_set(runs: Sequence[Scores]) -> bool:
+    return len(_in_all(runs)) >= _ON_ONE_SET * min(map(len, runs))
+
+
+def _paired(one: Mapping[Hashable, Scores], two: Mapping[Hashable, Scores]) -> MatchedScores:
+    common = {seed: _in_all([one[seed], two[seed]]) for seed in one if seed in two}
+    if not common:
+        raise UserError(f"the arms have no seed in common ({_listed(one)} and {_listed(two)}), and no problems either")
+    seeds = tuple(seed for seed, problems in common.items() if problems)
+    if not seeds:
+        raise UserError("the arms have no held-out problem in common: nothing can be compared problem by problem")
+    columns = {problem: number for number, problem in enumerate({each: 0 for s in seeds for each in common[s]})}
+    tables = []
+    for runs in (one, two):
+        table = np.full((len(seeds), len(columns)), np.nan)
+        for row, seed in enumerate(seeds):
+            table[row, [columns[each] for each in common[seed]]] = [runs[seed][each] for each in common[seed]]
+        tables.append(table)
+    left_out = sum(len(one[seed].keys() ^ two[seed].keys()) for seed in common)
+    return MatchedScores(tables[0], tables[1], left_out, seeds)
+
+
+def _unpaired(one: Mapping[Hashable, Scores], two: Mapping[Hashable, Scores]) -> MatchedScores:
+    runs = [*one.values(), *two.values()]
+    common = _in_all(runs)
+    if not common:
+        raise UserError("no held-out problem was answered by all runs: nothing can be compared problem by problem")
+    tables = [np.array([[run[problem] for problem in common] for run in arm.values()]) for arm in (one, two)]
+    return MatchedScores(tables[0], tables[1], len(set().union(*runs)) - len(common))
+
+
+def _listed(seeds: Mapping[Hashable, Scores]) -> str:
+    return ", ".join(map(str, seeds))
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """One run of an arm.
+
+    Attributes:
+        answers: the lines of its results: `prompt`, `solution`, `score`, and what else was written down.
+        rows, evaluations: of its metrics.jsonl.
+        summary, environment: None where there is no such file.
+        completions: the completions that it kept.
+        sampling_settings: how the answers were sampled, as `rlvr-vocab evaluate` wrote it down; None where it did not.
+        from_evaluate: whether the answers are those of that command.
+        selects_best: whether it kept its best checkpoint instead of the last.
+        damage: a sentence on each file of it that is lost or changed.
+    """
+
+    folder: str
+    seed: Hashable
+    answers: Sequence[Row]
+    rows: Sequence[Row] = ()
+    evaluations: Sequence[Row] = ()
+    summary: Row | None = None
+    environment: Row | None = None
+    completions: CompletionFiles | None = None
+    sampling_settings: Row | None = None
+    from_evaluate: bool = False
+    selects_best: bool = False
+    damage: Sequence[str] = ()
+
+    @property
+    def results(self) -> RunResults:
+        """Right or wrong for each answer; those whose gold answer nobody could read are left out."""
+        graded = [answer for answer in self.answers if answer["score"] is not None]
+        return RunResults(self.seed, [problem_of(each) for each in graded], [each["score"] == 1.0 for each in graded])
+
+    @property
+    def steps(self) -> int | None:
+        """Optimisation steps that it took."""
+        if self.summary is not None and self.summary.get("steps") is not None:
+            return int(self.summary["steps"])
+        return int(self.rows[-1]["step"]) if self.rows else None
+
+    @property
+    def logged_steps(self) -> list[int]:
+        """The steps whose completions it kept."""
+        return [] if self.completions is None else self.completions.steps
+
+    def prompts_at(self, step: int) -> list[str]:
+        """The prompts of a step, in their order; raises UserError where its file cannot be read."""
+        assert self.completions is not None
+        table = self.completions.table(step, ["prompt"])
+        return [prompt for column in table.columns for prompt in column.to_pylist()]
+
+    def last(self, metric: str) -> float | None:
+        """The last logged value."""
+        return next((row[metric] for row in reversed(self.rows) if row.get(metric) is not None), None)
+
+
+@dataclass(frozen=True)
+class ComparedArm:
+    """The runs of one arm; `value` is that of the key under test."""
+
+    name: str
+    value: Any
+    runs: tuple[ComparedRun, ...]
+
+    @property
+    def results(self) -> ArmResults:
+        return ArmResults(self.name, [run.results for run in self.runs])
+
+
+@dataclass(frozen=True)
+class KeyDifference:
+    """A configuration key in which runs differ; `values` are those of each run, in the order of the arms."""
+
+    key: str
+    values: tuple[str, ...]
+
+
+def problem_of(answer: Row) -> tuple[str, str]:
+    """Identity of the problem of an answer: its text and gold answer, not its place in a file."""
+    return str(answer["prompt"]), str(answer["solution"])
+
+
+def safe_line(text: str) -> str:
+    """Text from a run without secrets, and with what a terminal would hide or obey made visible."""
+    return visible_text(without_secrets(text))
+
+
+def runs_with_equal_seeds(one: ComparedArm, two: ComparedArm) -> Iterator[tuple[ComparedRun, ComparedRun]]:
+    """Runs of two arms that have the same seed."""
+    by_seed = {run.seed: run for run in two.runs}
+    yield from ((run, by_seed[run.seed]) for run in one.runs if run.seed in by_seed)

@@ -1,0 +1,228 @@
+"""The completions on a page: which are shown, and how.
+
+They are chosen by rule, so that the choice flatters nobody: at moments spread evenly over the run the completion with
+the highest reward, the one with the lowest, and one drawn with a fixed seed; where a prompt was sampled both early and
+late, its first completion of each time; of the held-out problems the first of each kind of change.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from markupsafe import Markup
+
+from rlvr_vocab.analysis.report.outcome import Answer, HeldOutAnswers, is_right
+from rlvr_vocab.analysis.report.page import SampleCard, heading, paragraph, samples
+from rlvr_vocab.counted import counted
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
+from rlvr_vocab.visible_text import visible_lines
+from rlvr_vocab.vocab.marking import Marker, TextSpan, marked_html, shared_prefix_length, shortened
+
+MOST_MOMENTS = 5
+_SEED = 0
+# Files at each end in which a prompt that comes twice is looked for: a run may have left ten thousand.
+_LOOKED_THROUGH = 40
+# Of a long text, what is shown from its start and from its end.
+_HEAD, _TAIL = 1400, 700
+_HOW_CHOSEN = (
+    "At moments spread evenly over the run: the completion with the highest reward, the one with the lowest, and one "
+    "drawn with a fixed seed."
+)
+_CHANGES = {
+    "wrong before, right after": (False, True),
+    "right before, wrong after": (True, False),
+    "wrong before and after": (False, False),
+}
+
+
+@dataclass(frozen=True)
+class ChosenSample:
+    """A completion, and why it is shown."""
+
+    why: str
+    completion: SampledCompletion
+
+
+@dataclass(frozen=True)
+class ChosenSamples:
+    """The completions that are shown, and a line for each file that could not be read."""
+
+    early_and_late: tuple[ChosenSample, ...]
+    moments: tuple[ChosenSample, ...]
+    unreadable: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
+
+
+def choose_samples(files: CompletionFiles, most: int) -> ChosenSamples:
+    """Choose at most so many completions from the files that can be read."""
+    unreadable: list[str] = []
+    pair = _early_and_late(files, unreadable) if most >= 2 else ()
+    steps = _spread(files.steps, min(MOST_MOMENTS, max(1, (most - len(pair)) // 3)))
+    chosen: list[ChosenSample] = []
+    prompts: set[str] = set()
+    for step in steps:
+        completions = _read(files, step, unreadable)
+        prompts.update(each.prompt for each in completions)
+        chosen += _highest_lowest_random(completions)
+    moments = tuple(chosen[: most - len(pair)])
+    return ChosenSamples(pair, moments, tuple(dict.fromkeys(unreadable)), tuple(sorted(prompts)))
+
+
+def _spread(steps: Sequence[int], number: int) -> list[int]:
+    """So many of the steps, the first and the last among them; for 1, the last."""
+    if number == 1 or len(steps) <= 1:
+        return list(steps[-1:])
+    return sorted({steps[round(index * (len(steps) - 1) / (number - 1))] for index in range(number)})
+
+
+def _highest_lowest_random(completions: Sequence[SampledCompletion]) -> Iterator[ChosenSample]:
+    """Highest, lowest, random: three different ones where there are three."""
+    scored = [each for each in completions if each.reward == each.reward]
+    left = sorted(scored, key=lambda each: each.reward)
+    if left:
+        yield ChosenSample("highest reward", left.pop())
+    if left:
+        yield ChosenSample("lowest reward", left.pop(0))
+    rest = sorted(
+        [each for each in completions if each in left or each.reward != each.reward], key=lambda each: each.row
+    )
+    if rest:
+        yield ChosenSample("drawn at random", random.Random(_SEED).choice(rest))
+
+
+def _early_and_late(files: CompletionFiles, unreadable: list[str]) -> tuple[ChosenSample, ...]:
+    """The first and the last time that the earliest prompt which comes again was sampled."""
+    steps = files.steps
+    ends = steps[:_LOOKED_THROUGH], steps[max(len(steps) - _LOOKED_THROUGH, _LOOKED_THROUGH) :]
+    later = {prompt: step for step in ends[1] for prompt in _prompts(files, step, unreadable)}
+    for step in ends[0]:
+        for prompt in _prompts(files, step, unreadable):
+            if prompt in later:
+                pair = [_first_of(_read(files, at, unreadable), prompt) for at in (step, later[prompt])]
+                return tuple(ChosenSample("the same problem", each) for each in pair if each is not None)
+    return ()
+
+
+def _prompts(files: CompletionFiles, step: int, unreadable: list[str]) -> list[str]:
+    try:
+        return list(dict.fromkeys(files.table(step, ["prompt"]).column("prompt").to_pylist()))
+    except UserError as error:
+        unreadable.append(str(error))
+        return []
+
+
+def _read(files: CompletionFiles, step: int, unreadable: list[str]) -> list[SampledCompletion]:
+    try:
+        return files.read(step)
+    except UserError as error:
+        unreadable.append(str(error))
+        return []
+
+
+def _first_of(completions: Sequence[SampledCompletion], prompt: str) -> SampledCompletion | None:
+    return next((each for each in completions if each.prompt == prompt), None)
+
+
+def held_out_answers(held_out: HeldOutAnswers) -> list[tuple[str, Answer, Answer]]:
+    """For each kind of change its first problem, with the answer before and the one after."""
+    pairs = held_out.pairs()
+    firsts = {name: next((pair for pair in pairs if _change(pair) == kind), None) for name, kind in _CHANGES.items()}
+    return [(name, *pair) for name, pair in firsts.items() if pair is not None]
+
+
+def held_out_section(
+    held_out: HeldOutAnswers, shown: Sequence[tuple[str, Answer, Answer]], marker: Marker | None
+) -> Markup:
+    """How many problems changed, and some of them."""
+    changes = [_change(pair) for pair in held_out.pairs()]
+    counts = "; ".join(f"{changes.count(kind):,} {name}" for name, kind in _CHANGES.items())
+    words = f"Of {counted(len(changes), 'problem')}: {counts}. The first of each kind, as it was answered:"
+    cards = (
+        samples(name, [_of_answer(before, "before GRPO", marker), _of_answer(after, "after GRPO", marker)])
+        for name, before, after in shown
+    )
+    return heading("Held-out problems") + paragraph(words) + Markup().join(cards)
+
+
+def training_section(choice: ChosenSamples, marker: Marker | None) -> Markup:
+    """What the model wrote while it was trained."""
+    known = _Template(choice.prompts)
+    parts = [Markup(), *(paragraph(f"Not shown: {line}", "missing") for line in choice.unreadable)]
+    if choice.early_and_late:
+        cards = [_of_chosen(each, f"step {each.completion.step:,}", marker, known) for each in choice.early_and_late]
+        parts += [heading("The same problem, early and late"), samples("", cards)]
+    if choice.moments:
+        parts += [heading("During training"), paragraph(_HOW_CHOSEN, "note")]
+    for step, chosen in groupby(choice.moments, key=lambda each: each.completion.step):
+        parts.append(samples(f"Step {step:,}", [_of_chosen(each, each.why, marker, known) for each in chosen]))
+    return Markup().join(parts)
+
+
+class _Template:
+    """The beginning and end that all prompts share (chat template, system prompt), which need not be shown each time.
+
+    Args:
+        prompts: different ones, sorted.
+    """
+
+    def __init__(self, prompts: Sequence[str]) -> None:
+        # Of sorted texts, the first and the last tell for all.
+        first, last = (prompts[0], prompts[-1]) if len(prompts) > 1 else ("", "")
+        prefix = first[: shared_prefix_length(first, last)]
+        backwards = sorted(prompt[::-1] for prompt in prompts)
+        suffix = backwards[0][: shared_prefix_length(backwards[0], backwards[-1])][::-1] if first else ""
+        start = re.search(r"[\n<\[]", suffix)
+        # Problems may begin or end alike: only up to a break in the line, or from a tag on.
+        self._before = prefix[: prefix.rfind("\n") + 1]
+        self._after = suffix[start.start() :] if start else ""
+
+    def problem(self, prompt: str) -> str:
+        inner = prompt.removeprefix(self._before).removesuffix(self._after)
+        return inner.strip() or prompt
+
+
+def _change(pair: tuple[Answer, Answer]) -> tuple[bool, bool]:
+    return is_right(pair[0]), is_right(pair[1])
+
+
+def _of_answer(answer: Answer, title: str, marker: Marker | None) -> SampleCard:
+    sampled = marker.spans(answer.completion_ids) if marker is not None else []
+    text = "".join(each.text for each in sampled)
+    spans = [TextSpan(answer.completion, 0)]
+    if answer.completion.endswith(text):
+        spans = [TextSpan(answer.completion.removesuffix(text), 0), *sampled]
+    body = marked_html(shortened(spans, _HEAD, _TAIL))
+    return SampleCard(
+        title, visible_lines(_shortened(answer.prompt)), body, [("gold", visible_lines(_shortened(answer.solution)))]
+    )
+
+
+def _of_chosen(chosen: ChosenSample, title: str, marker: Marker | None, template: _Template) -> SampleCard:
+    completion = chosen.completion
+    spans = [TextSpan(completion.completion, 0)]
+    if marker is not None and completion.completion_ids:
+        spans = marker.spans(completion.completion_ids)
+    prompt = visible_lines(_shortened(template.problem(completion.prompt)))
+    return SampleCard(title, prompt, marked_html(shortened(spans, _HEAD, _TAIL)), list(_facts(completion)))
+
+
+def _facts(completion: SampledCompletion) -> Iterator[tuple[str, str]]:
+    if completion.solution:
+        yield "gold", visible_lines(_shortened(completion.solution))
+    yield "reward", f"{completion.reward:.3g}"
+    yield "advantage", f"{completion.advantage:+.2f}".replace("-", "−")
+    several = len(completion.rewards) > 1
+    for name, score in completion.rewards.items():
+        reason = visible_lines(_shortened(completion.reasons.get(name, "")))
+        shown = "no score" if score is None else f"{score:.3g}"
+        if several or reason:
+            yield visible_lines(name), f"{shown} ({reason})" if reason else shown
+
+
+def _shortened(text: str) -> str:
+    return "".join(each.text for each in shortened([TextSpan(text, 0)], _HEAD, _TAIL))

@@ -1,0 +1,211 @@
+"""Statistics over problems against other ways to the same figure: scipy, simulation, and counting every case."""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rlvr_vocab.statistics import (
+    BOOTSTRAP,
+    ONE_VALUE,
+    STUDENT,
+    WILSON,
+    Interval,
+    difference_interval,
+    majority_share,
+    mean_interval,
+    pass_at_k,
+    passes_at_k,
+    ratio_interval,
+    share_interval,
+    usual_ks,
+)
+
+RNG = np.random.default_rng(7)
+
+
+def ends(interval: Interval | None) -> tuple[float, float]:
+    assert interval is not None
+    return interval.low, interval.high
+
+
+@pytest.mark.parametrize(("right", "problems"), [(0, 1), (0, 50), (1, 10), (7, 30), (150, 200), (1000, 1000)])
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+def test_with_one_sample_per_problem_a_share_has_wilsons_interval(right: int, problems: int, confidence: float) -> None:
+    found = share_interval([1.0] * right + [0.0] * (problems - right), confidence=confidence)
+    expected = stats.binomtest(right, problems).proportion_ci(confidence, method="wilson")
+    assert ends(found) == pytest.approx((expected.low, expected.high), abs=1e-12)
+    assert found is not None and found.method == WILSON
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.25, 0.5), (0.1, 0.6)])
+def test_the_bootstrap_of_two_values_is_a_beta_distribution_but_for_what_is_added(low: float, high: float) -> None:
+    found = share_interval([low] * 300 + [high] * 200)
+    expected = stats.beta.interval(0.95, 200, 300)
+    scaled = tuple(low + (high - low) * each for each in expected)
+    assert ends(found) == pytest.approx(scaled, abs=0.1 * (scaled[1] - scaled[0]))
+
+
+def test_with_many_problems_it_is_the_bootstrap_that_draws_problems() -> None:
+    values = RNG.binomial(8, RNG.beta(0.5, 0.8, size=400)) / 8
+    drawn = RNG.choice(values, size=(5_000, 400)).mean(axis=1)
+    found = share_interval(values, samples=3200)
+    expected = tuple(np.quantile(drawn, [0.025, 0.975]))
+    assert ends(found) == pytest.approx(expected, abs=0.05 * (expected[1] - expected[0]))
+    assert found == Interval(values.mean(), *ends(found), 0.95, BOOTSTRAP, 400, 3200)
+
+
+def test_samples_of_one_problem_are_not_problems() -> None:
+    """Ten equal samples each of 30 problems say what one sample of each says, and less than 300 problems do."""
+    marks = [1.0] * 12 + [0.0] * 18
+    assert ends(share_interval(marks, samples=300)) == ends(share_interval(marks))
+    narrow = ends(share_interval(marks * 10))
+    wide = ends(share_interval(marks))
+    assert wide[1] - wide[0] > 2.5 * (narrow[1] - narrow[0])
+
+
+@pytest.mark.parametrize("problems", [1, 2, 30, 500])
+def test_all_wrong_and_all_right_leave_room_on_one_side(problems: int) -> None:
+    low, high = ends(share_interval([0.0] * problems))
+    assert low == 0.0 and 1 / (problems + 1) < high < min(1.0, 4 / problems)
+    assert ends(share_interval([1.0] * problems)) == pytest.approx((1 - high, 1.0))
+
+
+def test_the_estimate_lies_inside_whatever_the_values() -> None:
+    for values in ([0.0005] * 40, [0.9995] * 40, [0.5], [0.02] * 3, RNG.random(5)):
+        found = share_interval(values)
+        assert found is not None and 0 <= found.low <= found.estimate <= found.high <= 1 and found.low < found.high
+
+
+def test_the_same_values_give_the_same_interval() -> None:
+    values = RNG.random(50)
+    assert share_interval(values) == share_interval(values[::-1].copy())
+
+
+def test_no_problems_have_no_interval_and_no_share_is_above_one() -> None:
+    assert share_interval([]) is difference_interval([]) is mean_interval([]) is ratio_interval([], []) is None
+    assert ratio_interval([0.0, 0.0], [0.0, 0.0]) is None
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        share_interval([0.5, 1.5])
+
+
+def test_a_mean_and_a_difference_have_students_interval() -> None:
+    values = RNG.normal(200, 50, size=25)
+    expected = stats.t.interval(0.95, 24, loc=values.mean(), scale=stats.sem(values))
+    assert ends(mean_interval(values)) == pytest.approx(expected)
+    differences = RNG.choice([-0.5, 0.0, 0.25], size=40)
+    expected = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
+    assert ends(difference_interval(differences)) == pytest.approx((expected.low, expected.high))
+
+
+def test_a_ratio_agrees_with_the_bootstrap_of_pairs() -> None:
+    below = RNG.integers(50, 400, size=300).astype(float)
+    above = RNG.binomial(below.astype(int), RNG.beta(4, 6, size=300)).astype(float)
+    drawn = RNG.integers(0, 300, size=(4_000, 300))
+    expected = np.quantile(above[drawn].sum(axis=1) / below[drawn].sum(axis=1), [0.025, 0.975])
+    found = ratio_interval(above, below)
+    assert found is not None and found.estimate == pytest.approx(above.sum() / below.sum()) and found.method == STUDENT
+    assert ends(found) == pytest.approx(tuple(expected), abs=0.1 * (expected[1] - expected[0]))
+
+
+def test_without_any_spread_a_difference_still_has_a_width_and_a_length_says_so() -> None:
+    same = difference_interval([0.0] * 50)
+    assert same is not None and same.method == BOOTSTRAP and same.low == -same.high
+    assert same.estimate == 0 and 0.01 < same.high < 0.06
+    certain = difference_interval([1.0] * 50)
+    assert certain is not None and 0.9 < certain.low < certain.high == 1.0
+    assert ends(difference_interval([-1.0] * 50)) == (-certain.high, -certain.low)
+    length = mean_interval([24.0] * 10)
+    assert length is not None and (*ends(length), length.method) == (24.0, 24.0, ONE_VALUE)
+
+
+def test_an_interval_ends_where_nothing_can_be() -> None:
+    """Of [1, 1, 70] Student's t reaches 23 ± 99, and of a share of 0.9 on two unlike problems past 0 and 1."""
+    assert ends(mean_interval([1.0, 1.0, 70.0]))[0] < -70 and ends(mean_interval([1.0, 1.0, 70.0], least=0))[0] == 0
+    assert ends(ratio_interval([10.0, 0.0], [10.0, 2.0], ends=(0, 1))) == (0, 1)
+
+
+# Difficulties of problems, with their mean: easy and hard ones, alike and not, solved always or never.
+DIFFICULTIES: dict[str, tuple[float, Callable[[int], np.ndarray]]] = {
+    "spread out": (0.3, lambda size: np.random.default_rng(size).beta(0.6, 1.4, size)),
+    "alike": (0.5, lambda size: np.random.default_rng(size).beta(10, 10, size)),
+    "hard": (0.05, lambda size: np.random.default_rng(size).beta(0.1, 1.9, size)),
+    "easy": (0.95, lambda size: np.random.default_rng(size).beta(4.75, 0.25, size)),
+    "bimodal": (0.4, lambda size: np.where(np.random.default_rng(size).random(size) < 0.375, 0.9, 0.1)),
+}
+
+
+@pytest.mark.parametrize("name", DIFFICULTIES)
+@pytest.mark.parametrize(("problems", "samples"), [(200, 1), pytest.param(60, 4, marks=pytest.mark.slow)])
+def test_the_interval_holds_the_truth_as_often_as_it_says(name: str, problems: int, samples: int) -> None:
+    """500 repetitions: a coverage of 95 % is seen within 2 points of it in 95 of 100 cases (benchmarks/coverage.py)."""
+    truth, draw = DIFFICULTIES[name]
+    repetitions, rng = 500, np.random.default_rng(len(name) + problems)
+    chances = draw(repetitions * problems).reshape(repetitions, problems)
+    sizes = rng.integers(1, samples + 1, size=chances.shape)  # not every sample can be graded
+    shares = rng.binomial(sizes, chances) / sizes
+    found = [share_interval(values) for values in shares]
+    held = np.mean([each is not None and each.low <= truth <= each.high for each in found])
+    assert 0.93 <= held <= 0.975
+
+
+# --- majority ---
+
+
+def counted_out(votes: tuple[str | None, ...], gold: str) -> float:
+    """Break ties in favour of each voter in turn who gave one of the most frequent answers: all are as likely."""
+    counts = Counter(vote for vote in votes if vote is not None)
+    most = max(counts.values(), default=0)
+    winners = [vote for vote in votes if vote is not None and counts[vote] == most]
+    return sum(vote == gold for vote in winners) / len(winners) if winners else 0.0
+
+
+@pytest.mark.parametrize("samples", [1, 2, 3, 4, 5])
+def test_the_majority_of_every_ballot_of_three_answers_and_no_answer(samples: int) -> None:
+    for votes in itertools.product(("right", "wrong", "other", None), repeat=samples):
+        found = majority_share(votes, [vote == "right" for vote in votes])
+        assert found == pytest.approx(counted_out(votes, "right"))
+
+
+def test_of_one_answer_with_two_verdicts_the_share_counts() -> None:
+    assert majority_share(["a", "a", "b"], [True, False, False]) == 0.5
+
+
+def test_nobody_votes() -> None:
+    assert majority_share([], []) == majority_share([None, None], [False, False]) == 0.0
+
+
+# --- pass@k ---
+
+
+@pytest.mark.parametrize("samples", range(1, 9))
+def test_pass_at_k_is_the_share_of_all_choices_that_hold_a_right_sample(samples: int) -> None:
+    for right, k in itertools.product(range(samples + 1), range(1, samples + 1)):
+        verdicts = [True] * right + [False] * (samples - right)
+        choices = list(itertools.combinations(verdicts, k))
+        assert pass_at_k(samples, right, k) == pytest.approx(sum(map(any, choices)) / len(choices), abs=1e-12)
+
+
+@pytest.mark.parametrize(("samples", "right", "k"), [(1000, 1, 500), (10_000, 3, 100), (1000, 999, 1), (200, 2, 199)])
+def test_large_numbers_neither_overflow_nor_cancel(samples: int, right: int, k: int) -> None:
+    exact = 1 - Fraction(math.comb(samples - right, k), math.comb(samples, k))
+    assert pass_at_k(samples, right, k) == pytest.approx(float(exact), rel=1e-10)
+
+
+def test_a_problem_with_fewer_samples_than_k_is_left_out() -> None:
+    assert passes_at_k([4, 1, 2], [1, 1, 0], 2) == [0.5, 0.0]
+
+
+@pytest.mark.parametrize(("samples", "right", "k"), [(3, 1, 4), (3, 4, 2), (3, 1, 0), (3, -1, 1)])
+def test_pass_at_k_of_impossible_counts_is_refused(samples: int, right: int, k: int) -> None:
+    with pytest.raises(ValueError, match=f"pass@{k} of {right} right out of {samples}"):
+        pass_at_k(samples, right, k)
+
+
+def test_ks_double_up_to_the_number_of_samples() -> None:
+    assert [list(usual_ks(samples)) for samples in (1, 2, 8, 12)] == [[1], [1, 2], [1, 2, 4, 8], [1, 2, 4, 8, 12]]
