@@ -166,7 +166,7 @@ def expansion_plan(base: str, model: ModelSettings, seed: int, open_thinking: st
 
 
 def untrained_plan(model: ModelSettings, seed: int, dataset: DatasetSettings | None = None) -> ExpansionPlan:
-    """The same of the model before any warm-up, as training on the dataset would begin with it."""
+    """The expansion of the model before any warm-up; the dataset decides system prompt and opened thinking."""
     if dataset is None:
         return expansion_plan(_untrained(model, None, seed), model, seed)
     return expansion_plan(_untrained(model, dataset.system_prompt, seed), model, seed, dataset.open_thinking)
@@ -190,7 +190,7 @@ def lora(model: ModelSettings) -> Lora | None:
 
 
 def quantization(model: ModelSettings, initial_model: Path) -> BitsAndBytesConfig | None:
-    """How its linear layers are quantized as they are read; None where they are not, or Unsloth does it."""
+    """How the linear layers are quantized when they are loaded; None where they are not, or Unsloth does it."""
     if model.bits is None or model.backend == "unsloth":
         return None
     return quantization_config(model.bits, initial_model, model.dtype)

@@ -55,7 +55,7 @@ def environment() -> dict[str, Any]:
 
 
 def recorded_names_on_hub(folder: Path) -> tuple[str, ...]:
-    """The names that were on the hub when the run started; none where it wrote nothing of it down."""
+    """The names that were on the hub when the run started; none for a run that recorded none."""
     return tuple((read_record(folder, ENVIRONMENT) or {}).get("names_on_hub", ()))
 
 
@@ -68,7 +68,7 @@ def names_on_hub(config: Mapping[str, Any]) -> list[str]:
 
 
 def without_folder(name: str, on_hub: Collection[str]) -> str:
-    """A path by its last part: where it lies on somebody's machine is nobody else's business."""
+    """The name; of a path only its last part, since the rest tells of somebody's machine."""
     return name if name in on_hub else re.split(r"[/\\]", name.rstrip("/\\"))[-1]
 
 

@@ -83,7 +83,7 @@ def _merge(adapter: Path, base: Path, out: Path, facts: CardFacts, console: Cons
 
 
 def merge_report_lines(report: MergeReport, out: Path, note: str) -> Iterator[str]:
-    """What was folded into what, how far the result is from the model that trained, and a note."""
+    """The report of a merge in lines: the base, the largest differences of logits, a note, and the folder."""
     yield (
         f"adapter folded into {report.base}; largest difference of a logit on a chat of {report.probe_tokens} tokens, "
         f"in {report.arithmetic}:"

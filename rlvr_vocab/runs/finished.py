@@ -66,7 +66,7 @@ def _warn(folder: Path, lines: Iterable[str], console: Console) -> None:
 
 
 def _summary(folder: Path, records: RunInventory) -> tuple[dict[str, Any] | None, str]:
-    """The summary, and what is wrong with it or with the list that belongs to it."""
+    """The summary, and what is wrong with it or with the manifest that was written before it."""
     try:
         summary = read_record(folder, SUMMARY)
     except UserError as error:

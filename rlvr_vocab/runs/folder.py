@@ -84,7 +84,7 @@ def _holds_a_run(folder: Path) -> bool:
 
 
 def _belongs_to_no_run(path: Path) -> bool:
-    """What lies in a run's folder and is no part of the run: it may be there before, and stays when it is replaced."""
+    """Whether a file is no part of a run: it may be there before the run, and stays when the run is replaced."""
     return path.name == LOCK or _BEFORE_A_RUN.fullmatch(path.name) is not None
 
 
@@ -153,12 +153,12 @@ def _train_elsewhere(settings: RunSettings) -> str:
 
 
 def changes_of(settings: RunSettings) -> list[tuple[str, Any, Any]]:
-    """(key, value there, value here) in which a run is to go on otherwise than it was begun."""
+    """(key, recorded value, new value) of each key in which the configuration differs from the recorded one."""
     return list(differences(read_recorded(settings.output_dir, resolve=True), settings.resolved))
 
 
 def _covers(allowed: str, key: str) -> bool:
-    """Whether a key, or a section that it lies in, is allowed to change."""
+    """Whether `allowed` is the key or a section that it lies in."""
     return key == allowed or key.startswith(f"{allowed}.")
 
 
@@ -214,7 +214,7 @@ def results_file(folder: Path, when: str) -> Path:
 
 
 def _reopen(folder: Path) -> None:
-    """A finished run that is to be trained further is finished no more; what it came to keeps another name."""
+    """Rename the summary and the last results of a finished run, which is to be trained further."""
     summary = read_record(folder, SUMMARY)
     if summary is None:
         return
@@ -237,13 +237,13 @@ def _clear(folder: Path) -> None:
 
 
 def _removal_order(path: Path) -> tuple[bool, bool, bool, str]:
-    """The outcome first, then checkpoints, the configuration last."""
+    """A key for sorting: the outcome first, then checkpoints, the configuration last."""
     is_checkpoint = path.name == "stages" or path.name.startswith("checkpoint-")
     return path.name == CONFIG, path.name not in (MANIFEST, SUMMARY), not is_checkpoint, path.name
 
 
 def _remove_partial_folders(folder: Path) -> None:
-    """What a killed process had not finished of the folders that appear whole."""
+    """Remove what a killed process has left of the folders that it was writing."""
     for name in (INITIAL_MODEL, FINAL_ADAPTER, FINAL_MODEL):
         for path in folder.glob(f".*{name}.*"):
             shutil.rmtree(path)
@@ -265,7 +265,7 @@ def _compare_threads(folder: Path, here: dict[str, Any]) -> None:
 
 
 def _write_down_changes(settings: RunSettings) -> None:
-    """What is to be otherwise from here on; a finished run is taken up again by it."""
+    """Append the changed keys to `changes.jsonl`; a finished run is reopened by them."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     changes = [{"at": now, "key": key, "from": there, "to": here} for key, there, here in changes_of(settings)]
     if changes or settings.resume not in RESUME_MODES:

@@ -97,7 +97,7 @@ class HeldOutEvaluator:
         return results_file(self._run_folder, f"step_{step:05d}")
 
     def during(self, trainer: RegionGRPOTrainer) -> dict[str, float | None]:
-        """The figures of the model as it is now, which trains on from here as if it had not been measured.
+        """The figures of the model in the middle of its training, which this does not change.
 
         `evaluation/step_00100.jsonl` keeps the results; one of an earlier start that came further is replaced.
         """
@@ -138,7 +138,7 @@ class HeldOutEvaluator:
 
 
 def held_out_figures(results: Sequence[ProblemResult], accuracy: float | None) -> dict[str, float | None]:
-    """The figures of a measurement; no share of reasoning tokens where nothing was thought.
+    """The figures of a measurement by name; no `reasoning_share` where nothing was thought.
 
     Args:
         results: with their answers read.

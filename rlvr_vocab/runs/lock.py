@@ -37,7 +37,7 @@ def check_not_running(folder: Path) -> None:
 
 @contextmanager
 def only_writer(folder: Path, key: str = "output_dir") -> Iterator[None]:
-    """Inside the block nobody else's block for the same folder is entered, on other machines neither.
+    """A block that only one process at a time is in for a folder, on whatever machine.
 
     The system lets the lock go when the process ends, however it ends.
 

@@ -70,7 +70,7 @@ def _save(folder: Path, facts: CardFacts, library: str, **values: Any) -> None:
 
 
 def _measured_on(facts: CardFacts, merge: MergeReport | None) -> str:
-    """Of which weights the accuracy after training is: those that trained need not be those beside the card."""
+    """The weights that the accuracy after training was measured on, which need not be those beside the card."""
     quantized = merge is not None and facts.quantized_bits is not None
     rounded = merge is not None and merge.rounding is not None
     if facts.after is None or not (quantized or rounded):
@@ -83,7 +83,7 @@ def _measured_on(facts: CardFacts, merge: MergeReport | None) -> str:
 
 
 def quantized_note(facts: CardFacts) -> str:
-    """What is to be said where the adapter was trained on weights that are not those it was folded into."""
+    """A sentence for an adapter that was trained on quantized weights; empty for others."""
     if facts.quantized_bits is None:
         return ""
     return (
@@ -129,7 +129,7 @@ _OF_A_STAGE = {"generation": "model.generation_kwargs"}
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Of one sample for each held-out problem that can be graded."""
+    """Right answers among the gradable ones, one sample for each held-out problem."""
 
     right: int
     of: int
@@ -232,7 +232,7 @@ class CardFacts:
 
 
 def facts_of_adapter(checkpoint: Path) -> CardFacts:
-    """What the run around an adapter says of it; only the final one is what `evaluation/after.jsonl` measured."""
+    """Facts from the run around an adapter; `evaluation/after.jsonl` measured the final adapter alone."""
     folder = run_folder_of(checkpoint)
     if folder is None:
         return CardFacts(None, adapter=True)

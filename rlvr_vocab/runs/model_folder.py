@@ -29,7 +29,7 @@ _AS_KEYS = {
 
 @contextmanager
 def naming_model_keys() -> Iterator[None]:
-    """Inside the block an error of the library about a base model names the keys of the configuration."""
+    """A block in which an error about a base model names the keys of the configuration."""
     try:
         yield
     except UserError as error:

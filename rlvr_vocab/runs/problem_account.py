@@ -123,7 +123,7 @@ def check_same_division(settings: RunSettings, account: Mapping[str, Any], conso
 
 
 def _changed_division(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """In words, what of the division of the problems is otherwise than in a `problems.json`; none for the same.
+    """Sentences on how the division of the problems differs from a `problems.json`; none where it is the same.
 
     One that is older holds no fingerprints; its counts tell then.
     """
@@ -141,7 +141,7 @@ def _changes(where: str, there: Mapping[str, Any], here: Mapping[str, Any], name
 
 
 def problems_line(dataset: str, keys: Collection[str], run: RecordedRun) -> str:
-    """Which problems an evaluation measures on, seen from the run; a warning where it may have trained on them.
+    """A line on the problems that an evaluation measures on; a warning where the run may have trained on them.
 
     Args:
         dataset: its name.

@@ -43,7 +43,7 @@ def join_processes(settings: RunSettings) -> PartialState:
 
 
 def in_one_process(function: Callable[..., T], *arguments: Any) -> T:
-    """What `function(*arguments)` returns, for every process of a run.
+    """Call the function once for all processes of a run, and return what it returns in each of them.
 
     With several processes the main one calls it in a child that knows nothing of the others; these wait.
 

@@ -97,7 +97,7 @@ def _require_context(train: Dataset, lengths: list[int], plan: ExpansionPlan, tr
 
 @contextmanager
 def naming_chat_template(model: str) -> Iterator[None]:
-    """Inside the block a chat template that refuses a prompt is an error of what the user typed."""
+    """A block in which a chat template that refuses a prompt is a UserError that names the model."""
     try:
         yield
     except TemplateError as error:
@@ -108,7 +108,7 @@ def naming_chat_template(model: str) -> Iterator[None]:
 
 
 def limits_that_fit(counts: Mapping[int, int], context: int, max_completion: int, least: int = 1) -> str:
-    """What can be set so that prompts and completions fit the model's context.
+    """The keys to set so that prompts and completions fit the model's context.
 
     Args:
         counts: Length -> number of prompts of that length.

@@ -1,4 +1,4 @@
-"""From the folder of a run to what the analysis room takes; imports no torch."""
+"""Reads a run from its folder: its facts, its logged rows, its summary and its damage. Imports no torch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run_record(folder: Path) -> RunRecord:
 
 
 def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
-    """Of a run's resolved configuration, what its figures are read by, in each of its stages too."""
+    """The facts of a run, and of each of its stages, from its resolved configuration and its folder."""
     stages = [
         replace(_facts(_of_stage(config, stage), folder, name), stage=name)
         for stage in _stages(config)
@@ -135,7 +135,7 @@ def _longest_completion(folder: Path, stage: str) -> int | None:
 
 
 def _more(function: RewardSpec) -> dict[str, Any]:
-    """What a function is given beside its name and its weight."""
+    """The settings of a function beside its name and its weight, where they are not the defaults."""
     plain = asdict(RewardSpec(function.name, function.weight))
     return {key: value for key, value in asdict(function).items() if value != plain[key]}
 
@@ -151,7 +151,7 @@ def _set_or_default(value: Any, name: str) -> Any:
 
 
 def _reasoning_tokens(asked: int | str, folder: Path) -> int:
-    """What the run really has, where it has begun; `full` is told by nothing else."""
+    """The number of reasoning tokens: that of the initial model where there is one, else the one asked for."""
     path = folder / INITIAL_MODEL
     if (path / LAYOUT_FILE).is_file():
         return VocabLayout.load(path).size

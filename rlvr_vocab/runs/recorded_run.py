@@ -20,7 +20,7 @@ DEFAULT_MAX_NEW_TOKENS, DEFAULT_TEMPERATURE = 1024, 1.0
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """All that is None is so without a run.
+    """The run around a checkpoint; without one, None and the defaults.
 
     Attributes:
         dataset: what decides, with `seed`, which problems were held out.
@@ -85,5 +85,5 @@ def configuration_keys(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def default_keys() -> dict[str, Any]:
-    """The same of a run for which nothing was set."""
+    """The keys of a run for which nothing was set."""
     return configuration_keys(resolved_config(compose("train", parse_command_line("train", []))))

@@ -59,7 +59,7 @@ def write_report(settings: ReportSettings, read_run: Callable[[Path], RunRecord]
 
 
 def report_at_the_end(run: Path, console: Console, read_run: Callable[[Path], RunRecord] = run_record) -> None:
-    """The report of a run that has ended, where there is none since; what goes wrong with it is said, no more."""
+    """Write the report of a run that has ended, unless there is a newer one; a failure is only a warning."""
     out = run / REPORT
     newer = out.is_file() and out.stat().st_mtime_ns >= (run / SUMMARY).stat().st_mtime_ns
     if newer and out.read_bytes().rstrip().endswith(b"</html>"):
@@ -73,7 +73,7 @@ def report_at_the_end(run: Path, console: Console, read_run: Callable[[Path], Ru
 
 
 def report_of(record: RunRecord, max_samples: int) -> RunReport:
-    """All that the page of a run is made of."""
+    """Read everything that the page of a run shows."""
     folder = record.folder
     marker, why_unmarked = _or_why(lambda: _marker(folder / INITIAL_MODEL))
     vocabulary, why_untold = _or_why(lambda: analyse_vocabulary(record))

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, divided, read_rows
+from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, read_rows, split_evaluations
 from rlvr_vocab.runs.monitor import DisplayCallback, RunDoctor, alert
 from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.training.metrics.completions import CompletionRows
@@ -85,7 +85,7 @@ def test_live_and_afterwards_agree(tmp_path: Path) -> None:
     doctor.start()
     trained(doctor, tmp_path, rows_with_a_high_kl(1, 60))
     summary = {"accuracy_before": 0.9, "accuracy_after": 0.1, "held_out_problems": 5_000}
-    rows, evaluations = divided(read_rows(tmp_path / "metrics.jsonl"))
+    rows, evaluations = split_evaluations(read_rows(tmp_path / "metrics.jsonl"))
     found = doctor.finish(summary)
     assert found == diagnose(RunRecord(tmp_path, FACTS, rows, evaluations, summary))
     names = [finding.name for finding in alerts]
