@@ -170,7 +170,7 @@ def write_final_inventory(folder: Path, summary: str) -> None:
 
 
 def inventory_in(checkpoint: Path) -> Entries:
-    """The list in a checkpoint that counts; empty where a run of an earlier version wrote none."""
+    """The list in a valid checkpoint; empty where a run of an earlier version wrote none."""
     place = checkpoint / RECORDS / _LIST
     return read_manifest(place) if place.is_file() else {}
 

@@ -93,7 +93,7 @@ def report_of(record: RunRecord, max_samples: int) -> RunReport:
 
 
 def held_out_of(record: RunRecord) -> HeldOutAnswers:
-    """What a run measured on its held-out problems; a file that is not whole counts for nothing, and is named."""
+    """What a run measured on its held-out problems; a damaged file is left out and named."""
     problems = (record.summary or {}).get("held_out_problems")
     before, why_not_before = _or_why(lambda: _answers(record.folder, "before", problems))
     after, why_not_after = _or_why(lambda: _answers(record.folder, "after", problems))

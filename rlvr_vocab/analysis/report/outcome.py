@@ -45,7 +45,7 @@ class HeldOutAnswers:
     """The answers before GRPO and after it; empty where they were not measured (yet), or not kept whole.
 
     Attributes:
-        damage: a line for each file that is not whole, and so counts for nothing.
+        damage: a line for each damaged file, which is left out.
     """
 
     before: Sequence[Answer] = ()
