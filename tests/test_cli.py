@@ -14,7 +14,7 @@ from rlvr_vocab import cli
 from rlvr_vocab.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
-HEAVY = ("torch", "transformers", "trl", "datasets", "wandb", "numpy", "rlvr_vocab.training")
+HEAVY = ("torch", "transformers", "trl", "datasets", "wandb", "numpy", "rlvr_vocab.training.trainer")
 
 
 def run(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -53,6 +53,7 @@ def test_its_rewards_tell_right_from_wrong_by_hand():
     assert all(row["solution"] == sorted(row["solution"]) for row in task.get_dataset(50))
 
 
+@pytest.mark.slow
 def test_the_lora_recipe_runs_with_any_model(make_shape, tmp_path):
     """`experiment=gsm8k_lora_xml` as it stands, but for a small model, few problems and short answers."""
     problems = tmp_path / "gsm8k.jsonl"

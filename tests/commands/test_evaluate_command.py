@@ -278,8 +278,8 @@ def test_vllm_is_refused_where_it_cannot_sample(
     assert load_settings("evaluate", words).backend == "transformers"
     monkeypatch.setattr("rlvr_vocab.checks.commands.installed", lambda package: True)
     assert load_settings("evaluate", [*words, "backend=vllm"]).backend == "vllm"
-    monkeypatch.setattr("rlvr_vocab.checks.run.check_checkpoint_folder", lambda *_: None)
-    monkeypatch.setattr("rlvr_vocab.checks.run.is_adapter", lambda folder: True)
+    monkeypatch.setattr("rlvr_vocab.checks.commands.check_checkpoint_folder", lambda *_: None)
+    monkeypatch.setattr("rlvr_vocab.checks.commands.is_adapter", lambda folder: True)
     with pytest.raises(UserError, match=r"is an adapter: fold it into its base first, rlvr-vocab merge checkpoint="):
         load_settings("evaluate", [*words, "backend=vllm"])
     assert machine.installed("json")

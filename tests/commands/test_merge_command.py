@@ -67,6 +67,7 @@ def test_the_final_model_is_stock_and_computes_what_the_final_adapter_does_on_it
     assert VocabLayout.load(final) == VocabLayout.load(adapter) == VocabLayout.load(run_folder / "initial_model")
 
 
+@pytest.mark.slow
 def test_merging_the_final_adapter_again_gives_the_final_model(
     run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -204,6 +205,7 @@ def test_a_whole_model_that_is_not_what_was_written_is_refused_too(
     assert "not what was written, by its manifest.json" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_place_of_the_merged_model_is_looked_at_first(
     run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

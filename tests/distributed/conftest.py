@@ -92,6 +92,16 @@ def run(command: list[str], seconds: float = 240) -> subprocess.CompletedProcess
     return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
+QUICK = ("test_what_one_process_alone_finds_wrong_ends_all_and_is_told_once",)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Each case starts two processes that take both cores for a minute."""
+    for item in items:
+        if item.path.parent == HERE and item.name not in QUICK:
+            item.add_marker("slow")
+
+
 @pytest.fixture(scope="session")
 def trained(expand_shape: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
     """The folder of a case, by how it was trained and its name.

@@ -152,6 +152,7 @@ def wait_for_second_row(folder: Path, stage: str, process: subprocess.Popen, sec
     raise AssertionError(f"stage {stage} did not begin within {seconds} s")
 
 
+@pytest.mark.slow
 def test_a_stage_ends_early_when_it_has_reached_its_goal(tmp_path):
     goal = "until:{metric:rewards/length/mean,above:-1000,window:2}"
     first = f"{{name:a,rewards:[{{name:length,params:{{longest:5,unit:words}}}}],training:{{max_steps:9}},{goal}}}"
@@ -196,6 +197,7 @@ def test_a_record_that_cannot_be_read_is_named(whole_run, broken, tmp_path, caps
     assert "1_form/stage.json is not readable" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_later_stage_that_has_ended_before_an_earlier_one_is_refused(whole_run, tmp_path, capsys):
     folder = unfinished_without_records(whole_run, tmp_path / "copy")
     (folder / "stages/1_form/stage.json").unlink()

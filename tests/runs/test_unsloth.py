@@ -50,6 +50,7 @@ def command(tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_a_baseline_trains_with_the_run_s_own_configuration(command, tmp_path):
     done = command(
         *RUN,

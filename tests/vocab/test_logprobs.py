@@ -75,6 +75,7 @@ def test_scores_and_gradients_equal_a_dense_float64_reference(mix, mode, setting
         assert (ours.double() - reference.double()).abs().max() <= 1e-5 * scale
 
 
+@pytest.mark.slow
 def test_gradcheck_passes_in_float64():
     policy, regions = make_policy("expand"), MIXES["mixed"]
     hidden, weight, _, targets = make_inputs(regions, policy, torch.float64)

@@ -94,6 +94,7 @@ def test_for_qwen2_the_tokenizer_is_named_or_lies_in_a_folder_of_its_own(
     assert pipeline("text-generation", model=str(folder), tokenizer=str(tmp_path)).tokenizer.decode(copies) == text
 
 
+@pytest.mark.slow
 def test_a_real_model_runs_as_in_the_guides(smollm2: Path, tmp_path: Path) -> None:
     folder = tmp_path / "production_model"
     write_expansion(plan_expansion(str(smollm2), Expansion(size=None, open_thinking="prefill")), folder)

@@ -24,6 +24,7 @@ from rlvr_vocab.vocab.regions import THINKING, scored_regions
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
 
+@pytest.mark.slow
 def test_where_memory_is_short_float32_decides_with_what_it_is_off_by_itself(
     expand_shape: Callable[..., Path],
     make_adapter: Callable[..., Path],
@@ -62,6 +63,7 @@ def test_the_chat_of_a_model_without_a_reasoning_vocabulary_is_standard_text(
     assert "72" in load_tokenizer(stock).decode(probe_ids(stock))
 
 
+@pytest.mark.slow
 def test_the_fresh_process_knows_nothing_of_this_package(expand_shape: Callable[..., Path], tmp_path: Path) -> None:
     source = Path(stock_reload.__file__).read_text()
     imported = [node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.Import, ast.ImportFrom))]

@@ -126,6 +126,7 @@ def test_weights_that_half_precision_cannot_hold_are_refused(
     assert merge_adapter(adapter, out, base, torch.bfloat16).reloading == 0.0
 
 
+@pytest.mark.slow
 def test_what_stock_classes_cannot_load_is_refused(
     expand_shape: Callable[..., Path],
     make_adapter: Callable[..., Path],
