@@ -311,6 +311,7 @@ def test_a_picture_loads_nothing_from_elsewhere(picture: Path) -> None:
     assert "<script" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", [path for path in DOCUMENTS if blocks(path, "python")], ids=name)
 def test_python_snippets_run_from_top_to_bottom(
     document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

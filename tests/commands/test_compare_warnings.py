@@ -11,6 +11,8 @@ import pytest
 
 from .compared_runs import ASKED, ENVIRONMENT, SUMMARY, Maker, compare, evaluated, maker, three, warnings
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def made(tmp_path: Path) -> Maker:

@@ -19,6 +19,8 @@ from rlvr_vocab.runs.problem_account import problems_line
 from rlvr_vocab.runs.problems import load_run_problems
 from rlvr_vocab.runs.recorded_run import recorded_run, stage_of
 
+pytestmark = pytest.mark.slow
+
 FEW = "dataset.generator.num_problems=500"
 RUN = ("experiment=quickstart", "dataset.eval_fraction=0.2", "dataset.max_eval_samples=20", FEW, "seed=5")
 CHECKPOINT = "checkpoint=out/run/final_model"

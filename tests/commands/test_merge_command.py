@@ -25,6 +25,8 @@ from rlvr_vocab.vocab.peft.adapter import load_model
 from rlvr_vocab.vocab.peft.adapter_base import BASE_RECORD, record_base
 from rlvr_vocab.vocab.peft.merge_check import probe_ids
 
+pytestmark = pytest.mark.slow
+
 SMALL = (
     "warmup.max_steps=2",
     "warmup.until_accuracy=null",

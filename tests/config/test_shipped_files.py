@@ -13,6 +13,8 @@ from rlvr_vocab.config.overrides import known_keys
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import OURS
 
+pytestmark = pytest.mark.slow
+
 CHOICES = [f"{path.parent.name}={path.stem}" for path in sorted(CONF.glob("*/*.yaml")) if not path.stem.startswith("_")]
 REQUIRED: dict[str, list[str]] = {
     "check": [],

@@ -17,6 +17,8 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import SamplingSettings, require_room_in
 from rlvr_vocab.runs.prompts import limits_that_fit, require_a_batch
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def quiet_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,8 @@ from safetensors.torch import load_file
 
 from rlvr_vocab.cli import main
 
+pytestmark = pytest.mark.slow
+
 STEPS = 4
 SMALL = (
     "report=false",

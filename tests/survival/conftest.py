@@ -21,7 +21,6 @@ import pytest
 # Of these tests `make test` runs one kill, one damage of a checkpoint and one of a record, and one signal.
 QUICK = (
     "test_killed_before_a_change_of_a_file[os.rename .saving/checkpoint-4]",
-    "test_each_file_of_the_newest_checkpoint[flip]",
     "test_an_interrupted_run_puts_back_what_it_can_and_names_the_rest",
     "test_the_step_is_finished_and_saved_and_the_last_line_says_so[15]",  # SIGTERM
 )

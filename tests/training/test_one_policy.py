@@ -112,6 +112,7 @@ def logs_of_kl_steps(expand_shape, make_trainer, tmp_path_factory):
     return rows
 
 
+@pytest.mark.slow
 def test_kl_is_logged_every_so_many_steps_and_starts_at_nothing(logs_of_kl_steps):
     assert ["kl" in row for row in logs_of_kl_steps[0]] == [False] * 3
     assert ["kl" in row for row in logs_of_kl_steps[2]] == [True, False, True]

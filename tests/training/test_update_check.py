@@ -9,6 +9,8 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.weight_checks import UpdateCheck, fingerprint, parameter_groups
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(expand_shape):

@@ -13,6 +13,8 @@ from rlvr_vocab.verify.judge import AlgebraNeeded, NoAlgebra, judge
 from rlvr_vocab.verify.limits import MAX_CHARACTERS
 from rlvr_vocab.verify.reading import read
 
+pytestmark = pytest.mark.slow
+
 PAIRS = [json.loads(line) for line in Path(__file__).with_name("pairs.jsonl").open(encoding="utf-8")]
 FRAGMENTS = r"""
     \frac \sqrt \sqrt[ \pi \le \pm \cup \infty \text{ \text{and} \overline{ ^ _ { } ( ) [ ] \{ \} , . ; : = < > + - * /

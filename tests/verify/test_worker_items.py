@@ -13,6 +13,8 @@ import pytest
 
 from .conftest import MakePool, Processes, echoes
 
+pytestmark = pytest.mark.slow
+
 
 def test_outcomes_stand_in_the_order_of_the_items_and_progress_is_told_after_each(make_pool: MakePool) -> None:
     naps, told = [0.2, 0.1, 0.0, 0.05, 0.0], []

@@ -203,6 +203,7 @@ def _gsm8k_texts(step):
     return [text for line in lines for text in (json.loads(line)["question"], json.loads(line)["answer"])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["smollm2", "qwen3"])
 def test_real_text_keeps_its_ids_and_real_copies_their_text(name, request, tmp_path):
     folder = request.getfixturevalue(name)

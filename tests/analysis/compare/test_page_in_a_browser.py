@@ -16,6 +16,8 @@ from rlvr_vocab.analysis.report.page import render
 
 from ..browser import Browser, browser, chromium
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = f"{'w' * 300}<script>alert(1)</script>"
 
 

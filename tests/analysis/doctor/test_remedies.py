@@ -22,6 +22,8 @@ from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.record.metrics import RewardFact, RunFacts
 from rlvr_vocab.runs.record import run_facts
 
+pytestmark = pytest.mark.slow
+
 Row = dict[str, Any]
 OWN = Path(__file__).with_name("own_rewards.py")
 

@@ -83,6 +83,7 @@ def test_keys_lead_to_completions(finished_run, keys, sample_id):
     assert f"step {sample_id[0]}, completion {sample_id[1]}" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "text", "status"),
     [

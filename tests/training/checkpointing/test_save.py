@@ -194,6 +194,7 @@ def test_another_number_of_processes_is_said(expand_shape, make_trainer, tmp_pat
     assert "was written by 2 processes, and 1 go on from it" in caplog.text
 
 
+@pytest.mark.slow
 def test_completions_of_another_batch_size_are_drawn_anew_with_a_word(expand_shape, make_trainer, tmp_path, caplog):
     folder = expand_shape("llama", size=None)
     make_trainer(folder, tmp_path, steps_per_generation=4, **EVERY_STEP).train()
@@ -203,6 +204,7 @@ def test_completions_of_another_batch_size_are_drawn_anew_with_a_word(expand_sha
     assert other.state.global_step == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps_before", [5, *(pytest.param(step, marks=pytest.mark.slow) for step in (1, 2, 3))])
 def test_problems_come_in_the_same_order_in_every_epoch(steps_before, expand_shape, make_trainer, tmp_path):
     """Three steps are an epoch: TRL's sampler would begin each resume with the order of the first."""

@@ -19,6 +19,8 @@ from rlvr_vocab.vocab.peft import merge
 from rlvr_vocab.vocab.peft.merge import merge_adapter
 from rlvr_vocab.vocab.peft.merge_check import probe_ids
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
