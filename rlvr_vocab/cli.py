@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from rlvr_vocab.config.commands import COMMANDS
+from rlvr_vocab.config.command_table import COMMANDS
 from rlvr_vocab.config.compose import parse_command_line
 from rlvr_vocab.config.help import command_help, overview, value_of_key
 from rlvr_vocab.config.load import read_settings
@@ -19,7 +19,7 @@ from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import Interrupted, OutOfRoom, UserError, is_out_of_memory
 from rlvr_vocab.exit_codes import (
     BAD_INPUT,
-    INTERRUPTED,
+    CTRL_C,
     OUT_OF_ROOM,
     READER_GONE,
     RESUME_ME,
@@ -76,7 +76,7 @@ def run_and_report(argv: list[str]) -> int:
         return RESUME_ME
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return CTRL_C
     except BrokenPipeError:
         if not output_is_unread():
             raise

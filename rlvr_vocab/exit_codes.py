@@ -14,7 +14,7 @@ from rlvr_vocab.errors import Interrupted, OutOfRoom, UserError
 BAD_INPUT = 2
 OUT_OF_ROOM = os.EX_IOERR  # 74: the disk or the memory is full
 RESUME_ME = os.EX_TEMPFAIL  # 75: told to stop before its end; the same command goes on
-INTERRUPTED = 130
+CTRL_C = 130
 READER_GONE = 141  # as a shell counts a process that SIGPIPE ended: 128 + 13
 
 FILE = "RLVR_VOCAB_EXIT_CODE_FILE"

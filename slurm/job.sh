@@ -5,7 +5,7 @@
 
 BAD_INPUT=2
 NO_ROOM=74     # the disk or the memory was full
-INTERRUPTED=75 # and saved: the same command goes on
+RESUME_ME=75 # and saved: the same command goes on
 STARTS_WITHOUT_A_CHECKPOINT=3 # in a row; then the job is not requeued any more
 
 # The task of an array is named by its two numbers: the array's last task has the job id of the whole array.
@@ -56,7 +56,7 @@ train() {
   ((nodes == 1)) || on_each_node=(srun --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1
     --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit=0 --wait=300)
   checkpoints_before="$(checkpoints)"
-  code=$INTERRUPTED
+  code=$RESUME_ME
   [[ -z "$warned$terminated" ]] || return 0
   echo "${line[*]}"
   "${on_each_node[@]}" bash slurm/node.sh "${line[@]}" &
@@ -71,11 +71,11 @@ train() {
 
 end_job() {
   if [[ -z "$warned" && "$(field PreemptTime)" == [0-9]* ]]; then warned=yes; fi
-  if [[ -n "$warned" ]] && ((code != 0 && code != BAD_INPUT && code != NO_ROOM && code != INTERRUPTED)); then
+  if [[ -n "$warned" ]] && ((code != 0 && code != BAD_INPUT && code != NO_ROOM && code != RESUME_ME)); then
     say "training ended with code $code after the warning: the checkpoint before counts"
-    code=$INTERRUPTED
+    code=$RESUME_ME
   fi
-  if ((code == INTERRUPTED)); then
+  if ((code == RESUME_ME)); then
     requeue
   elif ((code == 0)); then
     say "done"

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from rlvr_vocab.checks import machine
 from rlvr_vocab.checks.run import check_configuration, check_rewards
-from rlvr_vocab.config.commands import COMMANDS
+from rlvr_vocab.config.command_table import COMMANDS
 from rlvr_vocab.config.compose import compose, parse_command_line
 from rlvr_vocab.config.help import command_help, leaves, overview
 from rlvr_vocab.config.load import read_settings

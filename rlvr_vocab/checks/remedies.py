@@ -76,6 +76,6 @@ def _outcome(folder: Path, stage: str, words: Sequence[str]) -> tuple[Mapping[st
 
 def _twins(words: Sequence[str]) -> list[str]:
     """The same values under the model's names, which a stage may have set."""
-    twins = {f"training.{training}": f"model.generation_kwargs.{model}" for model, training, _ in SHARED_KEYS}
+    twins = {f"training.{training}": f"model.generation_kwargs.{model}" for model, training in SHARED_KEYS.items()}
     typed = [word.partition("=") for word in words]
     return [f"{twins[key]}={value}" for key, _, value in typed if key in twins]

@@ -23,8 +23,8 @@ from rlvr_vocab.evaluation.sampling import (
     sample_completions,
 )
 from rlvr_vocab.progress import stage
+from rlvr_vocab.runs.closing_screen import marked_text
 from rlvr_vocab.runs.recorded_run import RecordedRun, recorded_run
-from rlvr_vocab.runs.summary import marked_text
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.vocab.chat import prefilled_ids
 from rlvr_vocab.vocab.layout import VocabLayout

@@ -27,8 +27,9 @@ from rlvr_vocab.evaluation.sampling import Checkpoint
 from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS
 from rlvr_vocab.record.manifest import problem_with, set_aside, write_manifest
 from rlvr_vocab.runs.base_model import base_model, expansion_plan, untrained_base
+from rlvr_vocab.runs.closing_screen import print_summary
 from rlvr_vocab.runs.final_model import save_final_model
-from rlvr_vocab.runs.finished import finished_summary, write_summary
+from rlvr_vocab.runs.finished import restored_summary, write_summary
 from rlvr_vocab.runs.folder import start_run_folder
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.lock import only_writer
@@ -41,7 +42,6 @@ from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.runs.report import report_at_the_end
 from rlvr_vocab.runs.stage_runner import StagedRun
 from rlvr_vocab.runs.stages import Stage
-from rlvr_vocab.runs.summary import print_summary
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.training.checkpointing.save import full_disk_in_a_line
 from rlvr_vocab.training.out_of_memory import CHECKPOINTING, FOUR_BITS, LORA, NO_REFERENCE, naming_out_of_memory
@@ -82,7 +82,7 @@ def _already_set(settings: RunSettings) -> list[str]:
 def _run(settings: RunSettings, interruption: Interruption, console: Console) -> int:
     quiet_libraries()
     is_main = PartialState().is_main_process
-    [summary] = broadcast_object_list([finished_summary(settings, console) if is_main else None])
+    [summary] = broadcast_object_list([restored_summary(settings, console) if is_main else None])
     if summary is None:
         started = time.monotonic()
         training, held_out, plan = _prepare(settings, interruption, console)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from rlvr_vocab.bounds import Bounds, Count, NotNegative, Seed
 from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RewardSettings
 from rlvr_vocab.config.values import read, read_section
+from rlvr_vocab.data.source import AnswerFormat
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
 
@@ -145,7 +146,7 @@ class ScoreSettings:
     completion_column: str
     prompt_column: str | None
     solution_column: str | None
-    solution_format: Literal["bare", "hash", "boxed"]
+    solution_format: AnswerFormat
     think_tags: tuple[str, str] | None
     samples: Count
     batch_size: Count

@@ -14,7 +14,7 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from rlvr_vocab.config.commands import COMMANDS
+from rlvr_vocab.config.command_table import COMMANDS
 from rlvr_vocab.config.overrides import (
     dotted_keys,
     first_lines,

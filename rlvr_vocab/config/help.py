@@ -10,7 +10,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from rlvr_vocab.config.commands import COMMANDS
+from rlvr_vocab.config.command_table import COMMANDS
 from rlvr_vocab.config.compose import compose, config_folders, parse_command_line, resolve
 from rlvr_vocab.config.load import with_recipe
 from rlvr_vocab.config.overrides import group_choices

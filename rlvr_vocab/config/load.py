@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from rlvr_vocab.config.command_sections import read_checkpoints
-from rlvr_vocab.config.commands import COMMANDS
+from rlvr_vocab.config.command_table import COMMANDS
 from rlvr_vocab.config.compose import (
     CONF,
     CommandLine,

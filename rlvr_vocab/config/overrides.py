@@ -11,7 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 
-from rlvr_vocab.config.commands import COMMANDS
+from rlvr_vocab.config.command_table import COMMANDS
 from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
 from rlvr_vocab.config.recorded import escaped
 from rlvr_vocab.config.sections import TrainingSettings

@@ -1,18 +1,26 @@
 """Settles the keys that say the same thing twice, so that the recorded configuration has one answer."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.config.compose import Composed, resolve
+import yaml
+
+from rlvr_vocab.config.compose import CONF, Composed, resolve
 from rlvr_vocab.config.secrets import refuse_secrets
 from rlvr_vocab.config.values import read
 from rlvr_vocab.errors import UserError
 
-# (key of the model, key of the training, the values shipped in conf/model/, that of _base.yaml first)
-SHARED_KEYS: tuple[tuple[str, str, tuple[int | float, ...]], ...] = (
-    ("max_new_tokens", "max_completion_length", (1024, 48)),
-    ("temperature", "temperature", (1.0,)),
-)
+# model.generation_kwargs.<key> -> the same thing as training.<key>
+SHARED_KEYS = {"max_new_tokens": "max_completion_length", "temperature": "temperature"}
+
+
+@cache
+def shipped_values(model_key: str) -> tuple[int | float, ...]:
+    """What the files in conf/model/ say of one of SHARED_KEYS, that of _base.yaml first."""
+    files = [CONF / "model" / "_base.yaml", *sorted((CONF / "model").glob("[!_]*.yaml"))]
+    written = [yaml.safe_load(file.read_text(encoding="utf-8")).get("generation_kwargs", {}) for file in files]
+    return tuple(generation[model_key] for generation in written if model_key in generation)
 
 
 def resolved_config(composed: Composed) -> dict[str, Any]:
@@ -24,21 +32,20 @@ def resolved_config(composed: Composed) -> dict[str, Any]:
     if "rewards" in config:
         settle_reward_functions(config)
     if "training" in config:
-        for model_key, training_key, shipped in SHARED_KEYS:
-            settle_shared_key(config, model_key, training_key, shipped, composed)
+        for model_key, training_key in SHARED_KEYS.items():
+            settle_shared_key(config, model_key, training_key, composed)
         settle_reward_weights(config)
     return config
 
 
-def settle_shared_key(
-    config: dict[str, Any], model_key: str, training_key: str, shipped: tuple[int | float, ...], composed: Composed
-) -> None:
+def settle_shared_key(config: dict[str, Any], model_key: str, training_key: str, composed: Composed) -> None:
     """model.generation_kwargs.X and training.Y are one thing: both get the value set, or the shipped one.
 
     What is typed, or chosen with training=…, goes over what a recipe or a recorded run says under the other name.
     """
     generation, training = config["model"]["generation_kwargs"], config["training"]
     one, other = f"model.generation_kwargs.{model_key}", f"training.{training_key}"
+    shipped = shipped_values(model_key)
     kind = type(shipped[0])
     value = read(kind | None, generation.get(model_key), one)
     twin = read(kind | None, training.get(training_key), other)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 from rlvr_vocab.bounds import Bounds, Count, NotNegative, Seed
 from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
 from rlvr_vocab.config.values import KIND_NAMES, read, read_choice, wrong_type
+from rlvr_vocab.data.source import AnswerFormat
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.training.settings import Lora, TinyShape, UnslothSettings, UntilSettings, WarmupSettings
@@ -102,7 +103,7 @@ class DatasetSettings:
     max_eval_samples: Annotated[int, Bounds(least=0)] | None
     max_train_samples: Count | None
     columns: ColumnMap
-    answer_format: Literal["bare", "hash", "boxed"]
+    answer_format: AnswerFormat
     generator: GeneratorSettings | None
     system_prompt: str | None
     examples: tuple[SolvedTurn, ...] | None

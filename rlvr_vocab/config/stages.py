@@ -18,7 +18,7 @@ from rlvr_vocab.nearest import did_you_mean
 
 OVERRIDDEN = ("rewards", "training", "dataset", "generation")
 KEYS = ("name", *OVERRIDDEN, "until")
-_TWINS = tuple(training_key for _, training_key, _ in SHARED_KEYS)
+_TWINS = tuple(SHARED_KEYS.values())
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
@@ -100,7 +100,7 @@ def _read_stage(stage: Mapping[str, Any], place: int) -> WrittenStage:
         for key in stage:
             if key not in KEYS:
                 raise UserError(f"unknown key {key}{did_you_mean(str(key), KEYS)}; a stage has {', '.join(KEYS)}")
-        for model_key, training_key, _ in SHARED_KEYS:
+        for model_key, training_key in SHARED_KEYS.items():
             both = [(stage.get("generation") or {}).get(model_key), _of_mapping(stage.get("training"), training_key)]
             if None not in both and both[0] != both[1]:
                 one, other = f"generation.{model_key}={both[0]}", f"training.{training_key}={both[1]}"
@@ -128,7 +128,7 @@ def _words(section: str, content: Any) -> Iterator[str]:
 
 
 def _word(section: str, key: str, value: Any) -> Iterator[str]:
-    for model_key, training_key, _ in SHARED_KEYS:  # one thing under two names: both are set, or they would differ
+    for model_key, training_key in SHARED_KEYS.items():  # one thing under two names: both are set, or they would differ
         if (section, key) in (("generation", model_key), ("training", training_key)):
             yield f"model.generation_kwargs.{model_key}={hydra_text(value)}"
             yield f"training.{training_key}={hydra_text(value)}"

@@ -1,13 +1,15 @@
 """Where problems come from and what their columns mean."""
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from rlvr_vocab.data.arithmetic import ArithmeticTask
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 
 GENERATED = "arithmetic"
-ANSWER_FORMATS = ("bare", "hash", "boxed")
+AnswerFormat = Literal["bare", "hash", "boxed"]
+ANSWER_FORMATS = get_args(AnswerFormat)
 
 
 @dataclass(frozen=True)

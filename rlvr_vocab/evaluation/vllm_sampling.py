@@ -65,7 +65,7 @@ def _start(folder: Path, config: Any, needed: int, seed: int) -> Any:
 
 
 def _require_policy(engine: Any, folder: Path, layout: VocabLayout) -> None:
-    from rlvr_vocab.vocab.vllm.plugin import NAME_OF_NAMED, named_processors
+    from rlvr_vocab.vocab.vllm.logits_processor import NAME_OF_NAMED, named_processors
 
     if layout.size and NAME_OF_NAMED not in named_processors(engine.llm_engine.vllm_config):
         raise UserError(

@@ -53,5 +53,5 @@ def read_record(folder: Path, name: str) -> dict[str, Any] | None:
 
 
 def is_finished(summary: Mapping[str, Any] | None) -> bool:
-    """Whether a run with this summary has come to its end; before that it has none."""
+    """Whether the summary of a run says that it has ended; whether its files are whole is asked in runs/finished.py."""
     return summary is not None and bool(summary.get("finished"))

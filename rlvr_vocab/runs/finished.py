@@ -1,4 +1,4 @@
-"""Whether a run is finished: its summary says so, and every file that belongs to its outcome is whole."""
+"""The end of a run: writes its summary, and on the next start checks and restores what belongs to its outcome."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint
 _TAKES_LONG = 10e9
 
 
-def finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] | None:
+def restored_summary(settings: RunSettings, console: Console) -> dict[str, Any] | None:
     """The summary of a finished run; None for one that is to be trained, or trained further.
 
     Damaged and missing files are restored from the copies in a checkpoint. A run that lacks more than these hold loses

@@ -15,7 +15,7 @@ from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.record.files import METRICS
 from rlvr_vocab.record.metrics import Row, RunFacts, read_metrics
-from rlvr_vocab.runs.summary import finding_line, marked_text
+from rlvr_vocab.runs.closing_screen import finding_line, marked_text
 from rlvr_vocab.stop_signals import kept_from_children
 from rlvr_vocab.training.display.live import LiveDisplay
 from rlvr_vocab.training.metrics.completions import CompletionRows

@@ -98,7 +98,8 @@ class RegionGRPOTrainer(GRPOTrainer):
     prefilled of it.
 
     Attributes:
-        policy: the region policy of the folder, in force in every forward and every sample.
+        policy: the region policy of the folder, by which log-probabilities are computed and `generate` samples; vLLM
+            reads its own from the same folder.
         sampler: what generates, and records the log-probability of each sampled token.
         stage_context: where in a run of several stages this trainer stands.
         checkpoints: saves and resumes.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from rlvr_vocab.runs.summary import print_summary
+from rlvr_vocab.runs.closing_screen import print_summary
 
 SUMMARY = {
     "accuracy_before": 0.25,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-INTERRUPTED = 75
+RESUME_ME = 75
 
 
 def test_training_prints_into_the_folder_of_its_run_and_slurms_own_output_says_where(scripts):
@@ -59,11 +59,11 @@ def test_bad_input_is_said_before_there_is_a_folder(scripts, tmp_path):
 )
 def test_an_interrupted_run_is_requeued_by_the_name_that_is_its_own(scripts, variables, name, through_a_file):
     orders = scripts.scontrol()
-    python = scripts.stand_in("python", INTERRUPTED)
+    python = scripts.stand_in("python", RESUME_ME)
     if through_a_file:  # as under accelerate
-        python = scripts.stand_in("python", 1, more=f'echo {INTERRUPTED} >"$RLVR_VOCAB_EXIT_CODE_FILE"\n')
+        python = scripts.stand_in("python", 1, more=f'echo {RESUME_ME} >"$RLVR_VOCAB_EXIT_CODE_FILE"\n')
     done = scripts.job("train_baseline.sh", LAUNCH_PYTHON=str(python), **variables)
-    assert done.returncode == INTERRUPTED
+    assert done.returncode == RESUME_ME
     assert orders.read_text().splitlines() == [f"requeue {name}"]
     assert sorted(path.name for path in (scripts.tree / "slurm" / "logs").iterdir()) == [".gitignore"]
 
@@ -76,7 +76,7 @@ def test_whatever_ended_otherwise_is_not_requeued(scripts, code):
 
 
 @pytest.mark.parametrize(
-    ("code", "requeued"), [(0, False), (2, False), (74, False), (INTERRUPTED, True), (1, True), (138, True)]
+    ("code", "requeued"), [(0, False), (2, False), (74, False), (RESUME_ME, True), (1, True), (138, True)]
 )
 def test_a_preempted_run_is_requeued_unless_it_is_done_or_cannot_go_on(scripts, code, requeued):
     orders = scripts.scontrol(preempted="2026-01-01T00:00:00")
@@ -86,7 +86,7 @@ def test_a_preempted_run_is_requeued_unless_it_is_done_or_cannot_go_on(scripts, 
 
 def test_a_job_that_slurm_has_ended_is_not_requeued(scripts):
     orders = scripts.scontrol(state="COMPLETING")
-    done = scripts.job("train_baseline.sh", LAUNCH_PYTHON=str(scripts.stand_in("python", INTERRUPTED)))
+    done = scripts.job("train_baseline.sh", LAUNCH_PYTHON=str(scripts.stand_in("python", RESUME_ME)))
     assert orders.read_text() == "" and "SLURM has ended the job" in done.stdout
 
 
@@ -94,7 +94,7 @@ def test_three_starts_without_a_new_checkpoint_are_the_last(scripts):
     orders, counts = scripts.scontrol(), []
     saving = 'mkdir -p "out/a run/checkpoint-7" && touch "out/a run/checkpoint-7/manifest.json"\n'
     for more in ("", "", saving, "", "", ""):
-        scripts.job("train_baseline.sh", LAUNCH_PYTHON=str(scripts.stand_in("python", INTERRUPTED, more)))
+        scripts.job("train_baseline.sh", LAUNCH_PYTHON=str(scripts.stand_in("python", RESUME_ME, more)))
         counts.append(len(orders.read_text().splitlines()))
     assert counts == [1, 2, 3, 4, 5, 5]
 
@@ -130,7 +130,7 @@ def test_a_signal_reaches_training_once_and_only_slurms_warning_requeues(scripts
     orders = scripts.scontrol()
     process, events = counting("train_baseline.sh", **scripts.in_a_job)
     process.send_signal(number)
-    assert scripts.ended(process).returncode == INTERRUPTED
+    assert scripts.ended(process).returncode == RESUME_ME
     assert events.read_text(encoding="utf-8").count("SIGUSR1") == 1
     assert bool(orders.read_text()) == requeued
 
@@ -140,14 +140,14 @@ def test_a_node_passes_on_one_signal_of_several(scripts, counting):
     for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGUSR1):
         process.send_signal(number)
         time.sleep(0.2)
-    assert scripts.ended(process).returncode == INTERRUPTED
+    assert scripts.ended(process).returncode == RESUME_ME
     assert events.read_text(encoding="utf-8").count('"signal"') == 1
 
 
 def test_a_node_leaves_it_at_a_signal_that_every_process_has_had(scripts, counting):
     process, events = counting("node.sh", sys.executable, "rlvr_vocab/exp/grpo_train.py", cwd=scripts.tree)
     os.killpg(process.pid, signal.SIGTERM)
-    assert scripts.ended(process).returncode == INTERRUPTED
+    assert scripts.ended(process).returncode == RESUME_ME
     assert events.read_text(encoding="utf-8").count('"signal"') == 1
 
 
@@ -160,10 +160,10 @@ def test_a_run_that_is_killed_after_the_warning_goes_on_from_the_checkpoint_befo
         time.sleep(0.1)
     process.send_signal(signal.SIGUSR1)
     done = scripts.ended(process)
-    assert done.returncode == INTERRUPTED and "requeue" in orders.read_text()
+    assert done.returncode == RESUME_ME and "requeue" in orders.read_text()
 
 
 def test_a_job_that_the_time_limit_ends_while_it_saves_is_requeued(scripts):
     orders = scripts.scontrol(state="COMPLETING", reason="TimeLimit")
-    scripts.job("train_baseline.sh", LAUNCH_PYTHON=str(scripts.stand_in("python", INTERRUPTED)))
+    scripts.job("train_baseline.sh", LAUNCH_PYTHON=str(scripts.stand_in("python", RESUME_ME)))
     assert orders.read_text() == "requeue 40007\n"

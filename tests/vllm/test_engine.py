@@ -16,7 +16,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
-from rlvr_vocab.vocab.vllm.plugin import (
+from rlvr_vocab.vocab.vllm.logits_processor import (
     NAME_OF_INSTALLED,
     NAME_OF_NAMED,
     NamedRegionLogitsProcessor,

@@ -38,7 +38,7 @@ def prepare(vllm_config: Any) -> None:
     Raises:
         UserError: the engine would sample past the region policy.
     """
-    from rlvr_vocab.vocab.vllm.plugin import NAME_OF_NAMED, named_processors, reasoning_layout, served_rows
+    from rlvr_vocab.vocab.vllm.logits_processor import NAME_OF_NAMED, named_processors, reasoning_layout, served_rows
 
     model_config = vllm_config.model_config
     if model_config.runner_type != "generate":

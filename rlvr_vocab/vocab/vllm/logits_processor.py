@@ -100,7 +100,7 @@ class RegionLogitsProcessor(*_INTERFACES):  # type: ignore[misc]  # mypy wants t
 
 
 class NamedRegionLogitsProcessor(RegionLogitsProcessor):
-    """The same, as `rlvr_vocab.vocab.vllm.engine` names it to an engine that serves a reasoning vocabulary."""
+    """The same, as `rlvr_vocab.vocab.vllm.general_plugin` names it to an engine that serves a reasoning vocabulary."""
 
     @staticmethod
     def _stands_aside(vllm_config: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The last words of a run: what it achieved, how the model thinks now, and what to type next."""
+"""What is printed at the end of a run: its accuracy, a sampled answer, and commands to type next."""
 
 from __future__ import annotations
 
