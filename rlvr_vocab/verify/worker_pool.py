@@ -82,6 +82,7 @@ class WorkerPool:
         self._servers: list[_Server] = []  # the one that runs, if any
         self._lock = threading.Lock()
         self._finalizer = weakref.finalize(self, _stop, self._servers)  # also when the interpreter ends
+        self._is_closed = False
         _POOLS.add(self)
 
     def run(self, items: Sequence[Any], deadline: float, on_progress: Progress | None = None) -> list[Outcome]:
@@ -132,10 +133,14 @@ class WorkerPool:
                     on_progress(len(outcomes), len(items))
         except BaseException:  # an interruption too: what is still to come would be taken for answers to the next items
             _stop(self._servers)
+            python_is_ending = not self._finalizer.alive and not self._is_closed
+            if python_is_ending and threading.current_thread() is not threading.main_thread():
+                threading.Event().wait()  # a daemon thread: it ends without a word
             raise
 
     def close(self) -> None:
         """End the processes, for good."""
+        self._is_closed = True
         self._finalizer()
 
 
