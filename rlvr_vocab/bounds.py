@@ -18,7 +18,7 @@ class Bounds:
 
     def check(self, value: float, key: str) -> None:
         """Raises UserError where the number is outside."""
-        if not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):  # an int may be too large to be asked
             raise UserError(f"{key}={value}: must be finite")
         kept = (
             (self.least is None or value >= self.least)

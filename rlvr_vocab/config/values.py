@@ -43,7 +43,10 @@ def read_scalar(kind: type, value: Any, key: str) -> Any:
     if kind is int and number and value == value // 1:
         return int(value)
     if kind is float and number:
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise UserError(f"{key}: a whole number of {len(str(value))} digits is too large") from error
     if kind is Path and isinstance(value, str) and value:
         return Path(value).expanduser()
     if kind in (bool, str, dict, list) and isinstance(value, kind):

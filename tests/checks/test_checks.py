@@ -175,3 +175,9 @@ class TestWandbLogin:
     @pytest.mark.parametrize("word", ["logging=offline", "logging=disabled", "logging.enabled=false"])
     def test_no_login_is_needed_without_an_online_run(self, word: str) -> None:
         load_settings("train", [word])
+
+
+@pytest.mark.parametrize("key", ["seed", "training.max_steps", "training.learning_rate", "warmup.learning_rate"])
+def test_a_number_that_no_float_holds_is_refused_in_one_line(key: str) -> None:
+    with pytest.raises(UserError, match=rf"{key}.*(too large|must be|expected)"):
+        load_settings("train", ["model=tiny", "dataset=arithmetic", f"{key}=-1{'0' * 400}"])
