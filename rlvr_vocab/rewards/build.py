@@ -92,7 +92,8 @@ class Bound:
         defaults = {
             name for name, parameter in _parameters(function).items() if parameter.default is not parameter.empty
         }
-        self._not_columns = defaults - set(FROM_THE_TRAINER) if is_library else frozenset()
+        taken = {*FROM_THE_TRAINER, *traits_of(function).columns}
+        self._not_columns = defaults - taken if is_library else frozenset()
         self._takes_only = None if _takes_any(function) else set(_parameters(function))
 
     def arguments(self, columns: Mapping[str, Any]) -> dict[str, Any]:

@@ -58,6 +58,7 @@ class Traits:
         not_for_golds: why a made-up turn with the gold answer in it says nothing about the function; empty where it
             does, and the turn should have the full mark.
         wanted: columns that it can be called without, and then looks at something else than in a training.
+        columns: columns that it takes where the data set has them.
         dry_run: it may be called before a training begins to see that it works.
         aliases: further names of it.
     """
@@ -69,6 +70,7 @@ class Traits:
     is_format: bool = False
     not_for_golds: str = ""
     wanted: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
     dry_run: bool = True
     aliases: tuple[str, ...] = ()
 

@@ -78,7 +78,7 @@ class WorkerPool:
         if workers is not None and workers < 1:
             raise UserError(f"workers={workers} for {task}: a pool needs at least one")
         self._task = task
-        self._settings = json.dumps([task, list(preload), workers or _usable_cores(), memory_limit])
+        self._settings = json.dumps([task, list(preload), workers or usable_cores(), memory_limit])
         self._servers: list[_Server] = []  # the one that runs, if any
         self._lock = threading.Lock()
         self._finalizer = weakref.finalize(self, _stop, self._servers)  # also when the interpreter ends
@@ -231,7 +231,7 @@ def _stop(servers: list[_Server]) -> None:
         servers.pop().stop()
 
 
-def _usable_cores() -> int:
+def usable_cores() -> int:
     """The cores that this process may use, shared with the other ranks that a launcher started on this machine."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

@@ -1,0 +1,1 @@
+"""Runs programs that a model wrote in processes of their own, which the kernel confines."""

@@ -1,0 +1,174 @@
+"""What a process gives up before it runs a program that nobody has read: Linux enforces it, not Python.
+
+Landlock (https://docs.kernel.org/userspace-api/landlock.html) leaves it files to read below a few folders and none to
+write, seccomp (https://docs.kernel.org/userspace-api/seccomp_filter.html) the system calls that a computation needs:
+no process, no thread, no signal, no socket, no change to a file. Resource limits bound memory and time. What is given
+up stays so for the process and whatever it would start.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import resource
+import signal
+import struct
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class CannotConfine(Exception):
+    """This system has not what it takes; the text says what is missing."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a program may use.
+
+    Attributes:
+        seconds: of processor time; time on the wall is the parent's to watch.
+        memory: bytes of address space, the interpreter included.
+        output: bytes that it may print.
+    """
+
+    seconds: float = 10.0
+    memory: int = 2**30
+    output: int = 2**20
+
+
+# System calls of a computation that reads files and pipes: their numbers on x86_64 and, None where there is none of the
+# name, on aarch64.
+_ALLOWED = {
+    "read": (0, 63), "write": (1, 64), "open": (2, None), "close": (3, 57), "stat": (4, None), "fstat": (5, 80),
+    "lstat": (6, None), "poll": (7, None), "lseek": (8, 62), "mmap": (9, 222), "mprotect": (10, 226),
+    "munmap": (11, 215), "brk": (12, 214), "rt_sigaction": (13, 134), "rt_sigprocmask": (14, 135),
+    "rt_sigreturn": (15, 139), "pread64": (17, 67), "readv": (19, 65), "writev": (20, 66), "access": (21, None),
+    "select": (23, None), "sched_yield": (24, 124), "mremap": (25, 216), "madvise": (28, 233), "dup": (32, 23),
+    "nanosleep": (35, 101), "getpid": (39, 172), "exit": (60, 93), "uname": (63, 160),
+    "getcwd": (79, 17), "readlink": (89, None), "gettimeofday": (96, 169), "getrlimit": (97, 163),
+    "getrusage": (98, 165), "sysinfo": (99, 179), "times": (100, 153), "getuid": (102, 174), "getgid": (104, 176),
+    "geteuid": (107, 175), "getegid": (108, 177), "getppid": (110, 173), "sigaltstack": (131, 132),
+    "gettid": (186, 178), "time": (201, None), "futex": (202, 98), "sched_getaffinity": (204, 123),
+    "getdents64": (217, 61), "clock_gettime": (228, 113), "clock_getres": (229, 114), "clock_nanosleep": (230, 115),
+    "exit_group": (231, 94), "openat": (257, 56), "newfstatat": (262, 79), "readlinkat": (267, 78),
+    "faccessat": (269, 48), "pselect6": (270, 72), "ppoll": (271, 73), "getrandom": (318, 278), "membarrier": (324, 283),
+    "statx": (332, 291), "rseq": (334, 293), "faccessat2": (439, 439),
+}  # fmt: skip
+# F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC; by F_SETOWN and F_SETSIG a file could send signals.
+_FCNTL, _FCNTL_COMMANDS = (72, 25), (0, 1, 2, 3, 1030)
+_AUDIT_ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP = 1, 4, 38, 22
+_LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446  # on every architecture
+_READ_FILE, _READ_DIRECTORY = 1 << 2, 1 << 3
+# Rights over files that each version of Landlock knows, from the first; a right that is handled and not given is refused.
+_FILE_RIGHTS = (13, 14, 15, 15, 16)
+# Devices that hold nothing of anybody's, and what the dynamic linker reads.
+_ALWAYS_READABLE = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/dev/null", "/dev/urandom")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def require_confinement() -> None:
+    """Raises CannotConfine where this system cannot confine a process."""
+    if sys.platform != "linux" or platform.machine() not in _AUDIT_ARCHITECTURE:
+        raise CannotConfine(f"{sys.platform} on {platform.machine()} has none of Linux's means on x86_64 and aarch64")
+    if _landlock_version() < 1:
+        raise CannotConfine("the kernel has no Landlock (Linux 5.13 or later, with landlock among its security modules)")
+
+
+def readable_folders() -> list[str]:
+    """Where the interpreter and its packages lie."""
+    return [path for path in (*_ALWAYS_READABLE, sys.base_prefix, sys.prefix, *sys.path) if os.path.exists(path)]
+
+
+def limit(limits: Limits) -> None:
+    """Limit what this process may use, and end it with its parent where the system knows of that (Linux)."""
+    if sys.platform == "linux":
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    for kind, most in (
+        (resource.RLIMIT_AS, limits.memory),
+        (resource.RLIMIT_CPU, int(limits.seconds) + 1),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, limits.output),
+        (resource.RLIMIT_NOFILE, 64),
+    ):
+        resource.setrlimit(kind, (most, most))
+
+
+def confine(readable: Sequence[str]) -> None:
+    """Confine this process, for good.
+
+    Args:
+        readable: files, and folders with all that is below them, that it may read.
+
+    Raises:
+        CannotConfine: the system refuses.
+    """
+    require_confinement()
+    _checked("prctl", _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0))
+    _checked("prctl", _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    _allow_reading(readable)
+    _allow_system_calls()
+
+
+def _landlock_version() -> int:
+    return _libc.syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), 1)
+
+
+def _allow_reading(paths: Sequence[str]) -> None:
+    version = min(_landlock_version(), len(_FILE_RIGHTS))
+    handled = struct.pack("Q", (1 << _FILE_RIGHTS[version - 1]) - 1)
+    ruleset = _checked("landlock", _libc.syscall(_LANDLOCK_CREATE_RULESET, handled, ctypes.c_size_t(len(handled)), 0))
+    for path in paths:
+        below = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        rights = _READ_FILE | _READ_DIRECTORY if os.path.isdir(path) else _READ_FILE
+        rule = struct.pack("=Qi", rights, below)
+        _checked(f"landlock for {path}", _libc.syscall(_LANDLOCK_ADD_RULE, ruleset, 1, rule, 0))
+        os.close(below)
+    _checked("landlock", _libc.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0))
+    os.close(ruleset)
+
+
+def _allow_system_calls() -> None:
+    """Every system call but the allowed ones fails with EPERM, as does setting a limit."""
+    program = _filter(platform.machine())
+    instructions = ctypes.create_string_buffer(program, len(program))
+
+    class Program(ctypes.Structure):
+        _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p))
+
+    described = Program(len(program) // 8, ctypes.cast(instructions, ctypes.c_void_p))
+    _checked("seccomp", _libc.prctl(_PR_SET_SECCOMP, 2, ctypes.byref(described), 0, 0))
+
+
+def _filter(machine: str) -> bytes:
+    """The classic BPF program that allows a machine's system calls (`struct sock_filter`, 8 bytes an instruction)."""
+    load, jump_if_equal, give_back = 0x20, 0x15, 0x06
+    allow, refuse, kill = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x80000000
+    place = list(_AUDIT_ARCHITECTURE).index(machine)
+    numbers = [both[place] for both in _ALLOWED.values() if both[place] is not None]
+    # Forward jumps only, in instructions: past the numbers and one more lies the part about fcntl, at the end `allow`.
+    to_fcntl, of_fcntl = len(numbers) + 1, len(_FCNTL_COMMANDS)
+    program = [
+        (load, 0, 0, 4),  # seccomp_data.arch: a 32-bit call has other numbers
+        (jump_if_equal, 1, 0, _AUDIT_ARCHITECTURE[machine]),
+        (give_back, 0, 0, kill),
+        (load, 0, 0, 0),  # seccomp_data.nr
+        (jump_if_equal, to_fcntl, 0, _FCNTL[place]),
+        *((jump_if_equal, len(numbers) - at + of_fcntl + 2, 0, number) for at, number in enumerate(numbers)),
+        (give_back, 0, 0, refuse),
+        (load, 0, 0, 24),  # seccomp_data.args[1]
+        *((jump_if_equal, of_fcntl - at, 0, command) for at, command in enumerate(_FCNTL_COMMANDS)),
+        (give_back, 0, 0, refuse),
+        (give_back, 0, 0, allow),
+    ]
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
+
+
+def _checked(what: str, result: int) -> int:
+    if result < 0:
+        raise CannotConfine(f"{what}: {os.strerror(ctypes.get_errno())}")
+    return result

@@ -1,0 +1,191 @@
+"""Runs a program against its tests: starts the processes, waits for them no longer than they may take, and counts."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from rlvr_vocab.sandbox.confinement import CannotConfine, Limits, require_confinement
+
+_PACKAGE_ROOT = str(Path(__file__).parents[2])
+_START = (
+    "import sys; sys.path[1:1] = [{root!r}]; from rlvr_vocab.sandbox.{module} import main; "
+    "sys.path.remove({root!r}); sys.path.append({packages!r}); main()"
+)
+# None of the caller's: a key in the environment is nothing for a program that nobody has read.
+_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "LANG": "C.UTF-8"}
+
+
+@dataclass(frozen=True)
+class Tests:
+    """What a program is tested with: one of the three.
+
+    Attributes:
+        code: Python with assertions.
+        cases: `{"arguments": […], "expected": …}` for the function `entry_point`.
+        scripts: `(standard input, expected standard output)` of the whole program.
+        setup: Python that goes before each piece of `code`.
+        entry_point: the function that is tested; needed for cases, and for code in HumanEval's form.
+    """
+
+    code: tuple[str, ...] = ()
+    cases: tuple[dict[str, Any], ...] = ()
+    scripts: tuple[tuple[str, str], ...] = ()
+    setup: str = ""
+    entry_point: str | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """How many tests a program passed, of how many, and the first failure in a few words.
+
+    Attributes:
+        timed_out: it was ended for the time that it took.
+    """
+
+    passed: int
+    total: int
+    failure: str = ""
+    timed_out: bool = field(default=False)
+
+
+def run_tests(source: str, tests: Tests, limits: Limits, *, confined: bool = True) -> Result:
+    """Run a program's tests, in processes of their own.
+
+    Args:
+        source: the program.
+        tests: its tests.
+        limits: for the program, and its tests too; `seconds` is also the longest on the wall: of each script, of all
+            other tests together.
+        confined: False lets the program do whatever the user may do who runs it.
+
+    Raises:
+        CannotConfine: the system has not what it takes.
+    """
+    if tests.scripts:
+        results = [_run_script(source, *script, limits, confined) for script in tests.scripts]
+        failures = [result.failure for result in results if result.failure]
+        late = any(result.timed_out for result in results)
+        return Result(sum(result.passed for result in results), len(results), next(iter(failures), ""), late)
+    return _run_assertions(source, tests, limits, confined)
+
+
+@functools.cache
+def probe() -> None:
+    """Raises CannotConfine where a program cannot be confined here; starts a process the first time."""
+    require_confinement()
+    result = run_tests("print(6 * 7)", Tests(scripts=(("", "42"),)), Limits(10.0, 2**29))
+    if result.passed != 1:
+        raise CannotConfine(f"a program that prints 42 did not: {result.failure}")
+
+
+def _run_script(source: str, given: str, expected: str, limits: Limits, confined: bool) -> Result:
+    with ExitStack() as stack:
+        text, entered, printed, words = (_file(stack, content) for content in (source, given, "", ""))
+        job = {"source": text.fileno(), "calls": []}
+        process = _start("program", job, [text.fileno()], limits, confined, (entered, printed, words))
+        late = not _ended(process, limits.seconds)
+        output, error = _text(printed), _last_line(words)
+    if late:
+        return Result(0, 1, _late(limits), timed_out=True)
+    if process.returncode != 0:
+        return Result(0, 1, error or f"ended with {process.returncode}")
+    right = _lines(output) == _lines(expected)
+    return Result(int(right), 1, "" if right else f"printed {output[:80]!r}")
+
+
+def _run_assertions(source: str, tests: Tests, limits: Limits, confined: bool) -> Result:
+    asked = {"tests": [*tests.code, *tests.cases], "setup": tests.setup, "entry_point": tests.entry_point}
+    with ExitStack() as stack:
+        text, entered, verdicts, words, error = (_file(stack, c) for c in (source, json.dumps(asked), "", "", ""))
+        (calls_in, calls_out), (answers_in, answers_out) = os.pipe(), os.pipe()
+        try:
+            job = {"calls": calls_out, "answers": answers_in}
+            files = (entered, verdicts, error)
+            tester = _start("tester", job, [calls_out, answers_in], limits, confined, files)
+            job = {"source": text.fileno(), "calls": [calls_in, answers_out]}
+            nowhere = (subprocess.DEVNULL, subprocess.DEVNULL, words)
+            program = _start("program", job, [text.fileno(), calls_in, answers_out], limits, confined, nowhere)
+        finally:
+            for number in (calls_in, calls_out, answers_in, answers_out):
+                os.close(number)
+        late = not _ended(tester, limits.seconds)
+        _ended(program, 0.0)
+        lines = [json.loads(line) for line in _text(verdicts).splitlines(keepends=True) if line.endswith("\n")]
+        said = _last_line(error)
+    failures = [line for line in lines if line is not None]
+    if late:
+        failures.append(_late(limits))
+    elif tester.returncode != 0:
+        failures.append(said or f"the tests ended with {tester.returncode}")
+    passed = len(lines) - len(failures) + (late or tester.returncode != 0)
+    total = max(passed + len(failures), len(asked["tests"]))
+    return Result(passed, total, next(iter(failures), ""), late)
+
+
+def _start(
+    module: str, job: dict[str, Any], numbers: list[int], limits: Limits, confined: bool, streams: tuple[Any, Any, Any]
+) -> subprocess.Popen[bytes]:
+    job = {**job, "limits": asdict(limits), "confined": confined}
+    start = _START.format(module=module, root=_PACKAGE_ROOT, packages=sysconfig.get_paths()["purelib"])
+    stdin, stdout, stderr = streams
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", start, json.dumps(job)],
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=_ENVIRONMENT,
+        cwd="/",
+        pass_fds=numbers,
+        start_new_session=True,
+    )
+
+
+def _ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether a process ends by itself within so many seconds; it has ended afterwards, with all that it started."""
+    try:
+        process.wait(seconds)
+        return True
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _late(limits: Limits) -> str:
+    return f"not done after {limits.seconds:g} s"
+
+
+def _file(stack: ExitStack, content: str) -> IO[bytes]:
+    """A file without a name, to be read from its beginning."""
+    file = stack.enter_context(tempfile.TemporaryFile())
+    file.write(content.encode(errors="replace"))
+    file.seek(0)
+    return file
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
+
+
+def _last_line(file: IO[bytes]) -> str:
+    """What an error says of itself."""
+    return next((line.strip()[:200] for line in reversed(_text(file).splitlines()) if line.strip()), "")
+
+
+def _lines(output: str) -> list[str]:
+    """Lines as they are compared: without the blanks at their ends, and without empty ones at the end of all."""
+    return [line.rstrip() for line in output.rstrip().splitlines()]

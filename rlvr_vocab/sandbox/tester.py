@@ -1,0 +1,213 @@
+"""The process of a program's tests: it runs them, and asks the process of the program for what that returns.
+
+    python -I -S -c '…; main()' JOB < TESTS > VERDICTS
+
+What is expected and whether it came stay here, out of the program's reach: it gets arguments and gives back plain
+values. For each assertion that was reached a line of VERDICTS says whether it held, and why not.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import json
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO
+
+from rlvr_vocab.sandbox.confinement import Limits, confine, limit, readable_folders
+from rlvr_vocab.sandbox.values import NotPlain, decoded, encoded
+
+LONGEST_ANSWER = 16 * 2**20
+
+
+class ProgramFailed(Exception):
+    """The process of the program has ended, or wrote what is no answer."""
+
+
+class Program:
+    """The program, as its tests see it."""
+
+    def __init__(self, calls: BinaryIO, answers: BinaryIO) -> None:
+        self._calls, self._answers = calls, answers
+
+    def ask(self, **call: Any) -> dict[str, Any]:
+        """The answer to a call.
+
+        Raises:
+            ProgramFailed: there will be none.
+        """
+        try:
+            self._calls.write(json.dumps(call).encode("ascii") + b"\n")
+            line = self._answers.readline(LONGEST_ANSWER)
+            answer = json.loads(line) if line.endswith(b"\n") else None
+        except (OSError, ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict):
+            raise ProgramFailed("the program has ended")
+        match answer:
+            case {"raised": [str() as kind, str() as text]}:
+                raise _exception(kind, text)
+        return answer
+
+    def value_of(self, answer: dict[str, Any]) -> Any:
+        try:
+            return decoded(answer["value"], lambda name: Remote(self, name))
+        except (KeyError, ValueError, TypeError, RecursionError) as error:
+            raise ProgramFailed("the program gave no value") from error
+
+
+def _exception(kind: str, text: str) -> Exception:
+    """What the program raised, where it is one of Python's own."""
+    known = getattr(builtins, kind, None)
+    if isinstance(known, type) and issubclass(known, Exception) and known is not AssertionError:
+        return known(text)
+    return ProgramFailed(f"raised {kind}: {text}")
+
+
+class Remote:
+    """A function, class or object of the program. It is equal to nothing but itself, and neither true nor false."""
+
+    def __init__(self, program: Program, name: str | int) -> None:
+        self._program, self._name = program, name
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        sent = {"arguments": encoded(list(arguments), _name_of), "named": encoded(named, _name_of)}
+        answer = self._program.ask(target=self._name, **sent)
+        if "arguments" in answer:
+            _change(arguments, self._program.value_of({"value": answer["arguments"]}))
+        return self._program.value_of(answer)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._program.value_of(self._program.ask(target=self._name, attribute=name))
+
+    def __bool__(self) -> bool:
+        raise TypeError("an object of the program is neither true nor false")
+
+
+def _name_of(value: Any) -> str | int:
+    if isinstance(value, Remote):
+        return value._name
+    raise NotPlain(f"{type(value).__name__} cannot be given to a program")
+
+
+def _change(arguments: tuple[Any, ...], after: Any) -> None:
+    """Do to the arguments what the program did to its copies of them."""
+    for ours, theirs in zip(arguments, after if isinstance(after, list) else (), strict=False):
+        if type(ours) is not type(theirs) or ours == theirs:
+            continue
+        if isinstance(ours, list):
+            ours[:] = theirs
+        elif isinstance(ours, dict | set):
+            ours.clear()
+            ours.update(theirs)
+
+
+class Verdicts:
+    """Writes a line for each assertion."""
+
+    def line(self, failed: str | None) -> None:
+        sys.stdout.write(json.dumps(failed) + "\n")
+        sys.stdout.flush()
+
+    @contextmanager
+    def assertion(self, source: str) -> Iterator[None]:
+        """Around an assertion: whatever it raises is its failure, and the next one has its turn."""
+        try:
+            yield
+        except AssertionError as error:
+            self.line(_one_line(error) or f"not so: {source}")
+        except Exception as error:
+            self.line(_said(error))
+        else:
+            self.line(None)
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {_one_line(error)}".removesuffix(": ")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+class _Guarded(ast.NodeTransformer):
+    """Puts every assertion into a `with`."""
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        source = ast.Constant(ast.unparse(node.test)[:200])
+        call = ast.Call(ast.Name("_assertion", ast.Load()), [source], [])
+        return ast.copy_location(ast.With([ast.withitem(call)], [node]), node)
+
+
+def run_code(code: str, program: Program, entry_point: str | None, verdicts: Verdicts) -> None:
+    """Run a test that is Python: its assertions, and its function `check` where it has one, as HumanEval writes it."""
+    tree = ast.fix_missing_locations(_Guarded().visit(ast.parse(code)))
+    namespace = {name: Remote(program, name) for name in _names_of_the_program(tree)}
+    if entry_point:
+        namespace.update(dict.fromkeys((entry_point, "candidate"), Remote(program, entry_point)))
+    scope: dict[str, Any] = {"math": math, **namespace, "_assertion": verdicts.assertion}
+    exec(compile(tree, "tests.py", "exec"), scope)  # noqa: S102 - the tests of the data set, and confined
+    if entry_point and "check" in scope and not isinstance(scope["check"], Remote):
+        scope["check"](scope[entry_point])
+
+
+def _names_of_the_program(tree: ast.AST) -> set[str]:
+    """Names that a test reads and neither binds nor has from Python: no program puts its own `abs` under a test."""
+    read, bound = set[str](), set[str](dir(builtins)) | {"math", "_assertion"}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()):
+                read.add(name)
+            case ast.Name(id=name) | ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                bound.add(name)
+            case ast.alias(name=name, asname=other):
+                bound.add((other or name).partition(".")[0])
+            case ast.ExceptHandler(name=str() as name):
+                bound.add(name)
+    return read - bound
+
+
+def run_case(case: dict[str, Any], program: Program, entry_point: str, verdicts: Verdicts) -> None:
+    """Run a test that is arguments and what they give."""
+    with verdicts.assertion(f"{entry_point} gives what is expected"):
+        given = Remote(program, entry_point)(*case["arguments"])
+        assert same(given, case["expected"]), f"gave {given!r:.80}"
+
+
+def same(given: Any, expected: Any) -> bool:
+    """Equal as JSON sees it: a tuple is a list; a float may be off by its last digits."""
+    if isinstance(given, list | tuple) and isinstance(expected, list | tuple):
+        return len(given) == len(expected) and all(map(same, given, expected))
+    if isinstance(given, dict) and isinstance(expected, dict):
+        return given.keys() == expected.keys() and all(same(given[key], expected[key]) for key in expected)
+    if isinstance(given, bool) or isinstance(expected, bool):
+        return given is expected
+    if isinstance(given, float) and isinstance(expected, int | float):
+        return math.isclose(given, expected, rel_tol=1e-9, abs_tol=1e-12)
+    return type(given) is type(expected) and given == expected
+
+
+def main() -> None:
+    job = json.loads(sys.argv[1])
+    calls, answers = open(job["calls"], "wb", buffering=0), open(job["answers"], "rb")
+    tests = json.load(sys.stdin)
+    verdicts = Verdicts()
+    limit(Limits(**job["limits"]))
+    if job["confined"]:
+        confine(readable_folders())
+    program = Program(calls, answers)
+    sys.argv = ["tests.py"]
+    for test in tests["tests"]:
+        try:
+            if isinstance(test, str):
+                run_code(f"{tests['setup']}\n{test}", program, tests["entry_point"], verdicts)
+            else:
+                run_case(test, program, tests["entry_point"], verdicts)
+        except Exception as error:
+            verdicts.line(_said(error))
+

@@ -1,0 +1,62 @@
+"""Plain values as JSON and back, so that nothing but values crosses from a program to those who judge it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+_SEQUENCES = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "deque": deque}
+
+
+class NotPlain(TypeError):
+    """A value is none of those that cross."""
+
+
+def encoded(value: Any, of_object: Callable[[Any], Any] | None = None) -> Any:
+    """A value as JSON; `of_object` says what stands for one that is no plain value, which otherwise raises NotPlain.
+
+    A subclass counts as its plainest base: whatever methods it brings stay where they are.
+    """
+    if value is None or type(value) is bool:
+        return value
+    for kind in (int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    if isinstance(value, complex):
+        return {"complex": [value.real, value.imag]}
+    if isinstance(value, bytes | bytearray):
+        return {"bytes": bytes(value).hex()}
+    if isinstance(value, dict):
+        return {"dict": [[encoded(key, of_object), encoded(item, of_object)] for key, item in value.items()]}
+    for name, kind in _SEQUENCES.items():
+        if isinstance(value, kind):
+            return {name: [encoded(item, of_object) for item in value]}
+    if of_object is None:
+        raise NotPlain(f"{type(value).__name__} is no plain value")
+    return {"object": of_object(value)}
+
+
+def decoded(value: Any, of_object: Callable[[Any], Any] | None = None) -> Any:
+    """What was encoded; `of_object` makes something of what stands for an object.
+
+    Raises:
+        NotPlain: it was not encoded by `encoded`.
+    """
+    if not isinstance(value, dict):
+        if isinstance(value, list):
+            raise NotPlain("a list that does not say what it was")
+        return value
+    match value:
+        case {"complex": [int() | float() as real, int() | float() as imaginary]}:
+            return complex(real, imaginary)
+        case {"bytes": str() as text}:
+            return bytes.fromhex(text)
+        case {"dict": list() as items}:
+            return {decoded(key, of_object): decoded(item, of_object) for key, item in items}
+        case {"object": name} if of_object is not None:
+            return of_object(name)
+    [(name, items)] = value.items()
+    if name not in _SEQUENCES or not isinstance(items, list):
+        raise NotPlain(f"no value is called {name}")
+    return _SEQUENCES[name](decoded(item, of_object) for item in items)
