@@ -18,6 +18,7 @@ import struct
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 
 class CannotConfine(Exception):
@@ -54,8 +55,8 @@ _ALLOWED = {
     "gettid": (186, 178), "time": (201, None), "futex": (202, 98), "sched_getaffinity": (204, 123),
     "getdents64": (217, 61), "clock_gettime": (228, 113), "clock_getres": (229, 114), "clock_nanosleep": (230, 115),
     "exit_group": (231, 94), "openat": (257, 56), "newfstatat": (262, 79), "readlinkat": (267, 78),
-    "faccessat": (269, 48), "pselect6": (270, 72), "ppoll": (271, 73), "getrandom": (318, 278), "membarrier": (324, 283),
-    "statx": (332, 291), "rseq": (334, 293), "faccessat2": (439, 439),
+    "faccessat": (269, 48), "pselect6": (270, 72), "ppoll": (271, 73), "getrandom": (318, 278),
+    "membarrier": (324, 283), "statx": (332, 291), "rseq": (334, 293), "faccessat2": (439, 439),
 }  # fmt: skip
 # F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC; by F_SETOWN and F_SETSIG a file could send signals.
 _FCNTL, _FCNTL_COMMANDS = (72, 25), (0, 1, 2, 3, 1030)
@@ -63,7 +64,7 @@ _AUDIT_ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP = 1, 4, 38, 22
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446  # on every architecture
 _READ_FILE, _READ_DIRECTORY = 1 << 2, 1 << 3
-# Rights over files that each version of Landlock knows, from the first; a right that is handled and not given is refused.
+# How many rights over files each version of Landlock knows, from the first on: what is handled, not given, is refused.
 _FILE_RIGHTS = (13, 14, 15, 15, 16)
 # Devices that hold nothing of anybody's, and what the dynamic linker reads.
 _ALWAYS_READABLE = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/dev/null", "/dev/urandom")
@@ -76,12 +77,14 @@ def require_confinement() -> None:
     if sys.platform != "linux" or platform.machine() not in _AUDIT_ARCHITECTURE:
         raise CannotConfine(f"{sys.platform} on {platform.machine()} has none of Linux's means on x86_64 and aarch64")
     if _landlock_version() < 1:
-        raise CannotConfine("the kernel has no Landlock (Linux 5.13 or later, with landlock among its security modules)")
+        raise CannotConfine(
+            "the kernel has no Landlock (Linux 5.13 or later, with landlock among its security modules)"
+        )
 
 
 def readable_folders() -> list[str]:
     """Where the interpreter and its packages lie."""
-    return [path for path in (*_ALWAYS_READABLE, sys.base_prefix, sys.prefix, *sys.path) if os.path.exists(path)]
+    return [path for path in (*_ALWAYS_READABLE, sys.base_prefix, sys.prefix, *sys.path) if Path(path).exists()]
 
 
 def limit(limits: Limits) -> None:
@@ -124,7 +127,7 @@ def _allow_reading(paths: Sequence[str]) -> None:
     ruleset = _checked("landlock", _libc.syscall(_LANDLOCK_CREATE_RULESET, handled, ctypes.c_size_t(len(handled)), 0))
     for path in paths:
         below = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        rights = _READ_FILE | _READ_DIRECTORY if os.path.isdir(path) else _READ_FILE
+        rights = _READ_FILE | _READ_DIRECTORY if Path(path).is_dir() else _READ_FILE
         rule = struct.pack("=Qi", rights, below)
         _checked(f"landlock for {path}", _libc.syscall(_LANDLOCK_ADD_RULE, ruleset, 1, rule, 0))
         os.close(below)

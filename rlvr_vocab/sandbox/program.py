@@ -9,9 +9,10 @@ standard input), its limits, and whether it is confined. A call is a line of JSO
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from rlvr_vocab.sandbox.confinement import Limits, confine, limit, readable_folders
 from rlvr_vocab.sandbox.values import decoded, encoded
@@ -19,9 +20,9 @@ from rlvr_vocab.sandbox.values import decoded, encoded
 
 def main() -> None:
     job = json.loads(sys.argv[1])
-    with open(job["source"], encoding="utf-8") as file:
+    with os.fdopen(job["source"], encoding="utf-8") as file:
         source = file.read()
-    calls = [open(number, mode, buffering=0) for number, mode in zip(job["calls"], ("rb", "wb"), strict=False)]
+    calls = [os.fdopen(number, mode, buffering=0) for number, mode in zip(job["calls"], ("rb", "wb"), strict=False)]
     sys.set_int_max_str_digits(0)
     sys.argv = ["program.py"]
     limit(Limits(**job["limits"]))
@@ -30,7 +31,7 @@ def main() -> None:
     namespace: dict[str, Any] = {"__name__": "program" if calls else "__main__"}
 
     def load() -> None:
-        exec(compile(source, "program.py", "exec"), namespace)  # noqa: S102 - that is what it is for
+        exec(compile(source, "program.py", "exec"), namespace)
 
     if calls:
         _Served(namespace, _refusal_of(load)).answer_all(*calls)
@@ -44,7 +45,7 @@ def _refusal_of(run: Callable[[], Any]) -> dict[str, Any] | None:
         run()
     except SystemExit:
         raise
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - whatever a program raises is its answer
         return {"raised": [type(error).__name__, str(error)[:300]]}
     return None
 
@@ -57,7 +58,7 @@ class _Served:
         self._refusal = refusal
         self._objects: list[Any] = []
 
-    def answer_all(self, calls: BinaryIO, answers: BinaryIO) -> None:
+    def answer_all(self, calls: IO[bytes], answers: IO[bytes]) -> None:
         for line in calls:
             answers.write(json.dumps(self._answer(json.loads(line))).encode("ascii") + b"\n")
 

@@ -27,7 +27,7 @@ _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONHASH
 
 
 @dataclass(frozen=True)
-class Tests:
+class ProgramTests:
     """What a program is tested with: one of the three.
 
     Attributes:
@@ -59,7 +59,7 @@ class Result:
     timed_out: bool = field(default=False)
 
 
-def run_tests(source: str, tests: Tests, limits: Limits, *, confined: bool = True) -> Result:
+def run_tests(source: str, tests: ProgramTests, limits: Limits, *, confined: bool = True) -> Result:
     """Run a program's tests, in processes of their own.
 
     Args:
@@ -84,7 +84,7 @@ def run_tests(source: str, tests: Tests, limits: Limits, *, confined: bool = Tru
 def probe() -> None:
     """Raises CannotConfine where a program cannot be confined here; starts a process the first time."""
     require_confinement()
-    result = run_tests("print(6 * 7)", Tests(scripts=(("", "42"),)), Limits(10.0, 2**29))
+    result = run_tests("print(6 * 7)", ProgramTests(scripts=(("", "42"),)), Limits(10.0, 2**29))
     if result.passed != 1:
         raise CannotConfine(f"a program that prints 42 did not: {result.failure}")
 
@@ -104,13 +104,14 @@ def _run_script(source: str, given: str, expected: str, limits: Limits, confined
     return Result(int(right), 1, "" if right else f"printed {output[:80]!r}")
 
 
-def _run_assertions(source: str, tests: Tests, limits: Limits, confined: bool) -> Result:
-    asked = {"tests": [*tests.code, *tests.cases], "setup": tests.setup, "entry_point": tests.entry_point}
+def _run_assertions(source: str, tests: ProgramTests, limits: Limits, confined: bool) -> Result:
+    pieces = [*tests.code, *tests.cases]
+    asked = {"tests": pieces, "setup": tests.setup, "entry_point": tests.entry_point}
     with ExitStack() as stack:
         text, entered, verdicts, words, error = (_file(stack, c) for c in (source, json.dumps(asked), "", "", ""))
         (calls_in, calls_out), (answers_in, answers_out) = os.pipe(), os.pipe()
         try:
-            job = {"calls": calls_out, "answers": answers_in}
+            job: dict[str, Any] = {"calls": calls_out, "answers": answers_in}
             files = (entered, verdicts, error)
             tester = _start("tester", job, [calls_out, answers_in], limits, confined, files)
             job = {"source": text.fileno(), "calls": [calls_in, answers_out]}
@@ -123,13 +124,13 @@ def _run_assertions(source: str, tests: Tests, limits: Limits, confined: bool) -
         _ended(program, 0.0)
         lines = [json.loads(line) for line in _text(verdicts).splitlines(keepends=True) if line.endswith("\n")]
         said = _last_line(error)
-    failures = [line for line in lines if line is not None]
+    passed, failures = lines.count(None), [line for line in lines if isinstance(line, str)]
+    reached = sum(isinstance(line, int) for line in lines)
     if late:
         failures.append(_late(limits))
     elif tester.returncode != 0:
         failures.append(said or f"the tests ended with {tester.returncode}")
-    passed = len(lines) - len(failures) + (late or tester.returncode != 0)
-    total = max(passed + len(failures), len(asked["tests"]))
+    total = passed + len(failures) + len(pieces) - reached
     return Result(passed, total, next(iter(failures), ""), late)
 
 
@@ -170,7 +171,7 @@ def _late(limits: Limits) -> str:
 
 def _file(stack: ExitStack, content: str) -> IO[bytes]:
     """A file without a name, to be read from its beginning."""
-    file = stack.enter_context(tempfile.TemporaryFile())
+    file = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
     file.write(content.encode(errors="replace"))
     file.seek(0)
     return file

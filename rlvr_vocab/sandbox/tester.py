@@ -3,7 +3,8 @@
     python -I -S -c '…; main()' JOB < TESTS > VERDICTS
 
 What is expected and whether it came stay here, out of the program's reach: it gets arguments and gives back plain
-values. For each assertion that was reached a line of VERDICTS says whether it held, and why not.
+values. VERDICTS has a line of JSON for each test that begins, its number, and one for each assertion that it reaches:
+null where it holds, else why not.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import ast
 import builtins
 import json
 import math
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -108,10 +110,10 @@ def _change(arguments: tuple[Any, ...], after: Any) -> None:
 
 
 class Verdicts:
-    """Writes a line for each assertion."""
+    """Writes them."""
 
-    def line(self, failed: str | None) -> None:
-        sys.stdout.write(json.dumps(failed) + "\n")
+    def line(self, verdict: str | int | None) -> None:
+        sys.stdout.write(json.dumps(verdict) + "\n")
         sys.stdout.flush()
 
     @contextmanager
@@ -121,7 +123,7 @@ class Verdicts:
             yield
         except AssertionError as error:
             self.line(_one_line(error) or f"not so: {source}")
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever a test raises is its failure
             self.line(_said(error))
         else:
             self.line(None)
@@ -151,7 +153,7 @@ def run_code(code: str, program: Program, entry_point: str | None, verdicts: Ver
     if entry_point:
         namespace.update(dict.fromkeys((entry_point, "candidate"), Remote(program, entry_point)))
     scope: dict[str, Any] = {"math": math, **namespace, "_assertion": verdicts.assertion}
-    exec(compile(tree, "tests.py", "exec"), scope)  # noqa: S102 - the tests of the data set, and confined
+    exec(compile(tree, "tests.py", "exec"), scope)
     if entry_point and "check" in scope and not isinstance(scope["check"], Remote):
         scope["check"](scope[entry_point])
 
@@ -194,7 +196,7 @@ def same(given: Any, expected: Any) -> bool:
 
 def main() -> None:
     job = json.loads(sys.argv[1])
-    calls, answers = open(job["calls"], "wb", buffering=0), open(job["answers"], "rb")
+    calls, answers = os.fdopen(job["calls"], "wb", buffering=0), os.fdopen(job["answers"], "rb")
     tests = json.load(sys.stdin)
     verdicts = Verdicts()
     limit(Limits(**job["limits"]))
@@ -202,12 +204,12 @@ def main() -> None:
         confine(readable_folders())
     program = Program(calls, answers)
     sys.argv = ["tests.py"]
-    for test in tests["tests"]:
+    for number, test in enumerate(tests["tests"]):
+        verdicts.line(number)
         try:
             if isinstance(test, str):
                 run_code(f"{tests['setup']}\n{test}", program, tests["entry_point"], verdicts)
             else:
                 run_case(test, program, tests["entry_point"], verdicts)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever a test raises is its failure
             verdicts.line(_said(error))
-

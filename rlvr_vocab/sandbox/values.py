@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-_SEQUENCES = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "deque": deque}
+_SEQUENCES: dict[str, type[Any]] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "deque": deque}
 
 
 class NotPlain(TypeError):
@@ -20,9 +20,9 @@ def encoded(value: Any, of_object: Callable[[Any], Any] | None = None) -> Any:
     """
     if value is None or type(value) is bool:
         return value
-    for kind in (int, float, str):
-        if isinstance(value, kind):
-            return kind(value)
+    for plain in (int, float, str):
+        if isinstance(value, plain):
+            return plain(value)
     if isinstance(value, complex):
         return {"complex": [value.real, value.imag]}
     if isinstance(value, bytes | bytearray):

@@ -13,10 +13,12 @@ from rlvr_vocab.rewards.parameters import number, shown, switch, whole_number
 from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
 from rlvr_vocab.sandbox.confinement import CannotConfine, Limits
-from rlvr_vocab.sandbox.run import Tests, probe, run_tests
+from rlvr_vocab.sandbox.run import ProgramTests, probe, run_tests
 from rlvr_vocab.verify.worker_pool import usable_cores
 
-_BLOCK = re.compile(r"^[ \t]*```[ \t]*(?P<language>[\w+-]*)[^\n]*\n(?P<code>.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(
+    r"^[ \t]*```[ \t]*(?P<language>[\w+-]*)[^\n]*\n(?P<code>.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE
+)
 _PYTHON = ("", "python", "python3", "py")
 
 
@@ -113,32 +115,34 @@ def _cell(column: Sequence[str | None] | None, row: int) -> str | None:
     return None if column is None else column[row]
 
 
-def _tests_of(given: Any, entry_point: str | None, setup: str | None) -> Tests | str:
+def _tests_of(given: Any, entry_point: str | None, setup: str | None) -> ProgramTests | str:
     """The tests of a row; a reason where it has none that can be read."""
     if isinstance(given, str) and given.lstrip().startswith(("{", "[")):
         try:
             given = json.loads(given)
         except ValueError as error:
             return f"the row's tests are no JSON: {error}"
-    pieces = [given] if isinstance(given, str | dict) else given
+    pieces: Any = [given] if isinstance(given, str | dict) else given
     match pieces:
         case [{"inputs": list() as inputs, "outputs": list() as outputs, **rest}] if len(inputs) == len(outputs):
-            name = rest.get("fn_name") or entry_point
+            name: Any = rest.get("fn_name") or entry_point
             pairs = [{"input": asked, "output": told} for asked, told in zip(inputs, outputs, strict=True)]
             return _pairs(pairs, name)
         case [str(), *_] if all(isinstance(piece, str) for piece in pieces):
-            return Tests(code=tuple(pieces), setup=setup or "", entry_point=entry_point)
-        case [{"input": _, "output": _}, *_] if all(isinstance(p, dict) and {"input", "output"} <= p.keys() for p in pieces):
+            return ProgramTests(code=tuple(pieces), setup=setup or "", entry_point=entry_point)
+        case [{"input": _, "output": _}, *_] if all(
+            isinstance(p, dict) and {"input", "output"} <= p.keys() for p in pieces
+        ):
             return _pairs(pieces, entry_point)
     return f"the row's tests cannot be read: {shown(given)}" if given else "the row has no tests"
 
 
-def _pairs(pairs: list[dict[str, Any]], name: str | None) -> Tests | str:
+def _pairs(pairs: list[dict[str, Any]], name: str | None) -> ProgramTests | str:
     if name is not None:
         cases = [{"arguments": pair["input"], "expected": pair["output"]} for pair in pairs]
         if not all(isinstance(case["arguments"], list) for case in cases):
             return f"the row's tests of {name} need lists of arguments as input"
-        return Tests(cases=tuple(cases), entry_point=name)
+        return ProgramTests(cases=tuple(cases), entry_point=name)
     if not all(isinstance(pair[side], str) for pair in pairs for side in ("input", "output")):
         return "the row's tests name no function, and their input and output are no text"
-    return Tests(scripts=tuple((pair["input"], pair["output"]) for pair in pairs))
+    return ProgramTests(scripts=tuple((pair["input"], pair["output"]) for pair in pairs))

@@ -1,0 +1,86 @@
+"""Scores of programs: which block is run, and how a row's tests may be written."""
+
+import json
+
+import pytest
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.library import code
+from rlvr_vocab.rewards.library.code import code_tests, program_of
+from rlvr_vocab.sandbox.confinement import CannotConfine
+from rlvr_vocab.sandbox.run import probe
+
+TURN = "<think>```python\n1\n```</think>Here it is:\n\n```python\ndef double(n):\n    return n + n\n```\nIt adds."
+
+
+def confined():
+    try:
+        probe()
+    except CannotConfine as error:
+        pytest.skip(f"programs cannot be confined here: {error}")
+
+
+@pytest.mark.parametrize(
+    ("turn", "program"),
+    [
+        (TURN, "def double(n):\n    return n + n\n"),
+        ("```\nx = 1\n```", "x = 1\n"),
+        ("```py\nx = 1\n```\n```Python3\nx = 2\n```\n```json\n{}\n```", "x = 2\n"),
+        ("~~~\nx\n~~~ and `x`", None),
+        ("```python\nx = 1", None),
+        ("<think>```python\nx = 1\n```", None),
+        ("  ```python\n  x = '''```'''\n  ```", "  x = '''```'''\n"),
+    ],
+)
+def test_the_program_is_the_last_block_of_python_in_the_answer(turn, program):
+    assert program_of(turn) == program
+
+
+@pytest.mark.parametrize(
+    ("tests", "columns", "score"),
+    [
+        (["assert double(4) == 8", "assert double(3) == 5"], {}, 0.5),
+        ("def check(candidate):\n    assert candidate(2) == 4", {"entry_point": ["double"]}, 1.0),
+        (["assert double(N) == 8"], {"test_setup_code": ["N = 4"]}, 1.0),
+        ([{"input": [1], "output": 2}, {"input": [2], "output": 5}], {"entry_point": ["double"]}, 0.5),
+        ({"inputs": [[1], [2]], "outputs": [2, 4], "fn_name": "double"}, {}, 1.0),
+        ({"inputs": ["1", "2"], "outputs": ["", "no"]}, {}, 0.5),
+        ([{"input": "1\n", "output": ""}], {}, 1.0),
+        ("x = double(1)", {}, None),
+        (None, {}, None),
+        ([], {}, None),
+        ({"inputs": [[1]], "outputs": [2]}, {}, None),
+        ({"inputs": [1], "outputs": [2], "fn_name": "double"}, {}, None),
+        (["assert", 7], {}, None),
+    ],
+)
+def test_tests_are_written_as_data_sets_write_them(tests, columns, score):
+    confined()
+    for given in [tests] if tests is None or isinstance(tests, str) else [tests, json.dumps(tests)]:
+        [found] = code_tests.explain([TURN], tests=[given], **columns)
+        assert found.value == score, found.reason
+
+
+def test_a_score_has_its_reason():
+    confined()
+    tests = [["assert double(4) == 8", "assert double(3) == 5"]] * 2
+    part, none = code_tests.explain([TURN, "It is 8."], tests=tests)
+    assert part.reason == "1 of 2 tests passed; not so: double(3) == 5"
+    assert (none.value, none.reason) == (0.0, "no code block in the answer")
+    assert code_tests([TURN], tests=tests[:1], partial=False) == [0.0]
+
+
+def test_a_system_that_cannot_confine_is_refused_unless_it_is_asked_to_do_without(monkeypatch):
+    def refuse():
+        raise CannotConfine("the kernel has no Landlock")
+
+    monkeypatch.setattr(code, "probe", refuse)
+    with pytest.raises(UserError, match="cannot be confined here: the kernel has no Landlock"):
+        code_tests([], tests=[])
+    assert code_tests([TURN], tests=["assert double(1) == 2"], allow_unsafe=True) == [1.0]
+
+
+@pytest.mark.parametrize("parameter", [{"seconds": 0}, {"memory_mb": 1.5}, {"partial": "no"}, {"allow_unsafe": 1}])
+def test_a_wrong_parameter_is_refused(parameter):
+    with pytest.raises(UserError, match=f"code_tests: {next(iter(parameter))}="):
+        code_tests([], tests=[], **parameter)

@@ -1,0 +1,65 @@
+"""Programs that would do harm, or be taken for right: nothing comes of it, and a word says why."""
+
+import socket
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from rlvr_vocab.sandbox.confinement import CannotConfine, Limits
+from rlvr_vocab.sandbox.run import ProgramTests, probe, run_tests
+from tests.sandbox.hostile_programs import FAKES, SCRIPTS
+
+LIMITS = Limits(seconds=2.0, memory=2**29)
+
+try:
+    probe()
+except CannotConfine as error:
+    pytest.skip(f"programs cannot be confined here: {error}", allow_module_level=True)
+
+
+@pytest.fixture
+def surroundings(tmp_path, monkeypatch):
+    """A folder, a process and a port of the user's, which are as they were afterwards."""
+    monkeypatch.setenv("SECRET", "xyzzy")
+    (tmp_path / "kept").write_text("as it was")
+    with (
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process,
+        socket.create_server(("127.0.0.1", 0)) as server,
+    ):
+        server.settimeout(0.0)
+        yield {"folder": tmp_path, "pid": process.pid, "port": server.getsockname()[1]}
+        with pytest.raises(BlockingIOError):  # nobody has called
+            server.accept()
+        assert process.poll() is None
+        process.kill()
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert (tmp_path / "kept").read_text() == "as it was"
+
+
+@pytest.mark.parametrize("what", SCRIPTS)
+def test_a_program_does_no_harm_and_its_failure_has_a_reason(surroundings, what):
+    source, reasons = SCRIPTS[what]
+    begun = time.monotonic()
+    result = run_tests(source.format(**surroundings), ProgramTests(scripts=(("", "done"),)), LIMITS)
+    assert (result.passed, result.total) == (0, 1)
+    assert any(reason in result.failure for reason in ([reasons] if isinstance(reasons, str) else reasons)), result
+    assert result.timed_out == ("not done" in result.failure)
+    assert time.monotonic() - begun < LIMITS.seconds + 10
+    assert "xyzzy" not in result.failure
+
+
+@pytest.mark.parametrize("what", FAKES)
+def test_a_program_is_not_taken_for_right(what):
+    result = run_tests(FAKES[what], ProgramTests(code=("assert answer(7) == 49",)), LIMITS)
+    assert (result.passed, result.total) == (0, 1)
+    assert result.failure
+
+
+def test_nothing_of_a_program_is_left():
+    sleeping = "import time\ntime.sleep(600)"
+    run_tests(sleeping, ProgramTests(code=("assert f() == 1",)), Limits(seconds=0.5))
+    children = [child for child in psutil.Process().children(recursive=True) if child.status() != "zombie"]
+    assert not any("rlvr_vocab.sandbox" in " ".join(child.cmdline()) for child in children)
