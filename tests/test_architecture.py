@@ -34,7 +34,7 @@ ROOMS = (
     ("vocab",),
     ("rewards", "record"),
     ("data",),
-    ("verify",),
+    ("sandbox", "verify"),
     (
         "atomic_file",
         "bounds",
