@@ -11,33 +11,17 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import platform
 import resource
 import signal
+import stat
 import struct
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+
+# It is imported twice for each program: dataclasses, pathlib and typing would take longer than all the rest.
 
 
 class CannotConfine(Exception):
     """This system has not what it takes; the text says what is missing."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a program may use.
-
-    Attributes:
-        seconds: of processor time; time on the wall is the parent's to watch.
-        memory: bytes of address space, the interpreter included.
-        output: bytes that it may print.
-    """
-
-    seconds: float = 10.0
-    memory: int = 2**30
-    output: int = 2**20
 
 
 # System calls of a computation that reads files and pipes: their numbers on x86_64 and, None where there is none of the
@@ -74,38 +58,45 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def require_confinement() -> None:
     """Raises CannotConfine where this system cannot confine a process."""
-    if sys.platform != "linux" or platform.machine() not in _AUDIT_ARCHITECTURE:
-        raise CannotConfine(f"{sys.platform} on {platform.machine()} has none of Linux's means on x86_64 and aarch64")
+    machine = os.uname().machine
+    if sys.platform != "linux" or machine not in _AUDIT_ARCHITECTURE:
+        raise CannotConfine(f"{sys.platform} on {machine} has none of Linux's means on x86_64 and aarch64")
     if _landlock_version() < 1:
         raise CannotConfine(
             "the kernel has no Landlock (Linux 5.13 or later, with landlock among its security modules)"
         )
 
 
-def readable_folders() -> list[str]:
+def readable_paths() -> list[str]:
     """Where the interpreter and its packages lie."""
-    return [path for path in (*_ALWAYS_READABLE, sys.base_prefix, sys.prefix, *sys.path) if Path(path).exists()]
+    return [*_ALWAYS_READABLE, sys.base_prefix, sys.prefix, *sys.path]
 
 
-def limit(limits: Limits) -> None:
-    """Limit what this process may use, and end it with its parent where the system knows of that (Linux)."""
+def limit(seconds: float, memory: int, output: int) -> None:
+    """Limit what this process may use, and end it with its parent where the system knows of that (Linux).
+
+    Args:
+        seconds: of processor time; time on the wall is the parent's to watch.
+        memory: bytes of address space, the interpreter included.
+        output: bytes of a file that it prints to.
+    """
     if sys.platform == "linux":
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     for kind, most in (
-        (resource.RLIMIT_AS, limits.memory),
-        (resource.RLIMIT_CPU, int(limits.seconds) + 1),
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_CPU, int(seconds) + 1),
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, limits.output),
+        (resource.RLIMIT_FSIZE, output),
         (resource.RLIMIT_NOFILE, 64),
     ):
         resource.setrlimit(kind, (most, most))
 
 
-def confine(readable: Sequence[str]) -> None:
+def confine(readable: list[str]) -> None:
     """Confine this process, for good.
 
     Args:
-        readable: files, and folders with all that is below them, that it may read.
+        readable: files, and folders with all that is below them, that it may read, where they are there.
 
     Raises:
         CannotConfine: the system refuses.
@@ -121,14 +112,17 @@ def _landlock_version() -> int:
     return _libc.syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), 1)
 
 
-def _allow_reading(paths: Sequence[str]) -> None:
+def _allow_reading(paths: list[str]) -> None:
     version = min(_landlock_version(), len(_FILE_RIGHTS))
     handled = struct.pack("Q", (1 << _FILE_RIGHTS[version - 1]) - 1)
     ruleset = _checked("landlock", _libc.syscall(_LANDLOCK_CREATE_RULESET, handled, ctypes.c_size_t(len(handled)), 0))
     for path in paths:
-        below = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        rights = _READ_FILE | _READ_DIRECTORY if Path(path).is_dir() else _READ_FILE
-        rule = struct.pack("=Qi", rights, below)
+        try:
+            below = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        is_folder = stat.S_ISDIR(os.fstat(below).st_mode)
+        rule = struct.pack("=Qi", _READ_FILE | _READ_DIRECTORY if is_folder else _READ_FILE, below)
         _checked(f"landlock for {path}", _libc.syscall(_LANDLOCK_ADD_RULE, ruleset, 1, rule, 0))
         os.close(below)
     _checked("landlock", _libc.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0))
@@ -137,7 +131,7 @@ def _allow_reading(paths: Sequence[str]) -> None:
 
 def _allow_system_calls() -> None:
     """Every system call but the allowed ones fails with EPERM, as does setting a limit."""
-    program = _filter(platform.machine())
+    program = _filter(os.uname().machine)
     instructions = ctypes.create_string_buffer(program, len(program))
 
     class Program(ctypes.Structure):

@@ -11,11 +11,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
-from typing import IO, Any
 
-from rlvr_vocab.sandbox.confinement import Limits, confine, limit, readable_folders
+from rlvr_vocab.sandbox.confinement import confine, limit, readable_paths
 from rlvr_vocab.sandbox.values import decoded, encoded
+
+TYPE_CHECKING = False  # without an import: it would take longer than the rest
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import IO, Any
 
 
 def main() -> None:
@@ -25,9 +28,9 @@ def main() -> None:
     calls = [os.fdopen(number, mode, buffering=0) for number, mode in zip(job["calls"], ("rb", "wb"), strict=False)]
     sys.set_int_max_str_digits(0)
     sys.argv = ["program.py"]
-    limit(Limits(**job["limits"]))
+    limit(**job["limits"])
     if job["confined"]:
-        confine(readable_folders())
+        confine(readable_paths())
     namespace: dict[str, Any] = {"__name__": "program" if calls else "__main__"}
 
     def load() -> None:

@@ -15,15 +15,31 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from rlvr_vocab.sandbox.confinement import CannotConfine, Limits, require_confinement
+from rlvr_vocab.sandbox.confinement import CannotConfine, require_confinement
 
-_PACKAGE_ROOT = str(Path(__file__).parents[2])
+_PACKAGE = str(Path(__file__).parents[1])
+# The package's own `__init__` is passed over: it is for other things, and takes its time.
 _START = (
-    "import sys; sys.path[1:1] = [{root!r}]; from rlvr_vocab.sandbox.{module} import main; "
-    "sys.path.remove({root!r}); sys.path.append({packages!r}); main()"
+    "import sys; package = sys.modules['rlvr_vocab'] = type(sys)('rlvr_vocab'); package.__path__ = [{package!r}]; "
+    "from rlvr_vocab.sandbox.{module} import main; sys.path.append({packages!r}); main()"
 )
 # None of the caller's: a key in the environment is nothing for a program that nobody has read.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "LANG": "C.UTF-8"}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a program may use.
+
+    Attributes:
+        seconds: on the wall, and of processor time.
+        memory: bytes of address space, the interpreter included.
+        output: bytes that it may print.
+    """
+
+    seconds: float = 10.0
+    memory: int = 2**30
+    output: int = 2**20
 
 
 @dataclass(frozen=True)
@@ -138,7 +154,7 @@ def _start(
     module: str, job: dict[str, Any], numbers: list[int], limits: Limits, confined: bool, streams: tuple[Any, Any, Any]
 ) -> subprocess.Popen[bytes]:
     job = {**job, "limits": asdict(limits), "confined": confined}
-    start = _START.format(module=module, root=_PACKAGE_ROOT, packages=sysconfig.get_paths()["purelib"])
+    start = _START.format(module=module, package=_PACKAGE, packages=sysconfig.get_paths()["purelib"])
     stdin, stdout, stderr = streams
     return subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", start, json.dumps(job)],

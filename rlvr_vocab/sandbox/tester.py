@@ -15,12 +15,15 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO
 
-from rlvr_vocab.sandbox.confinement import Limits, confine, limit, readable_folders
+from rlvr_vocab.sandbox.confinement import confine, limit, readable_paths
 from rlvr_vocab.sandbox.values import NotPlain, decoded, encoded
+
+TYPE_CHECKING = False  # without an import: it would take longer than the rest
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import IO, Any
 
 LONGEST_ANSWER = 16 * 2**20
 
@@ -32,7 +35,7 @@ class ProgramFailed(Exception):
 class Program:
     """The program, as its tests see it."""
 
-    def __init__(self, calls: BinaryIO, answers: BinaryIO) -> None:
+    def __init__(self, calls: IO[bytes], answers: IO[bytes]) -> None:
         self._calls, self._answers = calls, answers
 
     def ask(self, **call: Any) -> dict[str, Any]:
@@ -199,9 +202,9 @@ def main() -> None:
     calls, answers = os.fdopen(job["calls"], "wb", buffering=0), os.fdopen(job["answers"], "rb")
     tests = json.load(sys.stdin)
     verdicts = Verdicts()
-    limit(Limits(**job["limits"]))
+    limit(**job["limits"])
     if job["confined"]:
-        confine(readable_folders())
+        confine(readable_paths())
     program = Program(calls, answers)
     sys.argv = ["tests.py"]
     for number, test in enumerate(tests["tests"]):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+
+TYPE_CHECKING = False  # without an import: it would take longer than the rest
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 _SEQUENCES: dict[str, type[Any]] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "deque": deque}
 

@@ -8,8 +8,8 @@ import time
 import psutil
 import pytest
 
-from rlvr_vocab.sandbox.confinement import CannotConfine, Limits
-from rlvr_vocab.sandbox.run import ProgramTests, probe, run_tests
+from rlvr_vocab.sandbox.confinement import CannotConfine
+from rlvr_vocab.sandbox.run import Limits, ProgramTests, probe, run_tests
 from tests.sandbox.hostile_programs import FAKES, SCRIPTS
 
 LIMITS = Limits(seconds=2.0, memory=2**29)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rlvr_vocab.sandbox.confinement import CannotConfine, Limits
-from rlvr_vocab.sandbox.run import ProgramTests, probe, run_tests
+from rlvr_vocab.sandbox.confinement import CannotConfine
+from rlvr_vocab.sandbox.run import Limits, ProgramTests, probe, run_tests
 from rlvr_vocab.sandbox.values import NotPlain, decoded, encoded
 
 ADD = "def add(a, b):\n    return a + b\n"

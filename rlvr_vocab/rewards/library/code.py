@@ -12,8 +12,8 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.parameters import number, shown, switch, whole_number
 from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
-from rlvr_vocab.sandbox.confinement import CannotConfine, Limits
-from rlvr_vocab.sandbox.run import ProgramTests, probe, run_tests
+from rlvr_vocab.sandbox.confinement import CannotConfine
+from rlvr_vocab.sandbox.run import Limits, ProgramTests, probe, run_tests
 from rlvr_vocab.verify.worker_pool import usable_cores
 
 _BLOCK = re.compile(
