@@ -30,7 +30,7 @@ _COLOUR = {"error": "bold red", "warning": "bold yellow"}
 def run(settings: DoctorSettings) -> int:
     """Say what was found; 0 where that is nothing, 1 where it is something."""
     record = checked_record(settings.run)
-    read_record(settings.run, PROBLEMS)  # a rule passes over what it cannot read
+    read_record(settings.run, PROBLEMS)  # which remedies do without where it cannot be read
     findings = diagnose(record)
     if settings.format == "json":
         print(json.dumps(_as_json(record, findings), ensure_ascii=False, indent=2))
@@ -58,10 +58,9 @@ def _show(record: RunRecord, findings: Sequence[Finding], console: Console) -> N
     for line in _about(record):
         console.print(line, markup=False)
     for finding in findings:
-        step = "" if finding.step is None else f", step {finding.step}"
         style = _COLOUR[finding.severity]
         title = f"[{style}]{escape(finding.title)}[/]"
-        console.print(f"\n{title} ({finding.severity} {finding.name}{step})")
+        console.print(f"\n{title} ({finding.severity} {finding.name}, step {finding.step})")
         console.print(f"  seen    {finding.evidence}", markup=False)
         console.print(f"  cause   {finding.cause}", markup=False)
         for number, remedy in enumerate(finding.remedy):

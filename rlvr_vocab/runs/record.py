@@ -14,7 +14,7 @@ from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import RewardSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.files import ENVIRONMENT, INITIAL_MODEL, METRICS, PROBLEMS, SUMMARY
+from rlvr_vocab.record.files import INITIAL_MODEL, METRICS, PROBLEMS, SUMMARY
 from rlvr_vocab.record.inventory import RunInventory
 from rlvr_vocab.record.json_files import read_record
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, read_metrics, split_evaluations
@@ -73,7 +73,6 @@ def _facts(config: Mapping[str, Any], folder: Path, stage: str = "") -> RunFacts
         reasoning_vocab_size=_reasoning_tokens(model["reasoning_vocab_size"], folder),
         reasoning_mode=model["reasoning_mode"],
         reasoning_copies=_copies_of_a_token(model, folder),
-        on_cpu=_on_cpu(folder),
         pure_bf16=bool(model.get("pure_bf16")),
         think_tags=(opened, closed),
         rewards=tuple(
@@ -81,7 +80,6 @@ def _facts(config: Mapping[str, Any], folder: Path, stage: str = "") -> RunFacts
             for name, each in zip(logged_names(rewards.functions), rewards.functions, strict=True)
         ),
         max_steps=training.get("max_steps"),
-        max_prompt_length=training.get("max_prompt_length"),
         completions_per_step=_completions_per_step(grpo),
         together=_together(grpo),
         longest_completion=_longest_completion(folder, stage),
@@ -100,7 +98,6 @@ _TRAINING = (
     "lr_scheduler_type",
     "beta",
     "max_grad_norm",
-    "num_iterations",
     "use_vllm",
     "gradient_accumulation_steps",
     "entropy_coef",
@@ -138,12 +135,6 @@ def _more(function: RewardSpec) -> dict[str, Any]:
     """The settings of a function beside its name and its weight, where they are not the defaults."""
     plain = asdict(RewardSpec(function.name, function.weight))
     return {key: value for key, value in asdict(function).items() if value != plain[key]}
-
-
-def _on_cpu(folder: Path) -> bool:
-    """Whether the run has written down that it found no GPU."""
-    environment = read_record(folder, ENVIRONMENT)
-    return environment is not None and environment.get("gpus") == []
 
 
 def _set_or_default(value: Any, name: str) -> Any:

@@ -120,7 +120,6 @@ def _facts(size: int) -> RunFacts:
         lr_scheduler_type="linear",
         beta=0.0,
         max_grad_norm=1.0,
-        num_iterations=1,
         max_steps=None,
         use_vllm=False,
     )
