@@ -77,7 +77,7 @@ def _analysed(
         usage=used,
         drift=drift,
         projection=projection,
-        uncertainty=uncertainty(record, tally),
+        uncertainty=uncertainty(tally, tally.kind) if tally and tally.kind else None,
         separated_copies=separated_copies(used, drift.final[-1], tally) if used and drift and tally else (),
     )
 
@@ -136,7 +136,7 @@ def _drift(
     if broken:
         notes.append(f"The rows of {counted(broken, 'copy', 'copies')} with NaN or infinity at the end: left out.")
     projection = project(*sides[0], layout, open_ks, total)
-    return Drift(tuple(points), final, end, len(final) == 1, len(some)), projection
+    return Drift(tuple(points), final, end, len(final) == 1), projection
 
 
 def _side_by_side(now: dict[Side, TokenRows], start: dict[Side, TokenRows]) -> list[tuple[Side, TokenRows, TokenRows]]:

@@ -223,10 +223,8 @@ class Tally:
 
 
 def use_point(step: int, thought: np.ndarray, standard_size: int) -> UsePoint:
-    counts = np.sort(np.unique(thought[thought >= standard_size], return_counts=True)[1])[::-1]
-    copies = int(counts.sum())
-    top_10, top_100 = (float(counts[:most].sum() / copies) if copies else float("nan") for most in (10, 100))
-    return UsePoint(step, len(thought), copies, len(counts), top_10, top_100)
+    copies = thought[thought >= standard_size]
+    return UsePoint(step, len(thought), len(copies), len(np.unique(copies)))
 
 
 def _mean(values: np.ndarray) -> float:
