@@ -13,6 +13,7 @@ from rlvr_vocab.analysis.compare.page import compare_page
 from rlvr_vocab.analysis.compare.result import compare_runs
 from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparedRun, KeyDifference
 from rlvr_vocab.analysis.report.page import render
+from rlvr_vocab.record.results import ProblemResult
 
 from ..browser import Browser, browser, chromium
 
@@ -48,7 +49,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _run(generator: np.random.Generator, value: str, seed: int) -> ComparedRun:
     scores = generator.integers(0, 2, 30)
     answers = [
-        {"prompt": f"{HOSTILE} {number}", "solution": "1", "score": float(score)} for number, score in enumerate(scores)
+        ProblemResult(number, 0, f"{HOSTILE} {number}", "1", HOSTILE, float(score), 9, 5, 2, True, True)
+        for number, score in enumerate(scores)
     ]
     rows = [{"step": step, "loss": 0.0, "reward": step * seed} for step in range(5)]
     return ComparedRun(f"out/{value}_{seed}{HOSTILE}", seed, answers, rows)

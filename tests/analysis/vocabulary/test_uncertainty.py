@@ -9,14 +9,6 @@ from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, vocabulary_charts
 NAN = float("nan")
 
 
-@pytest.fixture
-def trained(run, copied_rows):
-    rows = copied_rows(run.layout)
-    for name in ("initial_model", "final_model"):
-        run.model(name, {"model.embed_tokens.weight": rows})
-    return run
-
-
 def by_token(analysis):
     return {(each.region, each.source, each.written_as): each for each in analysis.uncertainty.tokens}
 
@@ -58,10 +50,12 @@ def test_without_entropies_it_is_surprisal_and_called_so(trained):
 def test_positions_without_an_entropy_do_not_count(trained):
     run = trained
     sampled = [run.opened, run.a, run.a, run.a]
-    entropies = [[0.0, 1.0, NAN, None], [0.0, 3.0, 3.0]]  # the second row has one too few: nobody knows which
-    run.completions(1, [sampled, sampled], sampling_entropies=entropies)
-    run.completions(2, [sampled], sampling_logps=[[-1.0] * 4])  # a step that was drawn by a sampler without entropies
-    found = by_token(analyse_vocabulary(run.record))["thinking", run.a, "any"]
+    run.completions(1, [sampled], sampling_entropies=[[0.0, 1.0, NAN, None]])
+    run.completions(2, [sampled], sampling_entropies=[[0.0, 3.0, 3.0]])  # one too few: nobody knows which
+    run.completions(3, [sampled], sampling_logps=[[-1.0] * 4])  # a step that was drawn by a sampler without entropies
+    analysis = analyse_vocabulary(run.record)
+    assert analysis.steps == (1, 3) and "sampling_entropies has not a value for every token" in str(analysis.notes)
+    found = by_token(analysis)["thinking", run.a, "any"]
     assert (found.early_count, found.early, found.late_count) == (1, 1.0, 0)
     assert math.isnan(found.late) and math.isnan(found.level)
 

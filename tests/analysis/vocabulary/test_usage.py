@@ -12,15 +12,6 @@ from rlvr_vocab.analysis.vocabulary.usage import Contexts
 from rlvr_vocab.record.completions import CompletionFiles
 
 
-@pytest.fixture
-def trained(run, copied_rows):
-    """A run with its first and its last model, equal, and no completions yet."""
-    rows = copied_rows(run.layout)
-    for name in ("initial_model", "final_model"):
-        run.model(name, {"model.embed_tokens.weight": rows})
-    return run
-
-
 def test_what_is_counted_is_what_was_sampled_while_thinking(trained):
     run = trained
     copied = run.copy(run.a)
