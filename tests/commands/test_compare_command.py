@@ -1,16 +1,16 @@
 """`rlvr-vocab compare` on made-up folders of runs: arms, warnings, files, refusals."""
 
-import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ..read_text import faults_in
+from rlvr_vocab.record.results import read_results, write_results
+
 from .compared_runs import ASKED, ENVIRONMENT, Maker, compare, evaluated, maker, three, warnings
 
 
@@ -117,19 +117,14 @@ def test_a_stream_without_the_signs_gets_their_escapes(made: Maker) -> None:
     assert (said.returncode, said.stderr) == (0, "")
 
 
-def test_one_of_everything_reads_as_one(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:
-    """One run of an arm, one problem, one answer that cannot be graded."""
-    arms = ((0, 0), (1, 0), (1, 1))
-    runs = [made(f"a{n}{seed}", n=n, seed=seed, problems=2, environment=None) for n, seed in arms]
+def test_answers_without_a_grade_are_left_out_and_counted(made: Maker) -> None:
+    runs = [made("b"), made("r", n=100)]
     path = Path(runs[0], "evaluation", "after.jsonl")
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    rows[0]["score"] = None
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    assert compare(runs)[0] == 0
-    said = capsys.readouterr().out
-    assert "1 answer without a grade" in said and "on 1 problem)" in said
-    page = re.sub(r"<style>.*?</style>|<[^>]*>", " ", Path("compared/comparison.html").read_text(), flags=re.DOTALL)
-    assert faults_in(said) == faults_in(page) == []
+    first, *others = read_results(path)
+    write_results([replace(first, score=None), *others], path)
+    _, found = compare(runs)
+    assert found["comparisons"][0]["problems"] == 199
+    assert warnings(found, "1 answer without a grade") == 1
 
 
 def test_several_arms_are_compared_with_the_baseline(made: Maker) -> None:

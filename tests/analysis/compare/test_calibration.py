@@ -42,7 +42,10 @@ def without_a_difference(design: str, seeds: int, luck: float, suits: float) -> 
 
 KINDS = [
     ("fixed", 3, 0.05, 0.0),
-    *(pytest.param(*kind, marks=pytest.mark.slow) for kind in (("own", 3, 0.05, 0.0), ("apart", 3, 0.05, 0.0))),
+    *(
+        pytest.param(*kind, marks=pytest.mark.slow)
+        for kind in (("own", 3, 0.05, 0.0), ("apart", 3, 0.05, 0.0), ("fixed", 5, 0.0, 0.5))
+    ),
 ]
 
 
@@ -80,14 +83,3 @@ def test_unequal_numbers_of_runs_claim_no_more_often() -> None:
             )
         claimed += compare_arms(*arms).verdict != "not distinguishable"
     assert claimed <= 0.07 * SIMULATIONS  # Welch's test claims in 9 % here
-
-
-def test_either_luck_alone_would_claim_far_too_often() -> None:
-    generator = np.random.default_rng(7)
-    found = [simulated(generator, "fixed", 3, 0.1, 0.0) for _ in range(SIMULATIONS)]
-    by_problems = [abs(each.difference) > 1.96 * each.variance.problems**0.5 for each in found]
-    assert np.mean(by_problems) > 0.2
-    found = [simulated(generator, "fixed", 5, 0.0, 0.0, 0.5) for _ in range(SIMULATIONS)]
-    by_seeds = [abs(each.difference) > 2.78 * each.variance.of_seeds**0.5 for each in found]
-    assert np.mean(by_seeds) > 0.2
-    assert np.mean([each.verdict != "not distinguishable" for each in found]) < 0.075

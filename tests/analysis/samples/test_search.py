@@ -60,8 +60,6 @@ def test_orders(finished_run):
     assert highest.sample_id(0) == (50, 1) and highest.sample_id(31) == (50, 60) and highest.sample_id(32) == (49, 1)
     assert list(highest.rewards) == sorted(highest.rewards, reverse=True)
     assert found(finished_run, order="lowest").sample_id(0) == (1, 5)
-    problems = sample_ids(found(finished_run, order="problem"))
-    assert problems[:9] == [*((1, row) for row in range(1, 9)), (11, 1)] and problems[40] == (1, 9)
 
 
 def test_without_scores_of_the_correctness_reward_nothing_is_right_or_wrong(finished_run):
