@@ -80,8 +80,6 @@ Scores = Mapping[Hashable, float]
 
 def problem_means(run: RunResults) -> dict[Hashable, float]:
     """The mean score of each problem over its samples."""
-    if len(run.problems) != len(run.scores):
-        raise ValueError(f"{len(run.problems)} problems for {len(run.scores)} scores")
     numbers: dict[Hashable, int] = {}
     at = [numbers.setdefault(problem, len(numbers)) for problem in run.problems]
     means = np.bincount(at, np.asarray(run.scores, float)) / np.bincount(at) if at else ()

@@ -89,12 +89,6 @@ def groups_of_copies(open_ks: np.ndarray, total: np.ndarray | None, layout: Voca
     return {name: _thinned(ks) for name, ks in groups.items() if len(ks)}
 
 
-def open_copies(layout: VocabLayout) -> np.ndarray:
-    """The copies that may ever be sampled: those of control ids may not."""
-    sources = np.asarray(layout.source_ids, dtype=np.int64)
-    return np.flatnonzero(~np.isin(sources, layout.control_ids))
-
-
 def _thinned(ks: np.ndarray) -> np.ndarray:
     return np.array(evenly_spread(ks.tolist(), MOST_ROWS_OVER_TIME), dtype=np.int64)
 
