@@ -140,10 +140,8 @@ def as_json(compared: ComparisonResult) -> dict[str, Any]:
 
 
 def _comparison(found: Comparison) -> dict[str, Any]:
-    figures = asdict(found)
-    figures["luck"] = figures.pop("variance")
     return {
-        **figures,
+        **asdict(found),
         "smallest_effect": found.smallest_effect if found.variance.seeds else None,
         "sentence": verdict_sentence(found),
         "baseline_mean": sum(found.baseline_scores) / len(found.baseline_scores),
