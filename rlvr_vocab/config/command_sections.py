@@ -33,7 +33,7 @@ class SamplesSettings:
     verdict: Literal["right", "wrong"] | None
     min_reward: float | None
     max_reward: float | None
-    order: Literal["file", "lowest", "highest", "problem"]
+    order: Literal["file", "lowest", "highest"]
     max_samples: Count | None
     format: Literal["text", "html", "md"] | None
     out: Path | None

@@ -19,9 +19,9 @@ from rlvr_vocab import __version__
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import LONG_DTYPE_NAMES
 from rlvr_vocab.config.values import as_typed
-from rlvr_vocab.evaluation.accuracy import read_results
 from rlvr_vocab.record.files import FINAL_ADAPTER, SUMMARY, run_folder_of
 from rlvr_vocab.record.json_files import read_record
+from rlvr_vocab.record.results import read_results
 from rlvr_vocab.runs.environment import names_on_hub, recorded_names_on_hub, without_folder
 from rlvr_vocab.runs.folder import results_file
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout

@@ -29,7 +29,7 @@ from rlvr_vocab.counted import counted
 from rlvr_vocab.data import load_problem_sets
 from rlvr_vocab.data.wording import problem_key
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.evaluation.accuracy import ProblemResult, Question, graded_results
+from rlvr_vocab.evaluation.accuracy import Question, graded_results
 from rlvr_vocab.evaluation.figures import evaluation_figures, paired_differences
 from rlvr_vocab.evaluation.resumable import Sampler, complete_results, kept_results, questions_of, seeded_sampler
 from rlvr_vocab.evaluation.sampling import Messages, SamplingSettings, load_checkpoint, require_room
@@ -37,6 +37,7 @@ from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
 from rlvr_vocab.evaluation.votes import votes_of
 from rlvr_vocab.progress import stage
 from rlvr_vocab.record.files import EVALUATION_RESULTS, SUMMARY
+from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.rewards.build import BuiltReward
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.problem_account import problems_line

@@ -104,6 +104,14 @@ def copied_rows() -> Callable[..., torch.Tensor]:
     return make
 
 
+@pytest.fixture
+def trained(run: WrittenRun, copied_rows: Callable[..., torch.Tensor]) -> WrittenRun:
+    """A run with its first and its last model, equal, and no completions yet."""
+    for name in ("initial_model", "final_model"):
+        run.model(name, {"model.embed_tokens.weight": copied_rows(run.layout)})
+    return run
+
+
 def _facts(size: int) -> RunFacts:
     return RunFacts(
         exp_name="run",
