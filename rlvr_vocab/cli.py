@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import select
@@ -83,6 +84,11 @@ def run_and_report(argv: list[str]) -> int:
         # What is still buffered is written when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return READER_GONE
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        print_error("error:", f"{error.strerror}: {error.filename}")
+        return BAD_INPUT
 
 
 def print_error(kind: str, error: BaseException | str) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from rlvr_vocab.checks.machine import check_attention_precision, check_vllm, check_wandb_login
 from rlvr_vocab.checks.model import (
-    check_kernels,
+    check_continuous_batching,
+    check_liger,
     check_loader,
     check_model,
     check_optimizer,
@@ -81,7 +81,8 @@ def check_training(settings: RunSettings) -> None:
     check_optimizer(settings.training.grpo.get("optim"))
     check_schedule(settings.training.grpo)
     check_loader(settings.training.grpo)
-    check_kernels(settings.training.grpo)
+    check_liger(settings.training.grpo)
+    check_continuous_batching(settings.training.grpo)
     check_attention_precision(
         settings.model.model_kwargs.get("attn_implementation"), settings.model.loaded_dtype, settings.training.grpo
     )
@@ -96,8 +97,7 @@ def check_stage(stage: StageSettings) -> None:
 
 
 def check_until(until: UntilSettings, settings: RunSettings) -> None:
-    bound = until.below if until.above is None else until.above
-    if (until.above is None) == (until.below is None) or bound is None or not math.isfinite(bound):
+    if (until.above is None) == (until.below is None):
         raise UserError("until: give either above or below, as a number")
     rewards = [reward.name for reward in build_rewards(settings.rewards.functions, RewardContext())]
     known = [*LOGGED_METRICS, *(f"rewards/{name}/{figure}" for name in rewards for figure in REWARD_FIGURES)]

@@ -125,13 +125,6 @@ def test_verdicts_say_what_accuracy_read_and_other_rewards_have_none():
     assert tagged.verdicts(completions=["#### 3"], solution=["3"])[0].correct
 
 
-def test_a_function_reads_a_column_that_it_names_and_a_users_own_any_column(mine):
-    assert built("length", params={"longest": 9}).bound.reads("completion_ids")
-    assert not built("accuracy").bound.reads("completion_ids")
-    assert built(mine("everything")).bound.reads("completion_ids")
-    assert not built(mine("only")).bound.reads("completion_ids")
-
-
 def test_required_columns_are_parameters_without_a_value(mine):
     assert required_columns(RewardSpec("accuracy")) == ["solution"]
     assert required_columns(RewardSpec(mine("keyword_only"))) == ["solution"]
