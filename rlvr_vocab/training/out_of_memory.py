@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from traceback import walk_tb
 from types import TracebackType
 from typing import NamedTuple
 
 from rlvr_vocab.errors import OutOfRoom, is_out_of_memory
-from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint
+from rlvr_vocab.training.checkpointing.find import newest_checkpoint
 
 _REQUESTED = re.compile(r"Tried to allocate ([\d.]+ [KMGT]iB)")
 LORA, FOUR_BITS = "model.lora.enabled=true", "model.model_kwargs.load_in_4bit=true"
@@ -62,7 +61,7 @@ def naming_out_of_memory(run_folder: Path, already: Collection[str] = ()) -> Ite
             raise
         phase = phase_of(error.__traceback__)
         requested = _REQUESTED.search(str(error))
-        smaller = [key for key in phase.smaller if key not in already and (key != FOUR_BITS or _has_bitsandbytes())]
+        smaller = [key for key in phase.smaller if key not in already]
         parts = [
             f"CUDA out of memory while {phase.words}{f', {requested[1]} more were asked for' if requested else ''}",
             *([f"smaller: {', '.join(smaller)}"] if smaller else []),
@@ -85,7 +84,3 @@ def _saved(run_folder: Path) -> str:
             words = "is intact, the same command goes on from it (keys that change stand in allow_changes=[…])"
             return f"{checkpoint.name} {words}"
     return "no checkpoint was saved yet"
-
-
-def _has_bitsandbytes() -> bool:
-    return find_spec("bitsandbytes") is not None

@@ -22,8 +22,8 @@ from rlvr_vocab.atomic_file import folder_appearing_whole
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.chat import OpenThinking, find_turn_ids, open_thinking_in_template
 from rlvr_vocab.vocab.layout import Mode, VocabLayout, default_source_ids, refuse_expanded, refuse_quantized
-from rlvr_vocab.vocab.on_policy import NEUTRAL
 from rlvr_vocab.vocab.read_as_data import NO_CODE, READ_AS_DATA, refuse_pickled, why_not_read
+from rlvr_vocab.vocab.refuse_off_policy import NEUTRAL
 from rlvr_vocab.vocab.tokenizer import add_think_tags, write_tokenizer
 
 

@@ -91,11 +91,6 @@ def test_bytes_that_are_no_character_are_shown_and_not_lost(two_copies):
     assert marker.spans([a, *half]) == [TextSpan("a\ufffd", 0)]
 
 
-def test_ids_past_the_last_copy_are_no_copies(two_copies):
-    marker = Marker.from_folder(two_copies)
-    assert marker.copy_index(marker.layout.rows) == 0 and marker.copy_index(marker.layout.rows - 1) == 2
-
-
 @pytest.mark.parametrize("missing", ["tokenizer.json", "reasoning_vocab.json"])
 def test_a_folder_without_its_files_is_one_clear_line(missing, two_copies, tmp_path):
     for name in {"tokenizer.json", "reasoning_vocab.json"} - {missing}:

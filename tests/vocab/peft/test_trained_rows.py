@@ -112,16 +112,6 @@ def test_merged_the_table_holds_the_rows_and_unmerged_it_is_as_before(name, trai
 
 
 @pytest.mark.parametrize("name", ["qwen3", "llama"])
-def test_merged_and_unloaded_it_is_a_stock_model_again(name, expand_shape):
-    model, stock, first = with_rows(expand_shape(name, size=None), "reasoning")
-    sides = moved(model)
-    plain = model.merge_and_unload()
-    assert [*plain.state_dict()] == [*stock.state_dict()]
-    put_into(stock, sides, first)
-    assert largest_difference(plain, stock, some_ids(stock)) < 1e-5
-
-
-@pytest.mark.parametrize("name", ["qwen3", "llama"])
 def test_peft_saves_the_rows_once_with_the_adapter_and_loads_them(name, expand_shape):
     folder = expand_shape(name, size=None)
     model, stock, _ = with_rows(folder, "reasoning")

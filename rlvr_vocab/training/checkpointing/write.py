@@ -16,15 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from accelerate.utils import gather_object
-from peft import PeftModel
 from safetensors import SafetensorError
-from transformers import Trainer
 
 from rlvr_vocab.errors import OutOfRoom
 from rlvr_vocab.record.manifest import MANIFEST, write_manifest
-from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint, steps_in
+from rlvr_vocab.training.checkpointing.find import newest_checkpoint, steps_in
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +37,6 @@ class Save:
     """One checkpoint to be written.
 
     Attributes:
-        needed: bytes that it will take, about.
         keep: how many checkpoints stay, this one included; None: all.
         best: one that stays in any case.
         publishes: whether this process gives it its name once all have written their part.
@@ -48,15 +44,9 @@ class Save:
 
     output_dir: Path
     step: int
-    needed: int
     keep: int | None
     best: int | None
     publishes: bool
-
-    @property
-    def staging(self) -> Path:
-        """The folder in which it is written, under its own name."""
-        return self.output_dir / _SAVING
 
 
 def save_whole(save: Save, write: Callable[[Path], None]) -> str | None:
@@ -68,30 +58,15 @@ def save_whole(save: Save, write: Callable[[Path], None]) -> str | None:
     Returns:
         None if the checkpoint is valid, else a message that there is no room for it; then nothing of it is left.
     """
-    staged = save.staging / f"checkpoint-{save.step}"
-    full = _of_any_process(_too_small(save) if save.publishes else None)
-    if full is None:
-        full = _of_any_process(_unless_full(lambda: write(staged), save))
-    if full is None:
-        full = _of_any_process(_unless_full(lambda: _publish(staged, save), save) if save.publishes else None)
+    staged = save.output_dir / _SAVING / f"checkpoint-{save.step}"
+    full = _of_any_process(save.publishes and _less_is_free_than_the_newest_takes(save.output_dir))
+    full = full or _of_any_process(_finds_the_disk_full(lambda: write(staged)))
+    full = full or _of_any_process(save.publishes and _finds_the_disk_full(lambda: _publish(staged, save)))
     if save.publishes:
         clear_leftovers(save.output_dir)
-        if full is None and save.keep is not None:
+        if not full and save.keep is not None:
             _remove_old(save.output_dir, save.keep, save.best)
-    return full
-
-
-def bytes_to_write(trainer: Trainer) -> int:
-    """What a checkpoint will take: as much as the one before, else the tensors of model and optimizer."""
-    earlier = steps_in(Path(trainer.args.output_dir))
-    if earlier:
-        newest = earlier[max(earlier)]
-        return sum(path.stat().st_size for path in newest.rglob("*") if path.is_file())
-    whole_model = not isinstance(trainer.model, PeftModel)
-    parameters = [parameter for parameter in trainer.model.parameters() if whole_model or parameter.requires_grad]
-    states = [] if trainer.args.save_only_model else trainer.optimizer.state.values()
-    tensors = [*parameters, *(value for state in states for value in state.values() if torch.is_tensor(value))]
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return _no_room(save) if full else None
 
 
 def clear_leftovers(output_dir: Path) -> None:
@@ -136,39 +111,31 @@ def _publish(staged: Path, save: Save) -> None:
     _sync(save.output_dir)
 
 
-def _too_small(save: Save) -> str | None:
-    save.output_dir.mkdir(parents=True, exist_ok=True)
-    return _words(save) if _free(save) < save.needed else None
+def _less_is_free_than_the_newest_takes(output_dir: Path) -> bool:
+    output_dir.mkdir(parents=True, exist_ok=True)
+    earlier = steps_in(output_dir)
+    files = earlier[max(earlier)].rglob("*") if earlier else ()
+    return shutil.disk_usage(output_dir).free < sum(path.stat().st_size for path in files if path.is_file())
 
 
-def _unless_full(work: Callable[[], None], save: Save) -> str | None:
-    """Do the work; where the disk turns out to be full, say so."""
+def _finds_the_disk_full(work: Callable[[], None]) -> bool:
     try:
         work()
     except (OSError, RuntimeError, SafetensorError) as error:
         if not is_full(error):
             raise
-        return _words(save)
-    return None
+        return True
+    return False
 
 
-def _free(save: Save) -> int:
-    return shutil.disk_usage(save.output_dir).free
-
-
-def _words(save: Save) -> str:
+def _no_room(save: Save) -> str:
     whole = newest_checkpoint(save.output_dir, hashed=False)
     stands = "there is no earlier one" if whole is None else f"{whole.name} is intact"
-    wanted = f"checkpoint-{save.step} (about {_megabytes(save.needed)}, {_megabytes(_free(save))} are free)"
-    return f"the disk of {save.output_dir} has no room for {wanted}; {stands}"
+    return f"the disk of {save.output_dir} has no room for checkpoint-{save.step}; {stands}"
 
 
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB"
-
-
-def _of_any_process(problem: str | None) -> str | None:
-    return next((each for each in gather_object([problem]) if each is not None), None)
+def _of_any_process(found: bool) -> bool:
+    return any(gather_object([found]))
 
 
 def _remove_old(output_dir: Path, keep: int, best: int | None) -> None:

@@ -17,14 +17,14 @@ from transformers.trainer import TRAINER_STATE_NAME
 from rlvr_vocab.errors import OutOfRoom, UserError
 from rlvr_vocab.record.inventory import RunInventory, inventory_in, write_inventory
 from rlvr_vocab.record.manifest import Entries
-from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint_for_all
-from rlvr_vocab.training.checkpointing.save import Save, bytes_to_write, clear_leftovers, save_whole
+from rlvr_vocab.training.checkpointing.find import newest_checkpoint_for_all
 from rlvr_vocab.training.checkpointing.unfinished_step import (
     RestoreUnfinishedStep,
     require_unfinished_step,
     restore_counts,
     save_unfinished_step,
 )
+from rlvr_vocab.training.checkpointing.write import Save, clear_leftovers, save_whole
 from rlvr_vocab.training.metrics.completions import remove_step_files_after
 from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.training.sharding import require_same_sharding
@@ -125,7 +125,6 @@ class TrainerCheckpoints:
         save = Save(
             output_dir=self.output_dir,
             step=state.global_step,
-            needed=bytes_to_write(self._trainer),
             keep=args.save_total_limit,
             best=state.best_global_step,
             publishes=args.should_save,
