@@ -44,7 +44,6 @@ from rlvr_vocab.runs.stage_runner import StagedRun
 from rlvr_vocab.runs.stages import Stage
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.training.checkpointing.write import full_disk_in_a_line
-from rlvr_vocab.training.out_of_memory import CHECKPOINTING, FOUR_BITS, LORA, NO_REFERENCE, naming_out_of_memory
 from rlvr_vocab.training.sharding import RunOnceSharded, is_sharded, on_its_device
 from rlvr_vocab.training.stage import StopOnSignalOrTime
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
@@ -60,23 +59,10 @@ def run(settings: RunSettings) -> int:
     lock = only_writer(settings.output_dir) if state.is_main_process else nullcontext()
     console = make_console(quiet=not state.is_main_process)
     with lock, full_disk_in_a_line(settings.output_dir):
-        with naming_out_of_memory(settings.output_dir, _already_set(settings)):
-            code = _run(settings, stop, console)
+        code = _run(settings, stop, console)
         if settings.report and state.is_main_process:
             report_at_the_end(settings.output_dir, console, checked_record)
         return code
-
-
-def _already_set(settings: RunSettings) -> list[str]:
-    """What is not to be advised where memory is short."""
-    model, grpo = settings.model, settings.training.grpo
-    keys = {
-        LORA: model.trains_adapter,
-        FOUR_BITS: model.bits == 4,
-        CHECKPOINTING: grpo.get("gradient_checkpointing"),
-        NO_REFERENCE: not grpo.get("beta"),
-    }
-    return [key for key, is_set in keys.items() if is_set]
 
 
 def _run(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> int:

@@ -52,8 +52,6 @@ def check_engine(trainer: Any) -> None:
     """What the engine says of itself: the policy is named in it, log-probabilities are those after processing."""
     where, config = _engine(trainer)
     model = config["model_config"]
-    if config["speculative_config"]:
-        raise UserError(f"{where} decodes speculatively, past the region policy: start it without --speculative-config")
     if model["logprobs_mode"] != "processed_logprobs":
         raise UserError(
             f"{where} reports {model['logprobs_mode']}, before temperature and region policy: "
@@ -108,10 +106,9 @@ def _engine(trainer: Any) -> tuple[str, dict[str, Any]]:
         client = generation.vllm_client if trainer.accelerator.is_main_process else None
         found = [None if client is None else (f"the vLLM server at {client.base_url}", client.get_server_info())]
         return broadcast_object_list(found, from_process=0)[0]
-    config = generation.llm.llm_engine.vllm_config
-    model = config.model_config
+    model = generation.llm.llm_engine.vllm_config.model_config
     settings = {name: getattr(model, name) for name in ("model", "logprobs_mode", "logits_processors")}
-    return "vLLM", {"model_config": settings, "speculative_config": config.speculative_config}
+    return "vLLM", {"model_config": settings}
 
 
 def _prompts(layout: VocabLayout) -> list[list[int]]:

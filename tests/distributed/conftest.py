@@ -66,7 +66,7 @@ SMALL = (
 )
 
 
-def launch(config: str, script: Path, *words: str, seconds: float = 240) -> subprocess.CompletedProcess[str]:
+def launch(config: str, script: Path, *words: str, seconds: float = 600) -> subprocess.CompletedProcess[str]:
     """Two processes by `accelerate launch`, and nothing left of them afterwards."""
     file = str(CONFIGS / f"{config}.yaml")
     launcher = (sys.executable, "-m", "accelerate.commands.launch")
@@ -74,7 +74,7 @@ def launch(config: str, script: Path, *words: str, seconds: float = 240) -> subp
     return run([*command, str(script), *words], seconds)
 
 
-def run(command: list[str], seconds: float = 240) -> subprocess.CompletedProcess[str]:
+def run(command: list[str], seconds: float = 600) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",

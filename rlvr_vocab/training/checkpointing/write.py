@@ -13,7 +13,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from accelerate.utils import gather_object
@@ -32,41 +31,35 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_IN_WORDS = ("No space left on device", "Disk quota exceeded", "inline_container.cc")
 
 
-@dataclass(frozen=True)
-class Save:
-    """One checkpoint to be written.
-
-    Attributes:
-        keep: how many checkpoints stay, this one included; None: all.
-        best: one that stays in any case.
-        publishes: whether this process gives it its name once all have written their part.
-    """
-
-    output_dir: Path
-    step: int
-    keep: int | None
-    best: int | None
-    publishes: bool
-
-
-def save_whole(save: Save, write: Callable[[Path], None]) -> str | None:
-    """Have every process write its part, and give the checkpoint its name; every process calls it.
+def save_whole(
+    output_dir: Path,
+    step: int,
+    write: Callable[[Path], None],
+    *,
+    publishes: bool,
+    keep: int | None = None,
+    best: int | None = None,
+) -> str | None:
+    """Have every process write its part of a checkpoint, and give it its name; every process calls it.
 
     Args:
         write: writes this process's part of the checkpoint's content into a folder.
+        publishes: whether this process gives it its name once all have written their part.
+        keep: how many checkpoints stay, this one included; None: all.
+        best: step of one that stays in any case.
 
     Returns:
         None if the checkpoint is valid, else a message that there is no room for it; then nothing of it is left.
     """
-    staged = save.output_dir / _SAVING / f"checkpoint-{save.step}"
-    full = _of_any_process(save.publishes and _less_is_free_than_the_newest_takes(save.output_dir))
+    staged = output_dir / _SAVING / f"checkpoint-{step}"
+    full = _of_any_process(publishes and _less_is_free_than_the_newest_takes(output_dir))
     full = full or _of_any_process(_finds_the_disk_full(lambda: write(staged)))
-    full = full or _of_any_process(save.publishes and _finds_the_disk_full(lambda: _publish(staged, save)))
-    if save.publishes:
-        clear_leftovers(save.output_dir)
-        if not full and save.keep is not None:
-            _remove_old(save.output_dir, save.keep, save.best)
-    return _no_room(save) if full else None
+    full = full or _of_any_process(publishes and _finds_the_disk_full(lambda: _publish(staged, output_dir)))
+    if publishes:
+        clear_leftovers(output_dir)
+        if not full and keep is not None:
+            _remove_old(output_dir, keep, best)
+    return _no_room(output_dir, step) if full else None
 
 
 def clear_leftovers(output_dir: Path) -> None:
@@ -99,16 +92,16 @@ def full_disk_in_a_line(folder: Path) -> Iterator[None]:
         raise OutOfRoom(f"the disk of {folder} is full{what}. Make room and give the same command again") from error
 
 
-def _publish(staged: Path, save: Save) -> None:
+def _publish(staged: Path, output_dir: Path) -> None:
     _sync_all(staged)
     write_manifest(staged)
     _sync(staged / MANIFEST)
     _sync(staged)
-    final = save.output_dir / staged.name
+    final = output_dir / staged.name
     if final.exists():  # of a run that was told to go back before this step
         _remove(final)
     staged.rename(final)
-    _sync(save.output_dir)
+    _sync(output_dir)
 
 
 def _less_is_free_than_the_newest_takes(output_dir: Path) -> bool:
@@ -128,10 +121,10 @@ def _finds_the_disk_full(work: Callable[[], None]) -> bool:
     return False
 
 
-def _no_room(save: Save) -> str:
-    whole = newest_checkpoint(save.output_dir, hashed=False)
+def _no_room(output_dir: Path, step: int) -> str:
+    whole = newest_checkpoint(output_dir, hashed=False)
     stands = "there is no earlier one" if whole is None else f"{whole.name} is intact"
-    return f"the disk of {save.output_dir} has no room for checkpoint-{save.step}; {stands}"
+    return f"the disk of {output_dir} has no room for checkpoint-{step}; {stands}"
 
 
 def _of_any_process(found: bool) -> bool:

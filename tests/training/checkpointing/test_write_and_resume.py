@@ -17,13 +17,9 @@ from rlvr_vocab.record.manifest import is_complete
 from rlvr_vocab.training.checkpointing import write as write_module
 from rlvr_vocab.training.checkpointing.find import steps_in
 from rlvr_vocab.training.checkpointing.unfinished_step import require_unfinished_step
-from rlvr_vocab.training.checkpointing.write import Save, clear_leftovers, is_full, save_whole
+from rlvr_vocab.training.checkpointing.write import clear_leftovers, is_full, save_whole
 
 EVERY_STEP = {"save_strategy": "steps", "save_steps": 1, "max_steps": 4}
-
-
-def save_of(folder, step, **fields):
-    return Save(**{"output_dir": folder, "step": step, "keep": None, "best": None, "publishes": True, **fields})
 
 
 def write_a_file(folder):
@@ -38,7 +34,7 @@ def test_a_checkpoint_has_its_name_only_when_it_is_whole(tmp_path):
         write_a_file(folder)
         seen.append(sorted(path.name for path in tmp_path.glob("checkpoint-*")))
 
-    assert save_whole(save_of(tmp_path, 1), write) is None
+    assert save_whole(tmp_path, 1, write, publishes=True) is None
     assert seen == [[]]
     assert is_complete(tmp_path / "checkpoint-1")
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-1"]
@@ -52,19 +48,19 @@ def test_old_ones_are_deleted_after_the_new_one_counts_and_the_best_stays(tmp_pa
         there.append(sorted(steps_in(tmp_path)))
 
     for step in (1, 2, 3, 4):
-        assert save_whole(save_of(tmp_path, step, keep=2, best=1), write) is None
+        assert save_whole(tmp_path, step, write, publishes=True, keep=2, best=1) is None
     assert there == [[], [1], [1, 2], [1, 2, 3]]
     assert sorted(steps_in(tmp_path)) == [1, 3, 4]
 
 
 def test_a_checkpoint_of_the_same_step_takes_the_place_of_the_old_one(tmp_path):
-    save_whole(save_of(tmp_path, 1), write_a_file)
+    save_whole(tmp_path, 1, write_a_file, publishes=True)
 
     def write(folder):
         folder.mkdir(parents=True)
         (folder / "other").touch()
 
-    assert save_whole(save_of(tmp_path, 1), write) is None
+    assert save_whole(tmp_path, 1, write, publishes=True) is None
     assert sorted(path.name for path in (tmp_path / "checkpoint-1").iterdir()) == ["manifest.json", "other"]
 
 
@@ -77,11 +73,11 @@ def test_what_a_killed_process_left_is_cleared(tmp_path):
 
 def test_nothing_is_written_where_less_is_free_than_the_newest_takes_and_no_file_of_it_is_read(tmp_path, monkeypatch):
     for step in (1, 2):
-        assert save_whole(save_of(tmp_path, step), write_a_file) is None
+        assert save_whole(tmp_path, step, write_a_file, publishes=True) is None
     (tmp_path / "checkpoint-2" / "weights").write_bytes(b"123")
     monkeypatch.setattr(manifest, "_sha256", pytest.fail)
     monkeypatch.setattr(write_module.shutil, "disk_usage", lambda path: SimpleNamespace(free=100))
-    words = save_whole(save_of(tmp_path, 3), pytest.fail)
+    words = save_whole(tmp_path, 3, pytest.fail, publishes=True)
     assert words == f"the disk of {tmp_path} has no room for checkpoint-3; checkpoint-1 is intact"
 
 
@@ -103,21 +99,23 @@ def test_a_full_disk_is_told_from_other_errors(error, full, tmp_path):
         raise error
 
     if full:
-        assert "no room for checkpoint-1; there is no earlier one" in str(save_whole(save_of(tmp_path, 1), write))
+        assert "no room for checkpoint-1; there is no earlier one" in str(
+            save_whole(tmp_path, 1, write, publishes=True)
+        )
         assert list(tmp_path.iterdir()) == []
     else:
         with pytest.raises(type(error)):
-            save_whole(save_of(tmp_path, 1), write)
+            save_whole(tmp_path, 1, write, publishes=True)
 
 
 def test_an_old_checkpoint_that_cannot_be_deleted_ends_no_run(tmp_path, monkeypatch, caplog):
-    save_whole(save_of(tmp_path, 1), write_a_file)
+    save_whole(tmp_path, 1, write_a_file, publishes=True)
 
     def refuse(folder):
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(write_module.shutil, "rmtree", lambda path: refuse(path) if path.name == ".deleting" else None)
-    assert save_whole(save_of(tmp_path, 2, keep=1), write_a_file) is None
+    assert save_whole(tmp_path, 2, write_a_file, publishes=True, keep=1) is None
     assert "could not be deleted: Permission denied" in caplog.text
 
 

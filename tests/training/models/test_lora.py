@@ -100,8 +100,7 @@ def test_a_second_run_from_a_checkpoint_is_compared_with_the_initial_model(expan
     assert second.state.log_history[0]["kl"] > 1e-4
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("lora", [None, Lora(lora_dropout=0.0)])
+@pytest.mark.parametrize("lora", [None, pytest.param(Lora(lora_dropout=0.0), marks=pytest.mark.slow)])
 def test_kl_logged_without_a_reference_is_the_kl_to_the_initial_model(lora, expand_shape, make_trainer, tmp_path):
     """With the adapter switched off, and with a reference read from disk, it is the same figure."""
     folder = expand_shape("qwen3", size=None, open_thinking="prefill")
