@@ -29,22 +29,16 @@ _MOST_DIFFERENCE = 0.25
 
 
 class VLLMCheck(TrainerCallback):
-    """Asks vLLM a few things as training begins, and stops the run if it answers wrongly."""
+    """Asks a `RegionGRPOTrainer`'s vLLM a few things as training begins, and stops the run if it answers wrongly."""
 
     def __init__(self, trainer: Any) -> None:
-        """
-        Args:
-            trainer: a `RegionGRPOTrainer` that samples with vLLM.
-        """
         self._trainer = trainer
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         trainer = self._trainer
         check_engine(trainer)
         check_forbids(trainer)
-        if (
-            trainer.stage_context.run_step(state.global_step) == 0
-        ):  # vLLM holds the initial weights until the first samples
+        if trainer.stage_context.run_step(state.global_step) == 0:  # until the first samples it has the initial weights
             check_logps(trainer)
 
 

@@ -14,6 +14,7 @@ from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
+    GenerationConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -203,8 +204,6 @@ def _control_ids(
 
 def end_of_sequence_ids(base: str, source_kwargs: Mapping[str, Any]) -> list[int]:
     """Every id that ends a completion, from the generation config, else from the model's own."""
-    from transformers import GenerationConfig
-
     try:
         config = GenerationConfig.from_pretrained(base, **source_kwargs)
     except OSError:  # a folder without generation_config.json, which is legitimate

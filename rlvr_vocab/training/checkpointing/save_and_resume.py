@@ -35,11 +35,14 @@ OnFullDisk = Literal["stop", "go_on"]
 
 
 class TrainerCheckpoints:
-    """Saves a trainer's state, and takes it over from a checkpoint.
+    """Saves the state of a `RegionGRPOTrainer`, and takes it over from a checkpoint.
 
     Transformers writes a checkpoint into its final folder and resumes from whatever lies there; TRL forgets the
     completions that it has drawn and not yet trained on, and the order of the problems in later epochs. Here a
     checkpoint is written aside and renamed, and holds what is missing.
+
+    Args:
+        on_full_disk: end the training where a checkpoint has no room, or go on without it.
 
     Attributes:
         staging: the folder in which a checkpoint is being written; None at other times.
@@ -47,11 +50,6 @@ class TrainerCheckpoints:
     """
 
     def __init__(self, trainer: Any, on_full_disk: OnFullDisk) -> None:
-        """
-        Args:
-            trainer: a `RegionGRPOTrainer`.
-            on_full_disk: end the training where a checkpoint has no room, or go on without it.
-        """
         self.staging: Path | None = None
         self.seconds_before = 0.0
         self._trainer, self._on_full_disk = trainer, on_full_disk

@@ -63,8 +63,11 @@ def require_unfinished_step(checkpoint: Path, processes: int) -> None:
 def restore_counts(trainer: Any, checkpoint: Path) -> None:
     """Take over what a finished training has counted: failures of reward functions, and seconds."""
     content = _read(trainer, checkpoint)
-    if content is not None:
-        _restore_counts(trainer, content)
+    if content is None:
+        return
+    for function in _counting(trainer):
+        function.failures = content["reward_failures"].get(function.name, 0)
+    trainer.checkpoints.seconds_before = content["seconds"]
 
 
 class RestoreUnfinishedStep(TrainerCallback):
@@ -88,7 +91,7 @@ class RestoreUnfinishedStep(TrainerCallback):
         trainer._tr_loss = content["loss"]
         trainer._globalstep_last_logged = content["last_logged"]
         trainer.newest_rollouts = None if content["rollouts"] is None else CompletionRows(**content["rollouts"])
-        _restore_counts(trainer, content)
+        restore_counts(trainer, self._checkpoint)
 
 
 def _file(folder: Path, process: int) -> Path:
@@ -105,12 +108,6 @@ def _read(trainer: Any, checkpoint: Path) -> dict[str, Any] | None:
         file, map_location="cpu" if device.type == "cpu" else device, weights_only=True
     )
     return content
-
-
-def _restore_counts(trainer: Any, content: dict[str, Any]) -> None:
-    for function in _counting(trainer):
-        function.failures = content["reward_failures"].get(function.name, 0)
-    trainer.checkpoints.seconds_before = content["seconds"]
 
 
 def _batches(trainer: Any) -> list[int]:
