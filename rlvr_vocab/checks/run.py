@@ -27,7 +27,7 @@ from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
 from rlvr_vocab.runs.folder import check_run_folder
 from rlvr_vocab.runs.rewards import stand_in_context
-from rlvr_vocab.vocab.on_policy import OF_TRANSFORMERS, OF_VLLM, check_generation_kwargs, check_on_policy
+from rlvr_vocab.vocab.refuse_off_policy import OF_TRANSFORMERS, OF_VLLM, refuse_off_policy, refuse_off_policy_options
 
 # What `until` of a stage may look at; docs/files.md says what each is.
 LOGGED_METRICS = (
@@ -147,8 +147,8 @@ def check_sampling(settings: RunSettings, reasoning: bool) -> None:
     """The sampler must draw from the distribution that is trained: no truncation, no penalties."""
     grpo, options = settings.training.grpo, settings.model.generation_kwargs
     known = (*OF_VLLM, "max_new_tokens") if grpo.get("use_vllm") else OF_TRANSFORMERS
-    check_generation_kwargs(options, grpo, known, "model.generation_kwargs.", "training.")
-    check_on_policy(grpo, reasoning=reasoning, key="training.")
+    refuse_off_policy_options(options, grpo, known, "model.generation_kwargs.", "training.")
+    refuse_off_policy(grpo, reasoning=reasoning, key="training.")
 
 
 # (field, its value, what to do instead and why)

@@ -16,7 +16,7 @@ from rlvr_vocab.record.inventory import LISTED_IN, RunInventory, write_final_inv
 from rlvr_vocab.record.json_files import SUMMARY_KEYS, is_finished, read_record
 from rlvr_vocab.record.manifest import MANIFEST, set_aside
 from rlvr_vocab.runs.folder import RESUME_MODES, changes_of
-from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint
+from rlvr_vocab.training.checkpointing.find import newest_checkpoint
 
 _TAKES_LONG = 10e9
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from rlvr_vocab.record.manifest import problem_with
-from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint, set_invalid_aside
+from rlvr_vocab.training.checkpointing.find import newest_checkpoint, set_invalid_aside
 
 
 def cut(path):

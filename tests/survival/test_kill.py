@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from rlvr_vocab.record.manifest import is_complete
-from rlvr_vocab.training.checkpointing.checkpoints import steps_in
+from rlvr_vocab.training.checkpointing.find import steps_in
 
 # One save in the middle of the run, with the deletion of an old checkpoint after it; and what lies around it.
 POINTS = (
