@@ -50,24 +50,13 @@ def cell_answer(value: object, answer_format: str) -> str:
         raise UnusableRow(MISSING_ANSWER, value)
     text = plain_text(value)
     if text is None:
-        raise UnusableRow(parts_of(value, "answer") or NOT_AN_ANSWER, value)
+        raise UnusableRow(NOT_AN_ANSWER, value)
     if text.strip() == "":
         raise UnusableRow(MISSING_ANSWER, value)
     answer = EXTRACTORS[answer_format](text).strip()
     if answer == "":
         raise UnusableRow(MISSING_ANSWER, value)
     return answer
-
-
-def parts_of(value: object, content: str) -> str | None:
-    """Why a cell with parts of its own, an object or a chat, is no text, and what to do; None for any other cell."""
-    if isinstance(value, dict):
-        parts = f"an object ({', '.join(map(str, value))})"
-    elif isinstance(value, list) and value and all(isinstance(part, dict) and "content" in part for part in value):
-        parts = "a list of messages"
-    else:
-        return None
-    return f"{content} is {parts}, not text: map a column that holds the {content} alone"
 
 
 def plain_text(value: object) -> str | None:

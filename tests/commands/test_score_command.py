@@ -18,7 +18,7 @@ from rlvr_vocab.commands.score import command as score_command
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
 from rlvr_vocab.config.recorded import config_yaml
-from rlvr_vocab.data import load_problem_sets
+from rlvr_vocab.data.load import load_problem_sets
 from rlvr_vocab.vocab.layout import VocabLayout
 
 ROOT = Path(__file__).resolve().parents[2]
