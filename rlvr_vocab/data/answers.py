@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 from rlvr_vocab.verify.reading.scanning import group_end
@@ -86,11 +86,6 @@ def is_nan(value: object) -> bool:
     return isinstance(value, float | Decimal) and value != value
 
 
-def bare_answer(text: str) -> str:
-    """The whole cell: LaTeX is never reformatted."""
-    return text
-
-
 def hash_answer(text: str) -> str:
     """What follows the last `####`, thousands separators of a plain number removed (GSM8K's `1,000`)."""
     _, marker, answer = text.rpartition("####")
@@ -121,4 +116,4 @@ def unread_marker(answers: Sequence[str]) -> str | None:
     return None
 
 
-EXTRACTORS = {"bare": bare_answer, "hash": hash_answer, "boxed": boxed_answer}
+EXTRACTORS: dict[str, Callable[[str], str]] = {"bare": str, "hash": hash_answer, "boxed": boxed_answer}

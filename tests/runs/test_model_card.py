@@ -119,10 +119,8 @@ def test_an_adapter_of_no_run_and_of_no_reasoning_vocabulary_has_a_card_too(tmp_
     [
         ("Qwen/Qwen3-0.6B", "Qwen/Qwen3-0.6B"),
         ("/models/qwen3", "qwen3"),
-        ("./runs/a/final_model/", "final_model"),
         ("C:\\models\\qwen3", "qwen3"),
         ("data/problems.csv", "problems.csv"),
-        ("tiny", "tiny"),
     ],
 )
 def test_of_a_path_only_its_last_part_is_shown(name: str, shown: str) -> None:
