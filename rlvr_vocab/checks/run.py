@@ -17,10 +17,10 @@ from rlvr_vocab.checks.model import (
     check_trained_model,
 )
 from rlvr_vocab.config.batches import check_batches
-from rlvr_vocab.config.problem_source import problem_source, prompt_style
+from rlvr_vocab.config.problem_source import problem_source
 from rlvr_vocab.config.sections import DatasetSettings, RewardSettings, RunSettings, StageSettings, UntilSettings
 from rlvr_vocab.config.stages import naming_the_stage
-from rlvr_vocab.data import check_source
+from rlvr_vocab.data.load import check_source
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
@@ -123,7 +123,6 @@ def check_dataset(dataset: DatasetSettings) -> None:
         )
     if not dataset.name.strip():
         raise UserError("dataset.name is empty: give a hub name or a file")
-    prompt_style(dataset)  # refuses examples that are not solved turns
     check_source(problem_source(dataset))
 
 

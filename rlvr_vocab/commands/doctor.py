@@ -15,8 +15,7 @@ from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, steps_needed
 from rlvr_vocab.checks.remedies import checked_record
 from rlvr_vocab.config.command_sections import DoctorSettings
 from rlvr_vocab.counted import counted
-from rlvr_vocab.record.files import PROBLEMS
-from rlvr_vocab.record.json_files import read_record
+from rlvr_vocab.record.files import PROBLEMS, read_record
 from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.terminal import make_console
 

@@ -26,13 +26,12 @@ from rlvr_vocab.counted import counted
 from rlvr_vocab.evaluation.sampling import Checkpoint
 from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS
 from rlvr_vocab.record.manifest import problem_with, set_aside, write_manifest
-from rlvr_vocab.runs.base_model import base_model, expansion_plan, untrained_base
 from rlvr_vocab.runs.closing_screen import print_summary
 from rlvr_vocab.runs.final_model import save_final_model
-from rlvr_vocab.runs.finished import restored_summary, write_summary
 from rlvr_vocab.runs.folder import start_run_folder
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.lock import only_writer
+from rlvr_vocab.runs.model import base_model, expansion_plan, untrained_base
 from rlvr_vocab.runs.monitor import RunDoctor, alert, start_wandb
 from rlvr_vocab.runs.problem_account import check_same_division
 from rlvr_vocab.runs.problems import RunProblems, load_run_problems, stages_of
@@ -42,6 +41,7 @@ from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.runs.report import report_at_the_end
 from rlvr_vocab.runs.stage_runner import StagedRun
 from rlvr_vocab.runs.stages import Stage
+from rlvr_vocab.runs.summary import restored_summary, write_summary
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.training.checkpointing.write import full_disk_in_a_line
 from rlvr_vocab.training.sharding import RunOnceSharded, is_sharded, on_its_device

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from rlvr_vocab.config.command_sections import CheckSettings
 from rlvr_vocab.config.sections import DatasetSettings
-from rlvr_vocab.data import OtherSet, ProblemSource, PromptStyle, Split
+from rlvr_vocab.data.overlap import OtherSet
+from rlvr_vocab.data.source import ProblemSource
+from rlvr_vocab.data.split import Split
+from rlvr_vocab.data.table import PromptStyle
 
 
 def problem_source(dataset: DatasetSettings) -> ProblemSource:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.json_files import is_finished
+from rlvr_vocab.record.files import is_finished
 
 Row = Mapping[str, Any]
 

@@ -23,13 +23,11 @@ from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
-from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY
+from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY, read_record
 from rlvr_vocab.record.inventory import RunInventory
-from rlvr_vocab.record.json_files import read_record
 from rlvr_vocab.record.metrics import RunRecord, read_rows
 from rlvr_vocab.record.results import ProblemResult, read_results
-from rlvr_vocab.runs.record import run_record
-from rlvr_vocab.runs.recorded_run import configuration_keys, default_keys
+from rlvr_vocab.runs.record import configuration_keys, default_keys, run_record
 from rlvr_vocab.secret_words import without_secrets
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
 from rlvr_vocab.vocab.marking import Marker

@@ -14,9 +14,9 @@ from rlvr_vocab.errors import Interrupted
 from rlvr_vocab.exit_codes import RESUME_ME, write_exit_code
 from rlvr_vocab.record.files import METRICS, STAGE_RECORD
 from rlvr_vocab.rewards.build import build_rewards
-from rlvr_vocab.runs.base_model import loading_kwargs, lora, quantization
 from rlvr_vocab.runs.folder import results_file
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
+from rlvr_vocab.runs.model import loading_kwargs, quantization
 from rlvr_vocab.runs.monitor import DisplayCallback, RunDoctor
 from rlvr_vocab.runs.rewards import reward_context
 from rlvr_vocab.runs.stages import Stage, StageRecord, ended_records
@@ -207,7 +207,8 @@ def _stage_trainer(
     settings = stage.settings
     layout = VocabLayout.load(initial_model)
     rewards = build_rewards(settings.rewards.functions, reward_context(settings, layout))
-    adapter, by_unsloth = lora(settings.model), settings.model.backend == "unsloth"
+    adapter = settings.model.lora if settings.model.trains_adapter else None
+    by_unsloth = settings.model.backend == "unsloth"
     seed = settings.training.grpo["seed"] + stage.number - 1
     use_cpu = bool(settings.training.grpo.get("use_cpu"))
     loading = {"model_init_kwargs": loading_kwargs(settings.model, use_cpu=use_cpu)}

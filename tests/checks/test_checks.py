@@ -111,19 +111,6 @@ def test_a_run_folder_given_for_a_model_points_at_its_final_model(model_folder: 
     assert f"did you mean {final}?" in refusal("evaluate", [f"checkpoint={final.parent}"])
 
 
-@pytest.mark.parametrize("config", [{"vocab_size": 100}, {"vocab_size": None, "text_config": {"vocab_size": 100}}])
-def test_the_vocabulary_bound_is_read_from_config_json(
-    model_folder: Callable[..., Path], config: dict[str, object]
-) -> None:
-    name = f"model.name={model_folder(**config)}"
-    load_settings("train", [name, "model.reasoning_vocab_size=102"])  # the tags may add two rows
-    assert "at most 100" in refusal("train", [name, "model.reasoning_vocab_size=103"])
-    load_settings("train", [name, "model.reasoning_vocab_size=204", "model.reasoning_multiplicity=2"])
-    assert "to 3" in refusal("train", [name, "model.reasoning_vocab_size=205", "model.reasoning_multiplicity=2"])
-    load_settings("train", [name, "model.source_ids=[0,101]"])
-    assert "102 is out of range" in refusal("train", [name, "model.source_ids=[0,102]"])
-
-
 def test_evaluate_and_generate_check_what_they_are_given(model_folder: Callable[..., Path]) -> None:
     checkpoint = f"checkpoint={model_folder()}"
     settings = load_settings("evaluate", [checkpoint, "dataset=gsm8k", "temperature=0"])

@@ -10,8 +10,8 @@ from rich.console import Console
 from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.runs.finished import restored_summary
 from rlvr_vocab.runs.folder import start_run_folder
+from rlvr_vocab.runs.summary import restored_summary
 
 TINY = ["experiment=quickstart", "exp_name=run"]
 RUN = Path("out/run")

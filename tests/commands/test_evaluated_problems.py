@@ -10,12 +10,12 @@ from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.problem_source import problem_source, problem_split
 from rlvr_vocab.config.recorded import config_yaml
-from rlvr_vocab.data import read_problems
+from rlvr_vocab.data.load import read_problems
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import run_folder_of
 from rlvr_vocab.runs.problem_account import problems_line
 from rlvr_vocab.runs.problems import load_run_problems
-from rlvr_vocab.runs.recorded_run import recorded_run, stage_of
+from rlvr_vocab.runs.record import run_of_checkpoint, stage_of
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +40,7 @@ def line_for(*words: str, seed: int = 5) -> str:
     sets = read_problems(problem_source(settings.dataset), problem_split(settings.dataset, seed))
     problems = sets.trained if settings.split == "train" else [sets.problems[index] for index in sets.parts.held_out]
     assert isinstance(settings.checkpoint, Path)
-    line = problems_line(settings.dataset.name, [each.key for each in problems], recorded_run(settings.checkpoint))
+    line = problems_line(settings.dataset.name, [each.key for each in problems], run_of_checkpoint(settings.checkpoint))
     assert "\n" not in line
     return line
 
@@ -165,9 +165,9 @@ def test_a_set_that_is_not_what_the_run_has_recorded_is_warned_about(recorded: P
 
 def test_a_checkpoint_of_no_run_and_a_run_whose_set_is_gone_are_said(recorded: Path) -> None:
     key = ["x"]
-    alone = problems_line("openai/gsm8k", key, recorded_run(Path("elsewhere/model")))
+    alone = problems_line("openai/gsm8k", key, run_of_checkpoint(Path("elsewhere/model")))
     assert alone == "problems of openai/gsm8k; the checkpoint is in no run's folder"
     recorded.write_text(recorded.read_text().replace("  name: arithmetic", "  name: gone.jsonl"))
-    gone = problems_line("openai/gsm8k", key, recorded_run(Path("out/run/final_model")))
+    gone = problems_line("openai/gsm8k", key, run_of_checkpoint(Path("out/run/final_model")))
     assert gone.startswith("warning: whether the run in out/run trained on these problems cannot be told: ")
     assert "gone.jsonl" in gone

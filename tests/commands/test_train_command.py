@@ -15,7 +15,7 @@ from rlvr_vocab.checks.remedies import checked_record
 from rlvr_vocab.cli import load_settings, main
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
 from rlvr_vocab.config.recorded import read_recorded
-from rlvr_vocab.data import load_problem_sets
+from rlvr_vocab.data.load import load_problem_sets
 from rlvr_vocab.record.results import read_results
 from rlvr_vocab.rewards.library.accuracy import accuracy
 from rlvr_vocab.vocab.layout import VocabLayout

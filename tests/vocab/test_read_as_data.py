@@ -13,7 +13,7 @@ from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.runs.base_model import loading_kwargs, source_kwargs
+from rlvr_vocab.runs.model import loading_kwargs, source_kwargs
 from rlvr_vocab.training.models.quantization import skeleton
 from rlvr_vocab.training.models.warmup import warm_up
 from rlvr_vocab.training.settings import WarmupSettings

@@ -20,7 +20,7 @@ from rlvr_vocab.analysis.compare.runs import (
 )
 from rlvr_vocab.counted import counted, listed
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.json_files import is_finished
+from rlvr_vocab.record.files import is_finished
 
 # Below it, lengths of completions alone make the difference between runs of one configuration.
 _SAME_BUDGET = 0.05

@@ -12,10 +12,10 @@ import numpy as np
 
 from rlvr_vocab.config.command_sections import CheckSettings
 from rlvr_vocab.config.sections import ModelSettings
-from rlvr_vocab.data import DividedProblems, LoadReport, OtherSet, read_other_set
 from rlvr_vocab.data.answers import unread_marker
 from rlvr_vocab.data.duplicates import RepeatedProblem
-from rlvr_vocab.data.overlap import Match, NumberedText, find_overlap
+from rlvr_vocab.data.load import DividedProblems, LoadReport
+from rlvr_vocab.data.overlap import Match, NumberedText, OtherSet, find_overlap, read_other_set
 from rlvr_vocab.data.rows import Problem, short_text
 from rlvr_vocab.terminal import quiet_libraries
 from rlvr_vocab.verify import check_golds, verify
@@ -260,7 +260,7 @@ def prompt_plan(model: ModelSettings, settings: CheckSettings) -> ExpansionPlan:
     Raises:
         UserError: the model cannot be had, or its tokenizer has no chat template.
     """
-    from rlvr_vocab.runs.base_model import untrained_plan
+    from rlvr_vocab.runs.model import untrained_plan
     from rlvr_vocab.runs.prompts import require_chat_template
 
     quiet_libraries()

@@ -25,12 +25,12 @@ from rlvr_vocab.record.files import (
     FINAL_MODEL,
     METRICS,
     SUMMARY,
+    read_record,
 )
 from rlvr_vocab.record.inventory import RunInventory
-from rlvr_vocab.record.json_files import read_record
 from rlvr_vocab.record.metrics import read_metrics, split_evaluations
 from rlvr_vocab.record.results import read_results
-from rlvr_vocab.runs.recorded_run import configuration_keys, default_keys
+from rlvr_vocab.runs.record import configuration_keys, default_keys
 from rlvr_vocab.secret_words import MASK, is_secret
 
 # A longer value does not fit into a sentence or beside a picture: its arm gets a number.

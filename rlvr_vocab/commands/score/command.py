@@ -33,8 +33,7 @@ from rlvr_vocab.config.command_sections import ScoreSettings
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
 from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RewardSettings
 from rlvr_vocab.counted import counted
-from rlvr_vocab.data import read_problems
-from rlvr_vocab.data.load import build_report, require_problems
+from rlvr_vocab.data.load import build_report, read_problems, require_problems
 from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.data.table import problem_table
 from rlvr_vocab.errors import UserError
@@ -167,7 +166,7 @@ def _checkpoint(settings: ScoreSettings, model: ModelSettings, dataset: DatasetS
     """The model as training would start from it."""
     # Only here: torch and transformers take seconds to import, and the other uses do not need them.
     from rlvr_vocab.evaluation.sampling import load_checkpoint
-    from rlvr_vocab.runs.base_model import loading_kwargs, untrained_plan
+    from rlvr_vocab.runs.model import loading_kwargs, untrained_plan
     from rlvr_vocab.runs.prompts import require_chat_template
     from rlvr_vocab.vocab.expand import write_expansion
 
