@@ -3,8 +3,7 @@
     python benchmarks/flat_rewards.py out/quickstart_reasoning_full_seed42
 
 draws groups and completions of each step anew from what the run has written, so that the reward rises as it did and
-its noise is that of a smaller batch. A reward can be chance only where it comes from a function of the user's own, so
-all are judged as such, and those of the run also as what they are: `accuracy`.
+its noise is that of a smaller batch.
 """
 
 from __future__ import annotations
@@ -37,18 +36,13 @@ def main(folder: Path) -> None:
     for groups, generations in SHAPES:
         if groups > len(rewards[0]) or generations > size:
             continue
-        library = replace(facts, num_generations=generations, rewards=(RewardFact("accuracy", 1.0, False),))
-        own = replace(library, rewards=(RewardFact("mine", 1.0, False),))
+        judged_as = replace(facts, num_generations=generations, rewards=(RewardFact("accuracy", 1.0, False),))
         healthy = [[drawn(step, groups, generations, luck) for step in rewards] for _ in range(SERIES)]
-        chance = [[luck.random((groups, generations)) for _ in range(STEPS[1])] for _ in range(SERIES)]
-        for name, series, judged_as in (
-            ("of the run, accuracy", healthy, library),
-            ("of the run, own", healthy, own),
-            ("of chance, own", chance, own),
-        ):
+        chance = [[luck.random((groups, generations)) for _ in range(STEPS[-1])] for _ in range(SERIES)]
+        for name, series in (("of the run", healthy), ("of chance", chance)):
             found = [first_flat(each, judged_as) for each in series]
             shares = [sum(at is not None and at <= steps for at in found) / SERIES for steps in STEPS]
-            print(f"{groups:>3} × {generations}  {name:<21}", "  ".join(f"{share:4.0%}" for share in shares))
+            print(f"{groups:>3} × {generations}  {name:<10}", "  ".join(f"{share:4.0%}" for share in shares))
 
 
 def drawn(step: Any, groups: int, generations: int, luck: np.random.Generator) -> Any:
@@ -58,7 +52,7 @@ def drawn(step: Any, groups: int, generations: int, luck: np.random.Generator) -
 
 def first_flat(series: Sequence[Any], facts: RunFacts) -> int | None:
     """The step at which a run with these rewards, by group, is called flat."""
-    doctor = Doctor(facts, Path("nowhere"))
+    doctor = Doctor(facts)
     for step, rewards in enumerate(series, start=1):
         row = {
             "step": step,

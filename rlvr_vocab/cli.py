@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import select
@@ -34,8 +35,11 @@ from rlvr_vocab.terminal import quiet_imports
 from rlvr_vocab.visible_text import visible_text
 
 TRAINS = ("train", "quickstart")
-# Outside of a trainer, whose phases are known: sampling, and the warm-up.
-TAKE_LESS_MEMORY = ("batch_size", "max_new_tokens", "warmup.batch_size")
+DECIDE_MEMORY = (
+    *("batch_size", "max_new_tokens", "warmup.batch_size"),
+    *("training.per_device_train_batch_size", "training.max_completion_length", "training.gradient_checkpointing"),
+    *("training.beta", "model.lora.enabled", "model.reasoning_vocab_size"),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -83,6 +87,11 @@ def run_and_report(argv: list[str]) -> int:
         # What is still buffered is written when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return READER_GONE
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        print_error("error:", f"{error.strerror}: {error.filename}")
+        return BAD_INPUT
 
 
 def print_error(kind: str, error: BaseException | str) -> None:
@@ -91,9 +100,9 @@ def print_error(kind: str, error: BaseException | str) -> None:
 
 
 def out_of_memory_line(command: str, error: RuntimeError) -> str:
-    """What torch says of a full GPU, without its advice on the allocator, and the keys that take less."""
-    smaller = [key for key in TAKE_LESS_MEMORY if key in known_keys(command).leaves]
-    return str(error).partition("If reserved")[0].strip() + f" Smaller: {', '.join(smaller)}" * bool(smaller)
+    """What torch says of a full GPU, without its advice on the allocator, and the keys that decide what is needed."""
+    keys = [key for key in DECIDE_MEMORY if key in known_keys(command).leaves]
+    return str(error).partition("If reserved")[0].strip() + f" Keys that decide: {', '.join(keys)}" * bool(keys)
 
 
 def output_is_unread() -> bool:

@@ -180,15 +180,10 @@ def test_every_room_has_a_floor() -> None:
     [
         ("data", "from rlvr_vocab.vocab import layout"),
         ("vocab", "from ..training.trainer import Trainer"),
-        ("vocab", "from rlvr_vocab import training"),
         ("vocab", "from rlvr_vocab import expand"),
-        ("vocab", "import rlvr_vocab"),
-        ("errors", "import rlvr_vocab.vocab"),
         ("training", "import rlvr_vocab.evaluation.accuracy as accuracy"),
         ("training", "def late():\n    from rlvr_vocab.exp import cli"),
         ("training", "import importlib\nimportlib.import_module('rlvr_vocab.cli')"),
-        ("front", "from rlvr_vocab.cli import main"),
-        ("data", "import torch.nn"),
         ("rewards", "def late():\n    from torch import Tensor"),
     ],
 )
@@ -201,13 +196,9 @@ def test_forbidden_imports_are_found(room: str, source: str) -> None:
     [
         ("vocab", "import torch\nfrom rlvr_vocab.errors import UserError\nfrom . import regions"),
         ("vocab", "from .regions import regions_of\nfrom rlvr_vocab.vocab.policy import bias_table"),
-        ("vocab", "import torch.nn as rlvr_vocab_data"),
         ("training", "from rlvr_vocab.data import load\nfrom ..rewards import build"),
-        ("exp", "from rlvr_vocab.training import train\nfrom rlvr_vocab.exp import options"),
-        ("exp", "from rlvr_vocab import expand"),
-        ("front", "from rlvr_vocab.vocab import expand"),
+        ("exp", "from rlvr_vocab import expand\nfrom rlvr_vocab.exp import options"),
         ("data", "from rlvr_vocab import __version__"),
-        ("__main__", "from rlvr_vocab.cli import main"),
     ],
 )
 def test_permitted_imports_pass(room: str, source: str) -> None:

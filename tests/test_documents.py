@@ -16,10 +16,11 @@ from rlvr_vocab.checks import machine
 from rlvr_vocab.checks.run import check_configuration, check_rewards
 from rlvr_vocab.config.command_table import COMMANDS
 from rlvr_vocab.config.compose import compose, parse_command_line
-from rlvr_vocab.config.help import command_help, leaves, overview
+from rlvr_vocab.config.help import command_help, overview
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.config.values import leaves
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
 

@@ -15,9 +15,9 @@ TASK = ROOT / "examples" / "custom_task.py"
 
 
 @pytest.mark.slow
-def test_the_custom_task_trains_and_leaves_a_model_that_answers(smollm2, tmp_path):
+def test_the_custom_task_trains_and_leaves_a_model_that_answers(qwen3, tmp_path):
     out = tmp_path / "sorting"
-    command = [sys.executable, str(TASK), str(smollm2), str(out), "1"]
+    command = [sys.executable, str(TASK), str(qwen3), str(out), "1"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     assert is_adapter(out / "final_adapter")

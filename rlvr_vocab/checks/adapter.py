@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_and_all
-from rlvr_vocab.runs.base_model import source_kwargs, untrained_base
+from rlvr_vocab.runs.model import source_kwargs, untrained_base
 from rlvr_vocab.runs.model_folder import naming_model_keys
 from rlvr_vocab.training.models.quantization import linear_layers, skeleton, vocabulary_modules
 from rlvr_vocab.vocab.expand import read_base

@@ -25,14 +25,15 @@ from rlvr_vocab.config.problem_source import other_sets
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import ModelSettings
 from rlvr_vocab.config.values import read
-from rlvr_vocab.data import check_other_set
 from rlvr_vocab.data.files import check_file
+from rlvr_vocab.data.overlap import check_other_set
 from rlvr_vocab.data.prompt_file import check_prompt_file
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 from rlvr_vocab.record.files import STEP_FILES, step_files
 from rlvr_vocab.runs.folder import check_new_file, check_new_folder
 from rlvr_vocab.runs.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder
+from rlvr_vocab.vocab.layout import refuse_expanded
 from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_CONFIG, is_adapter
 
 _SAMPLING = ("max_new_tokens", "temperature")
@@ -94,18 +95,11 @@ def check_merge(settings: MergeSettings) -> None:
     if is_adapter(folder):
         check_adapter_folder(folder, settings.base)
         return
-    inside = _adapters_inside(folder)
+    inside = sorted(folder.glob(f"*/{ADAPTER_CONFIG}"))  # in a run: of its checkpoints, and last the final one
     if inside:
-        raise UserError(f"checkpoint={folder}: no adapter itself; did you mean {inside[0]}?")
+        raise UserError(f"checkpoint={folder}: no adapter itself; did you mean {inside[-1].parent}?")
     check_folder(folder, f"checkpoint={folder}")
     raise UserError(f"checkpoint={folder}: a whole model already, no adapter (no {ADAPTER_CONFIG}): nothing to merge")
-
-
-def _adapters_inside(folder: Path) -> list[Path]:
-    """Adapters in a run's folder: the final one first, then the newest."""
-    found = [path for pattern in ("*", "stages/*/*") for path in folder.glob(f"{pattern}/{ADAPTER_CONFIG}")]
-    newest = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
-    return sorted((path.parent for path in newest), key=lambda path: path.name != "final_adapter")
 
 
 def check_check(settings: CheckSettings) -> None:
@@ -183,6 +177,7 @@ def _check_what_is_scored(settings: ScoreSettings) -> None:
 
 def _check_sampling_model(model: ModelSettings) -> None:
     check_model(model)
+    refuse_expanded(model.name)
     for key, value in model.generation_kwargs.items():
         where = f"model.generation_kwargs.{key}"
         if key not in _SAMPLING:

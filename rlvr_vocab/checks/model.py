@@ -5,7 +5,7 @@ from typing import Any
 
 from rlvr_vocab.checks import machine
 from rlvr_vocab.checks.machine import check_attention
-from rlvr_vocab.config.sections import LONG_DTYPE_NAMES, NOT_FOR_FROM_PRETRAINED, Lora, ModelSettings
+from rlvr_vocab.config.sections import LONG_DTYPE_NAMES, NOT_FOR_FROM_PRETRAINED, ModelSettings
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_and_all, nearest_word
@@ -36,7 +36,6 @@ def check_model(model: ModelSettings) -> None:
 def check_trained_model(model: ModelSettings) -> None:
     """What a run asks for beyond that: an adapter, quantized weights, another backend, an attention."""
     refuse_expanded(model.name)
-    check_lora(model.lora)
     check_adapter(model)
     check_quantization(model)
     check_backend(model)
@@ -86,20 +85,11 @@ def check_model_kwargs(kwargs: Mapping[str, Any]) -> None:
             raise UserError(f"model.model_kwargs.{key}: expected true or false, got {kwargs[key]!r}")
 
 
-def check_lora(lora: Lora) -> None:
-    if lora.r < 1:
-        raise UserError(f"model.lora.r={lora.r}: must be at least 1")
-    if lora.lora_alpha < 1:
-        raise UserError(f"model.lora.lora_alpha={lora.lora_alpha}: must be at least 1")
-    if not 0 <= lora.lora_dropout < 1:
-        raise UserError(f"model.lora.lora_dropout={lora.lora_dropout}: must be at least 0 and below 1")
-    if not lora.target_modules or not all(name.strip() for name in lora.target_modules):
+def check_adapter(model: ModelSettings) -> None:
+    if not model.lora.target_modules or not all(name.strip() for name in model.lora.target_modules):
         raise UserError(
             "model.lora.target_modules: name one module or more, e.g. [q_proj,v_proj], or set it to all-linear"
         )
-
-
-def check_adapter(model: ModelSettings) -> None:
     if model.needs_adapter is not None and model.lora.enabled is False:
         raise UserError(
             f"{model.needs_adapter} trains an adapter, nothing else can train: leave model.lora.enabled=false out"
@@ -147,8 +137,6 @@ def check_backend(model: ModelSettings) -> None:
             "leave it out"
         )
     unsloth = model.unsloth
-    if unsloth.max_seq_length < 1:
-        raise UserError(f"model.unsloth.max_seq_length={unsloth.max_seq_length}: must be at least 1")
     if unsloth.max_lora_rank < model.lora.r:
         raise UserError(
             f"model.unsloth.max_lora_rank={unsloth.max_lora_rank}: must be at least model.lora.r={model.lora.r}"
@@ -247,11 +235,6 @@ def check_loader(grpo: Mapping[str, Any]) -> None:
     for name in ("dataloader_persistent_workers", "dataloader_prefetch_factor"):
         if grpo.get(name) and not grpo.get("dataloader_num_workers"):
             raise UserError(f"training.{name}: needs training.dataloader_num_workers above 0")
-
-
-def check_kernels(grpo: Mapping[str, Any]) -> None:
-    check_liger(grpo)
-    check_continuous_batching(grpo)
 
 
 def check_liger(grpo: Mapping[str, Any]) -> None:

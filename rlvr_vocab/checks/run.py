@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from rlvr_vocab.checks.machine import check_attention_precision, check_vllm, check_wandb_login
 from rlvr_vocab.checks.model import (
-    check_kernels,
+    check_continuous_batching,
+    check_liger,
     check_loader,
     check_model,
     check_optimizer,
@@ -17,17 +17,17 @@ from rlvr_vocab.checks.model import (
     check_trained_model,
 )
 from rlvr_vocab.config.batches import check_batches
-from rlvr_vocab.config.problem_source import problem_source, prompt_style
+from rlvr_vocab.config.problem_source import problem_source
 from rlvr_vocab.config.sections import DatasetSettings, RewardSettings, RunSettings, StageSettings, UntilSettings
 from rlvr_vocab.config.stages import naming_the_stage
-from rlvr_vocab.data import check_source
+from rlvr_vocab.data.load import check_source
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
 from rlvr_vocab.runs.folder import check_run_folder
 from rlvr_vocab.runs.rewards import stand_in_context
-from rlvr_vocab.vocab.on_policy import OF_TRANSFORMERS, OF_VLLM, check_generation_kwargs, check_on_policy
+from rlvr_vocab.vocab.refuse_off_policy import OF_TRANSFORMERS, OF_VLLM, refuse_off_policy, refuse_off_policy_options
 
 # What `until` of a stage may look at; docs/files.md says what each is.
 LOGGED_METRICS = (
@@ -81,7 +81,8 @@ def check_training(settings: RunSettings) -> None:
     check_optimizer(settings.training.grpo.get("optim"))
     check_schedule(settings.training.grpo)
     check_loader(settings.training.grpo)
-    check_kernels(settings.training.grpo)
+    check_liger(settings.training.grpo)
+    check_continuous_batching(settings.training.grpo)
     check_attention_precision(
         settings.model.model_kwargs.get("attn_implementation"), settings.model.loaded_dtype, settings.training.grpo
     )
@@ -96,8 +97,7 @@ def check_stage(stage: StageSettings) -> None:
 
 
 def check_until(until: UntilSettings, settings: RunSettings) -> None:
-    bound = until.below if until.above is None else until.above
-    if (until.above is None) == (until.below is None) or bound is None or not math.isfinite(bound):
+    if (until.above is None) == (until.below is None):
         raise UserError("until: give either above or below, as a number")
     rewards = [reward.name for reward in build_rewards(settings.rewards.functions, RewardContext())]
     known = [*LOGGED_METRICS, *(f"rewards/{name}/{figure}" for name in rewards for figure in REWARD_FIGURES)]
@@ -123,7 +123,6 @@ def check_dataset(dataset: DatasetSettings) -> None:
         )
     if not dataset.name.strip():
         raise UserError("dataset.name is empty: give a hub name or a file")
-    prompt_style(dataset)  # refuses examples that are not solved turns
     check_source(problem_source(dataset))
 
 
@@ -147,8 +146,8 @@ def check_sampling(settings: RunSettings, reasoning: bool) -> None:
     """The sampler must draw from the distribution that is trained: no truncation, no penalties."""
     grpo, options = settings.training.grpo, settings.model.generation_kwargs
     known = (*OF_VLLM, "max_new_tokens") if grpo.get("use_vllm") else OF_TRANSFORMERS
-    check_generation_kwargs(options, grpo, known, "model.generation_kwargs.", "training.")
-    check_on_policy(grpo, reasoning=reasoning, key="training.")
+    refuse_off_policy_options(options, grpo, known, "model.generation_kwargs.", "training.")
+    refuse_off_policy(grpo, reasoning=reasoning, key="training.")
 
 
 # (field, its value, what to do instead and why)

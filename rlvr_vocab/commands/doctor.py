@@ -15,8 +15,7 @@ from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, steps_needed
 from rlvr_vocab.checks.remedies import checked_record
 from rlvr_vocab.config.command_sections import DoctorSettings
 from rlvr_vocab.counted import counted
-from rlvr_vocab.record.files import PROBLEMS
-from rlvr_vocab.record.json_files import read_record
+from rlvr_vocab.record.files import PROBLEMS, read_record
 from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.terminal import make_console
 
@@ -30,7 +29,7 @@ _COLOUR = {"error": "bold red", "warning": "bold yellow"}
 def run(settings: DoctorSettings) -> int:
     """Say what was found; 0 where that is nothing, 1 where it is something."""
     record = checked_record(settings.run)
-    read_record(settings.run, PROBLEMS)  # a rule passes over what it cannot read
+    read_record(settings.run, PROBLEMS)  # which remedies do without where it cannot be read
     findings = diagnose(record)
     if settings.format == "json":
         print(json.dumps(_as_json(record, findings), ensure_ascii=False, indent=2))
@@ -58,10 +57,9 @@ def _show(record: RunRecord, findings: Sequence[Finding], console: Console) -> N
     for line in _about(record):
         console.print(line, markup=False)
     for finding in findings:
-        step = "" if finding.step is None else f", step {finding.step}"
         style = _COLOUR[finding.severity]
         title = f"[{style}]{escape(finding.title)}[/]"
-        console.print(f"\n{title} ({finding.severity} {finding.name}{step})")
+        console.print(f"\n{title} ({finding.severity} {finding.name}, step {finding.step})")
         console.print(f"  seen    {finding.evidence}", markup=False)
         console.print(f"  cause   {finding.cause}", markup=False)
         for number, remedy in enumerate(finding.remedy):

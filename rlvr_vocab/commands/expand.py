@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlvr_vocab.config.command_sections import ExpandSettings
 from rlvr_vocab.counted import counted
-from rlvr_vocab.runs.base_model import untrained_plan
+from rlvr_vocab.runs.model import untrained_plan
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.vocab.expand import write_expansion
 

@@ -24,7 +24,7 @@ from rlvr_vocab.evaluation.sampling import (
 )
 from rlvr_vocab.progress import stage
 from rlvr_vocab.runs.closing_screen import marked_text
-from rlvr_vocab.runs.recorded_run import RecordedRun, recorded_run
+from rlvr_vocab.runs.record import RunOfCheckpoint, run_of_checkpoint
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.vocab.chat import prefilled_ids
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -35,7 +35,7 @@ from rlvr_vocab.vocab.regions import ANSWERING, THINKING, scored_regions
 def run(settings: GenerateSettings) -> int:
     quiet_libraries()
     console = make_console()
-    trained = recorded_run(settings.checkpoint)
+    trained = run_of_checkpoint(settings.checkpoint)
     prompts = _prompts(settings, trained)
     checkpoint = load_checkpoint(settings.checkpoint, settings.base)
     _require_chat(checkpoint, settings)
@@ -66,7 +66,7 @@ def answer_row(checkpoint: Checkpoint, prompt: Messages, completion: Completion)
     }
 
 
-def _prompts(settings: GenerateSettings, trained: RecordedRun) -> list[Messages]:
+def _prompts(settings: GenerateSettings, trained: RunOfCheckpoint) -> list[Messages]:
     """The messages of each chat; a system message goes before those that bring none."""
     system = trained.system_prompt if settings.system_prompt is None else settings.system_prompt
     if settings.prompts is None:

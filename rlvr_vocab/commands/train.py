@@ -26,13 +26,12 @@ from rlvr_vocab.counted import counted
 from rlvr_vocab.evaluation.sampling import Checkpoint
 from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS
 from rlvr_vocab.record.manifest import problem_with, set_aside, write_manifest
-from rlvr_vocab.runs.base_model import base_model, expansion_plan, untrained_base
 from rlvr_vocab.runs.closing_screen import print_summary
 from rlvr_vocab.runs.final_model import save_final_model
-from rlvr_vocab.runs.finished import restored_summary, write_summary
 from rlvr_vocab.runs.folder import start_run_folder
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.lock import only_writer
+from rlvr_vocab.runs.model import base_model, expansion_plan, untrained_base
 from rlvr_vocab.runs.monitor import RunDoctor, alert, start_wandb
 from rlvr_vocab.runs.problem_account import check_same_division
 from rlvr_vocab.runs.problems import RunProblems, load_run_problems, stages_of
@@ -42,11 +41,11 @@ from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.runs.report import report_at_the_end
 from rlvr_vocab.runs.stage_runner import StagedRun
 from rlvr_vocab.runs.stages import Stage
+from rlvr_vocab.runs.summary import restored_summary, write_summary
 from rlvr_vocab.terminal import make_console, quiet_libraries
-from rlvr_vocab.training.checkpointing.save import full_disk_in_a_line
-from rlvr_vocab.training.out_of_memory import CHECKPOINTING, FOUR_BITS, LORA, NO_REFERENCE, naming_out_of_memory
+from rlvr_vocab.training.checkpointing.write import full_disk_in_a_line
 from rlvr_vocab.training.sharding import RunOnceSharded, is_sharded, on_its_device
-from rlvr_vocab.training.stage import Interruption
+from rlvr_vocab.training.stage import StopOnSignalOrTime
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.expand import ExpansionPlan, write_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -56,36 +55,23 @@ def run(settings: RunSettings) -> int:
     """Train as configured; a finished run of the same configuration is shown again, an interrupted one goes on."""
     check_processes(settings)
     state = join_processes(settings)
-    interruption = Interruption(settings.max_hours)
+    stop = StopOnSignalOrTime(settings.max_hours)
     lock = only_writer(settings.output_dir) if state.is_main_process else nullcontext()
     console = make_console(quiet=not state.is_main_process)
     with lock, full_disk_in_a_line(settings.output_dir):
-        with naming_out_of_memory(settings.output_dir, _already_set(settings)):
-            code = _run(settings, interruption, console)
+        code = _run(settings, stop, console)
         if settings.report and state.is_main_process:
             report_at_the_end(settings.output_dir, console, checked_record)
         return code
 
 
-def _already_set(settings: RunSettings) -> list[str]:
-    """What is not to be advised where memory is short."""
-    model, grpo = settings.model, settings.training.grpo
-    keys = {
-        LORA: model.trains_adapter,
-        FOUR_BITS: model.bits == 4,
-        CHECKPOINTING: grpo.get("gradient_checkpointing"),
-        NO_REFERENCE: not grpo.get("beta"),
-    }
-    return [key for key, is_set in keys.items() if is_set]
-
-
-def _run(settings: RunSettings, interruption: Interruption, console: Console) -> int:
+def _run(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> int:
     quiet_libraries()
     is_main = PartialState().is_main_process
     [summary] = broadcast_object_list([restored_summary(settings, console) if is_main else None])
     if summary is None:
         started = time.monotonic()
-        training, held_out, plan = _prepare(settings, interruption, console)
+        training, held_out, plan = _prepare(settings, stop, console)
         measured = _train(training, held_out, plan)
         save_final_model(training.trainer, settings, training.steps, console)
         summary = _summary(settings, training, plan) | measured
@@ -139,7 +125,7 @@ def _summary(settings: RunSettings, training: StagedRun, plan: ExpansionPlan) ->
 
 
 def _prepare(
-    settings: RunSettings, interruption: Interruption, console: Console
+    settings: RunSettings, stop: StopOnSignalOrTime, console: Console
 ) -> tuple[StagedRun, HeldOutEvaluator, ExpansionPlan]:
     """Problems, the model to begin with, and what trains and measures it."""
     check_accelerator(settings)
@@ -162,7 +148,7 @@ def _prepare(
     held_out = HeldOutEvaluator(stages[-1].settings, problems.held_out, console)
     facts = checked_facts(run_facts(settings.resolved, settings.output_dir), settings.output_dir)
     doctor = RunDoctor(facts, settings.output_dir, partial(alert, settings))
-    training = StagedRun(stages, initial_model, held_out, interruption, doctor, console)
+    training = StagedRun(stages, initial_model, held_out, stop, doctor, console)
     return training, held_out, plan
 
 

@@ -8,6 +8,8 @@ from typing import Any
 from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
 from rlvr_vocab.errors import UserError
 
+MOST_ADVISED = 64  # a group of more completions than that is nobody's wish
+
 
 def check_batches(grpo: Mapping[str, Any]) -> None:
     """The rules of GRPOConfig.__post_init__ about batch sizes, before a model is loaded."""
@@ -22,7 +24,7 @@ def check_batches(grpo: Mapping[str, Any]) -> None:
     if batch is not None and batch % at_once:
         raise UserError(f"training.generation_batch_size={batch}: must be a multiple of {at_once} completions at once")
     if at_once * steps % group:
-        raise UserError(indivisible(at_once, steps, at_once * steps, group, _decides(grpo)))
+        raise UserError(indivisible(at_once, steps, group, in_steps=batch is None))
 
 
 def completions_together(grpo: Mapping[str, Any]) -> tuple[int, int]:
@@ -34,41 +36,17 @@ def completions_together(grpo: Mapping[str, Any]) -> tuple[int, int]:
     return at_once, _value(grpo, "steps_per_generation") or _value(grpo, "gradient_accumulation_steps")
 
 
-def smaller_batch(grpo: Mapping[str, Any], problems: int) -> str:
-    """The largest batch of whole groups from no more than so many problems, as it is typed; empty for none."""
-    at_once, steps = completions_together(grpo)
-    group = _value(grpo, "num_generations")
-    for fewer in range(steps, 0, -1):
-        if at_once * fewer % group == 0 and at_once * fewer <= problems * group:
-            return _steps_typed(_decides(grpo), fewer, at_once)
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
-    sizes = [size for size in range(1, at_once // processes + 1) if size * processes * steps % group == 0]
-    fitting = [size for size in sizes if size * processes * steps <= problems * group]
-    if not fitting or _decides(grpo) == "generation_batch_size":
-        return ""
-    return f"training.per_device_train_batch_size={fitting[-1]}"
-
-
-def indivisible(at_once: int, steps: int, batch: int, group: int, decides: str) -> str:
-    """Which numbers would work instead."""
-    unit = group // math.gcd(at_once, group)
-    divisors = [str(size) for size in range(2, batch + 1) if batch % size == 0]
+def indivisible(at_once: int, steps: int, group: int, in_steps: bool) -> str:
+    """Which numbers would work instead; `in_steps`: whether the batch was set as steps, or as completions."""
+    batch, unit = at_once * steps, group // math.gcd(at_once, group)
+    field, each = ("steps_per_generation", 1) if in_steps else ("generation_batch_size", at_once)
+    divisors = [str(size) for size in range(2, min(batch, MOST_ADVISED) + 1) if batch % size == 0]
     groups = f", or training.num_generations={' or '.join(divisors[:6])}" if divisors else ""
     return (
         f"training.num_generations={group} does not divide the {batch} completions drawn together "
         f"({at_once} at once, {steps} steps per generation): "
-        f"set {_steps_typed(decides, unit * -(-steps // unit), at_once)} (a multiple of "
-        f"{unit if decides == 'steps_per_generation' else unit * at_once}){groups}"
+        f"set training.{field}={unit * -(-steps // unit) * each} (a multiple of {unit * each}){groups}"
     )
-
-
-def _decides(grpo: Mapping[str, Any]) -> str:
-    """The field that says how many completions are drawn together."""
-    return "steps_per_generation" if _value(grpo, "generation_batch_size") is None else "generation_batch_size"
-
-
-def _steps_typed(decides: str, steps: int, at_once: int) -> str:
-    return f"training.{decides}={steps if decides == 'steps_per_generation' else steps * at_once}"
 
 
 def _value(grpo: Mapping[str, Any], name: str) -> Any:

@@ -13,7 +13,6 @@ from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RewardSet
 from rlvr_vocab.config.values import read, read_section
 from rlvr_vocab.data.source import AnswerFormat
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.layout import LAYOUT_FILE
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class SamplesSettings:
     verdict: Literal["right", "wrong"] | None
     min_reward: float | None
     max_reward: float | None
-    order: Literal["file", "lowest", "highest", "problem"]
+    order: Literal["file", "lowest", "highest"]
     max_samples: Count | None
     format: Literal["text", "html", "md"] | None
     out: Path | None
@@ -166,8 +165,6 @@ class ExpandSettings:
 
 _OF_COMPLETIONS = ("completion_column", "prompt_column", "solution_column", "solution_format")
 _OF_A_MODEL = ("samples", "batch_size")
-# What an expanded model does not settle.
-_STILL_OPEN = ("model.name", "model.generation_kwargs.", "model.model_kwargs.")
 
 
 def read_score(config: dict[str, Any], given: frozenset[str]) -> ScoreSettings:
@@ -187,15 +184,8 @@ def read_score(config: dict[str, Any], given: frozenset[str]) -> ScoreSettings:
     return settings
 
 
-def expanded_folder(model: ModelSettings) -> Path | None:
-    """The folder of a model that has its reasoning vocabulary already; None for a base model."""
-    folder = Path(model.name).expanduser()
-    return folder if (folder / LAYOUT_FILE).is_file() else None
-
-
 def _keys_without_use(settings: ScoreSettings, given: frozenset[str]) -> Iterator[str]:
     """A line for each key that was given and that nothing would read."""
-    expanded = None if settings.model is None else expanded_folder(settings.model)
     for key in sorted(given):
         if settings.dataset is None and key.startswith("dataset."):
             yield f"{key} has no problem set to apply to: choose one with dataset=… or dataset.name=…"
@@ -203,8 +193,6 @@ def _keys_without_use(settings: ScoreSettings, given: frozenset[str]) -> Iterato
             yield f"{key} has no model to apply to: choose one with model=… or model.name=…"
         if settings.completions is None and key in _OF_COMPLETIONS:
             yield f"{key} has no completions to apply to: give completions=FILE"
-        if expanded is not None and key.startswith("model.") and not key.startswith(_STILL_OPEN):
-            yield f"{key}: the model in {expanded} is expanded already, which settles it; leave it out"
 
 
 def read_report(config: dict[str, Any], given: frozenset[str]) -> ReportSettings:

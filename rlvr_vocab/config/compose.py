@@ -27,7 +27,7 @@ from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean, nearest_and_all
 
-OPTIONS = ("--config-dir", "--config-name", "--config-path", "--show", "--help")
+OPTIONS = ("--config-dir", "--config-name", "--show", "--help")
 CAN_START_FROM_FILE = ("train", "quickstart")
 
 
@@ -35,7 +35,6 @@ CAN_START_FROM_FILE = ("train", "quickstart")
 class CommandLine:
     overrides: tuple[str, ...] = ()
     config_dir: Path | None = None
-    config_path: Path | None = None
     config_name: str | None = None
     config_file: Path | None = None
     show: str | None = None
@@ -58,7 +57,6 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
     parser = OneLineParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--help", "-h", action="store_true")
     parser.add_argument("--config-dir", "-cd", type=Path)
-    parser.add_argument("--config-path", "-cp", type=Path)
     parser.add_argument("--config-name", "-cn")
     parser.add_argument("--show")
     known, rest = parser.parse_known_args(list(argv))
@@ -70,9 +68,7 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
         files = [word for word in rest if word.startswith("config=")]
         rest = [word for word in rest if not word.startswith("config=")]
         config_file = Path(files[-1].removeprefix("config=")).expanduser() if files else None
-    return CommandLine(
-        tuple(rest), known.config_dir, known.config_path, known.config_name, config_file, known.show, known.help
-    )
+    return CommandLine(tuple(rest), known.config_dir, known.config_name, config_file, known.show, known.help)
 
 
 def unknown_option(word: str) -> str:
@@ -109,12 +105,11 @@ OmegaConf.register_new_resolver("arm", arm_name, replace=True)
 
 def config_folders(line: CommandLine) -> list[Path]:
     """Where YAML files are looked for; the first that has a file wins: a user's over ours."""
-    folders = []
-    for option, folder in (("--config-path", line.config_path), ("--config-dir", line.config_dir)):
-        if folder is not None and not folder.is_dir():
-            raise UserError(f"{option} {folder}: no such folder")
-        folders += [folder.resolve()] if folder is not None else []
-    return [*folders, CONF]
+    if line.config_dir is None:
+        return [CONF]
+    if not line.config_dir.is_dir():
+        raise UserError(f"--config-dir {line.config_dir}: no such folder")
+    return [line.config_dir.resolve(), CONF]
 
 
 def compose(command: str, line: CommandLine, dataset_of: Path | None = None) -> Composed:
@@ -131,7 +126,7 @@ def compose(command: str, line: CommandLine, dataset_of: Path | None = None) -> 
     folders, keys = config_folders(line), known_keys(command)
     overrides = translate(line.overrides, command, keys, folders)
     recorded = line.config_file is not None
-    primary = recorded_primary(line, overrides.groups) if recorded else named_primary(command, line, folders)
+    primary = recorded_primary(line, overrides.groups) if recorded else read_yaml(primary_file(command, line, folders))
     if dataset_of is not None:
         primary = with_recorded_dataset(primary, dataset_of)
     config = compose_with_hydra(primary, overrides.hydra, folders)
@@ -184,20 +179,16 @@ def resolve(composed: Composed) -> dict[str, Any]:
     return {str(key): value for key, value in plain.items()}
 
 
-def as_mapping(config: DictConfig) -> dict[str, Any]:
-    plain = OmegaConf.to_container(config, resolve=False)
+def as_mapping(config: DictConfig, resolve: bool = False) -> dict[str, Any]:
+    plain = OmegaConf.to_container(config, resolve=resolve)
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
-
-
-def named_primary(command: str, line: CommandLine, folders: Sequence[Path]) -> dict[str, Any]:
-    return read_yaml(primary_file(command, line, folders))
 
 
 def primary_file(command: str, line: CommandLine, folders: Sequence[Path]) -> Path:
     """The file to start from; --config-dir alone adds groups and does not replace ours."""
     name = (line.config_name or COMMANDS[command].config).removesuffix(".yaml")
-    searched = folders if line.config_name or line.config_path else [CONF]
+    searched = folders if line.config_name else [CONF]
     for folder in searched:
         if (folder / f"{name}.yaml").is_file():
             return folder / f"{name}.yaml"
@@ -246,21 +237,7 @@ def with_recorded_dataset(primary: dict[str, Any], run: Path) -> dict[str, Any]:
 def missing_file(error: MissingConfigException, folders: Sequence[Path]) -> UserError:
     """A file that another YAML file names and that does not exist."""
     group, _, choice = (error.missing_cfg_file or "").rpartition("/")
-    choices = group_choices(group, folders)
-    return UserError(
-        f"{file_naming(group, choice, folders)}: no file {group}/{choice}{nearest_and_all(choice, choices)}"
-    )
-
-
-def file_naming(group: str, choice: str, folders: Iterable[Path]) -> str:
-    """The YAML file whose defaults list names a choice, a user's before ours: Hydra names another."""
-    for folder in folders:
-        for path in sorted(folder.rglob("*.yaml")):
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
-            entries = content.get("defaults", []) if isinstance(content, dict) else []
-            if any(choice in (entry.values() if isinstance(entry, dict) else [entry]) for entry in entries):
-                return str(path)
-    return group
+    return UserError(f"no file {group}/{choice}{nearest_and_all(choice, group_choices(group, folders))}")
 
 
 def file_with(key: str, folders: Iterable[Path], recorded: Path | None) -> str:

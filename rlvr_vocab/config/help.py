@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from rlvr_vocab.config.command_table import COMMANDS
-from rlvr_vocab.config.compose import compose, config_folders, parse_command_line, resolve
+from rlvr_vocab.config.compose import as_mapping, compose, config_folders, parse_command_line, resolve
 from rlvr_vocab.config.load import with_recipe
 from rlvr_vocab.config.overrides import group_choices
-from rlvr_vocab.config.values import as_typed
+from rlvr_vocab.config.values import as_typed, leaves
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 
@@ -66,19 +66,11 @@ def value_of_key(command: str, argv: Sequence[str], key: str) -> str:
 
 
 def key_rows(config: DictConfig, comments: dict[str, str]) -> Iterator[str]:
-    for key, value in leaves(OmegaConf.to_container(config, resolve=True, throw_on_missing=False)):
+    for key, value in leaves(as_mapping(config, resolve=True)):
         shown = " ".join(value_text(value).split())
         shown = shown if len(shown) <= VALUE_WIDTH else f"{shown[: VALUE_WIDTH - 1]}…"
         comment = f"  # {comments[key]}" if key in comments else ""
         yield f"  {f'{key}={shown}':<{KEY_WIDTH}}{comment}".rstrip()
-
-
-def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, item in value.items():
-        if isinstance(item, dict) and item:
-            yield from leaves(item, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", item
 
 
 def value_text(value: Any) -> str:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from rlvr_vocab.config.command_sections import CheckSettings
 from rlvr_vocab.config.sections import DatasetSettings
-from rlvr_vocab.data import ArithmeticTask, Columns, OtherSet, ProblemSource, PromptStyle, Split
+from rlvr_vocab.data.overlap import OtherSet
+from rlvr_vocab.data.source import ProblemSource
+from rlvr_vocab.data.split import Split
+from rlvr_vocab.data.table import PromptStyle
 
 
 def problem_source(dataset: DatasetSettings) -> ProblemSource:
-    generator = dataset.generator
     return ProblemSource(
         name=dataset.name,
-        columns=Columns(dataset.columns.problem, dataset.columns.answer, dataset.columns.reasoning),
+        columns=dataset.columns,
         subset=dataset.subset,
         split=dataset.split,
         eval_split=dataset.eval_split,
         answer_format=dataset.answer_format,
-        generator=None if generator is None else ArithmeticTask(generator.digits, generator.num_problems),
+        generator=dataset.generator,
     )
 
 

@@ -9,6 +9,7 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from rlvr_vocab.config.values import refuse_impossible_numbers
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 
@@ -50,8 +51,10 @@ def read_recorded(path: Path, resolve: bool = False) -> dict[str, Any]:
     if not isinstance(content, dict) or not all(isinstance(content.get(key), dict) for key in RUN_SECTIONS):
         raise UserError(f"config={path}: not the config.yaml of a run (no {', '.join(RUN_SECTIONS)} in it)")
     if "defaults" in content:
-        raise UserError(f"config={path}: a file with a defaults list is given by --config-path and --config-name")
-    return {str(key): value for key, value in content.items()}
+        raise UserError(f"config={path}: a file with a defaults list is given by --config-dir and --config-name")
+    recorded = {str(key): value for key, value in content.items()}
+    refuse_impossible_numbers(recorded)
+    return recorded
 
 
 def required_value(config: Mapping[str, Any], key: str, folder: Path) -> Any:

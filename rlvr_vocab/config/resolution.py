@@ -8,7 +8,7 @@ import yaml
 
 from rlvr_vocab.config.compose import CONF, Composed, resolve
 from rlvr_vocab.config.secrets import refuse_secrets
-from rlvr_vocab.config.values import read
+from rlvr_vocab.config.values import read, refuse_impossible_numbers, wrong_type
 from rlvr_vocab.errors import UserError
 
 # model.generation_kwargs.<key> -> the same thing as training.<key>
@@ -27,6 +27,7 @@ def resolved_config(composed: Composed) -> dict[str, Any]:
     """The composed configuration as plain values, twins settled; as a config.yaml it composes to itself."""
     config = resolve(composed)
     refuse_secrets(config)
+    refuse_impossible_numbers(config)
     if "model" in config:
         settle_reasoning_vocab_size(config["model"])
     if "rewards" in config:
@@ -34,7 +35,6 @@ def resolved_config(composed: Composed) -> dict[str, Any]:
     if "training" in config:
         for model_key, training_key in SHARED_KEYS.items():
             settle_shared_key(config, model_key, training_key, composed)
-        settle_reward_weights(config)
     return config
 
 
@@ -44,6 +44,8 @@ def settle_shared_key(config: dict[str, Any], model_key: str, training_key: str,
     What is typed, or chosen with training=…, goes over what a recipe or a recorded run says under the other name.
     """
     generation, training = config["model"]["generation_kwargs"], config["training"]
+    if not isinstance(generation, dict):
+        raise wrong_type(generation, "model.generation_kwargs", "a mapping")
     one, other = f"model.generation_kwargs.{model_key}", f"training.{training_key}"
     shipped = shipped_values(model_key)
     kind = type(shipped[0])
@@ -94,16 +96,3 @@ def settled_function(function: Any) -> Any:
     if file.endswith(".py") and Path(file).expanduser().is_file():
         function["name"] = f"{Path(file).expanduser().absolute()}:{attribute}"
     return function
-
-
-def settle_reward_weights(config: dict[str, Any]) -> None:
-    """training.reward_weights, TRL's name, goes to the weights of the reward functions."""
-    weights = config["training"].pop("reward_weights", None)
-    functions = config["rewards"].get("functions")
-    if weights is None or not isinstance(functions, list):
-        return
-    if not isinstance(weights, list) or len(weights) != len(functions):
-        raise UserError(f"training.reward_weights={weights}: one weight for each of {len(functions)} reward functions")
-    config["rewards"]["functions"] = [
-        {**function, "weight": weight} for function, weight in zip(functions, weights, strict=True)
-    ]

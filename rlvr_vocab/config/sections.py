@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, get_type_hints
 from rlvr_vocab.bounds import Bounds, Count, NotNegative, Seed
 from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
 from rlvr_vocab.config.values import KIND_NAMES, read, read_choice, wrong_type
-from rlvr_vocab.data.source import AnswerFormat
+from rlvr_vocab.data.arithmetic import ArithmeticTask
+from rlvr_vocab.data.source import AnswerFormat, Columns
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.training.settings import Lora, TinyShape, UnslothSettings, UntilSettings, WarmupSettings
@@ -73,21 +74,6 @@ class ModelSettings:
 
 
 @dataclass(frozen=True)
-class ColumnMap:
-    problem: str
-    answer: str
-    reasoning: str | None
-
-
-@dataclass(frozen=True)
-class GeneratorSettings:
-    """Shape of generated arithmetic."""
-
-    digits: int
-    num_problems: int
-
-
-@dataclass(frozen=True)
 class SolvedTurn:
     problem: str
     answer: str
@@ -102,9 +88,9 @@ class DatasetSettings:
     eval_fraction: Annotated[float, Bounds(least=0, below=1)]
     max_eval_samples: Annotated[int, Bounds(least=0)] | None
     max_train_samples: Count | None
-    columns: ColumnMap
+    columns: Columns
     answer_format: AnswerFormat
-    generator: GeneratorSettings | None
+    generator: ArithmeticTask | None
     system_prompt: str | None
     examples: tuple[SolvedTurn, ...] | None
     open_thinking: Literal["auto", "model", "prefill"]

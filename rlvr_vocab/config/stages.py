@@ -12,7 +12,7 @@ from rlvr_vocab.config.overrides import quoted
 from rlvr_vocab.config.recorded import escaped
 from rlvr_vocab.config.resolution import SHARED_KEYS
 from rlvr_vocab.config.sections import RunSettings, StageSettings, UntilSettings
-from rlvr_vocab.config.values import read
+from rlvr_vocab.config.values import leaves, read
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 
@@ -121,7 +121,7 @@ def _words(section: str, content: Any) -> Iterator[str]:
     if isinstance(content, list) and section == "rewards":
         yield f"rewards={hydra_text(content)}"
     elif isinstance(content, Mapping):
-        for key, value in _leaves(content):
+        for key, value in leaves(content):
             yield from _word(section, key, value)
     else:
         raise UserError(f"{section}: expected a mapping of keys, got {content!r}")
@@ -135,14 +135,6 @@ def _word(section: str, key: str, value: Any) -> Iterator[str]:
             return
     prefix = "model.generation_kwargs" if section == "generation" else section
     yield f"{prefix}.{key}={hydra_text(value)}"
-
-
-def _leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in content.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def hydra_text(value: Any) -> str:

@@ -1,6 +1,8 @@
 """Plain values of the configuration -> values of an annotated type, or one line that names the key."""
 
+import math
 import types
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -20,6 +22,39 @@ KIND_NAMES = {
     list: "a list",
     tuple: "a list",
 }
+
+
+LARGEST_WHOLE_NUMBER = 2**63 - 1
+
+
+def leaves(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted key, value) of everything in a mapping that is no mapping with keys."""
+    for name, value in section.items():
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def single_values(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted key, value) of everything that is no mapping and no list; what stands in a list has the list's key."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from single_values(item, dotted(key, name))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from single_values(item, key)
+    else:
+        yield key, value
+
+
+def refuse_impossible_numbers(config: Mapping[str, Any]) -> None:
+    """Raises UserError where a number is too large for 64 bits or not finite, whatever key it has."""
+    for key, value in single_values(config):
+        if isinstance(value, int) and abs(value) > LARGEST_WHOLE_NUMBER:
+            raise UserError(f"{key}: a whole number of {len(str(abs(value)))} digits is too large")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"{key}={value}: must be finite")
 
 
 def dotted(section: str, name: object) -> str:
@@ -43,10 +78,7 @@ def read_scalar(kind: type, value: Any, key: str) -> Any:
     if kind is int and number and value == value // 1:
         return int(value)
     if kind is float and number:
-        try:
-            return float(value)
-        except OverflowError as error:
-            raise UserError(f"{key}: a whole number of {len(str(value))} digits is too large") from error
+        return float(value)
     if kind is Path and isinstance(value, str) and value:
         return Path(value).expanduser()
     if kind in (bool, str, dict, list) and isinstance(value, kind):

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 from rlvr_vocab.verify.reading.scanning import group_end
@@ -50,24 +50,13 @@ def cell_answer(value: object, answer_format: str) -> str:
         raise UnusableRow(MISSING_ANSWER, value)
     text = plain_text(value)
     if text is None:
-        raise UnusableRow(parts_of(value, "answer") or NOT_AN_ANSWER, value)
+        raise UnusableRow(NOT_AN_ANSWER, value)
     if text.strip() == "":
         raise UnusableRow(MISSING_ANSWER, value)
     answer = EXTRACTORS[answer_format](text).strip()
     if answer == "":
         raise UnusableRow(MISSING_ANSWER, value)
     return answer
-
-
-def parts_of(value: object, content: str) -> str | None:
-    """Why a cell with parts of its own, an object or a chat, is no text, and what to do; None for any other cell."""
-    if isinstance(value, dict):
-        parts = f"an object ({', '.join(map(str, value))})"
-    elif isinstance(value, list) and value and all(isinstance(part, dict) and "content" in part for part in value):
-        parts = "a list of messages"
-    else:
-        return None
-    return f"{content} is {parts}, not text: map a column that holds the {content} alone"
 
 
 def plain_text(value: object) -> str | None:
@@ -95,11 +84,6 @@ def plain_decimal(value: Decimal) -> str:
 def is_nan(value: object) -> bool:
     """Whether the value is a not-a-number, which is how tables write a missing one."""
     return isinstance(value, float | Decimal) and value != value
-
-
-def bare_answer(text: str) -> str:
-    """The whole cell: LaTeX is never reformatted."""
-    return text
 
 
 def hash_answer(text: str) -> str:
@@ -132,4 +116,4 @@ def unread_marker(answers: Sequence[str]) -> str | None:
     return None
 
 
-EXTRACTORS = {"bare": bare_answer, "hash": hash_answer, "boxed": boxed_answer}
+EXTRACTORS: dict[str, Callable[[str], str]] = {"bare": str, "hash": hash_answer, "boxed": boxed_answer}

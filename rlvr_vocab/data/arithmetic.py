@@ -3,7 +3,9 @@
 import random
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Annotated
 
+from rlvr_vocab.bounds import Bounds, Count
 from rlvr_vocab.errors import UserError
 
 ARITHMETIC_COLUMNS = ("problem", "answer", "reasoning")
@@ -21,23 +23,17 @@ class ArithmeticTask:
         UserError: If there are not that many different sums.
     """
 
-    digits: int = 2
-    num_problems: int = 5000
+    digits: Annotated[int, Bounds(least=1, most=9)] = 2
+    num_problems: Count = 5000
 
     def __post_init__(self) -> None:
-        if not 1 <= self.digits <= 9:
-            raise UserError(f"dataset.generator.digits is {self.digits}; it must be from 1 to 9")
-        if not 1 <= self.num_problems <= self.num_pairs:
+        numbers = 10**self.digits
+        pairs = numbers * (numbers + 1) // 2  # a+b and b+a being the same
+        if self.num_problems > pairs:
             raise UserError(
                 f"dataset.generator.num_problems is {self.num_problems}; with digits={self.digits}"
-                f" it must be from 1 to {self.num_pairs}"
+                f" it must be from 1 to {pairs}"
             )
-
-    @property
-    def num_pairs(self) -> int:
-        """How many different sums there are, a+b and b+a being the same."""
-        numbers = 10**self.digits
-        return numbers * (numbers + 1) // 2
 
 
 def addition_problems(task: ArithmeticTask, seed: int) -> list[dict[str, str]]:
@@ -55,12 +51,7 @@ def addition_problems(task: ArithmeticTask, seed: int) -> list[dict[str, str]]:
     while len(pairs) < task.num_problems:
         pair = generator.randint(0, largest), generator.randint(0, largest)
         pairs.setdefault((min(pair), max(pair)), pair)
-    return [addition_problem(*pair) for pair in pairs.values()]
-
-
-def addition_problem(a: int, b: int) -> dict[str, str]:
-    """The row for one sum."""
-    return {"problem": f"{a}+{b}=", "answer": str(a + b), "reasoning": worked_sum(a, b)}
+    return [{"problem": f"{a}+{b}=", "answer": str(a + b), "reasoning": worked_sum(a, b)} for a, b in pairs.values()]
 
 
 def worked_sum(a: int, b: int) -> str:

@@ -1,14 +1,14 @@
 """Loading a problem set: read, sort, hold out, lay out as rows for the trainer, and account for every row."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data.arithmetic import ARITHMETIC_COLUMNS, ArithmeticTask, addition_problems
 from rlvr_vocab.data.files import expanded, local_file, one_line, read_rows
-from rlvr_vocab.data.rows import DroppedRow, Problem, UsableRows, column_names, require_columns, usable_rows
+from rlvr_vocab.data.rows import Problem, UsableRows, column_names, require_columns, usable_rows
 from rlvr_vocab.data.source import Columns, ProblemSource
 from rlvr_vocab.data.split import Partition, Split, partition
 from rlvr_vocab.data.table import PromptStyle, problem_table
@@ -129,12 +129,13 @@ def read_problems(source: ProblemSource, split: Split) -> DividedProblems:
     Raises:
         UserError: If they cannot be read.
     """
-    refuse_two_ways_to_hold_out(source, split)
     train_rows = read_usable_rows(source, split.seed)
-    eval_rows = None
-    if source.eval_split is not None:
-        eval_rows = read_usable_rows(eval_source(source), split.seed)
-    return DividedProblems(source, split, train_rows, eval_rows, divide(train_rows, eval_rows, split))
+    train_keys = [problem.key for problem in train_rows.problems]
+    if source.eval_split is None:
+        return DividedProblems(source, split, train_rows, None, partition(train_keys, None, split))
+    eval_rows = read_usable_rows(eval_source(source), split.seed)
+    eval_keys = [problem.key for problem in eval_rows.problems]
+    return DividedProblems(source, split, train_rows, eval_rows, partition(train_keys, eval_keys, split))
 
 
 def lay_out(divided: DividedProblems, style: PromptStyle) -> ProblemSets:
@@ -209,43 +210,24 @@ def require_table(rows: Sequence[object], columns: Columns, where: str) -> None:
     require_columns(columns, column_names(rows), where)
 
 
-def refuse_two_ways_to_hold_out(source: ProblemSource, split: Split) -> None:
-    if source.eval_split is not None and split.eval_fraction > 0:
-        raise UserError(
-            f"dataset.eval_split is {source.eval_split} and dataset.eval_fraction is {split.eval_fraction}:"
-            " held-out problems come from one of them; set the other to null or 0"
-        )
-
-
-def divide(train_rows: UsableRows, eval_rows: UsableRows | None, split: Split) -> Partition:
-    """Which of the usable problems go where."""
-    train_keys = [problem.key for problem in train_rows.problems]
-    eval_keys = None if eval_rows is None else [problem.key for problem in eval_rows.problems]
-    return partition(train_keys, eval_keys, split)
-
-
 def build_report(divided: DividedProblems, notes: tuple[str, ...]) -> LoadReport:
     """Account for every row; a row of the eval set says so in its reason."""
     source, parts, train_rows, eval_rows = divided.source, divided.parts, divided.train_rows, divided.eval_rows
-    dropped, kept, repaired = list(train_rows.dropped), len(train_rows.problems), train_rows.repaired
+    dropped, kept = list(train_rows.dropped), len(divided.problems)
     if eval_rows is not None:
         dropped += [replace(row, reason=f"{row.reason}, in {source.eval_split}") for row in eval_rows.dropped]
-        kept += len(eval_rows.problems)
-        repaired += eval_rows.repaired
-    if repaired:
-        notes = (
-            *notes,
-            f"rows where half a surrogate pair, which UTF-8 cannot write, became U+FFFD: {repaired:,}",
-        )
+    by_reason: dict[str, list[tuple[int, str]]] = {}
+    for row in dropped:
+        by_reason.setdefault(row.reason, []).append((row.row_number, row.shown))
     return LoadReport(
         source=source.name,
         rows_read=kept + len(dropped),
         rows_kept=kept,
         train_rows=len(parts.train),
         eval_rows=len(parts.held_out),
-        dropped=count_reasons(dropped),
-        examples=first_examples(dropped),
-        duplicates=count_duplicates(problem.key for problem in train_rows.problems),
+        dropped=dict(Counter(row.reason for row in dropped).most_common()),
+        examples={reason: tuple(rows[:EXAMPLES_PER_REASON]) for reason, rows in by_reason.items()},
+        duplicates=len(train_rows.problems) - len({problem.key for problem in train_rows.problems}),
         held_out_removed=parts.removed,
         unmeasured=parts.unmeasured,
         notes=notes,
@@ -280,21 +262,3 @@ def hub_rows(name: str, subset: str | None, split: str) -> list[dict[str, Any]]:
             f"dataset {name} ({wanted}) could not be loaded from the Hugging Face hub or a folder:"
             f" {one_line(error)}; to read a local file, set dataset=local dataset.name=FILE"
         ) from error
-
-
-def count_reasons(dropped: Iterable[DroppedRow]) -> dict[str, int]:
-    """How many rows each reason cost, the costliest first."""
-    return dict(Counter(row.reason for row in dropped).most_common())
-
-
-def first_examples(dropped: Iterable[DroppedRow]) -> dict[str, tuple[tuple[int, str], ...]]:
-    """The first rows that each reason cost."""
-    by_reason: dict[str, list[tuple[int, str]]] = {}
-    for row in dropped:
-        by_reason.setdefault(row.reason, []).append((row.row_number, row.shown))
-    return {reason: tuple(rows[:EXAMPLES_PER_REASON]) for reason, rows in by_reason.items()}
-
-
-def count_duplicates(keys: Iterable[str]) -> int:
-    """How many keys repeat an earlier one."""
-    return sum(count - 1 for count in Counter(keys).values())

@@ -1,15 +1,14 @@
 """Which problems of one set occur in another, whose text alone is read: the same ones, and nearly the same."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil
 from typing import NamedTuple
 
 from rlvr_vocab.data.answers import UnusableRow
 from rlvr_vocab.data.files import local_file, read_rows
 from rlvr_vocab.data.load import named_rows
-from rlvr_vocab.data.rows import column_names, problem_text, require_column, without_lone_surrogates
+from rlvr_vocab.data.rows import column_names, problem_text, require_column
 from rlvr_vocab.data.wording import key_of, numbers_in, words_of
 from rlvr_vocab.errors import UserError
 
@@ -100,11 +99,7 @@ def closeness(match: Match) -> tuple[bool, bool, float]:
 
 
 class MeasuredIndex:
-    """The measured problems by what makes them the same, and by their rarest shingles.
-
-    A text that holds 80 % of a problem's m shingles lacks at most 20 % of them, so it holds one of any ⌊0.2 m⌋ + 1:
-    the rarest that many lead to few candidates, and to every one that counts.
-    """
+    """The measured problems by what makes them the same, and by their shingles."""
 
     def __init__(self, measured: Sequence[Words]) -> None:
         self._words = measured
@@ -112,23 +107,20 @@ class MeasuredIndex:
         for key, words in enumerate(measured):
             self._same.setdefault(key_of(words), []).append(key)
         self._shingles = own_shingles(measured)
-        self._leads = leads(self._shingles)
+        self._holders: dict[Shingle, list[int]] = {}
+        for key, held in self._shingles.items():
+            for shingle in held:
+                self._holders.setdefault(shingle, []).append(key)
 
     def matches(self, words: Words, position: int) -> Iterator[Match]:
         """The measured problems that a trained one is, or nearly is."""
         same = self._same.get(key_of(words), ())
         for key in same:
             yield Match(key, position, 1.0, same=True, same_numbers=True)
-        held = {length: shingles(words, length) for length in (SHINGLE, SHORT_SHINGLE)}
-        candidates = {
-            key
-            for length, lead in self._leads.items()
-            for shingle in lead.keys() & held[length]
-            for key in lead[shingle]
-        }
-        for key in sorted(candidates.difference(same)):
-            wanted = self._shingles[key]
-            contained = len(wanted & held[shingle_length(self._words[key])]) / len(wanted)
+        held = shingles(words, SHINGLE) | shingles(words, SHORT_SHINGLE)
+        shared = Counter(key for shingle in self._holders.keys() & held for key in self._holders[shingle])
+        for key in sorted(shared.keys() - set(same)):
+            contained = shared[key] / len(self._shingles[key])
             if contained >= NEARLY:
                 same_numbers = numbers_in(words) == numbers_in(self._words[key])
                 yield Match(key, position, contained, same=False, same_numbers=same_numbers)
@@ -147,7 +139,8 @@ def own_shingles(measured: Sequence[Words]) -> dict[int, set[Shingle]]:
     """Of each problem the shingles outside of what is common to many; nothing of a problem that has too few."""
     held = {key: shingles(words, shingle_length(words)) for key, words in enumerate(measured)}
     most = max(COMMON, COMMON_SHARE * len(measured))
-    common = {shingle for shingle, problems in frequencies(held).items() if problems > most}
+    frequencies = Counter(shingle for each in held.values() for shingle in each)
+    common = {shingle for shingle, problems in frequencies.items() if problems > most}
     own = {key: shingles_outside(common, words) for key, words in enumerate(measured)}
     return {key: found for key, found in own.items() if len(found) >= FEWEST_SHINGLES}
 
@@ -158,22 +151,6 @@ def shingles_outside(common: set[Shingle], words: Words) -> set[Shingle]:
     runs = list(zip(*(words[start:] for start in range(length)), strict=False))
     framed = {start + offset for start, run in enumerate(runs) if run in common for offset in range(length)}
     return {run for start, run in enumerate(runs) if framed.isdisjoint(range(start, start + length))}
-
-
-def frequencies(shingles_of: Mapping[int, set[Shingle]]) -> Counter[Shingle]:
-    return Counter(shingle for held in shingles_of.values() for shingle in held)
-
-
-def leads(shingles_of: Mapping[int, set[Shingle]]) -> dict[int, dict[Shingle, list[int]]]:
-    """For each length, the shingles that lead to candidates: of every problem its rarest ones."""
-    frequency = frequencies(shingles_of)
-    found: dict[int, dict[Shingle, list[int]]] = {SHINGLE: {}, SHORT_SHINGLE: {}}
-    for key, held in shingles_of.items():
-        may_lack = len(held) - ceil(NEARLY * len(held))
-        rarest = sorted(held, key=lambda shingle: (frequency[shingle], shingle))[: may_lack + 1]
-        for shingle in rarest:
-            found[len(shingle)].setdefault(shingle, []).append(key)
-    return found
 
 
 @dataclass(frozen=True)
@@ -226,7 +203,7 @@ def text_or_none(row: object, column: str) -> str | None:
     if not isinstance(row, dict):
         return None
     try:
-        return without_lone_surrogates(problem_text(row.get(column), row))
+        return problem_text(row.get(column), row)
     except UnusableRow:  # an empty cell: nothing to compare with
         return None
 

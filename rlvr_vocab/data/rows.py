@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from rlvr_vocab.data.answers import UnusableRow, cell_answer, is_nan, parts_of, plain_text
+from rlvr_vocab.data.answers import UnusableRow, cell_answer, is_nan, plain_text
 from rlvr_vocab.data.source import Columns
 from rlvr_vocab.data.wording import problem_key
 from rlvr_vocab.errors import UserError
@@ -22,6 +22,7 @@ _CONTENTS = {"problem": "problems", "answer": "answers", "reasoning": "worked so
 NOT_AN_OBJECT = "row is not an object"
 EMPTY_PROBLEM = "empty problem"
 NOT_A_PROBLEM = "problem is neither text nor a number"
+NOT_WRITABLE = "text holds half a surrogate pair, which UTF-8 cannot write"
 
 
 @dataclass(frozen=True)
@@ -50,26 +51,22 @@ class DroppedRow:
 
 @dataclass(frozen=True)
 class UsableRows:
-    """What a problem set came to; `repaired` counts rows whose text held half a surrogate pair."""
+    """What a problem set came to."""
 
     problems: tuple[Problem, ...] = ()
     dropped: tuple[DroppedRow, ...] = ()
-    repaired: int = 0
     columns: tuple[str, ...] = ()
 
 
 def usable_rows(rows: Sequence[object], columns: Columns, answer_format: str) -> UsableRows:
     """Sort rows into problems and dropped rows, keeping their order."""
-    problems, dropped, repaired = [], [], 0
+    problems, dropped = [], []
     for row_number, row in enumerate(rows, start=1):
-        if has_lone_surrogate(row):
-            row = without_lone_surrogates(row)
-            repaired += 1
         try:
             problems.append(problem_of_row(row, row_number, columns, answer_format))
         except UnusableRow as unusable:
             dropped.append(DroppedRow(row_number, unusable.reason, short_text(unusable.shown)))
-    return UsableRows(tuple(problems), tuple(dropped), repaired, tuple(column_names(rows)))
+    return UsableRows(tuple(problems), tuple(dropped), tuple(column_names(rows)))
 
 
 def problem_of_row(row: object, row_number: int, columns: Columns, answer_format: str) -> Problem:
@@ -80,6 +77,8 @@ def problem_of_row(row: object, row_number: int, columns: Columns, answer_format
     """
     if not isinstance(row, dict):
         raise UnusableRow(NOT_AN_OBJECT, row)
+    if has_lone_surrogate(row):
+        raise UnusableRow(NOT_WRITABLE, row)
     text = problem_text(row.get(columns.problem), row)
     try:
         solution = cell_answer(row.get(columns.answer), answer_format)
@@ -94,7 +93,7 @@ def problem_text(value: object, row: object) -> str:
         raise UnusableRow(EMPTY_PROBLEM, row)
     text = plain_text(value)
     if text is None:
-        raise UnusableRow(parts_of(value, "problem") or NOT_A_PROBLEM, value)
+        raise UnusableRow(NOT_A_PROBLEM, value)
     return text
 
 
@@ -105,18 +104,6 @@ def has_lone_surrogate(value: object) -> bool:
     if isinstance(value, dict):
         return any(has_lone_surrogate(name) or has_lone_surrogate(inner) for name, inner in value.items())
     return isinstance(value, list) and any(has_lone_surrogate(inner) for inner in value)
-
-
-def without_lone_surrogates(value: Any) -> Any:
-    """The same value with each half of a surrogate pair replaced by U+FFFD."""
-    if isinstance(value, str):
-        return LONE_SURROGATE.sub("\ufffd", value)
-    if isinstance(value, dict):
-        pairs = ((without_lone_surrogates(name), without_lone_surrogates(inner)) for name, inner in value.items())
-        return dict(pairs)
-    if isinstance(value, list):
-        return [without_lone_surrogates(inner) for inner in value]
-    return value
 
 
 def short_text(value: object, limit: int = 60) -> str:
@@ -132,7 +119,7 @@ def require_columns(columns: Columns, found: Iterable[str], where: str) -> None:
         UserError: Names the columns there are, one with a similar name, and the key of the missing one.
     """
     found = list(found)
-    spare = [name for name in found if name not in columns.wanted()]
+    spare = [name for name in found if name not in (columns.problem, columns.answer, columns.reasoning)]
     for key, content in _CONTENTS.items():
         wanted = getattr(columns, key)
         if wanted is not None:

@@ -4,8 +4,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlvr_vocab.errors import UserError
-
 
 @dataclass(frozen=True)
 class Split:
@@ -17,30 +15,12 @@ class Split:
         max_train_samples: At most that many problems to train on; None for all.
         max_eval_samples: At most that many of those taken away are measured on; None for all, 0 for none.
         seed: Seed of the shuffle, and of generated problems.
-
-    Raises:
-        UserError: If a number is out of range.
     """
 
     eval_fraction: float = 0.0
     max_train_samples: int | None = None
     max_eval_samples: int | None = None
     seed: int = 42
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.eval_fraction < 1:
-            raise UserError(
-                f"dataset.eval_fraction is {self.eval_fraction}; it must be at least 0 and below 1"
-                " (0.1 holds a tenth out)"
-            )
-        if self.max_train_samples is not None and self.max_train_samples < 1:
-            raise UserError(
-                f"dataset.max_train_samples is {self.max_train_samples}; it must be at least 1, or null for all"
-            )
-        if self.max_eval_samples is not None and self.max_eval_samples < 0:
-            raise UserError(
-                f"dataset.max_eval_samples is {self.max_eval_samples}; it must be at least 0, or null for no limit"
-            )
 
 
 @dataclass(frozen=True)
@@ -81,7 +61,8 @@ def partition(train_keys: Sequence[str], eval_keys: Sequence[str] | None, split:
         first_rows: dict[str, int] = {}
         for index in order:
             first_rows.setdefault(train_keys[index], index)
-        reserved = list(first_rows.values())[: num_reserved(len(first_rows), split)]
+        wanted = max(1, round(split.eval_fraction * len(first_rows))) if split.eval_fraction else 0
+        reserved = list(first_rows.values())[:wanted]
         reserved_keys, not_reserved = {train_keys[index] for index in reserved}, len(order) - len(reserved)
     else:
         reserved = [len(train_keys) + index for index in shuffled(len(eval_keys), split.seed)]
@@ -93,11 +74,6 @@ def partition(train_keys: Sequence[str], eval_keys: Sequence[str] | None, split:
         reserved,
         removed=not_reserved - len(train),
     )
-
-
-def num_reserved(num_problems: int, split: Split) -> int:
-    """How many problems `eval_fraction` takes away from training."""
-    return max(1, round(split.eval_fraction * num_problems)) if split.eval_fraction else 0
 
 
 def shuffled(count: int, seed: int) -> list[int]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from rlvr_vocab.data.answers import plain_text
 from rlvr_vocab.data.rows import Problem, column_names
-from rlvr_vocab.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -17,21 +16,10 @@ class PromptStyle:
     Args:
         system_prompt: First message; None or empty text for none.
         examples: Solved turns shown before the problem, as (problem, assistant text).
-
-    Raises:
-        UserError: If an example is not a pair of texts.
     """
 
     system_prompt: str | None
     examples: tuple[tuple[str, str], ...] = ()
-
-    def __post_init__(self) -> None:
-        for number, example in enumerate(self.examples, start=1):
-            if isinstance(example, str) or len(example) != 2 or not all(isinstance(text, str) for text in example):
-                raise UserError(
-                    f"dataset.examples: example {number} is {example!r:.80};"
-                    " it must be a pair of texts: the problem and the assistant's answer"
-                )
 
 
 def build_messages(problem: str, style: PromptStyle) -> list[dict[str, str]]:
@@ -95,14 +83,10 @@ def problem_table(problems: Sequence[Problem], style: PromptStyle, reasoning: st
         "answer": solutions,
     }
     if reasoning is not None:
-        columns["reasoning"] = original_cells(problems, reasoning)
+        columns["reasoning"] = [problem.row.get(reasoning) for problem in problems]
     for name, given_name in handed_on_names(column_names(problem.row for problem in problems), reasoning).items():
-        columns[given_name] = original_cells(problems, name)
+        columns[given_name] = [problem.row.get(name) for problem in problems]
     return one_type_per_column(columns)
-
-
-def original_cells(problems: Sequence[Problem], name: str) -> list[Any]:
-    return [problem.row.get(name) for problem in problems]
 
 
 def handed_on_names(names: Sequence[str], reasoning: str | None) -> dict[str, str]:

@@ -6,9 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from rlvr_vocab.evaluation.accuracy import ProblemResult
+from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.statistics import (
     Interval,
     difference_interval,
@@ -20,8 +18,6 @@ from rlvr_vocab.statistics import (
     usual_ks,
 )
 
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-
 
 @dataclass(frozen=True)
 class EvaluationFigures:
@@ -30,14 +26,12 @@ class EvaluationFigures:
     Attributes:
         intervals: by name: `avg@k`, `pass@1` … `pass@k`, `maj@k`, `length`, `thinking_length`, `cut_off`, `finished`,
             `closed_thinking`, `answered`, `format`, `reasoning_share`; one that nothing can be said of is not there.
-        length_quantiles: of all completions, in tokens, by their share as text.
         per_problem: of `avg@k` and `maj@k`, the value of each problem by its number, for pairing with another
             checkpoint.
         scored: how many of the answers to each problem have a score.
     """
 
     intervals: dict[str, Interval]
-    length_quantiles: dict[str, float]
     per_problem: dict[str, dict[int, float]]
     scored: dict[int, int]
 
@@ -62,10 +56,8 @@ def evaluation_figures(results: Sequence[ProblemResult], votes: Sequence[int | N
         f"maj@{samples}": share_interval([*majorities.values()], count),
         **_form(results),
     }
-    lengths = np.array([result.tokens for result in results])
     return EvaluationFigures(
         {name: interval for name, interval in found.items() if interval is not None},
-        {f"{share:g}": float(np.quantile(lengths, share)) for share in QUANTILES} if lengths.size else {},
         {f"avg@{samples}": averages, f"maj@{samples}": majorities},
         {number: len(group) for number, group in scored.items()},
     )

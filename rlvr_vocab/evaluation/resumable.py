@@ -12,8 +12,9 @@ from typing import Any
 
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.evaluation.accuracy import ProblemResult, Question, result_in, result_line
+from rlvr_vocab.evaluation.accuracy import Question
 from rlvr_vocab.evaluation.sampling import Checkpoint, Completion, Messages, SamplingSettings, sample_completions
+from rlvr_vocab.record.results import ProblemResult, result_in, result_line
 
 # Called with the prompts of a batch and the place of its first question among all.
 Sampler = Callable[[Sequence[Messages], int], list[Completion]]

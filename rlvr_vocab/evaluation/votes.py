@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from rlvr_vocab.evaluation.accuracy import ProblemResult
+from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.verify import verify
 
 # Called with pairs of answers; True where the two of a pair are equal.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.json_files import is_finished
+from rlvr_vocab.record.files import is_finished
 
 Row = Mapping[str, Any]
 
@@ -47,7 +47,6 @@ class RunFacts:
         think_tags: what opens and closes thinking.
         reasoning_vocab_size: number of reasoning tokens; 0 for a baseline.
         reasoning_mode: `expand` or `replace`.
-        on_cpu: whether it trains on a CPU, whose time other processes take.
         pure_bf16: whether trained weights are in 16 bits.
         completions_per_step: how many are sampled for an optimisation step, by one process; None: nobody knows.
         together: the key and the value that decide how many are sampled at once.
@@ -74,18 +73,15 @@ class RunFacts:
     lr_scheduler_type: str
     beta: float
     max_grad_norm: float
-    num_iterations: int
     max_steps: int | None
     use_vllm: bool
     reasoning_mode: str = "expand"
     reasoning_copies: float = 0.0
-    on_cpu: bool = False
     pure_bf16: bool = False
     gradient_accumulation_steps: int = 1
     completions_per_step: float | None = None
     together: tuple[str, int] = ("gradient_accumulation_steps", 1)
     longest_completion: int | None = None
-    max_prompt_length: int | None = None
     arithmetic_digits: int | None = None
     warmup_steps: int = 0
     warmup_until: float | None = None

@@ -102,10 +102,6 @@ class Bound:
             wanted = {name: values for name, values in wanted.items() if name in self._takes_only}
         return {**wanted, **copy.deepcopy(dict(self._params))}
 
-    def reads(self, column: str) -> bool:
-        """Whether the function may look at a column."""
-        return column in _parameters(self.function) or (not self.is_library and self._takes_only is None)
-
     def __call__(self, **columns: Any) -> Any:
         return self._called(**self.arguments(columns))
 

@@ -42,9 +42,6 @@ class Deadline:
         return TimedOut(f"was not called after its deadline of {self.seconds:g} seconds")
 
 
-FOREVER = Deadline(None)
-
-
 class DeadlineThread:
     """One thread for all calls of a function, so that what it keeps for a thread stays.
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.guard import GuardedReward, Mistake, shown_row
 from rlvr_vocab.rewards.reward import Score
@@ -36,23 +35,21 @@ def dry_run(reward: GuardedReward, rows: Sequence[dict[str, Any]], completions: 
     }
     scores = reward.explain(**columns)
     for row, score in enumerate(scores):
-        if isinstance(score, Mistake) and score.timed_out:
-            longer = "a larger `deadline` beside its name gives it more time, null any time"
-            raise UserError(
-                f"reward {reward.name} {score.reason} in its trial with {counted(len(scores), 'row')}; {longer}"
-            )
-        if isinstance(score, Mistake) and score.of_the_batch:
-            raise UserError(f"reward {reward.name} {score.reason}; it must return a list with a number or None per row")
         if isinstance(score, Mistake):
-            where = f"for {shown_row(completions, row)} in its trial"
-            raise UserError(f"reward {reward.name} {score.reason} {where}{_needs_main_thread(reward, score)}")
+            raise UserError(f"reward {reward.name} {score.reason}{_advice(reward, score, shown_row(completions, row))}")
     return scores
 
 
-def _needs_main_thread(reward: GuardedReward, score: Score) -> str:
-    """Alarms work in the main thread alone; math-verify and others raise elsewhere."""
-    needed = reward.deadline is not None and "ValueError" in score.reason and "signal" in score.reason
-    return "; `deadline: null` beside its name lets it run in the main thread, without a deadline" if needed else ""
+def _advice(reward: GuardedReward, mistake: Mistake, row: str) -> str:
+    """Where in its trial a function made a mistake, and what would be right."""
+    if mistake.timed_out:
+        return " in its trial; a larger `deadline` beside its name gives it more time, null any time"
+    if mistake.of_the_batch:
+        return "; it must return a list with a number or None per row"
+    # Alarms work in the main thread alone; math-verify and others raise elsewhere.
+    needs_main_thread = reward.deadline is not None and "ValueError" in mistake.reason and "signal" in mistake.reason
+    hint = "; `deadline: null` beside its name lets it run in the main thread, without a deadline"
+    return f" for {row} in its trial{hint if needs_main_thread else ''}"
 
 
 def stand_in_ids(completions: Sequence[Any]) -> list[list[int]]:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
+import reprlib
 import sysconfig
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
+from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.deadline import Deadline, DeadlineThread, StillWanted, TimedOut
-from rlvr_vocab.rewards.returned import NotAScore, score_of, values_of
 from rlvr_vocab.rewards.reward import Score
 from rlvr_vocab.rewards.turns import turn_text
 from rlvr_vocab.secret_words import without_secrets
@@ -31,6 +36,12 @@ REASON = "reason/"
 _NOT_THE_USERS = (f"{Path(__file__).parents[1]}{os.sep}", f"{sysconfig.get_paths()['stdlib']}{os.sep}", "<frozen ")
 # What a user's function may raise: also what is meant to end a program, or a task within it.
 _RAISED = (Exception, SystemExit, asyncio.CancelledError)
+# A trainer keeps rewards as float32, in which anything larger is infinite.
+LARGEST_SCORE = 3.4028234e38
+
+
+class NotAScore(ValueError):
+    """What a reward function returned for a row, or for a batch, cannot be a score."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +106,9 @@ class GuardedReward:
         deadline = Deadline(self.deadline)
         try:
             return self._called(columns, deadline)
-        except NotAScore as mistake:
-            return [Mistake(None, str(mistake), of_the_batch=True)] * rows
-        except TimedOut as late:
-            return [Mistake(None, str(late), of_the_batch=True, timed_out=True)] * rows
+        except (NotAScore, TimedOut) as why:
+            timed_out = isinstance(why, TimedOut)
+            return [Mistake(None, str(why), of_the_batch=True, timed_out=timed_out)] * rows
         except UserError:
             raise
         except _RAISED as error:
@@ -114,7 +124,7 @@ class GuardedReward:
         )
 
     def _scores_of(self, given: dict[str, Any], rows: int, deadline: Deadline) -> list[Score]:
-        return [_score_or_mistake(value) for value in values_of(self.function(**given), rows, deadline)]
+        return [score_of(value) for value in values_of(self.function(**given), rows, deadline)]
 
     def _row_by_row(self, columns: dict[str, Any], rows: int, raised: str, deadline: Deadline) -> list[Score]:
         """Keep the scores of the rows for which the function does not raise."""
@@ -127,11 +137,9 @@ class GuardedReward:
 
     def _score_alone(self, columns: dict[str, Any], row: int, deadline: Deadline) -> Score:
         try:
-            [score] = self._called(_rows_of(columns, row, row + 1), deadline)
-        except NotAScore as mistake:
-            return Mistake(None, str(mistake))
-        except TimedOut as late:
-            return Mistake(None, str(late), timed_out=True)
+            [score] = self._called(_row_alone(columns, row), deadline)
+        except (NotAScore, TimedOut) as why:
+            return Mistake(None, str(why), timed_out=isinstance(why, TimedOut))
         except _RAISED as error:
             return Mistake(None, _said(error))
         return score
@@ -159,13 +167,77 @@ def shown_row(completions: Any, row: int) -> str:
     return f"row {row + 1} ({text[:50]!r}{'…' if len(text) > 50 else ''})"
 
 
-def _score_or_mistake(value: Any) -> Score:
+def values_of(result: Any, rows: int, deadline: Deadline) -> list[Any]:
+    """What a function returned, as a list with a value per row.
+
+    Lists, tuples and other sequences will do, as will numpy arrays and torch tensors of one dimension. What can be
+    awaited is awaited, and cancelled at the deadline.
+
+    Raises:
+        NotAScore: it is something else, or of another length.
+        TimedOut: it was cancelled.
+    """
+    if inspect.isawaitable(result):
+        result = _awaited_result(result, deadline)
+    if getattr(result, "ndim", None) == 1 and hasattr(result, "tolist"):
+        result = result.tolist()
+    if not isinstance(result, Sequence) or isinstance(result, str | bytes | bytearray):
+        shape = getattr(result, "shape", None)
+        shape = f" of shape {tuple(shape)}" if shape else ""
+        raise NotAScore(f"returned {_with_type(result)}{shape}, not a list")
+    if len(result) != rows:
+        raise NotAScore(f"returned {counted(len(result), 'value')} for {counted(rows, 'row')}")
+    return list(result)
+
+
+def score_of(value: Any) -> Score:
+    """A score as it is, a number or None as a score without a reason, a `Mistake` for anything else."""
     try:
-        return score_of(value)
+        if isinstance(value, Score):
+            return Score(_finite_number(value.value), str(value.reason), bool(value.timed_out))
+        return Score(_finite_number(value), "")
     except NotAScore as mistake:
         return Mistake(None, str(mistake))
     except _RAISED as error:  # an object that cannot even be looked at: a tensor without storage, for instance
         return Mistake(None, f"returned {type(value).__name__}, which {_said(error)}")
+
+
+def _finite_number(value: Any) -> float | None:
+    if value is None:
+        return None
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):  # a scalar of numpy or torch
+        value = value.item()
+    if not isinstance(value, Real | Decimal):
+        raise NotAScore(f"returned {_with_type(value)}, not a number")
+    score = float(value)
+    if not abs(score) <= LARGEST_SCORE:  # NaN too
+        raise NotAScore(f"returned {score}, which is no finite float32")
+    return score
+
+
+def _with_type(value: Any) -> str:
+    """`'yes' (a str)`: a value on one short line, and its type."""
+    shown, name = " ".join(reprlib.repr(value).split()), type(value).__name__
+    return shown if value is None else f"{shown} ({'an' if name[:1].lower() in 'aeiou' else 'a'} {name})"
+
+
+def _awaited_result(awaitable: Any, deadline: Deadline) -> Any:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:  # no loop runs in this thread, so one may
+        return asyncio.run(_awaited(awaitable, deadline))
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(asyncio.run, _awaited(awaitable, deadline)).result()
+
+
+async def _awaited(awaitable: Any, deadline: Deadline) -> Any:
+    try:
+        async with asyncio.timeout(deadline.left()) as limit:
+            return await awaitable
+    except TimeoutError:
+        if limit.expired():
+            raise deadline.missed() from None
+        raise
 
 
 def _copies(columns: dict[str, Any]) -> dict[str, Any]:
@@ -192,32 +264,26 @@ def _logging_while(wanted: StillWanted, columns: dict[str, Any]) -> dict[str, An
     return {name: kept_from_it(value) if name in _LOGGING else value for name, value in columns.items()}
 
 
-def _rows_of(columns: dict[str, Any], start: int, end: int) -> dict[str, Any]:
+def _row_alone(columns: dict[str, Any], row: int) -> dict[str, Any]:
     rows = len(columns["completions"])
-    per_row = {
-        name
-        for name, values in columns.items()
-        if name not in _OF_THE_WHOLE_BATCH and isinstance(values, list | tuple) and len(values) == rows
-    }
-    return {name: values[start:end] if name in per_row else values for name, values in columns.items()}
+
+    def is_per_row(name: str, values: Any) -> bool:
+        return name not in _OF_THE_WHOLE_BATCH and isinstance(values, list | tuple) and len(values) == rows
+
+    return {name: values[row : row + 1] if is_per_row(name, values) else values for name, values in columns.items()}
 
 
 def _said(error: BaseException) -> str:
     """`raised KeyError: 'x' (mine.py, line 12)`: an error and the line of the user's file that it came through."""
-    try:
-        text = without_secrets(" ".join(str(error).split()))[:200]  # addresses of services hold keys
-    except _RAISED:
-        text = "an error that cannot say what it is"
+    text = without_secrets(" ".join(str(error).split()))[:200]  # addresses of services hold keys
     return f"raised {type(error).__name__}{': ' * bool(text)}{text}{_where(error)}"
-
-
-def _is_library(file: str) -> bool:
-    return file.startswith(_NOT_THE_USERS) or "site-packages" in file
 
 
 def _where(error: BaseException) -> str:
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    users = [(file, line) for file, line in frames if not _is_library(file)]
+    users = [
+        (file, line) for file, line in frames if not file.startswith(_NOT_THE_USERS) and "site-packages" not in file
+    ]
     if not users:
         return ""
     file, line = [place for place in users if place[0] == users[0][0]][-1]

@@ -76,7 +76,12 @@ class Traits:
 
 
 class RewardFunction(Protocol):
-    """A function of a batch: `completions`, and columns of the data set by name, to one score per completion.
+    """A function of a batch, called with columns by name: one score per completion, None where it does not apply.
+
+    What it is given, of which it takes what it needs: `completions`, assistant turns as strings or lists of messages;
+    `completion_ids`, their sampled token ids, which a trainer passes; `prompts`; `think_tags`, what opens and closes
+    thinking; and the columns of the data set, `solution` with the gold answers among them. Parameters that it cannot
+    take are a `UserError` that names them, raised before anything is scored.
 
     Attributes:
         explain: the same, with reasons.
@@ -96,7 +101,7 @@ _LIBRARY_PACKAGE = "rlvr_vocab.rewards.library."
 
 
 def reward(**traits: Any) -> Callable[[Callable[..., list[Score]]], RewardFunction]:
-    """Make a reward function of one that returns a `Score` per completion.
+    """Make a reward function of one that returns a `Score` per completion, with what it declares about itself.
 
     Args:
         traits: fields of `Traits`.

@@ -82,9 +82,9 @@ def _show_sample(sample: dict[str, Any], console: Console) -> None:
     console.print(Text("  ") + marked_text(sample["stretches"], colour=colour))
 
 
-def finding_line(title: str, step: int | None) -> str:
+def finding_line(title: str, step: int) -> str:
     """What the doctor has found, without the evidence."""
-    return title if step is None else f"{title} (step {step})"
+    return f"{title} (step {step})"
 
 
 def marked_text(spans: Sequence[tuple[str, int]], *, colour: bool) -> Text:

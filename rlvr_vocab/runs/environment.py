@@ -13,8 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePath
 from typing import Any
 
-from rlvr_vocab.record.files import ENVIRONMENT
-from rlvr_vocab.record.json_files import read_record
+from rlvr_vocab.record.files import ENVIRONMENT, read_record
 from rlvr_vocab.secret_words import without_secrets
 
 _PACKAGES = (

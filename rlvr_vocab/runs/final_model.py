@@ -97,7 +97,6 @@ def merge_report_lines(report: MergeReport, out: Path, note: str) -> Iterator[st
         )
     if report.blurs:
         yield f"warning: {report.dtype} is too coarse for what was trained, dtype=fp32 keeps it"
-    untied = "; embedding and head, one table in the base, are two in it" if report.untied else ""
     if note:
         yield note
-    yield f"{out}: the merged model in {report.dtype}{untied}"
+    yield f"{out}: the merged model in {report.dtype}"

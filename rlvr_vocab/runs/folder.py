@@ -25,8 +25,8 @@ from rlvr_vocab.record.files import (
     FINAL_MODEL,
     INITIAL_MODEL,
     SUMMARY,
+    read_record,
 )
-from rlvr_vocab.record.json_files import read_record
 from rlvr_vocab.record.manifest import MANIFEST
 from rlvr_vocab.runs.environment import environment, names_on_hub
 from rlvr_vocab.runs.lock import LOCK, check_not_running

@@ -13,16 +13,11 @@ from rich.console import Console
 
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.evaluation.accuracy import (
-    ProblemResult,
-    accuracy_of,
-    evaluate_checkpoint,
-    read_results,
-    write_results,
-)
+from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_completions
 from rlvr_vocab.progress import stage
 from rlvr_vocab.record.manifest import set_aside
+from rlvr_vocab.record.results import ProblemResult, read_results, write_results
 from rlvr_vocab.runs.folder import results_file
 from rlvr_vocab.runs.rewards import answer_reader, grader_of
 from rlvr_vocab.training.sharding import on_its_device

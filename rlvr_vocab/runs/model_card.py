@@ -6,7 +6,7 @@ Its text is in `model_card.md.j2`; here are the facts that it is filled with.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,9 +19,8 @@ from rlvr_vocab import __version__
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import LONG_DTYPE_NAMES
 from rlvr_vocab.config.values import as_typed
-from rlvr_vocab.evaluation.accuracy import read_results
-from rlvr_vocab.record.files import FINAL_ADAPTER, SUMMARY, run_folder_of
-from rlvr_vocab.record.json_files import read_record
+from rlvr_vocab.record.files import FINAL_ADAPTER, SUMMARY, read_record, run_folder_of
+from rlvr_vocab.record.results import read_results
 from rlvr_vocab.runs.environment import names_on_hub, recorded_names_on_hub, without_folder
 from rlvr_vocab.runs.folder import results_file
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
@@ -123,8 +122,6 @@ SHOWN_KEYS = (
     "training.loss_type",
     "seed",
 )
-# Where the keys of a stage stand in the configuration of a run, if not under the same name.
-_OF_A_STAGE = {"generation": "model.generation_kwargs"}
 
 
 @dataclass(frozen=True)
@@ -202,22 +199,9 @@ class CardFacts:
         ]
 
     def stages(self) -> list[tuple[str, str]]:
-        """(name, keys) of each stage: those keys of `rows` in which it differs from the run, and its `until`."""
+        """(name, rewards) of each stage."""
         recorded = [] if self.config is None else self.config.get("stages") or []
-        return [(stage["name"], ", ".join(f"`{key}={value}`" for key, value in self._own(stage))) for stage in recorded]
-
-    def _own(self, stage: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """(key, value) of what a stage sets."""
-        for section in ("generation", "dataset", "training"):
-            for name, value in stage.get(section, {}).items():
-                key = f"{_OF_A_STAGE.get(section, section)}.{name}"
-                if key in SHOWN_KEYS:
-                    yield key, self._shown(value)
-        if "rewards" in stage:
-            yield "rewards", self._rewards(stage["rewards"])
-        for name, value in stage.get("until", {}).items():
-            if value is not None:
-                yield f"until.{name}", as_typed(value)
+        return [(stage["name"], self._rewards(stage["rewards"]) if "rewards" in stage else "") for stage in recorded]
 
     def _if_on_hub(self, section: str) -> str | None:
         name = None if self.config is None else self.config[section]["name"]

@@ -1,4 +1,4 @@
-"""Whether a folder holds a model, and how large its vocabulary is, without loading it."""
+"""Whether a folder holds a model, without loading it."""
 
 import json
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def naming_model_keys() -> Iterator[None]:
 
 
 def check_model_source(model: ModelSettings) -> None:
-    """model.name, where it is a folder: it must hold a model whose vocabulary allows what is asked."""
+    """model.name, where it is a folder: it must hold a model."""
     name = model.name
     if not name.strip():
         raise UserError("model.name is empty: give a hub name or a folder")
@@ -48,9 +48,6 @@ def check_model_source(model: ModelSettings) -> None:
     config = check_folder(folder, f"model.name={name}")
     with naming_model_keys():
         refuse_quantized(name, config.get("quantization_config"))
-    rows = vocabulary_rows(config)
-    if rows is not None:
-        check_vocabulary_bound(model, rows)
 
 
 def check_checkpoint_folder(folder: Path, base: Path | None) -> None:
@@ -135,24 +132,3 @@ def model_inside(folder: Path) -> str:
     inside = sorted(path.parent for path in folder.glob("*/config.json"))
     final = [path for path in inside if path.name == "final_model"]
     return f"; did you mean {(final or inside)[-1]}?" if inside else ""
-
-
-def vocabulary_rows(config: dict[str, Any]) -> int | None:
-    """Rows of the input embedding as config.json has them; None where it does not say."""
-    text = config.get("text_config")
-    rows = config.get("vocab_size") or (text.get("vocab_size") if isinstance(text, dict) else None)
-    return rows if isinstance(rows, int) else None
-
-
-def check_vocabulary_bound(model: ModelSettings, rows: int) -> None:
-    """The exact check needs the tokenizer and happens in expand; two rows are left for the think tags."""
-    standard, n, copies = rows + 2, model.reasoning_vocab_size, model.reasoning_multiplicity
-    if isinstance(n, int) and n > copies * standard:
-        raise UserError(
-            f"model.reasoning_vocab_size={n}: {model.name} has {rows} rows and model.reasoning_multiplicity="
-            f"{copies}, so at most {copies * rows}; or raise model.reasoning_multiplicity to {-(-n // rows)}"
-        )
-    if model.source_ids is not None and max(model.source_ids) >= standard:
-        raise UserError(
-            f"model.source_ids: {max(model.source_ids)} is out of range; {model.name} has the ids 0 to {rows - 1}"
-        )

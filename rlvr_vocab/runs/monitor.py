@@ -37,12 +37,12 @@ class RunDoctor:
 
     def __init__(self, facts: RunFacts, folder: Path, alert: Callable[[Finding], None]) -> None:
         self._facts, self._folder, self._alert = facts, folder, alert
-        self._doctor = Doctor(facts, folder)
+        self._doctor = Doctor(facts)
         self._reported: set[str] = set()
 
     def start(self) -> None:
         """Begin, or go on with, a training: what the rows on disk show has been reported."""
-        self._doctor = Doctor(self._facts, self._folder)
+        self._doctor = Doctor(self._facts)
         for row in read_metrics(self._folder / METRICS):
             self._reported.update(finding.name for finding in self._doctor.look(row))
 

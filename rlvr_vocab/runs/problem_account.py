@@ -15,12 +15,10 @@ from rlvr_vocab.config.problem_source import problem_source, problem_split
 from rlvr_vocab.config.sections import DatasetSettings, RunSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.counted import counted
-from rlvr_vocab.data import DividedProblems, read_problems
-from rlvr_vocab.data.load import LoadReport, build_report
+from rlvr_vocab.data.load import DividedProblems, LoadReport, build_report, read_problems
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS
-from rlvr_vocab.record.json_files import read_record
-from rlvr_vocab.runs.recorded_run import RecordedRun
+from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS, read_record
+from rlvr_vocab.runs.record import RunOfCheckpoint
 
 # The counts that the division of the problems decides; a run goes on with the same.
 _DIVISION = ("usable", "held_out", "beyond_max_eval_samples", "same_problem_held_out", "beyond_max_train_samples")
@@ -140,7 +138,7 @@ def _changes(where: str, there: Mapping[str, Any], here: Mapping[str, Any], name
         yield f"{where}: as many problems, but others"
 
 
-def problems_line(dataset: str, keys: Collection[str], run: RecordedRun) -> str:
+def problems_line(dataset: str, keys: Collection[str], run: RunOfCheckpoint) -> str:
     """A line on the problems that an evaluation measures on; a warning where the run may have trained on them.
 
     Args:
@@ -166,7 +164,7 @@ def problems_line(dataset: str, keys: Collection[str], run: RecordedRun) -> str:
     return f"problems of {dataset}; the run in {run.folder} trained on none of them"
 
 
-def _recorded_division(run: RecordedRun) -> tuple[frozenset[str], set[str], list[str]]:
+def _recorded_division(run: RunOfCheckpoint) -> tuple[frozenset[str], set[str], list[str]]:
     """Keys of the problems that a run held out, keys of those it trained on, and how that differs from its record."""
     own = _divided(run.dataset, run)
     reserved_keys = frozenset(problem.key for problem in own.reserved)
@@ -187,7 +185,7 @@ def _recorded_division(run: RecordedRun) -> tuple[frozenset[str], set[str], list
     return reserved_keys, trained, _changed_division(recorded, now)
 
 
-def _divided(dataset: Any, run: RecordedRun) -> DividedProblems:
+def _divided(dataset: Any, run: RunOfCheckpoint) -> DividedProblems:
     assert run.seed is not None
     settings = read(DatasetSettings, dataset, f"dataset in {run.folder}")
     return read_problems(problem_source(settings), problem_split(settings, run.seed))

@@ -14,7 +14,7 @@ from rlvr_vocab.config.problem_source import problem_source, problem_split, prom
 from rlvr_vocab.config.sections import DatasetSettings, RunSettings, StageSettings
 from rlvr_vocab.config.stages import naming_the_stage
 from rlvr_vocab.counted import counted
-from rlvr_vocab.data import ProblemSets, load_problem_sets
+from rlvr_vocab.data.load import ProblemSets, load_problem_sets
 from rlvr_vocab.data.wording import problem_key
 from rlvr_vocab.runs.problem_account import StageAccount, fingerprint_of, problem_account
 from rlvr_vocab.runs.prompts import require_a_batch

@@ -10,7 +10,7 @@ from datasets import Dataset
 from jinja2 import TemplateError
 from rich.console import Console
 
-from rlvr_vocab.config.batches import completions_together, smaller_batch
+from rlvr_vocab.config.batches import completions_together
 from rlvr_vocab.config.sections import TrainingSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
@@ -65,11 +65,10 @@ def require_a_batch(train: Dataset, training: TrainingSettings) -> None:
     """Refuse a set smaller than one generation batch: the trainer would take no step and report success."""
     have, needed, group = len(train), _problems_in_a_batch(training), training.grpo["num_generations"]
     if have < needed:
-        smaller = smaller_batch(training.grpo, have) if have else ""
         raise UserError(
             f"dataset: {counted(have, 'usable problem is', 'usable problems are')} fewer than one batch, which takes "
-            f"{needed} ({needed * group} completions, {group} for each problem): add problems"
-            f"{f', or set {smaller}' if smaller else ''}"
+            f"{needed} ({needed * group} completions, {group} for each problem): add problems, or take a smaller "
+            "training.per_device_train_batch_size or training.steps_per_generation"
         )
 
 

@@ -1,22 +1,32 @@
-"""Reads a run from its folder: its facts, its logged rows, its summary and its damage. Imports no torch."""
+"""Reads a run from its folder: facts, rows, summary, damage, or what a checkpoint in it was trained with; no torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.atomic_file import read_json_if_there
 from rlvr_vocab.config.completed import with_defaults
+from rlvr_vocab.config.compose import compose, parse_command_line
 from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
-from rlvr_vocab.config.recorded import read_recorded
+from rlvr_vocab.config.help import leaves
+from rlvr_vocab.config.recorded import read_recorded, required_value
+from rlvr_vocab.config.resolution import resolved_config
 from rlvr_vocab.config.sections import RewardSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.files import ENVIRONMENT, INITIAL_MODEL, METRICS, PROBLEMS, SUMMARY
+from rlvr_vocab.record.files import (
+    INITIAL_MODEL,
+    METRICS,
+    PROBLEMS,
+    SUMMARY,
+    parents_of,
+    read_record,
+    run_folder_of,
+)
 from rlvr_vocab.record.inventory import RunInventory
-from rlvr_vocab.record.json_files import read_record
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, read_metrics, split_evaluations
 from rlvr_vocab.rewards.build import logged_names
 from rlvr_vocab.rewards.reward import RewardSpec
@@ -41,15 +51,10 @@ def run_record(folder: Path) -> RunRecord:
 def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
     """The facts of a run, and of each of its stages, from its resolved configuration and its folder."""
     stages = [
-        replace(_facts(_of_stage(config, stage), folder, name), stage=name)
-        for stage in _stages(config)
-        for name in (stage["name"],)
+        replace(_facts(_of_stage(config, stage), folder, stage["name"]), stage=stage["name"])
+        for stage in config.get("stages") or []
     ]
     return replace(_facts(config, folder), stages=tuple(stages))
-
-
-def _stages(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    return config.get("stages") or []
 
 
 def _of_stage(config: Mapping[str, Any], stage: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,7 +78,6 @@ def _facts(config: Mapping[str, Any], folder: Path, stage: str = "") -> RunFacts
         reasoning_vocab_size=_reasoning_tokens(model["reasoning_vocab_size"], folder),
         reasoning_mode=model["reasoning_mode"],
         reasoning_copies=_copies_of_a_token(model, folder),
-        on_cpu=_on_cpu(folder),
         pure_bf16=bool(model.get("pure_bf16")),
         think_tags=(opened, closed),
         rewards=tuple(
@@ -81,7 +85,6 @@ def _facts(config: Mapping[str, Any], folder: Path, stage: str = "") -> RunFacts
             for name, each in zip(logged_names(rewards.functions), rewards.functions, strict=True)
         ),
         max_steps=training.get("max_steps"),
-        max_prompt_length=training.get("max_prompt_length"),
         completions_per_step=_completions_per_step(grpo),
         together=_together(grpo),
         longest_completion=_longest_completion(folder, stage),
@@ -100,7 +103,6 @@ _TRAINING = (
     "lr_scheduler_type",
     "beta",
     "max_grad_norm",
-    "num_iterations",
     "use_vllm",
     "gradient_accumulation_steps",
     "entropy_coef",
@@ -140,12 +142,6 @@ def _more(function: RewardSpec) -> dict[str, Any]:
     return {key: value for key, value in asdict(function).items() if value != plain[key]}
 
 
-def _on_cpu(folder: Path) -> bool:
-    """Whether the run has written down that it found no GPU."""
-    environment = read_record(folder, ENVIRONMENT)
-    return environment is not None and environment.get("gpus") == []
-
-
 def _set_or_default(value: Any, name: str) -> Any:
     return GRPO_FIELDS[name].default if value is None else value
 
@@ -166,3 +162,77 @@ def _copies_of_a_token(model: Mapping[str, Any], folder: Path) -> float:
         return layout.size / layout.standard_size
     asked = model["reasoning_vocab_size"] != 0 or model["source_ids"] is not None
     return float(model["reasoning_multiplicity"]) if asked else 0.0
+
+
+DEFAULT_MAX_NEW_TOKENS, DEFAULT_TEMPERATURE = 1024, 1.0
+
+
+@dataclass(frozen=True)
+class RunOfCheckpoint:
+    """The run around a checkpoint; without one, None and the defaults.
+
+    Attributes:
+        dataset: what decides, with `seed`, which problems were held out.
+        training_sets: what each stage trained on, the name of the stage first, and so for a run in one piece.
+        warmed_up: whether the run began with supervised steps on problems of `dataset`.
+    """
+
+    folder: Path | None = None
+    seed: int | None = None
+    dataset: Mapping[str, Any] | None = None
+    training_sets: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    warmed_up: bool = False
+    rewards: RewardSettings | None = None
+    system_prompt: str | None = None
+    max_new_tokens: int = DEFAULT_MAX_NEW_TOKENS
+    temperature: float = DEFAULT_TEMPERATURE
+
+
+def run_of_checkpoint(checkpoint: Path) -> RunOfCheckpoint:
+    """Read `config.yaml` beside the checkpoint's folder.
+
+    Raises:
+        UserError: If it is not the configuration of a run.
+    """
+    folder = run_folder_of(checkpoint)
+    if folder is None:
+        return RunOfCheckpoint()
+    config = read_recorded(folder, resolve=True)
+    stage = stage_of(checkpoint, config.get("stages") or [])
+    generation = {
+        name: stage.get("generation", {}).get(name, required_value(config, f"model.generation_kwargs.{name}", folder))
+        for name in ("max_new_tokens", "temperature")
+    }
+    return RunOfCheckpoint(
+        folder=folder,
+        seed=required_value(config, "seed", folder),
+        dataset=config["dataset"],
+        training_sets=tuple(
+            (each["name"], {**config["dataset"], **each.get("dataset", {})})
+            for each in config.get("stages") or [{"name": ""}]
+        ),
+        warmed_up=(config.get("warmup") or {}).get("max_steps", 0) > 0,
+        rewards=read(RewardSettings, stage.get("rewards") or config.get("rewards") or {"functions": []}, "rewards"),
+        system_prompt=required_value(config, "dataset.system_prompt", folder),
+        **generation,
+    )
+
+
+def stage_of(checkpoint: Path, stages: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """What the stage of a checkpoint sets over the run: its own stage's folder tells, else it is past the last one."""
+    for folder in map(Path.absolute, parents_of(checkpoint)):
+        if folder.parent.name == "stages":
+            name = folder.name.partition("_")[2]
+            return next((stage for stage in stages if stage["name"] == name), {})
+    return stages[-1] if stages else {}
+
+
+def configuration_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted key -> value; rewards with what a function leaves to its defaults, however they were recorded."""
+    rewards = read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards")
+    return dict(leaves({**config, "rewards": asdict(rewards)}))
+
+
+def default_keys() -> dict[str, Any]:
+    """The keys of a run for which nothing was set."""
+    return configuration_keys(resolved_config(compose("train", parse_command_line("train", []))))

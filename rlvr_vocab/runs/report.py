@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ import yaml
 from rich.console import Console
 
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
-from rlvr_vocab.analysis.report.outcome import Answer, HeldOutAnswers
+from rlvr_vocab.analysis.report.outcome import HeldOutAnswers
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.analysis.report.run_page import Configuration, RunReport, run_page
 from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, write_analysis
@@ -24,12 +23,11 @@ from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
-from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY
+from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY, read_record
 from rlvr_vocab.record.inventory import RunInventory
-from rlvr_vocab.record.json_files import read_record
 from rlvr_vocab.record.metrics import RunRecord, read_rows
-from rlvr_vocab.runs.record import run_record
-from rlvr_vocab.runs.recorded_run import configuration_keys, default_keys
+from rlvr_vocab.record.results import ProblemResult, read_results
+from rlvr_vocab.runs.record import configuration_keys, default_keys, run_record
 from rlvr_vocab.secret_words import without_secrets
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
 from rlvr_vocab.vocab.marking import Marker
@@ -100,24 +98,19 @@ def held_out_of(record: RunRecord) -> HeldOutAnswers:
     return HeldOutAnswers(before or (), after or (), tuple(filter(None, (why_not_before, why_not_after))))
 
 
-def _answers(folder: Path, when: str, problems: int | None) -> tuple[Answer, ...]:
+def _answers(folder: Path, when: str, problems: int | None) -> list[ProblemResult]:
     """None of them where it has not measured, or not yet; raises UserError where one is missing or cannot be read."""
     path = folder / "evaluation" / f"{when}.jsonl"
     if not path.is_file():
-        return ()
+        return []
     changed = RunInventory.of(folder).problem(path)
     if changed is not None:
         raise UserError(changed)
-    found = []
-    for number, line in enumerate(path.read_bytes().removesuffix(b"\n").split(b"\n"), start=1):
-        try:
-            found.append(Answer.of_row(json.loads(line.decode("utf-8", errors="surrogatepass"))))
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"evaluation/{path.name}, line {number}: no result of a measurement ({error})") from error
+    found = read_results(path)
     there = len({answer.problem for answer in found})
     if problems is not None and there < problems:
         raise UserError(f"evaluation/{path.name} holds answers to {there:,} of {counted(problems, 'problem')}")
-    return tuple(found)
+    return found
 
 
 def _or_why(read_it: Callable[[], Found]) -> tuple[Found | None, str]:

@@ -94,13 +94,9 @@ def require_a_score(scores: Mapping[str, Sequence[Score]]) -> None:
     """Raises UserError where no reward, by name, scored any row of its trial."""
     if scores and all(score.value is None for each in scores.values() for score in each):
         rows = len(next(iter(scores.values())))
-        reasons = "; ".join(f"{name} gave None{_because(each)}" for name, each in scores.items())
-        raise UserError(f"rewards: nothing could be learned, the first {rows} problems have no score: {reasons}")
-
-
-def _because(scores: Sequence[Score]) -> str:
-    reason = next((score.reason for score in scores if score.reason), "")
-    return f" ({reason})" if reason else ""
+        reasons = {name: next((score.reason for score in each if score.reason), "") for name, each in scores.items()}
+        said = "; ".join(f"{name} gave None{f' ({reason})' if reason else ''}" for name, reason in reasons.items())
+        raise UserError(f"rewards: nothing could be learned, the first {rows} problems have no score: {said}")
 
 
 def require_reward_columns(rewards: RewardSettings, columns: Sequence[str], there: str) -> None:

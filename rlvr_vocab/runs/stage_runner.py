@@ -14,19 +14,19 @@ from rlvr_vocab.errors import Interrupted
 from rlvr_vocab.exit_codes import RESUME_ME, write_exit_code
 from rlvr_vocab.record.files import METRICS, STAGE_RECORD
 from rlvr_vocab.rewards.build import build_rewards
-from rlvr_vocab.runs.base_model import loading_kwargs, lora, quantization
 from rlvr_vocab.runs.folder import results_file
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
+from rlvr_vocab.runs.model import loading_kwargs, quantization
 from rlvr_vocab.runs.monitor import DisplayCallback, RunDoctor
 from rlvr_vocab.runs.rewards import reward_context
 from rlvr_vocab.runs.stages import Stage, StageRecord, ended_records
 from rlvr_vocab.stop_signals import stop_signals
 from rlvr_vocab.terminal import shows_colours
-from rlvr_vocab.training.checkpointing.checkpoints import steps_in
+from rlvr_vocab.training.checkpointing.find import steps_in
 from rlvr_vocab.training.display.live import live_display
 from rlvr_vocab.training.metrics.metrics_file import MetricsFile
 from rlvr_vocab.training.models.unsloth_model import load_with_unsloth
-from rlvr_vocab.training.stage import Interruption, StageContext, StopEarly
+from rlvr_vocab.training.stage import StageContext, StopEarly, StopOnSignalOrTime
 from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
 from rlvr_vocab.training.weight_checks import parameter_groups, parameter_table
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -49,14 +49,14 @@ class StagedRun:
         stages: Sequence[Stage],
         initial_model: Path,
         held_out: HeldOutEvaluator,
-        interruption: Interruption,
+        stop: StopOnSignalOrTime,
         doctor: RunDoctor,
         console: Console,
     ) -> None:
         self.stages = stages
         self._initial_model = initial_model
         self._held_out = held_out
-        self._interruption = interruption
+        self._stop = stop
         self.doctor = doctor
         self._trained_now = 0.0
         self._console = console
@@ -137,7 +137,7 @@ class StagedRun:
         stage = self.stages[self._current]
         before = self.records[: self._current]
         context = StageContext(stage.settings.output_dir, stage.name, sum(record.steps for record in before))
-        trainer = _stage_trainer(stage, self._initial_model, context, self._held_out, self._interruption)
+        trainer = _stage_trainer(stage, self._initial_model, context, self._held_out, self._stop)
         if len(self.records) > self._current:  # the last stage has ended: nothing is left to train
             if stage.name and self._checkpoint is not None:
                 trainer.checkpoints.load_weights(self._checkpoint)
@@ -180,7 +180,7 @@ class StagedRun:
 
     def _stop_if_interrupted(self, stage: Stage, trainer: RegionGRPOTrainer) -> None:
         """End the run where a signal, or the clock, has ended the training before its time."""
-        state, reason, until = trainer.state, self._interruption.reason, stage.until
+        state, reason, until = trainer.state, self._stop.reason, stage.until
         ended = state.global_step >= state.max_steps or (until is not None and until.reached(state.log_history))
         if reason is None or ended:
             return
@@ -201,13 +201,14 @@ class StagedRun:
 
 
 def _stage_trainer(
-    stage: Stage, initial_model: Path, context: StageContext, held_out: HeldOutEvaluator, interruption: Interruption
+    stage: Stage, initial_model: Path, context: StageContext, held_out: HeldOutEvaluator, stop: StopOnSignalOrTime
 ) -> RegionGRPOTrainer:
     """A trainer for one stage; policy and reference are those of the initial model."""
     settings = stage.settings
     layout = VocabLayout.load(initial_model)
     rewards = build_rewards(settings.rewards.functions, reward_context(settings, layout))
-    adapter, by_unsloth = lora(settings.model), settings.model.backend == "unsloth"
+    adapter = settings.model.lora if settings.model.trains_adapter else None
+    by_unsloth = settings.model.backend == "unsloth"
     seed = settings.training.grpo["seed"] + stage.number - 1
     use_cpu = bool(settings.training.grpo.get("use_cpu"))
     loading = {"model_init_kwargs": loading_kwargs(settings.model, use_cpu=use_cpu)}
@@ -245,5 +246,5 @@ def _stage_trainer(
         eval_dataset=held_out.problems,
         measure=held_out.during,
         on_full_disk=settings.on_full_disk,
-        callbacks=[MetricsFile(settings.output_dir / METRICS, context), interruption],
+        callbacks=[MetricsFile(settings.output_dir / METRICS, context), stop],
     )

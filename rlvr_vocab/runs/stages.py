@@ -23,13 +23,13 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import STAGE_RECORD
 from rlvr_vocab.record.manifest import problem_with, set_aside
 from rlvr_vocab.runs.folder import RESUME_MODES
-from rlvr_vocab.training.checkpointing.checkpoints import (
+from rlvr_vocab.training.checkpointing.find import (
     newest_checkpoint,
     newest_checkpoint_for_all,
     set_invalid_aside,
     steps_in,
 )
-from rlvr_vocab.training.checkpointing.save import clear_leftovers
+from rlvr_vocab.training.checkpointing.write import clear_leftovers
 
 
 @dataclass(frozen=True)

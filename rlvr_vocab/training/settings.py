@@ -40,12 +40,12 @@ class UntilSettings:
 class TinyShape:
     """Size of the embedded model."""
 
-    hidden_size: int = 128
-    intermediate_size: int = 384
-    num_layers: int = 4
-    num_heads: int = 4
-    num_kv_heads: int = 2
-    head_dim: int = 32
+    hidden_size: Count = 128
+    intermediate_size: Count = 384
+    num_layers: Count = 4
+    num_heads: Count = 4
+    num_kv_heads: Count = 2
+    head_dim: Count = 32
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,10 @@ class Lora:
         enabled: what the configuration says; None: on where nothing else can train, off elsewhere.
     """
 
-    r: int = 16
-    lora_alpha: int = 32
+    r: Count = 16
+    lora_alpha: Count = 32
     target_modules: Literal["all-linear"] | tuple[str, ...] = "all-linear"
-    lora_dropout: float = 0.05
+    lora_dropout: Annotated[float, Bounds(least=0, below=1)] = 0.05
     train_rows: Literal["reasoning", "all", "none"] = "reasoning"
     enabled: bool | None = None
 
@@ -96,7 +96,7 @@ class UnslothSettings:
         max_lora_rank: largest rank that engine has room for.
     """
 
-    max_seq_length: int = 2048
+    max_seq_length: Count = 2048
     fast_inference: bool = False
     max_lora_rank: int = 64
     use_gradient_checkpointing: Literal["unsloth"] | bool = "unsloth"

@@ -54,7 +54,7 @@ class StopEarly(TrainerCallback):
             control.should_training_stop = True
 
 
-class Interruption(TrainerCallback):
+class StopOnSignalOrTime(TrainerCallback):
     """Stops a training after its present step.
 
     Args:

@@ -20,8 +20,8 @@ from trl import GRPOConfig, GRPOTrainer
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.rewards.guard import REASON
-from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint_for_all
-from rlvr_vocab.training.checkpointing.trainer_checkpoints import (
+from rlvr_vocab.training.checkpointing.find import newest_checkpoint_for_all
+from rlvr_vocab.training.checkpointing.save_and_resume import (
     OnFullDisk,
     TrainerCheckpoints,
     keeping_configured_settings,
@@ -41,10 +41,10 @@ from rlvr_vocab.training.weight_checks import UpdateCheck, UpdatedShare
 from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.on_policy import check_on_policy, refuse_altered
 from rlvr_vocab.vocab.peft.adapter_base import record_base
 from rlvr_vocab.vocab.peft.trained_rows import TrainedRows
 from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.refuse_off_policy import refuse_altered, refuse_off_policy
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
@@ -147,7 +147,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         self._reference_kl = ReferenceKL(self, kl_log_steps)
         self._measure = measure
         self._sampled_entropies: list[list[float]] | None = None
-        check_on_policy(vars(args), reasoning=self.policy.layout.size > 0)
+        refuse_off_policy(vars(args), reasoning=self.policy.layout.size > 0)
         with region_head_in_trl(self.policy):
             super().__init__(
                 model=str(initial_model) if model is None else model,

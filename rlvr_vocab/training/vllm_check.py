@@ -29,22 +29,16 @@ _MOST_DIFFERENCE = 0.25
 
 
 class VLLMCheck(TrainerCallback):
-    """Asks vLLM a few things as training begins, and stops the run if it answers wrongly."""
+    """Asks a `RegionGRPOTrainer`'s vLLM a few things as training begins, and stops the run if it answers wrongly."""
 
     def __init__(self, trainer: Any) -> None:
-        """
-        Args:
-            trainer: a `RegionGRPOTrainer` that samples with vLLM.
-        """
         self._trainer = trainer
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         trainer = self._trainer
         check_engine(trainer)
         check_forbids(trainer)
-        if (
-            trainer.stage_context.run_step(state.global_step) == 0
-        ):  # vLLM holds the initial weights until the first samples
+        if trainer.stage_context.run_step(state.global_step) == 0:  # until the first samples it has the initial weights
             check_logps(trainer)
 
 
@@ -52,8 +46,6 @@ def check_engine(trainer: Any) -> None:
     """What the engine says of itself: the policy is named in it, log-probabilities are those after processing."""
     where, config = _engine(trainer)
     model = config["model_config"]
-    if config["speculative_config"]:
-        raise UserError(f"{where} decodes speculatively, past the region policy: start it without --speculative-config")
     if model["logprobs_mode"] != "processed_logprobs":
         raise UserError(
             f"{where} reports {model['logprobs_mode']}, before temperature and region policy: "
@@ -108,10 +100,9 @@ def _engine(trainer: Any) -> tuple[str, dict[str, Any]]:
         client = generation.vllm_client if trainer.accelerator.is_main_process else None
         found = [None if client is None else (f"the vLLM server at {client.base_url}", client.get_server_info())]
         return broadcast_object_list(found, from_process=0)[0]
-    config = generation.llm.llm_engine.vllm_config
-    model = config.model_config
+    model = generation.llm.llm_engine.vllm_config.model_config
     settings = {name: getattr(model, name) for name in ("model", "logprobs_mode", "logits_processors")}
-    return "vLLM", {"model_config": settings, "speculative_config": config.speculative_config}
+    return "vLLM", {"model_config": settings}
 
 
 def _prompts(layout: VocabLayout) -> list[list[int]]:

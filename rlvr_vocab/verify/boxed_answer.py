@@ -157,16 +157,13 @@ def _one_token(text: str, start: int) -> str:
     return found[0] if found else text[start]
 
 
-_OPENED = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
-
-
 def boxes_opened(text: str) -> int:
     r"""How many times a text says `\boxed` or `\fbox`.
 
     >>> boxes_opened(r"\boxed{41}, no: \boxed{4")
     2
     """
-    return len(_OPENED.findall(text))
+    return len(_BOX.findall(text))
 
 
 _PHRASE = re.compile(r"\banswer(?: to (?:the|this) (?:problem|question))?(?: is:?|:)[ \n]{0,3}", re.IGNORECASE)

@@ -31,7 +31,7 @@ from rlvr_vocab.verify.reading.units import DEGREE, PERCENT, same_value
 
 
 class Algebra(Protocol):
-    """What compares formulas: `rlvr_vocab.verify.algebra`, or something that says that it is needed."""
+    """What compares formulas: `rlvr_vocab.verify.algebra.comparison`, or something that says that it is needed."""
 
     def equal(self, one: str, other: str) -> bool: ...
     def proportional(self, one: tuple[str, str], other: tuple[str, str]) -> int: ...

@@ -57,17 +57,17 @@ def verifier_pool() -> WorkerPool:
 
 def judge_with_algebra(pair: list[str]) -> dict[str, Any]:
     """What a worker does: a gold answer and an answer to the fields of their `Verdict`."""
-    from rlvr_vocab.verify import algebra  # it loads mpmath, which the process that trains does without
+    from rlvr_vocab.verify.algebra import comparison  # it loads mpmath, which the process that trains does without
 
     gold, answer = pair
-    return asdict(judge(gold, answer, algebra))
+    return asdict(judge(gold, answer, comparison))
 
 
 def warm_up() -> None:
     """Fill mpmath's tables of constants, which the first comparison would wait for."""
-    from rlvr_vocab.verify import algebra
+    from rlvr_vocab.verify.algebra import comparison
 
-    algebra.equal(r"\frac{x+\sqrt{2}\pi}{3}", r"\frac{1}{3}(x+2^{1/2}\pi)")
+    comparison.equal(r"\frac{x+\sqrt{2}\pi}{3}", r"\frac{1}{3}(x+2^{1/2}\pi)")
 
 
 def _decided_here(gold: str, answer: str | None) -> Verdict | None:

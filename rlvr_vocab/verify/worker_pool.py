@@ -19,16 +19,13 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import IO, Any
 
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.verify.worker_server import Outcome, receive, send
 
 MOST_WORKERS = 8
-# Below 1 GB with room to spare for what is resident but no address space of the worker's own.
-MEMORY_LIMIT_BYTES = 900 * 2**20
 START_LIMIT = 120.0  # seconds: on a cluster's file system a first import may take half a minute
 SILENCE_LIMIT = 30.0  # seconds past an item's deadline
 STOP_LIMIT = 5.0
@@ -57,7 +54,6 @@ class WorkerPool:
     Args:
         task: the function, as "module:function"; it takes a JSON value and returns one.
         workers: how many at most; by default as many as there are usable cores, up to eight.
-        memory_limit: bytes of address space for a worker, the interpreter and the modules of the task included.
         preload: functions to call before any item, outside all limits, as "module:function".
 
     Example:
@@ -67,18 +63,9 @@ class WorkerPool:
         >>> pool.close()
     """
 
-    def __init__(
-        self,
-        task: str,
-        *,
-        workers: int | None = None,
-        memory_limit: int = MEMORY_LIMIT_BYTES,
-        preload: Sequence[str] = (),
-    ) -> None:
-        if workers is not None and workers < 1:
-            raise UserError(f"workers={workers} for {task}: a pool needs at least one")
+    def __init__(self, task: str, *, workers: int | None = None, preload: Sequence[str] = ()) -> None:
         self._task = task
-        self._settings = json.dumps([task, list(preload), workers or usable_cores(), memory_limit])
+        self._settings = json.dumps([task, list(preload), workers or usable_cores()])
         self._servers: list[_Server] = []  # the one that runs, if any
         self._lock = threading.Lock()
         self._finalizer = weakref.finalize(self, _stop, self._servers)  # also when the interpreter ends
@@ -99,8 +86,6 @@ class WorkerPool:
         Raises:
             RuntimeError: the pool is closed, or its processes cannot be started.
         """
-        if deadline <= 0:
-            raise UserError(f"deadline={deadline} for {self._task}: give the seconds that an item may take")
         outcomes: dict[int, Outcome] = {}
         losses = 0
         with self._lock:
@@ -125,7 +110,7 @@ class WorkerPool:
             if not self._servers:
                 self._servers.append(_Server(self._task, self._settings))
             places = [place for place in range(len(items)) if place not in outcomes]
-            answers = self._servers[0].ask([deadline, [items[place] for place in places]], deadline)
+            answers = self._servers[0].ask(deadline, [items[place] for place in places])
             for _ in places:
                 place, *fields = next(answers)
                 outcomes[places[place]] = Outcome(*fields)
@@ -167,14 +152,11 @@ class _Server:
             self._wait_until_ready(task, words)
             on_failure.pop_all()
 
-    def ask(self, request: list[Any], deadline: float) -> Any:
-        """Send a batch; an iterator over the answers."""
+    def ask(self, deadline: float, items: list[Any]) -> Iterator[list[Any]]:
+        """Send a batch; the answers as they come."""
         self._control.settimeout(deadline + SILENCE_LIMIT)
-        return self._exchange(request)
-
-    def _exchange(self, request: list[Any]) -> Any:
         try:
-            send(self._control, request)
+            send(self._control, [deadline, items])
             while (answer := receive(self._control)) is not None:
                 yield answer
         except OSError as error:

@@ -22,6 +22,9 @@ from typing import Any, Literal, NoReturn
 
 RECURSION_LIMIT = 10_000
 STACK_BYTES = 64 * 2**20  # RECURSION_LIMIT levels of `sorted(key=…)` take 16 MB, the usual 8 MB would crash
+# Bytes of address space for a worker, interpreter and modules included: below 1 GB with room to spare for what is
+# resident but no address space of its own.
+MEMORY_LIMIT = 900 * 2**20
 OUT_OF_MEMORY = 77  # exit code
 GRACE = 1.0  # seconds past the deadline after which a worker ends by itself
 SEND_LIMIT = 5.0  # seconds for an item to go to a worker, which has nothing else to do than to receive it
@@ -88,7 +91,7 @@ def _receive_bytes(connection: socket.socket, size: int) -> bytes:
 def main(control_fd: int, settings: str) -> NoReturn:
     """Serve the caller at the other end of `control_fd` until it closes, then take every worker along."""
     control = socket.socket(fileno=control_fd)
-    task_name, preload, size, memory_limit = json.loads(settings)
+    task_name, preload, size = json.loads(settings)
     task = load(task_name)
     for name in preload:
         load(name)()
@@ -97,7 +100,7 @@ def main(control_fd: int, settings: str) -> NoReturn:
     gc.freeze()  # a collection in a worker would write to, and so copy, every page that it shares with the server
     os.dup2(1, 2)  # stdout leads nowhere; stderr was for what goes wrong at the start
     send(control, "ready")
-    server = _Server(control, task, size, memory_limit)
+    server = _Server(control, task, size)
     try:
         while (request := receive(control)) is not None:
             server.run(*request)
@@ -183,11 +186,10 @@ class _Worker:
 class _Server:
     """The workers and the batch that they work on."""
 
-    def __init__(self, control: socket.socket, task: Task, size: int, memory_limit: int) -> None:
+    def __init__(self, control: socket.socket, task: Task, size: int) -> None:
         self._control = control
         self._task = task
         self._size = size
-        self._memory_limit = memory_limit
         self._resting: list[_Worker] = []
         self._at_work: dict[int, _Worker] = {}  # by the file number of the connection
 
@@ -263,7 +265,7 @@ class _Server:
         """How a worker ended unasked, from its wait status, and whether that is certainly its item's doing."""
         if os.WIFEXITED(status):
             if os.WEXITSTATUS(status) == OUT_OF_MEMORY:
-                detail = f"more than {self._memory_limit / 1e6:.0f} MB of memory"
+                detail = f"more than {MEMORY_LIMIT / 1e6:.0f} MB of memory"
                 return "too large", detail, worker.is_fresh  # else earlier items may have filled the memory
             return "died", f"the worker ended with exit code {os.WEXITSTATUS(status)}", True
         number = os.WTERMSIG(status)
@@ -287,7 +289,7 @@ class _Server:
                 connection.close()
             for other in self._at_work.values():
                 other.connection.close()
-            _confine(self._memory_limit)
+            _confine()
             _work(theirs, self._task)
             os._exit(0)
         finally:
@@ -301,12 +303,12 @@ def _end(worker: _Worker) -> int:
     return os.waitpid(worker.pid, 0)[1]
 
 
-def _confine(memory_limit: int) -> None:
+def _confine() -> None:
     """Limit the memory of a worker, where the system does that (macOS does not)."""
     with contextlib.suppress(OSError):  # not Linux, or a container that forbids it: a wish, not a promise
         # Where the machine runs out of memory, a worker is easier to replace than the run that it works for.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-    _set_soft_limit(resource.RLIMIT_AS, memory_limit)
+    _set_soft_limit(resource.RLIMIT_AS, MEMORY_LIMIT)
 
 
 def _work(connection: socket.socket, task: Task) -> None:

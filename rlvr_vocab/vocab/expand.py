@@ -14,6 +14,7 @@ from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
+    GenerationConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -22,8 +23,8 @@ from rlvr_vocab.atomic_file import folder_appearing_whole
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.chat import OpenThinking, find_turn_ids, open_thinking_in_template
 from rlvr_vocab.vocab.layout import Mode, VocabLayout, default_source_ids, refuse_expanded, refuse_quantized
-from rlvr_vocab.vocab.on_policy import NEUTRAL
 from rlvr_vocab.vocab.read_as_data import NO_CODE, READ_AS_DATA, refuse_pickled, why_not_read
+from rlvr_vocab.vocab.refuse_off_policy import NEUTRAL
 from rlvr_vocab.vocab.tokenizer import add_think_tags, write_tokenizer
 
 
@@ -203,8 +204,6 @@ def _control_ids(
 
 def end_of_sequence_ids(base: str, source_kwargs: Mapping[str, Any]) -> list[int]:
     """Every id that ends a completion, from the generation config, else from the model's own."""
-    from transformers import GenerationConfig
-
     try:
         config = GenerationConfig.from_pretrained(base, **source_kwargs)
     except OSError:  # a folder without generation_config.json, which is legitimate

@@ -58,11 +58,7 @@ class Marker:
         Raises:
             UserError: the folder has no layout or no tokenizer, or they cannot be read.
         """
-        path = model_folder / TOKENIZER_FILE
-        layout = VocabLayout.load(model_folder)
-        if not path.is_file():
-            raise UserError(f"{model_folder} has no {TOKENIZER_FILE}: give a folder written by `rlvr-vocab expand`")
-        return cls(read_tokenizer(path), layout)
+        return cls(read_tokenizer(model_folder / TOKENIZER_FILE), VocabLayout.load(model_folder))
 
     def copy_index(self, token: int) -> int:
         """0 for a standard token, and for a row that nothing is in; m for an m-th copy."""

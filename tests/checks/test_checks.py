@@ -30,13 +30,9 @@ DIFFER = "the trained and the sampled policy would differ"
         ),
         ("training.num_generations=1", ["at least 2"]),
         ("training.top_p=0.9", ["training.top_p=0.9", DIFFER]),
-        ("training.top_k=5", ["training.top_k=5", DIFFER]),
-        ("training.min_p=0.1", ["training.min_p=0.1", DIFFER]),
-        ("training.repetition_penalty=1.2", ["training.repetition_penalty=1.2", DIFFER]),
         ("training.generation_kwargs.top_p=0.9", ["training.generation_kwargs.top_p=0.9", DIFFER]),
         ("model.generation_kwargs.min_p=0.1", ["model.generation_kwargs.min_p=0.1", DIFFER]),
         ("model.generation_kwargs.do_sample=false", ["do_sample=false", DIFFER]),
-        ("training.generation_kwargs.num_beams=2", ["num_beams=2", DIFFER]),
         ("training.generation_kwargs.temperature=0.5", ["training.temperature=1.0", "same thing"]),
         ("training.top_k=-1", ["training.top_k=-1", "leave it out"]),  # what only vLLM calls off: generate crashes
         ("training.vllm_structured_outputs_regex=a+", ["training.vllm_structured_outputs_regex=a+", DIFFER]),
@@ -44,7 +40,6 @@ DIFFER = "the trained and the sampled policy would differ"
         ("training.max_steps=0", ["training.max_steps=0", "at least 1"]),
         ("training.learning_rate=inf", ["training.learning_rate=inf", "must be finite"]),
         ("model.model_kwargs.trust_remote_code=no", ["trust_remote_code", "expected true or false, got 'no'"]),
-        ("training.epsilon=-1", ["training.epsilon=-1", "at least 0"]),
         ("training.top_entropy_quantile=1.5", ["training.top_entropy_quantile=1.5", "must be from 0 to 1"]),
         ("training.fp16=true", ["training.fp16=true", "set training.bf16=false"]),
         ("training.seed=7", ["training.seed is not used here: set seed"]),
@@ -52,15 +47,12 @@ DIFFER = "the trained and the sampled policy would differ"
         ("model.source_ids=[3,-4]", ["-4"]),
         ("model.source_ids=[]", ["one or more"]),
         ("model.think_tags=[a,a]", ["two different"]),
-        ('model.think_tags=[a,""]', ["two different"]),
         ("model.model_kwargs.torch_dtyp=bf16", ["torch_dtype?"]),
-        ("model.model_kwargs.dtype=bf16", ["torch_dtype?"]),
         ("model.model_kwargs.torch_dtype=fp8", ["fp8", "bf16"]),
         ("model.chat_template=nowhere.jinja", ["nowhere.jinja: no such file"]),
         ("model.name=tiny", ["model=tiny"]),
         ("dataset.name=arithmetic", ["dataset=arithmetic"]),
         ("dataset.eval_fraction=1.0", ["dataset.eval_fraction=1.0", "below 1"]),
-        ("dataset.max_train_samples=0", ["at least 1"]),
         ("training.warmup_ratio=1.0", ["below 1"]),
         ("warmup.until_accuracy=35", ["must be from 0 to 1"]),
         ("rewards.functions=[{name: acuracy}]", ["acuracy", "accuracy?"]),
@@ -119,19 +111,6 @@ def test_a_run_folder_given_for_a_model_points_at_its_final_model(model_folder: 
     assert f"did you mean {final}?" in refusal("evaluate", [f"checkpoint={final.parent}"])
 
 
-@pytest.mark.parametrize("config", [{"vocab_size": 100}, {"vocab_size": None, "text_config": {"vocab_size": 100}}])
-def test_the_vocabulary_bound_is_read_from_config_json(
-    model_folder: Callable[..., Path], config: dict[str, object]
-) -> None:
-    name = f"model.name={model_folder(**config)}"
-    load_settings("train", [name, "model.reasoning_vocab_size=102"])  # the tags may add two rows
-    assert "at most 100" in refusal("train", [name, "model.reasoning_vocab_size=103"])
-    load_settings("train", [name, "model.reasoning_vocab_size=204", "model.reasoning_multiplicity=2"])
-    assert "to 3" in refusal("train", [name, "model.reasoning_vocab_size=205", "model.reasoning_multiplicity=2"])
-    load_settings("train", [name, "model.source_ids=[0,101]"])
-    assert "102 is out of range" in refusal("train", [name, "model.source_ids=[0,102]"])
-
-
 def test_evaluate_and_generate_check_what_they_are_given(model_folder: Callable[..., Path]) -> None:
     checkpoint = f"checkpoint={model_folder()}"
     settings = load_settings("evaluate", [checkpoint, "dataset=gsm8k", "temperature=0"])
@@ -175,9 +154,3 @@ class TestWandbLogin:
     @pytest.mark.parametrize("word", ["logging=offline", "logging=disabled", "logging.enabled=false"])
     def test_no_login_is_needed_without_an_online_run(self, word: str) -> None:
         load_settings("train", [word])
-
-
-@pytest.mark.parametrize("key", ["seed", "training.max_steps", "training.learning_rate", "warmup.learning_rate"])
-def test_a_number_that_no_float_holds_is_refused_in_one_line(key: str) -> None:
-    with pytest.raises(UserError, match=rf"{key}.*(too large|must be|expected)"):
-        load_settings("train", ["model=tiny", "dataset=arithmetic", f"{key}=-1{'0' * 400}"])

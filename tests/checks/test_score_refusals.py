@@ -51,29 +51,21 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     [
         ([], "nothing to score: give completions=FILE, dataset=…"),
         (["completions={completions}", "dataset=arithmetic"], "completions=… and dataset=… are two things to score"),
-        (["completions={completions}", "model=tiny"], "completions=… and model=… are two things to score"),
         (["model=tiny"], "model.name=tiny needs problems to answer"),
         (["completions={completions}", "samples=3"], "samples has no model to apply to"),
         (["completions={completions}", "model.think_tags=[a,b]"], "model.think_tags has no model to apply to"),
         (["completions={completions}", "dataset.answer_format=hash"], "dataset.answer_format has no problem set"),
         (["dataset=arithmetic", "completion_column=x"], "completion_column has no completions to apply to"),
         (["dataset=arithmetic", "model=tiny", "think_tags=[a,b]"], "think_tags is for completions and gold answers"),
-        (["dataset=arithmetic", "model=tiny", "samples=0"], "samples=0: must be at least 1"),
         (["dataset=arithmetic", "model=tiny", "model.generation_kwargs.top_p=0.9"], "top_p=0.9: samples are drawn as"),
         (["dataset=arithmetic", "model=tiny", "model.generation_kwargs.temperature=-1"], "temperature=-1"),
-        (["dataset=arithmetic", "model=tiny", "model.generation_kwargs.max_new_tokens=x"], "expected a whole number"),
-        (["completions={completions}", "show=-1"], "show=-1: must be at least 0"),
-        (["completions={completions}", "order=low"], "order=low: no such choice; did you mean lowest?"),
         (["completions={completions}", "out={completions}"], "out={completions}"),
-        (["completions={mine}"], "has the extension \".py\""),
         (["completions=no.jsonl"], "no.jsonl does not exist"),
         (["completions={completions}", "completion_column=answer"], "has no column answer; its columns are prompt,"),
         (["completions={completions}", "rewards=[length]"], "length: shortest and longest are missing"),
-        (["completions={completions}", "rewards=boxed"], "functions stand in brackets, rewards=[boxed]"),
         (["completions={completions}", "rewards=[{mine}:shots]"], "did you mean short?"),
         (["completions={completions}", "rewards=[{mine}:picky]"], "picky needs difficulty; {completions} has solution"),
         (["completions={completions}", "rewards=[overlong]"], "overlong: max_completion_length is missing"),
-        (["dataset=arithmetic", "rewards=[{mine}:picky]"], "picky needs a column 'difficulty'; the problems have"),
         (["dataset=arithmetic", "model=tiny", "rewards=[{mine}:picky]"], "picky needs a column 'difficulty'"),
     ],
 )  # fmt: skip
@@ -91,12 +83,3 @@ def test_prompts_that_a_reward_needs_are_asked_for(
     path = written(tmp_path / "p.jsonl", {"completion": "c", "difficulty": 3, "question": "q"})
     message = refusal(f"rewards=[{reward.format(mine=mine)}]", f"completions={path}")
     assert "needs prompts" in message and message.endswith("name it with prompt_column=…\n")
-
-
-def test_keys_that_an_expanded_model_settles_are_refused(
-    refusal: Callable[..., str], model_folder: Callable[..., Path]
-) -> None:
-    folder = model_folder()
-    (folder / "reasoning_vocab.json").write_text("{}")
-    words = (f"model.name={folder}", "dataset=arithmetic", "model.generation_kwargs.max_new_tokens=4")
-    assert "model.preserve_odds: the model in" in refusal(*words, "model.preserve_odds=false")

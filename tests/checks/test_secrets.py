@@ -30,45 +30,33 @@ def refusal(*words: str, command: str = "train") -> str:
 
 
 @pytest.mark.parametrize(
-    ("word", "key", "instead"),
+    ("word", "key"),
     [
-        (f"training.hub_token={SECRET}", "training.hub_token", "set HF_TOKEN in the environment"),
-        ("training.hub_token=anything", "training.hub_token", "set HF_TOKEN in the environment"),
-        ("+model.model_kwargs.token=anything", "model.model_kwargs.token", "set HF_TOKEN in the environment"),
-        (f"exp_name={SECRET}", "exp_name", "set HF_TOKEN in the environment"),
-        (
-            "+model.model_kwargs.proxies={https: 'http://me:anything1@example.org'}",
-            "model.model_kwargs.proxies",
-            "set HTTPS_PROXY in the environment",
-        ),
-        (
-            "rewards.functions=[{name:accuracy,params:{api_key:anything}}]",
-            "rewards.functions.params.api_key",
-            "let the function read it from the environment (os.environ)",
-        ),
+        ("training.hub_token=anything", "training.hub_token"),
+        ("+model.model_kwargs.token=anything", "model.model_kwargs.token"),
+        (f"exp_name={SECRET}", "exp_name"),
+        ("rewards.functions=[{name:accuracy,params:{api_key:anything}}]", "rewards.functions.params.api_key"),
     ],
 )
-def test_a_secret_is_refused_with_its_key_and_what_to_do_instead(word: str, key: str, instead: str) -> None:
+def test_a_secret_is_refused_with_its_key_and_where_it_belongs(word: str, key: str) -> None:
     line = refusal(*TINY, word)
-    assert line == (f"{key} holds a secret, which would be recorded with the configuration: leave it out and {instead}")
-    assert SECRET not in line and "anything" not in line
+    assert line.startswith(f"{key} holds a secret, which would be recorded with the configuration: leave it out and")
+    assert "from the environment (HF_TOKEN" in line and SECRET not in line and "anything" not in line
 
 
 def test_a_secret_that_the_environment_holds_is_known_through_an_interpolation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGE_API_KEY", "plain words")
     line = refusal(*TINY, "exp_name=${oc.env:JUDGE_API_KEY}")
     assert line.startswith("exp_name holds a secret")
-    assert line.endswith("let JUDGE_API_KEY in the environment do") and "plain words" not in line
+    assert line.endswith("from the environment (JUDGE_API_KEY)") and "plain words" not in line
 
 
 def test_a_secret_in_a_file_is_refused_with_its_whole_key() -> None:
     Path("conf").mkdir()
     proxies = "{https: 'http://me:anything1@example.org'}"
     Path("conf/mine.yaml").write_text(f"defaults: [config, _self_]\nmodel: {{model_kwargs: {{proxies: {proxies}}}}}\n")
-    with pytest.raises(
-        UserError, match=r"^model\.model_kwargs\.proxies\.https holds a secret.*set HTTPS_PROXY"
-    ) as caught:
-        load_settings("train", [*TINY, "--config-path=conf", "--config-name=mine"])
+    with pytest.raises(UserError, match=r"^model\.model_kwargs\.proxies\.https holds a secret") as caught:
+        load_settings("train", [*TINY, "--config-dir=conf", "--config-name=mine"])
     assert "anything" not in str(caught.value)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from rlvr_vocab.cli import main
+from rlvr_vocab.record.results import ProblemResult, write_results
 
 CONFIG: dict[str, Any] = {
     "exp_name": "made_up",
@@ -53,10 +54,9 @@ def maker(parent: Path) -> Maker:
         (folder / "config.yaml").write_text(yaml.safe_dump(config))
         if results is not None:
             generator = random.Random(f"{name}{seed}")
-            (folder / results).parent.mkdir(parents=True)
-            lines = [answer(each, seed if own else -1, generator.random() < chance) for each in range(problems)]
-            lines[0]["score"] = float(n != 0)  # so that it stands among those at which an arm is ahead
-            (folder / results).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+            of_set = seed if own else -1
+            answers = [answer(each, of_set, generator.random() < chance, name) for each in range(problems)]
+            write_results(answers, folder / results)
         for file, content in (("summary.json", summary), ("environment.json", environment)):
             if content is not None:
                 (folder / file).write_text(json.dumps(content))
@@ -67,9 +67,9 @@ def maker(parent: Path) -> Maker:
     return make
 
 
-def answer(problem: int, of_set: int, right: bool) -> dict[str, Any]:
+def answer(problem: int, of_set: int, right: bool, completion: str) -> ProblemResult:
     prompt = "#<script>alert(1)</script>" if problem == 0 else f"{of_set}: {problem}+1="
-    return {"problem": problem, "sample": 0, "prompt": prompt, "solution": str(problem + 1), "score": float(right)}
+    return ProblemResult(problem, 0, prompt, str(problem + 1), completion, float(right), 9, 5, 2, True, True)
 
 
 def compare(runs: list[str], *words: str) -> tuple[int, dict[str, Any]]:

@@ -87,9 +87,8 @@ def test_a_small_top_p_leaves_only_the_likeliest_token(folder: Path, capsys: pyt
     assert capsys.readouterr().out not in answers
 
 
-@pytest.mark.parametrize("form", ["json", "text"])
 def test_answers_are_printed_batch_by_batch(
-    form: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = [f"What is {number} + 4?" for number in range(5)]
     (tmp_path / "prompts.txt").write_text("\n".join(texts))
@@ -101,16 +100,15 @@ def test_answers_are_printed_batch_by_batch(
 
     monkeypatch.setattr(sampling, "_sample_batch", watched)
     words = ["generate", f"checkpoint={folder}", "prompts=prompts.txt", "max_new_tokens=2", "batch_size=2"]
-    assert main([*words, f"format={form}"]) == 0
+    assert main(words) == 0
     shown.append(capsys.readouterr().out)
     assert [[text for text in texts if text in part] for part in shown] == [[], texts[:2], texts[2:4], texts[4:]]
 
 
-@pytest.mark.parametrize("name", ["qwen3", "gpt2"])
 def test_a_prompt_that_outgrows_the_context_is_one_line_before_anything_is_sampled(
-    name: str, expand_shape: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    expand_shape: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    checkpoint = f"checkpoint={expand_shape(name, size=20)}"
+    checkpoint = f"checkpoint={expand_shape('gpt2', size=20)}"
     (tmp_path / "prompts.txt").write_text("short\nWhat is 1 and then" + " and 1" * 600)
     words = ["generate", checkpoint, "prompts=prompts.txt", "batch_size=1", "format=json"]
     assert main([*words, "max_new_tokens=1"]) == 2
@@ -151,10 +149,7 @@ def test_an_adapter_is_asked_on_the_base_that_is_given(
         (["prompt=hello", "prompts=x.txt"], "give either prompt="),
         (["prompt=  "], "prompt is empty"),
         (["prompts=missing.txt"], "prompts=missing.txt: no such file"),
-        (["prompts=missing.csv"], "does not exist"),
         (["prompt=hello", "top_p=0"], "top_p=0.0"),
-        (["prompt=hello", "batch_size=0"], "batch_size=0"),
-        (["prompt=hello", "format=yaml"], "Choices: text, json"),
         (["prompt=hello", "base=elsewhere"], "is a whole model and needs none"),
     ],
 )

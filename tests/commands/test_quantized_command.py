@@ -28,9 +28,8 @@ RUN = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("bits", "optim"), [("4", "paged_adamw_8bit"), ("8", "adamw_torch_fused")])
-def test_a_quantized_run_says_that_it_trains_an_adapter_and_ends_well(bits, optim, tmp_path):
-    words = [f"model.model_kwargs.load_in_{bits}bit=true", f"training.optim={optim}"]
+def test_a_quantized_run_says_that_it_trains_an_adapter_and_ends_well(tmp_path):
+    words = ["model.model_kwargs.load_in_4bit=true", "training.optim=paged_adamw_8bit"]
     done = subprocess.run(
         [sys.executable, "-m", "rlvr_vocab.cli", *RUN, *words],
         cwd=tmp_path,
@@ -39,9 +38,9 @@ def test_a_quantized_run_says_that_it_trains_an_adapter_and_ends_well(bits, opti
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    assert f"load_in_{bits}bit=true: the weights themselves cannot train, so LoRA is switched on" in done.stdout
+    assert "load_in_4bit=true: the weights themselves cannot train, so LoRA is switched on" in done.stdout
     paged = "training.optim=paged_adamw_8bit: without a GPU there is nothing to page, its state stays in memory\n"
-    assert done.stderr == (paged if bits == "4" else "")
+    assert done.stderr == paged
     metrics = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert abs(metrics[0]["kl"]) < 1e-6 < metrics[1]["kl"]
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())

@@ -23,26 +23,14 @@ from rlvr_vocab.rewards.build import RewardContext, build_rewards
 from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.vocab.layout import VocabLayout
 
-ROWS = [
-    {"prompt": "6*7?", "completion": "\\boxed{42}", "solution": "42", "level": "easy"},
-    {"prompt": "1+1?", "completion": "\\boxed{3}", "solution": "2", "level": "hard"},
-]
-FORMATS = {
-    "rows.jsonl": lambda path: path.write_text("".join(json.dumps(row) + "\n" for row in ROWS)),
-    "rows.json": lambda path: path.write_text(json.dumps(ROWS)),
-    "rows.csv": lambda path: pd.DataFrame(ROWS).to_csv(path, index=False),
-    "rows.tsv": lambda path: pd.DataFrame(ROWS).to_csv(path, index=False, sep="\t"),
-    "rows.parquet": lambda path: pd.DataFrame(ROWS).to_parquet(path),
-}
-
 
 def written(path: Path, *rows: Any) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 
-def read(path: Path, most: int | None = None, keep_ids: bool = True, **columns: Any) -> tuple[ScoredRows, list[str]]:
-    return read_completions(CompletionSource(path, **columns), most, keep_ids)
+def read(path: Path, most: int | None = None, **columns: Any) -> tuple[ScoredRows, list[str]]:
+    return read_completions(CompletionSource(path, **columns), most)
 
 
 def turn(text: str) -> list[dict[str, str]]:
@@ -53,16 +41,6 @@ def refusal(path: Path, **columns: Any) -> str:
     with pytest.raises(UserError) as caught:
         read(path, **columns)
     return str(caught.value)
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_every_kind_of_file_gives_the_same_rows(name: str, tmp_path: Path) -> None:
-    FORMATS[name](tmp_path / name)
-    rows, notes = read(tmp_path / name)
-    assert rows.completions == [turn("\\boxed{42}"), turn("\\boxed{3}")]
-    assert rows.prompts == [[{"role": "user", "content": "6*7?"}], [{"role": "user", "content": "1+1?"}]]
-    assert rows.columns == {"solution": ["42", "2"], "level": ["easy", "hard"], "answer": ["42", "2"]}
-    assert rows.places == [{"row": 1}, {"row": 2}] and notes == []
 
 
 def test_columns_go_by_the_names_that_are_given(tmp_path: Path) -> None:
@@ -114,7 +92,6 @@ def test_columns_called_like_what_a_trainer_passes_are_renamed(tmp_path: Path) -
         tmp_path / "t.jsonl", {"completion": "c", "completions": 1, "trainer_state": 2, "completion_ids": [3]}
     )
     assert read(path)[0].columns == {"raw_completions": [1], "raw_trainer_state": [2], "completion_ids": [[3]]}
-    assert "completion_ids" not in read(path, keep_ids=False)[0].columns
 
 
 @pytest.mark.parametrize(
@@ -134,11 +111,8 @@ def test_a_row_that_holds_no_turn_is_refused_by_its_number(row: Any, said: str, 
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({}, "has no column completion; its columns are question, response; name the one of its completions, as in "
-             "completion_column=response"),
         ({"completion": "respons"}, "has no column respons; its columns are question, response; name the one of its "
                                     "completions, as in completion_column=response"),
-        ({"completion": "response", "prompt": "p"}, "as in prompt_column=question"),
         ({"completion": "response", "solution": "s"}, "as in solution_column=…"),
     ],
 )  # fmt: skip
@@ -172,15 +146,11 @@ def test_the_steps_of_a_run_come_in_their_order_without_what_training_hands_to_n
     assert rows.places[:3] == [{"step": 2, "row": 1}, {"step": 2, "row": 2}, {"step": 20_000, "row": 1}]
     assert rows.columns["completion_ids"][:2] == [[7, 8], [9]]
     assert set(rows.columns) == {"step", "completion_ids", "solution", "answer", "reward/accuracy"}
-    rows, _ = read(run / "step_20000.parquet", keep_ids=False)
-    assert (
-        rows.places == [{"step": 20_000, "row": 1}, {"step": 20_000, "row": 2}] and "completion_ids" not in rows.columns
-    )
+    assert read(run / "step_20000.parquet")[0].places == [{"step": 20_000, "row": 1}, {"step": 20_000, "row": 2}]
 
 
-@pytest.mark.parametrize(("most", "number"), [(1, 1), (3, 3), (99, 6)])
-def test_no_more_rows_are_read_than_are_wanted(run: Path, most: int, number: int) -> None:
-    assert len(read(run, most=most)[0]) == number
+def test_no_more_rows_are_read_than_are_wanted(run: Path) -> None:
+    assert [len(read(run, most=most)[0]) for most in (3, 99)] == [3, 6]
 
 
 def test_what_holds_no_completions_is_refused_with_what_does(run: Path, tmp_path: Path) -> None:
@@ -218,9 +188,7 @@ def run_folder(tmp_path: Path) -> Path:
     "path",
     [
         "completions",
-        "completions/step_00010.parquet",
         "evaluation/after.jsonl",
-        "checkpoint-20/evaluation/gsm8k/results.jsonl",
         "stages/1_format/checkpoint-20/evaluation/gsm8k/results.jsonl",
     ],
 )

@@ -26,7 +26,6 @@ def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
         ("accuracy", ["accuracy"]),
         ("format", ["think_format", "boxed"]),
         (["accuracy", "boxed"], ["accuracy", "boxed"]),
-        ("boxed", ["boxed"]),
         ({"functions": ["accuracy", {"name": "boxed", "weight": 0.1, "adaptive": True}]}, ["accuracy", "boxed"]),
         (None, []),
     ],
@@ -46,10 +45,8 @@ def test_a_number_that_yaml_takes_for_text_is_one(tmp_path: Path) -> None:
         ({"training": {"learning_rate": "fast"}}, "training.learning_rate=fast: expected a number"),
         ({"training": {"num_generations": []}}, "training.num_generations"),
         ({"model": {"think_tags": "<think>"}}, "model.think_tags"),
-        ({"model": {"reasoning_mode": "extend"}}, "model.reasoning_mode"),
         ({"seed": "x"}, "seed"),
         ({"rewards": 3}, "rewards"),
-        ({"rewards": {"functions": "accuracy"}}, "rewards"),
     ],
 )
 def test_a_value_that_there_cannot_be_is_named(changed: dict[str, Any], said: str, tmp_path: Path) -> None:

@@ -56,7 +56,6 @@ def test_the_completion_limit_is_one_value_under_both_names(words: list[str], va
         ["training.temperature=0.7", "model.generation_kwargs.temperature=1.0"],
         ["training.warmup_ratio=0.1", "training.warmup_steps=10"],
         ["model.source_ids=[1,2]", "model.reasoning_vocab_size=3"],
-        ["training.reward_weights=[1.0,2.0]"],
     ],
 )
 def test_two_different_values_are_refused(words: list[str]) -> None:
@@ -83,12 +82,6 @@ def test_what_is_typed_over_a_recorded_run_replaces_both_names(tmp_path: Path) -
 def test_source_ids_alone_give_the_number_of_reasoning_tokens() -> None:
     settings = read_settings("train", ["model.source_ids=[5,6,7]"])
     assert settings.model.reasoning_vocab_size == 3 and settings.model.source_ids == (5, 6, 7)
-
-
-def test_reward_weights_under_trls_name_are_the_weights_of_the_functions() -> None:
-    settings = read_settings("train", ["training.reward_weights=[2.5]"])
-    assert settings.rewards.functions[0].weight == 2.5
-    assert settings.training.grpo["reward_weights"] == [2.5]
 
 
 def test_further_generation_options_of_the_model_reach_the_trainer() -> None:

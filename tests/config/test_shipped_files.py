@@ -119,25 +119,6 @@ def test_small_and_large_gpu_are_what_the_guides_say() -> None:
     assert {key: large.grpo[key] for key in expected} == expected
 
 
-def test_defaults_are_the_ones_that_the_design_promises() -> None:
-    settings = read_settings("train", [])
-    assert (settings.exp_name, settings.seed, str(settings.output_dir)) == (
-        "grpo_baseline",
-        42,
-        "out/grpo_baseline",
-    )
-    assert (settings.model.name, settings.model.reasoning_vocab_size) == ("Qwen/Qwen3-0.6B", 0)
-    assert settings.model.dtype == "bfloat16"
-    assert settings.dataset.name == "agentica-org/DeepScaleR-Preview-Dataset"
-    assert "max_steps" not in settings.training.grpo
-    expected = {
-        "learning_rate": 5e-6, "num_train_epochs": 4, "per_device_train_batch_size": 2, "temperature": 1.0,
-        "gradient_accumulation_steps": 4, "num_generations": 4, "gradient_checkpointing": True, "bf16": True,
-        "max_completion_length": 1024,
-    }  # fmt: skip
-    assert {key: settings.training.grpo[key] for key in expected} == expected
-
-
 @pytest.mark.parametrize(
     ("words", "name"),
     [

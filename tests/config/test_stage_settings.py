@@ -3,7 +3,7 @@
 import pytest
 
 from rlvr_vocab.cli import load_settings
-from rlvr_vocab.config.stages import hydra_text, read_stages
+from rlvr_vocab.config.stages import hydra_text
 from rlvr_vocab.errors import UserError
 
 QUICK = ("experiment=quickstart", "exp_name=stages_test")
@@ -57,18 +57,6 @@ def test_a_limit_is_the_stages_whichever_of_its_names_was_set_before(typed, own)
     assert stage.run.model.generation_kwargs["max_new_tokens"] == 96
 
 
-def test_a_stage_may_have_problems_of_its_own():
-    [stage] = stages("[{name:a,dataset:{system_prompt:'Say, it; now',max_train_samples:200}}]")
-    assert stage.run.dataset.system_prompt == "Say, it; now"
-    assert stage.run.dataset.max_train_samples == 200
-
-
-def test_the_end_of_a_stage_is_read():
-    [stage] = stages("[{name:a,until:{metric:reward,above:0.9,window:5}}]")
-    assert stage.until is not None
-    assert (stage.until.metric, stage.until.above, stage.until.below, stage.until.window) == ("reward", 0.9, None, 5)
-
-
 def test_the_recorded_configuration_brings_back_the_same_stages(tmp_path):
     from rlvr_vocab.config.recorded import config_yaml
 
@@ -89,16 +77,10 @@ def test_the_recorded_configuration_brings_back_the_same_stages(tmp_path):
         ("[{name:a,reward:format}]", r"stage a: unknown key reward; did you mean rewards\?"),
         ("[{name:a,training:{lerning_rate:1}}]", r"stage a: unknown key training.lerning_rate; did you mean"),
         ("[{name:a,training:{num_generations:7}}]", r"stage a: training.num_generations=7 does not divide"),
-        ("[{name:a,rewards:formt}]", r"stage a: rewards=formt: no such choice; did you mean format\?"),
         ("[{name:a,rewards:[acuracy]}]", r"stage a: rewards: no reward acuracy; did you mean accuracy\?"),
         ("[{name:a,training:5}]", r"stage a: training: expected a mapping of keys, got 5"),
         ("[{name:a,until:{metric:reward}}]", r"stage a: until: give either above or below"),
-        ("[{name:a,until:{metric:reward,above:1,below:0}}]", r"stage a: until: give either above or below"),
-        ("[{name:a,until:{metric:reward,above:1,window:0}}]", r"stage a: until.window=0: must be at least 1"),
-        ("[{name:a,until:{metric:reward,abov:1}}]", r"stage a: unknown key until.abov; did you mean above\?"),
-        ("[{name:a,model:{name:x}}]", r"stage a: unknown key model"),
         ("[a,b]", r"stages: expected a list of"),
-        ("5", r"stages: expected a list of"),
     ],
 )
 def test_what_is_wrong_with_a_stage_is_said_with_its_name(text, message):
@@ -115,10 +97,6 @@ def test_any_plain_value_survives_hydras_grammar(value):
 
     parsed = OverridesParser.create().parse_override(f"key={hydra_text(value)}").value()
     assert OmegaConf.to_container(OmegaConf.create({"key": parsed}), resolve=True) == {"key": value}
-
-
-def test_no_stages_are_a_run_in_one_piece():
-    assert read_stages(None) == read_stages([]) == []
 
 
 @pytest.fixture
@@ -174,7 +152,6 @@ def test_the_record_of_a_stage_does_not_depend_on_files(own_files, tmp_path):
             "[{name:a,rewards:format,until:{metric:rewards/accuracy/mean,above:1}}]",
             r"stage a: until.metric=rewards/acc",
         ),
-        ("[{name:a,until:{metric:reward,below:nan}}]", r"stage a: until: give either above or below, as a number"),
     ],
 )
 def test_what_would_go_wrong_in_a_stage_is_refused_before_the_run(text, message):

@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from datasets import Dataset
 
 from rlvr_vocab.cli import load_settings, main
-from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import SamplingSettings, require_room_in
-from rlvr_vocab.runs.prompts import limits_that_fit, require_a_batch
+from rlvr_vocab.runs.prompts import limits_that_fit
 
 pytestmark = pytest.mark.slow
 
@@ -97,33 +95,6 @@ def test_batches_that_are_advised_hold_whole_groups(words: list[str]) -> None:
         load_settings("quickstart", [*words, word])
 
 
-@pytest.mark.parametrize("problems", [0, 1, 2, 5])
-@pytest.mark.parametrize(
-    "words",
-    [
-        [],
-        ["training.per_device_train_batch_size=4", "training.gradient_accumulation_steps=12"],
-        ["training.per_device_train_batch_size=2", "training.steps_per_generation=40"],
-        ["training.per_device_train_batch_size=16", "training.generation_batch_size=64"],
-    ],
-)
-def test_a_batch_that_is_advised_is_no_larger_than_the_set(words: list[str], problems: int) -> None:
-    def require(*more: str) -> None:
-        settings = load_settings("quickstart", [*words, *more])
-        assert isinstance(settings, RunSettings)
-        require_a_batch(Dataset.from_dict({"prompt": ["x"] * problems}), settings.training)
-
-    try:
-        require()
-        return
-    except UserError as error:
-        said = str(error)
-    advised = [f"{key}={value}" for choice in alternatives(said) for key, value in choice.items()]
-    assert bool(advised) == (problems > 0) or "generation_batch_size" in str(words)
-    for word in advised:
-        require(word)
-
-
 @pytest.mark.parametrize("key", ["max_new_tokens", "training.max_completion_length"])
 def test_the_room_that_is_advised_is_there(key: str) -> None:
     prompts: Any = [[{"role": "user", "content": "a"}], [{"role": "user", "content": "b"}]]
@@ -134,20 +105,3 @@ def test_the_room_that_is_advised_is_there(key: str) -> None:
     with pytest.raises(UserError, match=f"set {key} to 30 or less"):
         require(64)
     require(30)
-
-
-def test_values_that_say_the_same_thing_twice_can_be_given_once() -> None:
-    limit, length = "model.generation_kwargs.max_new_tokens=300", "training.max_completion_length=200"
-    assert "give training.max_completion_length alone" in refused([limit, length])
-    load_settings("quickstart", [length])
-
-
-def test_a_finished_run_without_a_checkpoint_is_not_told_to_train_longer(tmp_path: Path) -> None:
-    from rlvr_vocab.config.recorded import config_yaml
-
-    settings = load_settings("quickstart", ["output_dir=run"])
-    Path("run").mkdir()
-    Path("run/config.yaml").write_text(config_yaml(settings.resolved), encoding="utf-8")
-    Path("run/summary.json").write_text('{"steps": 200}')
-    words = ["output_dir=run", "training.learning_rate=1e-4", "allow_changes=[training.learning_rate]"]
-    assert "no checkpoint to go on from" in refused(words)

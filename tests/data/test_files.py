@@ -23,7 +23,6 @@ ROWS = [{"problem": "1+1=", "answer": 2}, {"problem": "½ of 1?", "answer": 0.5}
         json.dumps(ROWS),
         json.dumps({"data": ROWS}),
         json.dumps({"version": "1", "data": ROWS}),
-        json.dumps({"problem": ["1+1=", "½ of 1?"], "answer": [2, 0.5]}),
         "\ufeff" + json.dumps(ROWS, ensure_ascii=False),
     ],
 )
@@ -37,59 +36,23 @@ def test_json_that_is_no_table_is_refused(write: Write, content: str) -> None:
         read_rows(write("p.json", content))
 
 
-def test_json_columns_of_different_lengths_are_refused(write: Write) -> None:
-    with pytest.raises(UserError, match=r"different lengths \(problem: 2, answer: 1\)"):
-        read_rows(write("p.json", '{"problem": ["a", "b"], "answer": ["1"]}'))
-
-
-def test_lines_of_json_in_a_json_file_are_refused_with_a_hint(write: Write) -> None:
-    with pytest.raises(UserError, match=r"p\.json is not valid JSON: .*line 2.*; one object per line is \.jsonl"):
-        read_rows(write("p.json", '{"a": 1}\n{"a": 2}\n'))
-
-
-def test_json_over_several_lines_in_a_jsonl_file_is_refused_with_a_hint(write: Write) -> None:
-    with pytest.raises(UserError, match=r"p\.jsonl:1 is not valid JSON: .*; JSON over several lines is \.json$"):
-        read_rows(write("p.jsonl", '[\n {"a": 1}\n]\n'))
-
-
-WHOLE = '[{"a": "x\\u00e9", "b": [true, null, -1.5]}, {"a": "y"}]'
-
-
-@pytest.mark.parametrize("length", range(2, len(WHOLE)))
-def test_json_that_was_cut_off_anywhere_is_said_to_break_off(write: Write, length: int) -> None:
-    with pytest.raises(UserError, match=r"is not valid JSON: .*; the text breaks off"):
-        read_rows(write("p.json", WHOLE[:length]))
-
-
 @pytest.mark.parametrize(
-    "content",
-    ['[{"a": 1},\n {"b" 2},\n {"c": 3', '[{"a": 1},\n {b: 2}]', '[\n {"a": "x" "y"}]', '[{"a": 1},\n NaM', "[1,\n }"],
-)
-@pytest.mark.parametrize("name", ["p.json", "p.jsonl"])
-def test_json_that_is_broken_before_its_end_is_named_by_line_and_column_alone(
-    write: Write, name: str, content: str
-) -> None:
-    content = content if name == "p.json" else "5\n" + content.replace("\n", "") + "\n"
-    with pytest.raises(UserError, match=r"is not valid JSON: .*line \d column \d+ \(char \d+\)$"):
-        read_rows(write(name, content))
-
-
-@pytest.mark.parametrize(
-    ("name", "header", "said"),
+    ("name", "content", "said"),
     [
-        ("p.csv", "question;answer", "by semicolons, not by commas; save it with commas"),
-        ("p.csv", "question\tanswer", "by tabs, not by commas; name the file .tsv"),
-        ("p.csv", '"question"|"answer"', "by vertical bars, not by commas; save it with commas"),
-        ("p.tsv", "question,answer", "by commas, not by tabs; name the file .csv"),
-        ("p.tsv", "question;answer", "by semicolons, not by tabs; save it with tabs"),
+        ("p.json", '[{"a": 1},\n {"b" 2}]', r"\.json is not valid JSON: .*line 2 column 7 \(char 17\)$"),
+        ("p.json", '[{"a": 1},\n {"b": 2', r"\.json is not valid JSON: .*line 2 column 9 \(char 19\)$"),
+        ("p.json", '{"a": 1}\n{"a": 2}\n', r"\.json is not valid JSON: .*line 2.*; one object per line is \.jsonl$"),
+        ("p.jsonl", '{"a": 1}\n\n{"a": \n', r"\.jsonl:3 is not valid JSON: .*\(char 6\)$"),
+        ("p.jsonl", '[\n {"a": 1}\n]\n', r"\.jsonl:1 is not valid JSON: .*; JSON over several lines is \.json$"),
+        ("p.parquet", "not parquet at all", r"\.parquet is not a readable Parquet file: .*Parquet magic bytes"),
     ],
 )
-def test_another_delimiter_than_the_name_of_a_table_says_is_named(
-    write: Write, name: str, header: str, said: str
+def test_a_broken_file_is_one_line_with_the_place_and_the_kind_that_it_may_be(
+    write: Write, name: str, content: str, said: str
 ) -> None:
-    row = header.replace("question", "What, then, is 1+1?")
-    with pytest.raises(UserError, match=rf":1 separates its columns {said}"):
-        read_rows(write(name, f"{header}\n{row}\n"))
+    with pytest.raises(UserError, match=said) as caught:
+        read_rows(write(name, content))
+    assert "\n" not in str(caught.value)
 
 
 def test_jsonl_breaks_only_at_line_feeds_and_skips_blank_lines(write: Write) -> None:
@@ -97,26 +60,15 @@ def test_jsonl_breaks_only_at_line_feeds_and_skips_blank_lines(write: Write) -> 
     assert read_rows(path) == [{"a": "x\u2028y"}, {"a": "\u0085"}, 5]
 
 
-def test_a_bad_jsonl_line_is_named_by_file_and_line(write: Write) -> None:
-    path = write("p.jsonl", '{"a": 1}\n\n{"a": \n')
-    with pytest.raises(UserError) as caught:
-        read_rows(path)
-    assert str(caught.value).startswith(f"{path}:3 is not valid JSON")
-
-
 def test_csv_cells_stay_text_with_quotes_line_breaks_and_commas(write: Write) -> None:
-    path = write("p.csv", '\ufeffproblem,answer\r\n"a ""b"",\nc",007\r\nd,1/2\r\n\r\ne,NA\r\nf,\r\ng\r\n')
+    path = write("p.csv", '\ufeffproblem,answer\r\n"a ""b"",\r\nc",007\r\nd,1/2\r\n\r\ne,NA\r\nf,\r\ng\r\n')
     assert read_rows(path) == [
-        {"problem": 'a "b",\nc', "answer": "007"},
+        {"problem": 'a "b",\r\nc', "answer": "007"},
         {"problem": "d", "answer": "1/2"},
         {"problem": "e", "answer": "NA"},
         {"problem": "f", "answer": ""},
         {"problem": "g", "answer": None},
     ]
-
-
-def test_line_ends_inside_a_csv_cell_stay_as_they_are(write: Write) -> None:
-    assert read_rows(write("p.csv", 'problem,answer\r\n"a\r\nb\nc",1\r\n'))[0]["problem"] == "a\r\nb\nc"
 
 
 def test_tsv_cells_are_separated_by_tabs(write: Write) -> None:
@@ -142,18 +94,16 @@ def test_a_broken_csv_file_is_refused_by_its_line(write: Write, content: str, me
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-@pytest.mark.parametrize("name", ["p.csv", "p.json", "p.jsonl"])
-def test_text_that_is_not_utf8_is_refused_by_its_byte(write: Write, name: str, mark: bytes) -> None:
+def test_text_that_is_not_utf8_is_refused_by_its_byte(write: Write, mark: bytes) -> None:
     content = mark + "problem,answer\ncafé,1\n".encode("latin-1")
     with pytest.raises(UserError, match=f"is not UTF-8: byte {content.index(0xE9)} is 0xe9"):
-        read_rows(write(name, content))
+        read_rows(write("p.csv", content))
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
-@pytest.mark.parametrize("name", ["p.csv", "p.json", "p.jsonl"])
-def test_wide_characters_are_refused_by_name(write: Write, name: str, encoding: str) -> None:
+def test_wide_characters_are_refused_by_name(write: Write, encoding: str) -> None:
     with pytest.raises(UserError, match="is UTF-16 or UTF-32; save the file as UTF-8"):
-        read_rows(write(name, "problem,answer\nx,1\n".encode(encoding)))
+        read_rows(write("p.csv", "problem,answer\nx,1\n".encode(encoding)))
 
 
 def test_parquet_keeps_integers_beside_missing_values(tmp_path: Path) -> None:
@@ -162,22 +112,9 @@ def test_parquet_keeps_integers_beside_missing_values(tmp_path: Path) -> None:
     assert read_rows(path) == [{"problem": "a", "answer": 60}, {"problem": "b", "answer": None}]
 
 
-@pytest.mark.parametrize(
-    ("content", "said"), [(b"not parquet at all", "Parquet magic bytes"), (b"PAR1 cut off", "it breaks off")]
-)
-def test_a_broken_parquet_file_is_refused_in_one_line(write: Write, content: bytes, said: str) -> None:
-    with pytest.raises(UserError, match=rf"p\.parquet is not a readable Parquet file: {said}") as caught:
-        read_rows(write("p.parquet", content))
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize("name", ["openai/gsm8k", "agentica-org/DeepScaleR-Preview-Dataset", "org/v1.5", "gsm8k"])
 def test_a_hub_name_is_no_file(name: str) -> None:
     assert local_file(name) is None
-
-
-def test_a_folder_is_left_to_the_datasets_library(tmp_path: Path) -> None:
-    assert local_file(str(tmp_path)) is None
 
 
 @pytest.mark.parametrize("name", ["p.csv", "p.tsv", "p.json", "p.jsonl", "p.parquet", "P.JSON"])
@@ -204,12 +141,12 @@ def test_a_missing_file_is_named_absolutely_with_the_nearest_in_its_folder(
     assert str(caught.value) == expected
 
 
-def test_a_missing_file_like_no_other_gets_a_list_of_those_there_are(write: Write, tmp_path: Path) -> None:
-    for letter in "abcdefg":
-        write(f"{letter * 9}.csv", "x")
-    write("notes.txt", "x")
-    with pytest.raises(UserError, match=r"its folder holds aaaaaaaaa\.csv, .*eeeeeeeee\.csv and 2 more$"):
-        local_file(str(tmp_path / "qqqqqqqqqqqqqqqqqqqqqqqq.json"))
+@pytest.mark.parametrize(
+    ("name", "said"), [("p.txt", r'has the extension "\.txt"; it must be'), ("p.json", "is empty")]
+)
+def test_an_unknown_extension_and_an_empty_file_are_refused(write: Write, name: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        local_file(str(write(name, "x" if name == "p.txt" else "")))
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "~/nowhere-at-all", "nowhere.parquet"])
@@ -226,16 +163,6 @@ def test_the_home_of_nobody_is_refused() -> None:
         local_file("~no-such-user-here/p.csv")
 
 
-def test_an_unknown_extension_is_refused(write: Write) -> None:
-    with pytest.raises(UserError, match=r'p\.txt has the extension "\.txt"; it must be one of \.csv, '):
-        local_file(str(write("p.txt", "x")))
-
-
-def test_an_empty_file_is_refused(write: Write) -> None:
-    with pytest.raises(UserError, match=r"p\.json is empty"):
-        local_file(str(write("p.json", "")))
-
-
 @pytest.fixture(autouse=True)
 def cache_and_no_network(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = tmp_path_factory.mktemp("cache")
@@ -248,16 +175,6 @@ def cache_and_no_network(tmp_path_factory: pytest.TempPathFactory, monkeypatch: 
 def folder(write_jsonl: Callable[..., Path]) -> Path:
     write_jsonl({"problem": "1+1=", "answer": 2}, name="train.jsonl")
     return write_jsonl({"problem": "2+2=", "answer": 4}, name="test.jsonl").parent
-
-
-def test_a_folder_is_read_split_by_split(folder: Path) -> None:
-    assert hub_rows(str(folder), None, "train") == [{"problem": "1+1=", "answer": 2}]
-    assert hub_rows(str(folder), None, "test") == [{"problem": "2+2=", "answer": 4}]
-
-
-def test_a_folder_below_home_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(folder.parent))
-    assert hub_rows(f"~/{folder.name}", None, "train") == [{"problem": "1+1=", "answer": 2}]
 
 
 def test_a_missing_split_is_one_line_with_the_splits_there_are(folder: Path) -> None:

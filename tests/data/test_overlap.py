@@ -139,9 +139,9 @@ WriteJsonl = Callable[..., Path]
 
 
 def test_texts_come_with_their_row_numbers_and_need_no_answer(write_jsonl: WriteJsonl) -> None:
-    rows = [{"question": "a"}, {"question": " "}, 5, {"other": 1}, {"question": 17}, {"question": "b\ud800"}]
+    rows = [{"question": "a"}, {"question": " "}, 5, {"other": 1}, {"question": 17}]
     found = read_other_set(OtherSet(str(write_jsonl(*rows)), "question"))
-    assert [tuple(text) for text in found] == [(1, "a"), (5, "17"), (6, "b\ufffd")]
+    assert [tuple(text) for text in found] == [(1, "a"), (5, "17")]
 
 
 def test_a_folder_is_read_by_its_split(

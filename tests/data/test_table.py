@@ -9,7 +9,6 @@ import pytest
 
 from rlvr_vocab.data.rows import Problem
 from rlvr_vocab.data.table import OUR_COLUMNS, TRL_NAMES, PromptStyle, build_messages, handed_on_names, problem_table
-from rlvr_vocab.errors import UserError
 
 STYLE = PromptStyle(None)
 
@@ -32,11 +31,6 @@ def test_rows_hold_the_prompt_the_answer_twice_and_the_original_columns() -> Non
         "raw_answer": "#### 2",
         "level": 3,
     }
-
-
-def test_rows_come_in_the_order_asked_for() -> None:
-    problems = [Problem(f"p{number}", str(number), {"n": number}, number) for number in range(4)]
-    assert problem_table(problems, STYLE, reasoning=None).rows([3, 0, 2])["solution"][:] == ["3", "0", "2"]
 
 
 def test_names_that_trl_passes_to_reward_functions_are_never_columns() -> None:
@@ -136,9 +130,3 @@ def test_turns_come_in_the_order_system_examples_problem() -> None:
 @pytest.mark.parametrize("system_prompt", [None, ""])
 def test_without_a_system_prompt_the_problem_stands_alone(system_prompt: str | None) -> None:
     assert build_messages(" x \n", PromptStyle(system_prompt)) == [{"role": "user", "content": " x \n"}]
-
-
-@pytest.mark.parametrize("example", [("only a problem",), "ab", ("1+1=", 2)])
-def test_an_example_that_is_no_pair_of_texts_is_refused_by_its_number(example: Any) -> None:
-    with pytest.raises(UserError, match=r"example 2 is .*must be a pair of texts"):
-        PromptStyle(None, examples=(("1+1=", "2"), example))

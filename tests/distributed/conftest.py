@@ -37,14 +37,15 @@ SAME: dict[str, dict[str, Any]] = {
     "lora_untied": {"shape": "llama", "lora": LORA, "args": {"beta": 0.1}},
     "lora_all_rows": {"shape": "llama", "lora": {**LORA, "train_rows": "all"}},
 }
-RESUMED = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2, "optim": "adamw_torch", "learning_rate": 1e-3}
+RESUMED = {"max_steps": 4, "num_iterations": 2, "optim": "adamw_torch", "learning_rate": 1e-3}
 # With samples of their own; in two processes alone.
 SAMPLED: dict[str, dict[str, Any]] = {
     "sampled": {"shape": "qwen3", "forced": False},
     "one_ends_early": {"shape": "llama", "forced": False, "first_ends_at_once": True},
     "mixed_precision": {"shape": "llama", "args": {"bf16": True}},
     "whole": {"shape": "qwen3", "forced": False, "args": RESUMED},
-    "resumed": {"shape": "qwen3", "forced": False, "args": RESUMED, "resume": "whole/run/checkpoint-2"},
+    "told_to_stop": {"shape": "qwen3", "forced": False, "args": RESUMED, "second_is_told_to_stop": True},
+    "resumed": {"shape": "qwen3", "forced": False, "args": RESUMED, "resume": "told_to_stop/run/checkpoint-1"},
 }
 ALONE = ("one", "adamw")
 WITH_ADAMW = ("adamw", "deepspeed_zero3")  # DeepSpeed takes no SGD
@@ -65,7 +66,7 @@ SMALL = (
 )
 
 
-def launch(config: str, script: Path, *words: str, seconds: float = 240) -> subprocess.CompletedProcess[str]:
+def launch(config: str, script: Path, *words: str, seconds: float = 600) -> subprocess.CompletedProcess[str]:
     """Two processes by `accelerate launch`, and nothing left of them afterwards."""
     file = str(CONFIGS / f"{config}.yaml")
     launcher = (sys.executable, "-m", "accelerate.commands.launch")
@@ -73,7 +74,7 @@ def launch(config: str, script: Path, *words: str, seconds: float = 240) -> subp
     return run([*command, str(script), *words], seconds)
 
 
-def run(command: list[str], seconds: float = 240) -> subprocess.CompletedProcess[str]:
+def run(command: list[str], seconds: float = 600) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
@@ -144,44 +145,25 @@ def _case(kind: str, name: str, case: dict[str, Any], out: Path, expand_shape: C
 
 
 @pytest.fixture(scope="session")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The folder of a whole run in two processes: `ddp` trains the model, `fsdp2` an adapter on it."""
-    root = tmp_path_factory.mktemp("started")
-
-    def folder_of(kind: str) -> Path:
-        folder = root / kind
-        if not folder.exists():
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setenv("RLVR_VOCAB_CACHE", str(root / f"cache_{kind}"))
-                script = HERE / "fsdp_on_cpu.py" if kind == "fsdp2" else ROOT / "rlvr_vocab" / "exp" / "grpo_train.py"
-                adapter = ("model.lora.enabled=true", "model.lora.r=4") if kind == "fsdp2" else ()
-                done = launch(kind, script, *SMALL, *adapter, f"output_dir={folder}")
-            assert done.returncode == 0, done.stderr[-6000:]
-        return folder
-
-    return folder_of
-
-
-@pytest.fixture
 def launched() -> Callable[..., subprocess.CompletedProcess[str]]:
     return launch
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def config_file() -> Callable[[str], Path]:
     return lambda kind: CONFIGS / f"{kind}.yaml"
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def grpo_train() -> Path:
     return ROOT / "rlvr_vocab" / "exp" / "grpo_train.py"
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def small() -> tuple[str, ...]:
     return SMALL
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def here() -> Path:
     return HERE

@@ -1,7 +1,6 @@
 """Checkpoints of processes that hold a model in parts, or whole in each: stock, and enough to go on from."""
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -55,8 +54,11 @@ def test_a_resumed_training_ends_with_the_same_weights(trained, kind):
 
 
 @KINDS
-def test_a_checkpoint_holds_the_random_state_of_every_process(trained, kind):
-    checkpoint = trained(kind, "whole") / "run" / "checkpoint-2"
+def test_where_one_process_is_told_to_stop_both_save_after_the_same_step(trained, kind):
+    [checkpoint] = (trained(kind, "told_to_stop") / "run").glob("checkpoint-*")
+    assert checkpoint.name == "checkpoint-1"  # of four, between two updates on the same completions
     listed = json.loads((checkpoint / "manifest.json").read_text())["files"]
-    assert {"rng_state_0.pth", "rng_state_1.pth", "model.safetensors"} <= set(listed)
-    assert (Path(checkpoint) / "reasoning_vocab.json").is_file()
+    of_each = {
+        f"{name}_{rank}.{ending}" for name, ending in (("pending", "pt"), ("rng_state", "pth")) for rank in (0, 1)
+    }
+    assert {*of_each, "model.safetensors", "reasoning_vocab.json"} <= set(listed)

@@ -23,11 +23,14 @@ from accelerate import PartialState
 from datasets import Dataset
 from safetensors.torch import save_file
 from torch.distributed.tensor import DTensor
+from transformers import TrainerCallback
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import Adaptation, AdaptiveWeight
+from rlvr_vocab.stop_signals import stop_signals
 from rlvr_vocab.training import trainer as trainer_module
 from rlvr_vocab.training.settings import Lora
+from rlvr_vocab.training.stage import StopOnSignalOrTime
 from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import region_of_next
@@ -87,6 +90,14 @@ class WatchedTrainer(RegionGRPOTrainer):
         return batch
 
 
+class SecondIsToldToStop(TrainerCallback):
+    """A signal reaches one process alone, in its first step."""
+
+    def on_step_begin(self, *_: Any, **__: Any) -> None:
+        if PartialState().process_index == 1:
+            stop_signals.reason = "SIGTERM"
+
+
 seen: dict[str, Any] = {}
 
 
@@ -131,10 +142,12 @@ def train(case: dict[str, Any]) -> None:
         lora=None if lora is None else Lora(**lora),
         reward_funcs=[evenness, is_short],
         train_dataset=Dataset.from_list(rows),
+        callbacks=[StopOnSignalOrTime(), SecondIsToldToStop()] if case.get("second_is_told_to_stop") else [],
     )
     if case.get("first_ends_at_once") and trainer.accelerator.process_index == 0:
         trainer.generation_config.eos_token_id = list(range(trainer.policy.layout.rows))
     trainer.train(resume_from_checkpoint=case.get("resume"))
+    stop_signals.reason = None
     seen["class"] = type(trainer.model_wrapped).__name__
     gathered = gathered_weights(trainer)
     trainer.save_model(str(out / "model"))

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.evaluation.accuracy import ProblemResult, graded_results
+from rlvr_vocab.evaluation.accuracy import graded_results
 from rlvr_vocab.evaluation.resumable import complete_results, kept_results, questions_of, seed_at, seeded_sampler
 from rlvr_vocab.evaluation.sampling import SamplingSettings
+from rlvr_vocab.record.results import ProblemResult
 
 ROWS = [{"prompt": [{"role": "user", "content": f"p{number}"}], "solution": str(number)} for number in range(5)]
 SIZE = 3

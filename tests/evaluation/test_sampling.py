@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, load_checkpoint, sample_completions
+from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, sample_completions
 from rlvr_vocab.vocab.regions import scored_regions
 
 SETTINGS = SamplingSettings(max_new_tokens=12, batch_size=2, seed=5)
@@ -81,8 +81,3 @@ def test_nothing_is_cut_from_the_distribution(checkpoint, prompts):
 def test_a_folder_without_a_layout_is_said_in_one_line(make_shape):
     with pytest.raises(UserError, match=r"reasoning_vocab\.json"):
         load_checkpoint(make_shape("llama").folder)
-
-
-def test_a_checkpoint_is_model_tokenizer_and_layout(checkpoint):
-    assert isinstance(checkpoint, Checkpoint) and not checkpoint.model.training
-    assert len(checkpoint.tokenizer) == checkpoint.layout.rows == checkpoint.model.config.vocab_size

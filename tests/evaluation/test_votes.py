@@ -1,7 +1,7 @@
 """Which answers are one answer: by the verifier's word, not by their text."""
 
-from rlvr_vocab.evaluation.accuracy import ProblemResult
 from rlvr_vocab.evaluation.votes import equal_by_verifier, votes_of
+from rlvr_vocab.record.results import ProblemResult
 
 
 def results(problem: int, *answers: tuple[str | None, float | None]) -> list[ProblemResult]:

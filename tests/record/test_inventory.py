@@ -1,11 +1,13 @@
 """What a run has written down is compared with the lists of its checkpoints and of its end."""
 
+import json
 import shutil
 
 import pytest
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
+from rlvr_vocab.record.files import read_record
 from rlvr_vocab.record.inventory import RunInventory, write_final_inventory, write_inventory
 from rlvr_vocab.record.manifest import write_manifest
 
@@ -136,3 +138,10 @@ def test_no_reader_takes_completions_for_those_of_the_run_that_are_not(damage, r
 def test_a_summary_that_was_listed_misses_its_list(run):
     write(run, "summary.json", '{"listed_in": "manifest.json"}')
     assert "manifest.json, which lists what the run consists of, is missing" in RunInventory.of(run).damage()
+
+
+def test_a_wrong_type_in_a_file_of_a_run_is_named(tmp_path):
+    for content, key in (({"steps": "six"}, "steps"), ({"findings": [{"title": 3}]}, "findings"), ({"sample": []}, "")):
+        (tmp_path / "summary.json").write_text(json.dumps(content))
+        with pytest.raises(UserError, match=rf"summary\.json is damaged: {key}"):
+            read_record(tmp_path, "summary.json")

@@ -97,3 +97,9 @@ def test_bad_parameters_are_refused_before_anything_is_scored(parameters: dict[s
     with pytest.raises(UserError) as raised:
         accuracy([], solution=[], **parameters)
     assert str(raised.value).startswith(message)
+
+
+@pytest.mark.parametrize("mark", ["\ud800", "\x00", "\u202e", "\u200b", "\ufeff"])
+def test_strange_characters_are_neither_an_error_nor_overlooked(mark: str) -> None:
+    turns = [rf"{mark}\boxed{{42}}{mark}", rf"\boxed{{4{mark}2}}"]
+    assert accuracy(turns, solution=["42"] * 2) == [1.0, 0.0]

@@ -62,28 +62,16 @@ def test_a_weight_goes_on_from_its_state():
     assert observed(other, NEVER) == pytest.approx([1.2])
 
 
-def test_a_state_is_a_copy():
-    adaptive = weight(window=5)
-    adaptive.observe(NEVER)
-    state = adaptive.state()
-    adaptive.observe(NEVER)
-    assert state == {"value": 1.0, "rates": [0.0]}
-
-
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
         ({"below": 0.9}, "below=0.9 and above=0.8"),
-        ({"above": 1.5}, "above=1.5"),
-        ({"below": math.nan}, "below=nan"),
         ({"raise_by": 0.9}, "raise_by=0.9"),
         ({"lower_by": 0.0}, "lower_by=0.0"),
         ({"least": 0.0}, "least=0.0"),
         ({"least": 5.0, "most": 2.0}, "most=2.0"),
         ({"window": 0}, "window=0"),
-        ({"raise_by": math.inf}, "raise_by=inf must be a finite number"),
         ({"most": math.inf}, "most=inf must be a finite number"),
-        ({"window": math.nan}, "window=nan must be a finite number"),
         ({"most": 1_000_001.0}, "most=1000001.0 must be at most 1,000,000"),
     ],
 )

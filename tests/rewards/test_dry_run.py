@@ -47,7 +47,4 @@ def test_a_value_that_is_no_score_is_named_with_its_row():
 
 def test_a_result_of_another_length_is_refused_with_what_would_be_right():
     message = refusal(lambda completions, **columns: [1.0])
-    assert (
-        message == "reward mine returned 1 value for 3 rows, none for row 2"
-        "; it must return a list with a number or None per row"
-    )
+    assert message == "reward mine returned 1 value for 3 rows; it must return a list with a number or None per row"

@@ -12,17 +12,13 @@ from rlvr_vocab.rewards.library.formats import boxed, think_format, xml_format, 
     [
         ("<think>a</think>b", "thinking, then an answer"),
         ("\n<think>\na\n</think>\n\nb", "thinking, then an answer"),
-        ("<think></think>b", "thinking, then an answer"),
         ("<think>a", "thinking never closed"),
-        ("b", "thinking never closed"),
         ("", "thinking never closed"),
         ("<think>a</think>", "no answer after the thinking"),
         ("<think>a</think> \n", "no answer after the thinking"),
         ("a</think>b", "no opening tag"),
         ("So: <think>a</think>b", "the thinking does not come first"),
-        ("</think>b<think>", "the thinking does not come first"),
         ("<think>a<think>b</think>c", "2 opening tags"),
-        ("<think>a</think>b</think>c", "2 closing tags"),
         ("<think>a</think>b<think>c</think>d", "2 closing tags"),
     ],
 )
@@ -58,14 +54,11 @@ ON_LINES = "<reasoning>\n6 * 7\nis 42\n</reasoning>\n<answer>\n42\n</answer>\n"
     [
         (ON_LINES, 1.0, 1.0),
         (ON_LINES.rstrip(), 1.0, 1.0),
-        ("\n" + ON_LINES, 1.0, 0.0),
         (ON_LINES + "\n", 1.0, 0.0),
         (ON_LINES.replace("\n<answer>", "\n\n<answer>"), 1.0, 0.0),
         ("<reasoning>a</reasoning><answer>b</answer>", 1.0, 0.0),
         ("<reasoning>\n</reasoning>\n<answer>\n</answer>\n", 1.0, 0.0),
-        ("<reasoning></reasoning><answer></answer>", 1.0, 0.0),
         (ON_LINES + "Bye", 0.0, 0.0),
-        ("Hello " + ON_LINES, 0.0, 0.0),
         ("<reasoning>a</reasoning> so <answer>b</answer>", 0.0, 0.0),
         ("<answer>b</answer><reasoning>a</reasoning>", 0.0, 0.0),
         ("<reasoning>a<answer>b</reasoning></answer>", 0.0, 0.0),
@@ -85,7 +78,6 @@ def test_two_elements_and_nothing_else(turn, loose, strict):
         (ON_LINES, 0.5, "4 of 4 tags"),
         (ON_LINES.rstrip(), 0.5, "4 of 4 tags"),
         (ON_LINES + "x" * 100, 0.4, "4 of 4 tags, 100 characters after the end"),
-        (ON_LINES.rstrip() + "x" * 100, 0.4, "4 of 4 tags, 100 characters after the end"),
         (ON_LINES + "x" * 10_000, 0.0, "4 of 4 tags, 10,000 characters after the end"),
         ("<reasoning>\na", 0.125, "1 of 4 tags"),
         ("<reasoning>\na\n</reasoning>\n<answer>\n", 0.375, "3 of 4 tags"),
@@ -108,24 +100,6 @@ def test_what_follows_the_end_costs_down_to_a_bound():
         xml_tags([], penalty=-1)
 
 
-def test_xml_tags_are_counted_as_in_the_demonstration():
-    def count(text):  # of a text with nothing after its end
-        return 0.125 * sum(
-            [
-                text.count("<reasoning>\n") == 1,
-                text.count("\n</reasoning>\n") == 1,
-                text.count("\n<answer>\n") == 1,
-                text.count("\n</answer>") == 1,
-            ]
-        )
-
-    pieces = ["<reasoning>\n", "a", "\n</reasoning>\n", "<answer>\n", "b", "\n</answer>\n"]
-    texts = ["".join(pieces[:start] + pieces[end:]) for start in range(6) for end in range(start, 6)]
-    texts = [text for text in texts if text.endswith(pieces[-1])]
-    assert len(set(map(count, texts))) >= 4
-    assert xml_tags(texts) == [count(text) for text in texts]
-
-
 @pytest.mark.parametrize(
     ("turn", "reason"),
     [
@@ -133,9 +107,7 @@ def test_xml_tags_are_counted_as_in_the_demonstration():
         (r"<think>a</think>b \boxed{\frac{1}{2}} c", "one box"),
         (r"<think>\boxed{1}</think>b", "the box is in the thinking"),
         (r"<think>\boxed{1}</think>\boxed{1}", "2 boxes"),
-        (r"\boxed{1} or \boxed{2}", "2 boxes"),
         (r"\boxed{\boxed{1}}", "2 boxes"),
-        (r"\fbox{1} \boxed{1}", "2 boxes"),
         (r"<think>\boxed{1}", "thinking never closed"),
         (r"\boxed{1", "the box is not closed"),
         (r"\boxedly{1}", "no box"),

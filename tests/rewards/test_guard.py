@@ -1,20 +1,24 @@
 """A reward function's mistakes cost rows, not runs: each is None, counted, and told with function, row and value."""
 
 import asyncio
-import functools
 import importlib
 import math
-import time
+from collections import deque
+from decimal import Decimal
 
+import numpy as np
+import pandas as pd
 import pytest
+import torch
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import Bound
-from rlvr_vocab.rewards.guard import GuardedReward, Mistake
+from rlvr_vocab.rewards.guard import GuardedReward, Mistake, score_of
 from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.verify.judge import DIFFERENT, TIMEOUT, Verdict
 
 TURNS = ["a", "b", "c", "d", "e"]
+LONG_ENOUGH = 60.0
 
 
 def guarded(function, name="mine"):
@@ -31,6 +35,10 @@ def raising_on(*turns, error=KeyError):
     return function
 
 
+def said(caplog):
+    return [record.getMessage() for record in caplog.records]
+
+
 def test_good_scores_pass_as_they_are_and_nothing_is_said(caplog):
     function = guarded(lambda completions: [1, None, 0.5, True, -2.0])
     assert function(completions=TURNS) == [1.0, None, 0.5, 1.0, -2.0]
@@ -42,7 +50,7 @@ def test_a_row_for_which_the_function_raises_scores_none_and_the_others_keep_the
     function = guarded(raising_on("b", "d"))
     assert function(completions=TURNS) == [1.0, None, 1.0, None, 1.0]
     assert function.failures == 2
-    first, second = (record.getMessage() for record in caplog.records)
+    first, second = said(caplog)
     assert first.startswith("reward mine raised KeyError: 'b' (test_guard.py, line ")
     assert first.endswith(" for row 2 ('b'): it scores None (such rows so far: 1)")
     assert "for row 4 ('d')" in second
@@ -51,20 +59,83 @@ def test_a_row_for_which_the_function_raises_scores_none_and_the_others_keep_the
 def test_a_value_that_is_no_score_costs_its_row_alone(caplog):
     function = guarded(lambda completions: [1.0, "yes", math.nan, [1.0], math.inf])
     assert function(completions=TURNS) == [1.0, None, None, None, None]
-    said = [record.getMessage() for record in caplog.records]
-    assert said[0] == "reward mine returned 'yes' (a str), not a number for row 2 ('b'): it scores None " \
-                      "(such rows so far: 1)"  # fmt: skip
-    assert "returned nan for row 3" in said[1] and "returned [1.0] (a list)" in said[2]
+    first, second, third = said(caplog)
+    assert first == "reward mine returned 'yes' (a str), not a number for row 2 ('b'): it scores None " \
+                    "(such rows so far: 1)"  # fmt: skip
+    assert "returned nan, which is no finite float32 for row 3" in second and "returned [1.0] (a list)" in third
 
 
-@pytest.mark.parametrize("result", [None, 1.0, "11111", {}, [1.0] * 4, [1.0] * 6])
-def test_a_result_that_is_no_list_of_the_batch_costs_all_rows_and_is_told_once(result, caplog):
+@pytest.mark.parametrize(
+    ("value", "score"),
+    [
+        (Decimal("0.125"), 0.125),
+        (np.int64(3), 3.0),
+        (np.bool_(True), 1.0),
+        (np.array(2.5), 2.5),
+        (torch.tensor(0.5, dtype=torch.bfloat16, requires_grad=True), 0.5),
+        (3e38, 3e38),
+    ],
+)
+def test_finite_numbers_of_any_library_are_scores(value, score):
+    assert score_of(value) == Score(score, "") and type(score_of(value).value) is float
+    assert score_of(Score(value, "half")) == Score(score, "half")
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (1 + 0j, "returned (1+0j) (a complex), not a number"),
+        (np.array([1.0]), "returned array([1.]) (a ndarray), not a number"),
+        (pd.NA, "returned <NA> (a NAType), not a number"),
+        (Decimal("NaN"), "returned nan, which is no finite float32"),
+        (torch.tensor(-math.inf), "returned -inf, which is no finite float32"),
+        (3.5e38, "returned 3.5e+38, which is no finite float32"),
+        (Score(math.nan, "half"), "returned nan, which is no finite float32"),
+        ("x" * 10**6, f"returned '{'x' * 12}...{'x' * 13}' (a str), not a number"),
+        (10**5000, "returned int, which raised OverflowError: int too large to convert to float"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_anything_else_is_a_mistake_with_the_value_and_its_type(value, why):
+    assert score_of(value) == Mistake(None, why)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        (1.0, 2.0),
+        range(1, 3),
+        deque([1.0, 2.0]),
+        np.array([1.0, 2.0]),
+        torch.tensor([1.0, 2.0], requires_grad=True),
+        pd.Series([1.0, 2.0]),
+    ],
+    ids=lambda result: type(result).__name__,
+)
+def test_sequences_arrays_and_tensors_are_lists(result):
+    assert guarded(lambda completions: result)(completions=["a", "b"]) == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [
+        (None, "None, not a list"),
+        (1.0, "1.0 (a float), not a list"),
+        ("11111", "'11111' (a str), not a list"),
+        ({"a": 1.0}, "{'a': 1.0} (a dict), not a list"),
+        (iter("12345"), None),
+        (np.ones((1, 2)), "array([[1., 1.]]) (a ndarray) of shape (1, 2), not a list"),
+        ([1.0], "1 value for 5 rows"),
+        ([1.0] * 6, "6 values for 5 rows"),
+    ],
+    ids=str,
+)
+def test_a_result_that_is_no_list_of_the_batch_costs_all_rows_and_is_told_once(result, why, caplog):
     function = guarded(lambda completions: result)
     assert function(completions=TURNS) == [None] * 5
     assert function.failures == 5
-    [record] = caplog.records
-    assert record.getMessage().startswith("reward mine returned ")
-    assert record.getMessage().endswith(": all of them score None")
+    [line] = said(caplog)
+    assert why is None or line == f"reward mine returned {why}: all of them score None"
 
 
 def test_a_fault_of_the_batch_that_no_row_alone_has_costs_no_row_and_is_told(caplog):
@@ -82,31 +153,21 @@ def test_a_fault_of_the_batch_that_no_row_alone_has_costs_no_row_and_is_told(cap
     assert "raised IndexError: list index out of range" in caplog.text and "no row is lost" in caplog.text
 
 
-class Unspeakable(Exception):
-    """An exception that cannot even be shown."""
-
-    def __str__(self):
-        raise RuntimeError
-
-
-@pytest.mark.parametrize("error", [SystemExit, RecursionError, MemoryError, asyncio.CancelledError, StopIteration])
-def test_whatever_is_raised_is_caught(error):
-    assert guarded(raising_on("c", error=error))(completions=TURNS) == [1.0, 1.0, None, 1.0, 1.0]
+@pytest.mark.parametrize("deadline", [None, LONG_ENOUGH])
+@pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError, StopIteration])
+def test_what_is_raised_costs_its_row_and_reads_alike_with_and_without_a_deadline(error, deadline, caplog):
+    function = raising_on("c", error=error)
+    assert GuardedReward(function, "mine", deadline)(completions=TURNS) == [1.0, 1.0, None, 1.0, 1.0]
+    [line] = said(caplog)
+    where = f"(test_guard.py, line {function.__code__.co_firstlineno + 3})"
+    assert line.startswith(f"reward mine raised {error.__name__}") and where in line
 
 
-def test_an_error_that_cannot_be_shown_is_still_told(caplog):
-    guarded(raising_on("c", error=Unspeakable))(completions=TURNS)
-    assert "raised Unspeakable: an error that cannot say what it is" in caplog.text
-
-
-def test_an_interruption_of_the_user_is_not_caught():
-    with pytest.raises(KeyboardInterrupt):
-        guarded(raising_on("c", error=KeyboardInterrupt))(completions=TURNS)
-
-
-def test_a_function_of_the_library_that_is_used_wrongly_stops_the_run():
-    with pytest.raises(UserError, match="no range"):
-        guarded(raising_on("a", error=lambda turn: UserError("no range")))(completions=TURNS)
+@pytest.mark.parametrize("deadline", [None, LONG_ENOUGH])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, UserError])
+def test_an_interruption_and_wrong_use_are_raised_where_the_function_was_called(error, deadline):
+    with pytest.raises(error, match="c"):
+        GuardedReward(raising_on("c", error=error), "mine", deadline)(completions=TURNS)
 
 
 def test_an_object_that_cannot_be_looked_at_costs_its_row():
@@ -119,14 +180,6 @@ def test_an_object_that_cannot_be_looked_at_costs_its_row():
     assert function(completions=TURNS) == [1.0, None, 1.0, 1.0, 1.0]
 
 
-def test_a_generator_that_raises_on_the_way_costs_the_row():
-    def scores(completions):
-        for turn in completions:
-            yield {"a": 1.0, "b": 2.0, "d": 3.0, "e": 4.0}[turn]
-
-    assert guarded(scores)(completions=TURNS) == [1.0, 2.0, None, 3.0, 4.0]
-
-
 async def length(completions):
     await asyncio.sleep(0)
     return [len(turn) for turn in completions]
@@ -136,19 +189,14 @@ class Judge:
     async def __call__(self, completions):
         return await length(completions)
 
-    def method(self, completions):
-        return length(completions)
 
-
-@pytest.mark.parametrize("function", [length, Judge(), Judge().method, functools.partial(length)])
-def test_asynchronous_functions_are_awaited(function):
-    assert guarded(function)(completions=["a", "bb"]) == [1.0, 2.0]
-
-
-def test_asynchronous_functions_are_awaited_inside_a_running_loop_too():
+@pytest.mark.parametrize("deadline", [None, LONG_ENOUGH])
+@pytest.mark.parametrize("function", [length, Judge()])
+def test_asynchronous_functions_are_awaited_inside_a_running_loop_too(function, deadline):
     async def notebook():
-        return guarded(length)(completions=["a", "bb"])
+        return GuardedReward(function, "mine", deadline)(completions=["a", "bb"])
 
+    assert GuardedReward(function, "mine", deadline)(completions=["a", "bb"]) == [1.0, 2.0]
     assert asyncio.run(notebook()) == [1.0, 2.0]
 
 
@@ -161,17 +209,16 @@ def test_what_a_function_does_to_its_columns_reaches_neither_the_caller_nor_its_
         solution.pop()
         return [1.0, 1.0]
 
-    columns = {
-        "completions": [[{"role": "assistant", "content": text}] for text in ("one", "two")],
-        "solution": ["1", "2"],
-        "completion_ids": [[1], [2]],
-    }
-    assert guarded(careless)(**columns) == [1.0, 1.0]
-    assert columns == {
-        "completions": [[{"role": "assistant", "content": "one"}], [{"role": "assistant", "content": "two"}]],
-        "solution": ["1", "2"],
-        "completion_ids": [[1], [2]],
-    }
+    def columns():
+        return {
+            "completions": [[{"role": "assistant", "content": text}] for text in ("one", "two")],
+            "solution": ["1", "2"],
+            "completion_ids": [[1], [2]],
+        }
+
+    given = columns()
+    assert guarded(careless)(**given) == [1.0, 1.0]
+    assert given == columns()
 
 
 def test_single_rows_get_their_cells_and_what_belongs_to_the_whole_batch():
@@ -191,29 +238,12 @@ def test_single_rows_get_their_cells_and_what_belongs_to_the_whole_batch():
 def test_the_first_three_mistakes_are_told_then_every_tenth_then_every_hundredth(caplog):
     function = guarded(lambda completions: ["no"] * len(completions))
     function(completions=["a"] * 250)
-    told = [int(record.getMessage().rpartition(": ")[2].rstrip(")")) for record in caplog.records]
+    told = [int(line.rpartition(": ")[2].rstrip(")")) for line in said(caplog)]
     assert told == [1, 2, 3, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 200]
     assert function.failures == 250
 
 
-def test_failures_of_a_batch_are_logged_as_a_metric_where_there_are_any():
-    logged = []
-    function = guarded(lambda completions, log_metric: [1.0, "no"] if "b" in completions else [1.0, 1.0])
-    for turns in (["a", "b"], ["a", "c"]):
-        function(completions=turns, log_metric=lambda name, value: logged.append((name, value)))
-    assert logged == [("rewards/mine/failures", 1.0)]
-
-
-@reward()
-def shouts(completions, **columns):
-    return [Score(1.0, "upper case") if turn.isupper() else Score(None, "no letters") for turn in completions]
-
-
-def test_scores_have_the_reasons_of_the_function_and_mistakes_theirs_and_nothing_is_counted_or_told(caplog):
-    assert guarded(shouts.explain).explain(completions=["A", "1"]) == [
-        Score(1.0, "upper case"),
-        Score(None, "no letters"),
-    ]
+def test_a_trial_has_the_reasons_of_the_function_and_of_its_mistakes_and_counts_and_tells_nothing(caplog):
     function = guarded(raising_on("b", error=ValueError))
     kept, failed = function.explain(completions=["a", "b"])
     assert kept == Score(1.0, "")
@@ -252,13 +282,3 @@ def test_comparisons_that_ran_into_their_deadline_are_counted_apart_from_wrong_a
     figures, said = logged_by(function, completions=turns, solution=["1"] * 3)
     assert figures == {"rewards/mine/timeouts": 2.0}
     assert said == {"reason/mine": ["timeout", "different: 2 is not 1", "timeout"]}
-    assert logged_by(function, completions=turns[1:2], solution=["1"])[0] == {}
-
-
-def test_rows_that_a_deadline_of_the_function_cost_are_timeouts_and_failures():
-    def hangs(completions, **_):
-        time.sleep(1)
-        return [1.0] * len(completions)
-
-    figures, _ = logged_by(GuardedReward(hangs, "mine", deadline=0.05), completions=TURNS)
-    assert figures == {"rewards/mine/failures": 5.0, "rewards/mine/timeouts": 5.0}

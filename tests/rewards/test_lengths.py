@@ -41,12 +41,9 @@ def test_a_length_is_counted_in_the_unit_that_was_asked_for():
     [
         ({}, "shortest and longest are missing"),
         ({"shortest": 5, "longest": 4}, "longest=4 is less than shortest=5"),
-        ({"longest": -1}, "longest=-1 must be a whole number"),
         ({"longest": 2.5}, r"longest=2\.5 must be a whole number"),
-        ({"longest": "4"}, "longest='4' must be a whole number"),
         ({"longest": 4, "falloff": 0}, "falloff=0 must be a number, at least 1"),
         ({"longest": 4, "unit": "letters"}, "unit='letters' must be one of tokens, words, characters"),
-        ({"longest": 4, "unit": ["cm", "m"]}, "unit="),  # a column of that name
         ({"longest": 4}, "completion_ids is missing"),
     ],
 )
@@ -83,8 +80,6 @@ def test_the_margin_is_a_fifth_of_the_limit_where_nothing_is_said():
     ("parameters", "message"),
     [
         ({"cache": 5}, "max_completion_length is missing"),
-        ({"max_completion_length": "5"}, "max_completion_length='5' must be a whole number"),
-        ({"max_completion_length": 5, "cache": -1}, "cache=-1 must be a whole number, at least 0"),
         ({"max_completion_length": 5, "cache": 6}, "cache=6 is more than max_completion_length=5"),
         ({"max_completion_length": 0, "cache": 0}, "max_completion_length=0 must be a whole number, at least 1"),
         ({"max_completion_length": 5, "cache": 1}, "completion_ids is missing"),
@@ -177,10 +172,8 @@ IDS = {"standard_size": STANDARD, "think_open_id": OPEN, "think_close_id": CLOSE
         ("<think>a<think>b", [OPEN, 101, OPEN, 102], 2, 3),  # an opening tag within was chosen while thinking
         ("a<think>b", [101, OPEN, 102], 1, 1),  # a reasoning id outside is no matter
         ("<think>", [OPEN], None, 0),
-        ("<think>", [], None, 0),
         ("a", [1], None, 0),
         ("a</think>b", [1, CLOSE, 2], None, 0),
-        ("", [], None, 0),
     ],
 )
 def test_reasoning_tokens_are_counted_among_those_sampled_while_thinking(text, ids, reasoning_tokens, tokens):

@@ -32,19 +32,13 @@ UNITS = [(name, {"unit": unit}) for name in ("length", "repetition") for unit in
 MEGABYTE = 1_000_000
 HOSTILE = {
     "one letter": "a" * MEGABYTE,
-    "digits": "9" * MEGABYTE,
-    "numbers": "1 " * (MEGABYTE // 2),
     "thousands": "123" + ",123" * (MEGABYTE // 4),
     "fractions": r"\frac{1}" * (MEGABYTE // 8),
     "words": " ".join(map(str, range(MEGABYTE // 7))),
-    "spaces": " " * MEGABYTE,
-    "lines": "\n" * MEGABYTE,
     "boxes": r"\boxed{1}" * (MEGABYTE // 9),
     "open boxes": r"\boxed{" * (MEGABYTE // 7),
     "a large box": r"\boxed{" + "A." * (MEGABYTE // 2) + "}",
-    "braces": "{" * MEGABYTE,
     "opening tags": "<think>" * (MEGABYTE // 7),
-    "closing tags": "</think>" * (MEGABYTE // 8),
     "half elements": "<reasoning>"
     + "\n</reasoning" * (MEGABYTE // 12)
     + "</reasoning>"
@@ -54,11 +48,7 @@ HOSTILE = {
     "answers": "the answer is " * (MEGABYTE // 14),
     "signs": "-$" * (MEGABYTE // 2),
     "surrogates": "\ud800" * MEGABYTE,
-    "nulls": "\x00" * MEGABYTE,
-    "right to left": "\u202e5" * (MEGABYTE // 2),
     "no text": [{"role": "assistant", "content": None}],
-    "no messages": [],
-    "nothing": "",
 }
 
 

@@ -78,17 +78,6 @@ def test_a_diversity_that_cannot_be_measured_is_refused(parameters):
         diversity([], **parameters)
 
 
-@pytest.mark.slow
-def test_a_group_of_64_long_texts_is_compared_in_no_time():
-    dice = random.Random(0)
-    texts = [" ".join(f"w{dice.randrange(500)}" for _ in range(4_000)) for _ in range(62)]
-    texts += [texts[0] + " and", texts[0]]
-    started = time.process_time()
-    scores = diversity(texts, prompts=["p"] * 64)
-    assert time.process_time() - started < 2
-    assert [place for place, score in enumerate(scores) if score] == [0, 62, 63]
-
-
 def test_forbidden_text_costs_each_time_it_occurs_up_to_a_bound():
     patterns = {"(?i)sure": 0.25, "As an AI": 0.5}
     turns = ["Sure, sure, SURE", "As an AI", "sure. As an AI", "42"]
@@ -97,11 +86,6 @@ def test_forbidden_text_costs_each_time_it_occurs_up_to_a_bound():
     assert forbidden_text(turns, patterns, at_most=9) == [-0.75, -0.5, -0.75, 0.0]
     [score] = forbidden_text.explain(["sure. As an AI"], patterns)
     assert score.reason == "found '(?i)sure', 'As an AI'"
-
-
-def test_patterns_may_be_a_list():
-    patterns = [{"pattern": "a", "penalty": 1}, {"pattern": "b", "penalty": 0.5}]
-    assert forbidden_text(["ab", "b"], patterns) == [-1.5, -0.5]
 
 
 def test_forbidden_text_is_looked_for_where_that_was_asked():
@@ -132,9 +116,7 @@ def test_a_slow_pattern_sees_a_bounded_text():
         ({"patterns": {"(": 1.0}}, r"'\(' is not a regular expression: missing \)"),
         ({"patterns": {"a": -1.0}}, "penalty of 'a'=-1.0 must be a number, at least 0"),
         ({"patterns": {"a": None}}, "penalty of 'a'=None must be a number"),
-        ({"patterns": ["a"]}, "patterns holds 'a': an entry is"),
-        ({"patterns": [{"pattern": "a"}]}, "patterns holds {'pattern': 'a'}: an entry is"),
-        ({"patterns": [{"pattern": 5, "penalty": 1}]}, "5 is not a regular expression"),
+        ({"patterns": ["a"]}, "patterns is missing"),
         ({"patterns": {"a": 1.0}, "where": "prompt"}, "where='prompt' must be one of answer, thinking, all"),
         ({"patterns": {"a": 1.0}, "at_most": 0}, "at_most=0 must be a whole number, at least 1"),
     ],

@@ -5,8 +5,8 @@ import pytest
 from rlvr_vocab.checks.run import check_run
 from rlvr_vocab.cli import load_settings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.evaluation.accuracy import ProblemResult
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
+from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.runs.held_out import held_out_figures
 
 

@@ -39,7 +39,6 @@ FACTS = RunFacts(
     lr_scheduler_type="constant",
     beta=0.04,
     max_grad_norm=1.0,
-    num_iterations=1,
     use_vllm=False,
     max_steps=200,
 )

@@ -1,5 +1,7 @@
 """config=FILE, and what an output folder may already hold."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.runs.folder import start_run_folder
 
 TINY = ["experiment=quickstart", "exp_name=run"]
 
@@ -89,6 +92,54 @@ def test_an_empty_folder_is_fine_and_a_file_in_the_way_is_not() -> None:
     load_settings("train", TINY)
     Path("file").touch()
     assert "file is a file" in refusal([*TINY, "output_dir=file/run"])
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["training.learning_rate=0.5", "allow_changes=[training.learning_rate]"], "nothing more is trained"),
+        (["training.optim=sgd", "allow_changes=[training.optim]"], "cannot go on from the state of another"),
+        (["overwrite=true", "resume=out/run/checkpoint-5"], "give one of them"),
+    ],
+)
+def test_what_would_come_to_nothing_is_refused(words: list[str], part: str) -> None:
+    record(TINY)
+    Path("out/run/checkpoint-5").mkdir()
+    Path("out/run/summary.json").write_text(json.dumps({"finished": True, "steps": 10_000}))
+    assert part in refusal([*TINY, *words])
+
+
+def test_a_run_that_is_being_cleared_keeps_all_of_it_as_long_as_its_summary_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Stopped before each file in turn: its configuration goes last, so that what is left is known as a run's."""
+    configuration, folder, rename = record(TINY).read_text(), Path("out/run"), Path.rename
+    replacing = load_settings("train", [*TINY, "overwrite=true"])
+    names = {"metrics.jsonl", "checkpoint-5", "checkpoint-10", "completions", "problems.json"}
+    moments: list[int] = []
+
+    def move(path: Path, target: Path) -> Path:
+        if not moments:
+            raise KeyboardInterrupt
+        moments.pop()
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", move)
+    for number in range(len(names) + 3):
+        shutil.rmtree(folder)
+        folder.mkdir()
+        (folder / "config.yaml").write_text(configuration)
+        for name in (*names, "manifest.json", "summary.json"):
+            (folder / name).touch()
+        moments[:] = range(number)
+        with pytest.raises(KeyboardInterrupt):
+            start_run_folder(replacing)
+        left = {path.name for path in folder.iterdir()}
+        assert "config.yaml" in left
+        assert names <= left or "summary.json" not in left
+    monkeypatch.setattr(Path, "rename", rename)
+    start_run_folder(load_settings("train", TINY))
+    assert {path.name for path in folder.iterdir()} == {"config.yaml", "environment.json"}
 
 
 def test_only_the_main_process_looks_into_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:

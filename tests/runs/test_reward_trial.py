@@ -86,12 +86,6 @@ def tried(*words: str) -> None:
     dry_run_rewards(read_settings("train", ["model=tiny", "dataset=arithmetic", *words]), ROWS)  # type: ignore[arg-type]
 
 
-def test_one_place_of_the_answer_needs_no_list() -> None:
-    one = {"name": "accuracy", "params": {"answer_from": "hash"}}
-    assert text(rewards(one)) == "<think>\nWork it out.\n</think>\n#### 42"
-    tried("rewards=[{name:accuracy,params:{answer_from:hash}}]")
-
-
 def test_rewards_without_a_score_for_any_problem_are_refused_with_their_reasons(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def mine(completions):\n    return [None] * len(completions)\n")
     with pytest.raises(UserError) as caught:

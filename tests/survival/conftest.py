@@ -22,7 +22,7 @@ import pytest
 QUICK = (
     "test_killed_before_a_change_of_a_file[os.rename .saving/checkpoint-4]",
     "test_an_interrupted_run_puts_back_what_it_can_and_names_the_rest",
-    "test_the_step_is_finished_and_saved_and_the_last_line_says_so[15]",  # SIGTERM
+    "test_the_step_is_finished_and_saved_and_the_last_line_says_so",
 )
 
 LENGTH = "{name:length,params:{longest:1,falloff:300,unit:characters}}"

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from rlvr_vocab.record.manifest import problem_with
-from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint, set_invalid_aside
+from rlvr_vocab.training.checkpointing.find import newest_checkpoint, set_invalid_aside
 
 
 def cut(path):
@@ -49,12 +49,11 @@ def test_broken_ones_are_set_aside_and_good_ones_stay(unfinished):
     ]
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "scheduler.pt"])
-def test_the_run_goes_on_from_the_checkpoint_before(name, forks, unfinished, undisturbed, outcome_of):
-    flip(unfinished / "checkpoint-6" / name)
+def test_the_run_goes_on_from_the_checkpoint_before(forks, unfinished, undisturbed, outcome_of):
+    flip(unfinished / "checkpoint-6" / "scheduler.pt")
     assert forks.run(unfinished) == 0
     said = forks.said(unfinished)
-    assert f"{name} is not what was written" in said and "set aside as broken-checkpoint-6" in said
+    assert "scheduler.pt is not what was written" in said and "set aside as broken-checkpoint-6" in said
     assert f"going on from {unfinished / 'checkpoint-5'}" in said
     assert outcome_of(unfinished) == outcome_of(undisturbed())
 

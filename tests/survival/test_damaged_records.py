@@ -1,7 +1,7 @@
 """Files of a run, but for its checkpoints, cut, emptied, deleted or changed by a bit: nothing of it is silent.
 
 With RLVR_VOCAB_SURVIVAL every file of a finished, an interrupted and a staged run is damaged in each of the four ways,
-and each command looks at it; RLVR_VOCAB_SURVIVAL_TABLE names a file for what they said.
+and each command looks at it.
 """
 
 import json
@@ -111,7 +111,6 @@ def test_no_damage_is_silent(request, forks, moments, tmp_path, kind, damage):
         damaged = Damaged(forks, words, original, name, damage, tmp_path / "one")
         try:
             said = commands_after(damaged, runs)
-            write_rows(kind, name, damage, said)
             if said["train"][0] == "SILENT":
                 faults.append((name, "silent", said["train"][1]))
         except AssertionError as error:
@@ -194,10 +193,3 @@ def test_a_finished_run_without_a_checkpoint_is_not_trained_again_in_silence(for
     assert forks.run(folder) == 2
     assert "lacks final_model/manifest.json, and it has no whole checkpoint to make it anew from" in forks.said(folder)
     assert json.loads((folder / "summary.json").read_text())["finished"]
-
-
-def write_rows(kind, name, damage, said):
-    if "RLVR_VOCAB_SURVIVAL_TABLE" in os.environ:
-        with Path(os.environ["RLVR_VOCAB_SURVIVAL_TABLE"]).open("a", encoding="utf-8") as table:
-            for command, (code, words) in said.items():
-                table.write(f"{kind}\t{name}\t{damage}\t{command}\t{code}\t{words!r}\n")

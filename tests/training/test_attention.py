@@ -1,18 +1,12 @@
 """The same policy is sampled, scored and referred to under every attention that a CPU has."""
 
 import pytest
-import torch
 
 from rlvr_vocab.training.settings import Lora
 
-ATTENTIONS = ("sdpa", "eager", "flex_attention")
-
 
 # flex_attention is refused without a GPU: no backward on a CPU, whose forward was off by 0.15 to 0.38 on one machine.
-EXACT = [name for name in ATTENTIONS if name != "flex_attention"]
-
-
-@pytest.mark.parametrize("attention", EXACT)
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("lora", [None, Lora()], ids=["whole", "adapter"])
 def test_a_token_is_scored_as_it_was_sampled(
     attention, lora, expand_shape, make_trainer, farthest_from_its_score, tmp_path
@@ -32,39 +26,13 @@ def test_a_token_is_scored_as_it_was_sampled(
     assert abs(trainer._metrics["train"]["kl"][0]) < 1e-6  # to the reference read from disk, or the adapter's base
 
 
-@pytest.mark.parametrize("attention", ["eager", "flex_attention"])
-def test_the_reference_has_the_attention_of_the_policy(attention, expand_shape, make_trainer, tmp_path):
+def test_the_reference_has_the_attention_of_the_policy(expand_shape, make_trainer, tmp_path):
     trainer = make_trainer(
         expand_shape("llama", size=None),
         tmp_path,
         beta=0.04,
-        model_init_kwargs={"dtype": "float32", "attn_implementation": attention},
-    )
-    assert trainer.ref_model.config._attn_implementation == attention
-    with trainer._reference_kl.reference() as read_from_disk:
-        assert read_from_disk.config._attn_implementation == attention
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("attention", EXACT)
-def test_a_run_trains_under_it(attention, expand_shape, make_trainer, tmp_path):
-    trainer = make_trainer(
-        expand_shape("llama", size=None, open_thinking="prefill"),
-        tmp_path,
-        model_init_kwargs={"dtype": "float32", "attn_implementation": attention},
-    )
-    before = [parameter.clone() for parameter in trainer.model.parameters()]
-    trainer.train()
-    assert not any(torch.equal(old, new) for old, new in zip(before, trainer.model.parameters(), strict=True))
-
-
-@pytest.mark.slow
-def test_flex_attention_cannot_train_on_a_cpu(expand_shape, make_trainer, tmp_path):
-    """Why it is refused where there is no GPU; once this fails, that refusal has outlived its reason."""
-    trainer = make_trainer(
-        expand_shape("llama", size=None),
-        tmp_path,
         model_init_kwargs={"dtype": "float32", "attn_implementation": "flex_attention"},
     )
-    with pytest.raises(NotImplementedError, match="backward on CPU"):
-        trainer.train()
+    assert trainer.ref_model.config._attn_implementation == "flex_attention"
+    with trainer._reference_kl.reference() as read_from_disk:
+        assert read_from_disk.config._attn_implementation == "flex_attention"

@@ -17,11 +17,6 @@ def test_bfloat16_is_taken_back_with_a_word_where_there_is_none(tmp_path, caplog
     assert "bf16: this machine" in caplog.text
 
 
-def test_dropout_is_off_unless_asked_for(tmp_path):
-    assert grpo_config(arguments(tmp_path, bf16=False)).disable_dropout is True
-    assert grpo_config(arguments(tmp_path, bf16=False, disable_dropout=False)).disable_dropout is False
-
-
 def test_arguments_that_the_libraries_refuse_are_one_line(tmp_path):
     with pytest.raises(UserError, match=r"^--dataloader_prefetch_factor can only be set .*$"):
         grpo_config(arguments(tmp_path, bf16=False, dataloader_prefetch_factor=2))

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.record.manifest import is_complete
-from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint
+from rlvr_vocab.training.checkpointing.find import newest_checkpoint
 from rlvr_vocab.training.metrics.metrics_file import MetricsFile
 from rlvr_vocab.training.stage import StageContext
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -152,17 +152,6 @@ def test_checkpoints_are_stock_folders_with_layout_and_manifest(run):
         assert len(tokenizer) == model.config.vocab_size == trainer.policy.layout.rows
         first = trainer.policy.layout.standard_size
         assert tokenizer.decode([first + 65, first + 66]) == tokenizer.decode([65, 66])
-
-
-def test_weights_change_and_copies_drift_from_their_sources(run):
-    trainer, out = run
-    layout = trainer.policy.layout
-    initial = AutoModelForCausalLM.from_pretrained(trainer.initial_model).lm_head.weight
-    trained = AutoModelForCausalLM.from_pretrained(out / "checkpoint-4").lm_head.weight
-    assert not torch.equal(initial, trained)
-    drift = (trained[layout.standard_size :] - trained[: layout.standard_size]).abs().amax(1)
-    assert (drift > 0).float().mean() > 0.1  # pairs of which neither was sampled move together
-    assert torch.equal(initial[layout.standard_size :], initial[: layout.standard_size])
 
 
 def test_resuming_gives_the_losses_of_the_uninterrupted_run(run, make_trainer, tmp_path):

@@ -23,10 +23,7 @@ class Engine:
             logprobs_mode="raw_logprobs" if fault == "raw" else "processed_logprobs",
             logits_processors=None if fault == "unnamed" else ["a.b:NamedRegionLogitsProcessor"],
         )
-        config = SimpleNamespace(
-            model_config=model_config, speculative_config="ngram" if fault == "speculative" else None
-        )
-        self.llm = SimpleNamespace(llm_engine=SimpleNamespace(vllm_config=config))
+        self.llm = SimpleNamespace(llm_engine=SimpleNamespace(vllm_config=SimpleNamespace(model_config=model_config)))
 
     def generate(self, prompts, images, num_generations):
         answers = [self._complete(torch.tensor([ids])) for ids in prompts]
@@ -72,7 +69,6 @@ def test_a_sampler_of_the_policy_passes_and_keeps_its_settings(asked):
     [
         ("unnamed", "serves expanded without a reasoning vocabulary, or rlvr-vocab is not installed"),
         ("raw", "reports raw_logprobs.*--logprobs-mode processed_logprobs"),
-        ("speculative", "without --speculative-config"),
         ("answers in tongues", "sampled reasoning token .* while answering"),
         ("no reasoning", "did not sample reasoning token .* while thinking"),
         ("other weights", r"differ by 1\.00 on average .*\(answering\)"),
@@ -87,7 +83,6 @@ def test_a_server_is_named_in_the_message(make_trainer, expand_shape, tmp_path):
     trainer = make_trainer(expand_shape("llama", size=None), tmp_path)
     info = {
         "model_config": {"model": "base", "logprobs_mode": "processed_logprobs", "logits_processors": None},
-        "speculative_config": None,
     }
     client = SimpleNamespace(base_url="http://10.0.0.7:8000", get_server_info=lambda: info)
     trainer.vllm_generation = SimpleNamespace(mode="server", vllm_client=client)

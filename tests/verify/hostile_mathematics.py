@@ -15,13 +15,9 @@ def factorials() -> dict[str, str]:
     """Integers with more digits than memory, and a postfix operator that parsers follow by recursion."""
     return {
         "198 marks": "5" + "!" * 198,
-        "10^5 marks": "5" + "!" * LONG,
         "bracketed sixty times": nested("(", ")!", 60),
         "of a tower": r"(10^{10^{10}})!",
-        "above a tower": r"10^{10^{10}!}",
-        "of ten million": "10000000!",
         "quotient": r"\frac{(10^9)!}{(10^9-1)!}",
-        "double": r"(10^9)!!",
         "modulo": r"(10^9)! \bmod 1000000007",
         "sum": "+".join(f"{n}!" for n in range(10_000, 10_300)),
     }
@@ -32,20 +28,14 @@ def powers() -> dict[str, str]:
     return {
         "tower": r"9^{9^{9^9}}",
         "tower a thousand high": nested("9^{", "}", 1_000),
-        "tower in Python": "9**9**9**9",
         "tower on its side": r"(((9^9)^9)^9)^{9^9}",
         "difference of towers": r"10^{10^{10}}-10^{10^{10}}+7",
-        "quotient of towers": r"\frac{9^{9^9}}{9^{9^9}-1}",
         "modulo": r"7^{7^{7^7}} \bmod 10^{9}",
         "huge": r"10^{999999999}",
-        "tiny": r"10^{-999999999}",
         "nearly one": r"(1+10^{-9})^{10^{12}}",
         "of a symbol": r"x^{999999999}+x",
-        "imaginary": nested("i^{", "}", 200, "i"),
-        "zero to zero": nested("0^{", "}", 200, "0"),
         "arrows": r"3\uparrow\uparrow\uparrow\uparrow 3",
         "root of huge degree": r"\sqrt[999999999]{2}",
-        "sine of a tower": r"\sin(10^{10^{10}})",
         "floor of a tower": r"\left\lfloor \pi^{\pi^{\pi^{\pi}}} \right\rfloor",
     }
 
@@ -54,24 +44,17 @@ def numerals() -> dict[str, str]:
     """Conversion of digits: quadratic time, the digit limit of Python, exponents that expand into zeros."""
     digits = "7" * LONG
     return {
-        "5,000 digits": "9" * 5_000,
         "10^5 digits": digits,
         "10^6 digits": "9" * MILLION,
-        "10^5 decimals": f"0.{digits}",
         "fraction of long integers": rf"\frac{{{digits}}}{{{'9' * LONG}}}",
-        "radical of a long integer": rf"\sqrt{{{digits}}}",
         "10^5 digits in groups": "777" + ",777" * (LONG // 3),
         "repeating 10^4 digits": rf"0.\overline{{{'1234567890' * 1_000}}}",
-        "repeating 10^6 digits": rf"0.\overline{{{'1234567890' * LONG}}}",
         "exponent of nine digits": "1e999999999",
-        "negative exponent of nine digits": "1e-999999999",
         "exponent of 10^5 digits": f"1e{digits}",
         "base of 10^5 digits": f"7_{{{digits}}}",
         "long numeral in base 36": "Z" * LONG + "_{36}",
-        "percent of a long integer": rf"{digits}\%",
         "mixed number of long integers": rf"{digits}\frac{{{digits}}}{{{'9' * LONG}}}",
         "not a number": "nan",
-        "infinity": "inf",
         "a million zeros before a digit": "0" * MILLION + "7",
     }
 
@@ -81,18 +64,12 @@ def number_theory() -> dict[str, str]:
     semiprime = (2**521 - 1) * (2**607 - 1)
     return {
         "radical of a semiprime": rf"\sqrt{{{semiprime}}}",
-        "reciprocal of a semiprime": rf"\frac{{1}}{{\sqrt[3]{{{semiprime}}}}}",
         "greatest common divisor": r"\gcd(10^{10^8}-1, 7^{10^8}-1)",
-        "least common multiple": rf"\operatorname{{lcm}}({','.join(map(str, range(1, 5_000)))})",
-        "prime": r"2^{82589933}-1",
         "prime count": r"\pi(10^{18})",
         "central binomial": r"\binom{1000000000}{500000000}",
         "binomial of binomials": nested(r"\binom{", "}{9}", 40, "99"),
         "zeta": r"\zeta(3)+\zeta\left(\frac{1}{2}+10^{9}i\right)",
         "gamma": r"\Gamma(10^{10})",
-        "gamma of gamma": nested(r"\Gamma(", ")", 50, "99"),
-        "Fibonacci": r"F_{1000000000}",
-        "totient": rf"\varphi({semiprime})",
     }
 
 
@@ -100,19 +77,14 @@ def analysis() -> dict[str, str]:
     """Sums, products, integrals and limits that are evaluated term by term, or searched for a closed form."""
     return {
         "sum of sines": r"\sum_{n=1}^{1000000000} \sin n",
-        "sum of powers": r"\sum_{n=1}^{10^8} n^n",
         "sum without closed form": r"\sum_{n=1}^{\infty} \frac{\sin n}{n^3}",
         "sums in sums": "".join(rf"\sum_{{i_{{{n}}}=1}}^{{999}} " for n in range(30)) + "i_1",
         "product": r"\prod_{n=1}^{100000000} \left(1+\frac{1}{n^2}\right)",
-        "product of polynomials": r"\prod_{n=1}^{1000000} (x-n)",
         "integral": r"\int_0^1 x^{x^{x}}\,dx",
-        "oscillating integral": r"\int_0^{\infty} \sin(e^{x})\cos(x^{7})\,dx",
         "integrals in integrals": r"\int_0^1 " * 30 + r"e^{x^2}\," + "dx" * 30,
         "limit": r"\lim_{x\to 0}\frac{\sin(\tan x)-\tan(\sin x)}{x^{7}}",
-        "limit of a tower": r"\lim_{n\to\infty}\left(1+\frac{1}{n}\right)^{n^{n^{n}}}",
         "thousandth derivative": r"\frac{d^{1000}}{dx^{1000}} e^{\sin(x^x)}",
         "iterated sine": nested(r"\sin(", ")", 400, "x"),
-        "iterated logarithm": nested(r"\log(", ")", 400, "x"),
     }
 
 
@@ -120,29 +92,21 @@ def algebra() -> dict[str, str]:
     """Expansion, common denominators and denesting: small texts whose normal form is enormous."""
     letters = "abcdefghjklmnpqrstuvwyz"
     return {
-        "trinomial": r"(x+y+1)^{2000}",
         "product of trinomials": r"(x+y+1)^{2000}(x-y+1)^{2000}(x+y-1)^{2000}",
         "difference of trinomials": r"(x+y+1)^{2000}-(y+x+1)^{2000}+x",
-        "binomial": r"(x+1)^{100000}",
         "all letters": f"({'+'.join(letters)})^{{50}}",
         "300 factors": "".join(f"(x+{n})" for n in range(300)),
         "300 partial fractions": "+".join(rf"\frac{{1}}{{x+{n}}}" for n in range(300)),
-        "partial fractions in all letters": "+".join(rf"\frac{{1}}{{{letter}+x}}" for letter in letters),
         "quotient": r"\frac{x^{100000}-1}{x-1}",
         "sum of radicals": "+".join(RADICALS),
-        "reciprocal of radicals": rf"\frac{{1}}{{{'+'.join(RADICALS)}}}",
         "power of radicals": r"(\sqrt{2}+\sqrt{3}+\sqrt{5}+\sqrt{7})^{999}",
         "nested radicals": nested(r"\sqrt{2+", "}", 300),
-        "nested cube roots": nested(r"\sqrt[3]{x+", "}", 100),
-        "trigonometric power": r"(\sin x+\cos x+\tan x)^{200}",
         "absolute values": "+".join(f"|x-{n}|" for n in range(200)),
         "thirty signs": "7" + "".join(rf"\pm {p}" for p in PRIMES) + r"\pm 1" * 10,
-        "thirty signed radicals": "".join(rf"\pm{radical}" for radical in RADICALS) + r"\pm i" * 10,
         "equation of degree 60": "x^{60}+x^{7}+1=0",
         "transcendental equation": r"x^{x^{x}}=\cos(e^{x})+7",
         "thousand equations": r",\ ".join(f"x_{{{n}}}=x_{{{n + 1}}}^2+1" for n in range(1_000)),
         "chain of equations": "=".join(f"x+{n}" for n in range(3_000)),
-        "chain of inequalities": "<".join(f"x^{{{n}}}" for n in range(1_000)),
     }
 
 
@@ -154,22 +118,15 @@ def collections() -> dict[str, str]:
     return {
         "200 intervals": r" \cup ".join(intervals[:200]),
         "20,000 intervals": r" \cup ".join(intervals),
-        "200 intersections": r" \cap ".join(f"[{-n},{n})" for n in range(7, 207)),
-        "differences": r" \setminus ".join(f"[{n},99]" for n in range(200)),
         "set of 10^5": rf"\{{{','.join(map(str, range(LONG)))}\}}",
-        "set of one element 10^5 times": rf"\{{{'7,' * LONG}7\}}",
         "set of radicals": rf"\{{{','.join(map('+'.join, itertools.combinations(RADICALS, 2)))}\}}",
         "tuple of 10^5": f"({','.join(map(str, range(LONG)))})",
-        "bare list of 10^5": ",".join(map(str, range(LONG))),
         "cartesian power": r"\{1,2\}^{100}",
-        "power set": nested(r"\mathcal{P}(", ")", 50, r"\{1,2,3\}"),
         "set builder": r"\{x \in \mathbb{Z} : x^{99}+x^{7} \equiv 1 \pmod{10^{99}}\}",
         "matrix of 40,000": rf"\begin{{pmatrix}} {matrix} \end{{pmatrix}}",
-        "row of 10^5": rf"\begin{{pmatrix}} {'7 & ' * LONG}7 \end{{pmatrix}}",
         "ragged matrix": r"\begin{pmatrix} 1 & 2 \\ 3 \\ 4 & 5 & 6 \end{pmatrix}",
         "empty matrix": r"\begin{pmatrix} \end{pmatrix}",
         "power of a matrix": r"\begin{pmatrix} 1 & x \\ y & 1 \end{pmatrix}^{1000000000}",
-        "matrix of towers": r"\begin{pmatrix} 9^{9^{9^9}} & (10^9)! \\ x^{999999999} & 7 \end{pmatrix}",
         "determinant": rf"\begin{{vmatrix}} {symbols} \end{{vmatrix}}",
         "matrices in matrices": nested(r"\begin{pmatrix} 7 & ", r" \\ 8 & 9 \end{pmatrix}", 60),
     }
@@ -180,14 +137,11 @@ def near_golds() -> dict[str, str]:
     tiny = "10^{-999999999}"
     return {
         "integer": f"42+{tiny}",
-        "integer by a factor": r"42(1+9^{-9^{9^9}})",
         "integer by a decimal": f"42.{'0' * LONG}1",
         "integer by a sum": r"42+\sum_{n=1}^{1000000000} \sin^2 n",
-        "fraction": rf"\frac{{1}}{{2}}+{tiny}",
         "fraction by a decimal": f"0.5{'0' * LONG}1",
         "radical": rf"2\sqrt{{3+{tiny}}}",
         "polynomial": r"(x+y+1)^{2000}-(y+x+1)^{2000}+x^2+2",
-        "polynomial by a term": r"x^2+1+x^{999999999}",
         "pair": f"(1,2+{tiny})",
         "set": r"\{1,2,3,9^{9^{9^9}}\}",
         "letter": "C" * LONG,

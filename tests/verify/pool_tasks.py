@@ -49,16 +49,10 @@ def hang_with_signals_ignored() -> NoReturn:
     hang()
 
 
-def grow_bytes() -> NoReturn:
+def grow() -> NoReturn:
     grown = bytearray()
     while True:
         grown += b"x" * 2**22
-
-
-def grow_list() -> NoReturn:
-    grown: list[int] = []
-    while True:
-        grown += [len(grown)] * 2**19
 
 
 def keep(megabytes: int) -> int:
@@ -74,20 +68,8 @@ def send_oneself(name: str) -> None:
     os.kill(os.getpid(), signal.Signals[name])
 
 
-def overflow_the_stack() -> NoReturn:
-    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
-    resource.setrlimit(resource.RLIMIT_STACK, (2**18, hard))
-    sys.setrecursionlimit(10**9)
-    recurse_through_c()
-    raise AssertionError
-
-
 def levels_reached(levels: int) -> int:
     return 1 + levels_reached(levels - 1) if levels else 0
-
-
-def recurse() -> Any:
-    return recurse()
 
 
 def recurse_through_c() -> Any:
@@ -141,7 +123,7 @@ def shout() -> None:
 
 
 def fail(kind: str, words: str) -> NoReturn:
-    raise {"ValueError": ValueError, "SystemExit": SystemExit, "KeyboardInterrupt": KeyboardInterrupt}[kind](words)
+    raise {"ValueError": ValueError, "SystemExit": SystemExit}[kind](words)
 
 
 def not_json() -> object:

@@ -94,22 +94,3 @@ def test_both_read_the_formulas_of_real_answers_alike(real_data: Path):
     compared, different = disagreements(formulas_of([str(row["answer"]) for row in rows if row["answer"]]))
     assert compared > 400
     assert different == {}
-
-
-@pytest.mark.parametrize(
-    ("latex", "theirs"),
-    [
-        ("2 3", 5),  # two numbers side by side, added up
-        ("37_{8}", 37),  # an index, dropped
-        ("1/2x", 0.25),  # at x = 2: one half of x, or one over 2x?
-    ],
-)
-def test_what_they_guess_at_we_do_not_read(latex, theirs):
-    assert their_value(latex, {"x": Fraction(2)}) == pytest.approx(theirs)
-    with pytest.raises(Unreadable):
-        parse(latex)
-
-
-def test_a_prime_that_they_drop_makes_another_variable_for_us():
-    assert their_value("x'-x", {"x": Fraction(2)}) == 0
-    assert variables(parse("x'-x")) == {"x", "x'"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.verify import algebra
+from rlvr_vocab.verify.algebra import comparison as algebra
 from rlvr_vocab.verify.judge import AlgebraNeeded, NoAlgebra, judge
 from rlvr_vocab.verify.limits import MAX_CHARACTERS
 from rlvr_vocab.verify.reading import read
@@ -39,7 +39,7 @@ def damaged(text: str, source: random.Random) -> str:
     return text
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_no_damaged_answer_raises(seed: int) -> None:
     source = random.Random(seed)
     for _ in range(1_000):

@@ -74,13 +74,6 @@ def test_verdicts_say_what_was_read_and_why(gold: str, answer: str | None, verdi
     assert found == Verdict(**{**vars(verdict), "milliseconds": found.milliseconds})
 
 
-def test_scores_and_reasons_follow_from_the_verdict() -> None:
-    assert [Verdict(correct, "").score for correct in (True, False, None)] == [1.0, 0.0, None]
-    assert str(Verdict(True, "equal", "1", "1")) == "equal"
-    assert str(Verdict(False, "different", "1", "2")) == "different: 2 is not 1"
-    assert str(Verdict(False, "too large", "1", detail="9 bits")) == "too large: 9 bits"
-
-
 def test_a_late_pair_is_wrong_while_the_others_get_their_verdicts() -> None:
     golds, answers = [SLOW_GOLD, "1+x", SLOW_GOLD, "42"], [SLOW, "x+1", SLOW + "+1", "42"]
     started = time.monotonic()

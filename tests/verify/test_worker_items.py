@@ -42,10 +42,7 @@ def test_the_time_that_the_processes_take_to_start_is_no_items_time(make_pool: M
     assert make_pool(workers=1, deadline=0.3, preload=["pool_tasks:slow_start"]).values(["echo", 1]) == [1]
 
 
-@pytest.mark.parametrize("way", ["grow_bytes", pytest.param("grow_list", marks=pytest.mark.slow)])
-def test_an_item_that_eats_memory_is_ended_below_one_gigabyte(
-    make_pool: MakePool, processes: Processes, way: str
-) -> None:
+def test_an_item_that_eats_memory_is_ended_below_one_gigabyte(make_pool: MakePool, processes: Processes) -> None:
     pool, peak, done = make_pool(workers=2, deadline=30), [0], threading.Event()
 
     def watch() -> None:
@@ -58,7 +55,7 @@ def test_an_item_that_eats_memory_is_ended_below_one_gigabyte(
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    hungry, other = pool.run([[way], ["echo", 1]])
+    hungry, other = pool.run([["grow"], ["echo", 1]])
     done.set()
     watcher.join()
     assert (hungry.failure, hungry.detail) == ("too large", "more than 944 MB of memory")
@@ -66,7 +63,6 @@ def test_an_item_that_eats_memory_is_ended_below_one_gigabyte(
     assert 300e6 < max(peak) < 1e9
 
 
-@pytest.mark.slow
 def test_what_earlier_items_left_in_memory_is_not_held_against_an_item(make_pool: MakePool) -> None:
     assert make_pool(workers=1, deadline=10).values(["keep", 500], ["keep", 501]) == [500, 501]
 
@@ -78,7 +74,6 @@ def test_what_earlier_items_left_in_memory_is_not_held_against_an_item(make_pool
         (["send_oneself", "SIGSEGV"], "died", "the worker was ended by SIGSEGV"),
         (["send_oneself", "SIGKILL"], "died", "the worker was ended by SIGKILL"),
         (["send_oneself", "SIGALRM"], "timeout", "no answer within 2 s"),
-        (["overflow_the_stack"], "died", "the worker was ended by SIGSEGV"),
         (["scribble"], "died", "the worker wrote something that is no answer"),
         (["answer_an_earlier_request"], "died", "the worker wrote something that is no answer"),
     ],
@@ -97,9 +92,7 @@ def test_an_item_that_crashes_its_worker_has_died_alone(
         (["fail", "ValueError", "no\n number"], "ValueError: no number"),
         (["fail", "ValueError", "x" * 10_000], "ValueError: " + "x" * 288),
         (["fail", "SystemExit", "1"], "SystemExit: 1"),
-        (["fail", "KeyboardInterrupt", ""], "KeyboardInterrupt: "),
         (["not_json"], "TypeError: Object of type object is not JSON serializable"),
-        (["recurse"], "RecursionError: maximum recursion depth exceeded"),
         (["recurse_through_c"], "RecursionError: maximum recursion depth exceeded"),
     ],
 )
@@ -141,7 +134,6 @@ def test_a_worker_has_the_standard_files_and_its_connection_open_and_nothing_els
     assert len(descriptors) == 4  # not that of the worker that naps
 
 
-@pytest.mark.slow
 def test_texts_hash_alike_in_every_pool(make_pool: MakePool) -> None:
     assert len({make_pool(workers=1).values(["hash_of", "x"])[0] for _ in range(3)}) == 1
 

@@ -1,7 +1,6 @@
 """Who may call a pool, which of its processes are replaced, and that none is left over."""
 
 import asyncio
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -15,7 +14,6 @@ from typing import Any
 import psutil
 import pytest
 
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.verify import worker_pool
 
 from .conftest import MakePool, Pool, Processes, echoes
@@ -41,13 +39,6 @@ def test_processes_start_when_they_are_needed_and_stay(make_pool: MakePool, proc
 def test_a_pool_that_nobody_holds_ends_its_processes(make_pool: MakePool, processes: Processes) -> None:
     assert Pool("pool_tasks:act").values(["echo", 1]) == [1]
     assert processes() == []
-
-
-def test_settings_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(UserError, match="workers=0 for pool_tasks:act"):
-        Pool("pool_tasks:act", workers=0)
-    with pytest.raises(UserError, match="deadline=0 for pool_tasks:act"):
-        Pool("pool_tasks:act").run(echoes(1), deadline=0)
 
 
 def test_threads_that_call_at_once_get_their_own_answers(make_pool: MakePool) -> None:
@@ -92,23 +83,6 @@ def test_after_a_fork_child_and_parent_have_processes_of_their_own(make_pool: Ma
     assert answer == "from the child" and childs != parents
     assert open_files <= files + 2 - 1  # the pipe, and without the connections of the parent
     assert pool.values(["pid"]) == [parents]
-
-
-def say_what_a_pool_answers(queue: Any, folder: str) -> None:
-    sys.path.insert(0, folder)
-    queue.put(Pool("pool_tasks:act").values(*echoes(1, 2)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_children_of_multiprocessing_may_call(method: str) -> None:
-    context: Any = multiprocessing.get_context(method)
-    queue = context.SimpleQueue()
-    child = context.Process(target=say_what_a_pool_answers, args=(queue, str(Path(__file__).parent)))
-    child.start()
-    child.join(30)
-    assert child.exitcode == 0
-    assert queue.get() == [1, 2]
 
 
 def test_the_callers_own_alarm_still_rings(make_pool: MakePool) -> None:
@@ -254,12 +228,6 @@ def test_processes_that_cannot_start_are_an_error(
     with pytest.raises(RuntimeError, match=said):
         make_pool(**settings).run([["echo", 1]])
     assert processes() == []
-
-
-def test_an_interpreter_that_is_not_there_is_an_error(make_pool: MakePool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", "/no/such/python")
-    with pytest.raises(RuntimeError, match=r"for pool_tasks:act cannot start: .*/no/such/python"):
-        make_pool().run([["echo", 1]])
 
 
 # With Ctrl-C as a terminal has it: what a shell starts in the background ignores it, and hands that on.

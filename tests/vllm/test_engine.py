@@ -13,9 +13,7 @@ from vllm.engine.arg_utils import EngineArgs
 from vllm.v1.sample import logits_processor as vllm_processors
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
-from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.vllm.logits_processor import (
     NAME_OF_INSTALLED,
     NAME_OF_NAMED,
@@ -59,18 +57,6 @@ def test_with_a_reasoning_vocabulary_one_processor_is_in_force_and_told_of_every
     ours = [one for one in processors(llm) if isinstance(one, RegionLogitsProcessor)]
     in_force = [one for one in ours if not one.is_argmax_invariant()]
     assert [type(one) for one in in_force] == [NamedRegionLogitsProcessor]
-
-
-def test_the_real_vocabulary_of_qwen3_is_sampled_by_its_policy(qwen3, start_engine, sample, tmp_path):
-    folder = tmp_path / "expanded"
-    write_expansion(plan_expansion(str(qwen3), Expansion(size=None)), folder)
-    layout = VocabLayout.load(folder)
-    policy = RegionPolicy(layout)
-    opened = [layout.think_open_id]
-    prompts = [[*ids, *(opened if number % 2 else [])] for number, ids in enumerate(PROMPTS)]
-    sampled = sample(start_engine(folder), prompts, [0.0, 0.0, 1.0, 1.0] * 2, [8] * 8)
-    reasoning = [policy.is_reasoning(torch.tensor(one.completion_ids)).any().item() for one in sampled]
-    assert reasoning[0::2] == [False] * 4 and any(reasoning[1::2])
 
 
 def test_speculative_decoding_is_refused_for_a_reasoning_vocabulary_alone(expand_shape, make_shape):

@@ -73,22 +73,6 @@ def test_greedy_answers_are_those_of_transformers(chatty_smollm2: Callable[[str]
         assert sample(PROMPTS, 0) == expected
 
 
-def test_an_interrupted_evaluation_ends_like_an_undisturbed_one(
-    chatty_smollm2: Callable[[str], Path], problems: str, tmp_path: Path
-) -> None:
-    command = ["evaluate", f"checkpoint={chatty_smollm2('expand')}", problems, "dataset.columns.reasoning=null"]
-    command += ["split=train", "samples=2", "batch_size=4", "max_new_tokens=12", "backend=vllm"]
-    assert main([*command, f"out={tmp_path / 'whole'}"]) == 0
-    whole = (tmp_path / "whole" / "results.jsonl").read_bytes()
-    assert main([*command, f"out={tmp_path / 'cut'}"]) == 0
-    cut = tmp_path / "cut" / "results.jsonl"
-    assert cut.read_bytes() == whole
-    cut.write_bytes(b"".join(whole.splitlines(keepends=True)[:5]) + b'{"problem": 5, "sam')
-    assert main([*command, f"out={tmp_path / 'cut'}"]) == 0
-    assert cut.read_bytes() == whole
-    assert json.loads((tmp_path / "cut" / "summary.json").read_text())["backend"] == "vllm"
-
-
 def test_an_engine_without_our_plugin_is_refused(
     chatty_smollm2: Callable[[str], Path],
     problems: str,

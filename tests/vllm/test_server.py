@@ -107,12 +107,6 @@ def test_greedy_answers_and_truncated_sampling_keep_the_policy_too(served):
         assert torch.isfinite(policy.bias[chosen_in, ids[0, 4:]]).all()
 
 
-def test_weights_for_a_server_stop_at_the_transfer_which_needs_a_gpu(served, make_trainer, tmp_path):
-    address, folder = served
-    with pytest.raises(NotImplementedError, match="NCCL weight-transfer engine, which needs a CUDA device"):
-        make_trainer(folder, tmp_path, vllm_mode="server", vllm_server_base_url=address)
-
-
 def test_with_a_server_grpo_trains_but_for_the_transfer_of_weights(served, make_trainer, tmp_path, monkeypatch):
     address, folder = served
     synced = []

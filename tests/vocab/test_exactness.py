@@ -101,18 +101,9 @@ def smollm2_contexts(smollm2):
     return AutoModelForCausalLM.from_pretrained(smollm2, dtype="float32").eval(), tokens["input_ids"]
 
 
-@pytest.mark.parametrize(
-    ("size", "mode", "multiplicity"),
-    [
-        (1000, "expand", 1),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((None, "replace", 1), (None, "expand", 3))),
-    ],
-)
-def test_surface_logprobs_of_smollm2_are_those_of_the_base(
-    size, mode, multiplicity, smollm2, smollm2_contexts, tmp_path
-):
+def test_surface_logprobs_of_smollm2_are_those_of_the_base(smollm2, smollm2_contexts, tmp_path):
     base, ids = smollm2_contexts
-    plan = plan_expansion(str(smollm2), Expansion(size=size, mode=mode, multiplicity=multiplicity))
+    plan = plan_expansion(str(smollm2), Expansion(size=1000))
     write_expansion(plan, tmp_path / "out")
     expanded = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype="float32").eval()
     policy = RegionPolicy(plan.layout)

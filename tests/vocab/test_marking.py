@@ -5,14 +5,11 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from tokenizers.pre_tokenizers import ByteLevel
-from transformers import AutoTokenizer
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.visible_text import visible_lines
-from rlvr_vocab.vocab.expand import Expansion, plan_expansion
 from rlvr_vocab.vocab.marking import Marker, TextSpan, marked_html, marked_plain, shortened
-from rlvr_vocab.vocab.tokenizer import load_tokenizer, write_tokenizer
+from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
 TEXT = "<think>the café: 日本語 🙂👩\u200d👩\u200d👧, ∑ 🇨🇭 مرحبا and </think>so \\boxed{\\frac{1}{2}} 你好 𝕏 it is."
 
@@ -35,43 +32,8 @@ def test_stretches_put_together_are_what_the_model_wrote(name, expand_shape):
         assert marker.spans(ids) == Marker(tokenizer, marker.layout).spans(ids)
 
 
-def test_a_character_belongs_to_the_token_that_holds_its_last_byte(smollm2, tmp_path):
-    """On a real vocabulary; told from the bytes that each token stands for, without decoding."""
-    text = TEXT.replace("<think>", "").replace("</think>", "")  # the rest is byte-level
-    plain = AutoTokenizer.from_pretrained(smollm2).encode(text, add_special_tokens=False)
-    sources = tuple(dict.fromkeys(plain))
-    plan = plan_expansion(str(smollm2), Expansion(source_ids=sources * 2))
-    write_tokenizer(plan.tokenizer, plan.layout, tmp_path)
-    plan.layout.save(tmp_path)
-    marker, tokenizer, rng = Marker.from_folder(tmp_path), plan.tokenizer, random.Random(0)
-    byte_of = {sign: byte for byte, sign in enumerate(sorted(ByteLevel.alphabet(), key=_byte_order))}
-    bytes_of = {token: bytes(map(byte_of.get, tokenizer.convert_ids_to_tokens(token))) for token in sources}
-    for _ in range(50):
-        copies = [rng.choice((0, 1, 2)) for _ in plain]
-        ids = [_copy_of(token, copy, marker.layout) for token, copy in zip(plain, copies, strict=True)]
-        expected, held = [], b""
-        for token, copy in zip(plain, copies, strict=True):
-            held += bytes_of[token]
-            whole = held.decode(errors="ignore")  # what is unfinished at the end is ignored
-            held = held[len(whole.encode()) :]
-            expected += [(character, copy) for character in whole]
-        assert held == b"" and "".join(character for character, _ in expected) == text
-        assert [(sign, each.copy_index) for each in marker.spans(ids) for sign in each.text] == expected
-
-
 def _copied(plain, marker, rng):
     return [token + marker.layout.standard_size * rng.choice((0, 1, 2)) for token in plain]
-
-
-def _copy_of(token, copy, layout):
-    """A standard token itself is its copy 0."""
-    return [token, *(layout.standard_size + k for k, source in enumerate(layout.source_ids) if source == token)][copy]
-
-
-def _byte_order(sign):
-    """GPT-2 writes printable bytes of Latin-1 as themselves and the others, in their order, from U+0100 on."""
-    shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    return ord(sign) if ord(sign) < 256 else [byte for byte in range(256) if byte not in shown][ord(sign) - 256]
 
 
 def test_a_stretch_says_which_copy_its_tokens_are(two_copies):
@@ -89,11 +51,6 @@ def test_bytes_that_are_no_character_are_shown_and_not_lost(two_copies):
     copy = a + marker.layout.standard_size
     assert marker.spans([a, *half, copy]) == [TextSpan("a\ufffd", 0), TextSpan("a", 1)]
     assert marker.spans([a, *half]) == [TextSpan("a\ufffd", 0)]
-
-
-def test_ids_past_the_last_copy_are_no_copies(two_copies):
-    marker = Marker.from_folder(two_copies)
-    assert marker.copy_index(marker.layout.rows) == 0 and marker.copy_index(marker.layout.rows - 1) == 2
 
 
 @pytest.mark.parametrize("missing", ["tokenizer.json", "reasoning_vocab.json"])

@@ -13,7 +13,7 @@ from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.runs.base_model import loading_kwargs, source_kwargs
+from rlvr_vocab.runs.model import loading_kwargs, source_kwargs
 from rlvr_vocab.training.models.quantization import skeleton
 from rlvr_vocab.training.models.warmup import warm_up
 from rlvr_vocab.training.settings import WarmupSettings
@@ -47,11 +47,6 @@ def pickled(expand_shape: Callable[..., Path], tmp_path: Path, trace: Path) -> P
     return folder
 
 
-def test_the_pickle_does_harm_where_it_is_read(pickled: Path, trace: Path) -> None:
-    torch.load(pickled / "pytorch_model.bin", weights_only=False)
-    assert trace.read_text() == "unpickled"
-
-
 def expand(folder: Path, out: Path) -> None:
     write_expansion(plan_expansion(str(folder), Expansion(size=4)), out)
 
@@ -65,7 +60,6 @@ def warmed_up(folder: Path, out: Path) -> None:
     [
         lambda folder, out: load_settings("train", [f"model.name={folder}", "logging=disabled"]),
         lambda folder, out: load_settings("expand", [f"model.name={folder}", f"out={out}"]),
-        lambda folder, out: load_settings("generate", [f"checkpoint={folder}", "prompt=1?"]),
         lambda folder, out: load_settings("evaluate", [f"checkpoint={folder}", "dataset=arithmetic"]),
         lambda folder, out: expand(folder, out),
         lambda folder, out: load_model(folder),

@@ -73,12 +73,6 @@ def test_a_token_is_scored_in_the_region_after_the_tokens_before_it():
     assert scored_regions(ids, make_layout())[0].tolist() == [0, 0, 1, 1, 0]
 
 
-def test_left_padding_changes_no_region():
-    layout, row = make_layout(), [1, *TURN, OPEN, 2, CLOSE, 3]
-    padded = regions_after(torch.tensor([[PAD] * 5 + row]), layout)[0, 5:]
-    assert padded.tolist() == regions_after(torch.tensor([row]), layout)[0].tolist()
-
-
 def test_the_turn_of_the_assistant_closes_thinking_that_a_user_opened():
     ids = torch.tensor([[OPEN, 1, *TURN, 2]])
     assert regions_after(ids, make_layout())[0].tolist() == [1, 1, 1, 1, 0, 0]

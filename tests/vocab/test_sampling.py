@@ -143,18 +143,6 @@ def test_processors_of_the_caller_stay_in_force(expand_shape):
     assert out[:, -3:].eq(65).all()
 
 
-def test_recording_works_on_outputs_with_scores_and_stops_with_the_block(expand_shape):
-    model, policy = load(expand_shape("llama", size=None))
-    sampler = attach_region_sampler(model, policy)
-    ids = prompts(policy.layout)
-    with sampler.recording():
-        out = model.generate(ids, max_new_tokens=3, return_dict_in_generate=True, output_logits=True, **PLAIN)
-    recorded = sampler.last_logps
-    assert recorded.shape == (4, out.sequences.size(1) - ids.size(1))
-    model.generate(ids, max_new_tokens=5, **PLAIN)
-    assert sampler.last_logps is recorded
-
-
 @pytest.mark.parametrize(
     ("acting", "choices"), [({"top_k": 3}, 3), ({"typical_p": 1e-6}, 1), ({"do_sample": False}, 1)]
 )

@@ -13,7 +13,6 @@ from transformers import AutoTokenizer, TokenizersBackend, pipeline
 
 import rlvr_vocab
 from rlvr_vocab import RegionLogitsProcessor
-from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import scored_regions
@@ -92,22 +91,6 @@ def test_for_qwen2_the_tokenizer_is_named_or_lies_in_a_folder_of_its_own(
     # The trap: where this fails, Transformers has mended it, and the documents can say so.
     assert AutoTokenizer.from_pretrained(folder).decode(copies) != text
     assert pipeline("text-generation", model=str(folder), tokenizer=str(tmp_path)).tokenizer.decode(copies) == text
-
-
-@pytest.mark.slow
-def test_a_real_model_runs_as_in_the_guides(smollm2: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "production_model"
-    write_expansion(plan_expansion(str(smollm2), Expansion(size=None, open_thinking="prefill")), folder)
-    pipe, layout = pipeline("text-generation", model=str(folder)), VocabLayout.load(folder)
-    regions = RegionLogitsProcessor.from_folder(folder, temperature=0.7)
-    ids = sampled_ids(pipe, 0, logits_processor=[regions])
-    assert forbidden(pipe, layout, ids) == 0
-    assert any(token >= layout.standard_size for token in ids[prompt_length(pipe) :])
-    torch.manual_seed(0)
-    [output] = pipe(QUESTION, max_new_tokens=30, temperature=0.7, logits_processor=[regions])
-    assert output["generated_text"][-1]["content"] == pipe.tokenizer.decode(
-        ids[prompt_length(pipe) :], skip_special_tokens=True
-    )
 
 
 def test_the_package_names_its_processor_without_importing_torch_before_it_is_asked_for() -> None:

@@ -64,14 +64,12 @@ def interval_chart(comparisons: Sequence[Comparison]) -> Chart:
 
 @rc_context(RC)
 def runs_chart(comparisons: Sequence[Comparison]) -> Chart:
-    """Each run as a dot; the two of one seed are joined where they are pairs."""
+    """Each run as a dot."""
     chart, axes = figure(height=2.8)
     first = comparisons[0]
     _dots(axes, 0, first.baseline_scores)
     for number, found in enumerate(comparisons, 1):
         _dots(axes, number, found.other_scores)
-        if found.paired:
-            _joined(axes, number, found)
     names = [first.baseline, *(each.other for each in comparisons)]
     axes.set_xticks(range(len(names)), labels(names))
     axes.set_xlim(-0.5, len(names) - 0.5)
@@ -81,10 +79,7 @@ def runs_chart(comparisons: Sequence[Comparison]) -> Chart:
         f"{name}: {', '.join(f'{score:.1%}' for score in scores)}"
         for name, scores in zip(names, [first.baseline_scores, *(e.other_scores for e in comparisons)], strict=True)
     )
-    note = "Every dot a run, the bar their mean."
-    if len(comparisons) == 1 and first.paired and len(first.seeds) > 1:
-        note += " Lines join the runs of one seed."
-    return Chart("Every run", as_svg(chart, "Accuracy of every run", words), note)
+    return Chart("Every run", as_svg(chart, "Accuracy of every run", words), "Every dot a run, the bar their mean.")
 
 
 def labels(names: Sequence[str]) -> list[str]:
@@ -101,13 +96,6 @@ def _dots(axes: Axes, number: int, scores: Sequence[float]) -> None:
     axes.plot([number] * len(scores), scores, "o", color=colour, markersize=5, alpha=0.85)
     average = sum(scores) / len(scores)
     axes.plot([number - 0.16, number + 0.16], [average, average], color=colour, linewidth=2)
-
-
-def _joined(axes: Axes, number: int, found: Comparison) -> None:
-    """Join the runs of one seed by lines; only the arm next to the baseline has room for them."""
-    if number == 1:
-        for one, two in zip(found.baseline_scores, found.other_scores, strict=True):
-            axes.plot([0, 1], [one, two], color=INK, alpha=0.35, linewidth=0.8)
 
 
 def arm_curves(arms: Sequence[ComparedArm]) -> list[Chart]:

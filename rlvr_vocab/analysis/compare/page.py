@@ -19,28 +19,17 @@ from rlvr_vocab.analysis.compare.comparison import (
     seed_deviation,
     verdict_sentence,
 )
-from rlvr_vocab.analysis.compare.result import (
-    ComparisonResult,
-    ProblemAccuracy,
-    SecondaryFigure,
-    problem_accuracies,
-    solved_by_one_arm,
-)
+from rlvr_vocab.analysis.compare.result import ComparisonResult, SecondaryFigure
 from rlvr_vocab.analysis.report.page import (
     Page,
     Section,
     chart_grid,
     facts,
-    folded,
     heading,
     paragraph,
     preformatted,
     table,
 )
-from rlvr_vocab.counted import counted
-
-_PROBLEMS_SHOWN = 12
-_LONGEST_PROMPT = 160
 
 
 def compare_page(compared: ComparisonResult, command: str, training: Sequence[str]) -> Page:
@@ -54,7 +43,6 @@ def compare_page(compared: ComparisonResult, command: str, training: Sequence[st
         Section("Every run", _runs(compared), "runs"),
         Section("Curves", _curves(compared), "curves"),
         Section("Other figures", _figures(compared.figures), "figures"),
-        Section("Problems", _problems(compared), "problems"),
         Section("Configuration", _configuration(compared), "configuration"),
         Section("How to make it again", _again(command, training), "again"),
     ]
@@ -107,28 +95,16 @@ def _method(found: Comparison) -> str:
 
 
 def _runs(compared: ComparisonResult) -> Markup:
-    scores: dict[tuple[str, str], float] = {}
+    means, rows = [], []
     for arm in compared.arms:
-        for run in arm.runs:
-            graded = run.results.scores
-            scores[arm.name, run.folder] = sum(graded) / len(graded)
-    rows = [
-        (
-            arm.name,
-            str(run.seed),
-            run.folder,
-            format_figure(scores[arm.name, run.folder], True),
-            f"{len(run.answers):,}",
-        )
-        for arm in compared.arms
-        for run in arm.runs
-    ]
-    means = []
-    for arm in compared.arms:
-        of_arm = [scores[arm.name, run.folder] for run in arm.runs]
-        deviation = seed_deviation(of_arm)
-        seen = "one run" if deviation is None else points(deviation, sign=False)
-        means.append((arm.name, format_figure(sum(of_arm) / len(of_arm), True), seen, len(of_arm)))
+        scores = [sum(run.results.scores) / len(run.results.scores) for run in arm.runs]
+        deviation = seed_deviation(scores)
+        spread = "one run" if deviation is None else points(deviation, sign=False)
+        means.append((arm.name, format_figure(sum(scores) / len(scores), True), spread, len(scores)))
+        rows += [
+            (arm.name, str(run.seed), run.folder, format_figure(score, True), f"{len(run.answers):,}")
+            for run, score in zip(arm.runs, scores, strict=True)
+        ]
     return Markup().join(
         [
             paragraph(f"Accuracy: {compared.measured}."),
@@ -162,34 +138,6 @@ def format_figure(value: float, percent: bool) -> str:
     if percent:
         return f"{100 * value:.1f} %"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{round(value, 9):.3g}"
-
-
-def _problems(compared: ComparisonResult) -> Markup:
-    parts = []
-    for arm in compared.arms[1:]:
-        found = problem_accuracies(compared.arms[0], arm)
-        only = solved_by_one_arm(found)
-        parts.append(
-            paragraph(
-                f"Of {counted(len(found), 'problem')} that both arms met, {counted(only[1], 'is', 'are')} solved by "
-                f"{arm.name} alone and "
-                f"{only[0]:,} by {compared.arms[0].name} alone, in any run and sample. Single problems are luck: "
-                "they are to be looked at, nothing follows from them."
-            )
-        )
-        columns = ("problem", "gold answer", compared.arms[0].name, arm.name, "runs")
-        ahead = [each for each in found if each.difference > 0][:_PROBLEMS_SHOWN]
-        behind = [each for each in reversed(found) if each.difference < 0][:_PROBLEMS_SHOWN]
-        for title, chosen in ((f"{arm.name} is ahead", ahead), (f"{arm.name} is behind", behind)):
-            if chosen:
-                parts.append(folded(title, table(columns, map(_problem_row, chosen), {2, 3, 4})))
-    return Markup().join(parts)
-
-
-def _problem_row(each: ProblemAccuracy) -> tuple[str, ...]:
-    prompt = each.prompt if len(each.prompt) <= _LONGEST_PROMPT else f"{each.prompt[: _LONGEST_PROMPT - 1]}…"
-    counts = dict.fromkeys(map(str, each.runs))
-    return prompt, each.solution, f"{100 * each.baseline:.0f} %", f"{100 * each.other:.0f} %", " and ".join(counts)
 
 
 def _configuration(compared: ComparisonResult) -> Markup:

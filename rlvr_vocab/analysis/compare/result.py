@@ -1,15 +1,14 @@
-"""All that a comparison finds: the differences, warnings, secondary figures of the arms, and single problems."""
+"""All that a comparison finds: the differences, the warnings, and secondary figures of the arms."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import mean
 from typing import Any
 
 from rlvr_vocab.analysis.compare.comparison import Comparison, compare_with_baseline, seed_deviation, verdict_sentence
-from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparedRun, KeyDifference, problem_means, problem_of
+from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparedRun, KeyDifference
 from rlvr_vocab.analysis.compare.warnings import comparison_warnings, unchecked_differences
 
 
@@ -38,14 +37,9 @@ def secondary_figures(arms: Sequence[ComparedArm]) -> list[SecondaryFigure]:
     return found
 
 
-def _answered(field: str) -> Callable[[ComparedRun], float | None]:
-    """The mean of a field over the answers that have it."""
-
-    def of_run(run: ComparedRun) -> float | None:
-        values = [answer[field] for answer in run.answers if answer.get(field) is not None]
-        return mean(map(float, values)) if values else None
-
-    return of_run
+def _answered(field: str) -> Callable[[ComparedRun], float]:
+    """The mean of a field over the answers."""
+    return lambda run: mean(float(getattr(answer, field)) for answer in run.answers)
 
 
 def _summed_up(field: str) -> Callable[[ComparedRun], float | None]:
@@ -62,9 +56,8 @@ def _held_out_format(run: ComparedRun) -> float | None:
 
 def _reasoning_share(run: ComparedRun) -> float | None:
     """Share of reasoning tokens among the tokens sampled while thinking."""
-    thought = [answer for answer in run.answers if answer.get("thinking_tokens") and "reasoning_tokens" in answer]
-    tokens = sum(answer["thinking_tokens"] for answer in thought)
-    return sum(answer["reasoning_tokens"] for answer in thought) / tokens if tokens else None
+    tokens = sum(answer.thinking_tokens for answer in run.answers)
+    return sum(answer.reasoning_tokens for answer in run.answers) / tokens if tokens else None
 
 
 _FIGURES: tuple[tuple[str, bool, Callable[[ComparedRun], float | None]], ...] = (
@@ -81,59 +74,6 @@ _FIGURES: tuple[tuple[str, bool, Callable[[ComparedRun], float | None]], ...] = 
     ("seconds of the run", False, _summed_up("seconds")),
     ("seconds of GRPO", False, _summed_up("grpo_seconds")),
 )
-
-
-@dataclass(frozen=True)
-class ProblemAccuracy:
-    """How often two arms solved a problem that both answered.
-
-    Attributes:
-        baseline, other: share of right answers, over the runs that answered it.
-        runs: how many of either arm answered it.
-    """
-
-    prompt: str
-    solution: str
-    baseline: float
-    other: float
-    runs: tuple[int, int]
-
-    @property
-    def difference(self) -> float:
-        return self.other - self.baseline
-
-
-def problem_accuracies(baseline: ComparedArm, other: ComparedArm) -> list[ProblemAccuracy]:
-    """Every problem that both arms answered, those at which the other arm is ahead first."""
-    one, two = _by_problem(baseline), _by_problem(other)
-    met = dict.fromkeys(problem_of(answer) for run in baseline.runs for answer in run.answers)
-    found = [
-        ProblemAccuracy(*problem, _mean(one[problem]), _mean(two[problem]), (len(one[problem]), len(two[problem])))
-        for problem in met
-        if problem in one and problem in two
-    ]
-    return sorted(found, key=lambda each: (-each.difference, each.prompt))
-
-
-def solved_by_one_arm(found: list[ProblemAccuracy]) -> tuple[int, int]:
-    """How many problems only the baseline ever solves, and how many only the other arm."""
-    return (
-        sum(each.baseline > 0 and each.other == 0 for each in found),
-        sum(each.other > 0 and each.baseline == 0 for each in found),
-    )
-
-
-def _by_problem(arm: ComparedArm) -> dict[Hashable, list[float]]:
-    """The share of right answers of each run."""
-    found: dict[Hashable, list[float]] = defaultdict(list)
-    for run in arm.runs:
-        for problem, score in problem_means(run.results).items():
-            found[problem].append(score)
-    return found
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
 
 
 @dataclass(frozen=True)
@@ -193,26 +133,19 @@ def as_json(compared: ComparisonResult) -> dict[str, Any]:
             }
             for arm in compared.arms
         ],
-        "comparisons": [_comparison(compared, number) for number in range(len(compared.comparisons))],
+        "comparisons": [{**_comparison(found), "warnings": list(compared.warnings)} for found in compared.comparisons],
         "configuration_differences": [asdict(each) for each in compared.differences],
         "figures": [asdict(each) for each in compared.figures],
     }
 
 
-def _comparison(compared: ComparisonResult, number: int) -> dict[str, Any]:
-    found = compared.comparisons[number]
-    figures = asdict(found)
-    figures["luck"] = figures.pop("variance")
-    of_baseline, of_other = solved_by_one_arm(problem_accuracies(compared.arms[0], compared.arms[number + 1]))
+def _comparison(found: Comparison) -> dict[str, Any]:
     return {
-        **figures,
+        **asdict(found),
         "smallest_effect": found.smallest_effect if found.variance.seeds else None,
         "sentence": verdict_sentence(found),
-        "warnings": list(compared.warnings),
         "baseline_mean": sum(found.baseline_scores) / len(found.baseline_scores),
         "other_mean": sum(found.other_scores) / len(found.other_scores),
         "baseline_spread": seed_deviation(found.baseline_scores),
         "other_spread": seed_deviation(found.other_scores),
-        "only_baseline_solves": of_baseline,
-        "only_other_solves": of_other,
     }

@@ -11,6 +11,7 @@ import numpy as np
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.metrics import Row
+from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.secret_words import without_secrets
 from rlvr_vocab.visible_text import visible_text
 
@@ -79,8 +80,6 @@ Scores = Mapping[Hashable, float]
 
 def problem_means(run: RunResults) -> dict[Hashable, float]:
     """The mean score of each problem over its samples."""
-    if len(run.problems) != len(run.scores):
-        raise ValueError(f"{len(run.problems)} problems for {len(run.scores)} scores")
     numbers: dict[Hashable, int] = {}
     at = [numbers.setdefault(problem, len(numbers)) for problem in run.problems]
     means = np.bincount(at, np.asarray(run.scores, float)) / np.bincount(at) if at else ()
@@ -143,7 +142,7 @@ class ComparedRun:
     """One run of an arm.
 
     Attributes:
-        answers: the lines of its results: `prompt`, `solution`, `score`, and what else was written down.
+        answers: to its held-out problems.
         rows, evaluations: of its metrics.jsonl.
         summary, environment: None where there is no such file.
         completions: the completions that it kept.
@@ -155,7 +154,7 @@ class ComparedRun:
 
     folder: str
     seed: Hashable
-    answers: Sequence[Row]
+    answers: Sequence[ProblemResult]
     rows: Sequence[Row] = ()
     evaluations: Sequence[Row] = ()
     summary: Row | None = None
@@ -169,8 +168,8 @@ class ComparedRun:
     @property
     def results(self) -> RunResults:
         """Right or wrong for each answer; those whose gold answer nobody could read are left out."""
-        graded = [answer for answer in self.answers if answer["score"] is not None]
-        return RunResults(self.seed, [problem_of(each) for each in graded], [each["score"] == 1.0 for each in graded])
+        graded = [answer for answer in self.answers if answer.score is not None]
+        return RunResults(self.seed, [problem_of(each) for each in graded], [each.right for each in graded])
 
     @property
     def steps(self) -> int | None:
@@ -216,9 +215,9 @@ class KeyDifference:
     values: tuple[str, ...]
 
 
-def problem_of(answer: Row) -> tuple[str, str]:
+def problem_of(answer: ProblemResult) -> tuple[str, str]:
     """Identity of the problem of an answer: its text and gold answer, not its place in a file."""
-    return str(answer["prompt"]), str(answer["solution"])
+    return answer.prompt, answer.solution
 
 
 def safe_line(text: str) -> str:

@@ -20,7 +20,7 @@ from rlvr_vocab.analysis.compare.runs import (
 )
 from rlvr_vocab.counted import counted, listed
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.json_files import is_finished
+from rlvr_vocab.record.files import is_finished
 
 # Below it, lengths of completions alone make the difference between runs of one configuration.
 _SAME_BUDGET = 0.05
@@ -60,10 +60,10 @@ def comparison_warnings(
 def _copies(runs: Sequence[ComparedRun]) -> Iterator[str]:
     """Another seed gives other answers, and no run logs the seconds of another one."""
     found: dict[tuple[str, ...], str] = {}
-    for what, of_run in (("answers", _answers), ("logged rows, seconds among them", _logged)):
+    for what, content_of in (("answers", _answers), ("logged rows, seconds among them", _logged)):
         alike: dict[Hashable, list[str]] = defaultdict(list)
         for run in runs:
-            alike[of_run(run)].append(run.folder)
+            alike[content_of(run)].append(run.folder)
         for content, folders in alike.items():
             if content and len(folders) > 1:
                 found.setdefault(tuple(folders), what)
@@ -75,10 +75,8 @@ def _copies(runs: Sequence[ComparedRun]) -> Iterator[str]:
 
 
 def _answers(run: ComparedRun) -> Hashable:
-    """All answers, word for word; None where they were not kept."""
-    if any("completion" not in answer for answer in run.answers):
-        return None
-    return tuple(sorted((*problem_of(answer), str(answer["completion"])) for answer in run.answers))
+    """All answers, word for word."""
+    return tuple(sorted((*problem_of(answer), answer.completion) for answer in run.answers))
 
 
 def _logged(run: ComparedRun) -> Hashable:
@@ -162,7 +160,7 @@ def _data(baseline: ComparedArm, arm: ComparedArm) -> Iterator[str]:
 
 
 def _left_out(runs: Sequence[ComparedRun], comparisons: Sequence[Comparison]) -> Iterator[str]:
-    ungraded = sum(answer["score"] is None for run in runs for answer in run.answers)
+    ungraded = sum(answer.score is None for run in runs for answer in run.answers)
     if ungraded:
         yield f"{counted(ungraded, 'answer')} without a grade, since the gold answer cannot be read: not counted."
     for found in comparisons:

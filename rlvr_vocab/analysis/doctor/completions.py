@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from rlvr_vocab.analysis.doctor.definition import (
+from rlvr_vocab.analysis.doctor.finding import GUIDE, QUICKSTART, Threshold, figure, share, steps, typed
+from rlvr_vocab.analysis.doctor.history import NEARLY_ALL, NEARLY_NONE, History, median
+from rlvr_vocab.analysis.doctor.reward_functions import rewards_line
+from rlvr_vocab.analysis.doctor.rule import (
     NO_SIGNAL,
     OF_REASONING_TOKENS,
     Symptom,
-    finding,
     longer_completions,
     longer_warm_up,
     lower_rate,
+    rule,
     stronger_kl_penalty,
 )
-from rlvr_vocab.analysis.doctor.finding import GUIDE, QUICKSTART, Threshold, figure, share, steps, typed
-from rlvr_vocab.analysis.doctor.history import NEARLY_ALL, NEARLY_NONE, History, median
-from rlvr_vocab.analysis.doctor.reward_scale import scale_seen
-from rlvr_vocab.analysis.doctor.reward_words import rewards_line
 from rlvr_vocab.record.metrics import RunFacts
 
 CLIPPED = Threshold(0.3, "share of completions", "`completions/clipped_ratio`: cut off, they cannot score", GUIDE)
 
 
-@finding(
+@rule(
     severity="warning",
     title="Completions are cut off",
     cause="the completion limit does not hold the thinking and the answer, or the model no longer ends",
@@ -45,7 +44,7 @@ def completions_cut_off(history: History) -> Symptom | None:
 CLOSED = Threshold(0.5, "share of completions", "`thinking/closed`: healthy above 0.9, doubtful below 0.7", GUIDE)
 
 
-@finding(
+@rule(
     severity="error",
     title="Thinking is not closed",
     metrics="`thinking/closed`, where most tokens are thinking",
@@ -87,7 +86,7 @@ def most_duplicates(size: int) -> float:
     return DUPLICATES * (size - 1) / size
 
 
-@finding(
+@rule(
     severity="error",
     title="Completions repeat each other",
     cause="the policy writes one text whatever the problem, because the temperature is low, the reward pays for it, or "
@@ -100,9 +99,9 @@ def mode_collapse(history: History) -> Symptom | None:
     rows, facts = history.sampled.recent(), history.facts
     size, most = facts.num_generations, most_duplicates(facts.num_generations)
     repeated, shared, reward = (
-        median(rows, name) for name in ("completions/duplicates", "completions/shared", history.reward)
+        median(rows, name) for name in ("completions/duplicates", "completions/shared", "reward")
     )
-    if size < 2 or (reward is not None and scale_seen(history, rows[-1]).is_near_full(reward)):
+    if size < 2 or (reward is not None and history.scale.is_near_full(reward)):
         return None
     told = []
     if repeated is not None and repeated > most:
@@ -123,7 +122,7 @@ REASONING_SHARE = Threshold(
 )
 
 
-@finding(
+@rule(
     severity="warning",
     title="Reasoning tokens are not used",
     metrics="`thinking/reasoning_share`, `thinking/mean_length`",
@@ -170,7 +169,7 @@ STANDARD_SHARE = Threshold(
 )
 
 
-@finding(
+@rule(
     severity="warning",
     title="Reasoning tokens are used for everything",
     cause="the policy has settled on the copies, and the standard tokens are no longer tried",

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from pathlib import Path
 
-from rlvr_vocab.analysis.doctor import completions, learning, optimizer, policy, rewards, speed
-from rlvr_vocab.analysis.doctor.definition import Definition
+from rlvr_vocab.analysis.doctor import completions, learning, optimizer, policy, rewards
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.history import History
+from rlvr_vocab.analysis.doctor.rule import Rule
 from rlvr_vocab.record.metrics import Row, RunFacts, RunRecord
 
-TOPICS = (rewards, learning, completions, policy, optimizer, speed)
-DEFINITIONS = {each.name: each for topic in TOPICS for each in vars(topic).values() if isinstance(each, Definition)}
+TOPICS = (rewards, learning, completions, policy, optimizer)
+RULES = {each.name: each for topic in TOPICS for each in vars(topic).values() if isinstance(each, Rule)}
 
 
 class Doctor:
@@ -21,15 +20,14 @@ class Doctor:
 
     Args:
         facts: what the run was to do.
-        folder: where it writes, for the few things that no row says.
 
     Attributes:
         found: everything found so far, explained by something else or not, by name.
     """
 
-    def __init__(self, facts: RunFacts, folder: Path) -> None:
+    def __init__(self, facts: RunFacts) -> None:
         self.found: dict[str, Finding] = {}
-        self._history = History(facts, folder)
+        self._history = History(facts)
 
     def look(self, row: Row) -> list[Finding]:
         """What this row, of a step or of an evaluation, brings to light: no name twice, and nothing that follows from
@@ -49,15 +47,15 @@ class Doctor:
         return self._unexplained(self.found.values())
 
     def _look(self) -> list[Finding]:
-        untold = [each for name, each in DEFINITIONS.items() if name not in self.found]
-        new = [found for each in untold if (found := each.look(self._history)) is not None]
+        untold = [each for name, each in RULES.items() if name not in self.found]
+        new = [found for each in untold if (found := each.finding(self._history)) is not None]
         self.found.update({each.name: each for each in new})
         return self._unexplained(new)
 
     def _unexplained(self, findings: Iterable[Finding]) -> list[Finding]:
-        explained = {name for cause in self.found for name in DEFINITIONS[cause].explains}
+        explained = {name for cause in self.found for name in RULES[cause].explains}
         kept = [each for each in findings if each.name not in explained]
-        return sorted(kept, key=lambda each: (each.severity != "error", each.step or 0, each.name))
+        return sorted(kept, key=lambda each: (each.severity != "error", each.step, each.name))
 
 
 def diagnose(record: RunRecord) -> list[Finding]:
@@ -66,7 +64,7 @@ def diagnose(record: RunRecord) -> list[Finding]:
     They are those of a `Doctor` that has looked at each row as it was logged, less what turned out to follow from
     something that was found later.
     """
-    doctor = Doctor(record.facts, record.folder)
+    doctor = Doctor(record.facts)
     for row in heapq.merge(record.rows, record.evaluations, key=lambda row: int(row["step"])):
         doctor.look(row)
     if record.summary is not None:

@@ -28,7 +28,7 @@ class Finding:
         cause: the likeliest reason.
         remedy: the configuration line to change, as it can be typed; more than one where there is a choice, and none
             where the run has all of it already.
-        step: the first step at which it could be seen; None where it concerns the whole run.
+        step: the first step at which it could be seen.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Finding:
     evidence: str
     cause: str
     remedy: tuple[str, ...]
-    step: int | None = None
+    step: int
 
 
 class Threshold(float):

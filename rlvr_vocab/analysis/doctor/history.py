@@ -7,11 +7,11 @@ import statistics
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlvr_vocab.analysis.doctor.finding import GUIDE, SIMULATED, Threshold
-from rlvr_vocab.record.metrics import Row, RunFacts, is_number, is_step_row
+from rlvr_vocab.analysis.doctor.reward_functions import full_mark
+from rlvr_vocab.record.metrics import RewardFact, Row, RunFacts, is_number, is_step_row
 
 WINDOW = Threshold(10, "steps", "a step's figures follow the luck of a few problems; the median of ten does not", GUIDE)
 FEWEST_ROWS = Threshold(3, "rows", "fewer have no median worth the name, however many steps a row holds")
@@ -33,7 +33,7 @@ RECURRING = Threshold(0.3, "share of rows logged", "once is an accident, three t
 _FIRST_ROWS, _LAST_ROWS, _EVALUATIONS = 50, 100, 200
 # What a row has only where completions were sampled for it: not so where several updates are made from one batch.
 _OF_SAMPLING = ("reward", "completions/mean_length", "completions/clipped_ratio")
-FIXED_WEIGHT_REWARD = "reward at the first weights"
+_SPREADS = ("reward_std", "groups/reward_std")
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,36 @@ class Estimate:
 
     mean: float
     error: float
+
+    def is_above(self, other: Estimate, errors: float) -> bool:
+        """Whether it is higher by more than so many standard errors of the difference."""
+        return self.mean - other.mean > errors * math.hypot(self.error, other.error)
+
+
+@dataclass(frozen=True)
+class RewardScale:
+    """What the rewards of a run are measured by.
+
+    Attributes:
+        largest: the largest weight of a function.
+        full: the reward of a completion that leaves nothing to wish for; 0 where there are only penalties.
+    """
+
+    largest: float
+    full: float
+
+    @classmethod
+    def of(cls, rewards: Sequence[RewardFact]) -> RewardScale:
+        largest = max((abs(each.weight) for each in rewards), default=1.0) or 1.0
+        return cls(largest, sum(each.weight * full_mark(each) for each in rewards if each.weight > 0))
+
+    def is_near_zero(self, reward: float) -> bool:
+        """Never where 0 is the full mark."""
+        return self.full > 0 and abs(reward) <= NEARLY_NONE * self.full
+
+    def is_near_full(self, reward: float) -> bool:
+        """Not above it either: a score of 50 is no full mark, it is on another scale."""
+        return abs(reward - self.full) <= (1 - NEARLY_ALL) * (abs(self.full) or self.largest)
 
 
 class Evaluation(NamedTuple):
@@ -117,10 +147,10 @@ class History:
 
     Attributes:
         facts: what the run was to do; in a run of stages, what the current one was.
-        folder: where the run writes.
-        rows: those of the current stage.
+        rows: those of the current stage, with their rewards at the weights of the configuration.
         sampled: those of them that have figures of completions.
-        reward: the metric that a reward is judged by; weights that adapt move the logged one by themselves.
+        scale: of these rewards.
+        reward_name: what they are called in evidence.
         rows_since_warmup: how many rows there were after the learning rate had stopped to rise.
         first_kl, last_kl: step and value, where any row had one.
         best, best_step: the highest mean reward of a window, and where that ended.
@@ -129,8 +159,8 @@ class History:
         summary: the outcome of a finished run.
     """
 
-    def __init__(self, facts: RunFacts, folder: Path) -> None:
-        self._run, self.folder = facts, folder
+    def __init__(self, facts: RunFacts) -> None:
+        self._run = facts
         self.evaluations: deque[Evaluation] = deque(maxlen=_EVALUATIONS)
         self.summary: Row | None = None
         self._begin(None)
@@ -139,7 +169,9 @@ class History:
         self._stage = stage
         self.facts = self._run.of_stage(stage)
         self.rows, self.sampled = RowSeries(), RowSeries(_steps_of_enough_completions(self.facts))
-        self.reward = "reward"
+        self.scale = RewardScale.of(self.facts.rewards)
+        adapts = any(reward.adaptive for reward in self.facts.rewards)
+        self.reward_name = "reward at the first weights" if adapts else "reward"
         self.rows_since_warmup = 0
         self.first_kl: tuple[int, float] | None = None
         self.last_kl: tuple[int, float] | None = None
@@ -155,6 +187,7 @@ class History:
             return
         if not self.rows.count or row.get("stage") != self._stage:
             self._begin(row.get("stage"))
+        row = _at_first_weights(self.facts.rewards, row)
         rate, rate_before = (number(each, "learning_rate") or 0.0 for each in (row, self.rows.last))
         self.rows_since_warmup += bool(self.rows.count) and rate <= rate_before
         self.rows.add(row)
@@ -163,11 +196,10 @@ class History:
             self.last_kl = (self.step, kl)
             self.first_kl = self.first_kl or self.last_kl
         if any(number(row, name) is not None for name in _OF_SAMPLING):
-            self._add_sampled(_with_fixed_weights(self.facts, row))
+            self._add_sampled(row)
 
     def _add_sampled(self, row: Row) -> None:
-        self.reward = FIXED_WEIGHT_REWARD if FIXED_WEIGHT_REWARD in row else "reward"
-        before, now = number(self.sampled.last, self.reward), number(row, self.reward)
+        before, now = (number(each, "reward") for each in (self.sampled.last, row))
         if before is not None and now is not None:
             self._squared_jumps += (now - before) ** 2
         self.sampled.add(row)
@@ -180,7 +212,7 @@ class History:
             return
         if self.best is None or now.mean > self.best.mean:
             self.best, self.best_step = now, self.step
-        self.has_risen |= now.mean - first.mean > RISEN * math.hypot(now.error, first.error)
+        self.has_risen |= now.is_above(first, RISEN)
 
     def _add_evaluation(self, row: Row) -> None:
         accuracy, problems = number(row, "eval/accuracy"), number(row, "eval/problems")
@@ -208,7 +240,7 @@ class History:
 
     def reward_in(self, rows: Iterable[Row]) -> Estimate | None:
         """Mean reward of these rows; None for fewer than two."""
-        return estimate(values(rows, self.reward))
+        return estimate(values(rows, "reward"))
 
     def has_tokens(self, rows: Sequence[Row], length: float | None) -> bool:
         """Whether rows of completions of such a length hold tokens enough for a share or a mean of them."""
@@ -229,13 +261,19 @@ def _steps_of_enough_completions(facts: RunFacts) -> float:
     return min(_LAST_ROWS, math.ceil(FEWEST_COMPLETIONS / per_step)) if per_step else 0
 
 
-def _with_fixed_weights(facts: RunFacts, row: Row) -> Row:
-    """The row, and where weights adapt, what its reward would be had they not."""
-    if not any(reward.adaptive for reward in facts.rewards):
+def _at_first_weights(rewards: Sequence[RewardFact], row: Row) -> Row:
+    """The row, and where weights adapt, with the reward and the spreads that it would have had they not."""
+    scores = [(reward, number(row, f"rewards/{reward.name}/mean")) for reward in rewards]
+    parts = [reward.weight * score for reward, score in scores if score is not None]
+    if not any(reward.adaptive for reward in rewards) or len(parts) < len(scores):
         return row
-    scores = [(reward.weight, number(row, f"rewards/{reward.name}/mean")) for reward in facts.rewards]
-    parts = [weight * mean for weight, mean in scores if mean is not None]
-    return {**row, FIXED_WEIGHT_REWARD: math.fsum(parts)} if len(parts) == len(scores) else row
+    weights = [number(row, f"rewards/{reward.name}/weight") for reward in rewards]
+    now = max(abs(first.weight if weight is None else weight) for first, weight in zip(rewards, weights, strict=True))
+    larger = RewardScale.of(rewards).largest / (now or 1.0)
+    spreads = {
+        name: larger * row[name] for name in ("reward_std", "groups/reward_std") if number(row, name) is not None
+    }
+    return {**row, **spreads, "reward": math.fsum(parts)}
 
 
 def number(row: Row, metric: str) -> float | None:

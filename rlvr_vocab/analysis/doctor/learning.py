@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 
 from rlvr_vocab.analysis.doctor.completions import most_duplicates
-from rlvr_vocab.analysis.doctor.definition import (
+from rlvr_vocab.analysis.doctor.finding import GUIDE, GUIDE_ON_RATES, SIMULATED, Threshold, figure, steps, typed
+from rlvr_vocab.analysis.doctor.history import WINDOW, Estimate, Evaluation, History, median, values
+from rlvr_vocab.analysis.doctor.reward_functions import without_own
+from rlvr_vocab.analysis.doctor.rule import (
     NO_SIGNAL,
     OF_REASONING_TOKENS,
     Symptom,
-    finding,
     larger_groups,
     lower_rate,
+    rule,
     stronger_kl_penalty,
 )
-from rlvr_vocab.analysis.doctor.finding import GUIDE, GUIDE_ON_RATES, SIMULATED, Threshold, figure, steps, typed
-from rlvr_vocab.analysis.doctor.history import WINDOW, Estimate, Evaluation, History, estimate, median, number, values
-from rlvr_vocab.analysis.doctor.reward_scale import is_own, scale_of, scale_seen
-from rlvr_vocab.analysis.doctor.reward_words import without_own
 from rlvr_vocab.record.metrics import Row, is_number
 
 FLAT_LEAST = Threshold(20, "steps", "after the warm-up of the learning rate; a gain takes a while")
@@ -28,14 +27,6 @@ FLAT_WINDOW = Threshold(
 )
 FLAT_LONG = Threshold(0.1, "× `reward_std`", "after 100 steps: a gain above it is excluded", SIMULATED)
 FLAT_SHORT = Threshold(0.06, "× `reward_std`", "before: healthy rewards may rest for 50 steps", SIMULATED)
-FLAT_CHANCE = Threshold(0.2, "× `reward_std`", "where the reward follows chance, see the next row", SIMULATED)
-CHANCE = Threshold(
-    0.95,
-    "× what equal problems would give",
-    "`groups/reward_std` over `reward_std`, two standard errors above it: a reward that differs as much within a "
-    "group as between groups knows nothing of the problem; healthy runs have 0.9",
-    SIMULATED,
-)
 FLAT_STILL = Threshold(
     0.5, "× `reward_std`", "where the policy has hardly left the initial model, see the next two rows"
 )
@@ -43,63 +34,36 @@ KL_NONE = Threshold(0.001, "nats per token", "too low a learning rate looks like
 RATE_NONE = Threshold(1e-8, "learning rate", "a hundredth of the lowest that is usual, 1e-6", GUIDE_ON_RATES)
 
 
-@finding(
+@rule(
     severity="warning",
     title="The reward does not rise",
     cause="the reward follows chance, or something else that updates cannot change; or the learning rate is too low",
-    metrics="`reward` early and late, its noise, `groups/reward_std`, `kl`",
+    metrics="`reward` early and late, its noise, `kl`",
 )
 def reward_flat(history: History) -> Symptom | None:
     """The reward does not rise, although a gain would have been seen."""
-    half = min(history.rows.count * history.rows.steps_per_row / 2, FLAT_WINDOW)
+    logged = history.rows.count * history.rows.steps_per_row
+    half = min(logged / 2, FLAT_WINDOW)
     early_rows, late_rows = history.sampled.earliest(half), history.sampled.recent(half)
-    early, late, spread = history.reward_in(early_rows), history.reward_in(late_rows), _spread(history, late_rows)
+    early, late, spread = history.reward_in(early_rows), history.reward_in(late_rows), median(late_rows, "reward_std")
     if history.rows_since_warmup < history.rows.rows_for(FLAT_LEAST) or not (early and late and spread):
         return None
     if history.has_risen or history.sampled.count < len(early_rows) + len(late_rows) - 1:  # they may share one
         return None
-    scale, still = scale_seen(history, late_rows[-1]), _standing_still(history)
-    # None of the library's functions is a matter of chance.
-    chance = any(map(is_own, scale.names)) and _follows_chance([*early_rows, *late_rows], history.facts.num_generations)
-    excluded = _least_gain(history, bool(still), chance) * spread
+    still = _standing_still(history)
+    excluded = spread * (FLAT_STILL if still else FLAT_LONG if logged >= 2 * FLAT_WINDOW else FLAT_SHORT)
     error = 2 * math.hypot(early.error, late.error)
     most = late.mean - early.mean + error
     # A fall by luck must not pass for certainty.
-    if max(most, error) > excluded or scale.is_near_full(early.mean):
+    if max(most, error) > excluded or history.scale.is_near_full(early.mean):
         return None
     return Symptom(
-        f"{history.reward} {figure(early.mean)} in {steps(early_rows)}, {figure(late.mean)} in {steps(late_rows)}: a "
-        f"gain of at most {figure(max(most, 0.0))} (two standard errors), at reward_std {figure(spread)}{still}",
+        f"{history.reward_name} {figure(early.mean)} in {steps(early_rows)}, {figure(late.mean)} in "
+        f"{steps(late_rows)}: a gain of at most {figure(max(most, 0.0))} (two standard errors), at reward_std "
+        f"{figure(spread)}{still}",
         (f"training.learning_rate={typed(4 * history.facts.learning_rate or 5e-6)}", larger_groups(history.facts)),
         cause="the updates are too small to be seen: the learning rate is too low" if still else "",
     )
-
-
-def _spread(history: History, rows: list[Row]) -> float | None:
-    """`reward_std` at the weights that the reward is judged by."""
-    spread = median(rows, "reward_std")
-    if spread is None:
-        return None
-    return spread * scale_seen(history, rows[-1]).largest / scale_of(history.facts, rows[-1]).largest
-
-
-def _least_gain(history: History, stands_still: bool, chance: bool) -> float:
-    """The gain, as a share of `reward_std`, that has to be excluded before a reward is called flat."""
-    if stands_still:
-        return FLAT_STILL
-    if chance:
-        return FLAT_CHANCE
-    return FLAT_LONG if history.rows.count * history.rows.steps_per_row >= 2 * FLAT_WINDOW else FLAT_SHORT
-
-
-def _follows_chance(rows: list[Row], size: int) -> bool:
-    """Whether rewards differ within a group just as much as between groups, beyond the luck of these rows."""
-    # Mean standard deviation of so many values of one normal distribution, over that distribution's own.
-    equal_problems = math.sqrt(2 / (size - 1)) * math.exp(math.lgamma(size / 2) - math.lgamma((size - 1) / 2))
-    expected = CHANCE * equal_problems
-    pairs = [(number(row, "groups/reward_std"), number(row, "reward_std")) for row in rows]
-    excess = estimate([within - expected * overall for within, overall in pairs if within is not None and overall])
-    return excess is not None and excess.mean > 2 * excess.error
 
 
 def _standing_still(history: History) -> str:
@@ -115,11 +79,11 @@ COLLAPSE = Threshold(0.5, "× the best window", "half of what had been learned i
 COLLAPSE_ERRORS = Threshold(4, "standard errors", "the best of many windows is partly luck")
 
 
-@finding(
+@rule(
     severity="error",
     title="The reward has fallen and not come back",
     cause="the learning rate is too high: such a fall does not heal",
-    metrics="`reward` now, in its best window and in the first steps; the accuracies before and after the run",
+    metrics="`reward` now, in its best window and in the first steps",
     explains=(
         *(*NO_SIGNAL, "reward_flat", "format_reward_zero", "mode_collapse", "kl_high"),
         *("completions_cut_off", "thinking_never_closed", *OF_REASONING_TOKENS),
@@ -127,22 +91,18 @@ COLLAPSE_ERRORS = Threshold(4, "standard errors", "the best of many windows is p
 )
 def reward_collapsed(history: History) -> Symptom | None:
     """What had been learned, or was there at the beginning, is lost."""
-    told = _reward_lost(history) or _accuracy_lost(history)
-    return Symptom(told, (lower_rate(history.facts), stronger_kl_penalty(history.facts))) if told else None
-
-
-def _reward_lost(history: History) -> str:
-    """What shows that the reward is lost; empty where it is not."""
     rows = history.sampled.recent()
     now = history.reward_in(rows)
     if now is None or _always_repeats(history, rows):
-        return ""
+        return None
     for best, where in _best_windows(history, len(rows)):
-        error = COLLAPSE_ERRORS * math.hypot(best.error, now.error)
-        if best.mean > 0 and now.mean <= COLLAPSE * best.mean and best.mean - now.mean >= error:
-            told = f"{history.reward} {figure(now.mean)} in {steps(rows)}, after {figure(best.mean)} in {where}"
-            return f"{told} (limit {figure(COLLAPSE)} ×)"
-    return ""
+        if best.mean > 0 and now.mean <= COLLAPSE * best.mean and best.is_above(now, COLLAPSE_ERRORS):
+            return Symptom(
+                f"{history.reward_name} {figure(now.mean)} in {steps(rows)}, after {figure(best.mean)} in {where} "
+                f"(limit {figure(COLLAPSE)} ×)",
+                (lower_rate(history.facts), stronger_kl_penalty(history.facts)),
+            )
+    return None
 
 
 def _always_repeats(history: History, rows: list[Row]) -> bool:
@@ -162,7 +122,7 @@ def _best_windows(history: History, length: int) -> Iterator[tuple[Estimate, str
         yield history.best, f"the {length} rows up to step {history.best_step}"
     first, short = history.sampled.beginning(WINDOW), len(history.sampled.beginning())
     parts = [first[start : start + short] for start in range(len(first) - short + 1)]
-    means = [math.fsum(found) / short for part in parts if len(found := values(part, history.reward)) == short]
+    means = [math.fsum(found) / short for part in parts if len(found := values(part, "reward")) == short]
     if means and len(means) == len(parts):
         best = max(range(len(means)), key=lambda place: means[place])
         yield Estimate(means[best], history.reward_noise / math.sqrt(short)), steps(parts[best])
@@ -174,7 +134,7 @@ _ENOUGH_TO_PAIR = 4
 _USUAL_PROBLEMS = 64
 
 
-@finding(
+@rule(
     severity="error",
     title="The reward rises while held-out accuracy falls",
     cause="the problems, or a hole in the reward, are being learned instead of the task: read the best-paid "
@@ -183,34 +143,22 @@ _USUAL_PROBLEMS = 64
 )
 def held_out_accuracy_falls(history: History) -> Symptom | None:
     """The reward rises while held-out accuracy falls."""
-    around = _before_and_after(history)
-    if around is not None and not _accuracy_lost(history):
+    around, evaluations = _before_and_after(history), list(history.evaluations)
+    if around is not None:
         return _fallen(history, *around)
-    evaluations = list(history.evaluations)
     if len(evaluations) >= _ENOUGH_TO_PAIR:  # the best of many single ones is partly luck
         # The pair before the last one shares an evaluation with it.
-        *earlier, _, last = pairwise(evaluations)
-        best = max(earlier, key=lambda pair: pair[0].accuracy + pair[1].accuracy)
-        return _fallen(history, _both(*best), _both(*last))
+        *earlier, _, last = [_both(*pair) for pair in pairwise(evaluations)]
+        return _fallen(history, max(earlier, key=lambda both: both.accuracy), last)
     if len(evaluations) < 2:
         return None
     return _fallen(history, max(evaluations[:-1], key=lambda each: each.accuracy), evaluations[-1])
 
 
 def _both(one: Evaluation, other: Evaluation) -> Evaluation:
-    rewards = [each.reward for each in (one, other) if each.reward is not None and each.stage == other.stage]
-    return other._replace(
-        accuracy=(one.accuracy + other.accuracy) / 2,
-        problems=_problems(one) + _problems(other),
-        reward=_average(rewards),
-    )
-
-
-def _average(estimates: Sequence[Estimate]) -> Estimate | None:
-    if not estimates:
-        return None
-    means, errors = zip(*((each.mean, each.error) for each in estimates), strict=True)
-    return Estimate(math.fsum(means) / len(means), math.fsum(errors) / len(errors))
+    """Two evaluations as one, with the reward of the second."""
+    accuracy, problems = (one.accuracy + other.accuracy) / 2, _problems(one) + _problems(other)
+    return other._replace(accuracy=accuracy, problems=problems)
 
 
 def _problems(evaluation: Evaluation) -> float:
@@ -230,17 +178,17 @@ def _error(one: Evaluation, other: Evaluation) -> float:
 
 def _fallen(history: History, best: Evaluation, last: Evaluation) -> Symptom | None:
     # Those of another stage are rewards of other functions.
-    before = best.reward if best.stage == last.stage else last.first_reward
+    before, now = best.reward if best.stage == last.stage else last.first_reward, last.reward
     error, fall = _error(best, last), best.accuracy - last.accuracy
-    if before is None or last.reward is None or fall <= HELD_OUT_FALL or fall < HELD_OUT_ERRORS * error:
+    if before is None or now is None or fall <= HELD_OUT_FALL or fall < HELD_OUT_ERRORS * error:
         return None
-    if last.reward.mean - before.mean <= HELD_OUT_ERRORS * math.hypot(before.error, last.reward.error):
+    if not now.is_above(before, HELD_OUT_ERRORS):
         return None
     facts = history.facts
     return Symptom(
         f"eval/accuracy {figure(best.accuracy)} up to step {best.step}, {figure(last.accuracy)} at step {last.step} "
-        f"(standard error of the difference {figure(error)}); {history.reward} {figure(before.mean)} and then "
-        f"{figure(last.reward.mean)}",
+        f"(standard error of the difference {figure(error)}); {history.reward_name} {figure(before.mean)} and then "
+        f"{figure(now.mean)}",
         (
             stronger_kl_penalty(facts),
             *((f"training.max_steps={best.step}",) if best.step and not facts.stage else ()),
@@ -258,20 +206,3 @@ def _before_and_after(history: History) -> tuple[Evaluation, Evaluation] | None:
         return None
     now, first = history.reward_in(history.sampled.recent()), history.first_reward
     return Evaluation(0, before, problems, first, first), Evaluation(history.step, after, problems, now, first)
-
-
-def _accuracy_lost(history: History) -> str:
-    """What shows that a finished run has lost its accuracy and its reward; empty where it has not."""
-    around, rows = _before_and_after(history), history.sampled.recent()
-    if around is None:
-        return ""
-    before, after = around
-    least = max(COLLAPSE * before.accuracy, COLLAPSE_ERRORS * _error(before, after))
-    if after.reward is None or not before.accuracy or before.accuracy - after.accuracy < least:
-        return ""
-    if not scale_seen(history, rows[-1]).is_near_zero(after.reward.mean):
-        return ""
-    return (
-        f"held-out accuracy {figure(before.accuracy)} before and {figure(after.accuracy)} after, of "
-        f"{figure(_problems(after))} problems; {history.reward} {figure(after.reward.mean)} in {steps(rows)}"
-    )

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import statistics
 
-from rlvr_vocab.analysis.doctor.definition import NOTHING_LEARNED, UNSTABLE_POLICY, Symptom, finding, larger_batches
 from rlvr_vocab.analysis.doctor.finding import QUICKSTART, Threshold, figure, share, steps, typed
 from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, WINDOW, History, median, number, recurs, values
 from rlvr_vocab.analysis.doctor.learning import RATE_NONE
-from rlvr_vocab.record.metrics import Row
+from rlvr_vocab.analysis.doctor.rule import NOTHING_LEARNED, UNSTABLE_POLICY, Symptom, larger_batches, rule
 
 _USUAL_RATE, _LEAST_RATE = 5e-6, 1e-12
 
 
-@finding(
+@rule(
     severity="error",
     title="Loss or gradient is not a number",
     cause="numbers have left the range of their type, or the learning rate has broken the weights",
@@ -35,7 +34,7 @@ def loss_not_finite(history: History) -> Symptom | None:
     return None
 
 
-@finding(severity="error", metrics="`learning_rate`", explains=NOTHING_LEARNED)
+@rule(severity="error", metrics="`learning_rate`", explains=NOTHING_LEARNED)
 def learning_rate_zero(history: History) -> Symptom | None:
     """The rate is 0 for longer than the first step of a warm-up, or was set to next to nothing."""
     rows, asked = history.rows.recent(), history.facts.learning_rate
@@ -66,35 +65,29 @@ GRAD_NORM = Threshold(
 )
 
 
-@finding(
+@rule(
     severity="warning",
     title="Gradients are far above the limit at every step",
     cause="the limit is far below what these batches give, so that a step of chance counts as much as a clear one",
-    metrics="`grad_norm` of twenty steps; of ten where none is less than five times as long",
+    metrics="`grad_norm` of twenty steps",
     explains=("reward_flat",),
 )
 def gradients_clipped(history: History) -> Symptom | None:
     """Every gradient is far longer than `training.max_grad_norm`, five times at the median; twice or three times is
     usual in small batches."""
-    limit = history.facts.max_grad_norm
-    # Where each single one is so long, ten steps will do.
-    for rows, least in ((history.rows.recent(2 * WINDOW), 1.0), (history.rows.recent(), GRAD_NORM)):
-        norms = _norms(rows)
-        if not limit or not norms or 2 * len(norms) < len(rows):
-            continue
-        usual = statistics.median(norms)
-        if min(norms) > least * limit and usual >= GRAD_NORM * limit:
-            return Symptom(
-                f"grad_norm from {figure(min(norms))} to {figure(max(norms))}, median {figure(usual)} in "
-                f"{steps(rows)}; training.max_grad_norm={figure(limit)} (limit of the median {figure(GRAD_NORM)} ×)",
-                (f"training.max_grad_norm={typed(usual)}", larger_batches(history.facts)),
-            )
-    return None
-
-
-def _norms(rows: list[Row]) -> list[float]:
-    """Those of rows that had a gradient: groups without spread have none to clip."""
-    return [norm for norm in values(rows, "grad_norm") if norm > 0]
+    limit, rows = history.facts.max_grad_norm, history.rows.recent(2 * WINDOW)
+    # Groups without spread have no gradient to clip.
+    norms = [norm for norm in values(rows, "grad_norm") if norm > 0]
+    if not limit or not norms or 2 * len(norms) < len(rows):
+        return None
+    usual = statistics.median(norms)
+    if min(norms) <= limit or usual < GRAD_NORM * limit:
+        return None
+    return Symptom(
+        f"grad_norm from {figure(min(norms))} to {figure(max(norms))}, median {figure(usual)} in {steps(rows)}; "
+        f"training.max_grad_norm={figure(limit)} (limit of the median {figure(GRAD_NORM)} ×)",
+        (f"training.max_grad_norm={typed(usual)}", larger_batches(history.facts)),
+    )
 
 
 MOVED = Threshold(0.01, "share of values", "`weights/moved`: AdamW moves every value that has a gradient", "design")
@@ -102,7 +95,7 @@ ROUNDED = Threshold(0.5, "share of values", "most updates are smaller than the t
 RATE_JUDGED = Threshold(0.1, "× `training.learning_rate`", "the ends of a warm-up and of a decay may round away")
 
 
-@finding(
+@rule(
     severity="error",
     title="The parameters do not move",
     metrics="`weights/moved`",
@@ -115,7 +108,7 @@ def weights_not_moving(history: History) -> Symptom | None:
     return _moved_between(history, -1.0, MOVED, cause)
 
 
-@finding(
+@rule(
     severity="warning",
     title="Most updates round away",
     metrics="`weights/moved`",

@@ -6,18 +6,17 @@ import math
 import statistics
 from collections.abc import Iterator
 
-from rlvr_vocab.analysis.doctor.definition import (
+from rlvr_vocab.analysis.doctor.finding import GUIDE, QUICKSTART, Threshold, figure, steps
+from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, RISEN, WINDOW, History, median, values
+from rlvr_vocab.analysis.doctor.rule import (
     INCOHERENT_POLICY,
     UNSTABLE_POLICY,
     Symptom,
-    finding,
     lower_rate,
     more_entropy,
+    rule,
     stronger_kl_penalty,
 )
-from rlvr_vocab.analysis.doctor.finding import GUIDE, QUICKSTART, Threshold, figure, steps
-from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, RISEN, WINDOW, History, median, values
-from rlvr_vocab.analysis.doctor.reward_scale import scale_seen
 
 _SHORT = WINDOW / 2
 
@@ -25,7 +24,7 @@ KL = Threshold(0.5, "nats per token", "further from the initial model, words cha
 KL_EXPLOSION = Threshold(5.0, "nats per token", "ten times the limit: another model")
 
 
-@finding(
+@rule(
     severity="warning",
     title="The KL to the initial model is above its limit",
     cause="the learning rate is high for this run's length, or a hole in the reward is being exploited",
@@ -36,7 +35,7 @@ def kl_high(history: History) -> Symptom | None:
     return _kl_between(history, KL, KL_EXPLOSION)
 
 
-@finding(
+@rule(
     severity="error",
     title="The KL to the initial model explodes",
     cause="the learning rate is too high: the policy has become another model",
@@ -71,7 +70,7 @@ ENTROPY_LOW_NATS = Threshold(0.1, "nats per token", "above it, one token in fift
 ENTROPY_NONE = Threshold(0.01, "nats per token", "every completion of a group is the same, from the start")
 
 
-@finding(
+@rule(
     severity="error",
     title="The entropy collapses",
     metrics="`entropy`, `entropy/thinking`",
@@ -101,9 +100,8 @@ def entropy_collapsing(history: History) -> Symptom | None:
 
 def _is_right(history: History) -> bool:
     """Whether nearly every completion gets the full reward."""
-    rows = history.sampled.recent(_SHORT)
-    reward = median(rows, history.reward)
-    return reward is not None and scale_seen(history, rows[-1]).is_near_full(reward)
+    reward = median(history.sampled.recent(_SHORT), "reward")
+    return reward is not None and history.scale.is_near_full(reward)
 
 
 def _is_rising(history: History) -> bool:
@@ -111,16 +109,14 @@ def _is_rising(history: History) -> bool:
     rows = history.sampled.recent()
     half = len(rows) // 2
     before, now = history.reward_in(rows[:half]), history.reward_in(rows[half:])
-    if before is None or now is None:
-        return False
-    return now.mean - before.mean > RISEN * math.hypot(now.error, before.error)
+    return before is not None and now is not None and now.is_above(before, RISEN)
 
 
 ENTROPY_HIGH = Threshold(2, "× the beginning", "entropy falls in a healthy run", GUIDE)
 ENTROPY_RISE = Threshold(0.5, "nats per token", "from near 0, twice as much is still little")
 
 
-@finding(
+@rule(
     severity="error",
     title="The entropy explodes",
     cause="the learning rate is too high: the updates destroy what the model knew",
@@ -159,7 +155,7 @@ LOGP_GAP = Threshold(
 LOGP_GAP_VLLM = Threshold(0.1, "nats per token", "another engine with other kernels, in bfloat16", "TRL's guides")
 
 
-@finding(
+@rule(
     severity="error",
     title="Sampler and trainer disagree on log-probabilities",
     cause="the sampler has other weights, another temperature, another precision or another region bias than the "

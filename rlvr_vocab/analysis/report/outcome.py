@@ -5,39 +5,18 @@ What is missing, or shows nothing, is said first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rlvr_vocab.analysis.charts import Line
 from rlvr_vocab.counted import counted
 from rlvr_vocab.record.metrics import EVAL_ACCURACY, RunRecord, is_number
+from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.statistics import difference_interval, share_interval
 
 # Of the logged steps, from which the reward at the beginning and at the end is taken where nothing was held out.
 _AT_EACH_END = 10
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One sampled answer to a held-out problem; `score` is None where its gold answer cannot be read.
-
-    Attributes:
-        completion: the whole turn, of which `completion_ids` were sampled; none of them in an older run.
-    """
-
-    problem: int
-    prompt: str
-    solution: str
-    completion: str
-    score: float | None
-    completion_ids: Sequence[int] = ()
-
-    @classmethod
-    def of_row(cls, row: Mapping[str, Any]) -> Answer:
-        """The answer in a line of `evaluation/<when>.jsonl`."""
-        given = row["problem"], row["prompt"], row["solution"], row["completion"], row["score"]
-        return cls(*given, row.get("completion_ids", ()))
 
 
 @dataclass(frozen=True)
@@ -48,11 +27,11 @@ class HeldOutAnswers:
         damage: a line for each damaged file, which is left out.
     """
 
-    before: Sequence[Answer] = ()
-    after: Sequence[Answer] = ()
+    before: Sequence[ProblemResult] = ()
+    after: Sequence[ProblemResult] = ()
     damage: Sequence[str] = ()
 
-    def pairs(self) -> list[tuple[Answer, Answer]]:
+    def pairs(self) -> list[tuple[ProblemResult, ProblemResult]]:
         """The first answers before and after, for each problem that was graded both times."""
         return [(early[0], late[0]) for early, late in self._of_a_problem()]
 
@@ -60,31 +39,27 @@ class HeldOutAnswers:
         """The shares of right answers before and after, for each problem that was graded both times."""
         return [(_share(early), _share(late)) for early, late in self._of_a_problem()]
 
-    def _of_a_problem(self) -> list[tuple[list[Answer], list[Answer]]]:
+    def _of_a_problem(self) -> list[tuple[list[ProblemResult], list[ProblemResult]]]:
         before, after = _by_problem(self.before), _by_problem(self.after)
         return [(answers, after[problem]) for problem, answers in before.items() if problem in after]
 
 
-def is_right(answer: Answer) -> bool:
-    return answer.score == 1.0
-
-
-def problem_shares(answers: Sequence[Answer]) -> list[float]:
+def problem_shares(answers: Sequence[ProblemResult]) -> list[float]:
     """The share of right answers of each problem that can be judged."""
     return list(map(_share, _by_problem(answers).values()))
 
 
-def _by_problem(answers: Sequence[Answer]) -> dict[tuple[int, str], list[Answer]]:
+def _by_problem(answers: Sequence[ProblemResult]) -> dict[tuple[int, str], list[ProblemResult]]:
     """The answers that can be judged."""
-    found: dict[tuple[int, str], list[Answer]] = {}
+    found: dict[tuple[int, str], list[ProblemResult]] = {}
     for answer in answers:
         if answer.score is not None:
             found.setdefault((answer.problem, answer.prompt), []).append(answer)
     return found
 
 
-def _share(answers: Sequence[Answer]) -> float:
-    return sum(map(is_right, answers)) / len(answers)
+def _share(answers: Sequence[ProblemResult]) -> float:
+    return sum(answer.right for answer in answers) / len(answers)
 
 
 def accuracy_line(record: RunRecord, held_out: HeldOutAnswers) -> Line | None:

@@ -31,15 +31,6 @@ from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.vocab.marking import Marker
 
-# Share of reasoning tokens and entropy by region, which the run's own curves show already.
-_AMONG_THE_CURVES = ("use", "entropy")
-_VOCABULARY_HEADINGS = {
-    "Use": ("distinct", "concentration", "sources"),
-    "Drift of the copies": ("drift",),
-    "In two dimensions": ("projection",),
-    "Uncertainty": ("entropy", "surprisal"),
-}
-
 
 @dataclass(frozen=True)
 class Configuration:
@@ -161,12 +152,7 @@ def _vocabulary(report: RunReport) -> Markup:
     if analysis is None:
         return paragraph("No model of this run is there (initial_model/), so its vocabulary is not known.", "missing")
     parts = [paragraph(note, "note") for note in analysis.notes]
-    left = [chart for chart in vocabulary_charts(analysis) if chart.name not in _AMONG_THE_CURVES]
-    for title, prefixes in {**_VOCABULARY_HEADINGS, "More": ("",)}.items():
-        drawn = [chart for chart in left if chart.name.startswith(prefixes)]
-        if drawn:
-            parts += [heading(title), chart_grid(drawn)]
-        left = [chart for chart in left if chart not in drawn]
+    parts.append(chart_grid(vocabulary_charts(analysis)))
     for each in vocabulary_tables(analysis):
         content = paragraph(each.caption, "note") + table(each.header, each.rows, _number_columns(each.rows))
         parts.append(folded(each.title, content))

@@ -15,11 +15,12 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from rlvr_vocab.analysis.report.outcome import Answer, HeldOutAnswers, is_right
+from rlvr_vocab.analysis.report.outcome import HeldOutAnswers
 from rlvr_vocab.analysis.report.page import SampleCard, heading, paragraph, samples
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
+from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.visible_text import visible_lines
 from rlvr_vocab.vocab.marking import Marker, TextSpan, marked_html, shared_prefix_length, shortened
 
@@ -128,7 +129,7 @@ def _first_of(completions: Sequence[SampledCompletion], prompt: str) -> SampledC
     return next((each for each in completions if each.prompt == prompt), None)
 
 
-def held_out_answers(held_out: HeldOutAnswers) -> list[tuple[str, Answer, Answer]]:
+def held_out_answers(held_out: HeldOutAnswers) -> list[tuple[str, ProblemResult, ProblemResult]]:
     """For each kind of change its first problem, with the answer before and the one after."""
     pairs = held_out.pairs()
     firsts = {name: next((pair for pair in pairs if _change(pair) == kind), None) for name, kind in _CHANGES.items()}
@@ -136,7 +137,7 @@ def held_out_answers(held_out: HeldOutAnswers) -> list[tuple[str, Answer, Answer
 
 
 def held_out_section(
-    held_out: HeldOutAnswers, shown: Sequence[tuple[str, Answer, Answer]], marker: Marker | None
+    held_out: HeldOutAnswers, shown: Sequence[tuple[str, ProblemResult, ProblemResult]], marker: Marker | None
 ) -> Markup:
     """How many problems changed, and some of them."""
     changes = [_change(pair) for pair in held_out.pairs()]
@@ -186,11 +187,11 @@ class _Template:
         return inner.strip() or prompt
 
 
-def _change(pair: tuple[Answer, Answer]) -> tuple[bool, bool]:
-    return is_right(pair[0]), is_right(pair[1])
+def _change(pair: tuple[ProblemResult, ProblemResult]) -> tuple[bool, bool]:
+    return pair[0].right, pair[1].right
 
 
-def _of_answer(answer: Answer, title: str, marker: Marker | None) -> SampleCard:
+def _of_answer(answer: ProblemResult, title: str, marker: Marker | None) -> SampleCard:
     sampled = marker.spans(answer.completion_ids) if marker is not None else []
     text = "".join(each.text for each in sampled)
     spans = [TextSpan(answer.completion, 0)]

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean, nearest_and_all
 
-Order = Literal["file", "lowest", "highest", "problem"]
+Order = Literal["file", "lowest", "highest"]
 VerdictName = Literal["right", "wrong"]
 _STEP_RANGE = re.compile(r"(?P<first>\d*)(?P<colon>:?)(?P<last>\d*)")
 

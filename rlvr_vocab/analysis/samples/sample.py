@@ -11,6 +11,7 @@ from rlvr_vocab.record.metrics import RewardFact
 from rlvr_vocab.visible_text import visible_lines
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import Marker, TextSpan
+from rlvr_vocab.vocab.regions import THINKING, RegionTracker
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class TokenCounts:
     """Tokens of a completion.
 
     Attributes:
-        thinking, answering: chosen in each region, as `vocab.regions` tells them.
+        thinking, answering: chosen in each region.
         reasoning: reasoning tokens.
         ended: whether the last token ends a turn; else the completion was cut off at the length limit.
     """
@@ -30,18 +31,13 @@ class TokenCounts:
 
 
 def count_tokens(prompt_ids: Sequence[int], completion_ids: Sequence[int], layout: VocabLayout) -> TokenCounts:
-    """Count the tokens of a completion; the same regions as `vocab.regions`, without torch."""
-    turn, tags = list(layout.turn_ids), (layout.think_open_id, layout.think_close_id)
-    ids = [*prompt_ids, *completion_ids]
-    thinks, thinking, reasoning = False, 0, 0
-    for position, token in enumerate(ids):
-        if position >= len(prompt_ids):
-            thinking += thinks
-            reasoning += token >= layout.standard_size
-        if turn and token == turn[-1] and ids[max(0, position + 1 - len(turn)) : position + 1] == turn:
-            thinks = False
-        elif token in tags:
-            thinks = token == layout.think_open_id
+    """Count the tokens of a completion."""
+    tracker, thinking = RegionTracker(layout, prompt_ids), 0
+    for token in completion_ids:
+        thinking += tracker.region == THINKING
+        tracker.add(token)
+    reasoning = sum(token >= layout.standard_size for token in completion_ids)
+    tags = (layout.think_open_id, layout.think_close_id)
     ended = bool(completion_ids) and completion_ids[-1] in layout.control_ids and completion_ids[-1] not in tags
     return TokenCounts(thinking, reasoning, len(completion_ids) - thinking, ended)
 

@@ -26,15 +26,12 @@ class Matches:
         rows: `(N,)` int64, from 1 in the file of each step.
         rewards: `(N,)` float64.
         verdicts: `(N,)` int8: RIGHT, WRONG, or UNKNOWN where the correctness reward gave none.
-        problems: `(N,)` int64, one number for each prompt in the order of their first appearance; zeros where the
-            order does not ask for it.
     """
 
     steps: np.ndarray
     rows: np.ndarray
     rewards: np.ndarray
     verdicts: np.ndarray
-    problems: np.ndarray
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -65,14 +62,10 @@ class Matches:
         return found
 
     def ordered(self, order: Order) -> Matches:
-        """In the order of the files, by reward, or each problem over time; equals stay in the order of the files."""
+        """In the order of the files, or by reward; equals stay in the order of the files."""
         if order == "file":
             return self
-        if order == "problem":
-            key = self.problems
-        else:
-            key = -self.rewards if order == "highest" else self.rewards
-        return self._at(np.argsort(key, kind="stable"))
+        return self._at(np.argsort(-self.rewards if order == "highest" else self.rewards, kind="stable"))
 
     def first(self, most: int | None) -> Matches:
         """The first so many; all of them with None."""
@@ -86,7 +79,7 @@ class Matches:
         """The matches of several steps, one after the other."""
         if not parts:
             nothing = np.empty(0, dtype=np.int64)
-            return Matches(nothing, nothing, np.empty(0), np.empty(0, dtype=np.int8), nothing)
+            return Matches(nothing, nothing, np.empty(0), np.empty(0, dtype=np.int8))
         return Matches(*(np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS))
 
 
@@ -110,7 +103,6 @@ class Search:
     steps_left: list[int] = field(init=False)
     number_of_steps: int = field(init=False)
     _parts: list[Matches] = field(default_factory=list)
-    _problems: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.steps_left = [step for step in reversed(self.files.steps) if self.sample_filter.has_step(step)]
@@ -144,22 +136,15 @@ class Search:
             rows.astype(np.int64) + 1,
             rewards,
             verdicts_of(table, self.correctness)[rows],
-            self._numbered_problems(table, rows),
         )
 
     def _columns(self) -> list[str]:
         wanted = ["reward"]
-        if self.sample_filter.problem is not None or self.sample_filter.prompt is not None or self.order == "problem":
+        if self.sample_filter.problem is not None or self.sample_filter.prompt is not None:
             wanted.append("prompt")
         if self.sample_filter.contains is not None:
             wanted.append("completion")
         return wanted if self.correctness is None else [*wanted, f"reward/{self.correctness.name}"]
-
-    def _numbered_problems(self, table: pa.Table, rows: np.ndarray) -> np.ndarray:
-        if self.order != "problem":
-            return np.zeros(len(rows), dtype=np.int64)
-        prompts = table["prompt"].take(rows).to_pylist()
-        return np.array([self._problems.setdefault(each, len(self._problems)) for each in prompts], dtype=np.int64)
 
 
 def search_all(search: Search) -> Iterator[tuple[int, int]]:

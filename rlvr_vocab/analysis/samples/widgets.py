@@ -27,7 +27,6 @@ _ORDER_WORDS = {
     "file": "as sampled",
     "lowest": "lowest reward first",
     "highest": "highest reward first",
-    "problem": "each problem over time",
 }
 KEYS = (
     ("n p, → ←", "next, previous completion"),
@@ -38,7 +37,7 @@ KEYS = (
     ("s", "go to a step"),
     ("/", "only completions that hold a text"),
     ("f", "filter: verdict=wrong min_reward=0.5 problem=apples step=10:50 contains=wait; empty: all"),
-    ("o", "order: as sampled, lowest reward, highest reward, each problem over time"),
+    ("o", "order: as sampled, lowest reward, highest reward"),
     ("c", "all completions to this prompt, through the run; once more: back"),
     ("r", "look for new steps of a run that goes on"),
     ("?, Esc", "this page; back"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from rlvr_vocab.analysis.vocabulary.drift import drift_points, groups_of_copies, open_copies, project, row_drift
+from rlvr_vocab.analysis.vocabulary.drift import drift_points, groups_of_copies, project, row_drift
 from rlvr_vocab.analysis.vocabulary.models import ModelFolder, TokenRows, model_folders, token_tables
 from rlvr_vocab.analysis.vocabulary.results import (
     Drift,
@@ -37,6 +37,7 @@ from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import COMPLETIONS, INITIAL_MODEL
 from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
+from rlvr_vocab.vocab.policy import open_copies
 
 # Each end of a run, in steps that were read.
 _SHARE_OF_A_WINDOW = 5
@@ -77,7 +78,7 @@ def _analysed(
         usage=used,
         drift=drift,
         projection=projection,
-        uncertainty=uncertainty(record, tally),
+        uncertainty=uncertainty(tally, tally.kind) if tally and tally.kind else None,
         separated_copies=separated_copies(used, drift.final[-1], tally) if used and drift and tally else (),
     )
 
@@ -113,7 +114,7 @@ def _drift(
     start = _tables(ModelFolder(0, INITIAL_MODEL, initial), layout, notes)
     if start is None:
         return None, None
-    open_ks = open_copies(layout)
+    open_ks = (open_copies(layout)[0] - layout.standard_size).numpy()
     total = used.total if used else None
     groups = groups_of_copies(open_ks, total, layout)
     some = np.unique(np.concatenate([np.empty(0, np.int64), *groups.values()]))
@@ -136,7 +137,7 @@ def _drift(
     if broken:
         notes.append(f"The rows of {counted(broken, 'copy', 'copies')} with NaN or infinity at the end: left out.")
     projection = project(*sides[0], layout, open_ks, total)
-    return Drift(tuple(points), final, end, len(final) == 1, len(some)), projection
+    return Drift(tuple(points), final, end, len(final) == 1), projection
 
 
 def _side_by_side(now: dict[Side, TokenRows], start: dict[Side, TokenRows]) -> list[tuple[Side, TokenRows, TokenRows]]:

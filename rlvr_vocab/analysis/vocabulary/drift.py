@@ -1,4 +1,4 @@
-"""How far the rows of copies have moved from their sources and from where they began, and both in two dimensions."""
+"""How far the rows of copies have moved from their sources and from where they began, and which way."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ _BLOCK = 1024
 MOST_ROWS_OVER_TIME = 4096
 _COLUMNS = 6
 MOST_COPIES = 300  # in the projection
-
-Tables = Mapping[Side, TokenRows]
 
 
 def cosine_distance(units_a: torch.Tensor, units_b: torch.Tensor) -> torch.Tensor:
@@ -76,6 +74,12 @@ def drift_points(step: int, name: str, drift: RowDrift, groups: Mapping[str, np.
         )
 
 
+def top_movers(drift: RowDrift, most: int) -> np.ndarray:
+    """Places in `drift` of the copies that are furthest from where they began."""
+    known = np.flatnonzero(np.isfinite(drift.from_start) & (drift.from_start > 0))
+    return known[np.argsort(-drift.from_start[known], kind="stable")[:most]]
+
+
 def groups_of_copies(open_ks: np.ndarray, total: np.ndarray | None, layout: VocabLayout) -> dict[str, np.ndarray]:
     """Copies that were sampled and the others, or all where nobody knows; of each at most `MOST_ROWS_OVER_TIME`."""
     if total is None:
@@ -83,12 +87,6 @@ def groups_of_copies(open_ks: np.ndarray, total: np.ndarray | None, layout: Voca
     used = total[open_ks + layout.standard_size] > 0
     groups = {"sampled": open_ks[used], "never sampled": open_ks[~used]}
     return {name: _thinned(ks) for name, ks in groups.items() if len(ks)}
-
-
-def open_copies(layout: VocabLayout) -> np.ndarray:
-    """The copies that may ever be sampled: those of control ids may not."""
-    sources = np.asarray(layout.source_ids, dtype=np.int64)
-    return np.flatnonzero(~np.isin(sources, layout.control_ids))
 
 
 def _thinned(ks: np.ndarray) -> np.ndarray:
@@ -102,33 +100,17 @@ def _quantiles(values: np.ndarray) -> tuple[float, ...]:
 def project(
     side: Side, now: TokenRows, start: TokenRows, layout: VocabLayout, open_ks: np.ndarray, total: np.ndarray | None
 ) -> Projection | None:
-    """Principal components of the most used copies with their sources, start and end together; None without a copy."""
+    """End minus start of the rows of the most used copies and their sources, in two dimensions; None without a copy."""
     ks = most_used(open_ks, total, layout)
-    of_copy, of_source = ks + layout.standard_size, np.asarray(layout.source_ids, dtype=np.int64)[ks]
-    read = [table.rows(ids).numpy() for table in (start, now) for ids in (of_source, of_copy)]
+    ids = np.asarray(layout.source_ids, dtype=np.int64)[ks], ks + layout.standard_size
+    moved = np.stack([(now.rows(each).double() - start.rows(each).double()).numpy() for each in ids])
     # A run that diverged has rows of NaN, which have no place.
-    finite = np.isfinite(np.stack(read)).all(axis=(0, 2))
-    ks = ks[finite]
-    if not len(ks):
+    finite = np.isfinite(moved).all(axis=(0, 2))
+    if not finite.any():
         return None
-    rows = np.concatenate([each[finite] for each in read]).astype(np.float64)
-    points, explained = onto_two(rows - rows.mean(axis=0))
-    moved, moved_explained = onto_two(rows[2 * len(ks) :] - rows[: 2 * len(ks)])
-    source_start, copy_start, source_end, copy_end = np.split(points, 4)
-    moved_source, moved_copy = np.split(moved, 2)
-    return Projection(
-        side=side,
-        ks=ks,
-        of=len(open_ks),
-        source_start=source_start,
-        copy_start=copy_start,
-        source_end=source_end,
-        copy_end=copy_end,
-        explained=explained,
-        moved_source=moved_source,
-        moved_copy=moved_copy,
-        moved_explained=moved_explained,
-    )
+    points, explained = onto_two(np.concatenate(moved[:, finite]))
+    of_source, of_copy = np.split(points, 2)
+    return Projection(side, ks[finite], len(open_ks), of_source, of_copy, explained)
 
 
 def onto_two(rows: np.ndarray) -> tuple[np.ndarray, float]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from rlvr_vocab.analysis.vocabulary.charts import vocabulary_charts
+from rlvr_vocab.analysis.vocabulary.drift import top_movers
 from rlvr_vocab.analysis.vocabulary.results import (
     QUANTILES,
     Drift,
@@ -22,7 +23,7 @@ from rlvr_vocab.analysis.vocabulary.results import (
     Usage,
     VocabularyAnalysis,
 )
-from rlvr_vocab.analysis.vocabulary.usage import SMOOTHING, smoothed_ratio, top_movers
+from rlvr_vocab.analysis.vocabulary.usage import smoothed_ratio
 from rlvr_vocab.atomic_file import write_whole
 
 FOLDER = "vocabulary"
@@ -57,17 +58,16 @@ def _tables(analysis: VocabularyAnalysis) -> Iterator[tuple[str, _Rows]]:
     if analysis.projection:
         yield "projection", _projection(analysis, analysis.projection)
     if analysis.uncertainty:
-        yield "entropy", _entropy(analysis.uncertainty)
-    if analysis.uncertainty and analysis.uncertainty.kind:
+        yield analysis.uncertainty.kind, _means(analysis.uncertainty)
         yield f"{analysis.uncertainty.kind}_by_token", _by_token(analysis, analysis.uncertainty)
     if analysis.separated_copies:
         yield "apart", _separated_copies(analysis)
 
 
 def _usage(usage: Usage) -> Iterator[Sequence[Any]]:
-    yield ("step", "thinking_tokens", "reasoning_tokens", "share", "distinct", "top_10_share", "top_100_share")
+    yield ("step", "thinking_tokens", "reasoning_tokens", "share", "distinct")
     for point in usage.points:
-        yield point.step, point.thinking, point.copies, point.share, point.distinct, point.top_10, point.top_100
+        yield point.step, point.thinking, point.copies, point.share, point.distinct
 
 
 def _sources(analysis: VocabularyAnalysis, usage: Usage) -> Iterator[Sequence[Any]]:
@@ -134,26 +134,24 @@ def _drift(drift: Drift) -> Iterator[Sequence[Any]]:
 
 
 def _projection(analysis: VocabularyAnalysis, projection: Projection) -> Iterator[Sequence[Any]]:
-    names = ("source_start", "copy_start", "source_end", "copy_end", "moved_source", "moved_copy")
-    yield ("id", "source_id", "text", *(f"{name}_{axis}" for name in names for axis in "xy"))
+    yield ("id", "source_id", "text", "source_x", "source_y", "copy_x", "copy_y")
     ids = projection.ks + analysis.layout.standard_size
-    points = np.concatenate([getattr(projection, name) for name in names], axis=1)
+    points = np.concatenate([projection.source, projection.copy], axis=1)
     for token, text, row in zip(ids.tolist(), analysis.texts.of(ids), points.tolist(), strict=True):
         yield (token, analysis.layout.source_ids[token - analysis.layout.standard_size], text, *row)
 
 
-def _entropy(uncertainty: Uncertainty) -> Iterator[Sequence[Any]]:
-    yield ("step", "measure", "where", "nats")
-    for measure, lines in (("entropy, logged", uncertainty.logged), (uncertainty.kind, uncertainty.sampled)):
-        for line in lines:
-            for step, value in zip(line.steps, line.values, strict=True):
-                yield step, measure, line.name, value
+def _means(uncertainty: Uncertainty) -> Iterator[Sequence[Any]]:
+    yield ("step", "where", "nats")
+    for line in uncertainty.means:
+        for step, value in zip(line.steps, line.values, strict=True):
+            yield step, line.name, value
 
 
 def _by_token(analysis: VocabularyAnalysis, uncertainty: Uncertainty) -> Iterator[Sequence[Any]]:
     yield (
         *("region", "source_id", "text", "written_as"),
-        *("early_count", "late_count", "early", "late", "late_smoothed", "change_smoothed"),
+        *("early_count", "late_count", "early", "late", "late_smoothed"),
     )
     texts = analysis.texts.of([each.source for each in uncertainty.tokens])
     for each, text in zip(uncertainty.tokens, texts, strict=True):
@@ -177,14 +175,8 @@ def _about(analysis: VocabularyAnalysis) -> dict[str, Any]:
         "steps_there": analysis.steps_there,
         "early_steps": early,
         "late_steps": late,
-        "ratio_smoothing": SMOOTHING,
-        "measure_by_token": analysis.uncertainty.kind if analysis.uncertainty else None,
         "end": analysis.drift.end if analysis.drift else None,
         "tied": analysis.drift.tied if analysis.drift else None,
-        "copies_measured_over_time": analysis.drift.sampled_rows if analysis.drift else None,
-        "copies_projected": len(analysis.projection.ks) if analysis.projection else None,
-        "copies": analysis.layout.size,
-        "copies_in_tokens_csv": len(_listed_copies(analysis)),
         "notes": analysis.notes,
     }
 

@@ -29,18 +29,12 @@ class Window(NamedTuple):
 
 
 class UsePoint(NamedTuple):
-    """One step: thinking tokens, how many of them are copies, and how the copies' use is spread over them.
-
-    `top_10` and `top_100` are the shares of all use of copies that the ten and hundred most used ones have; NaN where
-    no copy was used.
-    """
+    """One step: thinking tokens, how many of them are copies, and how many different ones."""
 
     step: int
     thinking: int
     copies: int
     distinct: int
-    top_10: float
-    top_100: float
 
     @property
     def share(self) -> float:
@@ -133,7 +127,7 @@ class Drift:
     """Rows over the checkpoints, and all of them at the end.
 
     Attributes:
-        points: over time, for copies that were sampled and others apart; of each at most `sampled_rows` copies.
+        points: over time, for copies that were sampled and others apart.
         final: one for each side.
     """
 
@@ -141,39 +135,32 @@ class Drift:
     final: tuple[RowDrift, ...]
     end: str
     tied: bool
-    sampled_rows: int
 
 
 @dataclass(frozen=True)
 class Projection:
-    """Sources and copies in two dimensions, `(points, 2)` each, a source as often as it has copies here.
+    """What training added to the rows of sources and copies, in the two directions that hold most of it.
 
     Attributes:
         ks: which copies: the most used ones.
         of: how many copies there are to choose from.
-        explained: share of the variance that the two dimensions hold.
-        moved_source, moved_copy: what was added to the rows by training, in the two directions that hold most of it;
-            `moved_explained` is how much.
+        source, copy: `(copies, 2)` each, a source as often as it has copies here.
+        explained: the share of the squared movements that the two directions hold.
     """
 
     side: Side
     ks: np.ndarray
     of: int
-    source_start: np.ndarray
-    copy_start: np.ndarray
-    source_end: np.ndarray
-    copy_end: np.ndarray
+    source: np.ndarray
+    copy: np.ndarray
     explained: float
-    moved_source: np.ndarray
-    moved_copy: np.ndarray
-    moved_explained: float
 
 
 class TokenUncertainty(NamedTuple):
     """A surface token in a region, as what it was written (`any`, `standard`, `copy 1` …), early and late.
 
     Means in nats, NaN without a position. So that rare tokens do not lead, `level` is the late mean drawn towards its
-    region's, and `change`, late minus early, is drawn towards 0; NaN where it takes a window without a position.
+    region's.
     """
 
     region: str
@@ -184,7 +171,6 @@ class TokenUncertainty(NamedTuple):
     early: float
     late: float
     level: float
-    change: float
 
 
 @dataclass(frozen=True)
@@ -194,13 +180,11 @@ class Uncertainty:
     Attributes:
         kind: `entropy` of the distribution that a token was drawn from; `surprisal` of the drawn token where a run
             recorded no entropies.
-        logged: entropies by region as the trainer logged them.
-        sampled: means over the sampled tokens by region, and by what was written while thinking.
+        means: over the sampled tokens of each step, by region, and by what was written while thinking.
     """
 
-    kind: Kind | None
-    logged: tuple[Line, ...]
-    sampled: tuple[Line, ...]
+    kind: Kind
+    means: tuple[Line, ...]
     tokens: tuple[TokenUncertainty, ...]
 
 

@@ -79,7 +79,9 @@ def read_step(
     for lists in (prompts, completions):
         if lists.values.size and not 0 <= lists.values.min() <= lists.values.max() < layout.rows:
             raise UserError(f"{files.path(step)}: holds ids outside the {layout.rows:,} rows of the model")
-    nats = _aligned(values, completions.lengths)
+    if values is not None and not np.array_equal(values.lengths, completions.lengths):
+        raise UserError(f"{files.path(step)}: {column} has not a value for every token")
+    nats = np.full(len(completions.values), np.nan) if values is None else values.values
     regions, before = _in_context(prompts, completions, layout)
     before = np.where(before == _NO_TOKEN, before, surface[before])
     surprisal = kind == "surprisal"
@@ -112,17 +114,6 @@ class _Lists:
 
     def rows(self) -> list[np.ndarray]:
         return np.split(self.values, np.cumsum(self.lengths)[:-1]) if len(self.lengths) else []
-
-
-def _aligned(values: _Lists | None, lengths: np.ndarray) -> np.ndarray:
-    """One value for each token; NaN in a row that has not as many values as tokens."""
-    if values is None:
-        return np.full(int(lengths.sum()), np.nan)
-    rows = [
-        row if len(row) == length else np.full(length, np.nan)
-        for row, length in zip(values.rows(), lengths, strict=True)
-    ]
-    return np.concatenate(rows) if rows else np.empty(0)
 
 
 def _in_context(prompts: _Lists, completions: _Lists, layout: VocabLayout) -> tuple[np.ndarray, np.ndarray]:
@@ -223,10 +214,8 @@ class Tally:
 
 
 def use_point(step: int, thought: np.ndarray, standard_size: int) -> UsePoint:
-    counts = np.sort(np.unique(thought[thought >= standard_size], return_counts=True)[1])[::-1]
-    copies = int(counts.sum())
-    top_10, top_100 = (float(counts[:most].sum() / copies) if copies else float("nan") for most in (10, 100))
-    return UsePoint(step, len(thought), copies, len(counts), top_10, top_100)
+    copies = thought[thought >= standard_size]
+    return UsePoint(step, len(thought), len(copies), len(np.unique(copies)))
 
 
 def _mean(values: np.ndarray) -> float:

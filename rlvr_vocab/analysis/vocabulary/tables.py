@@ -6,17 +6,17 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from rlvr_vocab.analysis.vocabulary.drift import top_movers
 from rlvr_vocab.analysis.vocabulary.results import (
     Drift,
     Growth,
     SourceUse,
-    TokenUncertainty,
     Uncertainty,
     Usage,
     VocabularyAnalysis,
 )
 from rlvr_vocab.analysis.vocabulary.uncertainty import PRIOR_POSITIONS
-from rlvr_vocab.analysis.vocabulary.usage import SMOOTHING, changed_most, changed_sources, highest, top_movers
+from rlvr_vocab.analysis.vocabulary.usage import SMOOTHING
 
 _MOST = 10
 _SIDE = {"both": "both (tied)", "input": "embedding", "output": "head"}
@@ -38,27 +38,21 @@ def vocabulary_tables(analysis: VocabularyAnalysis) -> list[Table]:
         found += _of_use(analysis, analysis.usage)
     if analysis.drift:
         found += _of_drift(analysis, analysis.drift)
-    found += _of_pairs(analysis)
+    found.append(_separated_copies(analysis))
     if analysis.uncertainty:
-        found += _of_uncertainty(analysis, analysis.uncertainty)
+        found.append(_of_uncertainty(analysis, analysis.uncertainty))
     return [table for table in found if table.rows]
 
 
 def _of_use(analysis: VocabularyAnalysis, usage: Usage) -> Iterator[Table]:
     early, late = (f"steps {window.first_step:,}–{window.last_step:,}" for window in usage.windows)
     header = ("token", "early: standard", "early: copies", "late: standard", "late: copies", "copies early", "late")
-    smoothed = f"Shares count {SMOOTHING:g} occurrences more, half of them copies."
     yield Table(
         "Written as copy or as standard token",
-        f"The sources written most while thinking; early is {early}, late {late}. {smoothed}",
+        f"The sources written most while thinking; early is {early}, late {late}. Shares count {SMOOTHING:g} "
+        "occurrences more, half of them copies.",
         header,
         _source_rows(analysis, list(usage.sources[:_MOST])),
-    )
-    yield Table(
-        "Where the share of copies changed most",
-        f"Ranked by |change| · √occurrences. {smoothed}",
-        header,
-        _source_rows(analysis, changed_sources(usage, _MOST)),
     )
     grown = [growth for growth in usage.growth if growth.ratio > 1][:_MOST]
     shrunk = [growth for growth in reversed(usage.growth) if growth.ratio < 1][:_MOST]
@@ -95,19 +89,6 @@ def _growth_rows(analysis: VocabularyAnalysis, growths: Sequence[Growth]) -> tup
 
 
 def _of_drift(analysis: VocabularyAnalysis, drift: Drift) -> Iterator[Table]:
-    yield Table(
-        "Rows of copies over the checkpoints",
-        "Median, and 5 to 95 % of the copies in brackets, of the cosine to the source's row and to the copy's own at "
-        "the start, and of the norm against that at the start.",
-        ("step", "model", "side", "copies", "number", "to source", "to start", "norm"),
-        tuple(
-            (
-                *(_count(point.step), point.name, _SIDE[point.side], point.group, _count(point.copies)),
-                *map(_spread, (point.cosine_to_source, point.cosine_to_start, point.norm_to_start)),
-            )
-            for point in drift.points
-        ),
-    )
     for final in drift.final:
         yield Table(
             f"Copies that moved most: {_SIDE[final.side]}",
@@ -127,8 +108,8 @@ def _of_drift(analysis: VocabularyAnalysis, drift: Drift) -> Iterator[Table]:
         )
 
 
-def _of_pairs(analysis: VocabularyAnalysis) -> Iterator[Table]:
-    yield Table(
+def _separated_copies(analysis: VocabularyAnalysis) -> Table:
+    return Table(
         "Copies that have come apart from their sources",
         "Ranked by (1 − cosine to source + contexts) · √(uses as copy). Contexts: how differently the surface tokens "
         "before the two are distributed (Jensen-Shannon divergence in bits, less what chance explains). Rows are those "
@@ -145,26 +126,22 @@ def _of_pairs(analysis: VocabularyAnalysis) -> Iterator[Table]:
     )
 
 
-def _of_uncertainty(analysis: VocabularyAnalysis, uncertainty: Uncertainty) -> Iterator[Table]:
-    if uncertainty.kind is None:
-        return
+def _of_uncertainty(analysis: VocabularyAnalysis, uncertainty: Uncertainty) -> Table:
     name = uncertainty.kind
-    caption = (
+    return Table(
+        f"Tokens of the highest {name}",
         f"Mean {name} in nats while thinking, by surface token; ranked as if each had {PRIOR_POSITIONS} positions more "
-        "at the mean of all, or without a change."
+        "at the mean of all.",
+        ("token", "early", "late", "early positions", "late positions", "late as standard", "late as first copy"),
+        _uncertainty_rows(analysis, uncertainty),
     )
-    header = ("token", "early", "late", "early positions", "late positions", "late as standard", "late as first copy")
-    for title, chosen in (
-        (f"Tokens of the highest {name}", highest(uncertainty, _MOST)),
-        (f"Tokens whose {name} changed most", changed_most(uncertainty, _MOST)),
-    ):
-        yield Table(title, caption, header, _uncertainty_rows(analysis, uncertainty, chosen))
 
 
-def _uncertainty_rows(
-    analysis: VocabularyAnalysis, uncertainty: Uncertainty, chosen: Sequence[TokenUncertainty]
-) -> tuple[tuple[str, ...], ...]:
+def _uncertainty_rows(analysis: VocabularyAnalysis, uncertainty: Uncertainty) -> tuple[tuple[str, ...], ...]:
+    """Surface tokens of the highest late level while thinking."""
     written = {(each.source, each.written_as): each for each in uncertainty.tokens if each.region == "thinking"}
+    known = [each for each in written.values() if each.written_as == "any" and math.isfinite(each.level)]
+    chosen = sorted(known, key=lambda each: (-each.level, each.source))[:_MOST]
     rows = []
     for each, text in zip(chosen, analysis.texts.of([each.source for each in chosen]), strict=True):
         parts = [written.get((each.source, written_as)) for written_as in ("standard", "copy 1")]
@@ -200,7 +177,3 @@ def _cosine(value: float) -> str:
     if not math.isfinite(value):
         return ""
     return f"{value:.4f}" if 1 - value > 1e-3 else f"1 − {1 - value:.1e}" if value < 1 else "1"
-
-
-def _spread(quantiles: tuple[float, ...]) -> str:
-    return f"{quantiles[2]:.4f} ({quantiles[0]:.4f}–{quantiles[-1]:.4f})"

@@ -19,16 +19,6 @@ _LONGEST = 32
 _UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 
 
-def _byte_alphabet() -> dict[str, int]:
-    """The character that byte-level tokenizers (GPT-2) write for each byte: itself, or one from U+0100 on."""
-    printing = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(0x100) if byte not in printing]
-    return {chr(byte): byte for byte in printing} | {chr(0x100 + at): byte for at, byte in enumerate(others)}
-
-
-_BYTE_OF = _byte_alphabet()
-
-
 class TokenTexts:
     """Surface text by token id, of a model folder; ids alone where it has no tokenizer."""
 
@@ -60,17 +50,15 @@ class TokenTexts:
         return read_tokenizer(self._file) if self._file.is_file() else None
 
     def _whole(self, source: int, text: str) -> str:
-        r"""The text, with the space that it begins with, and parts of characters as their bytes: `\xe2`."""
+        """The text, with the space that it begins with."""
         assert self._tokenizer is not None
         string = self._tokenizer.id_to_token(source) or ""
-        if _UNFINISHED in text and all(sign in _BYTE_OF for sign in string):
-            return bytes(map(_BYTE_OF.__getitem__, string)).decode("utf-8", errors="backslashreplace")
         return f" {text}" if string.startswith(_WORD_START) and not text.startswith(" ") else text
 
 
 def shown(text: str, token: int) -> str:
-    """A token's text made visible and short; its id where there is none."""
-    if not text:
+    """A token's text made visible and short; its id where it has none, or is part of a character alone."""
+    if not text or _UNFINISHED in text:
         return f"#{token}"
     drawn = "".join(_SIGNS.get(character) or visible_character(character) for character in text)
     return drawn if len(drawn) <= _LONGEST else f"{drawn[: _LONGEST - 1]}…"

@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from rlvr_vocab.analysis.charts import Line
-from rlvr_vocab.analysis.vocabulary.results import TokenUncertainty, Uncertainty
+from rlvr_vocab.analysis.vocabulary.results import Kind, TokenUncertainty, Uncertainty
 from rlvr_vocab.analysis.vocabulary.sampled_tokens import Sums, Tally, surface_ids
-from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING
 
-# A token's mean is drawn towards its region's, and its change towards none, as if so many positions more had had that.
+# A token's mean is drawn towards its region's, as if so many positions more had had that.
 PRIOR_POSITIONS = 30
-REGION_NAMES = {ANSWERING: "answering", THINKING: "thinking"}
+_REGION_NAMES = {THINKING: "thinking", ANSWERING: "answering"}
 _MEANS = ("answering", "thinking", "thinking, standard tokens", "thinking, copies")
 
-
-def uncertainty(record: RunRecord, tally: Tally | None) -> Uncertainty | None:
-    """The entropies, or surprisals, of a run; None where it has recorded neither entropies nor log-probabilities."""
-    logged = tuple(_logged(record))
-    if tally is None or tally.kind is None:
-        return Uncertainty(None, logged, (), ()) if logged else None
-    return Uncertainty(tally.kind, logged, tuple(_sampled(tally)), tuple(_tokens(tally)))
+# Positions with a value and the sum of their values, by id, in one region and window.
+_Column = tuple[np.ndarray, np.ndarray]
 
 
-def _logged(record: RunRecord) -> Iterator[Line]:
-    for region in ("thinking", "answering"):
-        steps, values = record.series(f"entropy/{region}")
-        if steps:
-            yield Line(region, tuple(steps), tuple(values))
+def uncertainty(tally: Tally, kind: Kind) -> Uncertainty:
+    """The entropies, or surprisals, of a run."""
+    return Uncertainty(kind, tuple(_lines(tally)), tuple(_tokens(tally)))
 
 
-def _sampled(tally: Tally) -> Iterator[Line]:
+def _lines(tally: Tally) -> Iterator[Line]:
     for place, name in enumerate(_MEANS, start=1):
         known = [(row[0], float(row[place])) for row in tally.means if np.isfinite(row[place])]
         if known:
@@ -45,62 +37,47 @@ def _sampled(tally: Tally) -> Iterator[Line]:
 def _tokens(tally: Tally) -> Iterator[TokenUncertainty]:
     """Every surface token in every region as whatever it was written, and as each thing it was written as."""
     surface = surface_ids(tally.layout)
-    for region in (THINKING, ANSWERING):
-        early, late = _Column.of(tally.early, region), _Column.of(tally.late, region)
-        yield from _compared(REGION_NAMES[region], early.merged(surface), late.merged(surface), _as_any)
+    for region, name in _REGION_NAMES.items():
+        early, late = _column(tally.early, region), _column(tally.late, region)
+        yield from _by_token(
+            name, _by_surface(early, surface), _by_surface(late, surface), lambda token: (token, "any")
+        )
         if region == THINKING and tally.layout.size:
-            yield from _compared(REGION_NAMES[region], early, late, lambda token: _written_as(token, tally.layout))
+            yield from _by_token(name, early, late, lambda token: _written_as(token, tally.layout))
 
 
-@dataclass(frozen=True)
-class _Column:
-    """Positions with a value and the sum of their values, by id, in one region and window."""
-
-    counts: np.ndarray
-    nats: np.ndarray
-
-    @classmethod
-    def of(cls, sums: Sums, region: int) -> _Column:
-        return cls(sums.valued[region], sums.nats[region])
-
-    def merged(self, surface: np.ndarray) -> _Column:
-        """Sums by surface token."""
-        counts = np.bincount(surface, weights=self.counts, minlength=len(surface)).astype(np.int64)
-        return _Column(counts, np.bincount(surface, weights=self.nats, minlength=len(surface)))
-
-    def mean(self) -> float:
-        count = int(self.counts.sum())
-        return float(self.nats.sum() / count) if count else float("nan")
-
-    def mean_of(self, token: int, prior: int = 0, prior_mean: float = 0.0) -> float:
-        """Mean of one token, with `prior` positions of `prior_mean` added; NaN without a position."""
-        count = int(self.counts[token])
-        return float((self.nats[token] + prior * prior_mean) / (count + prior)) if count else float("nan")
+def _column(sums: Sums, region: int) -> _Column:
+    return sums.valued[region], sums.nats[region]
 
 
-def _compared(
+def _by_surface(column: _Column, surface: np.ndarray) -> _Column:
+    counts, nats = (np.bincount(surface, weights=values, minlength=len(surface)) for values in column)
+    return counts.astype(np.int64), nats
+
+
+def _by_token(
     region: str, early: _Column, late: _Column, name: Callable[[int], tuple[int, str]]
 ) -> Iterator[TokenUncertainty]:
-    mean = late.mean()
-    for token in np.flatnonzero(early.counts + late.counts).tolist():
-        before, after = early.mean_of(token), late.mean_of(token)
-        fewest = min(int(early.counts[token]), int(late.counts[token]))
+    (early_counts, early_nats), (late_counts, late_nats) = early, late
+    mean = _mean(late_nats.sum(), late_counts.sum())
+    for token in np.flatnonzero(early_counts + late_counts).tolist():
         source, written_as = name(token)
+        before, after = int(early_counts[token]), int(late_counts[token])
+        level = (late_nats[token] + PRIOR_POSITIONS * mean) / (after + PRIOR_POSITIONS) if after else math.nan
         yield TokenUncertainty(
             region=region,
             source=source,
             written_as=written_as,
-            early_count=int(early.counts[token]),
-            late_count=int(late.counts[token]),
-            early=before,
-            late=after,
-            level=late.mean_of(token, PRIOR_POSITIONS, mean),
-            change=(after - before) * fewest / (fewest + PRIOR_POSITIONS),
+            early_count=before,
+            late_count=after,
+            early=_mean(early_nats[token], before),
+            late=_mean(late_nats[token], after),
+            level=float(level),
         )
 
 
-def _as_any(token: int) -> tuple[int, str]:
-    return token, "any"
+def _mean(nats: float, count: int) -> float:
+    return float(nats / count) if count else math.nan
 
 
 def _written_as(token: int, layout: VocabLayout) -> tuple[int, str]:

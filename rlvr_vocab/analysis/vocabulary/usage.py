@@ -1,9 +1,9 @@
-"""Which copies were used and in place of what, which copies have separated from their sources, and rankings."""
+"""Which copies were used and in place of what, and which copies have separated from their sources."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -12,11 +12,9 @@ from rlvr_vocab.analysis.vocabulary.results import (
     RowDrift,
     SeparatedCopy,
     SourceUse,
-    TokenUncertainty,
-    Uncertainty,
     Usage,
 )
-from rlvr_vocab.analysis.vocabulary.sampled_tokens import Tally
+from rlvr_vocab.analysis.vocabulary.sampled_tokens import Tally, surface_ids
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import THINKING
 
@@ -53,14 +51,6 @@ def smoothed_share(counts: tuple[int, ...]) -> float:
     return (sum(counts[1:]) + SMOOTHING / 2) / (sum(counts) + SMOOTHING)
 
 
-def copies_by_source(ks: Iterable[int], layout: VocabLayout) -> dict[int, list[int]]:
-    """The copies of each source, in their order."""
-    found: dict[int, list[int]] = {}
-    for k in ks:
-        found.setdefault(layout.source_ids[k], []).append(k)
-    return found
-
-
 def _growths(early: np.ndarray, late: np.ndarray, thinking: tuple[int, int], layout: VocabLayout) -> list[Growth]:
     """The change in use of each copy used in either window, from surest growth to surest decline."""
     standard = layout.standard_size
@@ -77,16 +67,14 @@ def _growths(early: np.ndarray, late: np.ndarray, thinking: tuple[int, int], lay
 def _sources(early: np.ndarray, late: np.ndarray, tally: Tally) -> Iterator[SourceUse]:
     """Each source with an open copy that was written in either window, the most written one first."""
     layout = tally.layout
-    sources = np.asarray(layout.source_ids, dtype=np.int64)
-    both = early + late
-    written = both[: layout.standard_size].copy()
-    np.add.at(written, sources, both[layout.standard_size :])
-    shut = set(layout.control_ids)
-    wanted = {int(source) for source in np.unique(sources) if written[source] and int(source) not in shut}
-    copies = copies_by_source((k for k in range(layout.size) if layout.source_ids[k] in wanted), layout)
-    for source in sorted(wanted, key=lambda source: (-written[source], source)):
-        ids = [source, *(layout.standard_size + k for k in copies[source])]
-        before, after = (tuple(int(counts[token]) for token in ids) for counts in (early, late))
+    written = np.bincount(surface_ids(layout), weights=early + late, minlength=layout.standard_size)
+    written[list(layout.control_ids)] = 0
+    ids: dict[int, list[int]] = {}
+    for k, source in enumerate(layout.source_ids):
+        if written[source]:
+            ids.setdefault(source, [source]).append(layout.standard_size + k)
+    for source in sorted(ids, key=lambda source: (-written[source], source)):
+        before, after = (tuple(counts[ids[source]].tolist()) for counts in (early, late))
         yield SourceUse(source, before, after, smoothed_share(before), smoothed_share(after))
 
 
@@ -151,38 +139,3 @@ def _jensen_shannon(shares: np.ndarray) -> float:
     mixed = shares.mean(axis=0)
     terms = np.where(shares > 0, shares * np.log2(np.where(shares > 0, shares, 1) / mixed), 0)
     return float(terms.sum() / 2)
-
-
-def changed_sources(usage: Usage, most: int) -> list[SourceUse]:
-    """Sources whose share of copies changed most, counting how often that was seen: |change| · √occurrences.
-
-    Occurrences are those in the window that has fewer of them.
-    """
-
-    def evidence(source: SourceUse) -> float:
-        return abs(source.late_share - source.early_share) * math.sqrt(min(sum(source.early), sum(source.late)))
-
-    changed = [source for source in usage.sources if evidence(source) > 0]
-    return sorted(changed, key=lambda source: (-evidence(source), source.source))[:most]
-
-
-def top_movers(drift: RowDrift, most: int) -> np.ndarray:
-    """Places in `drift` of the copies that are furthest from where they began."""
-    known = np.flatnonzero(np.isfinite(drift.from_start) & (drift.from_start > 0))
-    return known[np.argsort(-drift.from_start[known], kind="stable")[:most]]
-
-
-def highest(uncertainty: Uncertainty, most: int) -> list[TokenUncertainty]:
-    """Surface tokens of the highest late level while thinking."""
-    known = [each for each in _surface(uncertainty) if math.isfinite(each.level)]
-    return sorted(known, key=lambda each: (-each.level, each.source))[:most]
-
-
-def changed_most(uncertainty: Uncertainty, most: int) -> list[TokenUncertainty]:
-    """Surface tokens whose level changed most while thinking, up or down."""
-    known = [each for each in _surface(uncertainty) if math.isfinite(each.change)]
-    return sorted(known, key=lambda each: (-abs(each.change), each.source))[:most]
-
-
-def _surface(uncertainty: Uncertainty) -> list[TokenUncertainty]:
-    return [each for each in uncertainty.tokens if (each.region, each.written_as) == ("thinking", "any")]

@@ -34,8 +34,8 @@ from rlvr_vocab.commands.check.screen import (
 )
 from rlvr_vocab.config.command_sections import CheckSettings
 from rlvr_vocab.config.problem_source import other_sets, problem_source, problem_split, prompt_style
-from rlvr_vocab.data import DividedProblems, ProblemSets, lay_out, read_problems
 from rlvr_vocab.data.duplicates import repeated_problems
+from rlvr_vocab.data.load import DividedProblems, ProblemSets, lay_out, read_problems
 from rlvr_vocab.progress import Stage, stage
 from rlvr_vocab.terminal import make_console, print_section
 

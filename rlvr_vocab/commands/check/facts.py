@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from rlvr_vocab.config.command_sections import CheckSettings
 from rlvr_vocab.config.sections import ModelSettings
-from rlvr_vocab.data import DividedProblems, LoadReport, OtherSet, read_other_set
 from rlvr_vocab.data.answers import unread_marker
 from rlvr_vocab.data.duplicates import RepeatedProblem
-from rlvr_vocab.data.overlap import Match, NumberedText, find_overlap
+from rlvr_vocab.data.load import DividedProblems, LoadReport
+from rlvr_vocab.data.overlap import Match, NumberedText, OtherSet, find_overlap, read_other_set
 from rlvr_vocab.data.rows import Problem, short_text
 from rlvr_vocab.terminal import quiet_libraries
 from rlvr_vocab.verify import check_golds, verify
@@ -34,11 +36,10 @@ _AT_ONCE = 256
 
 
 @dataclass(frozen=True)
-class HiddenCharacter:
-    """A character that does not show, and the rows whose problems hold it."""
+class ControlCharacter:
+    """What a program should have read, rather than a space or a mark of typesetting, and the rows that hold it."""
 
     shown: str
-    is_control: bool
     row_numbers: tuple[int, ...]
 
 
@@ -53,7 +54,7 @@ class RowFacts:
     likelier_format: str | None
     example: tuple[int, str, str]
     report: LoadReport
-    hidden_characters: tuple[HiddenCharacter, ...]
+    control_characters: tuple[ControlCharacter, ...]
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,6 @@ class PromptFacts:
         knows_tag: Whether the base model's tokenizer has the opening tag.
         context_length: Most positions that the model takes, where its configuration says so.
         max_completion: `model.generation_kwargs.max_new_tokens`, the completion limit of training.
-        embedded_model: Whether the model is the embedded one, whose tokenizer is like no other.
     """
 
     model: str
@@ -148,7 +148,6 @@ class PromptFacts:
     knows_tag: bool
     context_length: int | None
     max_completion: int
-    embedded_model: bool
     lengths: LengthFacts
 
     @property
@@ -176,26 +175,19 @@ def row_facts(divided: DividedProblems, report: LoadReport) -> RowFacts:
         likelier_format=unread_marker([problem.solution for problem in train_rows.problems]),
         example=(first.row_number, short_text(first.text), short_text(first.solution)),
         report=report,
-        hidden_characters=tuple(found_hidden_characters(train_rows.problems)),
+        control_characters=tuple(control_characters(train_rows.problems)),
     )
 
 
-def found_hidden_characters(problems: Sequence[Problem]) -> list[HiddenCharacter]:
-    """The characters that do not show, control characters first and then by frequency."""
+def control_characters(problems: Sequence[Problem]) -> list[ControlCharacter]:
+    """Controls of C0 and C1 in the problems, the most frequent first."""
     rows: dict[str, list[int]] = {}
     for problem in problems:
         for character in hidden_characters(problem.text):
-            rows.setdefault(character, []).append(problem.row_number)
-    found = [
-        HiddenCharacter(visible_text(character), is_control_character(character), tuple(row_numbers))
-        for character, row_numbers in rows.items()
-    ]
-    return sorted(found, key=lambda hidden: (not hidden.is_control, -len(hidden.row_numbers), hidden.shown))
-
-
-def is_control_character(character: str) -> bool:
-    """C0 and C1 controls: what a program should have read, rather than a space or a mark of typesetting."""
-    return ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0
+            if ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0:
+                rows.setdefault(character, []).append(problem.row_number)
+    found = [ControlCharacter(visible_text(character), tuple(numbers)) for character, numbers in rows.items()]
+    return sorted(found, key=lambda control: (-len(control.row_numbers), control.shown))
 
 
 def same_answers(pairs: Sequence[tuple[str, str]]) -> list[bool]:
@@ -268,7 +260,7 @@ def prompt_plan(model: ModelSettings, settings: CheckSettings) -> ExpansionPlan:
     Raises:
         UserError: the model cannot be had, or its tokenizer has no chat template.
     """
-    from rlvr_vocab.runs.base_model import untrained_plan
+    from rlvr_vocab.runs.model import untrained_plan
     from rlvr_vocab.runs.prompts import require_chat_template
 
     quiet_libraries()
@@ -301,7 +293,6 @@ def prompt_facts(
         knows_tag=plan.layout.think_open_id not in plan.tag_pieces,
         context_length=plan.context_length,
         max_completion=model.generation_kwargs["max_new_tokens"],
-        embedded_model=model.tiny is not None,
         lengths=length_facts(lengths),
     )
 
@@ -331,28 +322,13 @@ def _ids(model: ModelSettings, plan: ExpansionPlan, prompts: Sequence[Messages])
         return plan.tokenizer.apply_chat_template(list(prompts), **arguments)
 
 
-def length_facts(lengths: Iterable[int]) -> LengthFacts:
+def length_facts(lengths: Sequence[int]) -> LengthFacts:
     """Facts about at least one length."""
-    counts = dict(sorted(Counter(lengths).items()))
-    limit = ceil(quantile(counts, LIMIT_KEEPS) / LIMIT_STEP) * LIMIT_STEP
+    quantiles = np.quantile(lengths, [*QUANTILES, LIMIT_KEEPS], method="inverted_cdf").tolist()
+    limit = ceil(quantiles.pop() / LIMIT_STEP) * LIMIT_STEP
     return LengthFacts(
-        counts=counts,
-        quantiles={share: quantile(counts, share) for share in QUANTILES},
+        counts=dict(sorted(Counter(lengths).items())),
+        quantiles=dict(zip(QUANTILES, quantiles, strict=True)),
         suggested_limit=limit,
-        left_out=sum(count for length, count in counts.items() if length > limit),
+        left_out=sum(length > limit for length in lengths),
     )
-
-
-def quantile(counts: Mapping[int, int], share: float) -> int:
-    """The smallest length that at least this share of the prompts does not exceed; share from 0 to 1.
-
-    Example:
-        >>> quantile({10: 1, 20: 1, 30: 2}, 0.5)
-        20
-    """
-    total, kept = sum(counts.values()), 0
-    for length in sorted(counts):
-        kept += counts[length]
-        if kept >= share * total:
-            return length
-    raise ValueError("no length to take a quantile of")

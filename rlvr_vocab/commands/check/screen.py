@@ -8,6 +8,7 @@ from dataclasses import replace
 from rlvr_vocab.commands.check.facts import (
     HELD_OUT,
     CheckFacts,
+    ControlCharacter,
     DoubtfulGold,
     GoldFacts,
     LengthFacts,
@@ -43,11 +44,13 @@ def row_lines(facts: RowFacts) -> Iterator[str]:
     row_number, problem, answer = facts.example
     yield f"row {row_number}, for example: {problem} -> {answer}"
     yield from others
-    for hidden in facts.hidden_characters[:SHOWN]:
-        where = rows_in_words(hidden.row_numbers)
-        yield (Alarm if hidden.is_control else str)(
-            f"characters that do not show: {hidden.shown} in {counted(len(hidden.row_numbers), 'problem')} ({where})"
-        )
+    for control in facts.control_characters[:SHOWN]:
+        yield Alarm(f"control characters: {in_problems(control)}")
+
+
+def in_problems(control: ControlCharacter) -> str:
+    rows = control.row_numbers
+    return f"{control.shown} in {counted(len(rows), 'problem')} ({rows_in_words(rows)})"
 
 
 def repeat_lines(repeated: Sequence[RepeatedProblem]) -> Iterator[str]:
@@ -77,8 +80,6 @@ def prompt_lines(facts: PromptFacts) -> Iterator[str]:
     yield (Alarm if facts.opener == "nobody" else str)(OPENED_BY[facts.opener].format(tag=facts.think_tag))
     if facts.opener == "model" and not facts.knows_tag:
         yield Alarm(f"{facts.think_tag} is new to this model: it will not open it by itself")
-    if facts.embedded_model:
-        yield "model=tiny reads nearly one character a token: these counts say nothing about another model"
 
 
 def length_lines(facts: PromptFacts) -> Iterator[str]:
@@ -199,10 +200,8 @@ def row_advice(facts: RowFacts) -> Iterator[str]:
         yield f"{dropped / report.rows_read:.0%} of the rows are left out: see above why"
     if report.train_rows < FEW_PROBLEMS:
         yield f"only {counted(report.train_rows, 'problem')} to train on: GRPO wants some hundreds"
-    for hidden in facts.hidden_characters:
-        if hidden.is_control:
-            where = rows_in_words(hidden.row_numbers)
-            yield f"{hidden.shown} stands in {counted(len(hidden.row_numbers), 'problem')} ({where}): take it out"
+    for control in facts.control_characters:
+        yield f"{in_problems(control)}: take it out"
 
 
 def repeat_advice(facts: CheckFacts) -> Iterator[str]:

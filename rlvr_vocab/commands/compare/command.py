@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 
 from rich.console import Console
 from rich.table import Table
@@ -79,11 +78,7 @@ def _print(console: Console, compared: ComparisonResult) -> None:
         if arm.value not in arm.name:  # too long for a name
             console.print(f"{arm.name}: {arm.value}", markup=False)
     for table in (_arms_table(compared), _figures_table(compared)):
-        if console.is_terminal:
-            console.print(table)
-        else:
-            for line in _plain(table):
-                console.print(line, markup=False)
+        console.print(table)
         console.print()
 
 
@@ -129,11 +124,3 @@ def _table(*columns: str) -> Table:
 
 def _add_row(table: Table, *cells: str) -> None:
     table.add_row(*map(Text, cells))
-
-
-def _plain(table: Table) -> Iterator[str]:
-    """Rows as lines: where there is no edge, the columns need no folding."""
-    columns = [[str(column.header), *map(str, column.cells)] for column in table.columns]
-    widths = [max(map(len, cells)) for cells in columns]
-    for row in zip(*columns, strict=True):
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

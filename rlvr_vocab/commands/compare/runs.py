@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +25,12 @@ from rlvr_vocab.record.files import (
     FINAL_MODEL,
     METRICS,
     SUMMARY,
+    read_record,
 )
 from rlvr_vocab.record.inventory import RunInventory
-from rlvr_vocab.record.json_files import read_record
 from rlvr_vocab.record.metrics import read_metrics, split_evaluations
-from rlvr_vocab.runs.recorded_run import configuration_keys, default_keys
+from rlvr_vocab.record.results import read_results
+from rlvr_vocab.runs.record import configuration_keys, default_keys
 from rlvr_vocab.secret_words import MASK, is_secret
 
 # A longer value does not fit into a sentence or beside a picture: its arm gets a number.
@@ -106,7 +105,7 @@ def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -
         seed=_seed(folder, config),
         sampling_settings=evaluate_settings(results),
         from_evaluate=results.name == EVALUATION_RESULTS,
-        answers=read_answers(results),
+        answers=read_results(results),
         rows=rows,
         evaluations=evaluations,
         summary=read_record(folder, SUMMARY),
@@ -128,8 +127,6 @@ def _seed(folder: Path, config: Mapping[str, Any]) -> int | str:
 
 _OF_A_RUN, _OF_EVALUATE = "evaluation", f"{FINAL_MODEL}/evaluation"
 _AT_ITS_END = "after"
-_NEEDED = ("prompt", "solution", "score")
-_TYPED = ("samples", "temperature", "max_new_tokens", "seed", "batch_size", "backend")
 
 
 def results_in_words(evaluation: str | None) -> str:
@@ -177,33 +174,10 @@ def evaluate_settings(path: Path) -> dict[str, Any] | None:
     there, expected = path.read_bytes().count(b"\n"), settings["problems"] * settings["samples"]
     if there < expected:
         raise UserError(
-            f"{path} holds {there:,} of {counted(expected, 'answer')}: {_command(path.parent, settings)} "
-            "goes on with it, given the problems that it began with"
+            f"{path} holds {there:,} of {counted(expected, 'answer')}: rlvr-vocab evaluate "
+            f"checkpoint={path.parents[2]} samples={settings['samples']} goes on with it, given its other settings"
         )
     return settings
-
-
-def _command(folder: Path, settings: Mapping[str, Any]) -> str:
-    words = [f"checkpoint={folder.parent.parent}", f"out={folder}"]
-    words += [f"{name}={as_typed(settings[name])}" for name in _TYPED if name in settings]
-    return shlex.join(["rlvr-vocab", "evaluate", *words])
-
-
-def read_answers(path: Path) -> list[Mapping[str, Any]]:
-    """The lines of a file of results: each is needed, so none may be broken."""
-    answers: list[Mapping[str, Any]] = []
-    # A completion may hold any other sign that breaks lines.
-    for number, line in enumerate(path.read_bytes().removesuffix(b"\n").split(b"\n"), 1):
-        try:
-            answer = json.loads(line.decode("utf-8", errors="surrogatepass"))
-        except ValueError as error:  # UnicodeDecodeError among them
-            raise UserError(f"{path}, line {number}: not readable JSON ({error})") from error
-        if not isinstance(answer, dict) or not all(name in answer for name in _NEEDED):
-            raise UserError(f"{path}, line {number}: no result ({', '.join(_NEEDED)} are needed)")
-        answers.append(answer)
-    if not any(answer["score"] is not None for answer in answers):
-        raise UserError(f"{path} holds no graded answer")
-    return answers
 
 
 # What runs of one arm may differ in: their seed and their names, and how often they log and save.

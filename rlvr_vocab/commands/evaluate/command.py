@@ -26,10 +26,10 @@ from rlvr_vocab.commands.evaluate.results import (
 from rlvr_vocab.config.command_sections import EvaluateSettings
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
 from rlvr_vocab.counted import counted
-from rlvr_vocab.data import load_problem_sets
+from rlvr_vocab.data.load import load_problem_sets
 from rlvr_vocab.data.wording import problem_key
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.evaluation.accuracy import ProblemResult, Question, graded_results
+from rlvr_vocab.evaluation.accuracy import Question, graded_results
 from rlvr_vocab.evaluation.figures import evaluation_figures, paired_differences
 from rlvr_vocab.evaluation.resumable import Sampler, complete_results, kept_results, questions_of, seeded_sampler
 from rlvr_vocab.evaluation.sampling import Messages, SamplingSettings, load_checkpoint, require_room
@@ -37,10 +37,11 @@ from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
 from rlvr_vocab.evaluation.votes import votes_of
 from rlvr_vocab.progress import stage
 from rlvr_vocab.record.files import EVALUATION_RESULTS, SUMMARY
+from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.rewards.build import BuiltReward
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.problem_account import problems_line
-from rlvr_vocab.runs.recorded_run import recorded_run
+from rlvr_vocab.runs.record import run_of_checkpoint
 from rlvr_vocab.runs.rewards import answer_reader, grader_of, grader_spec
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
@@ -94,7 +95,7 @@ def _run(settings: EvaluateSettings, console: Console) -> int:
 
 def _rows(settings: EvaluateSettings, console: Console) -> Rows:
     """The rows to answer, divided by the seed of the run where the (first) checkpoint lies in a run's folder."""
-    runs, dataset = [recorded_run(checkpoint) for checkpoint in settings.checkpoints], settings.dataset
+    runs, dataset = [run_of_checkpoint(checkpoint) for checkpoint in settings.checkpoints], settings.dataset
     seed = settings.seed if runs[0].seed is None else runs[0].seed
     problems = load_problem_sets(problem_source(dataset), prompt_style(dataset), problem_split(dataset, seed))
     rows = problems.eval if settings.split == "eval" else problems.train
@@ -118,13 +119,13 @@ def _candidate(settings: EvaluateSettings, checkpoint: Path, folder: Path, rows:
     layout = VocabLayout.load(folder_with(LAYOUT_FILE, checkpoint, settings.base))
     tokenizer = load_tokenizer(folder_with("tokenizer.json", checkpoint, settings.base))
     opened, closed = tokenizer.convert_ids_to_tokens([layout.think_open_id, layout.think_close_id])
-    rewards, sampling = recorded_run(checkpoint).rewards, _sampling(settings, checkpoint)
+    rewards, sampling = run_of_checkpoint(checkpoint).rewards, _sampling(settings, checkpoint)
     depends_on = result_settings(checkpoint, settings.base, rows, sampling, settings.backend, grader_spec(rewards))
     return _Candidate(checkpoint, folder, layout, tokenizer, sampling, grader_of(rewards, (opened, closed)), depends_on)
 
 
 def _sampling(settings: EvaluateSettings, checkpoint: Path) -> SamplingSettings:
-    trained = recorded_run(checkpoint)
+    trained = run_of_checkpoint(checkpoint)
     return SamplingSettings(
         max_new_tokens=settings.max_new_tokens or trained.max_new_tokens,
         temperature=trained.temperature if settings.temperature is None else settings.temperature,

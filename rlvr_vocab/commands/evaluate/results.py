@@ -16,10 +16,10 @@ from rlvr_vocab.atomic_file import read_json, read_json_if_there, write_json_who
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.evaluation.accuracy import ProblemResult
 from rlvr_vocab.evaluation.figures import EvaluationFigures
 from rlvr_vocab.evaluation.sampling import SamplingSettings
 from rlvr_vocab.record.files import EVALUATION_RESULTS, EVALUATION_SETTINGS, SUMMARY
+from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.statistics import Interval
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
@@ -166,7 +166,6 @@ def evaluation_summary(
         "closed_thinking": intervals["closed_thinking"].estimate,
         "finished": intervals["finished"].estimate,
         "figures": {name: asdict(interval) for name, interval in intervals.items()},
-        "length_quantiles": evaluated.figures.length_quantiles,
         **{key: settings[key] for key in ("temperature", "max_new_tokens", "seed", "backend")},
     }
     if evaluated.differences:

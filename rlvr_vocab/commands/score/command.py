@@ -29,12 +29,11 @@ from rlvr_vocab.commands.score.screen import (
     reason_not_judged,
     row_json,
 )
-from rlvr_vocab.config.command_sections import ScoreSettings, expanded_folder
+from rlvr_vocab.config.command_sections import ScoreSettings
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
 from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RewardSettings
 from rlvr_vocab.counted import counted
-from rlvr_vocab.data import read_problems
-from rlvr_vocab.data.load import build_report, require_problems
+from rlvr_vocab.data.load import build_report, read_problems, require_problems
 from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.data.table import problem_table
 from rlvr_vocab.errors import UserError
@@ -81,9 +80,7 @@ def _score_completions(settings: ScoreSettings, path: Path, console: Console) ->
     context = recorded_context(path) or RewardContext(think_tags=THINK_TAGS)
     if settings.think_tags is not None:
         context = replace(context, think_tags=settings.think_tags)
-    rewards = build_rewards(settings.rewards.functions, context)
-    keep_ids = any(reward.bound.reads("completion_ids") for reward in rewards)
-    rows, notes = read_completions(source, settings.max_samples, keep_ids)
+    rows, notes = read_completions(source, settings.max_samples)
     for note in [f"{path}: {counted(len(rows), 'row')}", *notes]:
         console.print(note, markup=False)
     _require_columns(settings.rewards, rows, source)
@@ -166,17 +163,13 @@ def _problems(settings: ScoreSettings, console: Console) -> ScoredRows:
 
 @contextmanager
 def _checkpoint(settings: ScoreSettings, model: ModelSettings, dataset: DatasetSettings) -> Iterator[Checkpoint]:
-    """The model as training would start from it; one that is expanded already as it is."""
+    """The model as training would start from it."""
     # Only here: torch and transformers take seconds to import, and the other uses do not need them.
     from rlvr_vocab.evaluation.sampling import load_checkpoint
-    from rlvr_vocab.runs.base_model import loading_kwargs, untrained_plan
+    from rlvr_vocab.runs.model import loading_kwargs, untrained_plan
     from rlvr_vocab.runs.prompts import require_chat_template
     from rlvr_vocab.vocab.expand import write_expansion
 
-    folder = expanded_folder(model)
-    if folder is not None:
-        yield load_checkpoint(folder, **loading_kwargs(model))
-        return
     plan = untrained_plan(model, settings.seed, dataset)
     require_chat_template(plan)
     with tempfile.TemporaryDirectory() as temporary:

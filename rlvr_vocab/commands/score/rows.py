@@ -129,12 +129,6 @@ def total_of(scores: Sequence[RewardScores], row: int) -> float | None:
 # Columns of a user's that are called like what a trainer passes to every function.
 _TAKEN = frozenset(TRL_NAMES) - {"completion_ids"}
 _OF_A_TURN = ("assistant", "tool", None)
-# What other programs call these columns.
-_USUAL = {
-    "completion": ("completions", "response", "responses", "output", "generation", "generated_text", "text"),
-    "prompt": ("prompts", "problem", "question", "input", "query"),
-    "solution": ("answer", "expert_answer", "gold", "target", "label", "ground_truth"),
-}
 
 
 @dataclass(frozen=True)
@@ -167,20 +161,20 @@ class NumberedRow(NamedTuple):
         return f"{self.file.absolute()}: row {self.number}"
 
 
-def read_completions(source: CompletionSource, most: int | None, keep_ids: bool) -> tuple[ScoredRows, list[str]]:
+def read_completions(source: CompletionSource, most: int | None) -> tuple[ScoredRows, list[str]]:
     """The rows of a file, or of all steps of a run, and what is to be said about them.
 
     Args:
         most: no more than the first so many; None for all.
-        keep_ids: whether `completion_ids` are wanted, of which a long run has a great many.
 
     Raises:
         UserError: it cannot be read, has no rows, lacks a column, or a row holds no assistant's turn.
     """
     rows: list[NumberedRow] = []
     for file in step_files(source.path) if source.path.is_dir() else [source.path]:
-        left_out = {*(_NOT_HANDED_ON if is_step_file(file) else ()), *(() if keep_ids else ("completion_ids",))}
-        rows += _numbered_rows(file, left_out, None if most is None else most - len(rows))
+        rows += _numbered_rows(
+            file, _NOT_HANDED_ON if is_step_file(file) else (), None if most is None else most - len(rows)
+        )
         if len(rows) == most:
             break
     if not rows:
@@ -188,7 +182,7 @@ def read_completions(source: CompletionSource, most: int | None, keep_ids: bool)
     return _scored_rows(rows, source)
 
 
-def _numbered_rows(file: Path, left_out: set[str], most: int | None) -> Iterator[NumberedRow]:
+def _numbered_rows(file: Path, left_out: Sequence[str], most: int | None) -> Iterator[NumberedRow]:
     for number, row in enumerate(read_rows(file)[:most], start=1):
         if not isinstance(row, dict):
             raise UserError(f"{file.absolute()}: row {number} is {short_text(row, 30)}, not an object")
@@ -221,7 +215,7 @@ def _require_named_columns(source: CompletionSource, names: Sequence[str]) -> No
     for meaning, column in wanted.items():
         if column is None or column in names:
             continue
-        nearest = nearest_word(column, names) or next((name for name in _USUAL[meaning] if name in names), "…")
+        nearest = nearest_word(column, names) or "…"
         listed = ", ".join(map(short_text, names))
         raise UserError(
             f"{source.path.absolute()} has no column {column}; its columns are {listed}; "

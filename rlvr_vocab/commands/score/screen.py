@@ -22,7 +22,7 @@ from rlvr_vocab.visible_text import printable, visible_text
 
 # Characters of what is shown.
 REASON_WIDTH, FAILURE_WIDTH, TEXT_WIDTH, TURN_WIDTH, PROBLEM_WIDTH, GOLD_WIDTH = 90, 300, 60, 2_000, 120, 60
-FAILURES_SHOWN, GOLDS_SHOWN, SLOWEST_SHOWN = 5, 10, 3
+FAILURES_SHOWN, GOLDS_SHOWN = 5, 10
 Order = Literal["lowest", "highest", "file"]
 _TITLES: dict[Order, str] = {"lowest": "Lowest totals", "highest": "Highest totals", "file": "Rows"}
 
@@ -55,7 +55,7 @@ def print_golds(
     rewards: RewardSettings,
     show: int,
 ) -> None:
-    """For each reward how many gold answers have full marks, those that do not, and the slowest; or why it has none."""
+    """For each reward how many gold answers have full marks, and those that do not; or why it has none."""
     lines = [f"judged in made-up turns like {rows.completions[0][0]['content']!r}"] if scores else []
     next_scores = iter(scores)
     for function in rewards.functions:
@@ -186,15 +186,6 @@ def _gold_lines(rows: ScoredRows, each: RewardScores, function: RewardSpec, show
         if ambiguous:
             shown = "; ".join(f"{_place_name(rows, row)}: {_gold(rows, row)}" for row in ambiguous[:show])
             yield f"  {len(ambiguous):,} {COMPARED_AS_TEXT} ({shown}{'; …' * (len(ambiguous) > show)})"
-        yield f"  slowest to verify: {'; '.join(_slowest(rows, each))}"
-
-
-def _slowest(rows: ScoredRows, each: RewardScores) -> Iterator[str]:
-    """The gold answers that took the verifier longest, each with its first row."""
-    milliseconds = [verdict.milliseconds for verdict in each.verdicts or ()]
-    first_rows = {rows.columns["solution"][row]: row for row in reversed(range(len(milliseconds)))}
-    for row in sorted(first_rows.values(), key=lambda row: -milliseconds[row])[:SLOWEST_SHOWN]:
-        yield f"{_place_name(rows, row)} {milliseconds[row]:,.1f} ms ({_gold(rows, row)})"
 
 
 def _failure_lines(rows: ScoredRows, each: RewardScores) -> Iterator[str]:

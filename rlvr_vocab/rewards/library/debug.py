@@ -37,13 +37,8 @@ def debug(
     A reward that is the same for all changes no advantage, so it may stand beside others.
 
     Args:
-        completions: assistant turns, as strings or lists of messages.
-        prompts: prompts of the completions.
         samples: how many completions of a batch are shown.
         every: show the first batch of this process and then every so many.
-
-    Returns:
-        1 per completion.
 
     Example:
         >>> debug(["<think>6 * 7</think>42", "43"], prompts=["6 * 7?"] * 2, solution=["42"] * 2)

@@ -20,7 +20,7 @@ _XML_TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>")
 _XML_LINES = ("<reasoning>\n", "\n</reasoning>\n", "\n<answer>\n", "\n</answer>")
 
 
-def think_score(turn: str, think_tags: tuple[str, str] = THINK_TAGS, prefilled: bool = False) -> Score:
+def think_score(turn: str, think_tags: tuple[str, str], prefilled: bool) -> Score:
     """Whether a turn is one think block and an answer."""
     opened, closed = think_tags
     opens, closes = turn.count(opened), turn.count(closed)
@@ -37,7 +37,7 @@ def think_score(turn: str, think_tags: tuple[str, str] = THINK_TAGS, prefilled: 
     return Score(1.0, "thinking, then an answer")
 
 
-def xml_score(turn: str, strict_newlines: bool = False) -> Score:
+def xml_score(turn: str, strict_newlines: bool) -> Score:
     """Whether a turn is a reasoning element and an answer element and nothing else."""
     for tag in _XML_TAGS:
         if turn.count(tag) != 1:
@@ -47,7 +47,7 @@ def xml_score(turn: str, strict_newlines: bool = False) -> Score:
     return Score(1.0, "both elements, nothing else") if well_formed else Score(0.0, "tags or text out of place")
 
 
-def xml_tags_score(turn: str, penalty: float = 0.001, least: float = 0.0) -> Score:
+def xml_tags_score(turn: str, penalty: float, least: float) -> Score:
     """How many of the four tags stand where they should, less a penalty for what follows the last."""
     tags = sum(turn.count(line) == 1 for line in _XML_LINES)
     _, end, after = turn.rpartition(_XML_LINES[-1])
@@ -56,7 +56,7 @@ def xml_tags_score(turn: str, penalty: float = 0.001, least: float = 0.0) -> Sco
     return Score(max(least, 0.125 * tags - penalty * extra), reason)
 
 
-def box_score(turn: str, think_tags: tuple[str, str] = THINK_TAGS) -> Score:
+def box_score(turn: str, think_tags: tuple[str, str]) -> Score:
     """Whether a turn has one box, in its answer."""
     answer = after_thinking(turn, think_tags)
     if answer is None:
@@ -82,14 +82,9 @@ def think_format(
     before the opening tag. Where the chat template writes the opening tag, it is 0 for ever (TRL issue 6966).
 
     Args:
-        completions: assistant turns, as strings or lists of messages.
         prefilled: whether the opening tag may be missing. For a plain TRL trainer with a chat template that ends in
             the opening tag, where completions begin inside the thinking; `rlvr_vocab`'s own trainer hands over the
             whole turn, so leave it False there.
-        think_tags: what opens and closes thinking.
-
-    Returns:
-        0 or 1 per completion.
 
     Example:
         >>> turns = ["<think>\n6 * 7\n</think>\n42", "<think>6 * 7</think>", "6 * 7</think>42"]
@@ -110,12 +105,8 @@ def xml_format(completions: Sequence[Any], strict_newlines: bool = False, **_col
     rewards of Will Brown's GRPO demonstration (`grpo_demo.py`), whose patterns do not match across lines.
 
     Args:
-        completions: assistant turns, as strings or lists of messages.
         strict_newlines: whether each tag has to stand on a line of its own, without empty lines between the elements,
             as in that demonstration. The line break at the very end may be missing.
-
-    Returns:
-        0 or 1 per completion.
 
     Example:
         >>> turns = ["<reasoning>\n6 * 7\n</reasoning>\n<answer>\n42\n</answer>\n",
@@ -138,12 +129,8 @@ def xml_tags(completions: Sequence[Any], penalty: float = 0.001, least: float = 
     line break is missing, and knows no lower bound.
 
     Args:
-        completions: assistant turns, as strings or lists of messages.
         penalty: what a character after `</answer>` and its line break costs.
         least: the lowest score.
-
-    Returns:
-        A score from `least` to 0.5 per completion.
 
     Example:
         >>> turn = "<reasoning>\n6 * 7\n</reasoning>\n<answer>\n42\n</answer>\n"
@@ -158,13 +145,6 @@ def xml_tags(completions: Sequence[Any], penalty: float = 0.001, least: float = 
 @reward(is_format=True, answer_in="box")
 def boxed(completions: Sequence[Any], think_tags: tuple[str, str] = THINK_TAGS, **_columns: Any) -> list[Score]:
     r"""1 where a turn has exactly one box, closed, and has it in the answer; 0 where not.
-
-    Args:
-        completions: assistant turns, as strings or lists of messages.
-        think_tags: what opens and closes thinking.
-
-    Returns:
-        0 or 1 per completion.
 
     Example:
         >>> boxed(["<think>6 * 7</think>\\boxed{42}", "<think>\\boxed{42}</think>42", "\\boxed{4} or \\boxed{2}"])

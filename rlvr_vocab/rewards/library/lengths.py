@@ -18,7 +18,7 @@ _PASSING_SCORE = 0.5
 _LONGEST_MEANING = "the limit on sampled tokens, training.max_completion_length of the run"
 
 
-def length_score(size: int, shortest: int, longest: float, falloff: float, unit: str = "tokens") -> Score:
+def length_score(size: int, shortest: int, longest: float, falloff: float, unit: str) -> Score:
     """How near a length is to a range: 1 inside, 0 at `falloff` outside, linear between."""
     distance = max(shortest - size, size - longest, 0)
     side = "" if not distance else ", too short" if size < shortest else ", too long"
@@ -29,9 +29,9 @@ def cosine_score(
     right: bool,
     size: int,
     max_length: int,
-    correct: tuple[float, float] = (0.5, 1.0),
-    wrong: tuple[float, float] = (-1.0, -0.5),
-    exceed_penalty: float | None = None,
+    correct: tuple[float, float],
+    wrong: tuple[float, float],
+    exceed_penalty: float | None,
 ) -> Score:
     """A length on the cosine between two values, `(lowest, highest)` for right and for wrong answers."""
     reason = f"{'right' if right else 'wrong'}, {size} of {max_length} tokens"
@@ -68,19 +68,11 @@ def length(
     The score is `max(0, 1 - d / falloff)`, with `d` the distance to the range.
 
     Args:
-        completions: assistant turns, as strings or lists of messages.
-        completion_ids: sampled token ids per completion; a trainer passes them.
         shortest: least length that earns the full mark.
         longest: greatest length that does; None for no limit.
         falloff: distance from the range at which nothing is left; by default the width of the range, and `shortest`
             where there is no limit.
         unit: `tokens` that were sampled, or `words` or `characters` of the text.
-
-    Returns:
-        A score from 0 to 1 per completion.
-
-    Raises:
-        UserError: no range, or an impossible one; tokens without `completion_ids`.
 
     Example:
         >>> length(["", "one two three", "one two three four"], shortest=2, longest=3, falloff=4, unit="words")
@@ -119,12 +111,9 @@ def cosine_length(
     With `t` sampled tokens and limit `T`, the score is `b + (a - b) / 2 * (1 + cos(pi * t / T))`, from `a` at length 0
     to `b` at the limit and beyond: `max_value_correct` to `min_value_correct` for right answers, `min_value_wrong` to
     `max_value_wrong` for wrong ones. From "Demystifying Long Chain-of-Thought Reasoning in LLMs" (arXiv 2502.03373),
-    appendix C.1; values as in TRL's `get_cosine_scaled_reward`.
+    appendix C.1; values as in TRL's `get_cosine_scaled_reward`. None where the grader has no score.
 
     Args:
-        completions: assistant turns, as strings or lists of messages.
-        solution: gold answers, one per completion.
-        completion_ids: sampled token ids per completion; a trainer passes them.
         max_completion_length: the limit `T` in tokens.
         min_value_correct: score of a right answer at the limit.
         max_value_correct: score of a right answer at length 0.
@@ -133,13 +122,6 @@ def cosine_length(
         exceed_penalty: score of every completion that reaches the limit, as in the paper; None to leave those on the
             cosine, as TRL does.
         grader: what tells right from wrong, above 0.5 being right: a name in the library, or a reward function.
-        think_tags: what opens and closes thinking.
-
-    Returns:
-        A score per completion; None where the grader has none.
-
-    Raises:
-        UserError: no `max_completion_length`, no `completion_ids`, an unknown grader.
 
     Example:
         >>> turns, ids = ["7", "7", "8", "8"], [[0] * 0, [0] * 50, [0] * 50, [0] * 100]
@@ -154,19 +136,17 @@ def cosine_length(
         "min_value_wrong": min_value_wrong,
         "max_value_wrong": max_value_wrong,
     }
-    low_correct, high_correct, low_wrong, high_wrong = (
-        number("cosine_length", name, value) for name, value in given.items()
-    )
+    for name, value in given.items():
+        number("cosine_length", name, value)
     if exceed_penalty is not None:
         number("cosine_length", "exceed_penalty", exceed_penalty)
     sizes = [len(ids) for ids in sampled_ids("cosine_length", completion_ids)]
     scores = _grader(grader)(completions=completions, solution=solution, think_tags=think_tags, **_quiet(columns))
+    correct, wrong = (min_value_correct, max_value_correct), (min_value_wrong, max_value_wrong)
     return [
         Score(None, "not graded")
         if score is None
-        else cosine_score(
-            score > _PASSING_SCORE, size, limit, (low_correct, high_correct), (low_wrong, high_wrong), exceed_penalty
-        )
+        else cosine_score(score > _PASSING_SCORE, size, limit, correct, wrong, exceed_penalty)
         for score, size in zip(scores, sizes, strict=True)
     ]
 
@@ -185,16 +165,8 @@ def overlong(
     DAPO (arXiv 2503.14476), equation 13; the same as TRL's `get_soft_overlong_punishment`.
 
     Args:
-        completions: assistant turns, as strings or lists of messages.
-        completion_ids: sampled token ids per completion; a trainer passes them.
         max_completion_length: the limit `L`.
         cache: width `c` of the margin before it; 0 for none. By default a fifth of the limit, as in DAPO.
-
-    Returns:
-        A score from -1 to 0 per completion.
-
-    Raises:
-        UserError: the limit or `completion_ids` is missing, or `cache` is larger than the limit.
 
     Example:
         >>> overlong([""] * 3, [[0] * 80, [0] * 90, [0] * 100], max_completion_length=100, cache=20)
@@ -233,8 +205,8 @@ def share_score(
     standard_size: int,
     think_open_id: int,
     think_close_id: int,
-    begins_thinking: bool = False,
-    target: float = 1.0,
+    begins_thinking: bool,
+    target: float,
 ) -> Score:
     """How near the share of reasoning tokens among those sampled while thinking is to a target."""
     thinking, tokens, reasoning_tokens = begins_thinking, 0, 0
@@ -264,24 +236,17 @@ def reasoning_share(
 ) -> list[Score]:
     """The share of reasoning tokens among the tokens sampled while thinking, or how near it is to a target.
 
-    With share `s` and target `t` the score is `1 - |s - t| / max(t, 1 - t)`: the share itself for the target 1.
+    With share `s` and target `t` the score is `1 - |s - t| / max(t, 1 - t)`: the share itself for the target 1, None
+    without thinking.
     Thinking lasts from an opening tag to a closing one, which counts. A completion that reads as if it began with the
     opening tag and was not sampled with it began to think in the prompt.
 
     Args:
-        completions: assistant turns, as strings or lists of messages.
-        completion_ids: sampled token ids per completion; a trainer passes them.
         standard_size: number of standard token ids; `standard_size + k` is a reasoning token.
         think_open_id: id of the opening tag.
         think_close_id: id of the closing tag.
         target: share that earns the full mark, from 0 to 1.
         think_tags: the tags as text.
-
-    Returns:
-        A score from 0 to 1 per completion; None for one without thinking.
-
-    Raises:
-        UserError: an id or `completion_ids` is missing, or the target is not from 0 to 1.
 
     Example:
         >>> turns, ids = ["<think>a b</think>c", "d"], [[90, 10, 111, 91, 12], [13]]

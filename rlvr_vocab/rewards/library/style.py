@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Mapping, Sequence
-from itertools import groupby, islice
+from itertools import combinations, groupby, islice
 from typing import Any
 
 from rlvr_vocab.errors import UserError
@@ -18,7 +18,7 @@ _MOST_WORDS = 20_000  # that a text is compared by
 _SEARCHED = 20_000  # characters, from the start: a user's pattern may take quadratic time
 
 
-def repetition_score(items: Sequence[Hashable], ngram_size: int = 3, max_penalty: float = -1.0) -> Score:
+def repetition_score(items: Sequence[Hashable], ngram_size: int, max_penalty: float) -> Score:
     """Which share of the n-grams of a sequence are repetitions of others."""
     if len(items) < ngram_size:
         return Score(0.0, "too short to repeat itself")
@@ -30,7 +30,7 @@ def repetition_score(items: Sequence[Hashable], ngram_size: int = 3, max_penalty
     )
 
 
-def diversity_scores(texts: Sequence[str], penalty: float = 1.0, threshold: float = 0.9) -> list[Score]:
+def diversity_scores(texts: Sequence[str], penalty: float, threshold: float) -> list[Score]:
     """For each text of a group, how many of the others are nearly the same."""
     others = len(texts) - 1
     return [
@@ -42,9 +42,9 @@ def diversity_scores(texts: Sequence[str], penalty: float = 1.0, threshold: floa
 def forbidden_score(
     turn: str,
     patterns: Sequence[tuple[re.Pattern[str], float]],
-    at_most: int = 1,
-    where: str = "all",
-    think_tags: tuple[str, str] = THINK_TAGS,
+    at_most: int,
+    where: str,
+    think_tags: tuple[str, str],
 ) -> Score:
     """What the patterns that occur in a turn cost, each as often as it occurs, up to `at_most` times."""
     text = _part(turn, where, think_tags)[:_SEARCHED]
@@ -70,17 +70,9 @@ def repetition(
     with a reasoning vocabulary, take words.
 
     Args:
-        completions: assistant turns, as strings or lists of messages.
-        completion_ids: sampled token ids per completion; a trainer passes them.
         ngram_size: length of the n-grams.
         max_penalty: what a text of nothing but repetition approaches; 0 or less.
         unit: `tokens` that were sampled, or `words` or `characters` of the text.
-
-    Returns:
-        A score from `max_penalty` to 0 per completion.
-
-    Raises:
-        UserError: tokens without `completion_ids`, or a parameter out of its range.
 
     Example:
         >>> repetition(["one two three four", "no no no no no"], ngram_size=2, unit="words")
@@ -110,14 +102,10 @@ def diversity(
     three words in a row, upper and lower case alike, have a Jaccard index of `threshold` or more.
 
     Args:
-        completions: assistant turns, as strings or lists of messages.
         prompts: prompts of the completions. Equal ones side by side make a group, as TRL's trainers arrange them;
             groups that are spread over several processes are compared within each. None for one group.
         penalty: what a completion costs that all others repeat.
         threshold: from which similarity on, above 0 and up to 1.
-
-    Returns:
-        A score from `-penalty` to 0 per completion.
 
     Example:
         >>> texts = ["six times seven is 42", "Six times  seven is 42", "seven sixes", "six times seven is 42"]
@@ -136,7 +124,7 @@ def diversity(
 @reward(full_mark=0.0)
 def forbidden_text(
     completions: Sequence[Any],
-    patterns: Mapping[str, float] | Sequence[Mapping[str, Any]] = (),
+    patterns: Mapping[str, float] | None = None,
     at_most: int = 1,
     where: str = "all",
     think_tags: tuple[str, str] = THINK_TAGS,
@@ -148,18 +136,9 @@ def forbidden_text(
     short texts: nothing here can stop it.
 
     Args:
-        completions: assistant turns, as strings or lists of messages.
-        patterns: regular expressions in Python's syntax and what an occurrence costs, 0 or more: `{pattern: penalty}`,
-            or a list of `{"pattern": …, "penalty": …}`.
+        patterns: regular expressions in Python's syntax and what an occurrence costs, 0 or more.
         at_most: how many occurrences of one pattern count.
         where: `answer`, what stands after the thinking; `thinking`, what stands before; or `all`.
-        think_tags: what opens and closes thinking.
-
-    Returns:
-        A score of 0 or less per completion.
-
-    Raises:
-        UserError: no patterns, one that is not a regular expression, or a parameter out of its range.
 
     Example:
         >>> forbidden_text(["Sure! As an AI, sure!", "42"], patterns={"(?i)sure": 0.25, "As an AI": 0.5}, at_most=2)
@@ -173,27 +152,20 @@ def forbidden_text(
 
 def _near_duplicates(texts: Sequence[str], threshold: float) -> list[int]:
     """How many others each text resembles."""
-    numbering: dict[tuple[str, ...], int] = {}  # sets of ints intersect several times faster than sets of tuples
-    shingles = [
-        frozenset(numbering.setdefault(shingle, len(numbering)) for shingle in _shingles(text)) for text in texts
-    ]
+    shingles = [_shingles(text) for text in texts]
     counts = [0] * len(texts)
-    for one, own in enumerate(shingles):
-        for other in range(one):
-            smaller, larger = sorted((own, shingles[other]), key=len)
-            # The index is at most the ratio of the sizes, so most pairs need no intersection.
-            if len(smaller) < threshold * len(larger):
-                continue
-            shared = len(smaller & larger)
-            if shared >= threshold * (len(smaller) + len(larger) - shared):
-                counts[one] += 1
-                counts[other] += 1
+    for (one, first), (other, second) in combinations(enumerate(shingles), 2):
+        shared = len(first & second)
+        if shared >= threshold * (len(first) + len(second) - shared):
+            counts[one] += 1
+            counts[other] += 1
     return counts
 
 
-def _shingles(text: str) -> list[tuple[str, ...]]:
+def _shingles(text: str) -> set[tuple[str, ...]]:
+    """Every three words in a row."""
     words = text.lower().split(maxsplit=_MOST_WORDS)[:_MOST_WORDS]
-    return [tuple(words[start : start + _SHINGLE]) for start in range(max(1, len(words) - _SHINGLE + 1))]
+    return {tuple(words[start : start + _SHINGLE]) for start in range(max(1, len(words) - _SHINGLE + 1))}
 
 
 def _part(turn: str, where: str, think_tags: tuple[str, str]) -> str:
@@ -206,24 +178,14 @@ def _part(turn: str, where: str, think_tags: tuple[str, str]) -> str:
     return turn if answer is None else turn[: len(turn) - len(answer)]
 
 
-def _compiled(patterns: Mapping[str, float] | Sequence[Mapping[str, Any]]) -> list[tuple[re.Pattern[str], float]]:
-    if not patterns:
-        raise UserError("forbidden_text: patterns is missing: give regular expressions and what each costs")
-    if isinstance(patterns, Mapping):
-        patterns = [{"pattern": pattern, "penalty": penalty} for pattern, penalty in patterns.items()]
+def _compiled(patterns: Mapping[str, float] | None) -> list[tuple[re.Pattern[str], float]]:
+    if not isinstance(patterns, Mapping) or not patterns:
+        raise UserError("forbidden_text: patterns is missing: give {pattern: penalty, …}")
     compiled = []
-    for entry in patterns:
-        if not isinstance(entry, Mapping) or set(entry) != {"pattern", "penalty"}:
-            raise UserError(f"forbidden_text: patterns holds {shown(entry)}: an entry is {{pattern: …, penalty: …}}")
-        penalty = number("forbidden_text", f"penalty of {shown(entry['pattern'])}", entry["penalty"], least=0)
-        compiled.append((_regular_expression(entry["pattern"]), penalty))
+    for pattern, penalty in patterns.items():
+        cost = number("forbidden_text", f"penalty of {shown(pattern)}", penalty, least=0)
+        try:
+            compiled.append((re.compile(str(pattern)), cost))
+        except (re.error, OverflowError) as error:
+            raise UserError(f"forbidden_text: {shown(pattern)} is not a regular expression: {error}") from error
     return compiled
-
-
-def _regular_expression(pattern: Any) -> re.Pattern[str]:
-    if not isinstance(pattern, str):
-        raise UserError(f"forbidden_text: {shown(pattern)} is not a regular expression: it is not even text")
-    try:
-        return re.compile(pattern)
-    except (re.error, OverflowError) as error:
-        raise UserError(f"forbidden_text: {shown(pattern)} is not a regular expression: {error}") from error

@@ -16,7 +16,6 @@ import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.guard import REASON
 from rlvr_vocab.training.metrics.completions import CompletionRows
 
 logger = logging.getLogger(__name__)
@@ -30,11 +29,10 @@ def save_unfinished_step(trainer: Any, folder: Path) -> None:
         "step": trainer._step,
         "buffered_inputs": trainer._buffered_inputs if inside_a_buffer else None,
         "metrics": {name: list(values) for name, values in trainer._metrics["train"].items()},
-        "logs": _plain(trainer._logs),
         "loss": trainer._tr_loss,
         "last_logged": trainer._globalstep_last_logged,
         "rollouts": None if trainer.newest_rollouts is None else asdict(trainer.newest_rollouts),
-        "reward_failures": {name: count for name, count in _failures(trainer).items() if count},
+        "reward_failures": {function.name: function.failures for function in _counting(trainer) if function.failures},
         "seconds": trainer.checkpoints.trained_seconds,
     }
     torch.save(content, _file(folder, trainer.accelerator.process_index))
@@ -65,8 +63,11 @@ def require_unfinished_step(checkpoint: Path, processes: int) -> None:
 def restore_counts(trainer: Any, checkpoint: Path) -> None:
     """Take over what a finished training has counted: failures of reward functions, and seconds."""
     content = _read(trainer, checkpoint)
-    if content is not None:
-        _restore_counts(trainer, content)
+    if content is None:
+        return
+    for function in _counting(trainer):
+        function.failures = content["reward_failures"].get(function.name, 0)
+    trainer.checkpoints.seconds_before = content["seconds"]
 
 
 class RestoreUnfinishedStep(TrainerCallback):
@@ -90,15 +91,7 @@ class RestoreUnfinishedStep(TrainerCallback):
         trainer._tr_loss = content["loss"]
         trainer._globalstep_last_logged = content["last_logged"]
         trainer.newest_rollouts = None if content["rollouts"] is None else CompletionRows(**content["rollouts"])
-        for table, prefix in (("rewards", ""), ("extra", REASON)):  # of functions that are none of the run's any more
-            known = {f"{prefix}{name}" for name in trainer.reward_func_names}
-            content["logs"][table] = {
-                name: rows
-                for name, rows in content["logs"][table].items()
-                if name in known or not name.startswith(prefix)
-            }
-        _refill(trainer._logs, content["logs"])
-        _restore_counts(trainer, content)
+        restore_counts(trainer, self._checkpoint)
 
 
 def _file(folder: Path, process: int) -> Path:
@@ -117,36 +110,12 @@ def _read(trainer: Any, checkpoint: Path) -> dict[str, Any] | None:
     return content
 
 
-def _restore_counts(trainer: Any, content: dict[str, Any]) -> None:
-    for function in trainer.reward_funcs:
-        if hasattr(function, "failures"):
-            function.failures = content["reward_failures"].get(function.name, 0)
-    trainer.checkpoints.seconds_before = content["seconds"]
-
-
 def _batches(trainer: Any) -> list[int]:
     """What decides which part of a buffer is trained on when."""
     args = trainer.args
     return [args.per_device_train_batch_size, args.steps_per_generation, trainer.num_iterations, args.world_size]
 
 
-def _failures(trainer: Any) -> dict[str, int]:
-    return {function.name: function.failures for function in trainer.reward_funcs if hasattr(function, "failures")}
-
-
-def _plain(logs: dict[str, Any]) -> dict[str, Any]:
-    """TRL's table of the last completions, its queues as lists; without pictures, which are no plain values."""
-    return {
-        name: {key: list(queue) for key, queue in value.items()} if isinstance(value, dict) else list(value)
-        for name, value in logs.items()
-        if name != "images"
-    }
-
-
-def _refill(logs: dict[str, Any], content: dict[str, Any]) -> None:
-    for name, value in content.items():
-        if isinstance(value, dict):
-            for key, rows in value.items():
-                logs[name][key].extend(rows)
-        else:
-            logs[name].extend(value)
+def _counting(trainer: Any) -> list[Any]:
+    """The reward functions that count their failures."""
+    return [function for function in trainer.reward_funcs if hasattr(function, "failures")]

@@ -6,10 +6,6 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-# The first so many steps count alike in what a step takes; after that the newest ones count for more, as completions
-# grow and shrink.
-_STEPS_REMEMBERED = 50
-
 
 class DisplayedMetric(NamedTuple):
     """A name on the screen, the key in a row, and the format of the value."""
@@ -56,26 +52,23 @@ class LatestMetrics:
 
 
 class TimeLeft:
-    """How long the steps that are still to be taken will take."""
+    """How long the steps that are still to be taken will take: each as long as one took until now, on average."""
 
     def __init__(self, step: int) -> None:
         """
         Args:
             step: the last one that was taken before; in a run that is resumed others went before.
         """
-        self._step, self._at = step, time.monotonic()
-        self._counted, self._seconds_per_step = 0, 0.0
+        self._first = self._step = step
+        self._began = self._at = time.monotonic()
 
     def update(self, step: int) -> None:
-        steps, now = step - self._step, time.monotonic()
-        if steps <= 0:
-            return
-        self._counted = min(self._counted + steps, max(_STEPS_REMEMBERED, steps))
-        self._seconds_per_step += ((now - self._at) / steps - self._seconds_per_step) * steps / self._counted
-        self._step, self._at = step, now
+        if step > self._step:
+            self._step, self._at = step, time.monotonic()
 
     def seconds(self, steps: int) -> float | None:
         """Until the last of `steps`; None before the first one is over, and after the last."""
-        if not self._counted or self._step >= steps:
+        if not self._first < self._step < steps:
             return None
-        return max(0.0, self._seconds_per_step * (steps - self._step) - (time.monotonic() - self._at))
+        seconds_per_step = (self._at - self._began) / (self._step - self._first)
+        return max(0.0, seconds_per_step * (steps - self._step) - (time.monotonic() - self._at))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
@@ -22,22 +22,6 @@ from rlvr_vocab.training.display.screen import DisplayState, display_lines
 _DRAWN_PER_SECOND = 2
 _SHOW_CURSOR = b"\x1b[?25h\r\n"
 _OF_A_STEP = "loss"
-
-
-class LiveDisplay(Protocol):
-    """What shows how a training goes on; it keeps the last of everything, and no history."""
-
-    def begins(self, step: int, steps: int) -> None:
-        """The training begins after `step`, in a run that is resumed not 0."""
-
-    def row(self, row: Mapping[str, Any], step: int, steps: int) -> None:
-        """A row was logged at a step of the stage."""
-
-    def finding(self, words: str, evidence: str) -> None:
-        """Something is wrong with the run."""
-
-    def completion(self, text: Text) -> None:
-        """A completion, control characters escaped, with a word on where it is from."""
 
 
 @contextmanager
@@ -69,13 +53,14 @@ def _give_the_cursor_back(console: Console) -> None:
 
 
 class PlainLines:
-    """For a file, a pipe, a terminal that cannot move its cursor: whole lines."""
+    """The display of a file, a pipe, a terminal that cannot move its cursor: whole lines."""
 
     def __init__(self, console: Console, title: str) -> None:
         self._console, self._title = console, title
         self._metrics, self._time = LatestMetrics(), TimeLeft(0)
 
     def begins(self, step: int, steps: int) -> None:
+        """The training begins after `step`, in a run that is resumed not 0."""
         self._time = TimeLeft(step)
 
     def row(self, row: Mapping[str, Any], step: int, steps: int) -> None:
@@ -90,6 +75,7 @@ class PlainLines:
         self._print(f"finding: {words}: {evidence}")
 
     def completion(self, text: Text) -> None:
+        """Show a completion, control characters escaped, with a word on where it is from."""
         self._print(text.plain)
 
     def _print(self, line: str) -> None:
@@ -100,7 +86,7 @@ class PlainLines:
 
 
 class TerminalDisplay:
-    """Lines that stay where they are; drawn twice a second, by a thread of its own."""
+    """Lines that stay where they are, drawn twice a second by a thread of their own, with the last of everything."""
 
     def __init__(self, console: Console, title: str) -> None:
         self._console = console
@@ -130,6 +116,9 @@ class TerminalDisplay:
             # Whoever prints above may have asked for lines that are not to be wrapped.
             yield from line.render(console)
             yield Segment.line()
+
+
+LiveDisplay = PlainLines | TerminalDisplay
 
 
 def _notice() -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -13,7 +12,6 @@ from rlvr_vocab.progress import clock
 
 _WIDEST_BAR = 40
 _NAME, _CELL = 18, 37  # the longest name, and beside it the longest value, such as `45.0% (step 12000)`
-_LINES_OF_A_COMPLETION = 3
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,9 @@ def display_lines(state: DisplayState, width: int, console: Console) -> list[Tex
     found = ("none so far", "dim") if state.finding is None else (state.finding, "yellow")
     lines.append(Text.assemble((f"{'finding':<{_NAME}}" if width >= _CELL else "finding: ", "dim"), found))
     if state.completion is not None:
-        lines += _clipped(state.completion, width, console)
+        first, *others = state.completion.wrap(console, width, overflow="fold")
+        # The answer stands at the end.
+        lines += [first, *others] if len(others) < 3 else [first, others[0], Text("…", style="dim"), others[-1]]
     for line in lines:
         line.truncate(width, overflow="ellipsis")
         line.rstrip()
@@ -75,23 +75,3 @@ def _grid(metrics: Mapping[str, str], width: int) -> Iterator[Text]:
         for name, value in cells[first : first + columns]:
             line.append(f"{name:<{_NAME}}", style="dim").append(f"{value:<{_CELL - _NAME}}", style="cyan")
         yield line
-
-
-def _clipped(completion: Text, width: int, console: Console) -> list[Text]:
-    """A few lines; what has no room is left out in the middle, as the answer stands at the end."""
-    room = _LINES_OF_A_COMPLETION * width
-    if completion.cell_len > room:
-        begin = completion.copy()
-        begin.truncate(room - room // 3 - 3)
-        completion = begin.append(" … ", style="dim").append_text(_end_of(completion, room // 3))
-    lines = list(completion.wrap(console, width, overflow="fold"))
-    # Words that are not broken may have taken a line more, or on a few columns some.
-    return lines if len(lines) <= _LINES_OF_A_COMPLETION else [*lines[:_LINES_OF_A_COMPLETION], lines[-1]]
-
-
-def _end_of(text: Text, cells: int) -> Text:
-    start = len(text)
-    while start and cell_len(text.plain[start - 1]) <= cells:
-        start -= 1
-        cells -= cell_len(text.plain[start])
-    return text[start:]

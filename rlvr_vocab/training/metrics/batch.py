@@ -17,16 +17,12 @@ from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after, scored_
 
 
 class BatchMetrics:
-    """Logs how much the groups of a batch differ, what is thought and answered, and where time goes.
+    """Logs how much the groups of a `RegionGRPOTrainer`'s batch differ, what is thought and answered, where time goes.
 
     The figures of a batch are those of all processes' completions; those of the clock are the first process's.
     """
 
     def __init__(self, trainer: Any) -> None:
-        """
-        Args:
-            trainer: a `RegionGRPOTrainer`.
-        """
         self._trainer = trainer
         self._means = {"train": StepMeans(), "eval": StepMeans()}
         self._seconds: dict[str, float] = defaultdict(float)

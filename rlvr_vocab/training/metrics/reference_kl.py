@@ -17,14 +17,9 @@ from rlvr_vocab.vocab.head import attach_region_head
 
 
 class ReferenceKL:
-    """Logs `kl` every so many steps, with a reference that is loaded for the moment."""
+    """Logs `kl` of a `RegionGRPOTrainer` every so many steps (0: never), with a reference loaded for the moment."""
 
     def __init__(self, trainer: Any, every: int) -> None:
-        """
-        Args:
-            trainer: a `RegionGRPOTrainer`.
-            every: steps between two values; 0 = never.
-        """
         self._trainer, self._every = trainer, every
 
     def log_if_due(self, batch: dict[str, torch.Tensor]) -> None:

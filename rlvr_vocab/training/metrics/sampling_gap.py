@@ -19,15 +19,14 @@ _SCORED_WITHOUT_DROPOUT = 4
 class SamplingGap:
     """Logs `sampling/logp_gap` where completions are trained on before the first update since they were drawn.
 
+    Args:
+        trainer: a `GRPOTrainer` whose scoring without gradients knows no dropout.
+
     Attributes:
         loss_logps: log-probabilities that the pass of the loss has found, which the trainer puts here.
     """
 
     def __init__(self, trainer: Any) -> None:
-        """
-        Args:
-            trainer: a `GRPOTrainer` whose scoring without gradients knows no dropout.
-        """
         self.loss_logps: torch.Tensor | None = None
         self._trainer = trainer
         self._means = StepMeans()

@@ -45,7 +45,7 @@ def find_base(folder: str | Path, given: str | Path | None = None) -> Path:
     if not there:
         where = f"base={given}" if given is not None else f"its base {recorded or '(none recorded)'}"
         raise UserError(f"{folder} is an adapter, and {where} is not there: give the model it was trained on as base=…")
-    reasons = [_why_not(folder, base) for base in there]
+    reasons = [_other_vocabulary(folder, base) or _other_weights(folder, base) for base in there]
     if None not in reasons:
         raise UserError(str(reasons[0]))
     return there[reasons.index(None)]
@@ -89,12 +89,8 @@ def _recorded_base(folder: Path) -> str | None:
     return recorded if isinstance(recorded, str) and recorded else None
 
 
-def _why_not(folder: Path, base: Path) -> str | None:
-    """Why a model is not the one under an adapter; None where it may be, for all that the adapter says."""
-    return _other_vocabulary(folder, base) or _other_weights(folder, base)
-
-
 def _other_vocabulary(folder: Path, base: Path) -> str | None:
+    """Why a model is not the one under an adapter; None where it may be, for all that the adapter says."""
     if not (folder / LAYOUT_FILE).is_file():
         return None  # an adapter of another tool
     of_adapter, of_base = VocabLayout.load(folder), VocabLayout.load(base)

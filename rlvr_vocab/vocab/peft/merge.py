@@ -11,8 +11,6 @@ from typing import Any
 
 import torch
 from peft import PeftType
-from peft.tuners.tuners_utils import BaseTunerLayer
-from torch import nn
 from transformers import AutoConfig, PreTrainedModel
 
 from rlvr_vocab.atomic_file import folder_appearing_whole
@@ -22,7 +20,6 @@ from rlvr_vocab.vocab.peft.adapter import load_model, open_adapter
 from rlvr_vocab.vocab.peft.adapter_base import find_base
 from rlvr_vocab.vocab.peft.merge_check import MergeCheck, Shift, shift
 from rlvr_vocab.vocab.peft.stock_reload import digests_of
-from rlvr_vocab.vocab.peft.trained_rows import TrainedRows
 from rlvr_vocab.vocab.read_as_data import NO_CODE
 
 # Copied from the base as they are: a tokenizer that is loaded and saved again may lose its decoder.
@@ -48,7 +45,6 @@ class MergeReport:
     Attributes:
         base: the folder under the adapter.
         dtype: of the written weights, `float32`, `bfloat16` or `float16`.
-        untied: whether embedding and head were one table in the base and are two now.
         probe_tokens: length of the chat.
         arithmetic: in which the logits were computed, `float64`, or `float32` where memory is short.
         merging: between the adapter on its base and the merged weights in float32.
@@ -59,7 +55,6 @@ class MergeReport:
 
     base: Path
     dtype: str
-    untied: bool
     probe_tokens: int
     arithmetic: str
     merging: float
@@ -104,24 +99,22 @@ def merge_adapter(
 
 def _merge_into(folder: Path, adapter: Path, source: Path, dtype: torch.dtype | None) -> MergeReport:
     model = _in_float32(adapter, source)
-    check, was_tied = MergeCheck(source, model), is_tied(model)
+    check = MergeCheck(source, model)
     with model.disable_adapter():
         untrained = check.logits(model)
     unmerged = check.logits(model)
-    model = fold(model)
+    model = model.merge_and_unload()
     exact = check.logits(model)
     merging, training = check.require_same(unmerged, exact), shift(untrained, exact)
     dtype = dtype or stored_dtype(source)
     for parameter in model.parameters():  # not the buffers: stock classes compute those in float32 again
         parameter.data = parameter.data.to(dtype)
-    untied = was_tied and not is_tied(model)
     write_stock_folder(model, source, folder)
     written, digests = check.logits(model), digests_of(model)
     del model  # the fresh process may need the room
     return MergeReport(
         base=source,
         dtype=str(dtype).removeprefix("torch."),
-        untied=untied,
         probe_tokens=len(check.ids),
         arithmetic=check.arithmetic_name,
         merging=merging,
@@ -132,41 +125,19 @@ def _merge_into(folder: Path, adapter: Path, source: Path, dtype: torch.dtype | 
 
 
 def _in_float32(adapter: Path, base: Path) -> Any:
-    """The adapter on its base, on the CPU."""
+    """The adapter on its base, on the CPU.
+
+    An adapter on one side alone of a table that embedding and head share would move the other side too, which
+    `MergeCheck` refuses.
+    """
     config = open_adapter(adapter)
     if config.is_prompt_learning:
         raise UserError(
             f"{adapter} is an adapter of the kind {PeftType(config.peft_type).value}, which no weights can hold"
         )
     with warnings.catch_warnings():
-        # PEFT's advice on merging such an adapter by hand; `fold` sees to it.
         warnings.filterwarnings("ignore", message="Model has `tie_word_embeddings=True` and a tied layer")
         return load_model(adapter, base, dtype=torch.float32)
-
-
-def fold(model: Any) -> PreTrainedModel:
-    """The model under a `PeftModel` with the adapter in its weights, and none of PEFT's layers or ours.
-
-    An adapter on one side of a table that embedding and head share would move the other side too: such a table is
-    taken apart first, and its halves are joined again only where they came out equal.
-    """
-    base = model.get_base_model()
-    embedding, head = base.get_input_embeddings(), base.get_output_embeddings()
-    was_tied = head.weight is embedding.weight
-    if was_tied and (_has_adapter_of_its_own(embedding) or _has_adapter_of_its_own(head)):
-        layer: Any = head.get_base_layer() if isinstance(head, BaseTunerLayer) else head
-        layer.weight = nn.Parameter(layer.weight.detach().clone(), requires_grad=False)
-        _set_tied(base, False)
-    merged = model.merge_and_unload()
-    embedding, head = merged.get_input_embeddings(), merged.get_output_embeddings()
-    if was_tied and torch.equal(embedding.weight, head.weight):
-        head.weight = embedding.weight
-    _set_tied(merged, head.weight is embedding.weight)
-    return merged
-
-
-def is_tied(model: Any) -> bool:
-    return bool(model.get_output_embeddings().weight is model.get_input_embeddings().weight)
 
 
 def stored_dtype(folder: Path) -> torch.dtype:
@@ -182,13 +153,3 @@ def write_stock_folder(model: PreTrainedModel, base: Path, folder: Path) -> None
     for name in (*_TOKENIZER_FILES, LAYOUT_FILE):
         if (base / name).is_file():
             shutil.copyfile(base / name, folder / name)
-
-
-def _has_adapter_of_its_own(layer: nn.Module) -> bool:
-    """Rows that train beside an adapter are shared by both sides as the table is."""
-    return isinstance(layer, BaseTunerLayer) and not isinstance(layer, TrainedRows)
-
-
-def _set_tied(model: PreTrainedModel, tied: bool) -> None:
-    for config in (model.config, model.config.get_text_config()):
-        config.tie_word_embeddings = tied

@@ -42,8 +42,10 @@ def without_a_difference(design: str, seeds: int, luck: float, suits: float) -> 
 
 KINDS = [
     ("fixed", 3, 0.05, 0.0),
-    *(pytest.param(*kind, marks=pytest.mark.slow) for kind in (("own", 3, 0.05, 0.0), ("apart", 3, 0.05, 0.0))),
-    pytest.param("fixed", 5, 0.02, 0.2, marks=pytest.mark.slow),
+    *(
+        pytest.param(*kind, marks=pytest.mark.slow)
+        for kind in (("own", 3, 0.05, 0.0), ("apart", 3, 0.05, 0.0), ("fixed", 5, 0.0, 0.5))
+    ),
 ]
 
 
@@ -68,34 +70,16 @@ def test_the_smallest_effect_is_found_as_often_as_it_says(design: str, seeds: in
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seeds", "others", "luck", "of_others"), [(2, 10, 0.05, 0.05), (2, 8, 0.05, 0.01)])
-def test_unequal_numbers_of_runs_claim_no_more_often(seeds: int, others: int, luck: float, of_others: float) -> None:
+def test_unequal_numbers_of_runs_claim_no_more_often() -> None:
     generator, claimed = np.random.default_rng(9), 0
     hardness = generator.uniform(0.3, 0.7, PROBLEMS)
     for _ in range(SIMULATIONS):
         arms = []
-        for name, number, deviation in (("one", seeds, luck), ("two", others, of_others)):
-            chances = hardness + generator.normal(0, 3 * deviation, (number, 1))
+        for name, number in (("one", 2), ("two", 10)):
+            chances = hardness + generator.normal(0, 0.15, (number, 1))
             scores = generator.random(chances.shape) < np.clip(chances, 0, 1)
             arms.append(
                 ArmResults(name, [RunResults(f"{name} {n}", range(PROBLEMS), row) for n, row in enumerate(scores)])
             )
         claimed += compare_arms(*arms).verdict != "not distinguishable"
     assert claimed <= 0.07 * SIMULATIONS  # Welch's test claims in 9 % here
-
-
-def test_either_luck_alone_would_claim_far_too_often() -> None:
-    generator = np.random.default_rng(7)
-    found = [simulated(generator, "fixed", 3, 0.1, 0.0) for _ in range(SIMULATIONS)]
-    by_problems = [abs(each.difference) > 1.96 * each.variance.problems**0.5 for each in found]
-    assert np.mean(by_problems) > 0.2
-    found = [simulated(generator, "fixed", 5, 0.0, 0.0, 0.5) for _ in range(SIMULATIONS)]
-    by_seeds = [abs(each.difference) > 2.78 * each.variance.of_seeds**0.5 for each in found]
-    assert np.mean(by_seeds) > 0.2
-    assert np.mean([each.verdict != "not distinguishable" for each in found]) < 0.075
-
-
-def test_one_run_of_an_arm_never_claims_that_the_arms_differ() -> None:
-    generator = np.random.default_rng(8)
-    found = [simulated(generator, "fixed", 1, 0.2, 0.3) for _ in range(50)]
-    assert {each.verdict for each in found} == {"one run each"}

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from rlvr_vocab.analysis.compare.page import compare_page
 from rlvr_vocab.analysis.compare.result import compare_runs
 from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparedRun, KeyDifference
 from rlvr_vocab.analysis.report.page import render
+from rlvr_vocab.record.results import ProblemResult
 
 from ..browser import Browser, browser, chromium
 
@@ -48,7 +48,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _run(generator: np.random.Generator, value: str, seed: int) -> ComparedRun:
     scores = generator.integers(0, 2, 30)
     answers = [
-        {"prompt": f"{HOSTILE} {number}", "solution": "1", "score": float(score)} for number, score in enumerate(scores)
+        ProblemResult(number, 0, f"{HOSTILE} {number}", "1", HOSTILE, float(score), 9, 5, 2, True, True)
+        for number, score in enumerate(scores)
     ]
     rows = [{"step": step, "loss": 0.0, "reward": step * seed} for step in range(5)]
     return ComparedRun(f"out/{value}_{seed}{HOSTILE}", seed, answers, rows)
@@ -59,28 +60,6 @@ def test_it_opens_silently_and_is_no_wider_than_the_window(tab: Browser, page: P
     tab.open(page, width)
     assert tab.said == []
     assert tab.tell("document.documentElement.scrollWidth") <= width
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_a_table_that_is_cut_off_is_shaded_where_it_goes_on(
-    tab: Browser, page: Path, tmp_path: Path, dark: bool
-) -> None:
-    tab.open(page, 390, dark)
-    edge = """(() => { const box = document.querySelector('#runs .table-scroll'); box.scrollLeft = 0;
-      const it = box.getBoundingClientRect();
-      return [Math.round(it.right + scrollX) - 3, Math.round(it.top + scrollY) + 4, box.scrollWidth > box.clientWidth]
-    })()"""
-    x, y, goes_on = tab.tell(edge)
-    assert goes_on
-    shaded = _pixel(tab, x, y, tmp_path)
-    tab.tell("document.querySelector('#runs .table-scroll').scrollLeft = 1e6")
-    assert abs(shaded - _pixel(tab, x, y, tmp_path)) > 30
-
-
-def _pixel(tab: Browser, x: int, y: int, folder: Path) -> float:
-    """Brightness of a pixel of the page, 0 to 255."""
-    tab.picture(folder / "page.png", x + 1, y + 1)
-    return float(Image.open(folder / "page.png").convert("L").getpixel((x, y)))
 
 
 def test_labels_of_pictures_tell_the_arms_apart(tab: Browser, page: Path) -> None:

@@ -33,7 +33,6 @@ FACTS = RunFacts(
     lr_scheduler_type="linear",
     beta=0.0,
     max_grad_norm=1.0,
-    num_iterations=1,
     max_steps=14,
     use_vllm=False,
     completions_per_step=32,

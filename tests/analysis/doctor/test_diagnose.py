@@ -12,19 +12,20 @@ from typing import Any
 
 import pytest
 
-from rlvr_vocab.analysis.doctor.diagnose import DEFINITIONS, Doctor, diagnose
+from rlvr_vocab.analysis.doctor.diagnose import RULES, Doctor, diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.checks import machine
 from rlvr_vocab.checks.remedies import checked_facts
 from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
-from rlvr_vocab.record.metrics import RunFacts, RunRecord
+from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord
 from rlvr_vocab.runs.record import run_facts
 
 Row = dict[str, Any]
 Named = Callable[..., list[str]]
 RowsWith = Callable[..., list[Row]]
+REWARDS = tuple(RewardFact(name, weight, False) for name, weight in (("accuracy", 1.0), ("boxed", 0.01)))
 NO_SPREAD = {"reward_std": 0.0, "groups/reward_std": 0.0, "frac_reward_zero_std": 1.0}
 OF_UPDATES = ("step", "loss", "grad_norm", "learning_rate", "entropy", "entropy/thinking", "weights/moved", "step_time")
 
@@ -37,15 +38,15 @@ def later(step: int, first: int = 20) -> float:
 SICK: dict[str, tuple[str, Callable[[Row], Row]]] = {
     "every problem out of reach": (
         "groups_too_hard",
-        lambda row: {"reward": 0.0, "reward_std": 0.0, "groups/reward_std": 0.0, "frac_reward_zero_std": 1.0},
+        lambda row: {"reward": 0.0, **NO_SPREAD},
     ),
     "every problem solved": (
         "groups_too_easy",
-        lambda row: {"reward": 1.0, "reward_std": 0.0, "groups/reward_std": 0.0, "frac_reward_zero_std": 1.0},
+        lambda row: {"reward": 1.0, **NO_SPREAD},
     ),
     "half a mark for everything": (
         "reward_never_varies",
-        lambda row: {"reward": 0.5, "reward_std": 0.0, "groups/reward_std": 0.0, "frac_reward_zero_std": 1.0},
+        lambda row: {"reward": 0.5, **NO_SPREAD},
     ),
     "a reward that hardly varies": ("reward_never_varies", lambda row: {"reward_std": 0.05}),
     "a reward that stays": ("reward_flat", lambda row: {"reward": 0.3 + 0.01 * (row["step"] % 3)}),
@@ -69,11 +70,11 @@ SICK: dict[str, tuple[str, Callable[[Row], Row]]] = {
     ),
     "a format that nobody meets": (
         "format_reward_zero",
-        lambda row: {"rewards/think_format/mean": 0.0, "rewards/think_format/std": 0.0},
+        lambda row: {"rewards/boxed/mean": 0.0, "rewards/boxed/std": 0.0},
     ),
     "one function five hundred times another": (
         "reward_dominated",
-        lambda row: {"rewards/length/mean": 100.0, "rewards/length/std": 235.0},
+        lambda row: {"rewards/boxed/mean": 100.0, "rewards/boxed/std": 23500.0},
     ),
     "timeouts": ("verifier_timeouts", lambda row: {"rewards/accuracy/timeouts": 3.0}),
     "failures": ("rows_skipped", lambda row: {"rewards/accuracy/failures": 2.0}),
@@ -93,11 +94,7 @@ SICK: dict[str, tuple[str, Callable[[Row], Row]]] = {
     "nothing but copies": ("reasoning_tokens_everywhere", lambda row: {"thinking/reasoning_share": 0.92}),
     "weights that stay": ("weights_not_moving", lambda row: {"weights/moved": 0.0}),
     "weights that mostly stay": ("updates_rounded_away", lambda row: {"weights/moved": 0.1}),
-    "sampling that slows down": (
-        "steps_slow",
-        lambda row: {"step_time": 3.0, "time/generation": 2.5} if row["step"] > 30 else {},
-    ),
-    "slow scoring": ("steps_slow", lambda row: {"step_time": 2.0, "time/rewards": 1.5}),
+    "slow scoring": ("scoring_slow", lambda row: {"step_time": 2.0, "time/rewards": 1.5}),
     "gradients that are no numbers": ("loss_not_finite", lambda row: {"grad_norm": None} if row["step"] > 20 else {}),
     "a loss that is no number": ("loss_not_finite", lambda row: {"loss": None} if row["step"] > 20 else {}),
 }
@@ -105,12 +102,19 @@ SICK: dict[str, tuple[str, Callable[[Row], Row]]] = {
 
 @pytest.mark.parametrize("logging_steps", [1, 5])
 @pytest.mark.parametrize("sickness", SICK)
-def test_a_sickness_is_named_and_at_most_one_other(
-    sickness: str, logging_steps: int, rows_with: RowsWith, names_of: Named
+def test_a_sickness_is_named_with_figures_and_a_step_and_at_most_one_other(
+    sickness: str, logging_steps: int, rows_with: RowsWith, findings_of: Callable[..., list[Finding]]
 ) -> None:
     expected, change = SICK[sickness]
-    names = names_of(logged_every(rows_with(change), logging_steps))
-    assert expected in names and len(names) <= 2, names
+    found = {each.name: each for each in findings_of(logged_every(rows_with(change), logging_steps), rewards=REWARDS)}
+    assert expected in found and len(found) <= 2, found
+    finding = found[expected]
+    assert re.search(r"\d", finding.evidence) and re.search(r"steps? \d+", finding.evidence), finding
+    assert finding.title and finding.cause and finding.remedy and 10 <= finding.step <= 60
+
+
+def test_every_rule_has_a_sickness() -> None:
+    assert {*(name for name, _ in SICK.values()), "held_out_accuracy_falls"} == set(RULES)
 
 
 def logged_every(rows: list[Row], steps: int) -> list[Row]:
@@ -141,7 +145,7 @@ def test_what_was_logged_by_earlier_versions_is_no_sickness(healthy_rows: list[R
 @pytest.mark.parametrize("count", range(9))
 def test_a_few_rows_say_nothing(count: int, rows_with: RowsWith, names_of: Named) -> None:
     for _, change in SICK.values():
-        assert names_of(rows_with(change, count)) == []
+        assert names_of(rows_with(change, count), rewards=REWARDS) == []
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -192,7 +196,18 @@ def test_several_updates_from_one_batch_hide_nothing(
         {**row, **change} if number % every == 0 else {name: row[name] for name in OF_UPDATES}
         for number, row in enumerate(healthy_rows)
     ]
-    assert names_of(rows, num_iterations=every) == ([expected] if expected else [])
+    assert names_of(rows) == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize("sampled", [4, 5])
+def test_single_batches_far_apart_are_judged_from_five_on(
+    sampled: int, healthy_rows: list[Row], names_of: Named
+) -> None:
+    rows = [
+        {**row, "completions/clipped_ratio": 0.97} if number % 10 == 0 else {name: row[name] for name in OF_UPDATES}
+        for number, row in enumerate(healthy_rows[: 10 * sampled])
+    ]
+    assert names_of(rows) == ["completions_cut_off"] * (sampled == 5)
 
 
 def test_what_follows_from_another_finding_is_not_told(names_of: Named) -> None:
@@ -215,7 +230,7 @@ def test_rows_one_by_one_lead_to_the_same_in_bounded_memory(
     rows_with: RowsWith, facts: RunFacts, tmp_path: Path
 ) -> None:
     rows = rows_with(lambda row: {"kl": 0.02 * row["step"]})
-    doctor = Doctor(facts, tmp_path)
+    doctor = Doctor(facts)
     told = [(row["step"], finding) for row in rows for finding in doctor.look(row)]
     found = diagnose(RunRecord(tmp_path, facts, tuple(rows)))
     assert [finding for _, finding in told] == found == doctor.findings()
@@ -224,23 +239,6 @@ def test_rows_one_by_one_lead_to_the_same_in_bounded_memory(
         assert doctor.look({**rows[step % 40], "step": step}) == []
     for kept in (doctor._history.rows, doctor._history.sampled):
         assert len(kept._last) <= 100 and len(kept._first) <= 50
-
-
-def test_every_finding_can_be_led_to_and_has_figures_and_a_step(
-    rows_with: RowsWith, facts: RunFacts, tmp_path: Path
-) -> None:
-    runs = [rows_with(change) for _, change in SICK.values()]
-    falling = [{"step": 10 * n, "eval/accuracy": 0.6 - 0.1 * n, "eval/problems": 200} for n in range(1, 5)]
-    found = {}
-    for rows in [*runs, sorted([*rows_with({}), *falling], key=lambda row: row["step"])]:
-        doctor = Doctor(facts, tmp_path)
-        for row in rows:
-            doctor.look(row)
-        found |= doctor.found
-    assert set(found) == set(DEFINITIONS)
-    for finding in found.values():
-        assert re.search(r"\d", finding.evidence) and re.search(r"steps? \d+|\.json", finding.evidence), finding
-        assert finding.title and finding.cause and finding.remedy
 
 
 def test_a_new_stage_is_judged_by_its_own_rows(rows_with: RowsWith, names_of: Named) -> None:
@@ -310,7 +308,7 @@ def test_every_remedy_changes_the_configuration_and_is_accepted(
     facts = checked_facts(run_facts(settings.resolved, tmp_path), tmp_path)
     lines = set()
     for sickness in sicknesses:
-        doctor = Doctor(facts, tmp_path)
+        doctor = Doctor(facts)
         for row in rows_with(SICK[sickness][1], 40):
             doctor.look(row)
         lines |= {line for finding in doctor.found.values() for line in finding.remedy}

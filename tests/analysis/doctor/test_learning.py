@@ -39,16 +39,6 @@ def test_a_reward_that_is_gone_at_once_has_collapsed_and_nothing_else(
     assert finding.remedy[0] == "training.learning_rate=0.00025"
 
 
-def test_what_was_lost_within_the_first_row_is_told_by_the_accuracies(
-    rows_with: Callable[..., list[Row]], names_of: Named
-) -> None:
-    rows = rows_with({"reward": 0.0, **NO_SPREAD})[9::10]
-    summary = {"accuracy_before": 0.31, "accuracy_after": 0.02, "held_out_problems": 200}
-    assert names_of(rows) == ["groups_too_hard"]
-    assert names_of(rows, (), summary) == ["reward_collapsed"]
-    assert names_of(rows, (), {**summary, "accuracy_before": 0.03}) == ["groups_too_hard"]
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_a_lucky_beginning_is_no_collapse(seed: int, names_of: Named) -> None:
     luck = random.Random(seed)
@@ -70,7 +60,7 @@ def test_a_rest_is_told_and_taken_back(healthy_rows: list[Row], facts: RunFacts,
         {**healthy_rows[number % 60], "step": number + 1, "learning_rate": 1e-4, "reward": reward(number)}
         for number in range(100)
     ]
-    doctor = Doctor(facts, tmp_path)
+    doctor = Doctor(facts)
     assert [finding.name for row in rows for finding in doctor.look(row)] == ["reward_flat"]
     assert doctor.findings() == diagnose(RunRecord(tmp_path, facts, tuple(rows))) == []
 

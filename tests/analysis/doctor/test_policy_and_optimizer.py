@@ -40,7 +40,7 @@ def test_the_entropy_of_hardly_any_tokens_is_none(rows_with: Callable[..., list[
 
 
 @pytest.mark.parametrize(
-    ("norm", "count", "sick"), [(1.1, 60, False), (3.0, 60, False), (5.1, 12, True), (50.0, 15, True), (50.0, 9, False)]
+    ("norm", "count", "sick"), [(1.1, 60, False), (3.0, 60, False), (5.1, 20, True), (50.0, 19, False)]
 )
 def test_gradients_far_above_the_limit(
     norm: float, count: int, sick: bool, rows_with: Callable[..., list[Row]], names_of: Named

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.doctor.reward_words import rewards_line
+from rlvr_vocab.analysis.doctor.reward_functions import rewards_line
 from rlvr_vocab.checks import machine
 from rlvr_vocab.checks.remedies import checked_facts
 from rlvr_vocab.cli import main
@@ -100,7 +100,7 @@ CHANGES: tuple[tuple[str, Row], ...] = (
     ("rows_skipped", {"rewards/my_format/failures": 3.0}),
     ("format_reward_zero", {"rewards/my_format/mean": 0.0, "rewards/my_format/std": 0.0}),
     ("mode_collapse", {"completions/duplicates": 0.87}),
-    ("steps_slow", {"step_time": 9.0, "time/rewards": 8.0}),
+    ("scoring_slow", {"step_time": 9.0, "time/rewards": 8.0}),
     ("reward_dominated", {"rewards/boxed/std": 300.0}),
     ("reward_never_varies", {"reward": 1.1, "reward_std": 0.0, "groups/reward_std": 0.0, "frac_reward_zero_std": 1.0}),
 )

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
-from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.record.metrics import RewardFact
 
 Row = dict[str, Any]
@@ -53,8 +49,7 @@ def test_a_reward_on_any_scale_may_be_learned(
 def test_a_full_mark_says_what_is_too_easy(healthy_rows: list[Row], names_of: Named) -> None:
     rows = [of_own(row, 10.0, 0.0) for row in healthy_rows]
     assert names_of(rows, rewards=(OWN,)) == ["reward_never_varies"]
-    marked = names_of(rows, rewards=(replace(OWN, full_mark=10.0),))
-    assert marked == ["groups_too_easy", "reward_never_varies"]
+    assert names_of(rows, rewards=(replace(OWN, full_mark=10.0),)) == ["groups_too_easy"]
 
 
 def test_a_reward_of_the_problem_alone_never_varies_however_it_is_scaled(
@@ -71,23 +66,14 @@ def test_a_small_weight_on_a_reward_that_is_met_is_not_drowned(names_of: Named) 
 
 @pytest.mark.parametrize("name", ["no_tags", "xml_penalty", "structure_violations", "style"])
 def test_a_penalty_of_0_is_no_format_that_nobody_meets(name: str, names_of: Named) -> None:
-    assert names_of(scored(name, 0.0, 0.0)) == []
+    assert names_of(scored(name, 0.0, 0.0), rewards=(ACCURACY, RewardFact(name, 0.1, False))) == []
 
 
 @pytest.mark.parametrize("name", ["boxed", "xml_format", "my_format"])
 def test_a_format_of_0_is_one(name: str, names_of: Named) -> None:
-    assert names_of(scored(name, 0.0, 0.0)) == ["format_reward_zero"]
-    punished = RewardFact(name, 1.0, False, name, full_mark=0.0)
-    assert names_of(scored(name, 0.0, 0.0), rewards=(ACCURACY, punished)) == []
-
-
-def test_a_prefilled_tag_is_read_from_the_prompts(findings_of: Callable[..., list[Finding]], tmp_path: Path) -> None:
-    (tmp_path / "completions").mkdir()
-    for ending, said in (("<think>\n", "the chat template writes <think>"), ("assistant\n", "has never written")):
-        prompts = pd.DataFrame({"prompt": [f"What?{ending}"] * 4})
-        prompts.to_parquet(tmp_path / "completions" / "step_00001.parquet")
-        [finding] = findings_of(scored("think_format", 0.0, 0.0))
-        assert finding.name == "format_reward_zero" and said in finding.cause
+    format_reward = RewardFact(name, 0.1, False, name)
+    assert names_of(scored(name, 0.0, 0.0), rewards=(ACCURACY, format_reward)) == ["format_reward_zero"]
+    assert names_of(scored(name, 0.0, 0.0), rewards=(ACCURACY, replace(format_reward, full_mark=0.0))) == []
 
 
 @pytest.mark.parametrize(
@@ -101,7 +87,7 @@ def test_timeouts_and_failures_are_counted_in_the_steps_that_scored(
         {**row, f"rewards/accuracy/{metric}": 3.0} if row["step"] % 4 == 0 else {key: row[key] for key in OF_UPDATES}
         for row in healthy_rows
     ]
-    assert names_of(rows, num_iterations=4) == [name]
+    assert names_of(rows) == [name]
 
 
 @pytest.mark.parametrize("metric", ["timeouts", "failures"])
@@ -113,11 +99,18 @@ def test_one_accident_is_no_habit_however_few_rows_there_are(
     assert names_of([{**row, "grad_norm": None} if row["step"] == 10 else row for row in rows]) == []
 
 
-@pytest.mark.parametrize(("share", "sick"), [(0.02, False), (0.4, True)])
-def test_problems_left_out_are_rows_skipped(
-    share: float, sick: bool, findings_of: Callable[..., list[Finding]], tmp_path: Path
+@pytest.mark.parametrize("between", [1, 4])
+def test_slow_scoring_is_found_where_some_steps_draw_nothing(
+    between: int, healthy_rows: list[Row], names_of: Named
 ) -> None:
-    account = {"dataset": "x.jsonl", "rows_read": 1000, "left_out": {"no answer": int(1000 * share)}}
-    (tmp_path / "problems.json").write_text(json.dumps({"training": [account]}))
-    found = findings_of({})
-    assert [(each.name, "400 no answer" in each.evidence) for each in found] == [("rows_skipped", True)] * sick
+    rows = [
+        {**row, "time/rewards": 6.0, "step_time": 6.7}
+        if row["step"] % between == 0
+        else {**{name: row[name] for name in OF_UPDATES}, "time/rewards": 0.0}
+        for row in healthy_rows
+    ]
+    assert names_of(rows) == ["scoring_slow"]
+
+
+def test_a_single_step_of_slow_scoring_is_no_habit(names_of: Named) -> None:
+    assert names_of(lambda row: {"time/rewards": 60.0, "step_time": 61.0} if row["step"] == 40 else {}) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 from rlvr_vocab.config.command_sections import ReportSettings
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
+from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.runs.report import MAX_SAMPLES, write_report
 
 Row = dict[str, Any]
@@ -76,7 +78,7 @@ def completion(step: int, row: int, reward: str = "accuracy") -> Row:
 
 def answer(problem: int, *, right: bool, text: str = "\\boxed{1}") -> Row:
     score = 1.0 if right else 0.0
-    return {"problem": problem, "prompt": f"{problem}+1=", "solution": "1", "completion": text, "score": score}
+    return asdict(ProblemResult(problem, 0, f"{problem}+1=", "1", text, score, 9, 5, 2, True, True))
 
 
 def summary(steps: int, **changed: Any) -> Row:

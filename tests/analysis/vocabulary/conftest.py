@@ -104,6 +104,14 @@ def copied_rows() -> Callable[..., torch.Tensor]:
     return make
 
 
+@pytest.fixture
+def trained(run: WrittenRun, copied_rows: Callable[..., torch.Tensor]) -> WrittenRun:
+    """A run with its first and its last model, equal, and no completions yet."""
+    for name in ("initial_model", "final_model"):
+        run.model(name, {"model.embed_tokens.weight": copied_rows(run.layout)})
+    return run
+
+
 def _facts(size: int) -> RunFacts:
     return RunFacts(
         exp_name="run",
@@ -120,7 +128,6 @@ def _facts(size: int) -> RunFacts:
         lr_scheduler_type="linear",
         beta=0.0,
         max_grad_norm=1.0,
-        num_iterations=1,
         max_steps=None,
         use_vllm=False,
     )

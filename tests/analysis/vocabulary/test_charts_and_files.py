@@ -63,7 +63,8 @@ def test_files_hold_the_figures_of_the_story(eventful_run, analysis, folder):
         assert int(row["total"]) == analysis.usage.total[eventful_run.copy(k)]
     drift = rows_of(folder, "drift")
     assert {row["model"] for row in drift} == {"initial_model", "checkpoint-3", "final_model"}
-    assert len(rows_of(folder, "projection")) == 5
+    projected = [(float(row["copy_x"]), float(row["copy_y"])) for row in rows_of(folder, "projection")]
+    assert projected == [tuple(place) for place in analysis.projection.copy.tolist()] and len(projected) == 5
     about = json.loads((folder / "about.json").read_text())
     assert (about["steps_read"], about["end"], about["tied"]) == (5, "final_model", True)
 
@@ -91,14 +92,10 @@ def test_a_second_telling_leaves_nothing_of_the_first(eventful_run, folder):
 def test_every_chart_is_a_document_of_its_own_that_says_what_it_shows(analysis):
     drawn = vocabulary_charts(analysis)
     names = [chart.name for chart in drawn]
-    assert len(set(names)) == len(names) >= 12
-    assert {"use", "sources", "drift_source", "projection_start", "projection_end", "entropy_tokens"} <= set(names)
+    assert names == ["distinct", "drift_source", "drift_start", "drift_norm", "projection", "entropy_written"]
     for chart in drawn:
         root = ElementTree.fromstring(chart.svg)
         assert root.tag.endswith("svg") and chart.title and chart.note.endswith(".")
-        assert "\x1b" not in chart.svg and chart.svg.count("</svg>") == 1
-    [sources] = [chart for chart in drawn if chart.name == "sources"]
-    assert '=1,"⏎$x$' in "".join(ElementTree.fromstring(sources.svg).itertext())
 
 
 def test_tables_are_plain_cells_under_their_header(analysis):
@@ -135,13 +132,6 @@ def test_a_plane_is_projected_onto_itself():
     assert onto_two(np.ones((3, 1)))[0].shape == (3, 2)
 
 
-def test_start_and_end_share_their_axes_and_copies_begin_on_their_sources(analysis):
-    projection = analysis.projection
-    assert projection.copy_start == pytest.approx(projection.source_start)
-    assert np.abs(projection.copy_end - projection.source_end).max() > 0
-    assert projection.ks.tolist() == [0, 1, 2, 3, 4] and projection.of == 5
-
-
 def test_of_a_big_vocabulary_the_most_used_are_projected(run):
     run.source_ids = tuple(k % 5 for k in range(1000))
     total = np.zeros(run.layout.rows, np.int64)
@@ -153,7 +143,7 @@ def test_of_a_big_vocabulary_the_most_used_are_projected(run):
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [(" a", "␣a"), ("\n\n", "⏎⏎"), ("", "#7"), ("\ufffd", "\ufffd"), ("\u202e", "<U+202E>"), ("\t", "␉"), ("é", "é")],
+    [(" a", "␣a"), ("\n\n", "⏎⏎"), ("", "#7"), ("\ufffd", "#7"), ("\u202e", "<U+202E>"), ("\t", "␉"), ("é", "é")],
 )
 def test_token_text_is_visible(text, expected):
     assert shown(text, 7) == expected
@@ -170,13 +160,6 @@ def test_copies_read_as_their_sources_in_every_tokenizer(expand_shape):
         ids = tokenizer.encode("She sold half", add_special_tokens=False).ids
         assert "".join(texts.of(ids)).replace("␣", " ").strip() == "She sold half"
         assert texts.of([token + layout.standard_size for token in ids]) == texts.of(ids)
-
-
-def test_parts_of_characters_are_told_by_their_bytes(expand_shape):
-    folder = expand_shape("qwen3", size=None)
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    ids = tokenizer.encode("日", add_special_tokens=False).ids
-    assert "".join(TokenTexts(folder, VocabLayout.load(folder)).of(ids)) == r"\xe6\x97\xa5"
 
 
 def test_a_damaged_tokenizer_is_named(run, copied_rows):

@@ -9,14 +9,6 @@ from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, vocabulary_charts
 NAN = float("nan")
 
 
-@pytest.fixture
-def trained(run, copied_rows):
-    rows = copied_rows(run.layout)
-    for name in ("initial_model", "final_model"):
-        run.model(name, {"model.embed_tokens.weight": rows})
-    return run
-
-
 def by_token(analysis):
     return {(each.region, each.source, each.written_as): each for each in analysis.uncertainty.tokens}
 
@@ -28,7 +20,7 @@ def test_entropies_are_averaged_by_region_token_and_what_was_written(trained):
     run.completions(2, [sampled], sampling_entropies=[[9.0, 5.0, 7.0, 3.0, 4.0, 0.7]], sampling_logps=[[-1.0] * 6])
     analysis = analyse_vocabulary(run.record)
     assert analysis.uncertainty.kind == "entropy"
-    lines = {line.name: line.values for line in analysis.uncertainty.sampled}
+    lines = {line.name: line.values for line in analysis.uncertainty.means}
     assert lines["thinking"] == pytest.approx((2.5, 4.75))
     assert lines["answering"] == pytest.approx((4.75, 4.85))
     assert lines["thinking, standard tokens"] == pytest.approx((8 / 3, 4))
@@ -36,9 +28,8 @@ def test_entropies_are_averaged_by_region_token_and_what_was_written(trained):
     found = by_token(analysis)
     both = found["thinking", run.a, "any"]
     assert (both.early_count, both.late_count, both.early, both.late) == (2, 2, 1.5, 6.0)
-    # Two positions of 6 and thirty of the late mean of thinking; and of a change of 4.5 two parts in 32.
+    # Two positions of 6 and thirty of the late mean of thinking.
     assert both.level == pytest.approx((2 * 6 + 30 * 4.75) / 32)
-    assert both.change == pytest.approx(4.5 * 2 / 32)
     assert found["thinking", run.a, "standard"].late == 5
     assert found["thinking", run.a, "copy 1"].late == 7
     assert found["answering", run.a, "any"].late == pytest.approx(0.7)
@@ -53,41 +44,31 @@ def test_without_entropies_it_is_surprisal_and_called_so(trained):
     assert analysis.uncertainty.kind == "surprisal"
     assert by_token(analysis)["thinking", run.a, "any"].late == 2
     shown = [each.title for each in (*vocabulary_charts(analysis), *vocabulary_tables(analysis))]
-    assert any("surprisal" in title for title in shown) and not any("highest entropy" in title for title in shown)
+    assert "Tokens of the highest surprisal" in shown and "Tokens of the highest entropy" not in shown
 
 
 def test_positions_without_an_entropy_do_not_count(trained):
     run = trained
     sampled = [run.opened, run.a, run.a, run.a]
-    entropies = [[0.0, 1.0, NAN, None], [0.0, 3.0, 3.0]]  # the second row has one too few: nobody knows which
-    run.completions(1, [sampled, sampled], sampling_entropies=entropies)
-    run.completions(2, [sampled], sampling_logps=[[-1.0] * 4])  # a step that was drawn by a sampler without entropies
-    found = by_token(analyse_vocabulary(run.record))["thinking", run.a, "any"]
-    assert (found.early_count, found.early, found.late_count) == (1, 1.0, 0)
-    assert math.isnan(found.late) and math.isnan(found.change)
-
-
-def test_what_the_trainer_logged_is_told_where_completions_hold_nothing(trained):
-    run = trained
-    run.rows = [{"step": step, "loss": 0.0, "entropy/thinking": 1.0, "entropy/answering": 0.2} for step in (1, 2)]
-    run.completions(1, [[run.opened, run.a]])
+    run.completions(1, [sampled], sampling_entropies=[[0.0, 1.0, NAN, None]])
+    run.completions(2, [sampled], sampling_entropies=[[0.0, 3.0, 3.0]])  # one too few: nobody knows which
+    run.completions(3, [sampled], sampling_logps=[[-1.0] * 4])  # a step that was drawn by a sampler without entropies
     analysis = analyse_vocabulary(run.record)
-    assert analysis.uncertainty.kind is None and analysis.uncertainty.tokens == ()
-    assert [line.name for line in analysis.uncertainty.logged] == ["thinking", "answering"]
-    assert "Entropy by region" in [chart.title for chart in vocabulary_charts(analysis)]
-    run.rows = []
-    assert analyse_vocabulary(run.record).uncertainty is None
+    assert analysis.steps == (1, 3) and "sampling_entropies has not a value for every token" in str(analysis.notes)
+    found = by_token(analysis)["thinking", run.a, "any"]
+    assert (found.early_count, found.early, found.late_count) == (1, 1.0, 0)
+    assert math.isnan(found.late) and math.isnan(found.level)
 
 
 def test_a_baseline_has_entropies_and_a_sentence_in_place_of_the_rest(run, copied_rows):
     run.copies = 0
     run.model("initial_model", {"model.embed_tokens.weight": copied_rows(run.layout)})
-    run.rows = [{"step": step, "loss": 0.0, "entropy/thinking": 1.0} for step in (1, 2)]
     for step in (1, 2):
         run.completions(step, [[run.opened, run.a, run.closed, run.b]], sampling_entropies=[[0.0, 1.0, 2.0, 3.0]])
     analysis = analyse_vocabulary(run.record)
     assert (analysis.usage, analysis.drift, analysis.projection, analysis.separated_copies) == (None, None, None, ())
     assert any("baseline" in note for note in analysis.notes)
-    assert {chart.name for chart in vocabulary_charts(analysis)} == {"entropy", "entropy_tokens"}
+    assert vocabulary_charts(analysis) == []
+    assert [table.title for table in vocabulary_tables(analysis)] == ["Tokens of the highest entropy"]
     assert by_token(analysis)["thinking", run.a, "any"].late == 1
     assert {written_as for _, _, written_as in by_token(analysis)} == {"any"}

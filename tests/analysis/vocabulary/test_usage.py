@@ -12,15 +12,6 @@ from rlvr_vocab.analysis.vocabulary.usage import Contexts
 from rlvr_vocab.record.completions import CompletionFiles
 
 
-@pytest.fixture
-def trained(run, copied_rows):
-    """A run with its first and its last model, equal, and no completions yet."""
-    rows = copied_rows(run.layout)
-    for name in ("initial_model", "final_model"):
-        run.model(name, {"model.embed_tokens.weight": rows})
-    return run
-
-
 def test_what_is_counted_is_what_was_sampled_while_thinking(trained):
     run = trained
     copied = run.copy(run.a)
@@ -34,7 +25,6 @@ def test_what_is_counted_is_what_was_sampled_while_thinking(trained):
     # The closing tags are chosen while thinking, the opening ones are not.
     assert (point.thinking, point.copies, point.distinct) == (7, 3, 2)
     assert point.share == pytest.approx(3 / 7)
-    assert point.top_10 == point.top_100 == 1
 
 
 def test_a_prompt_that_opens_the_thinking_is_part_of_the_turn(trained):
@@ -42,20 +32,6 @@ def test_a_prompt_that_opens_the_thinking_is_part_of_the_turn(trained):
     run.completions(1, [[run.copy(run.a), run.closed, run.a]], prompt_ids=[[run.e, run.opened]])
     [point] = analyse_vocabulary(run.record).usage.points
     assert (point.thinking, point.copies) == (2, 1)
-
-
-def test_concentration_is_the_share_of_the_most_used(tmp_path, run, copied_rows):
-    run.copies = 5 * 8
-    for name in ("initial_model", "final_model"):
-        run.model(name, {"model.embed_tokens.weight": copied_rows(run.layout)})
-    open_copies = [run.copy(source, copy) for copy in range(1, 6) for source in range(5)]
-    counts = [9] * 4 + [1] * 16
-    thought = [token for token, count in zip(open_copies, counts, strict=False) for _ in range(count)]
-    run.completions(1, [[run.opened, *thought]])
-    [point] = analyse_vocabulary(run.record).usage.points
-    assert point.distinct == 20
-    assert point.top_10 == pytest.approx((4 * 9 + 6) / (4 * 9 + 16))
-    assert point.top_100 == 1
 
 
 def test_a_copy_that_grew_leads_and_rare_ones_do_not(trained):

@@ -102,13 +102,6 @@ class Cluster:
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         return [event for event in map(json.loads, lines) if any(key in event for key in keys)]
 
-    def wait_for_steps(self, job: str, metrics: Path, number: int) -> None:
-        def there() -> bool:
-            assert self.job(job)["JobState"] != "FAILED", self.told()
-            return metrics.exists() and len(metrics.read_text(encoding="utf-8").splitlines()) >= number
-
-        self.wait_until(there, f"{number} steps", 300)
-
     def wait_for_starts(self, run: str, number: int) -> None:
         self.wait_until(lambda: len(self.events(run, "start")) >= number, f"{number} starts of {run}", 60)
 

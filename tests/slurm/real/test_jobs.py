@@ -105,21 +105,6 @@ def test_a_preempted_job_is_requeued_once_and_goes_on(cluster, partition, option
     assert (ended["JobState"], ended["Restarts"]) == ("COMPLETED", "1"), cluster.told()
 
 
-def test_a_job_that_saves_nothing_is_requeued_twice_and_then_left(cluster):
-    job = cluster.sbatch(TRAIN, "exp_name=run", "max_steps=3", "saves=false", "code=75")
-    ended = cluster.ended(job)
-    assert (ended["JobState"], ended["ExitCode"], ended["Restarts"]) == ("FAILED", "75:0", "2"), cluster.told()
-    assert "3 starts in a row ended without a new checkpoint" in cluster.own_output()
-
-
-def test_bad_input_is_seen_in_slurms_own_output_and_leaves_no_folder(cluster):
-    job = cluster.sbatch(TRAIN, "exp_name=run", "seed=none")
-    ended = cluster.ended(job)
-    assert (ended["JobState"], ended["ExitCode"], ended["Restarts"]) == ("FAILED", "2:0", "0")
-    assert "error: seed=none: not a number" in cluster.own_output()
-    assert not (cluster.tree / "out").exists()
-
-
 def test_a_sweep_trains_each_arm_with_each_seed_and_a_task_requeues_itself_alone(cluster):
     array = cluster.sbatch("slurm/sweep.sh", "max_steps=40", SEEDS="1 2")
     runs = {

@@ -40,11 +40,3 @@ def test_the_time_left_is_that_of_the_steps_of_this_process_alone(clock):
     assert time_left.seconds(50) == 0.0
     time_left.update(50)
     assert time_left.seconds(50) is None
-
-
-def test_the_newest_steps_count_for_more_once_there_are_many(clock):
-    time_left = TimeLeft(0)
-    for step in range(1, 401):
-        clock[0] += 1.0 if step <= 200 else 3.0
-        time_left.update(step)
-    assert 2.9 < time_left.seconds(401) < 3.0

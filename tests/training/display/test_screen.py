@@ -46,12 +46,6 @@ def test_values_are_legible_on_twenty_columns() -> None:
     assert shown(FULL, 20)[2:4] == ["0.41 reward", "0.22 spread in grou…"]
 
 
-def test_the_bar_is_as_long_as_the_part_that_is_done() -> None:
-    [head, *_] = display_lines(FULL, 200, CONSOLE)
-    [done] = [span for span in head.spans if span.style == "magenta"]
-    assert done.end - done.start == 40 * 120 // 200
-
-
 def test_before_the_first_step_there_is_little_to_see() -> None:
     [head, finding] = shown(DisplayState("GRPO"), 80)
     assert head.endswith(" 0/0") and finding.endswith("none so far")

@@ -41,11 +41,6 @@ def test_figures_follow_from_counts():
     assert "thinking/reasoning_share" not in region_metrics(torch.tensor([4.0, 0.0, 8.0, 0.0, 0.0]))
 
 
-def test_counts_of_two_processes_add_up():
-    parts = [region_counts(PROMPTS[rows], COMPLETIONS[rows], MASK[rows], POLICY) for rows in ([0, 1], [2, 3])]
-    assert torch.equal(parts[0] + parts[1], region_counts(PROMPTS, COMPLETIONS, MASK, POLICY))
-
-
 def test_what_follows_the_end_of_a_completion_counts_nowhere():
     garbage = torch.where(MASK.bool(), COMPLETIONS, torch.tensor(COPY + 3))
     assert region_counts(PROMPTS, garbage, MASK, POLICY).tolist() == [4, 12, 8, 6, 2]

@@ -1,22 +1,15 @@
 """Runs that train an adapter, and rows of the vocabulary beside it: what moves, what is saved, and the reference."""
 
-import json
-import math
-from itertools import product
-
 import pytest
 import torch
 from safetensors import safe_open
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlvr_vocab.training.models.lora import without_dropout
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.weight_checks import parameter_groups
-from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 from rlvr_vocab.vocab.peft.adapter import load_model
 
 ROWS_THAT_TRAIN = ("reasoning", "all", "none")
-QUICK = (("qwen3", "reasoning"), ("llama", "all"), ("phi", "none"))
 STEPS = {"max_steps": 3, "weight_decay": 0.1, "beta": 0.04, "save_strategy": "steps", "save_steps": 3}
 
 
@@ -73,8 +66,8 @@ def logits_of(model, rows):
 @pytest.mark.parametrize(
     ("name", "train_rows"),
     [
-        case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow)
-        for case in product(("qwen3", "llama", "gemma3", "phi"), ROWS_THAT_TRAIN)
+        *(("qwen3", "reasoning"), ("llama", "all"), ("phi", "none")),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("gemma3", "all"), ("phi", "reasoning"))),
     ],
 )
 def test_just_the_named_groups_move_and_a_saved_adapter_goes_on_with_identical_logits(
@@ -89,34 +82,6 @@ def test_just_the_named_groups_move_and_a_saved_adapter_goes_on_with_identical_l
     again.checkpoints.load_weights(checkpoint)
     assert torch.equal(logits_of(again.model, trainer.policy.layout.rows), logits)
     assert torch.equal(logits_of(load_model(checkpoint), trainer.policy.layout.rows), logits)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("tied", "train_rows"), [(True, "reasoning"), (False, "all")])
-def test_the_same_on_smollm2(tied, train_rows, smollm2, make_trainer, tmp_path):
-    base = smollm2 if tied else untied(smollm2, tmp_path / "untied")
-    folder = tmp_path / "initial_model"
-    write_expansion(plan_expansion(str(base), Expansion(size=500, open_thinking="prefill")), folder)
-    trainer = make_trainer(
-        folder, tmp_path, lora=Lora(train_rows=train_rows), max_completion_length=8, **without(STEPS)
-    )
-    assert trainer.model.config.tie_word_embeddings is tied
-    checkpoint = require_what_lora_promises(trainer, folder, tmp_path, train_rows)
-    rows = trainer.policy.layout.rows
-    assert torch.equal(logits_of(load_model(checkpoint, dtype="float32"), rows), logits_of(trainer.model, rows))
-
-
-def without(steps):
-    return {**steps, "learning_rate": 1e-4}
-
-
-def untied(folder, out):
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
-    model.config.tie_word_embeddings = False
-    model.lm_head.weight = torch.nn.Parameter(model.get_input_embeddings().weight.detach().clone())
-    model.save_pretrained(out)
-    AutoTokenizer.from_pretrained(folder).save_pretrained(out)
-    return out
 
 
 @pytest.mark.slow
@@ -135,8 +100,7 @@ def test_a_second_run_from_a_checkpoint_is_compared_with_the_initial_model(expan
     assert second.state.log_history[0]["kl"] > 1e-4
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("lora", [None, Lora(lora_dropout=0.0)])
+@pytest.mark.parametrize("lora", [None, pytest.param(Lora(lora_dropout=0.0), marks=pytest.mark.slow)])
 def test_kl_logged_without_a_reference_is_the_kl_to_the_initial_model(lora, expand_shape, make_trainer, tmp_path):
     """With the adapter switched off, and with a reference read from disk, it is the same figure."""
     folder = expand_shape("qwen3", size=None, open_thinking="prefill")
@@ -170,24 +134,6 @@ def test_dropout_thins_updates_and_nothing_else(expand_shape, make_trainer, tmp_
     assert torch.equal(*scores)
 
 
-def test_tokens_are_sampled_without_dropout(expand_shape, make_trainer, tmp_path):
-    folder = expand_shape("qwen3", size=None, open_thinking="prefill")
-    trainer = make_trainer(folder, tmp_path, lora=Lora(lora_dropout=0.5), max_steps=2, learning_rate=0.05)
-    seen = []
-    own = trainer.sampler._own_generate
-
-    def watched(*args, **kwargs):
-        dropouts = [module for module in trainer.model.modules() if isinstance(module, torch.nn.Dropout) and module.p]
-        seen.append((len(dropouts), [module.training for module in dropouts]))
-        return own(*args, **kwargs)
-
-    trainer.sampler._own_generate = watched
-    trainer.train()
-    assert len(seen) == 2
-    for number, training in seen:
-        assert number and not any(training)
-
-
 @pytest.mark.parametrize("train_rows", ROWS_THAT_TRAIN)
 def test_groups_name_every_parameter_once_with_its_size(train_rows, expand_shape, make_trainer, tmp_path):
     trainer = make_trainer(expand_shape("llama", size=100), tmp_path, lora=Lora(r=4, train_rows=train_rows))
@@ -207,15 +153,6 @@ def adapted_sizes(trainer):
     hidden, inner, head = 32, 64, 16
     attention = (hidden + 2 * head) + 2 * (hidden + head) + (2 * head + hidden)
     return attention + 2 * (hidden + inner) + (inner + hidden)
-
-
-def test_adapter_of_a_run_names_its_base(expand_shape, make_trainer, tmp_path):
-    folder = expand_shape("qwen3", size=None)
-    trainer = make_trainer(folder, tmp_path, lora=Lora(), **STEPS)
-    trainer.train()
-    config = json.loads((tmp_path / "checkpoint-3" / "adapter_config.json").read_text())
-    assert config["base_model_name_or_path"] == str(folder)
-    assert config["r"] == 16 and config["lora_alpha"] == 32 and math.isclose(config["lora_dropout"], 0.05)
 
 
 def test_merging_at_every_step_leaves_no_trace_in_frozen_weights(expand_shape, make_trainer, tmp_path):
@@ -242,22 +179,6 @@ def test_merging_at_every_step_leaves_no_trace_in_frozen_weights(expand_shape, m
 
 def a_frozen_weight(tensors):
     return next(name for name in tensors if name.endswith("q_proj.base_layer.weight"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["qwen3", "llama"])
-def test_gradient_checkpointing_changes_no_update(name, expand_shape, make_trainer, tmp_path):
-    folder = expand_shape(name, size=None, open_thinking="prefill")
-    ends = []
-    for checkpointing in (False, True):
-        out = tmp_path / str(checkpointing)
-        trainer = make_trainer(folder, out, lora=Lora(), gradient_checkpointing=checkpointing, learning_rate=0.01)
-        trainer.train()
-        assert trainer.model.is_gradient_checkpointing is checkpointing
-        ends.append({name: p.detach() for name, p in trainer.model.named_parameters() if p.requires_grad})
-    for name, parameter in ends[0].items():
-        torch.testing.assert_close(parameter, ends[1][name], rtol=1e-4, atol=1e-6)
-    assert any("lora_rows" in name for name in ends[0])
 
 
 @pytest.mark.slow

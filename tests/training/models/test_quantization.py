@@ -8,7 +8,6 @@ from transformers.integrations.bitsandbytes import dequantize_bnb_weight
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_completions
 from rlvr_vocab.training.models.quantization import linear_layers, quantization_config, quantized_layers, skeleton
 from rlvr_vocab.training.settings import Lora
-from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 
 bnb = pytest.importorskip("bitsandbytes", reason="the extra quantization is not installed")
 
@@ -65,17 +64,11 @@ def test_every_linear_layer_is_quantized_and_embedding_and_head_are_the_initial_
         assert torch.equal(module.weight, initial.get(key, initial[embedding]))
 
 
-def test_4_bit_is_nf4_with_double_quantization_in_the_type_of_the_frozen_weights(quantized):
-    for layer in quantized_layers(quantized("qwen3", 4).model):
-        state = layer.weight.quant_state
-        assert state.quant_type == "nf4" and state.nested and layer.compute_dtype == torch.float32
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize(
     ("name", "train_rows", "checkpointing"),
-    [("qwen3", "reasoning", False), ("phi", "reasoning", True), ("llama", "all", False), ("llama", "none", True)],
+    [("qwen3", "reasoning", False), ("phi", "all", True), ("llama", "none", True)],
 )
 def test_just_the_adapter_and_its_rows_move_and_the_reference_is_the_quantized_model(
     name, train_rows, checkpointing, bits, quantized
@@ -93,28 +86,6 @@ def test_just_the_adapter_and_its_rows_move_and_the_reference_is_the_quantized_m
     assert any("lora_A" in each for each in trained)
     assert any("lora_rows" in each for each in trained) == (train_rows != "none")
     assert {parameter.dtype for parameter in trainer.model.parameters() if parameter.requires_grad} == {torch.float32}
-    assert names_that_moved(trainer) == trained
-    kl = [row["kl"] for row in trainer.state.log_history if "kl" in row]
-    assert abs(kl[0]) < 1e-6 < kl[-1]
-
-
-@pytest.mark.slow
-def test_the_same_on_smollm2(smollm2, make_trainer, tmp_path):
-    folder = tmp_path / "initial_model"
-    write_expansion(plan_expansion(str(smollm2), Expansion(size=500, open_thinking="prefill")), folder)
-    trainer = make_trainer(
-        folder,
-        tmp_path,
-        lora=Lora(),
-        bits=4,
-        max_steps=3,
-        max_completion_length=8,
-        weight_decay=0.1,
-        beta=0.04,
-        learning_rate=1e-4,
-    )
-    assert len(quantized_layers(trainer.model)) == 30 * 7  # layers, and linear layers in each
-    trained = trained_names(trainer.model)
     assert names_that_moved(trainer) == trained
     kl = [row["kl"] for row in trainer.state.log_history if "kl" in row]
     assert abs(kl[0]) < 1e-6 < kl[-1]
@@ -163,23 +134,23 @@ def test_a_layer_multiplies_by_its_restored_weights_whatever_stands_beside_a_tok
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bits", BITS)
-def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(bits, quantized, tmp_path):
-    steps = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2, "learning_rate": 1e-2}
-    whole = quantized("llama", bits, out="whole", **steps)
+@pytest.mark.parametrize(("bits", "optim"), [(8, "adamw_8bit"), (4, "paged_adamw_32bit")])
+def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(bits, optim, quantized, tmp_path):
+    steps = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2, "learning_rate": 1e-2, "optim": optim}
+    lora = Lora(r=64)  # of smaller tensors bitsandbytes rounds no state
+    whole = quantized("llama", bits, lora, out="whole", **steps)
     whole.train()
-    resumed = quantized("llama", bits, out="resumed", **steps)
+    resumed = quantized("llama", bits, lora, out="resumed", **steps)
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-2"))
     for name, tensor in tensors_of(whole.model).items():
         assert torch.equal(tensors_of(resumed.model)[name], tensor), name
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bits", BITS)
-def test_a_later_stage_takes_over_the_weights_of_a_checkpoint(bits, quantized, tmp_path):
-    first = quantized("llama", bits, out="first", save_strategy="steps", save_steps=2, learning_rate=1e-2)
+def test_a_later_stage_takes_over_the_weights_of_a_checkpoint(quantized, tmp_path):
+    first = quantized("llama", 4, out="first", save_strategy="steps", save_steps=2, learning_rate=1e-2)
     first.train()
-    second, rows = quantized("llama", bits, out="second"), first.policy.layout.rows
+    second, rows = quantized("llama", 4, out="second"), first.policy.layout.rows
     initial = logits_of(second.model.eval(), rows)
     second.checkpoints.load_weights(tmp_path / "first" / "checkpoint-2")
     assert torch.equal(logits_of(second.model.eval(), rows), logits_of(first.model.eval(), rows))

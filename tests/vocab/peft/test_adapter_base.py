@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.peft import merge
 from rlvr_vocab.vocab.peft.adapter import load_model
 from rlvr_vocab.vocab.peft.adapter_base import BASE_RECORD, find_base, folder_with
 from rlvr_vocab.vocab.peft.merge import merge_adapter
@@ -57,7 +55,7 @@ def test_in_the_folder_of_a_run_that_was_moved_it_is_the_initial_model(place: st
     assert find_base(moved(adapter, run / place)) == initial
 
 
-@pytest.mark.parametrize("place", ["adapter", "final_adapter/inner", "deep/below/checkpoint-20", "checkpoint-20/x"])
+@pytest.mark.parametrize("place", ["adapter", "deep/below/checkpoint-20"])
 def test_an_initial_model_around_a_place_where_no_run_puts_adapters_is_not_taken(
     place: str, adapter: Path, base: Path
 ) -> None:
@@ -109,21 +107,12 @@ def test_what_an_adapter_of_another_tool_came_without_is_read_from_its_base(adap
     assert folder_with(name, adapter) == base and folder_with("tokenizer.json", base) == base
 
 
-def test_an_adapter_on_a_base_that_was_moved_loads_without_a_warning(adapter: Path, base: Path) -> None:
-    elsewhere = shutil.copytree(base, base.parent / "elsewhere")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        load_model(adapter, elsewhere)
-    assert [str(each.message) for each in caught if "base_model_name_or_path" in str(each.message)] == []
-
-
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
         ({"peft_type": None}, "no peft_type"),
         ({"peft_type": "TELEPATHY"}, "KeyError: 'TELEPATHY'"),
         ({"r": "x"}, "TypeError: "),
-        ({"r": 0}, "ValueError: "),
         ({"rank_pattern": 3}, "AttributeError: "),
         ({"target_modules": ["nowhere"]}, "Target modules"),
     ],
@@ -155,13 +144,3 @@ def test_a_base_whose_weights_are_cut_short_is_one_line(recorded: bool, adapter:
         with pytest.raises(UserError, match="cannot be read") as caught:
             load_model(folder)
         assert str(base) in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_a_folder_that_cannot_take_the_merged_model_is_refused_before_the_model_is_loaded(
-    adapter: Path, base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(merge, "load_model", lambda *_, **__: pytest.fail("the model was loaded"))
-    with pytest.raises(UserError, match="not empty; choose another folder"):
-        merge_adapter(adapter, base)
-    with pytest.raises(UserError, match="/proc/m cannot be written"):
-        merge_adapter(adapter, Path("/proc/m"))

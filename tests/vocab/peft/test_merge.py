@@ -17,8 +17,6 @@ from rlvr_vocab.vocab.peft.adapter import load_model
 from rlvr_vocab.vocab.peft.merge import merge_adapter
 from rlvr_vocab.vocab.peft.merge_check import probe_ids
 
-EMBEDDING, HEAD = "get_input_embeddings", "get_output_embeddings"
-
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
@@ -64,8 +62,8 @@ def difference(folder: Path, expected: dict[str, torch.Tensor]) -> float:
         *(
             pytest.param(*case, marks=pytest.mark.slow)
             for case in (
-                *(("qwen3", "all"), ("qwen3", "none"), ("llama", "all"), ("llama", "reasoning"), ("llama", "none")),
-                *((name, "reasoning") for name in ("gpt2", "gemma3", "phi", "gpt2_untied")),
+                *(("qwen3", "none"), ("llama", "all"), ("gpt2", "reasoning"), ("gemma3", "all")),
+                *(("phi", "reasoning"), ("gpt2_untied", "reasoning")),
             )
         ),
     ],
@@ -84,7 +82,7 @@ def test_merged_weights_are_those_of_the_formula(
         expected[VocabTables(base).head] = expected[VocabTables(base).embedding]
     assert difference(out, expected) < 1e-6
     assert difference(out, {n: t.double() for n, t in weights(base).items()}) > 1e-2
-    assert VocabTables(out).tied == VocabTables(base).tied and not report.untied
+    assert VocabTables(out).tied == VocabTables(base).tied
     assert report.arithmetic == "float64" and report.merging <= 1e-4 and report.reloading == 0.0
 
 
@@ -94,8 +92,9 @@ class VocabTables:
     def __init__(self, folder: Path) -> None:
         model = AutoModelForCausalLM.from_pretrained(folder)
         modules = {module: name for name, module in model.named_modules()}
-        self.embedding, self.head = (f"{modules[getattr(model, side)()]}.weight" for side in (EMBEDDING, HEAD))
-        self.tied = model.get_input_embeddings().weight is model.get_output_embeddings().weight
+        tables = (model.get_input_embeddings(), model.get_output_embeddings())
+        self.embedding, self.head = (f"{modules[table]}.weight" for table in tables)
+        self.tied = tables[0].weight is tables[1].weight
 
 
 @pytest.mark.slow
@@ -111,34 +110,6 @@ def test_a_merged_folder_has_all_that_a_stock_tool_looks_for(
     assert generation[0] == generation[1]
     config = (out / "config.json").read_text()
     assert json.loads(config)["vocab_size"] == VocabLayout.load(base).rows and str(base.parent) not in config
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("target", "moved"), [("lm_head", HEAD), ("embed_tokens", EMBEDDING)])
-def test_an_adapter_on_one_side_of_a_tied_table_unties_it(
-    target: str, moved: str, expand_shape: Callable[..., Path], make_adapter: Callable[..., Path], out: Path
-) -> None:
-    base = expand_shape("qwen3", size=20)
-    adapter = make_adapter(base, target_modules=["q_proj", target])
-    report = merge_adapter(adapter, out, base)
-    assert report.untied and json.loads((out / "config.json").read_text())["tie_word_embeddings"] is False
-    assert difference(out, expected_weights(adapter, base)) < 1e-6
-    before, after = (AutoModelForCausalLM.from_pretrained(folder) for folder in (base, out))
-    for side in (EMBEDDING, HEAD):
-        assert torch.equal(getattr(before, side)().weight, getattr(after, side)().weight) == (side != moved)
-
-
-@pytest.mark.slow
-def test_an_adapter_that_saves_a_whole_head_of_its_own_unties_it_too(
-    expand_shape: Callable[..., Path], make_adapter: Callable[..., Path], out: Path
-) -> None:
-    base = expand_shape("qwen3", size=20)
-    adapter = make_adapter(base, target_modules=["q_proj"], modules_to_save=["lm_head"])
-    merge_adapter(adapter, out, base)
-    tables = load_file(out / "model.safetensors")
-    saved = load_file(adapter / "adapter_model.safetensors")["base_model.model.lm_head.weight"]
-    assert torch.equal(tables["lm_head.weight"], saved)
-    assert torch.equal(tables["model.embed_tokens.weight"], weights(base)["model.embed_tokens.weight"])
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """The bias as the vLLM plugin adds it before the temperature, held against the definition of the policy."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -63,24 +62,6 @@ def test_divided_by_its_temperature_a_row_has_the_distribution_of_the_policy(lay
     assert torch.equal(made.isinf(), expected.isinf())
     allowed = expected.isfinite()
     assert (made - expected)[allowed].abs().max() < 1e-3 and (made - expected)[2:6][allowed[2:6]].abs().max() < 1e-5
-
-
-@pytest.mark.parametrize("add", [by_rows, by_mask])
-def test_only_forbidden_columns_and_those_without_a_copy_are_touched_by_a_full_vocabulary(add):
-    policy = RegionPolicy(FULL)
-    touched = add(policy) != logits(policy)
-    controls = list(FULL.control_ids)
-    expected = torch.zeros_like(touched)
-    expected[REGIONS == ANSWERING, V:] = True
-    expected[(REGIONS == THINKING).nonzero(), torch.tensor(controls) + V] = True
-    expected[((REGIONS == THINKING) & (TEMPERATURES > 0)).nonzero(), torch.tensor(controls)] = True
-    assert torch.equal(touched, expected)
-
-
-def test_odds_are_moved_by_the_temperature_times_the_bias():
-    policy = RegionPolicy(FULL)
-    moved = (by_rows(policy) - logits(policy))[3, list(FULL.control_ids)]
-    assert torch.allclose(moved, torch.full_like(moved, 1.4 * math.log(2)), atol=1e-5)
 
 
 def test_logits_of_another_width_are_refused():

@@ -117,27 +117,3 @@ def test_rows_keep_their_own_region_through_additions_removals_moves_and_swaps(s
         }
         assert grouped(batch.regions) == expected
         batch.sample()
-
-
-def test_looking_at_a_batch_does_not_move_it():
-    batch = Batch(1)
-    batch.step()
-    assert batch.regions.rows() == batch.regions.rows()
-
-
-def test_a_step_reads_only_the_tokens_that_are_new():
-    class Counted(list):
-        reads = 0
-
-        def __getitem__(self, index):
-            Counted.reads += 1
-            return super().__getitem__(index)
-
-    output = Counted([9] * 1000)
-    request = RequestRegion(LAYOUT, [8], output, temperature=1.0)
-    Counted.reads = 0
-    for _ in range(10):
-        output.append(9)
-        request.advance()
-        request.region()
-    assert Counted.reads <= 10 * 4

@@ -1,4 +1,4 @@
-"""The model that a run starts from: named, or made on the spot, and warmed up where the recipe says so."""
+"""The model of a run by its settings: the base, named or made and warmed up; its expansion; how it is loaded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from rlvr_vocab.runs.rewards import grader_of
 from rlvr_vocab.training.models.quantization import quantization_config
 from rlvr_vocab.training.models.tiny import CONTEXT, write_tiny_model
 from rlvr_vocab.training.models.warmup import WorkedProblem, warm_up
-from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.vocab.chat import find_turn_ids
 from rlvr_vocab.vocab.expand import Expansion, ExpansionPlan, plan_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -108,15 +107,7 @@ def _run_warmup(base: str, out: Path, settings: RunSettings, train: Dataset, con
             shown.update({} if loss is None else {"loss": f"{loss:.3f}"})
             display.update(step, shown, total=total)
 
-        outcome = warm_up(
-            base,
-            out,
-            worked,
-            warmup,
-            settings.seed,
-            measure,
-            show,
-        )
+        outcome = warm_up(base, out, worked, warmup, settings.seed, measure, show)
         display.update(outcome.steps, shown, total=outcome.steps)
     return asdict(outcome)
 
@@ -144,8 +135,9 @@ _SOURCE_ARGUMENTS = (
 )
 
 
-def expansion(model: ModelSettings, seed: int, open_thinking: str = "auto") -> Expansion:
-    return Expansion(
+def expansion_plan(base: str, model: ModelSettings, seed: int, open_thinking: str = "auto") -> ExpansionPlan:
+    """The expansion of a base model that the settings ask for; errors name the keys that ask for it."""
+    expansion = Expansion(
         size=None if model.reasoning_vocab_size == "full" else model.reasoning_vocab_size,
         multiplicity=model.reasoning_multiplicity,
         source_ids=model.source_ids,
@@ -158,11 +150,8 @@ def expansion(model: ModelSettings, seed: int, open_thinking: str = "auto") -> E
         seed=seed,
     )
 
-
-def expansion_plan(base: str, model: ModelSettings, seed: int, open_thinking: str = "auto") -> ExpansionPlan:
-    """The expansion of a base model that the settings ask for; errors name the keys that ask for it."""
     with naming_model_keys():
-        return plan_expansion(base, expansion(model, seed, open_thinking), source_kwargs(model))
+        return plan_expansion(base, expansion, source_kwargs(model))
 
 
 def untrained_plan(model: ModelSettings, seed: int, dataset: DatasetSettings | None = None) -> ExpansionPlan:
@@ -182,11 +171,6 @@ def loading_kwargs(model: ModelSettings, *, use_cpu: bool = False) -> dict[str, 
     if use_cpu and model.bits is not None:
         passed.setdefault("device_map", {"": "cpu"})  # quantized weights stay where they were read, by default on a GPU
     return {"use_safetensors": True, **passed, "dtype": model.loaded_dtype}
-
-
-def lora(model: ModelSettings) -> Lora | None:
-    """The adapter that a run trains; None where it trains the model itself."""
-    return model.lora if model.trains_adapter else None
 
 
 def quantization(model: ModelSettings, initial_model: Path) -> BitsAndBytesConfig | None:

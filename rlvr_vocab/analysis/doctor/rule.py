@@ -1,4 +1,4 @@
-"""How a finding is defined: its rule, its words and what follows from it; and remedies that several share."""
+"""What a rule of the doctor is: how it looks, the words of its finding, what follows from it; shared remedies."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from rlvr_vocab.analysis.doctor.finding import Finding, Severity, typed
 from rlvr_vocab.analysis.doctor.history import History
 from rlvr_vocab.record.metrics import RunFacts
 
-LAST_STEP = -1
-
 # Findings that several others explain.
 NO_SIGNAL = ("groups_too_hard", "groups_too_easy", "reward_never_varies")
 NOTHING_LEARNED = ("reward_flat", "weights_not_moving", "updates_rounded_away")
@@ -19,7 +17,7 @@ OF_REASONING_TOKENS = ("reasoning_tokens_unused", "reasoning_tokens_everywhere")
 INCOHERENT_POLICY = (
     *NO_SIGNAL,
     *("reward_flat", "reward_collapsed", "reward_dominated", "held_out_accuracy_falls", "format_reward_zero"),
-    *("completions_cut_off", "thinking_never_closed", "mode_collapse", "gradients_clipped", "steps_slow"),
+    *("completions_cut_off", "thinking_never_closed", "mode_collapse", "gradients_clipped", "scoring_slow"),
     *(*OF_REASONING_TOKENS, "updates_rounded_away"),
 )
 UNSTABLE_POLICY = (*INCOHERENT_POLICY, "kl_high", "entropy_collapsing", "entropy_exploding")
@@ -31,8 +29,8 @@ class Symptom:
 
     Attributes:
         evidence, remedy: those of the `Finding`.
-        cause, title, severity: where they depend on what was seen; else they are those of the definition.
-        step: None where the finding concerns the whole run.
+        cause, title, severity: where they depend on what was seen; else they are those of the rule.
+        step: where it was seen; None for the last step.
     """
 
     evidence: str
@@ -40,22 +38,20 @@ class Symptom:
     cause: str = ""
     title: str = ""
     severity: Severity | None = None
-    step: int | None = LAST_STEP
-
-
-Rule = Callable[[History], Symptom | None]
+    step: int | None = None
 
 
 @dataclass(frozen=True)
-class Definition:
-    """A finding that a run can have. Its rule's name and docstring are its own.
+class Rule:
+    """What leads to one finding, which has the name of the function that looks for it.
 
     Attributes:
-        metrics: what the rule reads, for the documentation.
+        look: returns what it has seen in the rows so far, or None; its docstring says what the finding is.
+        metrics: what it reads, for the documentation.
         explains: findings that follow from this one, and are not told beside it.
     """
 
-    rule: Rule
+    look: Callable[[History], Symptom | None]
     severity: Severity
     title: str
     cause: str
@@ -64,15 +60,15 @@ class Definition:
 
     @property
     def name(self) -> str:
-        return self.rule.__name__
+        return self.look.__name__
 
     @property
     def description(self) -> str:
-        return " ".join((self.rule.__doc__ or "").split()).removesuffix(".")
+        return " ".join((self.look.__doc__ or "").split()).removesuffix(".")
 
-    def look(self, history: History) -> Finding | None:
+    def finding(self, history: History) -> Finding | None:
         """The finding, where the history shows it; each remedy once, and no more than the run's configuration takes."""
-        seen, facts = self.rule(history), history.facts
+        seen, facts = self.look(history), history.facts
         if seen is None:
             return None
         return Finding(
@@ -82,15 +78,15 @@ class Definition:
             seen.evidence,
             seen.cause or self.cause,
             tuple(_with_stage(line, facts) for line in dict.fromkeys(seen.remedy) if facts.takes(line)),
-            history.step if seen.step == LAST_STEP else seen.step,
+            history.step if seen.step is None else seen.step,
         )
 
 
-def finding(
+def rule(
     *, severity: Severity, metrics: str, title: str = "", cause: str = "", explains: tuple[str, ...] = ()
-) -> Callable[[Rule], Definition]:
-    """Define the finding that the decorated rule looks for; its symptoms may have a title and a cause of their own."""
-    return lambda rule: Definition(rule, severity, title, cause, metrics, explains)
+) -> Callable[[Callable[[History], Symptom | None]], Rule]:
+    """Make a rule of the decorated function; its symptoms may have a title and a cause of their own."""
+    return lambda look: Rule(look, severity, title, cause, metrics, explains)
 
 
 _OF_A_STAGE = re.compile(r"['\"]?(rewards|training|dataset)\b")

@@ -17,14 +17,14 @@ from transformers.trainer import TRAINER_STATE_NAME
 from rlvr_vocab.errors import OutOfRoom, UserError
 from rlvr_vocab.record.inventory import RunInventory, inventory_in, write_inventory
 from rlvr_vocab.record.manifest import Entries
-from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint_for_all
-from rlvr_vocab.training.checkpointing.save import Save, bytes_to_write, clear_leftovers, save_whole
+from rlvr_vocab.training.checkpointing.find import newest_checkpoint_for_all
 from rlvr_vocab.training.checkpointing.unfinished_step import (
     RestoreUnfinishedStep,
     require_unfinished_step,
     restore_counts,
     save_unfinished_step,
 )
+from rlvr_vocab.training.checkpointing.write import clear_leftovers, save_whole
 from rlvr_vocab.training.metrics.completions import remove_step_files_after
 from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.training.sharding import require_same_sharding
@@ -35,11 +35,14 @@ OnFullDisk = Literal["stop", "go_on"]
 
 
 class TrainerCheckpoints:
-    """Saves a trainer's state, and takes it over from a checkpoint.
+    """Saves the state of a `RegionGRPOTrainer`, and takes it over from a checkpoint.
 
     Transformers writes a checkpoint into its final folder and resumes from whatever lies there; TRL forgets the
     completions that it has drawn and not yet trained on, and the order of the problems in later epochs. Here a
     checkpoint is written aside and renamed, and holds what is missing.
+
+    Args:
+        on_full_disk: end the training where a checkpoint has no room, or go on without it.
 
     Attributes:
         staging: the folder in which a checkpoint is being written; None at other times.
@@ -47,11 +50,6 @@ class TrainerCheckpoints:
     """
 
     def __init__(self, trainer: Any, on_full_disk: OnFullDisk) -> None:
-        """
-        Args:
-            trainer: a `RegionGRPOTrainer`.
-            on_full_disk: end the training where a checkpoint has no room, or go on without it.
-        """
         self.staging: Path | None = None
         self.seconds_before = 0.0
         self._trainer, self._on_full_disk = trainer, on_full_disk
@@ -122,25 +120,24 @@ class TrainerCheckpoints:
         args, state = self._trainer.args, self._trainer.state
         if self._saved_step == state.global_step:
             return
-        save = Save(
-            output_dir=self.output_dir,
-            step=state.global_step,
-            needed=bytes_to_write(self._trainer),
+        full = save_whole(
+            self.output_dir,
+            state.global_step,
+            lambda folder: self._write(folder, write),
+            publishes=args.should_save,
             keep=args.save_total_limit,
             best=state.best_global_step,
-            publishes=args.should_save,
         )
-        full = save_whole(save, lambda folder: self._write(folder, save, write))
         if full is None:
-            self._saved_step = save.step
+            self._saved_step = state.global_step
             if args.push_to_hub:
-                push(str(save.output_dir / f"checkpoint-{save.step}"))
+                push(str(self.output_dir / f"checkpoint-{state.global_step}"))
         elif self._on_full_disk == "go_on":
             logger.warning("%s; the training goes on without it", full)
         else:
             raise OutOfRoom(f"{full}. Make room and give the same command again, or set on_full_disk=go_on")
 
-    def _write(self, folder: Path, save: Save, write: Callable[[], None]) -> None:
+    def _write(self, folder: Path, write: Callable[[], None]) -> None:
         trainer = self._trainer
         args, state = trainer.args, trainer.state
         model_alone, self.staging = args.save_only_model, folder.parent
@@ -156,8 +153,8 @@ class TrainerCheckpoints:
         if args.should_save:
             trainer.adaptive_weights.save(folder)
             self._records = write_inventory(trainer.stage_context.run_folder, folder, self._records)
-            if save.best:  # Transformers has looked for it in the folder aside
-                state.best_model_checkpoint = str(save.output_dir / f"checkpoint-{save.best}")
+            if state.best_global_step:  # Transformers has looked for it in the folder aside
+                state.best_model_checkpoint = str(self.output_dir / f"checkpoint-{state.best_global_step}")
                 state.save_to_json(str(folder / TRAINER_STATE_NAME))
 
     def save_now(self) -> None:

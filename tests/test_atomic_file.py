@@ -1,11 +1,12 @@
-"""A folder appears whole or not at all, and others can read it."""
+"""Files and folders appear whole or not at all, and others can read them."""
 
+import json
 import stat
 from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.atomic_file import folder_appearing_whole
+from rlvr_vocab.atomic_file import folder_appearing_whole, write_json_whole
 from rlvr_vocab.errors import UserError
 
 
@@ -90,3 +91,32 @@ def test_the_working_folder_is_not_replaced_under_the_feet_of_whoever_stands_in_
     monkeypatch.chdir(tmp_path)
     assert refusal(Path()).startswith(".: the working folder, or a mounted one, cannot be replaced; name a new folder")
     assert Path.cwd() == tmp_path and list(tmp_path.iterdir()) == []
+
+
+def test_the_file_holds_the_content_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "facts.json"
+    write_json_whole(path, {"a": ["ü", None, 1.5]}, "out")
+    assert json.loads(path.read_text(encoding="utf-8")) == {"a": ["ü", None, 1.5]}
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_failed_write_leaves_the_earlier_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "facts.json"
+    path.write_text("{}")
+
+    def full_disk(self: Path, text: str, **_: object) -> int:
+        with self.open("w") as file:
+            file.write(text[:3])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full_disk)
+    with pytest.raises(UserError, match=r"out=.*facts\.json cannot be written: No space left on device"):
+        write_json_whole(path, {"a": 1}, "out")
+    assert path.read_text() == "{}"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_no_json_is_a_fault_of_ours_and_writes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json_whole(tmp_path / "facts.json", {"a": float("nan")}, "out")
+    assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The reward functions of a run as they are typed on the command line, with a few of them changed."""
+"""The reward functions of a run: what is known of them, and all of them as one line to type, with some changed."""
 
 from __future__ import annotations
 
@@ -7,15 +7,35 @@ import shlex
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from rlvr_vocab.analysis.doctor.reward_scale import is_own
-from rlvr_vocab.record.metrics import RunFacts
+from rlvr_vocab.record.metrics import RewardFact, RunFacts
 from rlvr_vocab.rewards.library import LIBRARY
 from rlvr_vocab.rewards.library.accuracy import accuracy
+from rlvr_vocab.rewards.reward import Traits, traits_by_name
 
 # What Hydra takes for text without quotes.
 _PLAIN = re.compile(r"[A-Za-z_/.][\w./:-]*")
 _NOT_TEXT = ("null", "true", "false", "nan", "inf")
 _SHELL_READS = re.compile(r"[\"$`\\!]")
+
+
+def is_own(name: str) -> bool:
+    """Whether the function that is logged by this name is the user's own."""
+    return _in_library(name) not in LIBRARY
+
+
+def declared(name: str) -> Traits:
+    """What the function that is logged by this name declares; the defaults for one of the user's own."""
+    return traits_by_name(_in_library(name))
+
+
+def full_mark(reward: RewardFact) -> float:
+    """The score of success."""
+    return declared(reward.name).full_mark if reward.full_mark is None else reward.full_mark
+
+
+def _in_library(name: str) -> str:
+    """The library's functions are logged by their names, a second one of a run as name_2."""
+    return re.sub(r"_\d+$", "", name)
 
 
 def rewards_line(

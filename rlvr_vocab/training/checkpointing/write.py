@@ -13,18 +13,14 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from accelerate.utils import gather_object
-from peft import PeftModel
 from safetensors import SafetensorError
-from transformers import Trainer
 
 from rlvr_vocab.errors import OutOfRoom
 from rlvr_vocab.record.manifest import MANIFEST, write_manifest
-from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint, steps_in
+from rlvr_vocab.training.checkpointing.find import newest_checkpoint, steps_in
 
 logger = logging.getLogger(__name__)
 
@@ -35,63 +31,35 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_IN_WORDS = ("No space left on device", "Disk quota exceeded", "inline_container.cc")
 
 
-@dataclass(frozen=True)
-class Save:
-    """One checkpoint to be written.
-
-    Attributes:
-        needed: bytes that it will take, about.
-        keep: how many checkpoints stay, this one included; None: all.
-        best: one that stays in any case.
-        publishes: whether this process gives it its name once all have written their part.
-    """
-
-    output_dir: Path
-    step: int
-    needed: int
-    keep: int | None
-    best: int | None
-    publishes: bool
-
-    @property
-    def staging(self) -> Path:
-        """The folder in which it is written, under its own name."""
-        return self.output_dir / _SAVING
-
-
-def save_whole(save: Save, write: Callable[[Path], None]) -> str | None:
-    """Have every process write its part, and give the checkpoint its name; every process calls it.
+def save_whole(
+    output_dir: Path,
+    step: int,
+    write: Callable[[Path], None],
+    *,
+    publishes: bool,
+    keep: int | None = None,
+    best: int | None = None,
+) -> str | None:
+    """Have every process write its part of a checkpoint, and give it its name; every process calls it.
 
     Args:
         write: writes this process's part of the checkpoint's content into a folder.
+        publishes: whether this process gives it its name once all have written their part.
+        keep: how many checkpoints stay, this one included; None: all.
+        best: step of one that stays in any case.
 
     Returns:
         None if the checkpoint is valid, else a message that there is no room for it; then nothing of it is left.
     """
-    staged = save.staging / f"checkpoint-{save.step}"
-    full = _of_any_process(_too_small(save) if save.publishes else None)
-    if full is None:
-        full = _of_any_process(_unless_full(lambda: write(staged), save))
-    if full is None:
-        full = _of_any_process(_unless_full(lambda: _publish(staged, save), save) if save.publishes else None)
-    if save.publishes:
-        clear_leftovers(save.output_dir)
-        if full is None and save.keep is not None:
-            _remove_old(save.output_dir, save.keep, save.best)
-    return full
-
-
-def bytes_to_write(trainer: Trainer) -> int:
-    """What a checkpoint will take: as much as the one before, else the tensors of model and optimizer."""
-    earlier = steps_in(Path(trainer.args.output_dir))
-    if earlier:
-        newest = earlier[max(earlier)]
-        return sum(path.stat().st_size for path in newest.rglob("*") if path.is_file())
-    whole_model = not isinstance(trainer.model, PeftModel)
-    parameters = [parameter for parameter in trainer.model.parameters() if whole_model or parameter.requires_grad]
-    states = [] if trainer.args.save_only_model else trainer.optimizer.state.values()
-    tensors = [*parameters, *(value for state in states for value in state.values() if torch.is_tensor(value))]
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    staged = output_dir / _SAVING / f"checkpoint-{step}"
+    full = _of_any_process(publishes and _less_is_free_than_the_newest_takes(output_dir))
+    full = full or _of_any_process(_finds_the_disk_full(lambda: write(staged)))
+    full = full or _of_any_process(publishes and _finds_the_disk_full(lambda: _publish(staged, output_dir)))
+    if publishes:
+        clear_leftovers(output_dir)
+        if not full and keep is not None:
+            _remove_old(output_dir, keep, best)
+    return _no_room(output_dir, step) if full else None
 
 
 def clear_leftovers(output_dir: Path) -> None:
@@ -124,51 +92,43 @@ def full_disk_in_a_line(folder: Path) -> Iterator[None]:
         raise OutOfRoom(f"the disk of {folder} is full{what}. Make room and give the same command again") from error
 
 
-def _publish(staged: Path, save: Save) -> None:
+def _publish(staged: Path, output_dir: Path) -> None:
     _sync_all(staged)
     write_manifest(staged)
     _sync(staged / MANIFEST)
     _sync(staged)
-    final = save.output_dir / staged.name
+    final = output_dir / staged.name
     if final.exists():  # of a run that was told to go back before this step
         _remove(final)
     staged.rename(final)
-    _sync(save.output_dir)
+    _sync(output_dir)
 
 
-def _too_small(save: Save) -> str | None:
-    save.output_dir.mkdir(parents=True, exist_ok=True)
-    return _words(save) if _free(save) < save.needed else None
+def _less_is_free_than_the_newest_takes(output_dir: Path) -> bool:
+    output_dir.mkdir(parents=True, exist_ok=True)
+    earlier = steps_in(output_dir)
+    files = earlier[max(earlier)].rglob("*") if earlier else ()
+    return shutil.disk_usage(output_dir).free < sum(path.stat().st_size for path in files if path.is_file())
 
 
-def _unless_full(work: Callable[[], None], save: Save) -> str | None:
-    """Do the work; where the disk turns out to be full, say so."""
+def _finds_the_disk_full(work: Callable[[], None]) -> bool:
     try:
         work()
     except (OSError, RuntimeError, SafetensorError) as error:
         if not is_full(error):
             raise
-        return _words(save)
-    return None
+        return True
+    return False
 
 
-def _free(save: Save) -> int:
-    return shutil.disk_usage(save.output_dir).free
-
-
-def _words(save: Save) -> str:
-    whole = newest_checkpoint(save.output_dir, hashed=False)
+def _no_room(output_dir: Path, step: int) -> str:
+    whole = newest_checkpoint(output_dir, hashed=False)
     stands = "there is no earlier one" if whole is None else f"{whole.name} is intact"
-    wanted = f"checkpoint-{save.step} (about {_megabytes(save.needed)}, {_megabytes(_free(save))} are free)"
-    return f"the disk of {save.output_dir} has no room for {wanted}; {stands}"
+    return f"the disk of {output_dir} has no room for checkpoint-{step}; {stands}"
 
 
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB"
-
-
-def _of_any_process(problem: str | None) -> str | None:
-    return next((each for each in gather_object([problem]) if each is not None), None)
+def _of_any_process(found: bool) -> bool:
+    return any(gather_object([found]))
 
 
 def _remove_old(output_dir: Path, keep: int, best: int | None) -> None:

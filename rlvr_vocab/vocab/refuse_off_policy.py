@@ -49,7 +49,7 @@ OF_TRANSFORMERS = (*_SAME_THING, "cache_implementation", "use_cache", *NEUTRAL)
 OF_VLLM = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty")
 
 
-def check_on_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = "") -> None:
+def refuse_off_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = "") -> None:
     """Refuse a sampler that would draw from another distribution than the one that is scored.
 
     Args:
@@ -65,7 +65,7 @@ def check_on_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = "") 
         raise UserError(f"{key}temperature={temperature}: must be above 0, training samples")
     refuse_altered(grpo, key)
     known = OF_VLLM if grpo.get("use_vllm") else OF_TRANSFORMERS
-    check_generation_kwargs(grpo.get("generation_kwargs") or {}, grpo, known, f"{key}generation_kwargs.", key)
+    refuse_off_policy_options(grpo.get("generation_kwargs") or {}, grpo, known, f"{key}generation_kwargs.", key)
     if reasoning and grpo.get("use_transformers_continuous_batching"):
         raise UserError(
             f"{key}use_transformers_continuous_batching=true: it samples past the region policy; set it to false, or "
@@ -73,7 +73,7 @@ def check_on_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = "") 
         )
 
 
-def check_generation_kwargs(
+def refuse_off_policy_options(
     options: Mapping[str, Any], grpo: Mapping[str, Any], known: Sequence[str], where: str, key: str = ""
 ) -> None:
     """Refuse options that change the distribution, and those that no sampler of training reads.

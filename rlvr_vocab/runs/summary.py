@@ -11,14 +11,11 @@ from rich.console import Console
 from rlvr_vocab.atomic_file import json_text, write_whole
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.files import CONFIG, FINAL_ADAPTER, FINAL_MODEL, SUMMARY
+from rlvr_vocab.record.files import CONFIG, FINAL_ADAPTER, FINAL_MODEL, SUMMARY, SUMMARY_KEYS, is_finished, read_record
 from rlvr_vocab.record.inventory import LISTED_IN, RunInventory, write_final_inventory
-from rlvr_vocab.record.json_files import SUMMARY_KEYS, is_finished, read_record
 from rlvr_vocab.record.manifest import MANIFEST, set_aside
 from rlvr_vocab.runs.folder import RESUME_MODES, changes_of
-from rlvr_vocab.training.checkpointing.checkpoints import newest_checkpoint
-
-_TAKES_LONG = 10e9
+from rlvr_vocab.training.checkpointing.find import newest_checkpoint
 
 
 def restored_summary(settings: RunSettings, console: Console) -> dict[str, Any] | None:
@@ -34,9 +31,6 @@ def restored_summary(settings: RunSettings, console: Console) -> dict[str, Any] 
     if settings.overwrite or not (folder / CONFIG).is_file():
         return None
     records = RunInventory.of(folder)
-    size = sum(path.stat().st_size for path in folder.glob("*_*/*.safetensors")) if records.at_the_end else 0
-    if size > _TAKES_LONG:
-        console.print(f"comparing what is in {folder} with what was written, {size / 1e9:.0f} GB", markup=False)
     said, lacking = records.restore()
     summary, why = _summary(folder, records)
     _warn(folder, [*records.damaged, *said, *filter(None, [why])], console)

@@ -7,7 +7,7 @@ import pytest
 from transformers import GenerationConfig, GenerationMixin
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.on_policy import NEUTRAL, check_on_policy
+from rlvr_vocab.vocab.refuse_off_policy import NEUTRAL, refuse_off_policy
 
 # How far a completion goes, what scores are divided by on both sides, and what changes no distribution.
 HARMLESS = {"max_length", "renormalize_logits", "temperature", "use_cache"}
@@ -44,7 +44,7 @@ def test_every_option_that_transformers_makes_a_processor_or_another_search_of_i
 )
 def test_another_distribution_than_the_scored_one_is_refused_by_the_name_of_the_field(grpo, said):
     with pytest.raises(UserError, match=re.escape(said)):
-        check_on_policy({"temperature": 1.0, **grpo}, reasoning=True)
+        refuse_off_policy({"temperature": 1.0, **grpo}, reasoning=True)
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_another_distribution_than_the_scored_one_is_refused_by_the_name_of_the_
     ],
 )
 def test_what_changes_nothing_passes(grpo):
-    check_on_policy({"temperature": 1.0, **grpo}, reasoning=False)
+    refuse_off_policy({"temperature": 1.0, **grpo}, reasoning=False)

@@ -1,4 +1,4 @@
-"""The tables in the documentation are made of the definitions, and no finding explains itself."""
+"""The tables in the documentation are made of the rules, and no finding explains itself."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from rlvr_vocab.analysis.doctor import history
-from rlvr_vocab.analysis.doctor.diagnose import DEFINITIONS, TOPICS
+from rlvr_vocab.analysis.doctor.diagnose import RULES, TOPICS
 from rlvr_vocab.analysis.doctor.finding import Threshold
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "doctor.md"
 
 
 def rows_of_findings() -> list[str]:
-    return [f"| `{each.name}` | {each.description} | {each.metrics} |" for each in DEFINITIONS.values()]
+    return [f"| `{each.name}` | {each.description} | {each.metrics} |" for each in RULES.values()]
 
 
 def rows_of_thresholds() -> list[str]:
@@ -37,8 +37,8 @@ def test_the_documentation_has_every_finding_and_every_threshold(table: str, row
 
 
 def test_findings_explain_others_and_never_themselves() -> None:
-    explains = {name: set(each.explains) for name, each in DEFINITIONS.items()}
-    assert set().union(*explains.values()) <= set(DEFINITIONS)
+    explains = {name: set(each.explains) for name, each in RULES.items()}
+    assert set().union(*explains.values()) <= set(RULES)
     for name, reached in explains.items():
         while more := set().union(*(explains[other] for other in reached)) - reached:
             reached = reached | more

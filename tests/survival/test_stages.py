@@ -1,0 +1,80 @@
+"""Runs of two stages: one after the other, ended early, each with rewards and checkpoints of its own."""
+
+import json
+
+import pandas as pd
+import pytest
+from safetensors.torch import load_file
+
+STEPS = 3
+LENGTH = "{name:length,params:{longest:1,falloff:300,unit:characters}}"
+STAGES = (
+    f"stages=[{{name:form,rewards:[think_format,{LENGTH}],training:{{max_steps:{STEPS}}}}},"
+    f"{{name:answers,rewards:[{{name:accuracy,adaptive:{{window:1}}}},{LENGTH}],training:{{max_steps:{STEPS}}}}}]"
+)
+
+
+@pytest.fixture
+def run(undisturbed):
+    return undisturbed(STAGES, "training.save_total_limit=null")
+
+
+def rows_of(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_steps_count_through_the_stages_and_each_row_has_the_rewards_of_its_stage(run):
+    rows = rows_of(run)
+    assert [row["step"] for row in rows] == list(range(1, 2 * STEPS + 1))
+    assert [row["stage"] for row in rows] == ["form"] * STEPS + ["answers"] * STEPS
+    assert [row["stage_step"] for row in rows] == [*range(1, STEPS + 1)] * 2
+    for metric, stage in (("rewards/think_format/mean", "form"), ("rewards/accuracy/mean", "answers")):
+        assert {row["stage"] for row in rows if metric in row} == {stage}
+
+
+def test_completions_are_numbered_by_the_step_of_the_run_and_hold_no_problem_that_it_holds_out(run):
+    files = sorted((run / "completions").glob("*.parquet"))
+    assert [path.name for path in files] == [f"step_{step:05d}.parquet" for step in range(1, 2 * STEPS + 1)]
+    tables = [pd.read_parquet(path) for path in files]
+    assert set(tables[-1]["step"]) == {2 * STEPS}
+    measured = {json.loads(line)["prompt"] for line in (run / "evaluation" / "before.jsonl").read_text().splitlines()}
+    assert measured and measured.isdisjoint(prompt for table in tables for prompt in table["prompt"])
+
+
+def test_the_weight_follows_success_in_its_stage(run):
+    rows, expected = rows_of(run)[STEPS:], [1.0]
+    for rate in (row["rewards/accuracy/mean"] for row in rows):
+        expected.append(expected[-1] * (1.2 if rate < 0.3 else 0.9 if rate > 0.8 else 1.0))
+    assert [row["rewards/accuracy/weight"] for row in rows] == pytest.approx(expected[:STEPS])
+    assert expected[-1] != 1.0  # an untrained model is rarely right
+    state = json.loads((run / f"stages/2_answers/checkpoint-{STEPS}/reward_state.json").read_text())
+    assert state["accuracy"]["value"] == pytest.approx(expected[STEPS])
+
+
+def test_checkpoints_lie_with_their_stage_and_the_summary_tells_of_each(run):
+    records = [json.loads(path.read_text()) for path in sorted(run.glob("stages/*/stage.json"))]
+    assert [record["name"] for record in records] == ["form", "answers"]
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["stages"] == records
+    assert summary["steps"] == 2 * STEPS
+    assert not list(run.glob("checkpoint-*"))
+
+
+def test_the_second_stage_starts_from_the_weights_of_the_first(run):
+    first = load_file(run / f"stages/1_form/checkpoint-{STEPS}/model.safetensors")
+    initial = load_file(run / "initial_model/model.safetensors")
+    after_one = load_file(run / "stages/2_answers/checkpoint-1/model.safetensors")
+    apart = {name: (first[name] - initial[name]).abs().max().item() for name in first}
+    step = {name: (after_one[name] - first[name]).abs().max().item() for name in first}
+    # One step of AdamW moves a weight by about the learning rate; from the initial model it would be several.
+    assert max(step.values()) < 1.5 * 1e-2 < max(apart.values())
+
+
+def test_a_stage_ends_early_when_it_has_reached_its_goal(forks, tmp_path):
+    goal = "until:{metric:rewards/length/mean,above:-1000,window:2}"
+    first = f"{{name:a,rewards:[{LENGTH}],training:{{max_steps:9}},{goal}}}"
+    folder = tmp_path / "run"
+    assert forks.run(folder, f"stages=[{first},{{name:b,training:{{max_steps:1}}}}]") == 0, forks.said(folder)
+    first, second = json.loads((folder / "summary.json").read_text())["stages"]
+    assert (first["steps"], first["ended_by"]) == (2, "until rewards/length/mean above -1000.0 over 2 steps")
+    assert (second["steps"], second["ended_by"]) == (1, "steps")
