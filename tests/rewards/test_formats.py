@@ -1,5 +1,7 @@
 """Scores of the form of a turn: tags, elements, boxes."""
 
+import re
+
 import pytest
 from trl.rewards import think_format_reward
 
@@ -79,17 +81,51 @@ def test_two_elements_and_nothing_else(turn, loose, strict):
         (ON_LINES.rstrip(), 0.5, "4 of 4 tags"),
         (ON_LINES + "x" * 100, 0.4, "4 of 4 tags, 100 characters after the end"),
         (ON_LINES + "x" * 10_000, 0.0, "4 of 4 tags, 10,000 characters after the end"),
-        ("<reasoning>\na", 0.125, "1 of 4 tags"),
+        ("<reasoning>a", 0.125, "1 of 4 tags"),
         ("<reasoning>\na\n</reasoning>\n<answer>\n", 0.375, "3 of 4 tags"),
         ("<reasoning>\na\n</reasoning>\nb\n</answer>", 0.375, "3 of 4 tags"),
-        ("<reasoning>a</reasoning><answer>b</answer>", 0.0, "0 of 4 tags"),
-        ("<reasoning>\n" + ON_LINES, 0.375, "3 of 4 tags"),
+        ("  <reasoning>a</reasoning> <answer>b</answer>\n\n", 0.5, "4 of 4 tags"),
+        ("<reasoning>" + ON_LINES, 0.375, "3 of 4 tags"),
         ("", 0.0, "0 of 4 tags"),
     ],
 )
 def test_each_tag_in_its_place_earns_an_eighth(turn, value, reason):
     [score] = xml_tags.explain([turn])
     assert score.value == pytest.approx(value, abs=1e-12) and score.reason == reason
+
+
+def test_tags_have_their_mark_wherever_xml_format_has_its_own():
+    turns = [ON_LINES, ON_LINES + "\n\n", "<reasoning>a</reasoning><answer>b</answer>", "a <answer>b</answer>"]
+    for strict in (False, True):
+        formed = xml_format(turns, strict_newlines=strict)
+        tags = xml_tags(turns, strict_newlines=strict)
+        assert all(score == 0.5 for score, one in zip(tags, formed, strict=True) if one)
+        assert all(score == 0.5 for score, one in zip(xml_tags(turns), formed, strict=True) if one)
+    assert xml_tags(turns[2:3], strict_newlines=True) == [0.0]
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        "Sure! <reasoning>x</reasoning> <answer>42</answer> Bye",
+        "<reasoning>a<reasoning>b</reasoning><answer>c</answer></answer>",
+        "<answer>1</answer><reasoning>x</reasoning>\n\n<answer>2</answer>",
+        "<reasoning>x</reasoning>so<answer>1</answer>",
+        "<reasoning>x</reasoning>so<reasoning>x</reasoning><answer>1</answer>",
+        "</reasoning><answer><reasoning></answer>",
+        "<reasoning>x</reasoning><answer>1",
+        "",
+    ],
+)
+def test_a_search_finds_what_the_guides_regular_expression_finds(turn):
+    found = re.search(r"<reasoning>.*?</reasoning>\s*<answer>.*?</answer>", turn, re.DOTALL)
+    assert xml_format([turn], search=True) == [float(found is not None)]
+
+
+def test_a_search_takes_no_longer_than_the_text_and_excludes_lines():
+    assert xml_format(["<reasoning>" * 200_000 + "</reasoning>"], search=True) == [0.0]
+    with pytest.raises(UserError, match="exclude each other"):
+        xml_format([""], search=True, strict_newlines=True)
 
 
 def test_what_follows_the_end_costs_down_to_a_bound():

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import trl.rewards
 import yaml
 
 import rlvr_vocab.rewards
@@ -23,11 +24,13 @@ from rlvr_vocab.rewards.reward import Score, Traits, reward, traits_by_name, tra
 
 NEEDED = {
     "cosine_length": {"max_completion_length": 16, "grader": "numeric"},
+    "llm_judge": {"url": "http://127.0.0.1:9/v1", "model": "judge", "rubric": "?", "budget": 0, "cache": None},
     "forbidden_text": {"patterns": {"[a-z]+9": 0.5}},
     "length": {"longest": 16},
     "overlong": {"max_completion_length": 16, "cache": 4},
     "reasoning_share": {"standard_size": 400, "think_open_id": 1, "think_close_id": 2},
 }
+NEEDED |= {alias: NEEDED[name] for name in NEEDED for alias in LIBRARY[name].traits.aliases}
 UNITS = [(name, {"unit": unit}) for name in ("length", "repetition") for unit in ("words", "characters")]
 MEGABYTE = 1_000_000
 HOSTILE = {
@@ -45,6 +48,7 @@ HOSTILE = {
     + " " * 1000
     + "<answer></answer>!",
     "long thinking": "<think>" + "x" * MEGABYTE + "</think>1",
+    "open blocks": "```json\n" * (MEGABYTE // 8) + " " * MEGABYTE,
     "answers": "the answer is " * (MEGABYTE // 14),
     "signs": "-$" * (MEGABYTE // 2),
     "surrogates": "\ud800" * MEGABYTE,
@@ -65,6 +69,7 @@ def test_hostile_completions_are_scored_at_once(name, more, hostile):
         "completions": [HOSTILE[hostile], "7"],
         "completion_ids": [[1, 401, 3] * 10_000, [7]],
         "solution": ["7", "7"],
+        "tests": ["assert f() == 7"] * 2,
     }
     started = time.process_time()
     scores = LIBRARY[name](**batch, **NEEDED.get(name, {}), **more)
@@ -75,16 +80,16 @@ def test_hostile_completions_are_scored_at_once(name, more, hostile):
 
 @pytest.mark.parametrize("name", LIBRARY)
 def test_an_empty_batch_has_no_scores(name):
-    batch = {"prompts": [], "completions": [], "completion_ids": [], "solution": []}
+    batch = {"prompts": [], "completions": [], "completion_ids": [], "solution": [], "tests": []}
     assert LIBRARY[name](**batch, **NEEDED.get(name, {})) == []
 
 
 @pytest.mark.parametrize("name", LIBRARY)
 def test_a_reward_function_says_its_name_its_full_mark_and_its_reasons(name):
     function = LIBRARY[name]
-    assert function.__name__ == name.removesuffix("_reward")
+    assert function.__name__ == name or name in function.traits.aliases
     assert math.isfinite(function.traits.full_mark)
-    batch = {"prompts": ["p"], "completions": ["7"], "completion_ids": [[1, 401]], "solution": ["7"]}
+    batch = {"prompts": ["p"], "completions": ["7"], "completion_ids": [[1, 401]], "solution": ["7"], "tests": ["x"]}
     [score] = function.explain(**batch, **NEEDED.get(name, {}))
     assert score.reason and len(score.reason) < 100
     assert score.value is None or score.value <= function.traits.full_mark
@@ -103,10 +108,16 @@ def test_the_library_holds_what_its_files_declare_and_no_function_of_anybody_els
     def accuracy(completions, **columns):
         return [Score(2.0, "mine") for _ in completions]
 
-    assert before == LIBRARY and LIBRARY.keys() == {*declared, "accuracy_reward"} and len(declared) == 16
+    aliases = {alias for function in LIBRARY.values() for alias in function.traits.aliases}
+    assert before == LIBRARY and LIBRARY.keys() == {*declared, *aliases} and len(declared) == 19
     assert traits_of(accuracy) == Traits(2.0, grades=True, aliases=("numeric",))
     assert traits_by_name("mine.py:accuracy") == traits_of(print) == Traits()
     assert LIBRARY["accuracy_reward"] is LIBRARY["accuracy"] and traits_by_name("xml_tags").full_mark == 0.5
+
+
+@pytest.mark.parametrize("names", trl.rewards._import_structure.values(), ids=trl.rewards._import_structure)
+def test_every_reward_function_of_trl_has_its_name_here(names):
+    assert set(names) <= LIBRARY.keys()
 
 
 def module_names():
@@ -154,6 +165,7 @@ def test_every_reward_function_works_in_trls_own_trainer(make_shape, tmp_path):
             "prompt": [{"role": "user", "content": f"What is 3 + {number}?"}],
             "solution": str(3 + number),
             "level": "easy",
+            "tests": "assert True",
         }
         for number in range(4)
     ]
@@ -194,12 +206,13 @@ def documented_parameters():
     return found
 
 
-@pytest.mark.parametrize("name", sorted(LIBRARY.keys() - {"accuracy", "accuracy_reward"}))
+@pytest.mark.parametrize("name", sorted({function.__name__ for function in LIBRARY.values()} - {"accuracy"}))
 def test_the_document_names_every_parameter_with_its_default(name):
-    given_by_the_trainer = {"completions", "completion_ids", "prompts", "solution", "think_tags"}
+    given_by_the_trainer = {"completions", "completion_ids", "prompts", "solution", "think_tags", "tests"}
+    given_by_the_trainer.update(LIBRARY[name].traits.columns)
     parameters = inspect.signature(LIBRARY[name]).parameters.values()
     actual = {
-        parameter.name: parameter.default or None if parameter.default == () else parameter.default
+        parameter.name: list(parameter.default) or None if isinstance(parameter.default, tuple) else parameter.default
         for parameter in parameters
         if parameter.kind is not parameter.VAR_KEYWORD and parameter.name not in given_by_the_trainer
     }

@@ -19,7 +19,7 @@ ANSWER_FROM = ("box",)
 _SHORTEST_DEADLINE = 0.01
 
 
-@reward(grades=True, verifies=True, answer_in="box", aliases=("accuracy_reward",))  # TRL's name
+@reward(grades=True, verifies=True, answer_in="box", aliases=("accuracy_reward", "reasoning_accuracy_reward"))  # TRL's
 def accuracy(
     completions: Sequence[Any],
     solution: Sequence[Any],

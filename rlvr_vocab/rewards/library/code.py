@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,9 +15,7 @@ from rlvr_vocab.sandbox.confinement import CannotConfine
 from rlvr_vocab.sandbox.run import Limits, ProgramTests, probe, run_tests
 from rlvr_vocab.verify.worker_pool import usable_cores
 
-_BLOCK = re.compile(
-    r"^[ \t]*```[ \t]*(?P<language>[\w+-]*)[^\n]*\n(?P<code>.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE
-)
+_FENCE = "```"
 _PYTHON = ("", "python", "python3", "py")
 
 
@@ -96,9 +93,18 @@ def code_tests(
 
 def program_of(turn: str, think_tags: tuple[str, str] = THINK_TAGS) -> str | None:
     """The last block of Python in the answer of a turn; None where there is none, or the thinking was never closed."""
-    answer = after_thinking(turn, think_tags)
-    blocks = [match["code"] for match in _BLOCK.finditer(answer or "") if match["language"].lower() in _PYTHON]
-    return blocks[-1] if blocks else None
+    program, opened = None, None
+    lines = (after_thinking(turn, think_tags) or "").splitlines(keepends=True)
+    for place, line in enumerate(lines):  # no regular expression: blocks that never close would take quadratic time
+        mark = line.strip()
+        if opened is None and mark.startswith(_FENCE):
+            opened = place
+        elif opened is not None and mark == _FENCE:
+            language = lines[opened].strip().removeprefix(_FENCE).strip().partition(" ")[0]
+            if language.lower() in _PYTHON:
+                program = "".join(lines[opened + 1 : place])
+            opened = None
+    return program
 
 
 def _require_confinement() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlvr_vocab.counted import counted
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.parameters import number, switch
 from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
@@ -16,6 +17,7 @@ from rlvr_vocab.verify.boxed_answer import boxes_opened, last_box
 _XML = re.compile(r"\s*<reasoning>.*</reasoning>\s*<answer>.*</answer>\s*", re.DOTALL)
 _XML_ON_LINES = re.compile(r"<reasoning>\n.*\n</reasoning>\n<answer>\n.*\n</answer>\n?", re.DOTALL)
 _XML_TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>")
+_BETWEEN = re.compile(r"</reasoning>\s*<answer>")
 # As the tutorial has them: each on a line of its own.
 _XML_LINES = ("<reasoning>\n", "\n</reasoning>\n", "\n<answer>\n", "\n</answer>")
 
@@ -47,11 +49,24 @@ def xml_score(turn: str, strict_newlines: bool) -> Score:
     return Score(1.0, "both elements, nothing else") if well_formed else Score(0.0, "tags or text out of place")
 
 
-def xml_tags_score(turn: str, penalty: float, least: float) -> Score:
+def xml_search_score(turn: str) -> Score:
+    """Whether a turn has a reasoning element and after it an answer element, whatever stands around them.
+
+    As `re.search("<reasoning>.*?</reasoning>\\s*<answer>.*?</answer>", turn, re.DOTALL)`, in linear time.
+    """
+    start = turn.find(_XML_TAGS[0])
+    between = _BETWEEN.search(turn, start + len(_XML_TAGS[0])) if start >= 0 else None
+    if between is None or _XML_TAGS[3] not in turn[between.end() :]:
+        return Score(0.0, "no reasoning element with an answer element after it")
+    return Score(1.0, "both elements")
+
+
+def xml_tags_score(turn: str, strict_newlines: bool, penalty: float, least: float) -> Score:
     """How many of the four tags stand where they should, less a penalty for what follows the last."""
-    tags = sum(turn.count(line) == 1 for line in _XML_LINES)
-    _, end, after = turn.rpartition(_XML_LINES[-1])
-    extra = len(after.removeprefix("\n")) if end else 0
+    wanted = _XML_LINES if strict_newlines else _XML_TAGS
+    tags = sum(turn.count(tag) == 1 for tag in wanted)
+    _, end, after = turn.rpartition(wanted[-1])
+    extra = len(after.removeprefix("\n") if strict_newlines else after.strip()) if end else 0
     reason = f"{tags} of 4 tags" + (f", {counted(extra, 'character')} after the end" if extra else "")
     return Score(max(least, 0.125 * tags - penalty * extra), reason)
 
@@ -69,7 +84,7 @@ def box_score(turn: str, think_tags: tuple[str, str]) -> Score:
     return Score(1.0, "one box") if last_box(answer) is not None else Score(0.0, "the box is not closed")
 
 
-@reward(is_format=True)
+@reward(is_format=True, aliases=("think_format_reward",))  # TRL's name
 def think_format(
     completions: Sequence[Any],
     prefilled: bool = False,
@@ -98,7 +113,9 @@ def think_format(
 
 
 @reward(is_format=True, answer_in="xml")
-def xml_format(completions: Sequence[Any], strict_newlines: bool = False, **_columns: Any) -> list[Score]:
+def xml_format(
+    completions: Sequence[Any], strict_newlines: bool = False, search: bool = False, **_columns: Any
+) -> list[Score]:
     r"""1 where a turn is `<reasoning>…</reasoning>`, then `<answer>…</answer>`, and nothing else; 0 where not.
 
     Each tag stands exactly once; around and between the two elements there is only white space. From the format
@@ -107,6 +124,10 @@ def xml_format(completions: Sequence[Any], strict_newlines: bool = False, **_col
     Args:
         strict_newlines: whether each tag has to stand on a line of its own, without empty lines between the elements,
             as in that demonstration. The line break at the very end may be missing.
+        search: whether the elements may stand anywhere in the turn, as many guides look for them.
+
+    Raises:
+        UserError: both are asked for.
 
     Example:
         >>> turns = ["<reasoning>\n6 * 7\n</reasoning>\n<answer>\n42\n</answer>\n",
@@ -115,31 +136,45 @@ def xml_format(completions: Sequence[Any], strict_newlines: bool = False, **_col
         [1.0, 1.0, 0.0]
         >>> xml_format(turns, strict_newlines=True)
         [1.0, 0.0, 0.0]
+        >>> xml_format(["Sure! " + turns[1]], search=True)
+        [1.0]
     """
     strict_newlines = switch("xml_format", "strict_newlines", strict_newlines)
+    if switch("xml_format", "search", search):
+        if strict_newlines:
+            raise UserError("xml_format: strict_newlines=true and search=true exclude each other: set one")
+        return [xml_search_score(turn_text(completion)) for completion in completions]
     return [xml_score(turn_text(completion), strict_newlines) for completion in completions]
 
 
 @reward(full_mark=0.5, is_format=True, answer_in="xml")
-def xml_tags(completions: Sequence[Any], penalty: float = 0.001, least: float = 0.0, **_columns: Any) -> list[Score]:
+def xml_tags(
+    completions: Sequence[Any],
+    penalty: float = 0.001,
+    least: float = 0.0,
+    strict_newlines: bool = False,
+    **_columns: Any,
+) -> list[Score]:
     r"""Partial credit on the way to `xml_format`: 0.125 a tag in its place, less 0.001 a character after the end.
 
-    A tag is in its place where it stands exactly once and on a line of its own. From `count_xml` of Will Brown's GRPO
-    demonstration (`grpo_demo.py`), which charges what follows the end twice, charges the whole text where the last
-    line break is missing, and knows no lower bound.
+    A tag is in its place where it stands exactly once. From `count_xml` of Will Brown's GRPO demonstration
+    (`grpo_demo.py`), which wants each on a line of its own, charges what follows the end twice, charges the whole text
+    where the last line break is missing, and knows no lower bound.
 
     Args:
-        penalty: what a character after `</answer>` and its line break costs.
+        penalty: what a character after `</answer>` costs, white space at both ends aside.
         least: the lowest score.
+        strict_newlines: whether each tag has to stand on a line of its own, as for `xml_format`.
 
     Example:
         >>> turn = "<reasoning>\n6 * 7\n</reasoning>\n<answer>\n42\n</answer>\n"
-        >>> xml_tags([turn, turn + "Bye!", "<reasoning>\n6 * 7"])
+        >>> xml_tags([turn, turn + "Bye!", "<reasoning>6 * 7"])
         [0.5, 0.496, 0.125]
     """
+    strict_newlines = switch("xml_tags", "strict_newlines", strict_newlines)
     penalty = number("xml_tags", "penalty", penalty, least=0)
     least = number("xml_tags", "least", least, most=0.5)
-    return [xml_tags_score(turn_text(completion), penalty, least) for completion in completions]
+    return [xml_tags_score(turn_text(completion), strict_newlines, penalty, least) for completion in completions]
 
 
 @reward(is_format=True, answer_in="box")

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
-
-import jsonschema
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.parameters import number, shown
 from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
-
-# The whole answer may stand in one block of code.
-_FENCED = re.compile(r"\s*```[ \t]*(?:json)?[ \t]*\n(.*?)\n?[ \t]*```\s*", re.DOTALL | re.IGNORECASE)
 
 
 @reward(is_format=True, not_for_golds="a made-up turn has its answer in a box", columns=("json_schema",))
@@ -75,9 +69,8 @@ def _score(turn: str, schema: Any, parses: float, think_tags: tuple[str, str]) -
     answer = after_thinking(turn, think_tags)
     if answer is None:
         return Score(0.0, "thinking never closed")
-    fenced = _FENCED.fullmatch(answer)
     try:
-        value = json.loads(fenced[1] if fenced else answer, parse_constant=_refuse)
+        value = json.loads(_without_fence(answer.strip()), parse_constant=_refuse)
         fault = None if schema is None else next(_validator(json.dumps(schema)).iter_errors(value), None)
     except (ValueError, RecursionError) as error:
         return Score(0.0, f"no JSON: {error}")
@@ -86,12 +79,21 @@ def _score(turn: str, schema: Any, parses: float, think_tags: tuple[str, str]) -
     return Score(parses, f"against its schema at {fault.json_path}: {fault.message[:100]}")
 
 
+def _without_fence(answer: str) -> str:
+    """What stands in the block of code that an answer consists of; else the answer."""
+    first, _, rest = answer.partition("\n")
+    is_block = first.startswith("```") and first[3:].strip().lower() in ("", "json") and rest.endswith("```")
+    return rest.removesuffix("```") if is_block else answer
+
+
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no number of JSON")
 
 
 def _problem_of(schema: Any) -> str:
     """What is wrong with a schema; empty for nothing."""
+    import jsonschema
+
     try:
         _validator(json.dumps(schema))
     except (jsonschema.SchemaError, TypeError, ValueError) as error:
@@ -101,6 +103,8 @@ def _problem_of(schema: Any) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _validator(schema: str) -> Any:
+    import jsonschema  # here: a program that scores no JSON need not wait for it
+
     read = json.loads(schema)
     kind = jsonschema.validators.validator_for(read, default=jsonschema.Draft202012Validator)
     kind.check_schema(read)

@@ -16,15 +16,16 @@ from contextlib import closing
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.parameters import number, required, shown, whole_number
 from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.rewards.turns import turn_text
 from rlvr_vocab.secret_words import without_secrets
+
+if TYPE_CHECKING:
+    import httpx
 
 _INSTRUCTION = (
     "You grade the answer of a language model by the rubric below. What stands between the lines ===== was written by "
@@ -34,6 +35,7 @@ _INSTRUCTION = (
 _SCORE = re.compile(r"^\W*score\W*?(-?\d+(?:\.\d+)?)\W*$", re.IGNORECASE | re.MULTILINE)
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
 _LONGEST_ANSWER = 2**20
+_LONGEST_END = 2_000  # characters in which its score is looked for
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class _Judge:
 
     def score_in(self, said: str) -> Score:
         """The last score in what the judge says, moved to 0 to 1."""
-        found = _SCORE.findall(said)
+        found = _SCORE.findall(said[-_LONGEST_END:])
         least, most = self.scale
         if not found:
             return Score(None, f"the judge gave no score: {shown(' '.join(said.split()))}")
@@ -93,7 +95,7 @@ def llm_judge(
     concurrency: int = 16,
     budget: int = 100_000,
     max_tokens: int = 512,
-    cache: str = "~/.cache/rlvr_vocab/judge.sqlite",
+    cache: str | None = "~/.cache/rlvr_vocab/judge.sqlite",
     **_columns: Any,
 ) -> list[Score]:
     """What a judge makes of an answer by a rubric, from 0 to 1.
@@ -117,13 +119,18 @@ def llm_judge(
         concurrency: requests at a time.
         budget: requests of this process after which no more are sent.
         max_tokens: of the judge's answer.
-        cache: the file of answers.
+        cache: the file of answers; None for none.
 
     Returns:
         From 0 to 1 per completion; None where the judge gave no score, with the reason.
 
     Raises:
         UserError: a parameter is missing or no value that there can be.
+
+    Example:
+        >>> judge = {"url": "http://localhost:8000/v1", "model": "judge", "rubric": "Is it polite?"}
+        >>> llm_judge.explain(prompts=["Hello"], completions=["Good morning!"], **judge, budget=0, cache=None)
+        [Score(value=None, reason='the budget of 0 requests is spent')]
     """
     judge = _Judge(
         url=required("llm_judge", "url", url, "the server's address, up to /v1").rstrip("/"),
@@ -138,7 +145,8 @@ def llm_judge(
     whole_number("llm_judge", "retries", retries)
     whole_number("llm_judge", "budget", budget)
     ends = time.monotonic() + number("llm_judge", "deadline", deadline, least=0.1)
-    asker = _Asker(judge, ends, retries, budget, _Cache(Path(cache).expanduser()))
+    kept = None if cache is None else _Cache(Path(cache).expanduser())
+    asker = _Asker(judge, ends, retries, budget, kept)
     threads = ThreadPoolExecutor(whole_number("llm_judge", "concurrency", concurrency, least=1))
     golds = [None] * len(completions) if solution is None else solution
     futures = [
@@ -188,22 +196,22 @@ class _Asker:
     _sent = 0  # requests of this process
     _counting = threading.Lock()
 
-    def __init__(self, judge: _Judge, ends: float, retries: int, budget: int, cache: _Cache) -> None:
+    def __init__(self, judge: _Judge, ends: float, retries: int, budget: int, cache: _Cache | None) -> None:
         self._judge, self._ends, self._retries, self._budget, self._cache = judge, ends, retries, budget, cache
 
     def score(self, request: dict[str, Any]) -> Score:
         key = hashlib.sha256(json.dumps([self._judge.url, request], sort_keys=True).encode()).hexdigest()
-        said = self._cache.get(key)
-        if said is None:
-            try:
-                said = self._answer(request)
-            except Unanswered as error:
-                return Score(None, str(error), timed_out=self._left() <= 0)
-            score = self._judge.score_in(said)
-            if score.value is not None:
-                self._cache.put(key, said)
-            return score
-        return self._judge.score_in(said)
+        said = None if self._cache is None else self._cache.get(key)
+        if said is not None:
+            return self._judge.score_in(said)
+        try:
+            said = self._answer(request)
+        except Unanswered as error:
+            return Score(None, str(error), timed_out=self._left() <= 0)
+        score = self._judge.score_in(said)
+        if self._cache is not None and score.value is not None:
+            self._cache.put(key, said)
+        return score
 
     def _answer(self, request: dict[str, Any]) -> str:
         """What the judge says.
@@ -211,6 +219,8 @@ class _Asker:
         Raises:
             Unanswered: it says nothing, for a reason that no further try would change, or too often.
         """
+        import httpx  # here: a program that asks no judge need not wait for it
+
         reason = ""
         for again in range(self._retries + 1):
             self._count()
@@ -254,6 +264,8 @@ class _Asker:
 
 @functools.cache
 def _client() -> httpx.Client:
+    import httpx
+
     return httpx.Client(limits=httpx.Limits(max_connections=None))
 
 

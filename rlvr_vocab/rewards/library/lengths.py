@@ -91,7 +91,12 @@ def length(
     return [length_score(size, shortest, limit, falloff, unit) for size in sizes]
 
 
-@reward(verifies=True, answer_in="box", not_for_golds=f"{COUNTS_SAMPLED}; its grader can be tried by itself")
+@reward(
+    verifies=True,
+    answer_in="box",
+    not_for_golds=f"{COUNTS_SAMPLED}; its grader can be tried by itself",
+    aliases=("get_cosine_scaled_reward",),  # TRL's name
+)
 def cosine_length(
     completions: Sequence[Any],
     solution: Sequence[Any],
@@ -151,7 +156,7 @@ def cosine_length(
     ]
 
 
-@reward(full_mark=0.0, not_for_golds=COUNTS_SAMPLED)
+@reward(full_mark=0.0, not_for_golds=COUNTS_SAMPLED, aliases=("get_soft_overlong_punishment",))  # TRL's name
 def overlong(
     completions: Sequence[Any],
     completion_ids: Sequence[Sequence[int]] | None = None,

@@ -54,7 +54,7 @@ def forbidden_score(
     return Score(-cost if cost else 0.0, f"found {', '.join(found)}" if found else "nothing forbidden")
 
 
-@reward(full_mark=0.0, not_for_golds=COUNTS_SAMPLED)
+@reward(full_mark=0.0, not_for_golds=COUNTS_SAMPLED, aliases=("get_repetition_penalty_reward",))  # TRL's name
 def repetition(
     completions: Sequence[Any],
     completion_ids: Sequence[Sequence[int]] | None = None,
