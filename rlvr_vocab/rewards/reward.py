@@ -59,7 +59,6 @@ class Traits:
             does, and the turn should have the full mark.
         wanted: columns that it can be called without, and then looks at something else than in a training.
         dry_run: it may be called before a training begins to see that it works.
-        aliases: further names of it.
     """
 
     full_mark: float = 1.0
@@ -70,7 +69,6 @@ class Traits:
     not_for_golds: str = ""
     wanted: tuple[str, ...] = ()
     dry_run: bool = True
-    aliases: tuple[str, ...] = ()
 
 
 class RewardFunction(Protocol):
@@ -122,7 +120,7 @@ def reward(**traits: Any) -> Callable[[Callable[..., list[Score]]], RewardFuncti
         function = cast(RewardFunction, values)
         function.explain, function.traits = explain, Traits(**traits)
         if explain.__module__.startswith(_LIBRARY_PACKAGE):
-            LIBRARY.update(dict.fromkeys((function.__name__, *function.traits.aliases), function))
+            LIBRARY[function.__name__] = function
         return function
 
     return make

@@ -99,12 +99,12 @@ def test_the_library_holds_what_its_files_declare_and_no_function_of_anybody_els
     )
     before = dict(LIBRARY)
 
-    @reward(full_mark=2.0, grades=True, aliases=("numeric",))
+    @reward(full_mark=2.0, grades=True)
     def accuracy(completions, **columns):
         return [Score(2.0, "mine") for _ in completions]
 
     assert before == LIBRARY and LIBRARY.keys() == {*declared, "accuracy_reward"} and len(declared) == 16
-    assert traits_of(accuracy) == Traits(2.0, grades=True, aliases=("numeric",))
+    assert traits_of(accuracy) == Traits(2.0, grades=True)
     assert traits_by_name("mine.py:accuracy") == traits_of(print) == Traits()
     assert LIBRARY["accuracy_reward"] is LIBRARY["accuracy"] and traits_by_name("xml_tags").full_mark == 0.5
 

@@ -8,7 +8,7 @@ from typing import Any
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_and_all
 from rlvr_vocab.rewards.parameters import number, shown
-from rlvr_vocab.rewards.reward import Score, reward
+from rlvr_vocab.rewards.reward import LIBRARY, Score, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
 from rlvr_vocab.verify.boxed_answer import SOURCES, final_answer
 from rlvr_vocab.verify.judge import TIMEOUT, Verdict
@@ -19,7 +19,7 @@ ANSWER_FROM = ("box",)
 _SHORTEST_DEADLINE = 0.01
 
 
-@reward(grades=True, verifies=True, answer_in="box", aliases=("accuracy_reward",))  # TRL's name
+@reward(grades=True, verifies=True, answer_in="box")
 def accuracy(
     completions: Sequence[Any],
     solution: Sequence[Any],
@@ -57,6 +57,9 @@ def accuracy(
     """
     found = verdicts(completions, solution, think_tags, answer_from, deadline)
     return [Score(verdict.score, str(verdict), timed_out=verdict.reason == TIMEOUT) for verdict in found]
+
+
+LIBRARY["accuracy_reward"] = accuracy  # TRL's name
 
 
 def verdicts(
