@@ -94,9 +94,7 @@ def test_the_card_of_a_baseline_has_nothing_to_warn_of(tmp_path: Path) -> None:
 
 
 def test_the_card_of_a_merge_tells_what_was_compared_and_what_quantization_leaves(tmp_path: Path) -> None:
-    report = MergeReport(
-        Path("b"), "bfloat16", 144, "float64", 2.1e-5, 0.0, Shift(3.0, 0.25), Shift(1.25, 9.5e-4)
-    )
+    report = MergeReport(Path("b"), "bfloat16", 144, "float64", 2.1e-5, 0.0, Shift(3.0, 0.25), Shift(1.25, 9.5e-4))
     config = config_of("model.model_kwargs.load_in_4bit=true")
     text = card(tmp_path, CardFacts(config, adapter=True), merge=report)
     assert (
@@ -104,7 +102,7 @@ def test_the_card_of_a_merge_tells_what_was_compared_and_what_quantization_leave
         and "costs at most 1.2 in a logit and 9.5e-04 nats a token, where training moved the base by 3 and 2.5e-01"
         in text
     )
-    assert "in 4 bit and folded into the unquantized base" in text and "one table in the base, are two here" in text
+    assert "in 4 bit and folded into the unquantized base" in text
     assert "bit" not in card(tmp_path, CardFacts(config_of(), adapter=True), merge=report).split("## Configuration")[0]
 
 
@@ -119,8 +117,10 @@ def test_an_adapter_of_no_run_and_of_no_reasoning_vocabulary_has_a_card_too(tmp_
     [
         ("Qwen/Qwen3-0.6B", "Qwen/Qwen3-0.6B"),
         ("/models/qwen3", "qwen3"),
+        ("./runs/a/final_model/", "final_model"),
         ("C:\\models\\qwen3", "qwen3"),
         ("data/problems.csv", "problems.csv"),
+        ("tiny", "tiny"),
     ],
 )
 def test_of_a_path_only_its_last_part_is_shown(name: str, shown: str) -> None:
@@ -172,16 +172,22 @@ def test_an_accuracy_is_said_to_be_of_the_weights_that_it_was_measured_on(
     assert [line for line in lines if "62.5%" in line] == [f"| held-out accuracy {said} | 62.5% (5 of 8) |"]
 
 
-def test_a_card_shows_the_rewards_of_each_stage_and_no_path_of_them(tmp_path: Path) -> None:
+def test_a_card_shows_what_each_stage_sets_otherwise_and_no_path_of_it(tmp_path: Path) -> None:
     functions = f"{tmp_path}/mine.py"
     Path(functions).write_text("def short(completions):\n    return [0.0 for _ in completions]\n")
     stages = (
-        f"[{{name:form,rewards:[{{name:'{functions}:short',weight:0.5}}],training:{{max_steps:7}}}},"
-        "{name:long,dataset:{name:/secret/place/hard.jsonl,subset:null}}]"
+        f"[{{name:form,rewards:[{{name:'{functions}:short',weight:0.5}}],training:{{max_steps:7,warmup_steps:3}},"
+        "until:{metric:reward,above:0.9}},"
+        "{name:long,generation:{max_new_tokens:2048},dataset:{name:/secret/place/hard.jsonl,subset:null}},{name:same}]"
     )
     text = card(tmp_path, CardFacts(config_of(f"stages={stages}"), adapter=False))
     listed = [line for line in text.splitlines() if line.startswith("- `")]
-    assert listed == ["- `form`: rewards mine.py:short × 0.5", "- `long`: rewards as above"]
+    assert listed == [
+        "- `form`: `training.max_steps=7`, `rewards=mine.py:short × 0.5`, `until.metric=reward`, `until.above=0.9`, "
+        "`until.window=20`",
+        "- `long`: `model.generation_kwargs.max_new_tokens=2048`, `dataset.name=hard.jsonl`, `dataset.subset=null`",
+        "- `same`: as above",
+    ]
     assert "secret" not in text and str(tmp_path) not in text
     assert "stages" not in card(tmp_path, CardFacts(config_of(), adapter=False))
 
