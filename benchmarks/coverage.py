@@ -66,7 +66,7 @@ def all_ends(shares: np.ndarray, sizes: np.ndarray) -> tuple[Ends, ...]:
 
 
 def ours(shares: np.ndarray) -> Ends:
-    found = [share_interval(values, confidence=CONFIDENCE) for values in shares]
+    found = [share_interval(values) for values in shares]
     ends = np.array([[each.low, each.high] for each in found if each is not None])
     return ends[:, 0], ends[:, 1]
 

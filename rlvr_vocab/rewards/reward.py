@@ -60,7 +60,7 @@ class Traits:
         wanted: columns that it can be called without, and then looks at something else than in a training.
         columns: columns that it takes where the data set has them.
         dry_run: it may be called before a training begins to see that it works.
-        aliases: further names of it.
+        aliases: further names of it in the library, TRL's for instance.
     """
 
     full_mark: float = 1.0

@@ -57,19 +57,15 @@ def _from_file(path: Path, name: str) -> ModuleType:
         raise UserError(f"rewards: {name}: {path} is not Python source")
     module = importlib.util.module_from_spec(spec)
     sys.modules[key] = module
-    _let_it_import_its_neighbours(path.resolve().parent)
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:  # last, unlike where the file is run by itself: it hides no installed package
+        sys.path.append(folder)
     try:
         spec.loader.exec_module(module)
     except BaseException as error:
         del sys.modules[key]
         raise _cannot_be_imported(name, error) from error
     return module
-
-
-def _let_it_import_its_neighbours(folder: Path) -> None:
-    """As when the file is run by itself, but last: no file of the folder hides an installed package."""
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
 
 
 def _from_module(where: str, name: str) -> ModuleType:

@@ -147,11 +147,6 @@ class _Worker:
     def __post_init__(self) -> None:
         self._received = bytearray()
 
-    @property
-    def is_fresh(self) -> bool:
-        """Whether it has had no item before the present one."""
-        return self.requests == 1
-
     def give(self, place: int, item: Any, deadline: float) -> None:
         self.requests += 1
         self.place, self.since = place, time.monotonic()
@@ -266,7 +261,7 @@ class _Server:
         if os.WIFEXITED(status):
             if os.WEXITSTATUS(status) == OUT_OF_MEMORY:
                 detail = f"more than {MEMORY_LIMIT / 1e6:.0f} MB of memory"
-                return "too large", detail, worker.is_fresh  # else earlier items may have filled the memory
+                return "too large", detail, worker.requests == 1  # else earlier items may have filled the memory
             return "died", f"the worker ended with exit code {os.WEXITSTATUS(status)}", True
         number = os.WTERMSIG(status)
         if number == signal.SIGALRM:  # this process was stopped for so long that the worker's own alarm came first

@@ -68,8 +68,8 @@ def maker(parent: Path) -> Maker:
 
 
 def answer(problem: int, of_set: int, right: bool, completion: str) -> ProblemResult:
-    prompt = "#<script>alert(1)</script>" if problem == 0 else f"{of_set}: {problem}+1="
-    return ProblemResult(problem, 0, prompt, str(problem + 1), completion, float(right), 9, 5, 2, True, True)
+    prompt, solution = f"{of_set}: {problem}+1=", str(problem + 1)
+    return ProblemResult(problem, 0, prompt, solution, completion, float(right), 9, 5, 2, True, True)
 
 
 def compare(runs: list[str], *words: str) -> tuple[int, dict[str, Any]]:

@@ -95,7 +95,7 @@ def test_every_fault_is_found_in_its_row(capsys: pytest.CaptureFixture[str], fau
     assert "dropped 1: empty problem (row 1: {'question': '', 'result': '1', 'level': 3})" in rows
     assert "dropped 1: missing answer (row 2: Is this answered?)" in rows
     assert "dropped 1: row is not an object (row 11: 17)" in rows
-    assert "characters that do not show: ␇ in 1 problem (row 7)" in rows
+    assert "control characters: ␇ in 1 problem (row 7)" in rows
     assert section(shown, "Repeated problems") == [
         "  2 problems in 4 rows: 2 rows more than one each",
         "  rows 5 and 6: Half of it?",

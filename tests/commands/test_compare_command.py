@@ -30,7 +30,7 @@ def test_arms_are_found_and_the_difference_is_told(made: Maker, own: bool, capsy
     assert [arm["name"] for arm in found["arms"]] == ["reasoning_vocab_size=0", "reasoning_vocab_size=100"]
     [result] = found["comparisons"]
     assert result["verdict"] == "higher" and result["paired"]
-    assert result["problems"] == (599 - 1 if own else 200)  # the one with the script is the same in each set
+    assert result["problems"] == (600 if own else 200)
     assert result["difference"] == pytest.approx(result["other_mean"] - result["baseline_mean"])
     assert found["warnings"] == []
 
@@ -144,7 +144,8 @@ def test_results_of_evaluate_are_taken_by_name(made: Maker) -> None:
 
 
 def test_the_page_is_whole_and_escaped(made: Maker) -> None:
-    compare([*three(made, "b", chance=0.2), *three(made, "r", n=100, chance=0.9)])
+    script = {"chance": 0.9, "dataset__system_prompt": "<script>alert(1)</script>"}
+    compare([*three(made, "b", chance=0.2), *three(made, "r", n=100, **script)], "key=model.reasoning_vocab_size")
     page = Path("compared/comparison.html").read_text()
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page

@@ -83,13 +83,6 @@ def test_answers_that_were_sampled_otherwise_are_warned_about(made: Maker) -> No
     assert warnings(found, "different temperature (1.0 and 0.0)") == 1
 
 
-def test_three_runs_against_one_are_no_single_models(made: Maker) -> None:
-    _, found = compare([*three(made, "b"), made("r", n=100)])
-    assert "single models" not in found["comparisons"][0]["sentence"]
-    assert found["comparisons"][0]["smallest_effect"] is None
-    assert "smallest effect" not in Path("compared/comparison.html").read_text()
-
-
 def test_seeds_without_a_partner_are_warned_about(made: Maker) -> None:
     runs = [*three(made, "b", own=True), *three(made, "r", n=100, own=True)[:2]]
     _, found = compare(runs)

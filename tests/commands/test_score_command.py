@@ -147,9 +147,9 @@ def test_what_a_function_of_the_users_does_wrong_is_shown_and_is_exit_code_1(
     ]
     assert [line.split(";")[0] for line in below(lines, "twice failed on 2 of 4 rows")] == [
         "row 2: returned 'yes' (a str), not a number",
-        "row 3: returned nan",
+        "row 3: returned nan, which is no finite float32",
     ]
-    assert below(lines, "short failed on 4 of 4 rows") == ["from row 1 on: returned 1 value for 4 rows, none for row 2"]
+    assert below(lines, "short failed on 4 of 4 rows") == ["from row 1 on: returned 1 value for 4 rows"]
     assert not any(line.startswith("later failed") for line in lines)
     rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert rows[2]["rewards"]["fussy"] == {"score": None, "reason": raised, "failed": True}

@@ -108,22 +108,6 @@ def test_rows_that_are_tried_again_share_the_deadline_and_those_scored_before_it
     assert "still hangs" in second and "for row 4 ('d')" in second
 
 
-def test_rows_after_a_deadline_that_slow_rows_have_used_up_are_not_called(caplog):
-    called = []
-
-    def slow(completions):
-        if len(completions) > 1:
-            raise ValueError
-        called.append(completions[0])
-        time.sleep(0.2)
-        return [1.0]
-
-    scores = GuardedReward(slow, "mine", deadline=0.5)(completions=["a", "b", "c", "d", "e"])
-    assert scores[:2] == [1.0, 1.0] and scores[3:] == [None, None]
-    assert called == ["a", "b", "c"]
-    assert len(said(caplog)) == 3
-
-
 def test_an_asynchronous_function_is_cancelled_at_its_deadline_and_called_again_for_the_next_batch():
     ended = []
 

@@ -123,7 +123,7 @@ def test_sequences_arrays_and_tensors_are_lists(result):
         (1.0, "1.0 (a float), not a list"),
         ("11111", "'11111' (a str), not a list"),
         ({"a": 1.0}, "{'a': 1.0} (a dict), not a list"),
-        (iter("12345"), None),
+        pytest.param(iter("12345"), None, id="an iterator"),
         (np.ones((1, 2)), "array([[1., 1.]]) (a ndarray) of shape (1, 2), not a list"),
         ([1.0], "1 value for 5 rows"),
         ([1.0] * 6, "6 values for 5 rows"),

@@ -47,11 +47,11 @@ def test_nothing_is_said_of_failures_where_there_were_none(more: dict[str, Any])
 
 
 def test_each_finding_has_a_line_with_the_command_that_tells_more() -> None:
-    found = [{"title": "KL [above] its limit", "step": 37}, {"title": "The reward does not rise", "step": None}]
+    found = [{"title": "KL [above] its limit", "step": 37}, {"title": "The reward does not rise", "step": 40}]
     shown = [line for line in words(findings=found) if line.startswith("finding: ")]
     assert [line.rpartition(": ")[0] for line in shown] == [
         "finding: KL [above] its limit (step 37)",
-        "finding: The reward does not rise",
+        "finding: The reward does not rise (step 40)",
     ]
     assert all(line.endswith("rlvr-vocab doctor run=runs/a") for line in shown)
     assert not any(line.startswith("finding") for line in words())

@@ -1,16 +1,20 @@
 """No held-out problem is trained on, in whatever writing: what was planted tells which rows are copies.
 
-`RLVR_VOCAB_LEAK=200` tries so many sets. That a run samples none either is asked in tests/survival/test_stages.py.
+`RLVR_VOCAB_LEAK=200` tries so many sets, and real runs of every kind of split, in one process and in two.
 """
 
 import json
 import os
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
+import pandas as pd
+import psutil
 import pytest
 from rich.console import Console
 
@@ -162,3 +166,51 @@ def test_no_writing_of_a_held_out_problem_is_loaded_to_train_on_and_all_counts_a
     held_out, against = checked["overlaps"]
     assert held_out["same"] == []
     assert len(against["same"]) == kept.total()
+
+
+def sampled(run: Path) -> set[int]:
+    """The problems that were sampled, by their answers."""
+    return {int(each) for path in run.glob("completions/*.parquet") for each in pd.read_parquet(path)["solution"]}
+
+
+def measured(run: Path) -> set[int]:
+    return {int(json.loads(line)["solution"]) for line in (run / "evaluation" / "before.jsonl").open()}
+
+
+REAL = [(kind, processes) for processes in (1, 2) for kind in ("stages", "file", "fraction", "capped")]
+
+
+@pytest.mark.skipif("RLVR_VOCAB_LEAK" not in os.environ, reason="half a minute each: RLVR_VOCAB_LEAK=200 runs them")
+@pytest.mark.parametrize(("kind", "processes"), REAL)
+def test_a_run_samples_no_problem_that_it_holds_out(kind: str, processes: int, tmp_path: Path) -> None:
+    chance = random.Random(f"{kind} {processes}")
+    rows, words = files_and_words(tmp_path, chance, kind)
+    run = tmp_path / "run"
+    words += ["training.max_steps=12", "training.per_device_train_batch_size=8", "training.max_completion_length=2"]
+    words += ["training.use_cpu=true", "training.save_strategy=no", "training.kl_log_steps=0", "logging.enabled=false"]
+    _trained([*words, f"output_dir={run}", "report=false"], processes)
+    held_out = measured(run)
+    if kind == "file":
+        held_out |= {int(json.loads(line)["answer"]) for line in (tmp_path / "test.jsonl").open()}
+    assert held_out and sampled(run)
+    assert sampled(run).isdisjoint(held_out)
+    if kind in ("file", "fraction"):  # all that is not held out was sampled: the steps were enough to see a leak
+        assert len(sampled(run)) == PROBLEMS - len(held_out)
+    account = json.loads((run / "problems.json").read_text())
+    assert account["training"][0]["repeated_problems"] == len(rows) - PROBLEMS
+
+
+def _trained(words: list[str], processes: int) -> None:
+    if processes == 1:
+        assert main(["train", *words]) == 0
+        return
+    script = Path(__file__).parents[2] / "rlvr_vocab" / "exp" / "grpo_train.py"
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    process = subprocess.Popen([*launcher, str(script), *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        output, _ = process.communicate(timeout=300)
+    finally:
+        if process.poll() is None:
+            for each in [*psutil.Process(process.pid).children(recursive=True), process]:
+                each.kill()
+    assert process.returncode == 0, output[-4000:]

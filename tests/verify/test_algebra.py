@@ -41,6 +41,7 @@ def equal(one: str, other: str) -> bool:
         (r"\sqrt{x^2}", "|x|"),
         ("|x-100|", "|100-x|"),
         ("n!", "n(n-1)!"),
+        (r"\binom{10}{3}", "120"),
         (r"\binom{n+1}{2}", r"\frac{n(n+1)}{2}"),
         ("(-1)^{n+1}", "-(-1)^n"),
         (r"e^{x^2}\sqrt{x}", r"\sqrt{x}\cdot e^{x^2}"),

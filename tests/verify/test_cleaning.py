@@ -9,6 +9,7 @@ from rlvr_vocab.verify.reading.cleaning import ascii_latex, clean
     ("texts", "spelling"),
     [
         ([r"\frac12", r"\dfrac{1}{2}", r"\tfrac1{2}", r"{1 \over 2}", r"1\over2", r"$\frac 1 2$"], r"\frac{1}{2}"),
+        ([r"\frac{\sqrt3}2", r"\dfrac{\sqrt{3}}{2}", r"\frac{sqrt(3)}{2}"], r"\frac{\sqrt{3}}{2}"),
         ([r"{n \choose 2}", r"\dbinom n2", r"\binom{n}{2}"], r"\binom{n}{2}"),
         (["x^2", "x^{2}", "x^(2)", "x**2", "{x}^2"], "x^{2}"),
         ([r"\log_28", r"\log_2 8", r"\log_{2}8"], r"\log_{2}8"),

@@ -18,6 +18,7 @@ def right(gold: str, answer: str) -> bool | None:
     ("gold", "answer"),
     [
         ("42", "x = 40+2 = 42"),
+        ("x = 5", "5"),
         (r"\text{Area} = 12", "Area = 12"),
         ("y = 2x+3", "2x - y + 3 = 0"),
         ("(1,2)", "(x,y)=(1,2)"),

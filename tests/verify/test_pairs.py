@@ -13,7 +13,6 @@ import pytest
 
 from rlvr_vocab.rewards import accuracy
 
-LEAST_SHARE = 0.98
 GOLD_FORMS = {"bare": "{}", "dollars": "${}$", "boxed": r"\boxed{{{}}}"}
 
 
@@ -46,18 +45,9 @@ def scored(request: pytest.FixtureRequest) -> list[tuple[Pair, float | None]]:
     return scores
 
 
-def listed(pairs: list[Pair]) -> str:
-    return "\n".join(f"{pair.category}: {pair.answer} for {pair.gold}" for pair in pairs)
-
-
-def test_no_wrong_answer_is_accepted(scored: list[tuple[Pair, float | None]]) -> None:
-    accepted = [pair for pair, score in scored if score == 1.0 and not pair.right]
-    assert not accepted, f"accepted:\n{listed(accepted)}"
-
-
-def test_nearly_every_verdict_is_right(scored: list[tuple[Pair, float | None]]) -> None:
-    mistaken = [pair for pair, score in scored if score != float(pair.right)]
-    assert 1 - len(mistaken) / len(PAIRS) >= LEAST_SHARE, f"{len(mistaken)} of {len(PAIRS)}:\n{listed(mistaken)}"
+def test_every_verdict_is_right(scored: list[tuple[Pair, float | None]]) -> None:
+    mistaken = [f"{pair.category}: {pair.answer} for {pair.gold}" for pair, score in scored if score != pair.right]
+    assert mistaken == []
 
 
 def test_every_pair_is_there_once_and_none_is_lost() -> None:

@@ -33,6 +33,7 @@ def call(name: str, *arguments: Formula) -> Call:
         ("||x|-2|", call("abs", call("+", call("abs", X), call("neg", TWO)))),
         (r"\lfloor x \rfloor!", call("factorial", call("floor", X))),
         ("x_1'", Symbol("x_{1}'")),
+        (r"\vec{v}", Symbol(r"\vec v")),
     ],
 )
 def test_formulas_are_read(text: str, formula: Formula) -> None:

@@ -122,18 +122,6 @@ def test_an_interrupted_batch_leaves_the_pool_in_step(make_pool: MakePool, proce
     assert len(processes()) <= 3
 
 
-def test_an_error_of_the_caller_leaves_the_pool_in_step(make_pool: MakePool) -> None:
-    def report(done: int, total: int) -> None:
-        raise ZeroDivisionError
-
-    pool = make_pool(workers=2)
-    with pytest.raises(ZeroDivisionError):
-        pool.run([["echo", 1], ["nap", 1], ["echo", 2]], on_progress=report)
-    with pytest.raises(TypeError, match="not JSON serializable"):
-        pool.run([["echo", 1], ["echo", object()]])
-    assert pool.values(*echoes(3, 4)) == [3, 4]
-
-
 def test_an_item_that_kills_the_server_each_time_is_an_error(
     make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,30 +129,6 @@ def test_an_item_that_kills_the_server_each_time_is_an_error(
     pool = make_pool(workers=1)
     with pytest.raises(RuntimeError, match="were lost 2 times in a row, the last time: it has closed its connection"):
         pool.run([["echo", 1], ["kill_the_server_and_hang"]], deadline=0.5)
-    assert pool.values(["echo", 1]) == [1]
-
-
-@pytest.mark.slow
-def test_a_batch_is_completed_while_its_processes_are_killed_at_random(
-    make_pool: MakePool, processes: Processes
-) -> None:
-    pool, stop = make_pool(workers=3), threading.Event()
-    pool.values(*[["nap", 0.05]] * 3)
-
-    def kill_workers_and_servers() -> None:
-        for turn in range(6):
-            if stop.wait(0.15):
-                return
-            server, *workers = processes()
-            (server if turn % 3 == 2 or not workers else workers[0]).kill()
-
-    killer = threading.Thread(target=kill_workers_and_servers)
-    killer.start()
-    outcomes = pool.run([["nap", 0.01 + number / 1e6] for number in range(120)])
-    stop.set()
-    killer.join()
-    assert [outcome.failure for outcome in outcomes].count(None) >= 118
-    assert {outcome.failure for outcome in outcomes} <= {None, "died"}
     assert pool.values(["echo", 1]) == [1]
 
 

@@ -81,11 +81,6 @@ DUPLICATES = Threshold(
 SHARED = Threshold(0.5, "share of completions", "half of the texts do not depend on the problem", QUICKSTART)
 
 
-def most_duplicates(size: int) -> float:
-    """The share of completions of groups of this size that may repeat another one."""
-    return DUPLICATES * (size - 1) / size
-
-
 @rule(
     severity="error",
     title="Completions repeat each other",
@@ -97,7 +92,8 @@ def most_duplicates(size: int) -> float:
 def mode_collapse(history: History) -> Symptom | None:
     """The same text again and again, and not a right one."""
     rows, facts = history.sampled.recent(), history.facts
-    size, most = facts.num_generations, most_duplicates(facts.num_generations)
+    size = facts.num_generations
+    most = DUPLICATES * (size - 1) / size
     repeated, shared, reward = (
         median(rows, name) for name in ("completions/duplicates", "completions/shared", "reward")
     )

@@ -79,7 +79,7 @@ class Evaluation(NamedTuple):
 
     step: int
     accuracy: float
-    problems: float | None
+    problems: float
     reward: Estimate | None
     first_reward: Estimate | None
     stage: object = None
@@ -216,7 +216,7 @@ class History:
 
     def _add_evaluation(self, row: Row) -> None:
         accuracy, problems = number(row, "eval/accuracy"), number(row, "eval/problems")
-        if accuracy is not None:
+        if accuracy is not None and problems is not None:
             reward = self.reward_in(self.sampled.recent() or self.sampled.earliest())
             self.evaluations.append(
                 Evaluation(int(row["step"]), accuracy, problems, reward, self.first_reward, self._stage)

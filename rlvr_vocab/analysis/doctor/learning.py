@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 
-from rlvr_vocab.analysis.doctor.completions import most_duplicates
 from rlvr_vocab.analysis.doctor.finding import GUIDE, GUIDE_ON_RATES, SIMULATED, Threshold, figure, steps, typed
 from rlvr_vocab.analysis.doctor.history import WINDOW, Estimate, Evaluation, History, median, values
 from rlvr_vocab.analysis.doctor.reward_functions import without_own
@@ -19,7 +18,7 @@ from rlvr_vocab.analysis.doctor.rule import (
     rule,
     stronger_kl_penalty,
 )
-from rlvr_vocab.record.metrics import Row, is_number
+from rlvr_vocab.record.metrics import is_number
 
 FLAT_LEAST = Threshold(20, "steps", "after the warm-up of the learning rate; a gain takes a while")
 FLAT_WINDOW = Threshold(
@@ -93,7 +92,7 @@ def reward_collapsed(history: History) -> Symptom | None:
     """What had been learned, or was there at the beginning, is lost."""
     rows = history.sampled.recent()
     now = history.reward_in(rows)
-    if now is None or _always_repeats(history, rows):
+    if now is None:
         return None
     for best, where in _best_windows(history, len(rows)):
         if best.mean > 0 and now.mean <= COLLAPSE * best.mean and best.is_above(now, COLLAPSE_ERRORS):
@@ -103,13 +102,6 @@ def reward_collapsed(history: History) -> Symptom | None:
                 (lower_rate(history.facts), stronger_kl_penalty(history.facts)),
             )
     return None
-
-
-def _always_repeats(history: History, rows: list[Row]) -> bool:
-    """Whether completions repeat each other now and did from the beginning: no rate has made them so."""
-    most = most_duplicates(history.facts.num_generations)
-    repeated = (median(part, "completions/duplicates") for part in (history.sampled.beginning(), rows))
-    return all(each is not None and each > most for each in repeated)
 
 
 def _best_windows(history: History, length: int) -> Iterator[tuple[Estimate, str]]:
@@ -131,7 +123,6 @@ def _best_windows(history: History, length: int) -> Iterator[tuple[Estimate, str
 HELD_OUT_FALL = Threshold(0.03, "accuracy", "smaller falls are not worth a word")
 HELD_OUT_ERRORS = Threshold(2, "standard errors", "of the difference, at this number of problems")
 _ENOUGH_TO_PAIR = 4
-_USUAL_PROBLEMS = 64
 
 
 @rule(
@@ -139,30 +130,23 @@ _USUAL_PROBLEMS = 64
     title="The reward rises while held-out accuracy falls",
     cause="the problems, or a hole in the reward, are being learned instead of the task: read the best-paid "
     "completions with rlvr-vocab samples order=highest",
-    metrics="`eval/accuracy` (`training.eval_steps`); else the accuracies before and after the run",
+    metrics="`eval/accuracy` (`training.eval_steps`), four of them or more; the accuracies before and after the run",
 )
 def held_out_accuracy_falls(history: History) -> Symptom | None:
     """The reward rises while held-out accuracy falls."""
     around, evaluations = _before_and_after(history), list(history.evaluations)
     if around is not None:
         return _fallen(history, *around)
-    if len(evaluations) >= _ENOUGH_TO_PAIR:  # the best of many single ones is partly luck
-        # The pair before the last one shares an evaluation with it.
-        *earlier, _, last = [_both(*pair) for pair in pairwise(evaluations)]
-        return _fallen(history, max(earlier, key=lambda both: both.accuracy), last)
-    if len(evaluations) < 2:
+    if len(evaluations) < _ENOUGH_TO_PAIR:
         return None
-    return _fallen(history, max(evaluations[:-1], key=lambda each: each.accuracy), evaluations[-1])
+    # The best of many single ones is partly luck; the pair before the last one shares an evaluation with it.
+    *earlier, _, last = [_both(*pair) for pair in pairwise(evaluations)]
+    return _fallen(history, max(earlier, key=lambda both: both.accuracy), last)
 
 
 def _both(one: Evaluation, other: Evaluation) -> Evaluation:
     """Two evaluations as one, with the reward of the second."""
-    accuracy, problems = (one.accuracy + other.accuracy) / 2, _problems(one) + _problems(other)
-    return other._replace(accuracy=accuracy, problems=problems)
-
-
-def _problems(evaluation: Evaluation) -> float:
-    return evaluation.problems or _USUAL_PROBLEMS
+    return other._replace(accuracy=(one.accuracy + other.accuracy) / 2, problems=one.problems + other.problems)
 
 
 def _error(one: Evaluation, other: Evaluation) -> float:
@@ -170,9 +154,8 @@ def _error(one: Evaluation, other: Evaluation) -> float:
     none of four is not certain to stay none."""
     variances = []
     for each in (one, other):
-        problems = _problems(each)
-        part = (each.accuracy * problems + 1) / (problems + 2)
-        variances.append(max(0.0, part * (1 - part) / max(1, problems - 1)))  # percentages are no shares
+        part = (each.accuracy * each.problems + 1) / (each.problems + 2)
+        variances.append(max(0.0, part * (1 - part) / max(1, each.problems - 1)))  # percentages are no shares
     return math.sqrt(sum(variances))
 
 

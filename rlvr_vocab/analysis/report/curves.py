@@ -13,7 +13,14 @@ from rlvr_vocab.analysis.charts import Band, Chart, Line, line_chart
 from rlvr_vocab.analysis.report.page import chart_grid, facts, paragraph
 from rlvr_vocab.record.metrics import RunRecord
 
-_PER_FUNCTION = re.compile(r"rewards/(?P<name>.+)/(?P<what>mean|weight|failures|timeouts|unscored)")
+_PER_FUNCTION_CHARTS = {
+    "mean": ("Each reward by itself", "mean score", "Before its weight."),
+    "weight": ("Weights that adapt", "weight", ""),
+    "failures": ("Completions on which a reward function failed", "rows", ""),
+    "timeouts": ("Comparisons that ran into their deadline", "rows", ""),
+    "unscored": ("Completions without a score", "share", ""),
+}
+_PER_FUNCTION = re.compile(rf"rewards/(?P<name>.+)/(?P<what>{'|'.join(_PER_FUNCTION_CHARTS)})")
 
 
 @dataclass(frozen=True)
@@ -170,16 +177,11 @@ def _per_function(record: RunRecord) -> Iterator[CurveSpec]:
         match = _PER_FUNCTION.fullmatch(metric)
         if match is not None:
             found.setdefault(match["what"], []).append((metric, match["name"]))
-    if len(found.get("mean", ())) > 1:
-        yield CurveSpec("Each reward by itself", "mean score", tuple(found["mean"]), note="Before its weight.")
-    if "weight" in found:
-        yield CurveSpec("Weights that adapt", "weight", tuple(found["weight"]))
-    if "failures" in found:
-        yield CurveSpec("Completions on which a reward function failed", "rows", tuple(found["failures"]))
-    if "timeouts" in found:
-        yield CurveSpec("Comparisons that ran into their deadline", "rows", tuple(found["timeouts"]))
-    if "unscored" in found:
-        yield CurveSpec("Completions without a score", "share", tuple(found["unscored"]), percent=True)
+    if len(found.get("mean", ())) == 1:  # which is the reward
+        del found["mean"]
+    for what, (caption, y_label, note) in _PER_FUNCTION_CHARTS.items():
+        if what in found:
+            yield CurveSpec(caption, y_label, tuple(found[what]), percent=what == "unscored", note=note)
 
 
 def _lines(record: RunRecord, spec: CurveSpec) -> list[Line]:

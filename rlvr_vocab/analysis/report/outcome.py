@@ -70,7 +70,7 @@ def accuracy_line(record: RunRecord, held_out: HeldOutAnswers) -> Line | None:
         for row in record.evaluations
         if is_number(row[EVAL_ACCURACY]) and is_number(row.get("eval/problems"))
     ]
-    end = int(record.rows[-1]["step"]) if record.rows else 0
+    end = last_step(record)
     last = problem_shares(held_out.after)
     if last:
         points = [*((step, shares) for step, shares in points if step < end), (end, last)]
@@ -121,7 +121,8 @@ def change(held_out: HeldOutAnswers) -> Change | None:
 def outcome_sentence(record: RunRecord, held_out: HeldOutAnswers) -> str:
     """The outcome of a run, finished or not."""
     if not record.rows:
-        return _beginning(record) + "It has logged no step yet, so there is nothing to draw."
+        beginning = "" if record.is_finished else "This run is unfinished. "
+        return f"{beginning}It has logged no step yet, so there is nothing to draw."
     found = change(held_out)
     parts = [_progress(record)] if not record.is_finished else []
     parts += [f"{line}: the file is damaged and left out." for line in held_out.damage]
@@ -131,16 +132,12 @@ def outcome_sentence(record: RunRecord, held_out: HeldOutAnswers) -> str:
         parts.append(f"Trained {_steps(record)}; {_why_no_change(record, held_out)} {_reward(record)}")
     else:
         parts.append(f"{_measured_so_far(record, held_out)} {_reward(record)}")
-    if without_signal(record):
+    _, without_spread = record.series("frac_reward_zero_std")
+    if without_spread and set(without_spread) == {1.0}:
         parts.append(
             "No step had a group whose rewards differed, so there was nothing to learn from: any change is chance."
         )
     return " ".join(parts)
-
-
-def without_signal(record: RunRecord) -> bool:
-    _, shares = record.series("frac_reward_zero_std")
-    return bool(shares) and all(share == 1 for share in shares)
 
 
 def last_step(record: RunRecord) -> int:
@@ -178,13 +175,8 @@ def _why_no_change(record: RunRecord, held_out: HeldOutAnswers) -> str:
     before, after = _of_summary(record, "accuracy_before"), _of_summary(record, "accuracy_after")
     if not problems and not held_out.before and not held_out.damage:
         return "nothing was held out, so accuracy was not measured."
-    if held_out.before and held_out.after:
-        size = len({each.problem for each in held_out.before})
-        return (
-            f"of {counted(size, 'problem')} held out none could be judged both times, so there is no accuracy to tell."
-        )
-    if before is None or after is None:
-        return "its held-out problems have no answers in evaluation/, so there is no accuracy to tell."
+    if (held_out.before and held_out.after) or before is None or after is None:
+        return "no held-out problem was judged both before and after, so there is no accuracy to tell."
     return (
         f"its summary has a held-out accuracy of {percent(before)} before and {percent(after)} after on "
         f"{counted(problems, 'problem')}, whose answers evaluation/ does not hold whole: there is no interval to tell."
@@ -199,10 +191,6 @@ def _of_summary(record: RunRecord, name: str) -> Any:
 
 def _points(share: float) -> str:
     return f"{100 * share:+.1f}".replace("-", "−")
-
-
-def _beginning(record: RunRecord) -> str:
-    return "" if record.is_finished else "This run is unfinished. "
 
 
 def _progress(record: RunRecord) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import yaml
 from markupsafe import Markup
 
 from rlvr_vocab.analysis.doctor.finding import Finding
@@ -172,38 +173,7 @@ def _is_number(cell: str) -> bool:
 def _problems(report: RunReport) -> Markup:
     if report.problems is None:
         return paragraph("This run did not write down what became of its problems (no problems.json).", "missing")
-    return _nested(report.problems)
-
-
-def _nested(content: Mapping[str, Any]) -> Markup:
-    """Plain values as facts, mappings and each of a list of them below a heading of its own."""
-    plain, below = [], []
-    for key, value in content.items():
-        inner = [value] if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else []
-        if inner and all(each and isinstance(each, Mapping) for each in inner):
-            for each in inner:
-                below += [heading(": ".join([_worded(key), *filter(None, [each.get("stage")])])), _nested(each)]
-        else:
-            plain.append((_worded(key), _value(value)))
-    return Markup().join([facts(plain) if plain else Markup(), *below])
-
-
-def _worded(key: str) -> str:
-    return str(key).replace("_", " ")
-
-
-def _value(value: Any) -> str:
-    if value is None or value in ({}, [], ()):
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, list | tuple):
-        return "; ".join(map(_value, value))
-    if isinstance(value, Mapping):
-        return "; ".join(f"{_worded(key)} {_value(inner)}" for key, inner in value.items())
-    return str(value)
+    return preformatted(yaml.safe_dump(dict(report.problems), sort_keys=False, allow_unicode=True))
 
 
 def _configuration(report: RunReport) -> Markup:
@@ -230,10 +200,10 @@ def _reproduce(report: RunReport) -> Markup:
     parts.append(paragraph("As it was started:"))
     parts.append(preformatted(shlex.join(map(str, environment.get("command", ())))))
     known = ("started", "commit", "python", "platform", "processor_cores", "threads")
-    pairs = [(_worded(name), _value(environment.get(name))) for name in known]
-    pairs += [("gpus", _value(environment.get("gpus", []))), ("seed", str(report.record.facts.seed))]
-    versions = [(name, _value(value)) for name, value in environment.get("versions", {}).items()]
-    return Markup().join([*parts, facts(pairs), heading("Versions"), facts(versions)])
+    pairs = [(name.replace("_", " "), environment.get(name)) for name in known]
+    pairs += [("gpus", "; ".join(map(str, environment.get("gpus", [])))), ("seed", report.record.facts.seed)]
+    versions = environment.get("versions", {})
+    return Markup().join([*parts, facts(pairs), heading("Versions"), facts(versions.items())])
 
 
 def _duration(seconds: float) -> str:

@@ -1,8 +1,8 @@
 """The completions on a page: which are shown, and how.
 
 They are chosen by rule, so that the choice flatters nobody: at moments spread evenly over the run the completion with
-the highest reward, the one with the lowest, and one drawn with a fixed seed; where a prompt was sampled both early and
-late, its first completion of each time; of the held-out problems the first of each kind of change.
+the highest reward, the one with the lowest, and one drawn with a fixed seed; of the held-out problems the first of each
+kind of change.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from rlvr_vocab.vocab.marking import Marker, TextSpan, marked_html, shared_prefi
 
 MOST_MOMENTS = 5
 _SEED = 0
-# Files at each end in which a prompt that comes twice is looked for: a run may have left ten thousand.
-_LOOKED_THROUGH = 40
 # Of a long text, what is shown from its start and from its end.
 _HEAD, _TAIL = 1400, 700
 _HOW_CHOSEN = (
@@ -51,27 +49,32 @@ class ChosenSample:
 
 @dataclass(frozen=True)
 class ChosenSamples:
-    """The completions that are shown, and a line for each file that could not be read."""
+    """The completions that are shown, in the order of their steps.
 
-    early_and_late: tuple[ChosenSample, ...]
-    moments: tuple[ChosenSample, ...]
-    unreadable: tuple[str, ...] = ()
+    Attributes:
+        prompts: all different prompts of these steps.
+        unreadable: a line for each file that could not be read.
+    """
+
+    samples: tuple[ChosenSample, ...]
     prompts: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
 
 
 def choose_samples(files: CompletionFiles, most: int) -> ChosenSamples:
     """Choose at most so many completions from the files that can be read."""
     unreadable: list[str] = []
-    pair = _early_and_late(files, unreadable) if most >= 2 else ()
-    steps = _spread(files.steps, min(MOST_MOMENTS, max(1, (most - len(pair)) // 3)))
     chosen: list[ChosenSample] = []
     prompts: set[str] = set()
-    for step in steps:
-        completions = _read(files, step, unreadable)
+    for step in _spread(files.steps, min(MOST_MOMENTS, max(1, most // 3))):
+        try:
+            completions = files.read(step)
+        except UserError as error:
+            unreadable.append(str(error))
+            continue
         prompts.update(each.prompt for each in completions)
         chosen += _highest_lowest_random(completions)
-    moments = tuple(chosen[: most - len(pair)])
-    return ChosenSamples(pair, moments, tuple(dict.fromkeys(unreadable)), tuple(sorted(prompts)))
+    return ChosenSamples(tuple(chosen[:most]), tuple(sorted(prompts)), tuple(unreadable))
 
 
 def _spread(steps: Sequence[int], number: int) -> list[int]:
@@ -94,39 +97,6 @@ def _highest_lowest_random(completions: Sequence[SampledCompletion]) -> Iterator
     )
     if rest:
         yield ChosenSample("drawn at random", random.Random(_SEED).choice(rest))
-
-
-def _early_and_late(files: CompletionFiles, unreadable: list[str]) -> tuple[ChosenSample, ...]:
-    """The first and the last time that the earliest prompt which comes again was sampled."""
-    steps = files.steps
-    ends = steps[:_LOOKED_THROUGH], steps[max(len(steps) - _LOOKED_THROUGH, _LOOKED_THROUGH) :]
-    later = {prompt: step for step in ends[1] for prompt in _prompts(files, step, unreadable)}
-    for step in ends[0]:
-        for prompt in _prompts(files, step, unreadable):
-            if prompt in later:
-                pair = [_first_of(_read(files, at, unreadable), prompt) for at in (step, later[prompt])]
-                return tuple(ChosenSample("the same problem", each) for each in pair if each is not None)
-    return ()
-
-
-def _prompts(files: CompletionFiles, step: int, unreadable: list[str]) -> list[str]:
-    try:
-        return list(dict.fromkeys(files.table(step, ["prompt"]).column("prompt").to_pylist()))
-    except UserError as error:
-        unreadable.append(str(error))
-        return []
-
-
-def _read(files: CompletionFiles, step: int, unreadable: list[str]) -> list[SampledCompletion]:
-    try:
-        return files.read(step)
-    except UserError as error:
-        unreadable.append(str(error))
-        return []
-
-
-def _first_of(completions: Sequence[SampledCompletion], prompt: str) -> SampledCompletion | None:
-    return next((each for each in completions if each.prompt == prompt), None)
 
 
 def held_out_answers(held_out: HeldOutAnswers) -> list[tuple[str, ProblemResult, ProblemResult]]:
@@ -152,39 +122,35 @@ def held_out_section(
 
 def training_section(choice: ChosenSamples, marker: Marker | None) -> Markup:
     """What the model wrote while it was trained."""
-    known = _Template(choice.prompts)
+    before, after = _shared_by(choice.prompts)
     parts = [Markup(), *(paragraph(f"Not shown: {line}", "missing") for line in choice.unreadable)]
-    if choice.early_and_late:
-        cards = [_of_chosen(each, f"step {each.completion.step:,}", marker, known) for each in choice.early_and_late]
-        parts += [heading("The same problem, early and late"), samples("", cards)]
-    if choice.moments:
+    if choice.samples:
         parts += [heading("During training"), paragraph(_HOW_CHOSEN, "note")]
-    for step, chosen in groupby(choice.moments, key=lambda each: each.completion.step):
-        parts.append(samples(f"Step {step:,}", [_of_chosen(each, each.why, marker, known) for each in chosen]))
+    for step, chosen in groupby(choice.samples, key=lambda each: each.completion.step):
+        cards = []
+        for each in chosen:
+            prompt = each.completion.prompt
+            problem = prompt.removeprefix(before).removesuffix(after).strip() or prompt
+            cards.append(_of_chosen(each, problem, marker))
+        parts.append(samples(f"Step {step:,}", cards))
     return Markup().join(parts)
 
 
-class _Template:
+def _shared_by(prompts: Sequence[str]) -> tuple[str, str]:
     """The beginning and end that all prompts share (chat template, system prompt), which need not be shown each time.
 
-    Args:
-        prompts: different ones, sorted.
+    Problems may begin or end alike: only up to a break in the line, or from a tag on.
     """
+    if len(prompts) < 2:
+        return "", ""
+    prefix, suffix = _prefix(prompts), _prefix([prompt[::-1] for prompt in prompts])[::-1]
+    start = re.search(r"[\n<\[]", suffix)
+    return prefix[: prefix.rfind("\n") + 1], suffix[start.start() :] if start else ""
 
-    def __init__(self, prompts: Sequence[str]) -> None:
-        # Of sorted texts, the first and the last tell for all.
-        first, last = (prompts[0], prompts[-1]) if len(prompts) > 1 else ("", "")
-        prefix = first[: shared_prefix_length(first, last)]
-        backwards = sorted(prompt[::-1] for prompt in prompts)
-        suffix = backwards[0][: shared_prefix_length(backwards[0], backwards[-1])][::-1] if first else ""
-        start = re.search(r"[\n<\[]", suffix)
-        # Problems may begin or end alike: only up to a break in the line, or from a tag on.
-        self._before = prefix[: prefix.rfind("\n") + 1]
-        self._after = suffix[start.start() :] if start else ""
 
-    def problem(self, prompt: str) -> str:
-        inner = prompt.removeprefix(self._before).removesuffix(self._after)
-        return inner.strip() or prompt
+def _prefix(texts: Sequence[str]) -> str:
+    first, last = min(texts), max(texts)  # in their order, these two tell for all
+    return first[: shared_prefix_length(first, last)]
 
 
 def _change(pair: tuple[ProblemResult, ProblemResult]) -> tuple[bool, bool]:
@@ -203,13 +169,13 @@ def _of_answer(answer: ProblemResult, title: str, marker: Marker | None) -> Samp
     )
 
 
-def _of_chosen(chosen: ChosenSample, title: str, marker: Marker | None, template: _Template) -> SampleCard:
+def _of_chosen(chosen: ChosenSample, problem: str, marker: Marker | None) -> SampleCard:
     completion = chosen.completion
     spans = [TextSpan(completion.completion, 0)]
     if marker is not None and completion.completion_ids:
         spans = marker.spans(completion.completion_ids)
-    prompt = visible_lines(_shortened(template.problem(completion.prompt)))
-    return SampleCard(title, prompt, marked_html(shortened(spans, _HEAD, _TAIL)), list(_facts(completion)))
+    body = marked_html(shortened(spans, _HEAD, _TAIL))
+    return SampleCard(chosen.why, visible_lines(_shortened(problem)), body, list(_facts(completion)))
 
 
 def _facts(completion: SampledCompletion) -> Iterator[tuple[str, str]]:

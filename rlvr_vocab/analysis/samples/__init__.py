@@ -1,1 +1,1 @@
-"""Browser a run's completions: which of them, in which order, in the terminal or written out."""
+"""The completions of a run: which of them, in which order, in the terminal or written out."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rlvr_vocab.rewards.parameters import whole_number
@@ -13,15 +13,7 @@ from rlvr_vocab.rewards.turns import turn_text
 from rlvr_vocab.visible_text import printable
 
 _calls = itertools.count()
-_LONGEST_COLUMN = 200
-
-
-def sample_lines(prompt: Any, completion: Any, columns: dict[str, Any], longest: int = 2_000) -> Iterator[str]:
-    """One completion as lines for a terminal: its prompt, its text, and what its other columns hold."""
-    yield f"prompt: {printable(prompt if isinstance(prompt, str) else repr(prompt), longest)}"
-    yield f"completion: {printable(turn_text(completion), longest)}"
-    for name, value in columns.items():
-        yield f"{name}: {printable(repr(value), _LONGEST_COLUMN)}"
+_LONGEST_TEXT, _LONGEST_COLUMN = 2_000, 200
 
 
 @reward(not_for_golds="it judges nothing", dry_run=False)
@@ -47,14 +39,21 @@ def debug(
     whole_number("debug", "samples", samples, least=1)
     whole_number("debug", "every", every, least=1)
     number_shown = samples if next(_calls) % every == 0 else 0
+    # Columns of one value per completion; think tags are two for all.
+    shown = {"prompt": prompts, "completion": [turn_text(completion) for completion in completions], **columns}
     per_completion = {
         name: column
-        for name, column in columns.items()
+        for name, column in shown.items()
         if isinstance(column, list | tuple) and len(column) == len(completions) and name != "think_tags"
     }
-    for row, completion in enumerate(completions[:number_shown]):
-        held = {name: column[row] for name, column in per_completion.items()}
-        prompt = None if prompts is None else prompts[row]
-        lines = [f"debug {row + 1} of {len(completions)}", *sample_lines(prompt, completion, held)]
-        print(*lines, sep="\n  ", file=sys.stderr)
+    for row in range(min(number_shown, len(completions))):
+        lines = [f"{name}: {_shown(name, column[row])}" for name, column in per_completion.items()]
+        print(f"debug {row + 1} of {len(completions)}", *lines, sep="\n  ", file=sys.stderr)
     return [Score(1.0, "shown" if row < number_shown else "not shown") for row in range(len(completions))]
+
+
+def _shown(name: str, value: Any) -> str:
+    """A cell on one line of a terminal: prompts and completions at some length, other columns as Python writes them."""
+    if name not in ("prompt", "completion"):
+        return printable(repr(value), _LONGEST_COLUMN)
+    return printable(value if isinstance(value, str) else repr(value), _LONGEST_TEXT)

@@ -1,6 +1,5 @@
 """Reward functions of a user's own, each sick in its way."""
 
-import random
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -8,18 +7,6 @@ from typing import Any
 
 def constant(completions: Sequence[Any], **_: Any) -> list[float]:
     return [0.5] * len(completions)
-
-
-def always_one(completions: Sequence[Any], **_: Any) -> list[float]:
-    return [1.0] * len(completions)
-
-
-def chance(completions: Sequence[Any], **_: Any) -> list[float]:
-    return [random.random() for _ in completions]
-
-
-def half_of_them(completions: Sequence[Any], **_: Any) -> list[float | None]:
-    return [None if number % 2 else float(number % 4 == 0) for number, _ in enumerate(completions)]
 
 
 def raises(completions: Sequence[Any], **_: Any) -> list[float]:

@@ -108,10 +108,8 @@ def test_a_folder_written_by_hand_is_judged_as_any_other(
     ("name", "content"),
     [
         ("metrics.jsonl", "3\n{}\n"),
-        ("metrics.jsonl", '{"reward": 0.5}\n'),
         ("metrics.jsonl", '{"step": null, "reward": 0.5}\n'),
         ("problems.json", '{"tr'),
-        ("problems.json", "[]"),
     ],
 )
 def test_a_damaged_file_is_named_in_one_line(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rlvr_vocab.analysis.doctor.diagnose import diagnose
+from rlvr_vocab.analysis.doctor.diagnose import RULES, diagnose
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, read_rows, split_evaluations
 from rlvr_vocab.rewards.reward import RewardSpec
 
@@ -197,17 +198,10 @@ def own(name: str, **fields: Any) -> RewardSpec:
 ACCURACY = RewardSpec("accuracy")
 QUICK = ("gold answers that nobody gives", "a tight limit")
 
-
 SICK: dict[str, tuple[str, dict[str, Any]]] = {
     "gold answers that nobody gives": ("groups_too_hard", {"gold": lambda number: "77"}),
-    "a full mark for everything": ("groups_too_easy", {"rewards": [own("always_one")]}),
-    "a constant reward": ("reward_never_varies", {"rewards": [own("constant")]}),
-    "a random reward": ("reward_flat", {"rewards": [own("chance")], "max_steps": 30}),
     "a cold sampler": ("mode_collapse", {"temperature": 0.05}),
     "a huge learning rate, with KL": ("kl_exploding", {"learning_rate": 0.3, "kl_log_steps": 1}),
-    "a huge learning rate, without KL": ("entropy_exploding", {"learning_rate": 0.1, "kl_log_steps": 0}),
-    "no learning rate": ("learning_rate_zero", {"learning_rate": 0.0, "max_steps": 24}),
-    "a learning rate below the last digit": ("learning_rate_zero", {"learning_rate": 1e-10}),
     "a learning rate near nothing": ("reward_flat", {"learning_rate": 1e-7, "max_steps": 30}),
     "a tight limit": ("completions_cut_off", {"max_completion_length": 4}),
     "a model that cannot close": (
@@ -226,7 +220,6 @@ SICK: dict[str, tuple[str, dict[str, Any]]] = {
         "verifier_timeouts",
         {"rewards": [ACCURACY, own("too_slow", deadline=0.02)]},
     ),
-    "every second row without a score": ("rows_skipped", {"rewards": [own("half_of_them")]}),
     "a function that raises": ("rows_skipped", {"rewards": [ACCURACY, own("raises")]}),
     "a tiny limit on gradients": ("gradients_clipped", {"max_grad_norm": 1e-3, "max_steps": 22}),
     "another policy in the sampler": ("sampler_disagrees", {"spoil": another_sampler, "expansion": {"size": None}}),
@@ -239,7 +232,7 @@ SICK: dict[str, tuple[str, dict[str, Any]]] = {
         "updates_rounded_away",
         {"model_init_kwargs": {"dtype": "bfloat16"}, "learning_rate": 1e-4},
     ),
-    "a reward that takes its time": ("steps_slow", {"rewards": [own("slow_accuracy")]}),
+    "a reward that takes its time": ("scoring_slow", {"rewards": [own("slow_accuracy")]}),
 }
 
 
@@ -256,15 +249,22 @@ def test_a_sick_run_is_named_by_its_finding_and_at_most_one_other(
 
 
 HEALTHY: dict[str, dict[str, Any]] = {
-    "baseline": {},
     "reasoning vocabulary": {"expansion": {"size": None}},
-    "reasoning vocabulary in place of the standard one": {"expansion": {"size": None, "mode": "replace"}},
     "two rewards, every second step logged": {"rewards": [ACCURACY, RewardSpec("boxed")], "logging_steps": 2},
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", HEALTHY)
-def test_a_healthy_run_has_no_findings(kind: str, train_run: Callable[..., RunRecord]) -> None:
+def test_a_healthy_run_has_no_findings_and_logs_what_the_rules_read(
+    kind: str, train_run: Callable[..., RunRecord]
+) -> None:
     record = train_run(**{"max_steps": 30, **HEALTHY[kind]})
     assert diagnose(record) == []
+    read = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*)`", " ".join(rule.metrics for rule in RULES.values())))
+    logged = {name for row in record.rows for name in row}
+    assert read - logged <= NOT_LOGGED_HERE
+
+
+# Held-out problems and vLLM, which these runs have none of; and what is there only where functions fail.
+NOT_LOGGED_HERE = {"eval/accuracy", "sampling/sampling_logp_difference/mean"}

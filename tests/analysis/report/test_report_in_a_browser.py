@@ -86,12 +86,6 @@ def test_it_is_dark_where_the_reader_is(tab: Browser, page: Path) -> None:
     assert grounds[0] != grounds[1]
 
 
-def test_words_that_mean_harm_stay_words(tab: Browser, page: Path) -> None:
-    tab.open(page, DESK)
-    assert tab.tell("document.querySelectorAll('script, img, iframe, object').length") == 0
-    assert tab.tell("document.body.textContent.split('<script>alert(1)</script>').length") > 3
-
-
 def test_its_policy_lets_nothing_run(tab: Browser, page: Path, tmp_path: Path) -> None:
     """Even if something slipped through; and the console, looked at above, would have told."""
     slipped = tmp_path / "slipped.html"

@@ -20,19 +20,20 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_samples_are_chosen_by_rule(run: Path) -> None:
-    shared = {**completion(1, 0), "prompt": "the same"}
-    write_completions(run, 1, [shared, *(completion(1, row) for row in range(1, 8))])
     for step in range(7, 50):
         write_completions(run, step, [{**completion(step, row), "reward": -row / 7} for row in range(8)])
-    write_completions(run, 49, [{**shared, "completion": "late"}, *(completion(49, row) for row in range(1, 8))])
-    choice = choose_samples(CompletionFiles(run / "completions"), 11)
-    assert [each.completion.completion for each in choice.early_and_late] == [shared["completion"], "late"]
-    assert [each.completion.step for each in choice.moments] == [1, 1, 1, 25, 25, 25, 49, 49, 49]
-    highest, lowest, random = choice.moments[3:6]
+    choice = choose_samples(CompletionFiles(run / "completions"), 9)
+    assert [each.completion.step for each in choice.samples] == [1, 1, 1, 25, 25, 25, 49, 49, 49]
+    highest, lowest, random = choice.samples[3:6]
     assert (highest.completion.row, lowest.completion.row) == (1, 8)
     assert random.completion.row not in (1, 8)
-    assert choose_samples(CompletionFiles(run / "completions"), 11) == choice
-    assert len(choose_samples(CompletionFiles(run / "completions"), 1).moments) == 1
+    assert choose_samples(CompletionFiles(run / "completions"), 9) == choice
+    assert len(choose_samples(CompletionFiles(run / "completions"), 1).samples) == 1
+
+
+def test_what_all_prompts_share_is_not_shown_each_time(run: Path) -> None:
+    page = report(run)
+    assert '<pre class="prompt">10+0=</pre>' in page and '<pre class="prompt">60+1=</pre>' in page
 
 
 def test_a_long_completion_is_shown_from_both_ends(run: Path) -> None:

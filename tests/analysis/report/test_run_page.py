@@ -10,7 +10,6 @@ from scipy import stats
 
 from rlvr_vocab.analysis.report.outcome import accuracy_line, outcome_sentence
 from rlvr_vocab.analysis.report.page import Page, Section, render
-from rlvr_vocab.analysis.svg import drawable
 from rlvr_vocab.cli import main
 from rlvr_vocab.config.command_sections import ReportSettings
 from rlvr_vocab.config.load import read_settings
@@ -104,20 +103,12 @@ def test_samples_of_one_problem_are_averaged_before_problems_are_compared(run: P
     assert line is not None and list(line.values) == [0.25, 0.1875]
 
 
-def test_one_problem_that_can_be_judged_is_told_as_one(run: Path) -> None:
-    for when, right in (("before", False), ("after", True)):
-        rows = [{**answer(problem, right=right), **({"score": None} if problem else {})} for problem in range(40)]
-        write_rows(run / "evaluation" / f"{when}.jsonl", rows)
-    assert "rose from 0.0 % to 100.0 % on 1 of 40 problems" in lede(run)
-    assert "The interval includes 0" in lede(run)
-
-
 def test_held_out_problems_without_a_measurement_are_not_told_as_none(run: Path) -> None:
     after = run / "evaluation" / "after.jsonl"
     whole = after.read_bytes()
     none = [{**answer(problem, right=True), "score": None} for problem in range(40)]
     write_rows(after, none)
-    assert "of 40 problems held out none could be judged both times" in lede(run)
+    assert "no held-out problem was judged both before and after" in lede(run)
     for damaged in (whole[:-9], b"\n".join(whole.split(b"\n")[:21]) + b"\n", b'{"no": "result"}\n' + whole):
         after.write_bytes(damaged)
         said = lede(run)
@@ -130,27 +121,7 @@ def test_held_out_problems_without_a_measurement_are_not_told_as_none(run: Path)
     assert "line 40: no result" in lede(run) and "was 25.0 % before GRPO, on 40 problems" in lede(run)
 
 
-@pytest.mark.parametrize("typed", [".", ".."])
-def test_a_run_may_be_told_from_where_one_is(run: Path, monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
-    monkeypatch.chdir(run / "completions" if typed == ".." else run)
-    assert main(["report", f"run={typed}", "max_samples=1"]) == 0
-    assert f"output_dir={run}_again" in (run / "report.html").read_text()
-    assert (run / "report.html").is_file()
-
-
-def test_nothing_on_a_page_turns_the_words_around_it(run: Path) -> None:
-    turning = "\u202e\u2066\u200f\u061c"
-    config = (run / "config.yaml").read_text().replace("Think, then box the sum.", f"Think{turning}")
-    (run / "config.yaml").write_text(config)
-    write_json(run / "problems.json", {turning: 1, "dropped": {turning: turning}})
-    rewrite(run, "environment.json", command=["rlvr-vocab", turning])
-    write_rows(run / "metrics.jsonl", [{**metrics(step, 6), f"rewards/{turning}/mean": step} for step in range(1, 7)])
-    page = render(Page(turning, turning, [Section(turning, Markup(report(run)), "a")]))
-    assert not set(turning) & set(page) and not set(turning) & set(drawable(turning))
-    assert page.count("�") >= 6 * len(turning)
-
-
-def test_what_became_of_the_problems_reads_as_words(run: Path) -> None:
+def test_what_became_of_the_problems_is_shown_as_it_was_written_down(run: Path) -> None:
     """As a run of two stages writes it, with one of everything that can be one."""
     stage = {"dataset": "arithmetic", "rows_read": 5000, "left_out": {}, "usable": 1, "noted": None, "kept": True}
     other = {**stage, "stage": "hard", "left_out": {"no_answer": 3}}
@@ -161,9 +132,9 @@ def test_what_became_of_the_problems_reads_as_words(run: Path) -> None:
     for name in ("before", "after"):
         write_rows(run / "evaluation" / f"{name}.jsonl", [answer(0, right=name == "after")])
     said = words(report(run))
-    assert "training: easy dataset arithmetic rows read 5,000 left out none usable 1 noted none kept yes" in said
-    assert "training: hard" in said and "left out no answer 3" in said and "vllm none" in said
-    assert faults_in(said.partition("All keys, as config.yaml")[0]) == []
+    assert "rows_read: 5000 left_out: no_answer: 3 usable: 1" in said and "stage: hard" in said
+    assert "vllm none" in said
+    assert faults_in(said.partition(" Problems held_out:")[0]) == []
 
 
 def test_a_run_without_held_out_problems_tells_its_reward(run: Path) -> None:
@@ -244,6 +215,7 @@ def test_a_page_of_hostile_words_holds_nothing_that_runs_or_loads(tmp_path: Path
     assert {link for link in links if not link.startswith("#")} == {"data:,"}
     assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 5
     assert not [sign for sign in page if ord(sign) < 32 and sign not in "\n\t\r"]
+    assert "\u202e" not in page and page.count("�") >= 6
     assert "http-equiv" in page and "default-src 'none'" in page
     assert "my.py:&lt;script&gt;$x_1$" in page
 
