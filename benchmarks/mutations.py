@@ -2,7 +2,8 @@
 
 COPY is a clone of the repository that the changes are made in, one at a time. A change is drawn at random from the
 rooms below: a comparison, an `and` or `or`, a `not`, a plus or minus, a whole number, a call that writes to disk. For
-each one a line says what was changed, which tier of tests failed first, and after how many seconds.
+each one a line says what was changed, which test of `make test` failed first, and after how many seconds. What that
+tier does not notice goes through `make test-slow` together; each change then meets alone the tests that failed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOMS = ("vocab", "training/checkpointing", "rewards", "verify", "config")
@@ -23,7 +26,6 @@ SWAPPED = {
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
     ast.Add: ast.Sub, ast.Sub: ast.Add,
 }  # fmt: skip
-TIERS = {"make test": "not slow", "make test-slow": "slow"}
 
 
 def changes(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, ast.AST]]:
@@ -53,20 +55,58 @@ def replaced(source: str, node: ast.expr | ast.stmt, by: ast.AST) -> str:
     return (content[:start] + text.encode() + content[end:]).decode()
 
 
-def first_failure(copy: Path, tier: str) -> tuple[str, float]:
-    """The first test of a tier that fails, empty for none, and how long it took."""
+def failures(copy: Path, *words: str) -> tuple[list[str], float]:
+    """The tests that fail, and how long they took."""
     begun = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-n", "2", "-m", TIERS[tier]],
+        [sys.executable, "-m", "pytest", "-q", "-n", "2", *words],
         cwd=copy,
         env={**os.environ, "PYTHONPATH": str(copy.resolve()), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
-    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    said = failed[0].split(" - ")[0] if failed else f"pytest ended with {done.returncode}"
-    return "" if done.returncode == 0 else said, time.monotonic() - begun
+    failed = [line.split()[1] for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    assert failed or done.returncode == 0, done.stdout[-2000:]
+    return failed, time.monotonic() - begun
+
+
+@dataclass(frozen=True)
+class Change:
+    """One place of a file, and what is put there."""
+
+    path: Path
+    node: ast.expr | ast.stmt
+    by: ast.AST
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.node.lineno}  {ast.unparse(self.node)}  ->  {ast.unparse(self.by)}"
+
+
+@contextmanager
+def made(drawn: Sequence[Change]) -> Iterator[None]:
+    """The changes are in the code; two of one file only where they do not move each other."""
+    before = {change.path: change.path.read_text(encoding="utf-8") for change in drawn}
+    try:
+        for change in sorted(drawn, key=lambda each: (each.node.lineno, each.node.col_offset), reverse=True):
+            source = change.path.read_text(encoding="utf-8")
+            change.path.write_text(replaced(source, change.node, change.by), encoding="utf-8")
+        yield
+    finally:
+        for path, source in before.items():
+            path.write_text(source, encoding="utf-8")
+
+
+def draw(copy: Path, number: int, seed: int) -> list[Change]:
+    files = [path for room in ROOMS for path in sorted((copy / "rlvr_vocab" / room).rglob("*.py"))]
+    sources = [path.read_text(encoding="utf-8") for path in files]
+    chance, drawn = random.Random(seed), list[Change]()
+    while len(drawn) < number:
+        [(path, source)] = chance.choices(list(zip(files, sources, strict=True)), [len(source) for source in sources])
+        possible = list(changes(ast.parse(source)))
+        if possible:
+            drawn.append(Change(path, *chance.choice(possible)))
+    return drawn
 
 
 def main() -> None:
@@ -75,27 +115,24 @@ def main() -> None:
     parser.add_argument("--number", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    files = [path for room in ROOMS for path in sorted((asked.copy / "rlvr_vocab" / room).rglob("*.py"))]
-    sizes = [len(path.read_text(encoding="utf-8")) for path in files]
-    draw = random.Random(asked.seed)
-    for number in range(asked.number):
-        path = draw.choices(files, sizes)[0]
-        source = path.read_text(encoding="utf-8")
-        possible = list(changes(ast.parse(source)))
-        if not possible:
-            continue
-        node, by = draw.choice(possible)
-        where = f"{path.relative_to(asked.copy)}:{node.lineno}"
-        print(f"{number + 1}  {where}  {ast.unparse(node)}  ->  {ast.unparse(by)}", flush=True)
-        path.write_text(replaced(source, node, by), encoding="utf-8")
-        try:
-            for tier in TIERS:
-                failed, seconds = first_failure(asked.copy, tier)
-                print(f"   {tier}: {failed or 'nothing noticed'} ({seconds:.0f} s)", flush=True)
-                if failed:
-                    break
-        finally:
-            path.write_text(source, encoding="utf-8")
+    missed = []
+    for number, change in enumerate(draw(asked.copy, asked.number, asked.seed), start=1):
+        with made([change]):
+            failed, seconds = failures(asked.copy, "-x", "-m", "not slow")
+        print(
+            f"{number}  {change}\n   make test: {failed[0] if failed else 'nothing noticed'} ({seconds:.0f} s)",
+            flush=True,
+        )
+        missed += [] if failed else [change]
+    if not missed:
+        return
+    with made(missed):
+        failed, seconds = failures(asked.copy, "-m", "slow")
+    print(f"make test-slow with those that are left: {len(failed)} tests failed ({seconds:.0f} s)", flush=True)
+    for change in missed if failed else ():
+        with made([change]):
+            alone, seconds = failures(asked.copy, *failed)
+        print(f"   {change}: {alone[0] if alone else 'nothing noticed'}", flush=True)
 
 
 if __name__ == "__main__":
