@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rlvr_vocab.analysis.doctor.finding import GUIDE, QUICKSTART, Threshold, figure, share, steps, typed
-from rlvr_vocab.analysis.doctor.history import BEGINNING, History, mean, median, number, recurs, values
+from rlvr_vocab.analysis.doctor.history import BEGINNING, FEWEST_ROWS, History, mean, median, number, recurs, values
 from rlvr_vocab.analysis.doctor.reward_functions import (
     declared,
     full_mark,
@@ -20,7 +20,10 @@ from rlvr_vocab.analysis.doctor.rule import (
     Symptom,
     larger_groups,
     longer_warm_up,
+    lower_rate,
+    more_entropy,
     rule,
+    stronger_kl_penalty,
 )
 from rlvr_vocab.record.metrics import RewardFact, Row, is_number
 
@@ -90,6 +93,30 @@ def reward_never_varies(history: History) -> Symptom | None:
     if reward is None or not _never_had_spread(history) or scale.is_near_zero(reward) or scale.is_near_full(reward):
         return None
     return Symptom(_spreads_in_words(history), without_own(history.facts) or ("rewards=accuracy",))
+
+
+@rule(
+    severity="warning",
+    title="The groups have lost their spread",
+    cause="all completions of a group have come to earn the same: the policy repeats itself, or the problems that are "
+    "left are solved always or never",
+    metrics="the same in the last rows and not in the first, at a `reward` below its full mark",
+    explains=NOTHING_LEARNED,
+)
+def spread_lost(history: History) -> Symptom | None:
+    """Groups without spread, which they had in the beginning; all may have been learned only at the full mark."""
+    rows, facts, scale = history.sampled.recent(), history.facts, history.scale
+    reward = mean(
+        rows[-int(FEWEST_ROWS) :], "reward"
+    )  # what is being learned is at its full mark in the last rows first
+    if reward is None or not _are_alike(history, rows) or _never_had_spread(history):
+        return None
+    if not 0 < reward < scale.full or scale.is_near_zero(reward) or scale.is_near_full(reward):
+        return None
+    return Symptom(
+        _spreads_in_words(history),
+        (more_entropy(facts), larger_groups(facts), stronger_kl_penalty(facts), lower_rate(facts)),
+    )
 
 
 def _reward_without_spread(history: History) -> float | None:

@@ -11,7 +11,7 @@ from rlvr_vocab.analysis.doctor.history import History
 from rlvr_vocab.record.metrics import RunFacts
 
 # Findings that several others explain.
-NO_SIGNAL = ("groups_too_hard", "groups_too_easy", "reward_never_varies")
+NO_SIGNAL = ("groups_too_hard", "groups_too_easy", "reward_never_varies", "spread_lost")
 NOTHING_LEARNED = ("reward_flat", "weights_not_moving", "updates_rounded_away")
 OF_REASONING_TOKENS = ("reasoning_tokens_unused", "reasoning_tokens_everywhere")
 INCOHERENT_POLICY = (

@@ -48,6 +48,10 @@ SICK: dict[str, tuple[str, Callable[[Row], Row]]] = {
         "reward_never_varies",
         lambda row: {"reward": 0.5, **NO_SPREAD},
     ),
+    "a spread that falls away": (
+        "spread_lost",
+        lambda row: {"reward": 0.6, **NO_SPREAD} if row["step"] > 8 else {},
+    ),
     "a reward that hardly varies": ("reward_never_varies", lambda row: {"reward_std": 0.05}),
     "a reward that stays": ("reward_flat", lambda row: {"reward": 0.3 + 0.01 * (row["step"] % 3)}),
     "a reward that is lost": ("reward_collapsed", lambda row: {"reward": 0.02} if row["step"] > 40 else {}),

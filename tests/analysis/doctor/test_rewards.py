@@ -32,6 +32,19 @@ def test_a_reward_is_not_too_easy_for_having_been_learned(names_of: Named) -> No
     assert names_of(lambda row: {"reward": 1.0, **NO_SPREAD} if row["step"] > 30 else {}) == []
 
 
+@pytest.mark.parametrize("step", [20, 40, 120, 180])
+@pytest.mark.parametrize(("reward", "how"), [(0.6, "groups"), (0.3, "std"), (0.8, "within")])
+def test_a_spread_that_falls_away_is_found_whenever_it_does(
+    step: int, reward: float, how: str, healthy_rows: list[Row], names_of: Named
+) -> None:
+    rows = [{**healthy_rows[n % len(healthy_rows)], "step": n + 1} for n in range(step)]
+    lost = {"groups": NO_SPREAD, "std": {"reward_std": 0.01}, "within": {"groups/reward_std": 0.0}}[how]
+    later = [{**healthy_rows[-1], "step": step + n + 1, "reward": reward, **lost} for n in range(20)]
+    assert names_of(rows) == []
+    assert "spread_lost" in names_of([*rows, *later])
+    assert "spread_lost" not in names_of([*rows, *({**row, "reward": 1.0} for row in later)])
+
+
 @pytest.mark.parametrize(("full", "mark"), [(1.0, None), (2.0, None), (10.0, None), (10.0, 10.0)])
 def test_a_reward_on_any_scale_may_be_learned(
     full: float, mark: float | None, healthy_rows: list[Row], names_of: Named
