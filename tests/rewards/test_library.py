@@ -109,7 +109,7 @@ def test_the_library_holds_what_its_files_declare_and_no_function_of_anybody_els
         return [Score(2.0, "mine") for _ in completions]
 
     aliases = {alias for function in LIBRARY.values() for alias in function.traits.aliases}
-    assert before == LIBRARY and LIBRARY.keys() == {*declared, *aliases} and len(declared) == 19
+    assert before == LIBRARY and LIBRARY.keys() == {*declared, *aliases} and len(declared) >= 19
     assert traits_of(accuracy) == Traits(2.0, grades=True, aliases=("numeric",))
     assert traits_by_name("mine.py:accuracy") == traits_of(print) == Traits()
     assert LIBRARY["accuracy_reward"] is LIBRARY["accuracy"] and traits_by_name("xml_tags").full_mark == 0.5
