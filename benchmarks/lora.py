@@ -87,8 +87,9 @@ def measure(
     import torch
     from datasets import Dataset
 
+    from rlvr_vocab.training.arguments import grpo_config
     from rlvr_vocab.training.settings import Lora
-    from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
+    from rlvr_vocab.training.trainer import RegionGRPOTrainer
 
     on_gpu = torch.cuda.is_available()
     before = 0 if on_gpu else allocated()
@@ -111,8 +112,8 @@ def measure(
     problems = [{"prompt": [{"role": "user", "content": f"What is {number} + 4?"}]} for number in range(64)]
     trainer = RegionGRPOTrainer(
         Path(arguments.folder, "initial_model"),
-        grpo_config(options),
-        lora=None if train_rows is None else Lora(train_rows=train_rows),
+        args=grpo_config(options),
+        peft_config=None if train_rows is None else Lora(train_rows=train_rows),
         quantization_config=quantization(bits, arguments.frozen),
         reward_funcs=[every_other],
         train_dataset=Dataset.from_list(problems),

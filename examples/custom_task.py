@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from datasets import Dataset
 
-from rlvr_vocab import Expansion, Lora, RegionGRPOTrainer, after_thinking, expand, grpo_config, merge_adapter
+from rlvr_vocab import Expansion, GRPOConfig, Lora, RegionGRPOTrainer, after_thinking, merge_adapter
 
 SYSTEM_PROMPT = "Think between <think> and </think>. Then give the words in alphabetical order, separated by commas."
 WORDS = ["river", "apple", "stone", "cloud", "bread", "tiger", "lemon", "queen", "heart", "north", "piano"]
@@ -50,7 +50,6 @@ def partly_sorted(completions: list, solution: list[list[str]], **_) -> list[flo
 
 
 def main(model: str, out: Path, steps: int = 200) -> None:
-    expand(model, out / "initial_model", Expansion(size=1000, open_thinking="prefill"))
     options = {
         "output_dir": str(out),
         "max_steps": steps,
@@ -64,9 +63,10 @@ def main(model: str, out: Path, steps: int = 200) -> None:
         "model_init_kwargs": {"dtype": "bfloat16" if torch.cuda.is_available() else "float32"},
     }
     trainer = RegionGRPOTrainer(
-        out / "initial_model",
-        grpo_config(options),
-        lora=Lora(r=16, train_rows="reasoning"),
+        model,
+        args=GRPOConfig(**options),
+        expansion=Expansion(size=1000, open_thinking="prefill"),
+        peft_config=Lora(r=16, train_rows="reasoning"),
         reward_funcs=[sorted_right, partly_sorted],
         train_dataset=get_dataset(),
     )

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlvr_vocab.rewards.turns import after_thinking
+    from rlvr_vocab.training.arguments import GRPOConfig
     from rlvr_vocab.training.settings import Lora
-    from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
+    from rlvr_vocab.training.trainer import RegionGRPOTrainer
     from rlvr_vocab.vocab.expand import Expansion, expand
     from rlvr_vocab.vocab.peft.merge import merge_adapter
     from rlvr_vocab.vocab.sampling import RegionLogitsProcessor
@@ -14,25 +15,25 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Expansion",
+    "GRPOConfig",
     "Lora",
     "RegionGRPOTrainer",
     "RegionLogitsProcessor",
     "__version__",
     "after_thinking",
     "expand",
-    "grpo_config",
     "merge_adapter",
 ]
 
 # Imported when asked for: `import rlvr_vocab` alone loads neither torch nor Transformers.
 _HOMES = {
     "Expansion": "rlvr_vocab.vocab.expand",
+    "GRPOConfig": "rlvr_vocab.training.arguments",
     "Lora": "rlvr_vocab.training.settings",
     "RegionGRPOTrainer": "rlvr_vocab.training.trainer",
     "RegionLogitsProcessor": "rlvr_vocab.vocab.sampling",
     "after_thinking": "rlvr_vocab.rewards.turns",
     "expand": "rlvr_vocab.vocab.expand",
-    "grpo_config": "rlvr_vocab.training.trainer",
     "merge_adapter": "rlvr_vocab.vocab.peft.merge",
 }
 

@@ -12,6 +12,7 @@ from rlvr_vocab.vocab.peft.adapter_base import is_adapter
 
 ROOT = Path(__file__).parents[1]
 TASK = ROOT / "examples" / "custom_task.py"
+GUIDE = ROOT / "examples" / "gsm8k_lora_xml.py"
 
 
 @pytest.mark.slow
@@ -51,6 +52,22 @@ def test_its_rewards_tell_right_from_wrong_by_hand():
     assert task.sorted_right(**columns) == [1.0, 0.0, 0.0, 0.0]
     assert task.partly_sorted(**columns) == [1.0, 0.0, 0.5, 0.0]
     assert all(row["solution"] == sorted(row["solution"]) for row in task.get_dataset(50))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", ["0", "50"])
+def test_the_guides_script_runs_with_another_import(make_shape, tmp_path, size):
+    rows = [{"question": f"{n} clips and {n} more?", "answer": f"2 * {n} = {2 * n}\n#### {2 * n}"} for n in range(24)]
+    rows.append({"question": "clips " * 500, "answer": "#### 7"})
+    (tmp_path / "gsm8k.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    command = [sys.executable, str(GUIDE), "out", str(make_shape("qwen3").folder), "gsm8k.jsonl", size]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "left out 1 of 25 prompts longer than max_prompt_length=256" in done.stderr
+    layout = json.loads((tmp_path / "out" / "initial_model" / "reasoning_vocab.json").read_text())
+    assert layout["source_ids"] == {"range": [0, int(size)]}
+    assert is_adapter(tmp_path / "out" / "final_adapter")
+    assert len(GUIDE.read_text().splitlines()) < 120
 
 
 @pytest.mark.slow

@@ -22,12 +22,13 @@ from rlvr_vocab.runs.rewards import reward_context
 from rlvr_vocab.runs.stages import Stage, StageRecord, ended_records
 from rlvr_vocab.stop_signals import stop_signals
 from rlvr_vocab.terminal import shows_colours
+from rlvr_vocab.training.arguments import grpo_config
 from rlvr_vocab.training.checkpointing.find import steps_in
 from rlvr_vocab.training.display.live import live_display
 from rlvr_vocab.training.metrics.metrics_file import MetricsFile
 from rlvr_vocab.training.models.unsloth_model import load_with_unsloth
 from rlvr_vocab.training.stage import StageContext, StopEarly, StopOnSignalOrTime
-from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
+from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.training.weight_checks import parameter_groups, parameter_table
 from rlvr_vocab.vocab.layout import VocabLayout
 
@@ -234,12 +235,12 @@ def _stage_trainer(
         )
     return RegionGRPOTrainer(
         initial_model,
-        args,
+        args=args,
         kl_log_steps=settings.training.kl_log_steps,
         adaptive_weights={reward.name: reward.adaptive for reward in rewards if reward.adaptive is not None},
         stage_context=context,
-        lora=adapter,
-        model=loaded,
+        peft_config=adapter,
+        loaded=loaded,
         quantization_config=quantization(settings.model, initial_model),
         reward_funcs=[reward.function for reward in rewards],
         train_dataset=stage.train,

@@ -12,14 +12,15 @@ from typing import Any
 import torch
 import trl.trainer.grpo_trainer as trl_grpo
 from accelerate.utils import DistributedType
-from peft import PeftModel
-from transformers import PrinterCallback
+from peft import LoraConfig, PeftModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback
 from transformers.trainer import TRAINING_ARGS_NAME
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.rewards.guard import REASON
+from rlvr_vocab.training.arguments import GRPOConfig
 from rlvr_vocab.training.checkpointing.find import newest_checkpoint_for_all
 from rlvr_vocab.training.checkpointing.save_and_resume import (
     OnFullDisk,
@@ -31,7 +32,8 @@ from rlvr_vocab.training.metrics.completions import CompletionRows, gather_rollo
 from rlvr_vocab.training.metrics.reference_kl import ReferenceKL
 from rlvr_vocab.training.metrics.sampling_gap import SamplingGap
 from rlvr_vocab.training.metrics.wandb_steps import log_run_steps_to_wandb
-from rlvr_vocab.training.models.lora import complete_adapter, lora_config, without_dropout
+from rlvr_vocab.training.models.initial import initial_folder
+from rlvr_vocab.training.models.lora import as_lora, complete_adapter, lora_config, without_dropout
 from rlvr_vocab.training.reward_weights import AdaptiveWeights, require_scores
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.sharding import keep_float32, require_sharding, without_tied_copies
@@ -39,6 +41,7 @@ from rlvr_vocab.training.stage import StageContext
 from rlvr_vocab.training.vllm_check import VLLMCheck
 from rlvr_vocab.training.weight_checks import UpdateCheck, UpdatedShare
 from rlvr_vocab.vocab.chat import assistant_turn
+from rlvr_vocab.vocab.expand import Expansion
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.adapter_base import record_base
@@ -57,28 +60,6 @@ _SMALLEST_SPARED_TABLE = 2**24
 Measure = Callable[["RegionGRPOTrainer"], Mapping[str, float | None]]
 
 
-def grpo_config(arguments: Mapping[str, Any]) -> GRPOConfig:
-    """`GRPOConfig(**arguments)`, in full precision, with a word, where the hardware has no bfloat16 of its own.
-
-    Dropout is off unless asked for: a token would be sampled from one thinned network and scored by another.
-
-    Raises:
-        UserError: TRL or Transformers refuse the arguments; what they say, on one line.
-    """
-    arguments = {"disable_tqdm": True, "log_level": "error", "disable_dropout": True, **arguments}
-    if arguments.get("bf16") and not _has_bf16():
-        logger.warning("bf16: this machine computes bfloat16 slowly or not at all, training in float32")
-        arguments["bf16"] = False
-    try:
-        return GRPOConfig(**arguments)
-    except (ValueError, ImportError) as error:  # two fields that do not go together, a package that is missing
-        raise UserError(" ".join(str(error).split())) from error
-
-
-def _has_bf16() -> bool:
-    return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
-
-
 @contextmanager
 def region_head_in_trl(policy: RegionPolicy) -> Iterator[None]:
     """While a `GRPOTrainer` is constructed it gives policy and reference a fused head: ours, in its place."""
@@ -90,14 +71,38 @@ def region_head_in_trl(policy: RegionPolicy) -> Iterator[None]:
         trl_grpo.add_fused_lm_head = original
 
 
-class RegionGRPOTrainer(GRPOTrainer):
-    """GRPO on an expanded checkpoint.
+def fitting_prompts(dataset: Any, tokenizer: PreTrainedTokenizerBase, limit: int | None) -> Any:
+    """The rows whose prompt has at most so many tokens, the others counted in a warning; all where there is no limit.
 
-    Policy, reference and tokenizer are read from one folder, so that the reference is the model before training
-    and nothing has to expand again. Reward functions receive the whole assistant turn, with what the chat template
-    prefilled of it.
+    Raises:
+        UserError: none is left.
+    """
+    if limit is None or dataset is None:
+        return dataset
+
+    def fits(row: Mapping[str, Any]) -> bool:
+        prompt = row["prompt"]
+        if isinstance(prompt, str):
+            return len(tokenizer(prompt)["input_ids"]) <= limit
+        return len(tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=False)) <= limit
+
+    kept = dataset.filter(fits)
+    if hasattr(kept, "__len__") and len(kept) < len(dataset):
+        if not len(kept):
+            raise UserError(f"max_prompt_length={limit}: every prompt is longer")
+        left_out = len(dataset) - len(kept)
+        logger.warning("left out %d of %d prompts longer than max_prompt_length=%d", left_out, len(dataset), limit)
+    return kept
+
+
+class RegionGRPOTrainer(GRPOTrainer):
+    """GRPO under the region policy, with TRL's arguments.
+
+    Policy, reference and tokenizer are read from one folder, the expanded model, so that the reference is the model
+    before training. Reward functions receive the whole assistant turn, with what the chat template prefilled of it.
 
     Attributes:
+        initial_model: that folder.
         policy: the region policy of the folder, by which log-probabilities are computed and `generate` samples; vLLM
             reads its own from the same folder.
         sampler: what generates, and records the log-probability of each sampled token.
@@ -112,32 +117,50 @@ class RegionGRPOTrainer(GRPOTrainer):
 
     def __init__(
         self,
-        initial_model: str | Path,
-        args: GRPOConfig,
+        model: str | Path | PreTrainedModel,
+        reward_funcs: Any = None,
+        args: GRPOConfig | None = None,
+        train_dataset: Any = None,
         *,
+        processing_class: PreTrainedTokenizerBase | None = None,
+        peft_config: LoraConfig | Lora | None = None,
+        reasoning_vocab_size: int | None = 0,
+        expansion: Expansion | None = None,
         kl_log_steps: int = 0,
         adaptive_weights: Mapping[str, AdaptiveWeight] | None = None,
         stage_context: StageContext | None = None,
-        lora: Lora | None = None,
-        model: PeftModel | None = None,
+        loaded: PeftModel | None = None,
         on_full_disk: OnFullDisk = "stop",
         measure: Measure | None = None,
         **kwargs: Any,
     ) -> None:
         """
         Args:
-            initial_model: folder written by `rlvr_vocab.vocab.expand`.
+            model: a folder written by `expand`; or a hub name, another folder or a loaded model, which is expanded
+                into `initial_model` below `args.output_dir`.
+            processing_class: the tokenizer of a model that is not expanded, for its chat template.
+            peft_config: train an adapter, and rows of the vocabulary beside it, in place of the model's own weights.
+            reasoning_vocab_size: reasoning tokens to add; 0 for a baseline, None for a copy of every token.
+            expansion: the same with all that there is to choose.
             kl_log_steps: log `kl` to the initial model every so many steps when `beta` is 0; 0 = never.
             adaptive_weights: weights that follow success, by the name of their reward function.
             stage_context: where in a run of several stages this trainer stands; by default it is the whole run.
-            lora: train an adapter, and rows of the vocabulary beside it, in place of the model's own weights.
-            model: the initial model with its adapter on, where something else has loaded it.
+            loaded: the initial model with its adapter on, where something else has loaded it.
             on_full_disk: end the training where a checkpoint has no room, or go on without it.
             measure: what the held-out problems say of the model, by name, where `eval_strategy` asks for it.
-            kwargs: passed on to `GRPOTrainer` (`reward_funcs`, `train_dataset`, `callbacks`, …).
+            kwargs: passed on to `GRPOTrainer` (`eval_dataset`, `callbacks`, …).
+
+        Raises:
+            UserError: what is asked for does not go together, or would sample off the policy that is trained.
         """
-        self.initial_model = Path(initial_model)
-        self.policy = RegionPolicy(VocabLayout.load(initial_model))
+        args = GRPOConfig("grpo") if args is None else args
+        refuse_off_policy(vars(args), reasoning=reasoning_vocab_size != 0 or expansion is not None)
+        if expansion is None and reasoning_vocab_size != 0:
+            expansion = Expansion(size=reasoning_vocab_size)
+        self.initial_model = initial_folder(model, args.output_dir, expansion, processing_class)
+        lora = as_lora(peft_config)
+        tokenizer = load_tokenizer(self.initial_model)
+        self.policy = RegionPolicy(VocabLayout.load(self.initial_model))
         self.stage_context = stage_context or StageContext(Path(args.output_dir))
         self.checkpoints = TrainerCheckpoints(self, on_full_disk)
         self.adaptive_weights = AdaptiveWeights(adaptive_weights or {})
@@ -150,16 +173,18 @@ class RegionGRPOTrainer(GRPOTrainer):
         refuse_off_policy(vars(args), reasoning=self.policy.layout.size > 0)
         with region_head_in_trl(self.policy):
             super().__init__(
-                model=str(initial_model) if model is None else model,
+                model=str(self.initial_model) if loaded is None else loaded,
+                reward_funcs=reward_funcs,
                 args=args,
-                processing_class=load_tokenizer(initial_model),
-                peft_config=None if lora is None or model is not None else lora_config(lora),
+                train_dataset=fitting_prompts(train_dataset, tokenizer, getattr(args, "max_prompt_length", None)),
+                processing_class=tokenizer,
+                peft_config=None if lora is None or loaded is not None else lora_config(lora),
                 **kwargs,
             )
         set_there = vars(self.model.generation_config)
         refuse_altered(
             {name: value for name, value in set_there.items() if value is not None and name != "do_sample"},
-            f"{initial_model}/generation_config.json: ",
+            f"{self.initial_model}/generation_config.json: ",
         )
         if lora is not None:
             complete_adapter(self.model, lora, self.policy.layout)

@@ -28,10 +28,11 @@ from transformers import TrainerCallback
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import Adaptation, AdaptiveWeight
 from rlvr_vocab.stop_signals import stop_signals
-from rlvr_vocab.training import trainer as trainer_module
+from rlvr_vocab.training import arguments as arguments_module
+from rlvr_vocab.training.arguments import grpo_config
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.stage import StopOnSignalOrTime
-from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
+from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import region_of_next
 
@@ -132,14 +133,14 @@ def train(case: dict[str, Any]) -> None:
     lora = case.get("lora")
     rows = [{"prompt": [{"role": "user", "content": text}], "solution": text} for text in QUESTIONS * 4]
     seen.clear()
-    trainer_module._has_bf16 = lambda: True  # a CPU computes in bfloat16 too, slowly
+    arguments_module._has_bf16 = lambda: True  # a CPU computes in bfloat16 too, slowly
     adaptive = {"is_short": AdaptiveWeight(1.0, 1.0, Adaptation(below=0.4, window=1))} if case.get("adaptive") else None
     trainer = (ForcedTrainer if case.get("forced", True) else WatchedTrainer)(
         case["folder"],
-        grpo_config(arguments),
+        args=grpo_config(arguments),
         kl_log_steps=case.get("kl_log_steps", 0),
         adaptive_weights=adaptive,
-        lora=None if lora is None else Lora(**lora),
+        peft_config=None if lora is None else Lora(**lora),
         reward_funcs=[evenness, is_short],
         train_dataset=Dataset.from_list(rows),
         callbacks=[StopOnSignalOrTime(), SecondIsToldToStop()] if case.get("second_is_told_to_stop") else [],

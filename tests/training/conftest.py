@@ -27,8 +27,9 @@ def make_trainer() -> Callable[..., Any]:
     """A `RegionGRPOTrainer` for two steps on a folder; keyword arguments are fields of `GRPOConfig`."""
     from datasets import Dataset
 
+    from rlvr_vocab.training.arguments import grpo_config
     from rlvr_vocab.training.models.quantization import quantization_config
-    from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
+    from rlvr_vocab.training.trainer import RegionGRPOTrainer
 
     def make(
         folder: Path,
@@ -64,9 +65,9 @@ def make_trainer() -> Callable[..., Any]:
         )
         made = trainer(
             folder,
-            config,
+            args=config,
             kl_log_steps=kl_log_steps,
-            **({} if lora is None else {"lora": lora}),
+            **({} if lora is None else {"peft_config": lora}),
             quantization_config=None if bits is None else quantization_config(bits, folder, "float32"),
             **({} if adaptive_weights is None else {"adaptive_weights": adaptive_weights}),
             reward_funcs=[accuracy, spread],

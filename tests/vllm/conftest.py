@@ -131,7 +131,8 @@ def make_trainer() -> Callable[..., Any]:
     """A trainer for three steps whose rollouts come from vLLM; keyword arguments are fields of `GRPOConfig`."""
     from datasets import Dataset
 
-    from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
+    from rlvr_vocab.training.arguments import grpo_config
+    from rlvr_vocab.training.trainer import RegionGRPOTrainer
 
     def alternating(completions: list[Any], **_: Any) -> list[float]:
         return [float(number % 2) for number, _ in enumerate(completions)]
@@ -159,6 +160,6 @@ def make_trainer() -> Callable[..., Any]:
             **args,
         }
         dataset = Dataset.from_list([{"prompt": prompt, "solution": ""} for prompt in prompts])
-        return RegionGRPOTrainer(folder, grpo_config(settings), reward_funcs=[alternating], train_dataset=dataset)
+        return RegionGRPOTrainer(folder, args=grpo_config(settings), reward_funcs=[alternating], train_dataset=dataset)
 
     return make

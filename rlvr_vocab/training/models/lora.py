@@ -11,10 +11,14 @@ from peft import LoraConfig, PeftModel
 from peft.tuners.lora import LoraLayer
 from torch import nn
 
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.models.quantization import compute_one_policy
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.trained_rows import add_trained_rows, first_trained_row
+
+# Fields of PEFT's configuration that mean something here.
+_OF_LORA_CONFIG = ("r", "lora_alpha", "lora_dropout", "target_modules", "task_type")
 
 
 def lora_config(lora: Lora) -> LoraConfig:
@@ -26,6 +30,29 @@ def lora_config(lora: Lora) -> LoraConfig:
         target_modules=targets,
         lora_dropout=lora.lora_dropout,
         task_type="CAUSAL_LM",
+    )
+
+
+def as_lora(config: LoraConfig | Lora | None) -> Lora | None:
+    """An adapter as PEFT describes it, as ours, with the rows of the reasoning vocabulary beside it.
+
+    Raises:
+        UserError: it sets something that ours has not.
+    """
+    if config is None or isinstance(config, Lora):
+        return config
+    usual, given = LoraConfig().to_dict(), config.to_dict()
+    others = [name for name in given if given[name] != usual[name] and name not in _OF_LORA_CONFIG]
+    if others:
+        raise UserError(
+            f"peft_config: {others[0]}={given[others[0]]} is not supported; {', '.join(_OF_LORA_CONFIG)} are"
+        )
+    targets = config.target_modules
+    return Lora(
+        r=config.r,
+        lora_alpha=config.lora_alpha,
+        lora_dropout=config.lora_dropout,
+        target_modules="all-linear" if targets in (None, "all-linear") else tuple(sorted(targets)),
     )
 
 

@@ -120,9 +120,10 @@ def train_run(
     from datasets import Dataset
 
     from rlvr_vocab.rewards.build import RewardContext, build_rewards
+    from rlvr_vocab.training.arguments import grpo_config
     from rlvr_vocab.training.metrics.metrics_file import MetricsFile
     from rlvr_vocab.training.stage import StageContext
-    from rlvr_vocab.training.trainer import RegionGRPOTrainer, grpo_config
+    from rlvr_vocab.training.trainer import RegionGRPOTrainer
     from rlvr_vocab.vocab.layout import VocabLayout
 
     def train(
@@ -140,7 +141,7 @@ def train_run(
         rows = [{"prompt": _problem(number), "solution": gold(number)} for number in list(range(10)) * 4]
         trainer = RegionGRPOTrainer(
             initial_model,
-            grpo_config(fields),
+            args=grpo_config(fields),
             kl_log_steps=kl_log_steps,
             reward_funcs=[each.function for each in built],
             train_dataset=Dataset.from_list(rows),

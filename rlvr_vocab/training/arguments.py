@@ -1,0 +1,61 @@
+"""TRL's `GRPOConfig` with the fields that guides and older versions have, and in one arithmetic on every machine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import trl
+
+from rlvr_vocab.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class GRPOConfig(trl.GRPOConfig):
+    """TRL's arguments, with these in addition or with another default.
+
+    In full precision, with a word, where the hardware has no bfloat16 of its own. `max_steps=None` is no limit.
+
+    Attributes:
+        max_prompt_length: problems whose prompt has more tokens are left out of training; none is ever cut.
+        warmup_ratio: the share of the steps over which the learning rate rises; not beside `warmup_steps`.
+        disable_dropout: True: a token would be sampled from one thinned network and scored by another.
+    """
+
+    max_prompt_length: int | None = None
+    warmup_ratio: float | None = None
+    disable_dropout: bool = True
+
+    def __post_init__(self) -> None:
+        fields: dict[str, Any] = self.__dict__
+        if self.warmup_ratio is not None:
+            if fields["warmup_steps"]:
+                raise ValueError(f"warmup_ratio={self.warmup_ratio} and warmup_steps={fields['warmup_steps']}: set one")
+            fields["warmup_steps"] = self.warmup_ratio  # transformers 5: below 1 it is a share of the steps
+        if fields["max_steps"] is None:
+            fields["max_steps"] = -1
+        if fields["bf16"] and not _has_bf16():
+            logger.warning("bf16: this machine computes bfloat16 slowly or not at all, training in float32")
+            fields["bf16"] = False
+        super().__post_init__()
+
+
+def _has_bf16() -> bool:
+    return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def grpo_config(arguments: Mapping[str, Any]) -> GRPOConfig:
+    """The arguments of a run, which has a display of its own.
+
+    Raises:
+        UserError: TRL or Transformers refuse the arguments; what they say, on one line.
+    """
+    try:
+        return GRPOConfig(**{"disable_tqdm": True, "log_level": "error", **arguments})
+    except (ValueError, ImportError) as error:  # two fields that do not go together, a package that is missing
+        raise UserError(" ".join(str(error).split())) from error

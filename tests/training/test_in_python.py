@@ -1,0 +1,97 @@
+"""TRL's configuration as guides write it, with what the machine cannot do taken back."""
+
+import pytest
+import torch
+import trl
+from datasets import Dataset
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.training.arguments import GRPOConfig, grpo_config
+from rlvr_vocab.training.models.initial import initial_folder
+from rlvr_vocab.training.models.lora import as_lora
+from rlvr_vocab.training.settings import Lora
+from rlvr_vocab.training.trainer import fitting_prompts
+from rlvr_vocab.vocab.expand import Expansion
+from rlvr_vocab.vocab.layout import VocabLayout
+
+
+def arguments(tmp_path, **fields):
+    return {"output_dir": str(tmp_path), "use_cpu": True, "report_to": "none", **fields}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the fallback is for machines without bfloat16")
+def test_bfloat16_is_taken_back_with_a_word_where_there_is_none(tmp_path, caplog):
+    assert grpo_config(arguments(tmp_path, bf16=True)).bf16 is False
+    assert "bf16: this machine" in caplog.text
+
+
+def test_arguments_that_the_libraries_refuse_are_one_line(tmp_path):
+    with pytest.raises(UserError, match=r"^--dataloader_prefetch_factor can only be set .*$"):
+        grpo_config(arguments(tmp_path, bf16=False, dataloader_prefetch_factor=2))
+
+
+def test_what_guides_write_is_taken(tmp_path):
+    config = GRPOConfig(**arguments(tmp_path, bf16=False, warmup_ratio=0.1, max_prompt_length=256, max_steps=None))
+    assert (config.warmup_steps, config.max_prompt_length, config.max_steps) == (0.1, 256, -1)
+    assert config.disable_dropout and not trl.GRPOConfig(**arguments(tmp_path, bf16=False)).disable_dropout
+    with pytest.raises(UserError, match=r"warmup_ratio=0.1 and warmup_steps=3: set one"):
+        grpo_config(arguments(tmp_path, bf16=False, warmup_ratio=0.1, warmup_steps=3))
+
+
+def test_prompts_that_are_too_long_are_left_out_and_counted(make_shape, caplog):
+    tokenizer = AutoTokenizer.from_pretrained(make_shape("qwen3").folder)
+    chats = [[{"role": "user", "content": "word " * size}] for size in (1, 400, 2)]
+    kept = fitting_prompts(Dataset.from_dict({"prompt": chats}), tokenizer, 100)
+    assert [row["prompt"] for row in kept] == [chats[0], chats[2]]
+    assert "left out 1 of 3 prompts longer than max_prompt_length=100" in caplog.text
+    assert len(fitting_prompts(Dataset.from_dict({"prompt": ["a", "word " * 400]}), tokenizer, 100)) == 1
+    with pytest.raises(UserError, match="every prompt is longer"):
+        fitting_prompts(Dataset.from_dict({"prompt": chats}), tokenizer, 1)
+
+
+class TestAdapters:
+    def test_an_adapter_of_peft_is_ours_with_the_rows_beside_it(self):
+        given = LoraConfig(
+            r=8, lora_alpha=32, lora_dropout=0.1, target_modules=["v_proj", "q_proj"], task_type="CAUSAL_LM"
+        )
+        assert as_lora(given) == Lora(r=8, lora_alpha=32, lora_dropout=0.1, target_modules=("q_proj", "v_proj"))
+        assert as_lora(LoraConfig()).target_modules == "all-linear" and as_lora(None) is None
+
+    def test_what_has_no_meaning_here_is_refused(self):
+        with pytest.raises(UserError, match=r"peft_config: use_dora=True is not supported"):
+            as_lora(LoraConfig(use_dora=True))
+
+
+class TestInitialModel:
+    def test_an_expanded_folder_is_taken_as_it_is(self, expand_shape, tmp_path):
+        folder = expand_shape("qwen3", size=10)
+        assert initial_folder(folder, tmp_path, None) == folder
+        with pytest.raises(UserError, match="is an expanded model already"):
+            initial_folder(folder, tmp_path, Expansion(size=10))
+
+    def test_any_other_model_is_expanded_once(self, make_shape, tmp_path):
+        base = make_shape("qwen3").folder
+        folder = initial_folder(base, tmp_path, Expansion(size=10))
+        assert folder == tmp_path / "initial_model" and VocabLayout.load(folder).size == 10
+        written = (folder / "model.safetensors").stat().st_mtime_ns
+        assert initial_folder(base, tmp_path, Expansion(size=10)) == folder
+        assert (folder / "model.safetensors").stat().st_mtime_ns == written
+        with pytest.raises(UserError, match="was expanded otherwise"):
+            initial_folder(base, tmp_path, Expansion(size=11))
+
+    def test_a_loaded_model_is_expanded_like_its_folder(self, make_shape, tmp_path):
+        base = make_shape("qwen3").folder
+        model, tokenizer = AutoModelForCausalLM.from_pretrained(base), AutoTokenizer.from_pretrained(base)
+        loaded = initial_folder(model, tmp_path / "loaded", Expansion(size=10), tokenizer)
+        named = initial_folder(base, tmp_path / "named", Expansion(size=10))
+        assert (loaded / "model.safetensors").read_bytes() == (named / "model.safetensors").read_bytes()
+        with pytest.raises(UserError, match="needs processing_class"):
+            initial_folder(model, tmp_path / "other", None)
+
+    def test_a_baseline_keeps_its_template(self, make_shape, tmp_path):
+        base = make_shape("qwen3").folder
+        folder = initial_folder(base, tmp_path, None)
+        assert VocabLayout.load(folder).size == 0
+        assert AutoTokenizer.from_pretrained(folder).chat_template == AutoTokenizer.from_pretrained(base).chat_template
