@@ -69,7 +69,10 @@ def test_a_baseline_trains_with_the_run_s_own_configuration(command, tmp_path):
         "seed=7",
     )
     assert done.returncode == 0, done.stderr
-    assert "model.backend=unsloth: the weights themselves cannot train, so LoRA is switched on" in done.stdout
+    assert (
+        "model.model_kwargs.load_in_4bit=true: the weights themselves cannot train, so LoRA is switched on"
+        in done.stdout
+    )
     calls = json.loads((tmp_path / "calls.json").read_text())
     assert calls["imported_before"] == []
     assert calls["from_pretrained"] == {

@@ -44,7 +44,7 @@ KINDS = [
     ("fixed", 3, 0.05, 0.0),
     *(
         pytest.param(*kind, marks=pytest.mark.slow)
-        for kind in (("own", 3, 0.05, 0.0), ("apart", 3, 0.05, 0.0), ("fixed", 5, 0.0, 0.5))
+        for kind in (("own", 3, 0.05, 0.0), ("apart", 3, 0.05, 0.0), ("fixed", 5, 0.02, 0.2))
     ),
 ]
 
