@@ -62,7 +62,8 @@ class BuiltReward:
     def check_parameters(self) -> None:
         """Raises UserError where the library's function cannot take the values of its parameters."""
         if self.bound.is_library:
-            self.bound(prompts=[], completions=[], completion_ids=[], solution=[])
+            needed = [name for name, item in _parameters(self.bound.function).items() if item.default is item.empty]
+            self.bound(**{name: [] for name in {*needed, "prompts", "completions", "completion_ids", "solution"}})
 
     def explain(self, **columns: Any) -> list[Score]:
         """Scores with reasons, where the function gives any; where it fails on a row, a `Mistake` and no warning."""

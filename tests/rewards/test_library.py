@@ -19,8 +19,9 @@ import trl.rewards
 import yaml
 
 import rlvr_vocab.rewards
+from rlvr_vocab.rewards.build import RewardContext, build_rewards
 from rlvr_vocab.rewards.library import LIBRARY
-from rlvr_vocab.rewards.reward import Score, Traits, reward, traits_by_name, traits_of
+from rlvr_vocab.rewards.reward import RewardSpec, Score, Traits, reward, traits_by_name, traits_of
 
 NEEDED = {
     "cosine_length": {"max_completion_length": 16, "grader": "numeric"},
@@ -82,6 +83,12 @@ def test_hostile_completions_are_scored_at_once(name, more, hostile):
 def test_an_empty_batch_has_no_scores(name):
     batch = {"prompts": [], "completions": [], "completion_ids": [], "solution": [], "tests": []}
     assert LIBRARY[name](**batch, **NEEDED.get(name, {})) == []
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_parameters_are_checked_before_there_is_anything_to_score(name):
+    [built] = build_rewards([RewardSpec(name, params=NEEDED.get(name, {}))], RewardContext())
+    built.check_parameters()
 
 
 @pytest.mark.parametrize("name", LIBRARY)
