@@ -144,3 +144,19 @@ def test_a_base_whose_weights_are_cut_short_is_one_line(recorded: bool, adapter:
         with pytest.raises(UserError, match="cannot be read") as caught:
             load_model(folder)
         assert str(base) in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("change", ["a tensor is missing", "a tensor too many", "a tensor of another shape"])
+def test_an_adapter_that_does_not_fit_its_base_is_refused(change: str, base: Path, adapter: Path) -> None:
+    path = adapter / "adapter_model.safetensors"
+    tensors = load_file(path)
+    name = next(name for name in tensors if name.endswith("q_proj.lora_A.weight"))
+    if change == "a tensor of another shape":
+        tensors[name] = tensors[name][:, :-1].clone()
+    elif change == "a tensor too many":
+        tensors[name.replace("layers.0", "layers.99")] = tensors[name].clone()
+    else:
+        del tensors[name]
+    save_file(tensors, path, metadata={"format": "pt"})
+    with pytest.raises(UserError, match=rf"{adapter} does not fit its base: .*q_proj"):
+        load_model(adapter, base)
