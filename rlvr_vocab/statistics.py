@@ -111,6 +111,17 @@ def mean_interval(
     return ratio_interval(values, np.ones(len(values)), samples, (least, np.inf))
 
 
+def mean_interval_from(mean: float, deviation: float, problems: int) -> Interval | None:
+    """`mean_interval` of that many values by their mean and standard deviation alone; None without problems."""
+    if problems < 1:
+        return None
+    # As many values, half of them above the mean and half below, have that deviation.
+    away = deviation * np.sqrt((problems - 1) / problems)
+    half = _student_half_width(np.full(problems, away)) if problems > 1 and deviation else 0.0
+    method = STUDENT if half else ONE_VALUE
+    return Interval(mean, mean - half, mean + half, CONFIDENCE, method, problems, problems)
+
+
 def ratio_interval(
     numerators: Sequence[float] | np.ndarray,
     denominators: Sequence[float] | np.ndarray,

@@ -31,8 +31,11 @@ from rlvr_vocab.data.prompt_file import check_prompt_file
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 from rlvr_vocab.record.files import STEP_FILES, step_files
+from rlvr_vocab.rewards.build import RewardContext
+from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import check_new_file, check_new_folder
 from rlvr_vocab.runs.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder
+from rlvr_vocab.runs.rewards import grader_of_checkpoint, stand_in_context
 from rlvr_vocab.vocab.layout import refuse_expanded
 from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_CONFIG, is_adapter
 
@@ -117,6 +120,8 @@ def check_check(settings: CheckSettings) -> None:
 def check_evaluate(settings: EvaluateSettings) -> None:
     check_each_checkpoint(settings)
     check_dataset(settings.dataset)
+    for checkpoint in settings.checkpoints:
+        Grader(grader_of_checkpoint(settings, checkpoint), stand_in_context(RewardContext())).check_parameters()
     for folder in settings.folders:
         if folder.is_file():
             raise UserError(f"out={folder}: a file is in the way; give a folder")

@@ -25,8 +25,9 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
+from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import check_run_folder
-from rlvr_vocab.runs.rewards import stand_in_context
+from rlvr_vocab.runs.rewards import grader_of_run, stand_in_context
 from rlvr_vocab.vocab.refuse_off_policy import OF_TRANSFORMERS, OF_VLLM, refuse_off_policy, refuse_off_policy_options
 
 # What `until` of a stage may look at; docs/files.md says what each is.
@@ -37,6 +38,7 @@ LOGGED_METRICS = (
     *("answering/mean_length", "entropy/thinking", "entropy/answering", "num_tokens", "step_time"),
     *("groups/reward_std", "completions/duplicates", "completions/shared", "sampling/logp_gap", "weights/moved"),
 )
+EVAL = "eval/"
 REWARD_FIGURES = ("mean", "std", "weight", "failures")
 
 
@@ -52,6 +54,7 @@ def check_run(settings: RunSettings) -> None:
     check_files(settings)
     for stage in settings.stages:
         check_stage(stage)
+    check_grader(settings)
     check_evaluations(settings)
     check_wandb_login(settings.logging)
     check_run_folder(settings)
@@ -101,6 +104,10 @@ def check_until(until: UntilSettings, settings: RunSettings) -> None:
         raise UserError("until: give either above or below, as a number")
     rewards = [reward.name for reward in build_rewards(settings.rewards.functions, RewardContext())]
     known = [*LOGGED_METRICS, *(f"rewards/{name}/{figure}" for name in rewards for figure in REWARD_FIGURES)]
+    if settings.training.grpo.get("eval_steps") is not None:
+        known += [f"{EVAL}{name}" for name in HELD_OUT_FIGURES]
+    elif until.metric.removeprefix(EVAL) in HELD_OUT_FIGURES and until.metric.startswith(EVAL):
+        raise UserError(f"until.metric={until.metric}: held-out problems are measured with training.eval_steps=N alone")
     if until.metric not in known:
         near = did_you_mean(until.metric, known) or f"; there are {', '.join(known)}"
         raise UserError(f"until.metric={until.metric}: no step logs that{near}")
@@ -140,6 +147,30 @@ def check_rewards(rewards: RewardSettings) -> None:
         raise UserError("rewards.functions is empty: give at least one, e.g. rewards=accuracy")
     for reward in build_rewards(rewards.functions, stand_in_context(RewardContext())):
         reward.check_parameters()
+
+
+def check_grader(settings: RunSettings) -> None:
+    """What grades held-out answers is there, and what looks at accuracy has right and wrong answers to look at."""
+    spec = grader_of_run(settings)
+    Grader(spec, stand_in_context(RewardContext())).check_parameters()
+    if spec.threshold is not None:
+        return
+    runs = [stage.run for stage in settings.stages] or [settings]
+    best = any(run.training.grpo.get("metric_for_best_model") in ("accuracy", "eval_accuracy") for run in runs)
+    wanted = (
+        ("training.metric_for_best_model=accuracy", best),
+        (f"until.metric={EVAL}accuracy", any(_looks_at(stage, f"{EVAL}accuracy") for stage in settings.stages)),
+    )
+    for key, asked in wanted:
+        if asked:
+            raise UserError(
+                f"{key}: held-out answers are graded by {spec.name}, which calls none right or wrong: name one that "
+                "does with evaluation.grader, or give evaluation.threshold"
+            )
+
+
+def _looks_at(stage: StageSettings, metric: str) -> bool:
+    return stage.until is not None and stage.until.metric == metric
 
 
 def check_sampling(settings: RunSettings, reasoning: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
@@ -23,9 +23,11 @@ from rlvr_vocab.checks.remedies import checked_facts, checked_record
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.config.stages import naming_the_stage
 from rlvr_vocab.counted import counted
+from rlvr_vocab.evaluation.accuracy import accuracy_of, score_of
 from rlvr_vocab.evaluation.sampling import Checkpoint
 from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS
 from rlvr_vocab.record.manifest import problem_with, set_aside, write_manifest
+from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.runs.closing_screen import print_summary
 from rlvr_vocab.runs.final_model import save_final_model
 from rlvr_vocab.runs.folder import start_run_folder
@@ -88,18 +90,23 @@ def _run(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> i
 def _train(training: StagedRun, held_out: HeldOutEvaluator, plan: ExpansionPlan) -> dict[str, Any]:
     """Train all stages; what was measured on the held-out problems before and after, for `summary.json`."""
 
-    def measure(when: str, step: int | None = None) -> float | None:
+    def measure(when: str, step: int | None = None) -> Sequence[ProblemResult]:
         with training.trainer.accelerator.autocast():  # that of training: flash attention computes in 16 bits alone
-            return held_out.accuracy(when, _checkpoint(training, plan), step)
+            return held_out.measure(when, _checkpoint(training, plan), step)
 
     if not training.records:
         _at_the_beginning(training.trainer, lambda: measure("before"))
     training.train()
     training.stop_after_the_last_step()
+    before, after = held_out.measure("before", None), measure("after", training.step_of_the_weights)
+    held_out.warn_where_none_could_be_right([*before, *after])
     measured: dict[str, Any] = {
-        "accuracy_before": held_out.accuracy("before", None),
-        "accuracy_after": measure("after", training.step_of_the_weights),
+        "accuracy_before": accuracy_of(before),
+        "accuracy_after": accuracy_of(after),
+        "reward_before": score_of(before),
+        "reward_after": score_of(after),
         "held_out_problems": held_out.size,
+        "grader": held_out.grader.spec.plain,
     }
     with training.trainer.accelerator.autocast():
         return {**measured, "sample": held_out.sample(_checkpoint(training, plan))}
@@ -145,7 +152,7 @@ def _prepare(
         prompts = [(len(stage.train), stage.longest_prompt) for stage in stages]
         write_whole(settings.output_dir / PROBLEMS, json_text(problems.account(prompts)))
     start_wandb(settings)
-    held_out = HeldOutEvaluator(stages[-1].settings, problems.held_out, console)
+    held_out = HeldOutEvaluator(stages[-1].settings, plan.layout, problems.held_out, console)
     facts = checked_facts(run_facts(settings.resolved, settings.output_dir), settings.output_dir)
     doctor = RunDoctor(facts, settings.output_dir, partial(alert, settings))
     training = StagedRun(stages, initial_model, held_out, stop, doctor, console)

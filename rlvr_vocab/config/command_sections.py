@@ -13,6 +13,7 @@ from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RewardSet
 from rlvr_vocab.config.values import read, read_section
 from rlvr_vocab.data.source import AnswerFormat
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.reward import RewardSpec
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,17 @@ class CompareSettings:
 
 @dataclass(frozen=True)
 class EvaluateSettings:
-    """`rlvr-vocab evaluate`. checkpoint: one or several; out: None where several have their results beside them."""
+    """`rlvr-vocab evaluate`. checkpoint: one or several; out: None where several have their results beside them.
+
+    rewards: without functions where the run of the checkpoint says what grades; grader, threshold: see `grader_spec`.
+    """
 
     checkpoint: Path | tuple[Path, ...]
     base: Path | None
     dataset: DatasetSettings
+    rewards: RewardSettings
+    grader: tuple[RewardSpec, ...] | None
+    threshold: float | None
     split: Literal["eval", "train"]
     samples: Count
     backend: Literal["transformers", "vllm"]

@@ -120,7 +120,7 @@ _ROWS = (
         "accuracy of a checkpoint on a problem set, with per-problem results on disk",
         "rlvr-vocab evaluate checkpoint=out/grpo_baseline/final_model dataset=gsm8k samples=4",
         EvaluateSettings,
-        ("dataset",),
+        ("rewards", "dataset"),
         read_evaluate,
         module="rlvr_vocab.commands.evaluate.command",
     ),

@@ -231,7 +231,7 @@ def with_recorded_dataset(primary: dict[str, Any], run: Path) -> dict[str, Any]:
     dataset, known = read_recorded(run)["dataset"], known_keys("evaluate")
     for key in dotted_keys(dataset, known.sections, "dataset."):
         known.check(key, f" in {run / 'config.yaml'}")
-    return {**primary, "defaults": ["dataset/_base", "_self_"], "dataset": dataset}
+    return {**primary, "defaults": ["dataset/_base", "_self_", {"rewards": None}], "dataset": dataset}
 
 
 def missing_file(error: MissingConfigException, folders: Sequence[Path]) -> UserError:

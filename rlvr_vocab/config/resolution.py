@@ -32,6 +32,9 @@ def resolved_config(composed: Composed) -> dict[str, Any]:
         settle_reasoning_vocab_size(config["model"])
     if "rewards" in config:
         settle_reward_functions(config)
+    section = config.get("evaluation", config)  # in a run there is a section of that name
+    if isinstance(section, dict) and "grader" in section:
+        section["grader"] = settled_grader(section["grader"])
     if "training" in config:
         for model_key, training_key in SHARED_KEYS.items():
             settle_shared_key(config, model_key, training_key, composed)
@@ -82,6 +85,13 @@ def settle_reward_functions(config: dict[str, Any]) -> None:
     functions = config["rewards"].get("functions")
     if isinstance(functions, list):
         config["rewards"]["functions"] = [settled_function(function) for function in functions]
+
+
+def settled_grader(grader: Any) -> Any:
+    """One reward is a list of one."""
+    if grader is None:
+        return None
+    return [settled_function(each) for each in (grader if isinstance(grader, list) else [grader])]
 
 
 def settled_function(function: Any) -> Any:

@@ -112,6 +112,14 @@ class RewardSettings:
 
 
 @dataclass(frozen=True)
+class EvaluationSettings:
+    """How held-out answers are graded; both None for what the run's rewards say (`rewards.grader.grader_spec`)."""
+
+    grader: tuple[RewardSpec, ...] | None
+    threshold: float | None
+
+
+@dataclass(frozen=True)
 class LoggingSettings:
     enabled: bool
     project: str
@@ -145,6 +153,7 @@ class RunSettings:
     warmup: WarmupSettings
     training: TrainingSettings
     rewards: RewardSettings
+    evaluation: EvaluationSettings
     logging: LoggingSettings
     resolved: dict[str, Any]
     stages: "tuple[StageSettings, ...]" = ()
@@ -228,7 +237,7 @@ def read_training(
     if grpo.get("eval_steps") is not None:
         grpo.setdefault("eval_strategy", "steps")
     if grpo.get("load_best_model_at_end"):
-        grpo["metric_for_best_model"] = grpo.get("metric_for_best_model") or "accuracy"
+        grpo["metric_for_best_model"] = grpo.get("metric_for_best_model") or "reward"
     grpo["reward_weights"] = [function.weight for function in rewards.functions]
     return TrainingSettings(grpo=grpo, **ours)
 

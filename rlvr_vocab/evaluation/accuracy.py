@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,17 +9,15 @@ from typing import Any
 import torch
 
 from rlvr_vocab.evaluation.sampling import Checkpoint, Completion, SamplingSettings, sample_completions
-from rlvr_vocab.record.results import ProblemResult
+from rlvr_vocab.record.results import ProblemResult, mean_over_problems
+from rlvr_vocab.rewards.grader import Grade, Grader
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after, scored_regions
-
-Grader = Callable[..., list[float | None]]
-ReadAnswer = Callable[[str], str | None]
 
 
 @dataclass(frozen=True)
 class Question:
-    """One sample that a problem asks for; `row` has `prompt` (messages) and `solution`."""
+    """One sample that a problem asks for; `row` has `prompt` (messages), `problem` (text) and the other columns."""
 
     problem: int
     sample: int
@@ -34,19 +31,16 @@ def evaluate_checkpoint(
     settings: SamplingSettings,
     samples: int = 1,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
-    read_answer: ReadAnswer | None = None,
 ) -> list[ProblemResult]:
     """Sample `samples` answers to each problem and grade them.
 
     Args:
-        rows: problems with `prompt` (messages) and `solution`.
-        grader: a reward function; a completion is right when it scores 1.
-        read_answer: the final answer of a turn, as the grader looks for it.
+        rows: problems, as `Question` has them.
     """
     questions = [Question(index, sample, row) for index, row in enumerate(rows) for sample in range(samples)]
     prompts = [question.row["prompt"] for question in questions]
     completions = sample_completions(checkpoint, prompts, settings, on_progress)
-    return graded_results(questions, completions, grader, checkpoint.layout, read_answer)
+    return graded_results(questions, completions, grader, checkpoint.layout)
 
 
 def graded_results(
@@ -54,52 +48,55 @@ def graded_results(
     completions: Sequence[Completion],
     grader: Grader,
     layout: VocabLayout,
-    read_answer: ReadAnswer | None = None,
 ) -> list[ProblemResult]:
     """What the completions are worth, in the order of their questions."""
-    turns = [[{"role": "assistant", "content": completion.turn}] for completion in completions]
-    scores = grader(completions=turns, solution=[question.row["solution"] for question in questions])
+    grades = grader.grades(
+        [question.row for question in questions],
+        [completion.turn for completion in completions],
+        [completion.completion_ids for completion in completions],
+    )
     return [
-        _result(question, completion, score, layout, read_answer)
-        for question, completion, score in zip(questions, completions, scores, strict=True)
+        _result(question, completion, grade, layout, grader)
+        for question, completion, grade in zip(questions, completions, grades, strict=True)
     ]
 
 
 def accuracy_of(results: Sequence[ProblemResult]) -> float | None:
-    """The expected accuracy of one sample to a problem: the mean over problems of the share of their answers that are
-    right. Answers without a score do not count; None where there are no others.
-    """
-    scores: dict[int, list[bool]] = defaultdict(list)
-    for result in results:
-        if result.score is not None:
-            scores[result.problem].append(result.right)
-    shares = [sum(marks) / len(marks) for marks in scores.values()]
-    return sum(shares) / len(shares) if shares else None
+    """The expected accuracy of one answer to a problem; None where nothing is right or wrong."""
+    return mean_over_problems(results, lambda result: result.right)
+
+
+def score_of(results: Sequence[ProblemResult]) -> float | None:
+    """The expected score of one answer to a problem; None where none has one."""
+    return mean_over_problems(results, lambda result: result.score)
 
 
 def _result(
     question: Question,
     completion: Completion,
-    score: float | None,
+    grade: Grade,
     layout: VocabLayout,
-    read_answer: ReadAnswer | None,
+    grader: Grader,
 ) -> ProblemResult:
     thinking, reasoning, closed = _thinking_of(completion, layout)
     return ProblemResult(
         problem=question.problem,
         sample=question.sample,
-        prompt=question.row["prompt"][-1]["content"],
-        solution=question.row["solution"],
+        prompt=question.row.get("problem", question.row["prompt"][-1]["content"]),
+        solution=question.row.get("solution"),
         completion=completion.turn,
-        score=score,
+        score=grade.score,
         tokens=len(completion.completion_ids),
         thinking_tokens=thinking,
         reasoning_tokens=reasoning,
         closed=closed,
         finished=completion.finished,
-        answer=None if read_answer is None else read_answer(completion.turn),
-        answer_read=read_answer is not None,
+        answer=grade.answer,
+        answer_read=grader.reads_answers,
         completion_ids=completion.completion_ids,
+        threshold=grader.spec.threshold,
+        in_format=grade.in_format,
+        rewards=dict(grade.rewards),
     )
 
 

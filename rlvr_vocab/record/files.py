@@ -70,10 +70,13 @@ _KINDS: dict[str, dict[str, Any]] = {
         "grpo_seconds": _NUMBER,
         "accuracy_before": (*_NUMBER, None),
         "accuracy_after": (*_NUMBER, None),
+        "reward_before": (*_NUMBER, None),
+        "reward_after": (*_NUMBER, None),
+        "grader": ({"name": str}, None),
         "held_out_problems": int,
         "train_problems": int,
         "reward_failures": dict,
-        "sample": ({"problem": str, "solution": str, "stretches": [list]}, None),
+        "sample": ({"problem": str, "solution": (str, None), "stretches": [list]}, None),
         "findings": [{"title": str, "step": (int, None)}],
     },
     ENVIRONMENT: {
@@ -88,7 +91,8 @@ _KINDS: dict[str, dict[str, Any]] = {
     PROBLEMS: {"held_out": dict, "training": [dict]},
 }
 # Those without which the outcome of a run cannot be shown; the others came later.
-SUMMARY_KEYS = _KINDS[SUMMARY].keys() - {"train_problems", "reward_failures", "findings"}
+_LATER = {"train_problems", "reward_failures", "findings", "reward_before", "reward_after", "grader"}
+SUMMARY_KEYS = _KINDS[SUMMARY].keys() - _LATER
 
 
 def read_record(folder: Path, name: str) -> dict[str, Any] | None:

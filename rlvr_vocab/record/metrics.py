@@ -14,7 +14,7 @@ from rlvr_vocab.record.files import is_finished
 Row = Mapping[str, Any]
 
 # Every row of an evaluation on held-out problems during training has it.
-EVAL_ACCURACY = "eval/accuracy"
+EVAL_PROBLEMS = "eval/problems"
 _STEP_KEYS = ("step", "stage", "stage_step", "epoch")
 # Squares and sums of larger ones would leave the range of a float.
 _LARGEST = 1e150
@@ -96,7 +96,10 @@ class RunFacts:
 
 
 # What a measurement on held-out problems logs, each with `eval/` before its name.
-HELD_OUT_FIGURES = ("accuracy", "format", "mean_length", "clipped_ratio", "reasoning_share", "problems")
+HELD_OUT_FIGURES = (
+    *("accuracy", "reward", "reward_std", "format"),
+    *("mean_length", "clipped_ratio", "reasoning_share", "problems"),
+)
 
 
 @dataclass(frozen=True)
@@ -188,13 +191,13 @@ def split_evaluations(rows: Sequence[Row]) -> tuple[tuple[Row, ...], tuple[Row, 
     parts = [part for row in rows for part in _parts(row)]
     return (
         tuple(row for row in parts if is_step_row(row)),
-        tuple(row for row in parts if EVAL_ACCURACY in row),
+        tuple(row for row in parts if EVAL_PROBLEMS in row),
     )
 
 
 def _parts(row: Row) -> Iterator[Row]:
     """A row that has metrics of both, as two rows."""
-    if EVAL_ACCURACY not in row or not is_step_row(row):
+    if EVAL_PROBLEMS not in row or not is_step_row(row):
         yield row
         return
     yield {key: value for key, value in row.items() if not key.startswith("eval/")}

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import get_origin, get_type_hints
+from typing import Any, get_origin, get_type_hints
 
 from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.errors import UserError
 
+_ROUNDING = 1e-9  # of a sum of rewards
+
 
 @dataclass(frozen=True)
 class ProblemResult:
-    """One sampled answer to one problem; `score` is None where the grader cannot read the gold answer.
+    """One sampled answer to one problem; `score` is None where the grader has none for it.
 
     Attributes:
+        solution: the gold answer, text or any JSON value; None where the problem has none.
         completion: the assistant's whole turn, with what the template prefilled of it; `completion_ids` were sampled.
         answer: what the verifier takes for the turn's final answer; None where there is none, or, with `answer_read`
             False, where nobody looked.
+        threshold: the score from which it is right; None where nothing is right or wrong.
+        in_format: what the run's own format reward says of it; None where there is none.
+        rewards: the scores that `score` is the sum of, by name; empty where it is that of one reward.
     """
 
     problem: int
     sample: int
     prompt: str
-    solution: str
+    solution: Any
     completion: str
     score: float | None
     tokens: int
@@ -35,15 +42,48 @@ class ProblemResult:
     finished: bool
     answer: str | None = None
     answer_read: bool = False
-    completion_ids: list[int] = field(default_factory=list)  # older files have none
+    completion_ids: list[int] = field(default_factory=list)  # older files have none of this and what follows
+    threshold: float | None = 1.0
+    in_format: bool | None = None
+    rewards: dict[str, float | None] = field(default_factory=dict)
 
     @property
-    def right(self) -> bool:
-        return self.score == 1.0
+    def right(self) -> bool | None:
+        """Whether it is right; None where it has no score, or nothing is right or wrong."""
+        return None if self.score is None or self.threshold is None else self.score >= self.threshold - _ROUNDING
+
+    @property
+    def value(self) -> float | None:
+        """1 where it is right, 0 where it is wrong; its score where nothing is right or wrong."""
+        return self.score if self.right is None else float(self.right)
+
+
+# A figure of an answer; None where the answer has none.
+ValueOf = Callable[[ProblemResult], float | None]
+
+
+def problem_means(results: Sequence[ProblemResult], value_of: ValueOf) -> dict[int, float]:
+    """By its number the mean of each problem, over those of its answers that have the value."""
+    values: dict[int, list[float]] = defaultdict(list)
+    for result in results:
+        value = value_of(result)
+        if value is not None:
+            values[result.problem].append(float(value))
+    return {problem: sum(each) / len(each) for problem, each in values.items()}
+
+
+def mean_over_problems(results: Sequence[ProblemResult], value_of: ValueOf) -> float | None:
+    """What one answer to a problem is expected to have; None where no answer has it."""
+    means = problem_means(results, value_of).values()
+    return sum(means) / len(means) if means else None
 
 
 # `isinstance` takes unions, and no `list[int]`.
-_KINDS = {name: list if get_origin(kind) is list else kind for name, kind in get_type_hints(ProblemResult).items()}
+_KINDS = {
+    name: get_origin(kind) if get_origin(kind) in (list, dict) else kind
+    for name, kind in get_type_hints(ProblemResult).items()
+    if kind is not Any
+}
 
 
 def write_results(results: Sequence[ProblemResult], path: Path) -> None:

@@ -52,6 +52,7 @@ class Traits:
     Attributes:
         full_mark: the score of a completion that leaves nothing to wish for.
         grades: a full mark says that the answer is right.
+        shapes: the parameter that names what tells right from wrong, where the scores are those of that, shaped.
         verifies: it compares with the gold answer through the verifier.
         answer_in: where it wants the answer: in the last box, or in an `<answer>` element after a `<reasoning>` one.
         is_format: it scores the form of a turn.
@@ -65,6 +66,7 @@ class Traits:
 
     full_mark: float = 1.0
     grades: bool = False
+    shapes: str = ""
     verifies: bool = False
     answer_in: Literal["box", "xml"] | None = None
     is_format: bool = False
@@ -100,8 +102,8 @@ LIBRARY: dict[str, RewardFunction] = {}
 _LIBRARY_PACKAGE = "rlvr_vocab.rewards.library."
 
 
-def reward(**traits: Any) -> Callable[[Callable[..., list[Score]]], RewardFunction]:
-    """Make a reward function of one that returns a `Score` per completion, with what it declares about itself.
+def reward(**traits: Any) -> Callable[[Callable[..., list[Any]]], RewardFunction]:
+    """Make a reward function of one that returns a `Score`, or a number, per completion, with what it declares.
 
     Args:
         traits: fields of `Traits`.
@@ -116,10 +118,10 @@ def reward(**traits: Any) -> Callable[[Callable[..., list[Score]]], RewardFuncti
         [Score(value=0.0, reason='lower case')]
     """
 
-    def make(explain: Callable[..., list[Score]]) -> RewardFunction:
+    def make(explain: Callable[..., list[Any]]) -> RewardFunction:
         @functools.wraps(explain)
         def values(*args: Any, **columns: Any) -> list[float | None]:
-            return [score.value for score in explain(*args, **columns)]
+            return [score.value if isinstance(score, Score) else score for score in explain(*args, **columns)]
 
         function = cast(RewardFunction, values)
         function.explain, function.traits = explain, Traits(**traits)

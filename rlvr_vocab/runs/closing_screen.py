@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.text import Text
 
 from rlvr_vocab.counted import counted
+from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.terminal import shows_colours
 from rlvr_vocab.visible_text import printable
 from rlvr_vocab.vocab.marking import CLOSE_MARK, OPEN_MARK
@@ -22,18 +24,7 @@ _WHITESPACE = "\n\t\v\f\r"  # Rich leaves out the last three
 
 def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> None:
     console.print()
-    before, after = summary["accuracy_before"], summary["accuracy_after"]
-    if before is None or after is None:
-        console.print(
-            f"{counted(summary['steps'], 'step')} in {summary['seconds']:.0f} s; nothing was held out to measure on."
-        )
-    else:
-        console.print(
-            f"held-out accuracy on {counted(summary['held_out_problems'], 'problem')}: "
-            f"[bold]{before:.1%}[/] before GRPO, "
-            f"[bold]{after:.1%}[/] after ({100 * (after - before):+.1f} points, {counted(summary['steps'], 'step')}, "
-            f"{summary['grpo_seconds']:.0f} s)",
-        )
+    console.print(_outcome(summary))
     if summary["steps_without_signal"] == summary["steps"]:
         console.print(
             "[yellow]no step had a group whose rewards differed, so there was nothing to learn from:[/] "
@@ -64,6 +55,21 @@ def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> No
         f"  {command} train experiment=gsm8k_reasoning      # Qwen3-0.6B, on a GPU\n"
         f"  {command} train --help                          # every key",
         markup=False,
+    )
+
+
+def _outcome(summary: dict[str, Any]) -> str:
+    """What was measured on the held-out problems before and after, in a line."""
+    steps, problems = counted(summary["steps"], "step"), counted(summary["held_out_problems"], "problem")
+    measure = Measure.of_summary(summary)
+    before, after = measure.of_run(summary)
+    if before is None or after is None:
+        nothing = "none of the held-out answers has a score" if summary["held_out_problems"] else "nothing was held out"
+        return f"{steps} in {summary['seconds']:.0f} s; {nothing} to measure on."
+    return (
+        f"held-out {measure.name} on {problems}{escape(measure.by)}: [bold]{measure.value(before)}[/] before GRPO, "
+        f"[bold]{measure.value(after)}[/] after ({measure.difference(after - before)}, {steps}, "
+        f"{summary['grpo_seconds']:.0f} s)"
     )
 
 

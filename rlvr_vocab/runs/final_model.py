@@ -19,6 +19,7 @@ from rlvr_vocab.record.files import FINAL_ADAPTER, FINAL_MODEL
 from rlvr_vocab.record.manifest import set_aside, write_manifest
 from rlvr_vocab.runs.environment import recorded_names_on_hub
 from rlvr_vocab.runs.model_card import CardFacts, measured, quantized_note, write_adapter_card, write_card
+from rlvr_vocab.runs.rewards import grader_of_run
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.peft.merge import MergeReport, merge_adapter
 
@@ -30,12 +31,13 @@ def save_final_model(trainer: RegionGRPOTrainer, settings: RunSettings, steps: i
         UserError: the merged model is not the one that was trained; the adapter stays.
     """
     run_folder, is_main = settings.output_dir, trainer.accelerator.is_main_process
+    grader = grader_of_run(settings).name
     facts = CardFacts(
         settings.resolved,
         adapter=isinstance(trainer.model, PeftModel),
         steps=f"{steps:,}",
-        before=measured(run_folder, "before"),
-        after=measured(run_folder, "after"),
+        before=measured(run_folder, "before", grader),
+        after=measured(run_folder, "after", grader),
         recorded_on_hub=recorded_names_on_hub(run_folder),
     )
     saved = run_folder / (FINAL_ADAPTER if facts.adapter else FINAL_MODEL)

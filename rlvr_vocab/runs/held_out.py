@@ -1,9 +1,10 @@
-"""Held-out accuracy of a run, before, during and after GRPO, with every problem's result on disk."""
+"""What a run is worth on its held-out problems before, during and after GRPO, with every problem's result on disk."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 from accelerate import PartialState
@@ -12,17 +13,27 @@ from datasets import Dataset
 from rich.console import Console
 
 from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.data.table import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
+from rlvr_vocab.evaluation.figures import format_of
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_completions
 from rlvr_vocab.progress import stage
 from rlvr_vocab.record.manifest import set_aside
-from rlvr_vocab.record.results import ProblemResult, read_results, write_results
+from rlvr_vocab.record.results import (
+    ProblemResult,
+    mean_over_problems,
+    problem_means,
+    read_results,
+    write_results,
+)
+from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import results_file
-from rlvr_vocab.runs.rewards import answer_reader, grader_of
+from rlvr_vocab.runs.rewards import grader_of_run, reward_context
 from rlvr_vocab.training.sharding import on_its_device
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.chat import prefilled_ids
+from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import Marker
 
 _LARGEST_BATCH = 256
@@ -31,14 +42,13 @@ _LARGEST_BATCH = 256
 class HeldOutEvaluator:
     """Measures a model on the held-out problems of a run, with answers sampled as in training."""
 
-    def __init__(self, settings: RunSettings, rows: Dataset | None, console: Console) -> None:
+    def __init__(self, settings: RunSettings, layout: VocabLayout, rows: Dataset | None, console: Console) -> None:
         grpo = settings.training.grpo
         self.size = 0 if rows is None else len(rows)
         self.problems = rows
         self._console = console
         self._run_folder = settings.output_dir
-        grader = grader_of(settings.rewards, settings.model.think_tags)
-        self._grader, self._read_answer = grader.function, answer_reader(grader)
+        self.grader = Grader(grader_of_run(settings), reward_context(settings, layout))
         self._sampling = SamplingSettings(
             max_new_tokens=grpo["max_completion_length"],
             temperature=grpo["temperature"],
@@ -47,8 +57,8 @@ class HeldOutEvaluator:
             limit_key="training.max_completion_length",
         )
 
-    def accuracy(self, when: str, checkpoint: Checkpoint | None, step: int | None = None) -> float | None:
-        """Share of the held-out problems that one sample each gets right; None without held-out problems.
+    def measure(self, when: str, checkpoint: Checkpoint | None, step: int | None = None) -> Sequence[ProblemResult]:
+        """One answer to each of the held-out problems, graded; none without held-out problems.
 
         `evaluation/<when>.jsonl` keeps the results; one that is there already is not measured again.
 
@@ -62,12 +72,12 @@ class HeldOutEvaluator:
             measured = self._found(self._during_file(step))
         if measured is None:
             if self.problems is None or checkpoint is None:
-                return None
-            with stage(self._console, f"held-out accuracy {when} GRPO", self.size) as display:
+                return []
+            with stage(self._console, f"held-out problems {when} GRPO", self.size) as display:
                 measured = self._results(checkpoint, lambda done, total: display.update(done))
         if PartialState().is_main_process and not path.exists():
             write_results(measured, path)
-        return accuracy_of(measured)
+        return measured
 
     def _found(self, path: Path) -> list[ProblemResult] | None:
         # One process looks for all: sharded models are sampled by every process together or not at all.
@@ -91,7 +101,7 @@ class HeldOutEvaluator:
     def _during_file(self, step: int) -> Path:
         return results_file(self._run_folder, f"step_{step:05d}")
 
-    def during(self, trainer: RegionGRPOTrainer) -> dict[str, float | None]:
+    def during(self, trainer: RegionGRPOTrainer) -> dict[str, float]:
         """The figures of the model in the middle of its training, which this does not change.
 
         `evaluation/step_00100.jsonl` keeps the results; one of an earlier start that came further is replaced.
@@ -101,7 +111,18 @@ class HeldOutEvaluator:
         step = trainer.stage_context.run_step(trainer.state.global_step)
         if PartialState().is_main_process:
             write_results(results, self._during_file(step))
-        return held_out_figures(results, accuracy_of(results))
+        return held_out_figures(results)
+
+    def warn_where_none_could_be_right(self, results: Sequence[ProblemResult]) -> None:
+        """Say so where some answers score and none reaches the score from which one is right."""
+        best, threshold = max((each.score or 0.0 for each in results), default=0.0), self.grader.spec.threshold
+        if threshold is not None and 0 < best < threshold and not any(each.right for each in results):
+            self._console.print(
+                f"warning: held-out answers score {best:g} at best with {self.grader.spec.name}, and one is right from "
+                f"{threshold:g} on: set evaluation.threshold where that is not so",
+                style="yellow",
+                markup=False,
+            )
 
     def _results(
         self, checkpoint: Checkpoint, on_progress: Callable[[int, int], None] = lambda done, total: None
@@ -110,10 +131,9 @@ class HeldOutEvaluator:
         return evaluate_checkpoint(
             checkpoint,
             self.problems,
-            self._grader,
+            self.grader,
             self._sampling,
             on_progress=on_progress,
-            read_answer=self._read_answer,
         )
 
     def sample(self, checkpoint: Checkpoint) -> dict[str, Any] | None:
@@ -126,33 +146,27 @@ class HeldOutEvaluator:
         turn_ids = [*prefilled_ids(completion.prompt_ids, layout), *completion.completion_ids]
         spans = Marker(checkpoint.tokenizer, layout).spans(turn_ids)
         return {
-            "problem": prompt[-1]["content"],
-            "solution": self.problems[0]["solution"],
+            "problem": self.problems[0].get("problem", prompt[-1]["content"]),
+            "solution": cell_text(self.problems[0].get("solution")),
             "stretches": spans,
         }
 
 
-def held_out_figures(results: Sequence[ProblemResult], accuracy: float | None) -> dict[str, float | None]:
-    """The figures of a measurement by name; no `reasoning_share` where nothing was thought.
+def held_out_figures(results: Sequence[ProblemResult]) -> dict[str, float]:
+    """The figures of a measurement by name; one that nothing can be said of is not there.
 
-    Args:
-        results: with their answers read.
-        accuracy: what share of them is right; None where nothing could be graded.
+    `reward_std` is that over the problems.
     """
-    answers = len(results)
+    scores = [*problem_means(results, lambda result: result.score).values()]
     thinking = sum(result.thinking_tokens for result in results)
-    figures: dict[str, float | None] = {
-        "accuracy": accuracy,
-        "format": sum(_well_formed(result) for result in results) / answers,
-        "mean_length": sum(result.tokens for result in results) / answers,
-        "clipped_ratio": sum(not result.finished for result in results) / answers,
+    figures = {
+        "accuracy": accuracy_of(results),
+        "reward": mean(scores) if scores else None,
+        "reward_std": stdev(scores) if len(scores) > 1 else None,
+        "format": mean_over_problems(results, format_of(results)),
+        "mean_length": sum(result.tokens for result in results) / len(results),
+        "clipped_ratio": sum(not result.finished for result in results) / len(results),
         "problems": len({result.problem for result in results}),
+        "reasoning_share": sum(each.reasoning_tokens for each in results) / thinking if thinking else None,
     }
-    if thinking:
-        figures["reasoning_share"] = sum(result.reasoning_tokens for result in results) / thinking
-    return figures
-
-
-def _well_formed(result: ProblemResult) -> bool:
-    """Whether it closed its thinking, ended by itself, and holds an answer that the verifier could find."""
-    return result.closed and result.finished and result.answer is not None
+    return {name: value for name, value in figures.items() if value is not None}

@@ -21,9 +21,10 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
 from rlvr_vocab.progress import stage
+from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.model_folder import naming_model_keys
 from rlvr_vocab.runs.problem_account import fingerprint_of
-from rlvr_vocab.runs.rewards import grader_of
+from rlvr_vocab.runs.rewards import best_paid_form, grader_of_warmup, reward_context
 from rlvr_vocab.training.models.quantization import quantization_config
 from rlvr_vocab.training.models.tiny import CONTEXT, write_tiny_model
 from rlvr_vocab.training.models.warmup import WorkedProblem, warm_up
@@ -61,10 +62,12 @@ def _untrained(model: ModelSettings, system_prompt: str | None, seed: int) -> st
 
 
 def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Console) -> Path:
+    form = best_paid_form(settings, train)
     key = {
         "base": base,
         "warmup": asdict(settings.warmup),
         "problems": fingerprint_of(zip(train["prompt"], train["reasoning"], train["solution"], strict=True)),
+        "form": form,
         "seed": settings.seed,
     }
     folder = _cached("warmup", key)
@@ -73,7 +76,7 @@ def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Consol
         console.print(f"warm-up: done before with the same settings, taken from {folder}")
     else:
         with folder_appearing_whole(folder, theirs_stays=True) as partial:
-            outcome = _run_warmup(base, partial, settings, train, console)
+            outcome = _run_warmup(base, partial, settings, train, form, console)
             (partial / outcome_file.name).write_text(json.dumps(outcome), encoding="utf-8")
     outcome = json.loads(outcome_file.read_text(encoding="utf-8"))
     reached = "" if outcome["accuracy"] is None else f", sampled accuracy {outcome['accuracy']:.0%} at the last check"
@@ -81,12 +84,14 @@ def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Consol
     return folder
 
 
-def _run_warmup(base: str, out: Path, settings: RunSettings, train: Dataset, console: Console) -> dict[str, Any]:
+def _run_warmup(
+    base: str, out: Path, settings: RunSettings, train: Dataset, form: str, console: Console
+) -> dict[str, Any]:
     warmup, tags = settings.warmup, settings.model.think_tags
     checked = min(warmup.num_check_problems, len(train) // 2) if warmup.until_accuracy is not None else 0
     check_rows = [train[index] for index in range(checked)]
-    worked = [_worked_problem(train[index], tags) for index in range(checked, len(train))]
-    grader = grader_of(settings.rewards, tags).function
+    worked = [_worked_problem(train[index], form) for index in range(checked, len(train))]
+    grader = Grader(grader_of_warmup(settings), reward_context(settings))
     sampling = SamplingSettings(
         settings.training.grpo["max_completion_length"],
         settings.training.grpo["temperature"],
@@ -112,9 +117,8 @@ def _run_warmup(base: str, out: Path, settings: RunSettings, train: Dataset, con
     return asdict(outcome)
 
 
-def _worked_problem(row: dict[str, Any], tags: tuple[str, str]) -> WorkedProblem:
-    opened, closed = tags
-    return WorkedProblem(row["prompt"], f"{opened}{row['reasoning']}{closed}\\boxed{{{row['solution']}}}")
+def _worked_problem(row: dict[str, Any], form: str) -> WorkedProblem:
+    return WorkedProblem(row["prompt"], form.format(reasoning=row["reasoning"], answer=row["solution"]))
 
 
 def _cached(kind: str, key: dict[str, Any]) -> Path:

@@ -19,7 +19,9 @@ from rlvr_vocab import __version__
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import LONG_DTYPE_NAMES
 from rlvr_vocab.config.values import as_typed
+from rlvr_vocab.counted import counted
 from rlvr_vocab.record.files import FINAL_ADAPTER, SUMMARY, read_record, run_folder_of
+from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.record.results import read_results
 from rlvr_vocab.runs.environment import names_on_hub, recorded_names_on_hub, without_folder
 from rlvr_vocab.runs.folder import results_file
@@ -125,14 +127,17 @@ SHOWN_KEYS = (
 
 
 @dataclass(frozen=True)
-class Accuracy:
-    """Right answers among the gradable ones, one sample for each held-out problem."""
+class Measured:
+    """What the answers to the held-out problems that have a score came to, one for each problem."""
 
-    right: int
-    of: int
+    measure: Measure
+    values: tuple[float, ...]
 
     def __str__(self) -> str:
-        return f"{self.right / self.of:.1%} ({self.right} of {self.of})"
+        mean = self.measure.value(sum(self.values) / len(self.values))
+        if self.measure.is_share:
+            return f"{mean} ({sum(self.values):.0f} of {len(self.values)})"
+        return f"{mean} on {counted(len(self.values), 'problem')}"
 
 
 @dataclass(frozen=True)
@@ -143,17 +148,23 @@ class CardFacts:
         config: the resolved configuration of the run; None for an adapter that lies in no run's folder.
         adapter: whether the run trained an adapter.
         steps: of GRPO that the weights have seen; None where that is not known.
-        before, after: accuracy on held-out problems at the start and at the end of training; None where it was not
-            measured, or the weights are not those of the end.
+        before, after: what was measured on held-out problems at the start and at the end of training; None where
+            nothing was, or the weights are not those of the end.
         recorded_on_hub: the names that the run found on the hub; None for a run that is going on, in its folder.
     """
 
     config: Mapping[str, Any] | None
     adapter: bool
     steps: str | None = None
-    before: Accuracy | None = None
-    after: Accuracy | None = None
+    before: Measured | None = None
+    after: Measured | None = None
     recorded_on_hub: tuple[str, ...] | None = None
+
+    @property
+    def measure(self) -> str:
+        """What was measured, in words: `held-out accuracy`, `held-out reward by 2 × style + 0.5 × boxed`."""
+        found = self.before or self.after
+        return "held-out accuracy" if found is None else f"held-out {found.measure.name}{found.measure.by}"
 
     @cached_property
     def on_hub(self) -> Collection[str]:
@@ -221,23 +232,25 @@ def facts_of_adapter(checkpoint: Path) -> CardFacts:
     if folder is None:
         return CardFacts(None, adapter=True)
     final = checkpoint.name == FINAL_ADAPTER
+    grader = Measure.of_summary(read_record(folder, SUMMARY) or {}).grader
     return CardFacts(
         read_recorded(folder, resolve=True),
         adapter=True,
         steps=_steps_of_run(folder) if final else _steps_of(checkpoint),
-        before=measured(folder, "before"),
-        after=measured(folder, "after") if final else None,
+        before=measured(folder, "before", grader),
+        after=measured(folder, "after", grader) if final else None,
         recorded_on_hub=recorded_names_on_hub(folder),
     )
 
 
-def measured(run_folder: Path, when: str) -> Accuracy | None:
-    """Accuracy on the held-out problems of a run, `before` or `after`; None where it was not measured."""
+def measured(run_folder: Path, when: str, grader: str) -> Measured | None:
+    """What a run measured on its held-out problems, `before` or `after`; None where it did not."""
     path = results_file(run_folder, when)
     if not path.is_file():
         return None
-    scores = [result.score for result in read_results(path) if result.score is not None]
-    return Accuracy(sum(score == 1.0 for score in scores), len(scores)) if scores else None
+    answers = read_results(path)
+    values = tuple(answer.value for answer in answers if answer.value is not None)
+    return Measured(Measure.of_answers(answers, grader), values) if values else None
 
 
 def _steps_of_run(folder: Path) -> str | None:

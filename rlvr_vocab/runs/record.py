@@ -14,7 +14,7 @@ from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
 from rlvr_vocab.config.help import leaves
 from rlvr_vocab.config.recorded import read_recorded, required_value
 from rlvr_vocab.config.resolution import resolved_config
-from rlvr_vocab.config.sections import RewardSettings
+from rlvr_vocab.config.sections import EvaluationSettings, RewardSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import (
@@ -175,6 +175,7 @@ class RunOfCheckpoint:
         dataset: what decides, with `seed`, which problems were held out.
         training_sets: what each stage trained on, the name of the stage first, and so for a run in one piece.
         warmed_up: whether the run began with supervised steps on problems of `dataset`.
+        rewards: of its last stage, which with `evaluation` decide what grades answers.
     """
 
     folder: Path | None = None
@@ -183,6 +184,7 @@ class RunOfCheckpoint:
     training_sets: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     warmed_up: bool = False
     rewards: RewardSettings | None = None
+    evaluation: EvaluationSettings | None = None
     system_prompt: str | None = None
     max_new_tokens: int = DEFAULT_MAX_NEW_TOKENS
     temperature: float = DEFAULT_TEMPERATURE
@@ -198,7 +200,7 @@ def run_of_checkpoint(checkpoint: Path) -> RunOfCheckpoint:
     if folder is None:
         return RunOfCheckpoint()
     config = read_recorded(folder, resolve=True)
-    stage = stage_of(checkpoint, config.get("stages") or [])
+    stage, evaluation = stage_of(checkpoint, config.get("stages") or []), config.get("evaluation") or {}
     generation = {
         name: stage.get("generation", {}).get(name, required_value(config, f"model.generation_kwargs.{name}", folder))
         for name in ("max_new_tokens", "temperature")
@@ -212,10 +214,16 @@ def run_of_checkpoint(checkpoint: Path) -> RunOfCheckpoint:
             for each in config.get("stages") or [{"name": ""}]
         ),
         warmed_up=(config.get("warmup") or {}).get("max_steps", 0) > 0,
-        rewards=read(RewardSettings, stage.get("rewards") or config.get("rewards") or {"functions": []}, "rewards"),
+        rewards=read(RewardSettings, _last_rewards(config), "rewards"),
+        evaluation=read(EvaluationSettings, {"grader": None, "threshold": None} | evaluation, "evaluation"),
         system_prompt=required_value(config, "dataset.system_prompt", folder),
         **generation,
     )
+
+
+def _last_rewards(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    last: Mapping[str, Any] = (config.get("stages") or [{}])[-1]
+    return last.get("rewards") or config.get("rewards") or {"functions": []}
 
 
 def stage_of(checkpoint: Path, stages: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

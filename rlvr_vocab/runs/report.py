@@ -25,6 +25,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY, read_record
 from rlvr_vocab.record.inventory import RunInventory
+from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.record.metrics import RunRecord, read_rows
 from rlvr_vocab.record.results import ProblemResult, read_results
 from rlvr_vocab.runs.record import configuration_keys, default_keys, run_record
@@ -95,7 +96,8 @@ def held_out_of(record: RunRecord) -> HeldOutAnswers:
     problems = (record.summary or {}).get("held_out_problems")
     before, why_not_before = _or_why(lambda: _answers(record.folder, "before", problems))
     after, why_not_after = _or_why(lambda: _answers(record.folder, "after", problems))
-    return HeldOutAnswers(before or (), after or (), tuple(filter(None, (why_not_before, why_not_after))))
+    damage = tuple(filter(None, (why_not_before, why_not_after)))
+    return HeldOutAnswers(before or (), after or (), damage, Measure.of_summary(record.summary or {}).grader)
 
 
 def _answers(folder: Path, when: str, problems: int | None) -> list[ProblemResult]:

@@ -1,23 +1,26 @@
-"""The reward functions of a run: which grades its answers, and the dry run of all before any model is loaded.
+"""The reward functions of a run: what grades its held-out answers, and the dry run of all before a model is loaded.
 
 Imports no torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlvr_vocab.config.command_sections import EvaluateSettings
 from rlvr_vocab.config.sections import RewardSettings, RunSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.build import BuiltReward, RewardContext, build_rewards, find_function, required_columns
-from rlvr_vocab.rewards.dry_run import dry_run
-from rlvr_vocab.rewards.library import LIBRARY
-from rlvr_vocab.rewards.library.accuracy import accuracy, extracted_answer, sources_of
+from rlvr_vocab.rewards.build import RewardContext, build_rewards, find_function, required_columns
+from rlvr_vocab.rewards.dry_run import dry_run, stand_in_ids
+from rlvr_vocab.rewards.grader import Grader, GraderSpec, grader_spec
+from rlvr_vocab.rewards.library.accuracy import sources_of
 from rlvr_vocab.rewards.reward import RewardSpec, Score, traits_of
 from rlvr_vocab.rewards.turns import THINK_TAGS
+from rlvr_vocab.runs.record import run_of_checkpoint
+from rlvr_vocab.verify.boxed_answer import SOURCES
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -44,24 +47,28 @@ def stand_in_context(context: RewardContext) -> RewardContext:
     return RewardContext(context.think_tags or THINK_TAGS, 1_000, 1, 2, context.max_completion_length or 1_000)
 
 
-def grader_of(rewards: RewardSettings | None, think_tags: tuple[str, str]) -> BuiltReward:
-    """What tells right answers from wrong ones in a run: its own accuracy where it has one, else the plain one."""
-    [grader] = build_rewards([grader_spec(rewards)], RewardContext(think_tags=think_tags))
-    return grader
+def grader_of_run(settings: RunSettings) -> GraderSpec:
+    """What grades the held-out answers of a run: what it asks for, else what its rewards, in the end, are after."""
+    last = settings.stages[-1].run if settings.stages else settings
+    return grader_spec(last.rewards.functions, settings.evaluation.grader, settings.evaluation.threshold)
 
 
-def grader_spec(rewards: RewardSettings | None) -> RewardSpec:
-    """The run's `accuracy` as it is set, without a weight that adapts; else `accuracy` with its defaults."""
-    given = () if rewards is None else rewards.functions
-    specs = [replace(spec, adaptive=None) for spec in given if LIBRARY.get(spec.name) is accuracy]
-    return specs[0] if specs else RewardSpec("accuracy")
+def grader_of_warmup(settings: RunSettings) -> GraderSpec:
+    """What tells whether worked answers are learned: the run's grader, or the verifier where that calls none right."""
+    spec = grader_of_run(settings)
+    anywhere = RewardSpec("accuracy", params={"answer_from": list(SOURCES)})
+    return spec if spec.threshold is not None else GraderSpec((anywhere,), 1.0)
 
 
-def answer_reader(grader: BuiltReward) -> Callable[[str], str | None]:
-    """What a grader takes for the final answer of a turn; None where the turn has none."""
-    arguments = grader.bound.arguments({})
-    given = {name: arguments[name] for name in ("think_tags", "answer_from") if name in arguments}
-    return partial(extracted_answer, **given)
+def grader_of_checkpoint(settings: EvaluateSettings, checkpoint: Path) -> GraderSpec:
+    """What grades the answers of a checkpoint: what is asked for, else what graded the run that it belongs to."""
+    run = run_of_checkpoint(checkpoint)
+    rewards = settings.rewards.functions or (() if run.rewards is None else run.rewards.functions)
+    asked, threshold = settings.grader, settings.threshold
+    if run.evaluation is not None and not settings.rewards.functions and asked is None:
+        asked = run.evaluation.grader
+        threshold = run.evaluation.threshold if threshold is None else threshold
+    return grader_spec(rewards, asked, threshold)
 
 
 def needs_gold_answers(rewards: RewardSettings) -> bool:
@@ -124,6 +131,26 @@ def gold_turn(solution: str, rewards: RewardSettings, think_tags: tuple[str, str
         answer = _stated(solution, sources or [("box",)])
         text = f"{opened}\nWork it out.\n{closed}\n{answer}"
     return [{"role": "assistant", "content": text}]
+
+
+def best_paid_form(settings: RunSettings, rows: Dataset) -> str:
+    """A turn with places for `{reasoning}` and `{answer}`, in the form that the rewards of a run pay best.
+
+    Thinking and a box where nothing is paid better.
+    """
+    opened, closed = (tag.replace("{", "{{").replace("}", "}}") for tag in settings.model.think_tags)
+    thought = f"{opened}{{reasoning}}{closed}"
+    xml = "<reasoning>\n{reasoning}\n</reasoning>\n<answer>\n{answer}\n</answer>"
+    forms = [f"{thought}\\boxed{{{{{{answer}}}}}}", f"{thought}<answer>{{answer}}</answer>", xml]
+    specs = tuple(replace(spec, adaptive=None) for spec in settings.rewards.functions)
+    total = Grader(GraderSpec(specs, None), stand_in_context(reward_context(settings)))
+    trial = [dict(row) for row in rows.select(range(min(_ROWS, len(rows))))]
+
+    def paid(form: str) -> float:
+        turns = [form.format(reasoning="Work it out.", answer=row["solution"]) for row in trial]
+        return sum(grade.score or 0.0 for grade in total.grades(trial, turns, stand_in_ids(turns)))
+
+    return max(forms, key=paid)  # the first of equals
 
 
 def _stated(solution: str, sources: Sequence[Sequence[str]]) -> str:

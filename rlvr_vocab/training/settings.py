@@ -22,10 +22,13 @@ class UntilSettings:
     def reached(self, rows: Sequence[Mapping[str, Any]]) -> bool:
         """Whether the last rows reach it; rows without the metric are passed over.
 
+        A trainer's history has `eval_accuracy` for what a run logs as `eval/accuracy`.
+
         >>> UntilSettings("reward", above=0.5, window=2).reached([{"reward": 0.0}, {"reward": 0.5}, {"reward": 0.7}])
         True
         """
-        values = [float(row[self.metric]) for row in rows if self.metric in row][-self.window :]
+        name = self.metric.replace("eval/", "eval_") if self.metric.startswith("eval/") else self.metric
+        values = [float(row[name]) for row in rows if name in row][-self.window :]
         if len(values) < self.window:
             return False
         mean = sum(values) / len(values)

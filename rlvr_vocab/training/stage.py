@@ -50,7 +50,7 @@ class StopEarly(TrainerCallback):
         logs: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        if logs and "loss" in logs and self._until.reached(state.log_history):
+        if logs and ("loss" in logs or "eval_problems" in logs) and self._until.reached(state.log_history):
             control.should_training_stop = True
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from statistics import stdev
 
 import pandas as pd
 import pytest
@@ -139,6 +140,8 @@ def test_held_out_problems_are_measured_meanwhile(folder: Path) -> None:
         thinking = sum(result.thinking_tokens for result in results)
         expected = {
             "eval/accuracy": scores.count(1.0) / 20,
+            "eval/reward": scores.count(1.0) / 20,
+            "eval/reward_std": stdev(scores),
             "eval/format": sum(bool(box and result.finished) for box, result in zip(boxed, results, strict=True)) / 20,
             "eval/mean_length": sum(result.tokens for result in results) / 20,
             "eval/clipped_ratio": sum(result.tokens == limit and not result.finished for result in results) / 20,

@@ -8,6 +8,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import SamplingSettings, sample_completions
 from rlvr_vocab.record.results import ProblemResult, read_results, write_results
+from rlvr_vocab.rewards.grader import Grade, GraderSpec
 
 # With signs that some readers take for the end of a line.
 BROKEN = "a\nb \ud800 \x00 \u2028 \x85"
@@ -36,16 +37,19 @@ def test_each_sample_of_each_problem_is_graded_on_its_whole_turn(checkpoint, pro
     rows = [{"prompt": prompt, "solution": str(number)} for number, prompt in enumerate(prompts)]
     graded = []
 
-    def grader(completions, solution):
-        graded.extend(zip((turn[0]["content"] for turn in completions), solution, strict=True))
-        return [None if gold == "2" else float(number % 2) for number, gold in enumerate(solution)]
+    class EverySecond:
+        spec, reads_answers = GraderSpec((), 1.0), False
+
+        def grades(self, rows, turns, completion_ids):
+            graded.extend(zip(turns, (row["solution"] for row in rows), completion_ids, strict=True))
+            return [Grade(None if row["solution"] == "2" else float(number % 2)) for number, row in enumerate(rows)]
 
     settings = SamplingSettings(max_new_tokens=10, seed=3)
-    results = evaluate_checkpoint(checkpoint, rows, grader, settings, samples=2)
+    results = evaluate_checkpoint(checkpoint, rows, EverySecond(), settings, samples=2)
     assert [(r.problem, r.sample) for r in results] == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
     assert [r.solution for r in results] == ["0", "0", "1", "1", "2", "2"]
     assert [r.score for r in results] == [0.0, 1.0, 0.0, 1.0, None, None]
-    assert graded == [(r.completion, r.solution) for r in results]
+    assert graded == [(r.completion, r.solution, r.completion_ids) for r in results]
     assert accuracy_of(results) == 0.5
     repeated = sample_completions(checkpoint, [row["prompt"] for row in rows for _ in range(2)], settings)
     layout = checkpoint.layout

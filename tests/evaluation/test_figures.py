@@ -3,6 +3,7 @@
 import itertools
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -101,10 +102,24 @@ def test_form_and_length_count_all_answers() -> None:
     assert found["reasoning_share"] == 4 / 40
 
 
-def test_results_whose_answers_nobody_read_have_no_format() -> None:
-    old = ProblemResult(0, 0, "p", "s", "c", 1.0, 10, 6, 3, closed=True, finished=True)
-    figures = evaluation_figures([old], votes_of([old], same_text)).intervals
-    assert "format" not in figures and "answered" not in figures and figures["avg@1"].estimate == 1
+def test_results_whose_answers_nobody_read_have_no_votes_and_are_in_format_without_them() -> None:
+    unread = ProblemResult(0, 0, "p", "s", "c", 1.0, 10, 6, 3, closed=True, finished=True)
+    figures = evaluation_figures([unread], votes_of([unread], same_text)).intervals
+    assert not {"answered", "maj@1"} & figures.keys()
+    assert figures["avg@1"].estimate == figures["format"].estimate == 1
+
+
+def test_where_nothing_is_right_or_wrong_there_is_a_reward_and_each_of_its_parts() -> None:
+    scored = [
+        replace(result(number, 0, score), threshold=None, answer_read=False, rewards={"style": score, "judge": judge})
+        for number, (score, judge) in enumerate([(0.2, None), (0.6, 3.0)])
+    ]
+    found = evaluation_figures(scored, [None, None])
+    assert not {"avg@1", "pass@1", "maj@1"} & found.intervals.keys()
+    means = {name: found.intervals[name].estimate for name in ("score", "rewards/style", "rewards/judge")}
+    assert means == pytest.approx({"score": 0.4, "rewards/style": 0.4, "rewards/judge": 3.0})
+    better = evaluation_figures([replace(each, score=each.score + 0.1) for each in scored], [None, None])
+    assert paired_differences(better, found)["score"].estimate == pytest.approx(0.1)
 
 
 def test_differences_are_paired_by_problem() -> None:

@@ -10,6 +10,8 @@ from rlvr_vocab.evaluation.accuracy import graded_results
 from rlvr_vocab.evaluation.resumable import complete_results, kept_results, questions_of, seed_at, seeded_sampler
 from rlvr_vocab.evaluation.sampling import SamplingSettings
 from rlvr_vocab.record.results import ProblemResult
+from rlvr_vocab.rewards.build import RewardContext
+from rlvr_vocab.rewards.grader import Grader, grader_spec
 
 ROWS = [{"prompt": [{"role": "user", "content": f"p{number}"}], "solution": str(number)} for number in range(5)]
 SIZE = 3
@@ -117,14 +119,10 @@ def test_each_batch_is_sampled_from_a_seed_of_its_own(checkpoint, prompts) -> No
     assert sample(prompts[:2], 0) == first != second
     assert seeded_sampler(checkpoint, SamplingSettings(max_new_tokens=8, seed=4))(prompts[:2], 0) != first
     questions = questions_of([{"prompt": prompt, "solution": "1"} for prompt in prompts[:2]], 1)
-    graded = graded_results(questions, first, lambda completions, solution: [1.0, None], checkpoint.layout, len_of)
-    assert [(each.score, each.answer, each.answer_read) for each in graded] == [
-        (score, len_of(completion.turn), True) for score, completion in zip((1.0, None), first, strict=True)
+    graded = graded_results(questions, first, Grader(grader_spec(()), RewardContext()), checkpoint.layout)
+    assert [(each.score, each.completion, each.answer_read) for each in graded] == [
+        (0.0, completion.turn, True) for completion in first
     ]
-
-
-def len_of(turn: str) -> str:
-    return str(len(turn))
 
 
 def test_seeds_of_places_differ_and_fit_every_library() -> None:

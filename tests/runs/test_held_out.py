@@ -1,5 +1,7 @@
 """Figures of held-out answers that can be counted by hand, and what is refused of measuring them."""
 
+from statistics import stdev
+
 import pytest
 
 from rlvr_vocab.checks.run import check_run
@@ -10,14 +12,14 @@ from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.runs.held_out import held_out_figures
 
 
-def result(problem, answer, *, tokens=10, thinking=4, reasoning=0, closed=True, finished=True):
+def result(problem, answer, *, score=0.0, tokens=10, thinking=4, reasoning=0, closed=True, finished=True, **more):
     return ProblemResult(
         problem=problem,
         sample=0,
         prompt="p",
         solution="1",
         completion="c",
-        score=0.0,
+        score=score,
         tokens=tokens,
         thinking_tokens=thinking,
         reasoning_tokens=reasoning,
@@ -25,11 +27,12 @@ def result(problem, answer, *, tokens=10, thinking=4, reasoning=0, closed=True, 
         finished=finished,
         answer=answer,
         answer_read=True,
+        **more,
     )
 
 
 ANSWERS = [
-    result(0, "1", tokens=6, reasoning=1),
+    result(0, "1", score=1.0, tokens=6, reasoning=1),
     result(0, None, thinking=6, reasoning=5),
     result(1, None, closed=False, tokens=20, finished=False),
     result(1, "1", tokens=20, finished=False),
@@ -38,19 +41,29 @@ ANSWERS = [
 
 
 def test_figures_are_those_of_hand_counted_answers():
-    assert held_out_figures(ANSWERS, 0.2) == {
-        "accuracy": 0.2,
-        "format": 1 / 5,
+    assert held_out_figures(ANSWERS) == {
+        "accuracy": 1 / 6,  # one of the two answers to the first of three problems
+        "reward": pytest.approx(0.5 / 3),
+        "reward_std": pytest.approx(stdev([0.5, 0, 0])),
+        "format": pytest.approx((1 / 2 + 0 + 0) / 3),
         "mean_length": 12.0,
         "clipped_ratio": 2 / 5,
         "reasoning_share": 6 / 22,
         "problems": 3,
     }
-    assert held_out_figures(ANSWERS, None).keys() == set(HELD_OUT_FIGURES)
+    assert held_out_figures(ANSWERS).keys() == set(HELD_OUT_FIGURES)
 
 
-def test_without_thinking_there_is_no_share_of_it():
-    assert "reasoning_share" not in held_out_figures([result(0, "1", thinking=0, closed=False)], 1.0)
+def test_a_figure_that_nothing_could_move_is_left_out():
+    nobody_thinks = held_out_figures([result(0, "1", thinking=0, closed=False)])
+    assert not {"reasoning_share", "format"} & nobody_thinks.keys()
+    no_right_or_wrong = held_out_figures([result(0, None, score=0.7, threshold=None), result(1, None, score=None)])
+    assert no_right_or_wrong["reward"] == 0.7 and "accuracy" not in no_right_or_wrong
+
+
+def test_the_format_is_what_the_format_reward_says():
+    told = [result(0, "1", in_format=False), result(1, "1", in_format=True), result(2, None, in_format=None)]
+    assert held_out_figures(told)["format"] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -60,7 +73,11 @@ def test_without_thinking_there_is_no_share_of_it():
         (["training.eval_steps=5", "dataset.max_eval_samples=0"], "nothing is held out"),
         (["training.eval_strategy=steps", "dataset.eval_fraction=0"], "nothing is held out"),
         (["training.metric_for_best_model=acuracy"], "did you mean accuracy"),
-        (["training.metric_for_best_model=eval_reward"], "there are accuracy, format"),
+        (["training.metric_for_best_model=eval_runtime"], "there are accuracy, reward"),
+        (["training.metric_for_best_model=accuracy", "rewards=format"], "which calls none right or wrong"),
+        (["evaluation.grader=acuracy"], "did you mean accuracy"),
+        (["evaluation.grader={name: accuracy, params: {deadlin: 1}}"], "accuracy has no parameter deadlin"),
+        (["evaluation.threshold=high"], "evaluation.threshold: expected a number"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(words, part, tmp_path):
@@ -84,8 +101,8 @@ def test_an_interval_is_enough_to_be_measured(words, strategy, tmp_path):
     assert settings.training.grpo.get("eval_strategy") == strategy
 
 
-def test_the_best_checkpoint_is_the_one_with_the_most_right_answers_unless_something_else_is_asked_for(tmp_path):
+def test_the_best_checkpoint_is_the_one_with_the_highest_scores_unless_something_else_is_asked_for(tmp_path):
     words = ["experiment=quickstart", f"output_dir={tmp_path / 'run'}", "training.load_best_model_at_end=true"]
-    assert load_settings("train", words).training.grpo["metric_for_best_model"] == "accuracy"
+    assert load_settings("train", words).training.grpo["metric_for_best_model"] == "reward"
     words.append("training.metric_for_best_model=format")
     assert load_settings("train", words).training.grpo["metric_for_best_model"] == "format"

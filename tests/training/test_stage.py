@@ -58,8 +58,8 @@ def test_a_row_that_was_sent_before_a_resume_is_not_sent_again(tmp_path):
     assert recorded_wandb(tmp_path) == {"id": "abc", "last_step": 3}
     for step in (2, 3):
         state = TrainerState(global_step=step, is_world_process_zero=True)
-        callback.on_log(None, state, None, logs={"eval_accuracy": 0.5})
-    assert logged[1:] == [{"eval/accuracy": 0.5, "train/global_step": 3}]
+        callback.on_log(None, state, None, logs={"eval_problems": 5})
+    assert logged[1:] == [{"eval/problems": 5, "train/global_step": 3}]
 
 
 def rows(*values):

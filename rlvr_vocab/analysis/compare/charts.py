@@ -19,6 +19,7 @@ _LONGEST_NAME = 26
 # Caption, words at the axis, metric, whether it is a share.
 _CURVES = (
     ("Held-out accuracy during training", "accuracy", "eval/accuracy", True),
+    ("Held-out reward during training", "reward", "eval/reward", False),
     ("Reward", "reward", "reward", False),
     ("Right among the problems trained on", "accuracy", "rewards/accuracy/mean", True),
     ("Groups without spread", "share of completions", "frac_reward_zero_std", True),
@@ -40,11 +41,12 @@ def interval_chart(comparisons: Sequence[Comparison]) -> Chart:
     chart, axes = figure(height=1.3 + 0.45 * len(comparisons))
     for row, found in enumerate(comparisons):
         at, (colour, _) = len(comparisons) - 1 - row, style_of(row + 1)
-        reach = 100 * min(found.smallest_effect, 1.0)
+        share = found.measure.is_share
+        unit, reach = (100, 100 * min(found.smallest_effect, 1.0)) if share else (1, found.smallest_effect)
         if found.variance.seeds:
             axes.barh(at, 2 * reach, left=-reach, height=0.62, color=INK, alpha=0.1, linewidth=0)
-        axes.plot([100 * found.low, 100 * found.high], [at, at], color=colour, linewidth=2.2, solid_capstyle="round")
-        axes.plot([100 * found.difference], [at], "o", color=colour, markersize=6)
+        axes.plot([unit * found.low, unit * found.high], [at, at], color=colour, linewidth=2.2, solid_capstyle="round")
+        axes.plot([unit * found.difference], [at], "o", color=colour, markersize=6)
     axes.axvline(0, color=INK, linewidth=0.9)
     names = labels([each.other for each in comparisons])
     axes.set_yticks(range(len(names)), names[::-1])
@@ -53,7 +55,8 @@ def interval_chart(comparisons: Sequence[Comparison]) -> Chart:
     axes.grid(False, axis="y")
     axes.grid(True, axis="x")
     axes.xaxis.set_major_locator(MaxNLocator(6))
-    axes.set_xlabel("percentage points above the baseline")
+    of = "percentage points" if comparisons[0].measure.is_share else comparisons[0].measure.name
+    axes.set_xlabel(f"{of} above the baseline")
     words = " ".join(verdict_sentence(each) for each in comparisons)
     note = f"Dot and line: difference and {100 * comparisons[0].confidence:g} % interval."
     if any(each.variance.seeds for each in comparisons):
@@ -73,13 +76,19 @@ def runs_chart(comparisons: Sequence[Comparison]) -> Chart:
     names = [first.baseline, *(each.other for each in comparisons)]
     axes.set_xticks(range(len(names)), labels(names))
     axes.set_xlim(-0.5, len(names) - 0.5)
-    axes.set_ylabel("accuracy")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
+    measure = first.measure
+    axes.set_ylabel(measure.name)
+    if measure.is_share:
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
     words = "; ".join(
-        f"{name}: {', '.join(f'{score:.1%}' for score in scores)}"
+        f"{name}: {', '.join(map(measure.value, scores))}"
         for name, scores in zip(names, [first.baseline_scores, *(e.other_scores for e in comparisons)], strict=True)
     )
-    return Chart("Every run", as_svg(chart, "Accuracy of every run", words), "Every dot a run, the bar their mean.")
+    return Chart(
+        "Every run",
+        as_svg(chart, f"{measure.name.capitalize()} of every run", words),
+        "Every dot a run, the bar their mean.",
+    )
 
 
 def labels(names: Sequence[str]) -> list[str]:
@@ -99,12 +108,15 @@ def _dots(axes: Axes, number: int, scores: Sequence[float]) -> None:
 
 
 def arm_curves(arms: Sequence[ComparedArm]) -> list[Chart]:
-    """A chart of each metric that some arm has logged and that is not the same throughout."""
+    """A chart of each metric that some arm has logged and that is not the same throughout, or as the one before."""
     charts, names = [], labels([arm.name for arm in arms])
+    drawn: list[tuple[Sequence[float], Sequence[float]]] = []
     for caption, label, metric, percent in _CURVES:
         lines = [line for arm, name in zip(arms, names, strict=True) if (line := _line(arm, name, metric)).steps]
+        points = [(line.steps, line.values) for line in lines]
         values = {value for line in lines for value in line.values}
-        if len(values) > 1:
+        if len(values) > 1 and points != drawn:
+            drawn = points
             svg = line_chart(lines, y_label=label, percent=percent, title=caption)
             charts.append(Chart(caption, svg))
     return charts

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -17,6 +19,7 @@ from rlvr_vocab.analysis.compare.interval import (
 )
 from rlvr_vocab.analysis.compare.runs import ArmResults, match_scores
 from rlvr_vocab.counted import counted
+from rlvr_vocab.record.measure import ACCURACY, Measure
 
 _RUNS_FOR_A_FIRM_EFFECT = 5  # runs of an arm
 ROUGH_EFFECT = (
@@ -42,6 +45,7 @@ class Comparison:
         p: the chance of a difference as far from zero where there is none; `adjusted_p` for all comparisons (Holm).
         smallest_effect: the true difference that would have been claimed with a chance of `power`.
         comparisons: how many arms are compared with the baseline.
+        measure: what the scores are of.
     """
 
     baseline: str
@@ -64,6 +68,7 @@ class Comparison:
     power: float
     comparisons: int
     variance: DifferenceVariance
+    measure: Measure = ACCURACY
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -77,6 +82,7 @@ def compare_arms(
     confidence: float = 0.95,
     power: float = 0.8,
     paired: bool | None = None,
+    measure: Measure = ACCURACY,
 ) -> Comparison:
     """The difference between two arms on the same problems.
 
@@ -98,7 +104,7 @@ def compare_arms(
         >>> found.verdict, round(found.difference, 3)
         ('higher', 0.25)
     """
-    return compare_with_baseline(baseline, [other], confidence, power, paired)[0]
+    return compare_with_baseline(baseline, [other], confidence, power, paired, measure)[0]
 
 
 def compare_with_baseline(
@@ -107,13 +113,15 @@ def compare_with_baseline(
     confidence: float = 0.95,
     power: float = 0.8,
     paired: bool | None = None,
+    measure: Measure = ACCURACY,
 ) -> tuple[Comparison, ...]:
     """Each of several arms against the baseline.
 
     With several, the verdicts rest on p-values by Holm (1979), so that one false claim among all of them is as rare as
     in a single comparison. Intervals stand each for itself; the smallest effect is that of the strictest step.
     """
-    found = [_figures(baseline, other, confidence, power, paired, len(others)) for other in others]
+    figures = partial(_figures, confidence=confidence, power=power, paired=paired, measure=measure)
+    found = [figures(baseline, other, comparisons=len(others)) for other in others]
     adjusted = holm([each.p for each in found])
     return tuple(
         replace(each, adjusted_p=p, verdict=_verdict(each, p)) for each, p in zip(found, adjusted, strict=True)
@@ -135,10 +143,18 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _figures(
-    baseline: ArmResults, other: ArmResults, confidence: float, power: float, paired: bool | None, comparisons: int
+    baseline: ArmResults,
+    other: ArmResults,
+    *,
+    confidence: float,
+    power: float,
+    paired: bool | None,
+    measure: Measure,
+    comparisons: int,
 ) -> Comparison:
     scores = match_scores(baseline, other, paired)
-    variance, error = difference_variance(scores), 1 - confidence
+    largest = 1.0 if measure.is_share else math.inf
+    variance, error = difference_variance(scores, 1.0 if measure.is_share else scores.range), 1 - confidence
     of_baseline, of_other = (np.nanmean(table, axis=1) for table in (scores.baseline, scores.other))
     difference = float(of_other.mean() - of_baseline.mean())
     half = half_width(variance, error)
@@ -155,8 +171,8 @@ def _figures(
         left_out=scores.left_out,
         left_out_runs=len(baseline.runs) + len(other.runs) - len(of_baseline) - len(of_other),
         difference=difference,
-        low=max(difference - half, -1.0),
-        high=min(difference + half, 1.0),
+        low=max(difference - half, -largest),
+        high=min(difference + half, largest),
         p=p,
         adjusted_p=p,
         smallest_effect=smallest_effect(variance, error / comparisons, power),
@@ -164,6 +180,7 @@ def _figures(
         power=power,
         comparisons=comparisons,
         variance=variance,
+        measure=measure,
     )
 
 
@@ -184,7 +201,9 @@ def verdict_sentence(found: Comparison) -> str:
     """One sentence: the verdict, the figures that it rests on, and what could have been seen."""
     if found.verdict == "one run each":
         return _of_models(found)
-    figures = f"difference {points(found.difference)}, {interval_text(found)}, {p_text(found.adjusted_p)}"
+    figures = (
+        f"difference {found.measure.difference(found.difference)}, {interval_text(found)}, {p_text(found.adjusted_p)}"
+    )
     figures += f" after Holm's correction for {found.comparisons} comparisons" * (found.comparisons > 1)
     if found.verdict == "not distinguishable":
         return (
@@ -201,9 +220,13 @@ def _of_models(found: Comparison) -> str:
     apart = "differ on problems like these" if zero_outside else "are not distinguishable on problems like these"
     return (
         f"One run of an arm cannot tell the arms apart: the luck of a seed is not seen. {models} {apart} "
-        f"(difference {points(found.difference)} for {found.other}, {interval_text(found)}, {sample_text(found)}). "
+        f"({_difference_text(found, f' for {found.other}')}, {sample_text(found)}). "
         "Train each arm with three seeds or more."
     )
+
+
+def _difference_text(found: Comparison, of: str = "") -> str:
+    return f"difference {found.measure.difference(found.difference)}{of}, {interval_text(found)}"
 
 
 def sample_text(found: Comparison) -> str:
@@ -215,20 +238,17 @@ def sample_text(found: Comparison) -> str:
     return f"{counts[0]} against {counted(counts[1], 'run')} {on}"
 
 
-def points(share: float, sign: bool = True) -> str:
-    """A difference of shares in percentage points."""
-    number = f"{100 * share:+.1f}" if sign else f"{100 * share:.1f}"
-    return f"{number.replace('-', '−')} points"
-
-
 def effect_text(found: Comparison) -> str:
     """The smallest effect; a difference of two shares is at most 100 points."""
-    return points(found.smallest_effect, sign=False) if found.smallest_effect < 1 else "more than there can be"
+    if found.measure.is_share and found.smallest_effect >= 1:
+        return "more than there can be"
+    return found.measure.difference(found.smallest_effect, sign=False)
 
 
 def is_rough(found: Comparison) -> bool:
     """Whether the smallest effect is an estimate from very few runs."""
-    return min(found.counts) < _RUNS_FOR_A_FIRM_EFFECT and found.smallest_effect < 1
+    possible = not found.measure.is_share or found.smallest_effect < 1
+    return min(found.counts) < _RUNS_FOR_A_FIRM_EFFECT and possible
 
 
 def p_text(p: float) -> str:
@@ -240,5 +260,5 @@ def interval_text(found: Comparison) -> str:
 
 
 def interval_points(found: Comparison) -> str:
-    """The ends of the interval, in percentage points."""
-    return " to ".join(f"{100 * end:+.1f}".replace("-", "−") for end in (found.low, found.high))
+    """The ends of the interval, of shares in percentage points."""
+    return " to ".join(found.measure.difference(end).removesuffix(" points") for end in (found.low, found.high))

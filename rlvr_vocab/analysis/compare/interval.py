@@ -73,28 +73,32 @@ class DifferenceVariance:
         return max(self.only_problems + self.of_seeds, self.problems)
 
 
-def difference_variance(scores: MatchedScores) -> DifferenceVariance:
-    """The variance of the difference of the means of two arms."""
+def difference_variance(scores: MatchedScores, largest: float = 1.0) -> DifferenceVariance:
+    """The variance of the difference of the means of two arms.
+
+    Args:
+        largest: how far apart two scores can lie.
+    """
     if scores.seeds is None:
-        return _of_unpaired(scores.baseline, scores.other)
-    return _of_paired(scores.other - scores.baseline)
+        return _of_unpaired(scores.baseline, scores.other, largest)
+    return _of_paired(scores.other - scores.baseline, largest)
 
 
-def _of_paired(differences: np.ndarray) -> DifferenceVariance:
+def _of_paired(differences: np.ndarray, largest: float) -> DifferenceVariance:
     """Args: differences of shape (seeds, problems), NaN where a pair has not answered."""
     count = differences.shape[1]
-    problems = max(_of_problems(differences), _one_problem(count))
+    problems = max(_of_problems(differences), _one_problem(count, largest))
     return DifferenceVariance(problems, max(count - 1, 1), (_of_seeds(differences),) if len(differences) > 1 else ())
 
 
-def _of_unpaired(baseline: np.ndarray, other: np.ndarray) -> DifferenceVariance:
+def _of_unpaired(baseline: np.ndarray, other: np.ndarray, largest: float) -> DifferenceVariance:
     """Each arm has a seed variance of its own.
 
     Arms with as many runs have degrees of freedom together, as in Welch's test (1947). With unequal numbers that test
     claims too often (two runs against ten: twice as often as it says), and each arm keeps its own.
     """
     count = baseline.shape[1]
-    problems = max(_of_problems((other.mean(0) - baseline.mean(0))[None]), _one_problem(count))
+    problems = max(_of_problems((other.mean(0) - baseline.mean(0))[None]), _one_problem(count, largest))
     if min(len(baseline), len(other)) < 2:
         return DifferenceVariance(problems, max(count - 1, 1))
     arms = _of_seeds(baseline), _of_seeds(other)
@@ -130,9 +134,9 @@ def _of_seeds(values: np.ndarray) -> SeedVariance:
     return SeedVariance(float(np.nanmean(values, axis=1).var(ddof=1) / rows), max(both, 0.0), rows - 1)
 
 
-def _one_problem(count: int) -> float:
+def _one_problem(count: int, largest: float) -> float:
     """One problem answered otherwise in all runs: where all answers are alike, the variance is not zero but unseen."""
-    return 1.0 / count**2
+    return (largest / count) ** 2
 
 
 def half_width(variance: DifferenceVariance, error: float) -> float:

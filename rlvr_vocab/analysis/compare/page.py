@@ -15,7 +15,6 @@ from rlvr_vocab.analysis.compare.comparison import (
     interval_points,
     is_rough,
     p_text,
-    points,
     seed_deviation,
     verdict_sentence,
 )
@@ -67,14 +66,15 @@ def _verdict(compared: ComparisonResult) -> Markup:
 def _facts(found: Comparison) -> Iterator[tuple[str, str]]:
     one_run = found.verdict == "one run each"
     yield "verdict", "one run cannot tell arms apart" if one_run else found.verdict
-    yield "difference", points(found.difference)
-    yield f"{100 * found.confidence:g} % interval", f"{interval_points(found)} points"
+    measure = found.measure
+    yield "difference", measure.difference(found.difference)
+    yield f"{100 * found.confidence:g} % interval", f"{interval_points(found)}{' points' * measure.is_share}"
     yield "p", p_text(found.p).removeprefix("p = ").removeprefix("p ")
     if found.comparisons > 1:
         yield "p after Holm's correction", p_text(found.adjusted_p).removeprefix("p = ").removeprefix("p ")
     if not one_run:
         yield "smallest effect that could have been shown", effect_text(found)
-    yield "standard error", points(math.sqrt(found.variance.total), sign=False)
+    yield "standard error", measure.difference(math.sqrt(found.variance.total), sign=False)
     yield "problems", f"{found.problems:,}"
     yield "runs", f"{len(found.baseline_scores)} and {len(found.other_scores)}"
 
@@ -95,21 +95,21 @@ def _method(found: Comparison) -> str:
 
 
 def _runs(compared: ComparisonResult) -> Markup:
-    means, rows = [], []
+    means, rows, measure = [], [], compared.measure
     for arm in compared.arms:
         scores = [sum(run.results.scores) / len(run.results.scores) for run in arm.runs]
         deviation = seed_deviation(scores)
-        spread = "one run" if deviation is None else points(deviation, sign=False)
-        means.append((arm.name, format_figure(sum(scores) / len(scores), True), spread, len(scores)))
+        spread = "one run" if deviation is None else measure.difference(deviation, sign=False)
+        means.append((arm.name, measure.value(sum(scores) / len(scores), " "), spread, len(scores)))
         rows += [
-            (arm.name, str(run.seed), run.folder, format_figure(score, True), f"{len(run.answers):,}")
+            (arm.name, str(run.seed), run.folder, measure.value(score, " "), f"{len(run.answers):,}")
             for run, score in zip(arm.runs, scores, strict=True)
         ]
     return Markup().join(
         [
-            paragraph(f"Accuracy: {compared.measured}."),
-            table(("arm", "mean accuracy", "standard deviation over seeds", "runs"), means, {1, 2, 3}),
-            table(("arm", "seed", "run", "accuracy", "answers"), rows, {3, 4}),
+            paragraph(f"{measure.name.capitalize()}{measure.by}: {compared.measured}."),
+            table(("arm", f"mean {measure.name}", "standard deviation over seeds", "runs"), means, {1, 2, 3}),
+            table(("arm", "seed", "run", measure.name, "answers"), rows, {3, 4}),
         ]
     )
 

@@ -8,8 +8,9 @@ from statistics import mean
 from typing import Any
 
 from rlvr_vocab.analysis.compare.comparison import Comparison, compare_with_baseline, seed_deviation, verdict_sentence
-from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparedRun, KeyDifference
+from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparedRun, KeyDifference, measure_of
 from rlvr_vocab.analysis.compare.warnings import comparison_warnings, unchecked_differences
+from rlvr_vocab.record.measure import Measure
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,12 @@ def _summed_up(field: str) -> Callable[[ComparedRun], float | None]:
     return lambda run: None if run.summary is None else run.summary.get(field)
 
 
+def _reward_before(run: ComparedRun) -> float | None:
+    """Of a run in which nothing is right or wrong."""
+    summary = run.summary or {}
+    return None if summary.get("accuracy_before") is not None else summary.get("reward_before")
+
+
 def _logged(metric: str) -> Callable[[ComparedRun], float | None]:
     return lambda run: run.last(metric)
 
@@ -62,6 +69,7 @@ def _reasoning_share(run: ComparedRun) -> float | None:
 
 _FIGURES: tuple[tuple[str, bool, Callable[[ComparedRun], float | None]], ...] = (
     ("accuracy before training", True, _summed_up("accuracy_before")),
+    ("reward before training", False, _reward_before),
     ("tokens per answer", False, _answered("tokens")),
     ("tokens of thinking per answer", False, _answered("thinking_tokens")),
     ("thinking closed", True, _answered("closed")),
@@ -83,12 +91,14 @@ class ComparisonResult:
     Attributes:
         key: the configuration key under test.
         measured: describes the results that were compared.
+        measure: what they are compared by.
         comparisons: of each other arm with the baseline.
         unchecked: a sentence on each possible difference that the runs have not recorded.
     """
 
     key: str
     measured: str
+    measure: Measure
     arms: tuple[ComparedArm, ...]
     comparisons: tuple[Comparison, ...]
     differences: tuple[KeyDifference, ...]
@@ -109,13 +119,17 @@ def compare_runs(
     """Compare each arm with the first, and look for everything else in which they differ.
 
     Raises:
-        UserError: the arms have nothing in common that could be compared.
+        UserError: the arms have nothing in common that could be compared, or were graded differently.
     """
     baseline, *others = arms
-    found = compare_with_baseline(baseline.results, [arm.results for arm in others], confidence, power, paired)
+    measure = measure_of([run for arm in arms for run in arm.runs])
+    results = [arm.results for arm in others]
+    found = compare_with_baseline(baseline.results, results, confidence, power, paired, measure)
     warnings = comparison_warnings(arms, differences, found)
     unchecked, figures = tuple(unchecked_differences(arms)), tuple(secondary_figures(arms))
-    return ComparisonResult(key, measured, tuple(arms), found, tuple(differences), tuple(warnings), unchecked, figures)
+    return ComparisonResult(
+        key, measured, measure, tuple(arms), found, tuple(differences), tuple(warnings), unchecked, figures
+    )
 
 
 def as_json(compared: ComparisonResult) -> dict[str, Any]:
@@ -123,6 +137,7 @@ def as_json(compared: ComparisonResult) -> dict[str, Any]:
     return {
         "key": compared.key,
         "measured": compared.measured,
+        "measure": asdict(compared.measure),
         "warnings": list(compared.warnings),
         "unchecked": list(compared.unchecked),
         "arms": [

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from rlvr_vocab.data.table import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
+from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.record.metrics import Row
 from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.secret_words import without_secrets
@@ -26,7 +29,7 @@ class RunResults:
     Attributes:
         seed: runs of two arms with one seed are a pair.
         problems: for each sample the problem that it answers, as anything that is equal for the same problem.
-        scores: for each sample its score, 1 for right and 0 for wrong.
+        scores: for each sample 1 for right and 0 for wrong, or, where nothing is, its score.
     """
 
     seed: Hashable
@@ -57,6 +60,12 @@ class MatchedScores:
     other: np.ndarray
     left_out: int
     seeds: tuple[Hashable, ...] | None = None
+
+    @property
+    def range(self) -> float:
+        """How far apart the scores lie."""
+        both = np.concatenate([self.baseline.ravel(), self.other.ravel()])
+        return float(np.nanmax(both) - np.nanmin(both))
 
 
 def match_scores(baseline: ArmResults, other: ArmResults, paired: bool | None = None) -> MatchedScores:
@@ -149,6 +158,7 @@ class ComparedRun:
         sampling_settings: how the answers were sampled, as `rlvr-vocab evaluate` wrote it down; None where it did not.
         from_evaluate: whether the answers are those of that command.
         selects_best: whether it kept its best checkpoint instead of the last.
+        grader: what graded the answers, as `GraderSpec.plain`; None where the run did not write it down.
         damage: a sentence on each file of it that is lost or changed.
     """
 
@@ -163,13 +173,15 @@ class ComparedRun:
     sampling_settings: Row | None = None
     from_evaluate: bool = False
     selects_best: bool = False
+    grader: Row | None = None
     damage: Sequence[str] = ()
 
     @property
     def results(self) -> RunResults:
-        """Right or wrong for each answer; those whose gold answer nobody could read are left out."""
-        graded = [answer for answer in self.answers if answer.score is not None]
-        return RunResults(self.seed, [problem_of(each) for each in graded], [each.right for each in graded])
+        """What each answer is worth; those without a score are left out."""
+        graded = [(problem_of(answer), answer.value) for answer in self.answers]
+        known = [(problem, value) for problem, value in graded if value is not None]
+        return RunResults(self.seed, [problem for problem, _ in known], [value for _, value in known])
 
     @property
     def steps(self) -> int | None:
@@ -215,9 +227,33 @@ class KeyDifference:
     values: tuple[str, ...]
 
 
-def problem_of(answer: ProblemResult) -> tuple[str, str]:
+def problem_of(answer: ProblemResult) -> tuple[str, str | None]:
     """Identity of the problem of an answer: its text and gold answer, not its place in a file."""
-    return answer.prompt, answer.solution
+    return answer.prompt, cell_text(answer.solution)
+
+
+def measure_of(runs: Sequence[ComparedRun]) -> Measure:
+    """What the runs, which must all be graded alike, are compared by.
+
+    Raises:
+        UserError: they were graded by different graders.
+    """
+    known = {_grader_in_words(run.grader): run.folder for run in runs if run.grader is not None}
+    if len(known) > 1:
+        (one, first), (other, second), *_ = known.items()
+        raise UserError(
+            f"runs: the answers of {first} were graded by {one}, those of {second} by {other}: such figures cannot be "
+            "compared; grade both alike, with rlvr-vocab evaluate checkpoint=… grader=…, and give evaluation=<name>"
+        )
+    grader = next((str(run.grader["name"]) for run in runs if run.grader is not None), "accuracy")
+    return Measure.of_answers([answer for run in runs for answer in run.answers], grader)
+
+
+def _grader_in_words(grader: Row) -> str:
+    parts = [part for part in grader.get("sum", [grader]) if part.get("params")]
+    words = [f"{part['name']} {json.dumps(part['params'], ensure_ascii=False)}" for part in parts]
+    words += [f"threshold {grader['threshold']:g}"] if grader.get("threshold") is not None else []
+    return f"{grader['name']}{' with ' * bool(words)}{' and '.join(words)}"
 
 
 def safe_line(text: str) -> str:

@@ -28,7 +28,8 @@ _SAME_BUDGET = 0.05
 _SIGNIFICANT = 2.58
 _ENOUGH_SEEDS = 3
 _LONGEST_VALUE = 60
-_OF_THE_CHECKPOINT = ("weights", "base_weights", "files", "checkpoint", "problems", "problems_sha256")
+# Of the checkpoint, and the grader, which must be the same.
+_NO_SAMPLING = ("grader", "weights", "base_weights", "files", "checkpoint", "problems", "problems_sha256")
 
 
 def comparison_warnings(
@@ -140,7 +141,7 @@ def _sampling_settings(runs: Sequence[ComparedRun]) -> Iterator[str]:
         own = [run.folder for run in runs if not run.from_evaluate]
         yield f"The results of {listed(own)} are what a run measured itself, the others those of rlvr-vocab evaluate."
     known = [run.sampling_settings for run in runs if run.sampling_settings is not None]
-    for name in dict.fromkeys(name for each in known for name in each if name not in _OF_THE_CHECKPOINT):
+    for name in dict.fromkeys(name for each in known for name in each if name not in _NO_SAMPLING):
         values = dict.fromkeys(str(each.get(name)) for each in known)
         if len(values) > 1:
             yield f"The answers were sampled with different {name} ({' and '.join(values)})."
@@ -236,9 +237,12 @@ _MISSING: tuple[tuple[str, Callable[[ComparedRun], bool], str], ...] = (
     ("metrics.jsonl", lambda run: not run.rows, "the tokens trained on"),
     (
         "accuracy before training",
-        lambda run: (run.summary or {}).get("accuracy_before") is None,
+        lambda run: (
+            not {"accuracy_before", "reward_before"} & {k for k, v in (run.summary or {}).items() if v is not None}
+        ),
         "how they began",
     ),
+    ("grader", lambda run: run.grader is None, "how the answers were graded"),
 )
 
 

@@ -75,14 +75,18 @@ class RewardScale:
 
 
 class Evaluation(NamedTuple):
-    """Accuracy on held-out problems, with the reward then and at the beginning of its stage."""
+    """Accuracy, or reward, on held-out problems, with the reward in training then and at the beginning of its stage.
+
+    `deviation` is that of the reward over the problems; None for an accuracy.
+    """
 
     step: int
-    accuracy: float
+    value: float
     problems: float
     reward: Estimate | None
     first_reward: Estimate | None
     stage: object = None
+    deviation: float | None = None
 
 
 class RowSeries:
@@ -215,11 +219,13 @@ class History:
         self.has_risen |= now.is_above(first, RISEN)
 
     def _add_evaluation(self, row: Row) -> None:
-        accuracy, problems = number(row, "eval/accuracy"), number(row, "eval/problems")
-        if accuracy is not None and problems is not None:
+        value, deviation, problems = number(row, "eval/accuracy"), None, number(row, "eval/problems")
+        if value is None:
+            value, deviation = number(row, "eval/reward"), number(row, "eval/reward_std") or 0.0
+        if value is not None and problems is not None:
             reward = self.reward_in(self.sampled.recent() or self.sampled.earliest())
             self.evaluations.append(
-                Evaluation(int(row["step"]), accuracy, problems, reward, self.first_reward, self._stage)
+                Evaluation(int(row["step"]), value, problems, reward, self.first_reward, self._stage, deviation)
             )
 
     @property

@@ -120,7 +120,7 @@ def _best_windows(history: History, length: int) -> Iterator[tuple[Estimate, str
         yield Estimate(means[best], history.reward_noise / math.sqrt(short)), steps(parts[best])
 
 
-HELD_OUT_FALL = Threshold(0.03, "accuracy", "smaller falls are not worth a word")
+HELD_OUT_FALL = Threshold(0.03, "accuracy", "or so many standard deviations of a reward: smaller falls are nothing")
 HELD_OUT_ERRORS = Threshold(2, "standard errors", "of the difference, at this number of problems")
 _ENOUGH_TO_PAIR = 4
 
@@ -130,7 +130,8 @@ _ENOUGH_TO_PAIR = 4
     title="The reward rises while held-out accuracy falls",
     cause="the problems, or a hole in the reward, are being learned instead of the task: read the best-paid "
     "completions with rlvr-vocab samples order=highest",
-    metrics="`eval/accuracy` (`training.eval_steps`), four of them or more; the accuracies before and after the run",
+    metrics="`eval/accuracy`, or `eval/reward` where nothing is right or wrong (`training.eval_steps`), four of them "
+    "or more; the accuracies before and after the run",
 )
 def held_out_accuracy_falls(history: History) -> Symptom | None:
     """The reward rises while held-out accuracy falls."""
@@ -141,20 +142,25 @@ def held_out_accuracy_falls(history: History) -> Symptom | None:
         return None
     # The best of many single ones is partly luck; the pair before the last one shares an evaluation with it.
     *earlier, _, last = [_both(*pair) for pair in pairwise(evaluations)]
-    return _fallen(history, max(earlier, key=lambda both: both.accuracy), last)
+    return _fallen(history, max(earlier, key=lambda both: both.value), last)
 
 
 def _both(one: Evaluation, other: Evaluation) -> Evaluation:
     """Two evaluations as one, with the reward of the second."""
-    return other._replace(accuracy=(one.accuracy + other.accuracy) / 2, problems=one.problems + other.problems)
+    spread = None if one.deviation is None or other.deviation is None else max(one.deviation, other.deviation)
+    value, problems = (one.value + other.value) / 2, one.problems + other.problems
+    return other._replace(value=value, problems=problems, deviation=spread)
 
 
 def _error(one: Evaluation, other: Evaluation) -> float:
-    """Standard error of the difference of two accuracies, with one problem more right and one more wrong in each:
+    """Standard error of the difference of two, of accuracies with one problem more right and one more wrong in each:
     none of four is not certain to stay none."""
     variances = []
     for each in (one, other):
-        part = (each.accuracy * each.problems + 1) / (each.problems + 2)
+        if each.deviation is not None:
+            variances.append(each.deviation**2 / max(1, each.problems))
+            continue
+        part = (each.value * each.problems + 1) / (each.problems + 2)
         variances.append(max(0.0, part * (1 - part) / max(1, each.problems - 1)))  # percentages are no shares
     return math.sqrt(sum(variances))
 
@@ -162,14 +168,17 @@ def _error(one: Evaluation, other: Evaluation) -> float:
 def _fallen(history: History, best: Evaluation, last: Evaluation) -> Symptom | None:
     # Those of another stage are rewards of other functions.
     before, now = best.reward if best.stage == last.stage else last.first_reward, last.reward
-    error, fall = _error(best, last), best.accuracy - last.accuracy
-    if before is None or now is None or fall <= HELD_OUT_FALL or fall < HELD_OUT_ERRORS * error:
+    error, fall, measured = _error(best, last), best.value - last.value, "accuracy"
+    least = float(HELD_OUT_FALL)
+    if last.deviation is not None:
+        least, measured = least * last.deviation, "reward"
+    if before is None or now is None or fall <= least or fall < HELD_OUT_ERRORS * error:
         return None
     if not now.is_above(before, HELD_OUT_ERRORS):
         return None
     facts = history.facts
     return Symptom(
-        f"eval/accuracy {figure(best.accuracy)} up to step {best.step}, {figure(last.accuracy)} at step {last.step} "
+        f"eval/{measured} {figure(best.value)} up to step {best.step}, {figure(last.value)} at step {last.step} "
         f"(standard error of the difference {figure(error)}); {history.reward_name} {figure(before.mean)} and then "
         f"{figure(now.mean)}",
         (

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from rlvr_vocab.analysis.charts import Band, Chart, Line, line_chart
 from rlvr_vocab.analysis.report.page import chart_grid, facts, paragraph
+from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.record.metrics import RunRecord
 
 _PER_FUNCTION_CHARTS = {
@@ -82,7 +83,7 @@ CURVES = (
         "share of answers",
         (("eval/format", "well formed"), ("eval/clipped_ratio", "cut off")),
         percent=True,
-        note="Well formed: closed its thinking, ended by itself, holds an answer that can be found.",
+        note="Well formed: by the run's format reward; without one, it closed its thinking, ended, and answered.",
     ),
     CurveSpec("KL to the initial model", "nats per token", (("kl", ""),), note="k3 estimate, mean per token."),
     CurveSpec("Gradient norm", "norm before clipping", (("grad_norm", ""),)),
@@ -114,16 +115,16 @@ CURVES = (
 )
 
 
-def curves(record: RunRecord, accuracies: Line | None) -> Markup:
+def curves(record: RunRecord, held_out: Line | None, measure: Measure) -> Markup:
     """All charts that there is data for, and below them in words what never changed.
 
     Args:
-        accuracies: held-out accuracy over the steps, before and after among them; None where nothing was measured.
+        held_out: the measure over the steps, before and after among them; None where nothing was measured.
     """
     bands = stages_of(record)
     drawn, constant = [_reward(record, bands)], []
-    if accuracies is not None:
-        drawn.insert(0, _accuracy(record, accuracies, bands))
+    if held_out is not None:
+        drawn.insert(0, _held_out(record, held_out, measure, bands))
     for spec in (*_per_function(record), *CURVES):
         lines = _lines(record, spec)
         if lines and all(len(set(line.values)) == 1 for line in lines) and spec.spread is None:
@@ -159,15 +160,15 @@ def _reward(record: RunRecord, bands: Sequence[Band]) -> Chart | None:
     return Chart("Reward", line_chart([line], y_label="reward", title="Reward", bands=bands), note)
 
 
-def _accuracy(record: RunRecord, accuracies: Line, bands: Sequence[Band]) -> Chart:
-    """Held-out accuracy beside that on the problems trained on: the two should rise together."""
-    lines = [accuracies]
-    steps, values = record.series("rewards/accuracy/mean")
-    if steps and all(0 <= value <= 1 for value in values):
+def _held_out(record: RunRecord, held_out: Line, measure: Measure, bands: Sequence[Band]) -> Chart:
+    """The measure on held-out problems beside that on those trained on: the two should rise together."""
+    lines, title = [held_out], measure.name.capitalize()
+    steps, values = record.series(f"rewards/{measure.grader}/mean" if measure.is_share else "reward")
+    if steps and (not measure.is_share or all(0 <= value <= 1 for value in values)):
         lines.append(Line("problems trained on", steps, values))
-    title = "Accuracy"
-    svg = line_chart(lines, y_label="accuracy", percent=True, title=title, bands=bands)
-    return Chart(title, svg, "One sample a problem; bars are 95 % intervals.")
+    svg = line_chart(lines, y_label=measure.name, percent=measure.is_share, title=title, bands=bands)
+    by = f" Graded{measure.by}." if measure.by else ""
+    return Chart(title, svg, f"One sample a problem; bars are 95 % intervals.{by}")
 
 
 def _per_function(record: RunRecord) -> Iterator[CurveSpec]:

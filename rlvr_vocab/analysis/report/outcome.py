@@ -1,4 +1,4 @@
-"""The outcome of a run: its answers to held-out problems, accuracy over the steps, and a sentence or two that sum up.
+"""The outcome of a run: its answers to held-out problems, their figure over the steps, a sentence or two that sum up.
 
 What is missing, or shows nothing, is said first.
 """
@@ -11,9 +11,16 @@ from typing import Any
 
 from rlvr_vocab.analysis.charts import Line
 from rlvr_vocab.counted import counted
-from rlvr_vocab.record.metrics import EVAL_ACCURACY, RunRecord, is_number
+from rlvr_vocab.record.measure import Measure
+from rlvr_vocab.record.metrics import Row, RunRecord, is_number
 from rlvr_vocab.record.results import ProblemResult
-from rlvr_vocab.statistics import difference_interval, share_interval
+from rlvr_vocab.statistics import (
+    Interval,
+    difference_interval,
+    mean_interval,
+    mean_interval_from,
+    share_interval,
+)
 
 # Of the logged steps, from which the reward at the beginning and at the end is taken where nothing was held out.
 _AT_EACH_END = 10
@@ -25,28 +32,34 @@ class HeldOutAnswers:
 
     Attributes:
         damage: a line for each damaged file, which is left out.
+        grader: the name of what graded them.
     """
 
     before: Sequence[ProblemResult] = ()
     after: Sequence[ProblemResult] = ()
     damage: Sequence[str] = ()
+    grader: str = "accuracy"
+
+    @property
+    def measure(self) -> Measure:
+        return Measure.of_answers([*self.before, *self.after], self.grader)
 
     def pairs(self) -> list[tuple[ProblemResult, ProblemResult]]:
         """The first answers before and after, for each problem that was graded both times."""
         return [(early[0], late[0]) for early, late in self._of_a_problem()]
 
-    def shares(self) -> list[tuple[float, float]]:
-        """The shares of right answers before and after, for each problem that was graded both times."""
-        return [(_share(early), _share(late)) for early, late in self._of_a_problem()]
+    def values(self) -> list[tuple[float, float]]:
+        """The mean value of the answers before and after, for each problem that was graded both times."""
+        return [(_mean_value(early), _mean_value(late)) for early, late in self._of_a_problem()]
 
     def _of_a_problem(self) -> list[tuple[list[ProblemResult], list[ProblemResult]]]:
         before, after = _by_problem(self.before), _by_problem(self.after)
         return [(answers, after[problem]) for problem, answers in before.items() if problem in after]
 
 
-def problem_shares(answers: Sequence[ProblemResult]) -> list[float]:
-    """The share of right answers of each problem that can be judged."""
-    return list(map(_share, _by_problem(answers).values()))
+def problem_values(answers: Sequence[ProblemResult]) -> list[float]:
+    """The mean value of the answers to each problem that can be judged: 1 for right, 0 for wrong, else their scores."""
+    return list(map(_mean_value, _by_problem(answers).values()))
 
 
 def _by_problem(answers: Sequence[ProblemResult]) -> dict[tuple[int, str], list[ProblemResult]]:
@@ -58,23 +71,20 @@ def _by_problem(answers: Sequence[ProblemResult]) -> dict[tuple[int, str], list[
     return found
 
 
-def _share(answers: Sequence[ProblemResult]) -> float:
-    return sum(answer.right for answer in answers) / len(answers)
+def _mean_value(answers: Sequence[ProblemResult]) -> float:
+    values = [answer.value for answer in answers if answer.value is not None]
+    return sum(values) / len(values)
 
 
-def accuracy_line(record: RunRecord, held_out: HeldOutAnswers) -> Line | None:
-    """Accuracy over the steps, before and after among them, with its interval; None where nothing was measured."""
-    points = [(0, problem_shares(held_out.before))]
-    points += [
-        (int(row["step"]), _graded(row[EVAL_ACCURACY], int(row["eval/problems"])))
-        for row in record.evaluations
-        if is_number(row[EVAL_ACCURACY]) and is_number(row.get("eval/problems"))
-    ]
-    end = last_step(record)
-    last = problem_shares(held_out.after)
-    if last:
-        points = [*((step, shares) for step, shares in points if step < end), (end, last)]
-    known = [(step, found) for step, shares in points if (found := share_interval(shares)) is not None]
+def held_out_line(record: RunRecord, held_out: HeldOutAnswers) -> Line | None:
+    """Accuracy, or reward, over the steps, before and after among them, with its interval; None: nothing measured."""
+    interval = share_interval if held_out.measure.is_share else mean_interval
+    measured = [(0, interval(problem_values(held_out.before)))]
+    measured += [(int(row["step"]), _of_row(row, held_out.measure)) for row in record.evaluations]
+    end, last = last_step(record), interval(problem_values(held_out.after))
+    if last is not None:
+        measured = [*((step, found) for step, found in measured if step < end), (end, last)]
+    known = [(step, found) for step, found in measured if found is not None]
     if not known:
         return None
     return Line(
@@ -86,21 +96,28 @@ def accuracy_line(record: RunRecord, held_out: HeldOutAnswers) -> Line | None:
     )
 
 
-def _graded(accuracy: float, problems: int) -> list[float]:
-    """One mark for each problem, of which so many are right."""
-    right = round(accuracy * problems)
-    return [1.0] * right + [0.0] * (problems - right)
+def _of_row(row: Row, measure: Measure) -> Interval | None:
+    """What was measured during training; None where the row lacks a figure of it."""
+    value, problems = row.get(f"eval/{measure.name}"), row.get("eval/problems")
+    if not is_number(value) or not is_number(problems):
+        return None
+    if measure.is_share:
+        right = round(value * problems)
+        return share_interval([1.0] * right + [0.0] * (int(problems) - right))
+    spread = row.get("eval/reward_std")
+    return mean_interval_from(value, spread if is_number(spread) else 0.0, int(problems))
 
 
 @dataclass(frozen=True)
 class Change:
-    """Accuracy before and after on the same problems, and the interval of their paired difference."""
+    """Accuracy, or reward, before and after on the same problems, and the interval of their paired difference."""
 
     before: float
     after: float
     low: float
     high: float
     problems: int
+    measure: Measure
 
     @property
     def is_seen(self) -> bool:
@@ -109,13 +126,14 @@ class Change:
 
 
 def change(held_out: HeldOutAnswers) -> Change | None:
-    """The change of accuracy; None where it was not measured both before and after."""
-    shares = held_out.shares()
-    found = difference_interval([late - early for early, late in shares])
+    """The change of accuracy, or of reward; None where it was not measured both before and after."""
+    values, measure = held_out.values(), held_out.measure
+    interval = difference_interval if measure.is_share else mean_interval
+    found = interval([late - early for early, late in values])
     if found is None:
         return None
-    before, after = (sum(side) / len(shares) for side in zip(*shares, strict=True))
-    return Change(before, after, found.low, found.high, len(shares))
+    before, after = (sum(side) / len(values) for side in zip(*values, strict=True))
+    return Change(before, after, found.low, found.high, len(values), measure)
 
 
 def outcome_sentence(record: RunRecord, held_out: HeldOutAnswers) -> str:
@@ -144,19 +162,16 @@ def last_step(record: RunRecord) -> int:
     return int(record.rows[-1]["step"]) if record.rows else 0
 
 
-def percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
-
-
 def _accuracy_words(found: Change, record: RunRecord) -> str:
     how = "rose" if found.after > found.before else "fell" if found.after < found.before else "stayed"
-    moved = f"{how} from {percent(found.before)} to {percent(found.after)}"
+    measure = found.measure
+    moved = f"{how} from {measure.value(found.before, ' ')} to {measure.value(found.after, ' ')}"
     if how == "stayed":
-        moved = f"stayed at {percent(found.after)}"
+        moved = f"stayed at {measure.value(found.after, ' ')}"
+    low, high = (measure.difference(end).removesuffix(" points") for end in (found.low, found.high))
     words = (
-        f"Held-out accuracy {moved} on {_problems(found.problems, record)} in {_steps(record)}: "
-        f"{_points(found.after - found.before)} points, 95 % interval {_points(found.low)} to {_points(found.high)}, "
-        "paired by problem."
+        f"Held-out {measure.name}{measure.by} {moved} on {_problems(found.problems, record)} in {_steps(record)}: "
+        f"{measure.difference(found.after - found.before)}, 95 % interval {low} to {high}, paired by problem."
     )
     return (
         words if found.is_seen else f"{words} The interval includes 0: so many problems cannot tell it from no change."
@@ -172,14 +187,16 @@ def _problems(judged: int, record: RunRecord) -> str:
 def _why_no_change(record: RunRecord, held_out: HeldOutAnswers) -> str:
     """Why a finished run has no problem that was graded both before and after."""
     problems = _of_summary(record, "held_out_problems")
-    before, after = _of_summary(record, "accuracy_before"), _of_summary(record, "accuracy_after")
+    measure = Measure.of_summary(record.summary or {})
+    before, after = measure.of_run(record.summary or {})
     if not problems and not held_out.before and not held_out.damage:
         return "nothing was held out, so accuracy was not measured."
-    if (held_out.before and held_out.after) or before is None or after is None:
+    if (held_out.before and held_out.after) or not is_number(before) or not is_number(after):
         return "no held-out problem was judged both before and after, so there is no accuracy to tell."
     return (
-        f"its summary has a held-out accuracy of {percent(before)} before and {percent(after)} after on "
-        f"{counted(problems, 'problem')}, whose answers evaluation/ does not hold whole: there is no interval to tell."
+        f"its summary has a held-out {measure.name} of {measure.value(before, ' ')} before and "
+        f"{measure.value(after, ' ')} after on {counted(problems, 'problem')}, whose answers evaluation/ does not hold "
+        "whole: there is no interval to tell."
     )
 
 
@@ -187,10 +204,6 @@ def _of_summary(record: RunRecord, name: str) -> Any:
     """A figure of the summary; None where it has none."""
     found = (record.summary or {}).get(name)
     return found if is_number(found) else None
-
-
-def _points(share: float) -> str:
-    return f"{100 * share:+.1f}".replace("-", "−")
 
 
 def _progress(record: RunRecord) -> str:
@@ -205,14 +218,13 @@ def _steps(record: RunRecord) -> str:
 
 
 def _measured_so_far(record: RunRecord, held_out: HeldOutAnswers) -> str:
-    shares = problem_shares(held_out.before)
-    if not shares:
+    before, measure = problem_values(held_out.before), held_out.measure
+    if not before:
         return "Nothing was measured on held-out problems so far." if not held_out.damage else ""
-    words = (
-        f"Held-out accuracy was {percent(sum(shares) / len(shares))} before GRPO, on {counted(len(shares), 'problem')}"
-    )
-    steps, values = record.series("eval/accuracy")
-    return f"{words}, and {percent(values[-1])} after step {steps[-1]:,}." if steps else f"{words}."
+    mean = measure.value(sum(before) / len(before), " ")
+    words = f"Held-out {measure.name}{measure.by} was {mean} before GRPO, on {counted(len(before), 'problem')}"
+    steps, values = record.series(f"eval/{measure.name}")
+    return f"{words}, and {measure.value(values[-1], ' ')} after step {steps[-1]:,}." if steps else f"{words}."
 
 
 def _reward(record: RunRecord) -> str:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.report.curves import curves, stages_of
-from rlvr_vocab.analysis.report.outcome import HeldOutAnswers, accuracy_line, last_step, outcome_sentence
+from rlvr_vocab.analysis.report.outcome import HeldOutAnswers, held_out_line, last_step, outcome_sentence
 from rlvr_vocab.analysis.report.page import (
     Page,
     Section,
@@ -113,6 +113,9 @@ def _of_summary(record: RunRecord) -> Iterator[tuple[str, str]]:
         yield "to train on", counted(summary["train_problems"], "problem")
     if summary.get("held_out_problems") is not None:
         yield "held out", counted(summary["held_out_problems"], "problem")
+    grader = (summary.get("grader") or {}).get("name")
+    if grader is not None:
+        yield "held-out answers graded by", grader
     if "seconds" in summary and "grpo_seconds" in summary:
         yield "time", f"{_duration(summary['grpo_seconds'])} of GRPO, {_duration(summary['seconds'])} in all"
 
@@ -120,7 +123,7 @@ def _of_summary(record: RunRecord) -> Iterator[tuple[str, str]]:
 def _curves(report: RunReport) -> Markup:
     if not report.record.rows:
         return paragraph("metrics.jsonl holds no step yet.", "missing")
-    return curves(report.record, accuracy_line(report.record, report.held_out))
+    return curves(report.record, held_out_line(report.record, report.held_out), report.held_out.measure)
 
 
 def _findings(report: RunReport) -> Markup:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -37,6 +37,7 @@ _CHANGES = {
     "right before, wrong after": (True, False),
     "wrong before and after": (False, False),
 }
+_CHANGES_OF_SCORE = {"better after": 1, "worse after": -1, "the same": 0}
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,8 @@ def _highest_lowest_random(completions: Sequence[SampledCompletion]) -> Iterator
 
 def held_out_answers(held_out: HeldOutAnswers) -> list[tuple[str, ProblemResult, ProblemResult]]:
     """For each kind of change its first problem, with the answer before and the one after."""
-    pairs = held_out.pairs()
-    firsts = {name: next((pair for pair in pairs if _change(pair) == kind), None) for name, kind in _CHANGES.items()}
+    pairs, kinds = held_out.pairs(), _kinds(held_out)
+    firsts = {name: next((pair for pair in pairs if _change(pair) == kind), None) for name, kind in kinds.items()}
     return [(name, *pair) for name, pair in firsts.items() if pair is not None]
 
 
@@ -111,7 +112,7 @@ def held_out_section(
 ) -> Markup:
     """How many problems changed, and some of them."""
     changes = [_change(pair) for pair in held_out.pairs()]
-    counts = "; ".join(f"{changes.count(kind):,} {name}" for name, kind in _CHANGES.items())
+    counts = "; ".join(f"{changes.count(kind):,} {name}" for name, kind in _kinds(held_out).items())
     words = f"Of {counted(len(changes), 'problem')}: {counts}. The first of each kind, as it was answered:"
     cards = (
         samples(name, [_of_answer(before, "before GRPO", marker), _of_answer(after, "after GRPO", marker)])
@@ -153,8 +154,17 @@ def _prefix(texts: Sequence[str]) -> str:
     return first[: shared_prefix_length(first, last)]
 
 
-def _change(pair: tuple[ProblemResult, ProblemResult]) -> tuple[bool, bool]:
-    return pair[0].right, pair[1].right
+def _kinds(held_out: HeldOutAnswers) -> Mapping[str, object]:
+    return _CHANGES if held_out.measure.is_share else _CHANGES_OF_SCORE
+
+
+def _change(pair: tuple[ProblemResult, ProblemResult]) -> object:
+    """Whether each was right; where nothing is right or wrong, whether the score rose (1) or fell (-1)."""
+    before, after = pair
+    if before.right is not None or after.right is not None:
+        return before.right, after.right
+    early, late = before.score or 0.0, after.score or 0.0
+    return (late > early) - (late < early)
 
 
 def _of_answer(answer: ProblemResult, title: str, marker: Marker | None) -> SampleCard:

@@ -11,7 +11,6 @@ from rich.text import Text
 from rlvr_vocab.analysis.compare.comparison import (
     effect_text,
     interval_points,
-    points,
     seed_deviation,
     verdict_sentence,
 )
@@ -24,6 +23,7 @@ from rlvr_vocab.config.command_sections import CompareSettings
 from rlvr_vocab.config.help import command_to_repeat
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.terminal import make_console
 
 
@@ -73,7 +73,8 @@ def _print(console: Console, compared: ComparisonResult) -> None:
     for unknown in compared.unchecked:
         console.print(f"not checked: {unknown}", markup=False)
     console.print()
-    console.print(f"accuracy ({compared.measured}), arms by {compared.key}:", markup=False)
+    measure = compared.measure
+    console.print(f"{measure.name}{measure.by} ({compared.measured}), arms by {compared.key}:", markup=False)
     for arm in compared.arms:
         if arm.value not in arm.name:  # too long for a name
             console.print(f"{arm.name}: {arm.value}", markup=False)
@@ -83,15 +84,16 @@ def _print(console: Console, compared: ComparisonResult) -> None:
 
 
 def _arms_table(compared: ComparisonResult) -> Table:
-    table = _table("arm", "accuracy", "std over seeds", "difference", "interval", "smallest effect")
+    measure = compared.measure
+    table = _table("arm", measure.name, "std over seeds", "difference", "interval", "smallest effect")
     first = compared.comparisons[0]
-    _add_row(table, first.baseline, *_mean_and_spread(first.baseline_scores), "", "", "")
+    _add_row(table, first.baseline, *_mean_and_spread(first.baseline_scores, measure), "", "", "")
     for found in compared.comparisons:
         _add_row(
             table,
             found.other,
-            *_mean_and_spread(found.other_scores),
-            points(found.difference),
+            *_mean_and_spread(found.other_scores, measure),
+            measure.difference(found.difference),
             interval_points(found),
             effect_text(found) if found.variance.seeds else "",
         )
@@ -110,9 +112,10 @@ def _figures_table(compared: ComparisonResult) -> Table:
     return table
 
 
-def _mean_and_spread(scores: tuple[float, ...]) -> tuple[str, str]:
+def _mean_and_spread(scores: tuple[float, ...], measure: Measure) -> tuple[str, str]:
     deviation = seed_deviation(scores)
-    return f"{sum(scores) / len(scores):.1%}", "one run" if deviation is None else points(deviation, sign=False)
+    spread = "one run" if deviation is None else measure.difference(deviation, sign=False)
+    return measure.value(sum(scores) / len(scores)), spread
 
 
 def _table(*columns: str) -> Table:

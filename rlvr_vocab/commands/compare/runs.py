@@ -100,15 +100,17 @@ def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -
     changed = records.problem(results)
     if changed is not None:
         raise UserError(f"runs: {folder}: {changed}; its own train command measures it again")
+    summary, sampling = read_record(folder, SUMMARY), evaluate_settings(results)
     return ComparedRun(
         folder=str(folder),
         seed=_seed(folder, config),
-        sampling_settings=evaluate_settings(results),
+        grader=((summary if sampling is None else sampling) or {}).get("grader"),
+        sampling_settings=sampling,
         from_evaluate=results.name == EVALUATION_RESULTS,
         answers=read_results(results),
         rows=rows,
         evaluations=evaluations,
-        summary=read_record(folder, SUMMARY),
+        summary=summary,
         environment=read_record(folder, ENVIRONMENT),
         damage=tuple(records.damage()),
         completions=CompletionFiles(folder / COMPLETIONS),

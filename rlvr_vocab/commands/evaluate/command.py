@@ -1,4 +1,4 @@
-"""`rlvr-vocab evaluate`: accuracy of checkpoints on a problem set, with per-problem results on disk."""
+"""`rlvr-vocab evaluate`: accuracy, or reward, of checkpoints on a problem set, with per-problem results on disk."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from transformers import AutoConfig, PreTrainedTokenizerBase
 from rlvr_vocab.atomic_file import json_text, write_whole
 from rlvr_vocab.commands.evaluate.results import (
     EvaluatedCheckpoint,
-    accuracy_line,
     comparison_table,
     evaluation_summary,
     figure_table,
+    outcome_line,
     recorded_differences,
     require_same_settings,
     result_settings,
@@ -25,6 +25,7 @@ from rlvr_vocab.commands.evaluate.results import (
 )
 from rlvr_vocab.config.command_sections import EvaluateSettings
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
+from rlvr_vocab.config.sections import RewardSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data.load import load_problem_sets
 from rlvr_vocab.data.wording import problem_key
@@ -38,11 +39,12 @@ from rlvr_vocab.evaluation.votes import votes_of
 from rlvr_vocab.progress import stage
 from rlvr_vocab.record.files import EVALUATION_RESULTS, SUMMARY
 from rlvr_vocab.record.results import ProblemResult
-from rlvr_vocab.rewards.build import BuiltReward
+from rlvr_vocab.rewards.build import RewardContext
+from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.problem_account import problems_line
 from rlvr_vocab.runs.record import run_of_checkpoint
-from rlvr_vocab.runs.rewards import answer_reader, grader_of, grader_spec
+from rlvr_vocab.runs.rewards import grader_of_checkpoint, require_reward_columns
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.peft.adapter_base import folder_with
@@ -61,7 +63,7 @@ class _Candidate:
     layout: VocabLayout
     tokenizer: PreTrainedTokenizerBase
     sampling: SamplingSettings
-    grader: BuiltReward
+    grader: Grader
     result_settings: dict[str, Any]
 
 
@@ -86,7 +88,7 @@ def _run(settings: EvaluateSettings, console: Console) -> int:
     evaluated: list[EvaluatedCheckpoint] = []
     for candidate in candidates:
         evaluated.append(_evaluated(settings, candidate, rows, evaluated[:1], console))
-        console.print(accuracy_line(evaluated[-1]), markup=False)
+        console.print(outcome_line(evaluated[-1], candidate.grader.spec.name), markup=False)
         console.print(figure_table(evaluated[-1]))
     if len(evaluated) > 1:
         console.print(comparison_table(evaluated))
@@ -102,7 +104,7 @@ def _rows(settings: EvaluateSettings, console: Console) -> Rows:
     if not rows:
         raise UserError(f"split=eval: nothing to measure on; {_remedy(settings)}, or split=train")
     chosen = rows if settings.max_samples is None else rows.select(range(min(settings.max_samples, len(rows))))
-    keys = [problem_key(prompt[-1]["content"]) for prompt in chosen["prompt"]]
+    keys = [problem_key(text) for text in chosen["problem"]]
     told = {run.folder: run for run in runs}.values()
     for line in [*(problems_line(dataset.name, keys, run) for run in told), *problems.report.lines()]:
         console.print(line, markup=False)
@@ -119,9 +121,13 @@ def _candidate(settings: EvaluateSettings, checkpoint: Path, folder: Path, rows:
     layout = VocabLayout.load(folder_with(LAYOUT_FILE, checkpoint, settings.base))
     tokenizer = load_tokenizer(folder_with("tokenizer.json", checkpoint, settings.base))
     opened, closed = tokenizer.convert_ids_to_tokens([layout.think_open_id, layout.think_close_id])
-    rewards, sampling = run_of_checkpoint(checkpoint).rewards, _sampling(settings, checkpoint)
-    depends_on = result_settings(checkpoint, settings.base, rows, sampling, settings.backend, grader_spec(rewards))
-    return _Candidate(checkpoint, folder, layout, tokenizer, sampling, grader_of(rewards, (opened, closed)), depends_on)
+    sampling, spec = _sampling(settings, checkpoint), grader_of_checkpoint(settings, checkpoint)
+    context = RewardContext(
+        (opened, closed), layout.standard_size, layout.think_open_id, layout.think_close_id, sampling.max_new_tokens
+    )
+    require_reward_columns(RewardSettings(spec.functions), list(rows[0]), "the problems have")
+    depends_on = result_settings(checkpoint, settings.base, rows, sampling, settings.backend, spec)
+    return _Candidate(checkpoint, folder, layout, tokenizer, sampling, Grader(spec, context), depends_on)
 
 
 def _sampling(settings: EvaluateSettings, checkpoint: Path) -> SamplingSettings:
@@ -177,13 +183,12 @@ def _results(
         console.print(f"goes on from {len(kept):,} of {counted(len(questions), 'answer')} in {path}", markup=False)
     if len(kept) == len(questions):
         return kept
-    read_answer = answer_reader(candidate.grader)
     prompts = [question.row["prompt"] for question in questions]
     with _sampler(settings, candidate, prompts) as sample, stage(console, "evaluating", len(questions)) as display:
 
         def answer(batch: Sequence[Question], place: int) -> list[ProblemResult]:
             completions = sample([question.row["prompt"] for question in batch], place)
-            return graded_results(batch, completions, candidate.grader.function, candidate.layout, read_answer)
+            return graded_results(batch, completions, candidate.grader, candidate.layout)
 
         def before_writing() -> None:
             (candidate.folder / SUMMARY).unlink(missing_ok=True)  # of results that are about to become others

@@ -15,12 +15,14 @@ from rich.text import Text
 from rlvr_vocab.atomic_file import read_json, read_json_if_there, write_json_whole
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.counted import counted
+from rlvr_vocab.data.table import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.figures import EvaluationFigures
 from rlvr_vocab.evaluation.sampling import SamplingSettings
 from rlvr_vocab.record.files import EVALUATION_RESULTS, EVALUATION_SETTINGS, SUMMARY
-from rlvr_vocab.record.results import ProblemResult
-from rlvr_vocab.rewards.reward import RewardSpec
+from rlvr_vocab.record.measure import Measure
+from rlvr_vocab.record.results import ProblemResult, mean_over_problems
+from rlvr_vocab.rewards.grader import GraderSpec
 from rlvr_vocab.statistics import Interval
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
 from rlvr_vocab.vocab.peft.adapter_base import find_base, folder_with, is_adapter
@@ -36,7 +38,7 @@ def result_settings(
     rows: Sequence[Mapping[str, Any]],
     sampling: SamplingSettings,
     backend: str,
-    grader: RewardSpec,
+    grader: GraderSpec,
 ) -> dict[str, Any]:
     """Everything that results depend on, as plain values; not the number of samples, as more may be added."""
     under = find_base(checkpoint, base) if is_adapter(checkpoint) else checkpoint
@@ -45,8 +47,8 @@ def result_settings(
         "base_weights": None if under is checkpoint else weights_fingerprint(under),
         "files": {name: _file_hash(checkpoint, base, name) for name in _READ_BESIDE},
         "problems": len(rows),
-        "problems_sha256": _sha256([[row["prompt"], row["solution"]] for row in rows]),
-        "grader": {"name": grader.name, "params": dict(grader.params)},
+        "problems_sha256": _sha256([[row["prompt"], cell_text(row.get("solution"))] for row in rows]),
+        "grader": grader.plain,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "max_new_tokens": sampling.max_new_tokens,
@@ -117,7 +119,8 @@ _NAMES = {
     "cut_off": "cut off",
     "closed_thinking": "thinking closed",
     "answered": "holds an answer",
-    "format": "closed, finished, answered",
+    "format": "in format",
+    "score": "reward",
     "reasoning_share": "reasoning tokens in thinking",
 }
 _NOT_SHOWN = ("finished",)  # the rest of what was cut off
@@ -147,6 +150,10 @@ class EvaluatedCheckpoint:
         found = self.figures.intervals.get(f"avg@{self.samples}")
         return None if found is None else found.estimate
 
+    @property
+    def reward(self) -> float | None:
+        return mean_over_problems(self.results, lambda result: result.score)
+
 
 def evaluation_summary(
     evaluated: EvaluatedCheckpoint, settings: Mapping[str, Any], dataset: str, first: Path
@@ -161,9 +168,11 @@ def evaluation_summary(
         "samples": evaluated.samples,
         "gradable": evaluated.gradable,
         "problems_without_score": evaluated.problems - len(scored),
+        "grader": settings["grader"],
         "accuracy": evaluated.accuracy,
+        "reward": evaluated.reward,
         "mean_tokens": intervals["length"].estimate,
-        "closed_thinking": intervals["closed_thinking"].estimate,
+        **({"closed_thinking": intervals["closed_thinking"].estimate} if "closed_thinking" in intervals else {}),
         "finished": intervals["finished"].estimate,
         "figures": {name: asdict(interval) for name, interval in intervals.items()},
         **{key: settings[key] for key in ("temperature", "max_new_tokens", "seed", "backend")},
@@ -174,8 +183,10 @@ def evaluation_summary(
     return summary
 
 
-def accuracy_line(evaluated: EvaluatedCheckpoint) -> str:
-    shown = "no gold answer could be read" if evaluated.accuracy is None else f"accuracy {evaluated.accuracy:.1%}"
+def outcome_line(evaluated: EvaluatedCheckpoint, grader: str) -> str:
+    measure = Measure.of_answers(evaluated.results, grader)
+    found = evaluated.accuracy if measure.is_share else evaluated.reward
+    shown = "no answer has a score" if found is None else f"{measure.name} {measure.value(found)}{measure.by}"
     return (
         f"{shown} on {counted(evaluated.problems, 'problem')}, {counted(evaluated.samples, 'sample')} each, "
         f"{evaluated.gradable} of "
@@ -201,24 +212,35 @@ def comparison_table(checkpoints: Sequence[EvaluatedCheckpoint]) -> Table:
     """Checkpoints below each other, with their paired differences to the first."""
     first = checkpoints[0]
     average, best, majority = (f"{name}@{first.samples}" for name in ("avg", "pass", "maj"))
+    if average not in first.figures.intervals:
+        average = "score"
     table = Table(box=None, pad_edge=False)
     table.add_column("checkpoint", overflow="fold")
     columns = list(dict.fromkeys([average, *([best, majority] if first.samples > 1 else []), "length", "format"]))
-    for name in [*columns, f"{average} less that of the first"]:
+    for name in [*columns, f"{_NAMES.get(average, average)} less that of the first"]:
         table.add_column(_NAMES.get(name, name), justify="right")
     for evaluated in checkpoints:
         found = evaluated.figures.intervals
         cells = [" ".join(_with_unit(name, found[name])) if name in found else "-" for name in columns]
         difference = evaluated.differences.get(average)
-        table.add_row(Text(str(evaluated.checkpoint)), *cells, "" if difference is None else _difference(difference))
+        shown = "" if difference is None else _difference(average, difference)
+        table.add_row(Text(str(evaluated.checkpoint)), *cells, shown)
     return table
 
 
 def _with_unit(name: str, interval: Interval) -> tuple[str, str]:
     if name in _IN_TOKENS:
         return f"{interval.estimate:,.1f}", f"[{interval.low:,.1f}, {interval.high:,.1f}]"
+    if _is_reward(name):
+        return f"{interval.estimate:.3f}", f"[{interval.low:.3f}, {interval.high:.3f}]"
     return f"{interval.estimate:.1%}", f"[{interval.low:.1%}, {interval.high:.1%}]"
 
 
-def _difference(interval: Interval) -> str:
+def _is_reward(name: str) -> bool:
+    return name == "score" or name.startswith("rewards/")
+
+
+def _difference(name: str, interval: Interval) -> str:
+    if _is_reward(name):
+        return f"{interval.estimate:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
     return f"{interval.estimate:+.1%} [{interval.low:+.1%}, {interval.high:+.1%}]"

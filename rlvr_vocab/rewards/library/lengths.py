@@ -92,6 +92,7 @@ def length(
 
 
 @reward(
+    shapes="grader",
     verifies=True,
     answer_in="box",
     not_for_golds=f"{COUNTS_SAMPLED}; its grader can be tried by itself",

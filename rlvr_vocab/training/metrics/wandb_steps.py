@@ -84,7 +84,7 @@ class RunStepsCallback(WandbCallback):
         step = self._context.run_step(state.global_step)
         known = recorded_wandb(self._context.run_folder) if state.is_world_process_zero else {}
         a_step = logs is not None and "loss" in logs
-        of_an_evaluation = logs is not None and "eval_accuracy" in logs  # sent after the row of its step
+        of_an_evaluation = logs is not None and "eval_problems" in logs  # sent after the row of its step
         last = known.get("last_step", 0)
         if (a_step and step <= last) or (of_an_evaluation and step < last):
             return

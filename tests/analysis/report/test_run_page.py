@@ -8,7 +8,7 @@ from markupsafe import Markup
 from rich.console import Console
 from scipy import stats
 
-from rlvr_vocab.analysis.report.outcome import accuracy_line, outcome_sentence
+from rlvr_vocab.analysis.report.outcome import held_out_line, outcome_sentence
 from rlvr_vocab.analysis.report.page import Page, Section, render
 from rlvr_vocab.cli import main
 from rlvr_vocab.config.command_sections import ReportSettings
@@ -99,7 +99,7 @@ def test_samples_of_one_problem_are_averaged_before_problems_are_compared(run: P
         run
     )
     record = run_record(run)
-    line = accuracy_line(record, held_out_of(record))
+    line = held_out_line(record, held_out_of(record))
     assert line is not None and list(line.values) == [0.25, 0.1875]
 
 
@@ -157,7 +157,7 @@ def test_an_unfinished_run_is_told_as_far_as_it_is(run: Path) -> None:
     assert said.startswith("This run is unfinished: it has logged 6 of 200 steps.")
     assert "was 25.0 % before GRPO, on 40 problems, and 50.0 % after step 3." in said
     record = run_record(run)
-    line = accuracy_line(record, held_out_of(record))
+    line = held_out_line(record, held_out_of(record))
     assert line is not None and list(line.steps) == [0, 3] and list(line.values) == [0.25, 0.5]
 
 

@@ -1,0 +1,245 @@
+"""What says how good a model's answers are: one of a run's rewards, or their sum, and from which score one is right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from rlvr_vocab.rewards.build import BuiltReward, RewardContext, build_rewards, find_function, logged_names
+from rlvr_vocab.rewards.dry_run import stand_in_trainer
+from rlvr_vocab.rewards.library import LIBRARY
+from rlvr_vocab.rewards.library.accuracy import accuracy, extracted_answer
+from rlvr_vocab.rewards.reward import RewardSpec, traits_of
+from rlvr_vocab.rewards.turns import THINK_TAGS
+from rlvr_vocab.rewards.user_code import is_user_code
+
+# How guides name functions of one's own that tell right from wrong, and those that look at the form.
+_GRADES = re.compile(r"(?:^|_)(?:accuracy|correct|correctness|exact_match|is_right|solved)(?:_|$)", re.IGNORECASE)
+_FORM = re.compile(r"(?:^|_)format(?:_|$)", re.IGNORECASE)
+# Answers that a reward is given at once; one of the user's own has a deadline for each batch.
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class GraderSpec:
+    """What grades answers, as plain settings.
+
+    Attributes:
+        functions: one reward, whose score it is, or several, whose weighted sum it is.
+        threshold: the score from which an answer is right; None where nothing is right or wrong.
+        form: the reward that tells whether an answer is in format; None where none does.
+    """
+
+    functions: tuple[RewardSpec, ...]
+    threshold: float | None
+    form: RewardSpec | None = None
+
+    @property
+    def name(self) -> str:
+        """`accuracy`, or `2 × correctness + 0.5 × boxed`."""
+        names = logged_names(self.functions)
+        if len(names) == 1:
+            return names[0]
+        pairs = zip(names, self.functions, strict=True)
+        return " + ".join(name if spec.weight == 1 else f"{spec.weight:g} × {name}" for name, spec in pairs)
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """What two graders that give the same figures have in common, for the records of runs and evaluations."""
+        parts = [{**_name_and_file(each.name), "params": dict(each.params)} for each in self.functions]
+        found: dict[str, Any] = parts[0]
+        if len(parts) > 1:
+            weighted = [{**part, "weight": each.weight} for part, each in zip(parts, self.functions, strict=True)]
+            found = {"name": self.name, "sum": weighted}
+        return found if self.threshold == 1.0 else {**found, "threshold": self.threshold}
+
+
+def grader_spec(
+    rewards: Sequence[RewardSpec], asked: Sequence[RewardSpec] | None = None, threshold: float | None = None
+) -> GraderSpec:
+    """What grades the answers of a run with these rewards; `accuracy` where there are none.
+
+    Args:
+        asked: the rewards that grade, by the user's word; a name alone is that of one of the run's. None: the first
+            of the run's that grades being right, else the sum of all that have a weight, each with its first.
+        threshold: the score from which an answer is right; None: the full mark of a reward that grades being right.
+
+    Raises:
+        UserError: a reward cannot be found.
+    """
+    given = [replace(spec, adaptive=None) for spec in rewards]
+    graders = [found for spec in given if (found := _grades_by(spec)) is not None]
+    if asked:
+        functions = tuple(_of_the_run(spec, given) for spec in asked)
+    elif graders:
+        functions = (graders[0],)
+    else:
+        functions = tuple(spec for spec in given if spec.weight) or (RewardSpec("accuracy"),)
+    if threshold is None and len(functions) == 1 and _grades_by(functions[0]) == functions[0]:
+        threshold = _full_mark(functions[0])
+    forms = sorted((spec for spec in given if _is_form(spec)), key=_gives_part_credit)
+    form = forms[0] if forms else None
+    return GraderSpec(functions, threshold, form)
+
+
+def _of_the_run(spec: RewardSpec, given: Sequence[RewardSpec]) -> RewardSpec:
+    if spec != RewardSpec(spec.name):
+        return spec
+    named = zip((*logged_names(given), *(each.name for each in given)), (*given, *given), strict=True)
+    return next((each for name, each in named if name == spec.name), spec)
+
+
+def _grades_by(spec: RewardSpec) -> RewardSpec | None:
+    """What of a reward tells right from wrong: itself, or the grader that it shapes the scores of; None for no such."""
+    traits = traits_of(find_function(spec.name))
+    if traits.grades or (is_user_code(spec.name) and _GRADES.search(_own_name(spec))):
+        return spec
+    shaped = spec.params.get(traits.shapes, "accuracy") if traits.shapes else None
+    return RewardSpec(shaped) if isinstance(shaped, str) else None
+
+
+def _is_form(spec: RewardSpec) -> bool:
+    marked = traits_of(find_function(spec.name)).is_format
+    return marked or (is_user_code(spec.name) and _FORM.search(_own_name(spec)) is not None)
+
+
+def _gives_part_credit(spec: RewardSpec) -> bool:
+    """Whether a format reward, by its full mark or its name, is one of the way there, which comes after the others."""
+    return traits_of(find_function(spec.name)).full_mark != 1.0 or "incremental" in _own_name(spec)
+
+
+def _own_name(spec: RewardSpec) -> str:
+    return spec.name.rpartition(":")[2]
+
+
+def _name_and_file(name: str) -> dict[str, str]:
+    """A function of the library by the first of its names, one of the user's with its file, wherever that lies."""
+    if name in LIBRARY:
+        return {"name": LIBRARY[name].__name__}
+    file, _, function = name.rpartition(":")
+    return {"name": function, "file": file.rpartition("/")[2]}
+
+
+def _full_mark(spec: RewardSpec) -> float:
+    return traits_of(find_function(spec.name)).full_mark if spec.full_mark is None else spec.full_mark
+
+
+@dataclass(frozen=True)
+class Grade:
+    """What an answer is worth.
+
+    Attributes:
+        score: None where no reward has one for it.
+        in_format: None where no reward of the run looks at the form.
+        answer: what `accuracy` takes for the final answer; None where there is none, or nobody looks.
+        rewards: the scores that `score` is the sum of, by name; empty where it is that of one reward.
+    """
+
+    score: float | None
+    in_format: bool | None = None
+    answer: str | None = None
+    rewards: Mapping[str, float | None] = field(default_factory=dict)
+
+
+class Grader:
+    """Grades answers as a `GraderSpec` says.
+
+    Attributes:
+        spec: what it is made from.
+        reads_answers: whether its grades hold the final answers.
+    """
+
+    def __init__(self, spec: GraderSpec, context: RewardContext) -> None:
+        self.spec = spec
+        self._context = context
+        self._form_mark: float | None = None
+        self._parts = build_rewards(spec.functions, context)
+        self._form = build_rewards([spec.form], context)[0] if spec.form is not None else None
+        function = self._parts[0].bound.function
+        self.reads_answers = len(self._parts) == 1 and function is accuracy
+        arguments = self._parts[0].bound.arguments({})
+        places = {name: arguments[name] for name in ("think_tags", "answer_from") if name in arguments}
+        self._read_answer: Callable[[str], str | None] = partial(extracted_answer, **places)
+
+    def check_parameters(self) -> None:
+        """Raises UserError where a reward of the library cannot take the values of its parameters."""
+        for part in self._parts:
+            part.check_parameters()
+
+    def grades(
+        self, rows: Sequence[Mapping[str, Any]], turns: Sequence[str], completion_ids: Sequence[Sequence[int]]
+    ) -> list[Grade]:
+        """The grade of each turn.
+
+        Args:
+            rows: the problem that each turn answers, `prompt` and the columns of the data set.
+            completion_ids: of each turn what was sampled.
+        """
+        found = []
+        for start in range(0, len(turns), _BATCH):
+            part = slice(start, start + _BATCH)
+            found += self._batch(rows[part], turns[part], completion_ids[part])
+        return found
+
+    def _batch(
+        self, rows: Sequence[Mapping[str, Any]], turns: Sequence[str], completion_ids: Sequence[Sequence[int]]
+    ) -> list[Grade]:
+        columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
+        columns |= {
+            "prompts": [row["prompt"] for row in rows],
+            "completions": [[{"role": "assistant", "content": turn}] for turn in turns],
+            "completion_ids": [list(ids) for ids in completion_ids],
+            **stand_in_trainer(),
+        }
+        scores = [part.function(**columns) for part in self._parts]
+        names = [part.name for part in self._parts]
+        forms = [None] * len(turns) if self._form is None else self._in_format(self._form, columns)
+        return [
+            Grade(
+                self._total(of_turn),
+                in_format,
+                self._read_answer(turn) if self.reads_answers else None,
+                dict(zip(names, of_turn, strict=True)) if len(names) > 1 else {},
+            )
+            for turn, in_format, *of_turn in zip(turns, forms, *scores, strict=True)
+        ]
+
+    def _in_format(self, form: BuiltReward, columns: dict[str, Any]) -> list[bool | None]:
+        """Whether each answer has the full mark of a format reward."""
+        if self._form_mark is None:
+            self._form_mark = self._tried_mark(form, columns)
+        return [None if score is None else score >= self._form_mark for score in form.function(**columns)]
+
+    def _tried_mark(self, form: BuiltReward, columns: dict[str, Any]) -> float:
+        """The full mark that is set or declared, else the best that a function of one's own gives made-up turns."""
+        assert self.spec.form is not None
+        if self.spec.form.full_mark is not None or hasattr(form.bound.function, "traits"):
+            return form.full_mark
+        turns = _well_formed_turns(self._context.think_tags or THINK_TAGS)
+        rows = len(columns["completions"])
+        alike = {
+            name: cells[:1] * len(turns) if isinstance(cells, list) and len(cells) == rows else cells
+            for name, cells in columns.items()
+        }
+        alike["completions"] = [[{"role": "assistant", "content": turn}] for turn in turns]
+        scores = [score for score in form.function(**alike) if score is not None and score > 0]
+        return max(scores, default=form.full_mark)
+
+    def _total(self, scores: Sequence[float | None]) -> float | None:
+        """The score of the only reward, or the weighted sum of those that have one, as in training."""
+        if len(scores) == 1:
+            return scores[0]
+        there = [part.weight * score for part, score in zip(self._parts, scores, strict=True) if score is not None]
+        return sum(there) if there else None
+
+
+def _well_formed_turns(think_tags: tuple[str, str]) -> list[str]:
+    """Turns that one format or another, of those that there are functions for, has nothing to wish for in."""
+    xml = "<reasoning>{0}Work it out.{0}</reasoning>{0}<answer>{0}42{0}</answer>{0}"
+    opened, closed = think_tags
+    thought = f"{opened}\nWork it out.\n{closed}\n"
+    ends = ("\\boxed{42}", "<answer>42</answer>", "<answer>\n42\n</answer>", "42")
+    return [xml.format("\n"), xml.format("").strip(), *(thought + end for end in ends)]

@@ -1,0 +1,139 @@
+"""What grades held-out answers: which of a run's rewards, from which score one is right, and what is in format."""
+
+import pytest
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.build import RewardContext
+from rlvr_vocab.rewards.grader import Grader, grader_spec
+from rlvr_vocab.rewards.reward import RewardSpec
+from rlvr_vocab.rewards.turns import THINK_TAGS
+
+CONTEXT = RewardContext(think_tags=THINK_TAGS, max_completion_length=100)
+OWN = r"""
+import re
+from rlvr_vocab.rewards import reward
+
+def correctness_reward(prompts, completions, answer, **kwargs):
+    said = [turn[0]["content"].split("<answer>")[-1].split("</answer>")[0].strip() for turn in completions]
+    return [2.0 if one == other else 0.0 for one, other in zip(said, answer)]
+
+def soft_format_reward(completions, **kwargs):
+    pattern = r"<reasoning>.*?</reasoning>\s*<answer>.*?</answer>"
+    return [0.5 if re.search(pattern, turn[0]["content"], re.DOTALL) else 0.0 for turn in completions]
+
+def incremental_format_reward(completions, **kwargs):
+    tags = ("<reasoning>", "</reasoning>", "<answer>", "</answer>")
+    return [sum(0.25 for tag in tags if tag in turn[0]["content"]) for turn in completions]
+
+def shouts(completions, **kwargs):
+    return [None if not turn[0]["content"] else float(turn[0]["content"].isupper()) for turn in completions]
+
+@reward(grades=True, full_mark=3)
+def stars(completions, **kwargs):
+    return [turn[0]["content"].count("*") for turn in completions]
+"""
+RIGHT = "<reasoning>6 * 7</reasoning>\n<answer>42</answer>"
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    file = tmp_path_factory.mktemp("own") / "own.py"
+    file.write_text(OWN)
+    return lambda name, **more: RewardSpec(f"{file}:{name}", **more)
+
+
+def graded(spec, *turns):
+    row = {"prompt": [{"role": "user", "content": "6 * 7"}], "solution": "42", "answer": "42"}
+    return Grader(spec, CONTEXT).grades([row] * len(turns), turns, [[0] * len(turn) for turn in turns])
+
+
+@pytest.mark.parametrize(
+    ("names", "grader", "threshold"),
+    [
+        ([], "accuracy", 1.0),
+        (["boxed", "accuracy", "numeric"], "accuracy", 1.0),
+        (["xml_tags", "numeric", "exact_match"], "numeric", 1.0),
+        (["multiple_choice"], "multiple_choice", 1.0),
+        (["cosine_length", "repetition"], "accuracy", 1.0),
+        (["code_tests"], "code_tests", 1.0),
+        (["think_format", "boxed"], "think_format + boxed", None),
+    ],
+)
+def test_the_first_reward_that_grades_being_right_grades_else_their_sum(names, grader, threshold):
+    spec = grader_spec([RewardSpec(name) for name in names])
+    assert (spec.name, spec.threshold) == (grader, threshold)
+
+
+def test_functions_of_ones_own_grade_where_their_name_or_their_mark_says_so(own):
+    rewards = [own("soft_format_reward"), own("correctness_reward"), own("stars"), own("shouts")]
+    assert (grader_spec(rewards).name, grader_spec(rewards).threshold) == ("correctness_reward", 1.0)
+    assert (grader_spec(rewards[2:]).name, grader_spec(rewards[2:]).threshold) == ("stars", 3)
+    assert [each.score for each in graded(grader_spec(rewards[2:]), "***", "*")] == [3, 1]
+    unmarked = grader_spec([own("shouts", weight=2.0), RewardSpec("boxed", weight=0.5), RewardSpec("length", weight=0)])
+    assert (unmarked.name, unmarked.threshold) == ("2 × shouts + 0.5 × boxed", None)
+
+
+def test_a_sum_is_weighted_and_passes_over_what_has_no_score(own):
+    spec = grader_spec([own("shouts", weight=2.0), RewardSpec("boxed", weight=0.5)])
+    first, second, third = graded(spec, "YES", "", r"\boxed{1}")
+    assert (first.score, second.score, third.score) == (2.0, 0.0, 0.5)
+    assert second.rewards == {"shouts": None, "boxed": 0.0}
+
+
+def test_what_is_asked_for_grades_with_the_settings_that_the_run_gives_it():
+    answer_tag = RewardSpec("accuracy", weight=2.0, params={"answer_from": ["answer_tag"]})
+    asked = grader_spec([RewardSpec("boxed"), answer_tag], [RewardSpec("accuracy")])
+    assert asked.functions == (answer_tag,) and graded(asked, RIGHT)[0].score == 1.0
+    other = grader_spec([answer_tag], [RewardSpec("accuracy", params={"answer_from": ["box"]})])
+    assert graded(other, RIGHT)[0].score == 0.0
+    assert grader_spec([answer_tag], [RewardSpec("boxed")]).threshold is None
+    assert grader_spec([answer_tag], [RewardSpec("boxed")], threshold=0.5).threshold == 0.5
+    with pytest.raises(UserError, match="did you mean accuracy"):
+        grader_spec([answer_tag], [RewardSpec("acuracy")])
+
+
+def test_the_answer_is_read_where_accuracy_grades_alone(own):
+    box = r"so it is \boxed{42}"
+    assert [each.answer for each in graded(grader_spec([RewardSpec("accuracy")]), box, "no")] == ["42", None]
+    assert not Grader(grader_spec([RewardSpec("numeric")]), CONTEXT).reads_answers
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["soft_format_reward"], [True, False, False]),  # 0.5 is its full mark, as a turn of that form shows
+        (["incremental_format_reward"], [True, False, False]),
+        (["incremental_format_reward", "soft_format_reward"], [True, False, False]),
+        (["shouts"], [None, None, None]),
+    ],
+)
+def test_in_format_is_what_the_run_s_format_reward_gives_its_full_mark(own, names, told):
+    spec = grader_spec([own(name) for name in names])
+    assert [each.in_format for each in graded(spec, RIGHT, "<reasoning>42", "42")] == told
+    if len(names) == 2:
+        assert spec.form.name.endswith("soft_format_reward")
+
+
+def test_a_format_reward_of_the_library_has_the_full_mark_that_it_declares():
+    spec = grader_spec([RewardSpec("xml_tags"), RewardSpec("accuracy")])
+    assert [each.in_format for each in graded(spec, RIGHT, "<reasoning>42")] == [True, False]
+    assert grader_spec([RewardSpec("xml_tags"), RewardSpec("xml_format")]).form == RewardSpec("xml_format")
+
+
+def test_what_is_recorded_tells_graders_apart_that_differ_and_no_others(own):
+    def plain(*rewards, **asked):
+        return grader_spec(rewards, **asked).plain
+
+    assert plain(RewardSpec("accuracy")) == plain(RewardSpec("accuracy_reward", weight=2.0)) == plain()
+    assert plain(RewardSpec("accuracy"))["name"] == "accuracy"
+    different = [
+        plain(RewardSpec("accuracy")),
+        plain(RewardSpec("accuracy", params={"answer_from": ["hash"]})),
+        plain(RewardSpec("numeric")),
+        plain(RewardSpec("code_tests"), threshold=0.5),
+        plain(RewardSpec("code_tests")),
+        plain(own("shouts"), RewardSpec("boxed")),
+        plain(own("shouts", weight=2.0), RewardSpec("boxed")),
+    ]
+    assert all(one != other for place, one in enumerate(different) for other in different[:place])
+    assert "/" not in str(plain(own("shouts")))  # the folder of a run may be moved
