@@ -71,20 +71,25 @@ def test_the_guides_script_runs_with_another_import(make_shape, tmp_path, size):
 
 
 @pytest.mark.slow
-def test_the_lora_recipe_runs_with_any_model(make_shape, tmp_path):
-    """`experiment=gsm8k_lora_xml` as it stands, but for a small model, few problems and short answers."""
+@pytest.mark.parametrize("recipe", ["gsm8k_xml", "gsm8k_xml_reasoning"])
+def test_the_xml_recipes_run_with_any_model(recipe, make_shape, tmp_path):
+    """As they stand, but for a small model, few problems and short answers."""
+    copies = recipe == "gsm8k_xml_reasoning"
     problems = tmp_path / "gsm8k.jsonl"
     rows = [{"question": f"{n} clips and {n} more?", "answer": f"2 * {n} = {2 * n}\n#### {2 * n}"} for n in range(40)]
     problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
     words = [f"model.name={make_shape('qwen2').folder}", f"dataset.name={problems}", "dataset.subset=null"]
     words += ["dataset.eval_split=null", "dataset.max_eval_samples=4", "logging=disabled", "training.use_cpu=true"]
     words += ["training.max_steps=2", "training.max_completion_length=12", f"output_dir={tmp_path / 'run'}"]
-    command = [sys.executable, "-m", "rlvr_vocab.cli", "train", "experiment=gsm8k_lora_xml", *words]
+    words += ["training.logging_steps=1", *["model.reasoning_vocab_size=full"] * copies]
+    command = [sys.executable, "-m", "rlvr_vocab.cli", "train", f"experiment={recipe}", *words]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "trains  LoRA adapter" in done.stdout
+    assert "trains  LoRA adapter" in done.stdout and "warning" not in done.stdout
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["finished"] and summary["steps"] == 2
-    rewards = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])
-    assert {f"rewards/{name}/mean" for name in ("xml_tags", "xml_format", "accuracy")} <= set(rewards)
+    for row in map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()):
+        assert {f"rewards/{name}/mean" for name in ("xml_tags", "xml_format", "accuracy")} <= set(row)
+        assert (row["thinking/mean_length"] > 0) is copies
+        assert (row.get("thinking/reasoning_share", 0) > 0) is copies
     assert is_adapter(tmp_path / "run" / "final_adapter") and not is_adapter(tmp_path / "run" / "final_model")

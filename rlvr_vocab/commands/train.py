@@ -44,6 +44,7 @@ from rlvr_vocab.runs.report import report_at_the_end
 from rlvr_vocab.runs.stage_runner import StagedRun
 from rlvr_vocab.runs.stages import Stage
 from rlvr_vocab.runs.summary import restored_summary, write_summary
+from rlvr_vocab.runs.thinking import thinking_doubts
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.training.checkpointing.write import full_disk_in_a_line
 from rlvr_vocab.training.sharding import RunOnceSharded, is_sharded, on_its_device
@@ -147,6 +148,8 @@ def _prepare(
     base = in_one_process(_base_model, settings, problems.train) if warmed_up else untrained_base(settings)
     plan = expansion_plan(base, settings.model, settings.seed, settings.dataset.open_thinking)
     stages = _stages(settings, problems, plan, console)
+    for doubt in thinking_doubts(stages, plan):
+        console.print(f"warning: {doubt}", style="yellow", markup=False)
     initial_model = _write_initial_model(settings, plan, console)
     if PartialState().is_main_process:
         prompts = [(len(stage.train), stage.longest_prompt) for stage in stages]

@@ -172,6 +172,8 @@ def known_keys(command: str) -> KnownKeys:
 # Where a literal ${ is no interpolation.
 PROSE = ("prompt", "system_prompt", "dataset.system_prompt", "problem", "contains")
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"", re.DOTALL)
+# An element of a list that Hydra's grammar has no character for.
+BARE_TAG = re.compile(r"(?<=[\[,])(\s*)(</?[^<>\[\],'\"]+>)(?=\s*[,\]])")
 OVERRIDE = re.compile(r"(?P<prefix>\+\+|\+|~)?(?P<key>[A-Za-z_][\w.@/-]*)(?:=(?P<value>.*))?", re.DOTALL)
 
 
@@ -229,6 +231,8 @@ def key_override(match: re.Match[str], text: str, keys: KnownKeys) -> str:
         return text
     if keys.takes_text(key, value) and value != "null" and not QUOTED.fullmatch(value):
         value = quoted(escaped(value) if key in PROSE else value)
+    elif "'" not in value and '"' not in value:
+        value = BARE_TAG.sub(lambda tag: tag[1] + quoted(tag[2]), value)
     parsed = parse_override(f"{key}={value}", text)
     if parsed.is_sweep_override():
         raise UserError(f"cannot read {text!r}: one value per key; a list is [a,b], text with a comma is quoted")

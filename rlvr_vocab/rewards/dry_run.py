@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,19 +25,23 @@ def dry_run(reward: GuardedReward, rows: Sequence[dict[str, Any]], completions: 
     Raises:
         UserError: naming the function, the row and what it returned or raised.
     """
+    scores = reward.explain(**trial_columns(rows, completions))
+    for row, score in enumerate(scores):
+        if isinstance(score, Mistake):
+            raise UserError(f"reward {reward.name} {score.reason}{_advice(reward, score, shown_row(completions, row))}")
+    return scores
+
+
+def trial_columns(rows: Sequence[Mapping[str, Any]], completions: Sequence[Any]) -> dict[str, Any]:
+    """What a reward function is called with: as a trainer would, for completions that nobody sampled."""
     names = [name for name in rows[0] if name != "prompt"]
-    columns: dict[str, Any] = {name: [row[name] for row in rows] for name in names}
-    columns |= {
+    return {
+        **{name: [row[name] for row in rows] for name in names},
         "prompts": [row["prompt"] for row in rows],
         "completions": list(completions),
         "completion_ids": stand_in_ids(completions),
         **stand_in_trainer(),
     }
-    scores = reward.explain(**columns)
-    for row, score in enumerate(scores):
-        if isinstance(score, Mistake):
-            raise UserError(f"reward {reward.name} {score.reason}{_advice(reward, score, shown_row(completions, row))}")
-    return scores
 
 
 def _advice(reward: GuardedReward, mistake: Mistake, row: str) -> str:

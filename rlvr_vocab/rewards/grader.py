@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from rlvr_vocab.rewards.build import BuiltReward, RewardContext, build_rewards, find_function, logged_names
-from rlvr_vocab.rewards.dry_run import stand_in_trainer
+from rlvr_vocab.rewards.dry_run import trial_columns
 from rlvr_vocab.rewards.library import LIBRARY
 from rlvr_vocab.rewards.library.accuracy import accuracy, extracted_answer
 from rlvr_vocab.rewards.reward import RewardSpec, traits_of
@@ -80,7 +80,7 @@ def grader_spec(
         functions = tuple(spec for spec in given if spec.weight) or (RewardSpec("accuracy"),)
     if threshold is None and len(functions) == 1 and _grades_by(functions[0]) == functions[0]:
         threshold = _full_mark(functions[0])
-    forms = sorted((spec for spec in given if _is_form(spec)), key=_gives_part_credit)
+    forms = sorted((spec for spec in given if is_form(spec)), key=_gives_part_credit)
     form = forms[0] if forms else None
     return GraderSpec(functions, threshold, form)
 
@@ -101,7 +101,8 @@ def _grades_by(spec: RewardSpec) -> RewardSpec | None:
     return RewardSpec(shaped) if isinstance(shaped, str) else None
 
 
-def _is_form(spec: RewardSpec) -> bool:
+def is_form(spec: RewardSpec) -> bool:
+    """Whether a reward scores the form of a turn, by its own word or by its name."""
     marked = traits_of(find_function(spec.name)).is_format
     return marked or (is_user_code(spec.name) and _FORM.search(_own_name(spec)) is not None)
 
@@ -187,16 +188,10 @@ class Grader:
     def _batch(
         self, rows: Sequence[Mapping[str, Any]], turns: Sequence[str], completion_ids: Sequence[Sequence[int]]
     ) -> list[Grade]:
-        columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
-        columns |= {
-            "prompts": [row["prompt"] for row in rows],
-            "completions": [[{"role": "assistant", "content": turn}] for turn in turns],
-            "completion_ids": [list(ids) for ids in completion_ids],
-            **stand_in_trainer(),
-        }
+        columns = trial_columns(rows, _as_messages(turns)) | {"completion_ids": [list(ids) for ids in completion_ids]}
         scores = [part.function(**columns) for part in self._parts]
         names = [part.name for part in self._parts]
-        forms = [None] * len(turns) if self._form is None else self._in_format(self._form, columns)
+        forms = [None] * len(turns) if self._form is None else self._in_format(self._form, columns, rows[0])
         return [
             Grade(
                 self._total(of_turn),
@@ -207,26 +202,20 @@ class Grader:
             for turn, in_format, *of_turn in zip(turns, forms, *scores, strict=True)
         ]
 
-    def _in_format(self, form: BuiltReward, columns: dict[str, Any]) -> list[bool | None]:
+    def _in_format(self, form: BuiltReward, columns: dict[str, Any], row: Mapping[str, Any]) -> list[bool | None]:
         """Whether each answer has the full mark of a format reward."""
         if self._form_mark is None:
-            self._form_mark = self._tried_mark(form, columns)
+            self._form_mark = self._tried_mark(form, row)
         return [None if score is None else score >= self._form_mark for score in form.function(**columns)]
 
-    def _tried_mark(self, form: BuiltReward, columns: dict[str, Any]) -> float:
+    def _tried_mark(self, form: BuiltReward, row: Mapping[str, Any]) -> float:
         """The full mark that is set or declared, else the best that a function of one's own gives made-up turns."""
         assert self.spec.form is not None
         if self.spec.form.full_mark is not None or hasattr(form.bound.function, "traits"):
             return form.full_mark
         turns = _well_formed_turns(self._context.think_tags or THINK_TAGS)
-        rows = len(columns["completions"])
-        alike = {
-            name: cells[:1] * len(turns) if isinstance(cells, list) and len(cells) == rows else cells
-            for name, cells in columns.items()
-        }
-        alike["completions"] = [[{"role": "assistant", "content": turn}] for turn in turns]
-        scores = [score for score in form.function(**alike) if score is not None and score > 0]
-        return max(scores, default=form.full_mark)
+        scores = form.function(**trial_columns([row] * len(turns), _as_messages(turns)))
+        return max((score for score in scores if score is not None and score > 0), default=form.full_mark)
 
     def _total(self, scores: Sequence[float | None]) -> float | None:
         """The score of the only reward, or the weighted sum of those that have one, as in training."""
@@ -234,6 +223,10 @@ class Grader:
             return scores[0]
         there = [part.weight * score for part, score in zip(self._parts, scores, strict=True) if score is not None]
         return sum(there) if there else None
+
+
+def _as_messages(turns: Sequence[str]) -> list[list[dict[str, str]]]:
+    return [[{"role": "assistant", "content": turn}] for turn in turns]
 
 
 def _well_formed_turns(think_tags: tuple[str, str]) -> list[str]:

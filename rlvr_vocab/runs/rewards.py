@@ -121,9 +121,8 @@ def gold_turn(solution: str, rewards: RewardSettings, think_tags: tuple[str, str
     Where a reward wants XML the turn has reasoning and answer elements, else thinking and a `\boxed{…}`.
     """
     wanted_in = [(spec, traits_of(find_function(spec.name)).answer_in) for spec in rewards.functions]
-    in_xml = any(place == "xml" for _, place in wanted_in)
     sources = [sources_of(spec.params.get("answer_from", "box")) for spec, place in wanted_in if place == "box"]
-    if in_xml:
+    if any(place == "xml" for _, place in wanted_in):
         answer = _stated(solution, [each for each in sources if "answer_tag" not in each]) or solution
         text = f"<reasoning>\nWork it out.\n</reasoning>\n<answer>\n{answer}\n</answer>\n"
     else:

@@ -125,3 +125,13 @@ def test_an_unquoted_no_in_yaml_is_the_strategy_no(tmp_path: Path) -> None:
 
 def test_the_later_of_two_choices_counts() -> None:
     assert read_settings("train", ["model=tiny", "model=smollm2_135m"]).model.name.endswith("135M-Instruct")
+
+
+@pytest.mark.parametrize(
+    "tags", ["[<reasoning>,</reasoning>]", "[ <reasoning> , </reasoning> ]", "['<reasoning>','</reasoning>']"]
+)
+def test_think_tags_need_no_quotes_and_the_default_system_prompt_names_them(tags: str) -> None:
+    settings = read_settings("train", [f"model.think_tags={tags}"])
+    assert settings.model.think_tags == ("<reasoning>", "</reasoning>")
+    assert "Think between <reasoning> and </reasoning>, then" in settings.dataset.system_prompt
+    assert "Think between <think> and </think>, then" in read_settings("check", []).dataset.system_prompt

@@ -38,7 +38,7 @@ def both(words: list[str]) -> tuple[int, int, int]:
         (["model=tiny", "training=small_gpu"], 512),
         (["experiment=quickstart", f"{LENGTH}=64"], 64),
         (["experiment=quickstart", f"{LIMIT}=64"], 64),
-        (["experiment=gsm8k_lora_xml", f"{LIMIT}=300"], 300),
+        (["experiment=gsm8k_xml", f"{LIMIT}=300"], 300),
         ([f"{LIMIT}=null"], 1024),
     ],
 )

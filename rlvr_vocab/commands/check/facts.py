@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,14 +22,13 @@ from rlvr_vocab.verify import check_golds, verify
 from rlvr_vocab.visible_text import hidden_characters, visible_text
 
 if TYPE_CHECKING:
+    from rlvr_vocab.runs.thinking import ThinkingOpener
     from rlvr_vocab.vocab.expand import ExpansionPlan
-    from rlvr_vocab.vocab.layout import VocabLayout
 
 OnProgress = Callable[[int, int], None]
 Messages = list[dict[str, str]]
 HELD_OUT = "the held-out problems"
 REASON_WIDTH = 100
-ThinkingOpener = Literal["template", "model", "nobody"]
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 LIMIT_STEP, LIMIT_KEEPS = 64, 0.99
 _AT_ONCE = 256
@@ -135,6 +134,7 @@ class PromptFacts:
         row_number: Of the problem whose prompt is shown.
         opener: Who opens the thinking: the template, the model, or nobody, as the template closes it at once.
         knows_tag: Whether the base model's tokenizer has the opening tag.
+        thinking_doubt: Why nothing would open the thinking, and what to do; None where something does.
         context_length: Most positions that the model takes, where its configuration says so.
         max_completion: `model.generation_kwargs.max_new_tokens`, the completion limit of training.
     """
@@ -146,6 +146,7 @@ class PromptFacts:
     opener: ThinkingOpener
     think_tag: str
     knows_tag: bool
+    thinking_doubt: str | None
     context_length: int | None
     max_completion: int
     lengths: LengthFacts
@@ -252,7 +253,7 @@ def overlap_facts(
     )
 
 
-# The next four import torch and transformers, which take seconds, where they are called: a check without a model does
+# The next three import torch and transformers, which take seconds, where they are called: a check without a model does
 # not need them.
 def prompt_plan(model: ModelSettings, settings: CheckSettings) -> ExpansionPlan:
     """What training would render its prompts with.
@@ -277,36 +278,28 @@ def prompt_facts(
     on_progress: Callable[[int, int], None],
 ) -> PromptFacts:
     """Render and count all prompts, and show the first one, which is of row `row_number`."""
+    from rlvr_vocab.runs.thinking import opening_doubt, thinking_opener
+
     lengths = []
     for ids in _rendered(model, plan, prompts):
         lengths.append(len(ids))
         if len(lengths) % _AT_ONCE == 0 or len(lengths) == len(prompts):
             on_progress(len(lengths), len(prompts))
     [first_ids] = _ids(model, plan, prompts[:1])
+    opener = thinking_opener(first_ids, plan.layout)
     return PromptFacts(
         model=model.name,
         text=plan.tokenizer.apply_chat_template(prompts[0], add_generation_prompt=True, tokenize=False),
         tokens=len(first_ids),
         row_number=row_number,
-        opener=thinking_opener(first_ids, plan.layout),
+        opener=opener,
         think_tag=model.think_tags[0],
         knows_tag=plan.layout.think_open_id not in plan.tag_pieces,
+        thinking_doubt=opening_doubt(plan, first_ids, opener),
         context_length=plan.context_length,
         max_completion=model.generation_kwargs["max_new_tokens"],
         lengths=length_facts(lengths),
     )
-
-
-def thinking_opener(prompt_ids: list[int], layout: VocabLayout) -> ThinkingOpener:
-    """Who opens the thinking of a completion to this prompt."""
-    import torch
-
-    from rlvr_vocab.vocab.chat import prefilled_ids
-    from rlvr_vocab.vocab.regions import THINKING, region_of_next
-
-    if region_of_next(torch.tensor([prompt_ids]), layout)[0] == THINKING:
-        return "template"
-    return "nobody" if layout.think_close_id in prefilled_ids(prompt_ids, layout) else "model"
 
 
 def _rendered(model: ModelSettings, plan: ExpansionPlan, prompts: Sequence[Messages]) -> Iterator[list[int]]:

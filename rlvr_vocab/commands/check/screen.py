@@ -242,7 +242,5 @@ def prompt_advice(facts: PromptFacts) -> Iterator[str]:
             f"do not fit the model's {facts.context_length:,}: "
             f"{limits_that_fit(facts.lengths.counts, facts.context_length, facts.max_completion)}"
         )
-    if facts.opener == "nobody":
-        yield "the chat template closes the thinking before the model can think: take another with model.chat_template"
-    if facts.opener == "model" and not facts.knows_tag:
-        yield f"nobody opens the thinking: {facts.think_tag} is new to this model, set dataset.open_thinking=prefill"
+    if facts.thinking_doubt is not None:
+        yield facts.thinking_doubt
