@@ -8,7 +8,7 @@ from datasets import Dataset
 
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.rewards.build import build_rewards
-from rlvr_vocab.runs.model import untrained_plan
+from rlvr_vocab.runs.model import _worked_problem, untrained_plan
 from rlvr_vocab.runs.rewards import reward_context
 from rlvr_vocab.runs.stages import Stage
 from rlvr_vocab.runs.thinking import thinking_doubts
@@ -168,3 +168,16 @@ def test_a_good_turn_has_full_marks_in_the_xml_recipes_and_thinks_where_there_ar
     rewards = build_rewards(settings.rewards.functions, reward_context(settings))
     scores = {each.name: each.function(completions=[turn], solution=["42"]) for each in rewards}
     assert scores == {"xml_tags": [0.5], "xml_format": [1.0], "accuracy": [1.0]}
+
+
+@pytest.mark.parametrize(
+    ("words", "turn"),
+    [
+        (["rewards=xml"], "<reasoning>\n6*7\n</reasoning>\n<answer>\n42\n</answer>\n"),
+        ([REASONING], "<reasoning>6*7</reasoning>\\boxed{42}"),
+        ([], "<think>6*7</think>\\boxed{42}"),
+    ],
+)
+def test_a_warm_up_shows_worked_answers_in_the_form_that_the_rewards_want(words: list[str], turn: str) -> None:
+    settings = read_settings("train", ["model=tiny", "dataset=arithmetic", *words])
+    assert _worked_problem({"prompt": [], "reasoning": "6*7", "solution": "42"}, settings).turn == turn
