@@ -8,8 +8,8 @@ from datasets import Dataset
 
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.rewards.build import build_rewards
-from rlvr_vocab.runs.model import _worked_problem, untrained_plan
-from rlvr_vocab.runs.rewards import reward_context
+from rlvr_vocab.runs.model import untrained_plan
+from rlvr_vocab.runs.rewards import best_paid_form, reward_context
 from rlvr_vocab.runs.stages import Stage
 from rlvr_vocab.runs.thinking import thinking_doubts
 from rlvr_vocab.vocab.chat import assistant_turn
@@ -173,11 +173,12 @@ def test_a_good_turn_has_full_marks_in_the_xml_recipes_and_thinks_where_there_ar
 @pytest.mark.parametrize(
     ("words", "turn"),
     [
-        (["rewards=xml"], "<reasoning>\n6*7\n</reasoning>\n<answer>\n42\n</answer>\n"),
+        (["rewards=xml"], "<reasoning>\n6*7\n</reasoning>\n<answer>\n42\n</answer>"),
         ([REASONING], "<reasoning>6*7</reasoning>\\boxed{42}"),
         ([], "<think>6*7</think>\\boxed{42}"),
     ],
 )
 def test_a_warm_up_shows_worked_answers_in_the_form_that_the_rewards_want(words: list[str], turn: str) -> None:
     settings = read_settings("train", ["model=tiny", "dataset=arithmetic", *words])
-    assert _worked_problem({"prompt": [], "reasoning": "6*7", "solution": "42"}, settings).turn == turn
+    rows = Dataset.from_list([{"prompt": [], "problem": "6 * 7", "solution": "42", "answer": "42"}])
+    assert best_paid_form(settings, rows).format(reasoning="6*7", answer="42") == turn
