@@ -24,6 +24,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import COMPLETIONS, INITIAL_MODEL, STEP_FILES
 from rlvr_vocab.rewards.build import logged_names
+from rlvr_vocab.rewards.grader import named_for_being_right
 from rlvr_vocab.rewards.reward import traits_by_name
 from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.vocab.marking import Marker
@@ -122,12 +123,9 @@ def _nothing_found(settings: SamplesSettings, search: Search) -> UserError:
 
 
 def _correctness_reward(rewards: RewardSettings) -> CorrectnessReward | None:
-    """The first function that compares with the gold answer; where none does, the first of all."""
-    functions = dict(zip(logged_names(rewards.functions), rewards.functions, strict=True))
-    name = next(
-        (name for name, each in functions.items() if traits_by_name(each.name).grades), next(iter(functions), None)
-    )
-    if name is None:
-        return None
-    given = functions[name].full_mark
-    return CorrectnessReward(name, traits_by_name(functions[name].name).full_mark if given is None else given)
+    """The first function that grades being right, by what the library says of it or by its name; None for none."""
+    for name, each in zip(logged_names(rewards.functions), rewards.functions, strict=True):
+        traits = traits_by_name(each.name)
+        if traits.grades or named_for_being_right(each.name):
+            return CorrectnessReward(name, traits.full_mark if each.full_mark is None else each.full_mark)
+    return None

@@ -95,10 +95,15 @@ def _of_the_run(spec: RewardSpec, given: Sequence[RewardSpec]) -> RewardSpec:
 def _grades_by(spec: RewardSpec) -> RewardSpec | None:
     """What of a reward tells right from wrong: itself, or the grader that it shapes the scores of; None for no such."""
     traits = traits_of(find_function(spec.name))
-    if traits.grades or (is_user_code(spec.name) and _GRADES.search(_own_name(spec))):
+    if traits.grades or named_for_being_right(spec.name):
         return spec
     shaped = spec.params.get(traits.shapes, "accuracy") if traits.shapes else None
     return RewardSpec(shaped) if isinstance(shaped, str) else None
+
+
+def named_for_being_right(name: str) -> bool:
+    """Whether a function of the user's own is named like one that tells right from wrong."""
+    return is_user_code(name) and _GRADES.search(name.rpartition(":")[2]) is not None
 
 
 def is_form(spec: RewardSpec) -> bool:
