@@ -8,7 +8,7 @@ from rlvr_vocab.analysis.samples.filter import FILTER_KEYS, SampleFilter
 from rlvr_vocab.bounds import Count, NotNegative
 from rlvr_vocab.checks.machine import installed
 from rlvr_vocab.checks.model import check_model
-from rlvr_vocab.checks.run import check_dataset, check_rewards
+from rlvr_vocab.checks.run import check_dataset, check_gold_answers, check_rewards
 from rlvr_vocab.config.command_sections import (
     CheckSettings,
     CompareSettings,
@@ -160,6 +160,7 @@ def check_score(settings: ScoreSettings) -> None:
         check_completions(settings.completions)
     if settings.dataset is not None:
         check_dataset(settings.dataset)
+        check_gold_answers(settings.rewards, settings.dataset)
     if settings.model is not None:
         _check_sampling_model(settings.model)
     if settings.out is not None:

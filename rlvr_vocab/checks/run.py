@@ -17,17 +17,17 @@ from rlvr_vocab.checks.model import (
     check_trained_model,
 )
 from rlvr_vocab.config.batches import check_batches
-from rlvr_vocab.config.problem_source import problem_source
+from rlvr_vocab.config.problem_source import problem_source, prompt_style
 from rlvr_vocab.config.sections import DatasetSettings, RewardSettings, RunSettings, StageSettings, UntilSettings
 from rlvr_vocab.config.stages import naming_the_stage
 from rlvr_vocab.data.load import check_source
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
-from rlvr_vocab.rewards.build import RewardContext, build_rewards
+from rlvr_vocab.rewards.build import RewardContext, build_rewards, required_columns
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import check_run_folder
-from rlvr_vocab.runs.rewards import grader_of_run, stand_in_context
+from rlvr_vocab.runs.rewards import GOLD_COLUMNS, NAME_GOLD_ANSWERS, grader_of_run, stand_in_context
 from rlvr_vocab.vocab.refuse_off_policy import OF_TRANSFORMERS, OF_VLLM, refuse_off_policy, refuse_off_policy_options
 
 # What `until` of a stage may look at; docs/files.md says what each is.
@@ -70,6 +70,7 @@ def check_configuration(settings: RunSettings) -> None:
 def check_files(settings: RunSettings) -> None:
     check_dataset(settings.dataset)
     check_rewards(settings.rewards)
+    check_gold_answers(settings.rewards, settings.dataset)
 
 
 def check_training(settings: RunSettings) -> None:
@@ -130,7 +131,7 @@ def check_dataset(dataset: DatasetSettings) -> None:
         )
     if not dataset.name.strip():
         raise UserError("dataset.name is empty: give a hub name or a file")
-    check_source(problem_source(dataset))
+    check_source(problem_source(dataset), prompt_style(dataset))
 
 
 def check_warmup(settings: RunSettings) -> None:
@@ -139,6 +140,8 @@ def check_warmup(settings: RunSettings) -> None:
             "warmup.max_steps needs worked solutions: name their column with dataset.columns.reasoning, "
             "or set warmup.max_steps=0"
         )
+    if settings.warmup.max_steps and settings.dataset.columns.answer is None:
+        raise UserError(f"warmup.max_steps needs gold answers: {NAME_GOLD_ANSWERS}, or set warmup.max_steps=0")
 
 
 def check_rewards(rewards: RewardSettings) -> None:
@@ -171,6 +174,16 @@ def check_grader(settings: RunSettings) -> None:
 
 def _looks_at(stage: StageSettings, metric: str) -> bool:
     return stage.until is not None and stage.until.metric == metric
+
+
+def check_gold_answers(rewards: RewardSettings, dataset: DatasetSettings) -> None:
+    """Refuse rewards that cannot do without gold answers where the problem set is said to have none."""
+    for spec in rewards.functions if dataset.columns.answer is None else ():
+        if any(column in GOLD_COLUMNS for column in required_columns(spec)):
+            raise UserError(
+                f"reward {spec.name} needs gold answers, and dataset.columns.answer=null says that there are none: "
+                f"{NAME_GOLD_ANSWERS}, or take another reward"
+            )
 
 
 def check_sampling(settings: RunSettings, reasoning: bool) -> None:

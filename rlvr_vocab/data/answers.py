@@ -1,9 +1,11 @@
 """From a cell of an answer column to the bare final answer, or the reason why there is none."""
 
+import json
 import math
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from typing import Any
 
 from rlvr_vocab.verify.reading.scanning import group_end
 
@@ -30,8 +32,8 @@ class UnusableRow(ValueError):
         self.shown = shown
 
 
-def cell_answer(value: object, answer_format: str) -> str:
-    r"""The bare final answer in one cell.
+def cell_answer(value: object, answer_format: str) -> Any:
+    r"""The bare final answer in one cell: text, or where `bare` finds a number, a boolean, a list or a dict, that.
 
     Args:
         value: The cell as it was read.
@@ -45,10 +47,14 @@ def cell_answer(value: object, answer_format: str) -> str:
         '1000'
         >>> cell_answer(r"thus \boxed{\frac{1}{2}}.", "boxed")
         '\\frac{1}{2}'
+        >>> cell_answer([3, 4], "bare")
+        [3, 4]
     """
     if value is None or is_nan(value):
         raise UnusableRow(MISSING_ANSWER, value)
     text = plain_text(value)
+    if answer_format == "bare" and _is_handed_on(value, text):
+        return value
     if text is None:
         raise UnusableRow(NOT_AN_ANSWER, value)
     if text.strip() == "":
@@ -57,6 +63,29 @@ def cell_answer(value: object, answer_format: str) -> str:
     if answer == "":
         raise UnusableRow(MISSING_ANSWER, value)
     return answer
+
+
+def _is_handed_on(value: object, text: str | None) -> bool:
+    """Whether a cell is a value of JSON's other than text, which rewards get as it is."""
+    return isinstance(value, bool | list | dict) or (isinstance(value, int | float) and text is not None)
+
+
+def gold_text(gold: object) -> str | None:
+    """A gold answer as those rewards take it that compare text, nothing for a missing one; None where it is no text.
+
+    Example:
+        >>> gold_text(72.0), gold_text("1/2"), gold_text([3, 4])
+        ('72', '1/2', None)
+    """
+    return "" if gold is None or is_nan(gold) else plain_text(gold)
+
+
+def cell_text(value: object) -> str | None:
+    """A cell as text: numbers in short, lists and objects as JSON, a missing one still missing."""
+    if value is None:
+        return None
+    text = plain_text(value)
+    return text if text is not None else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def plain_text(value: object) -> str | None:
@@ -104,13 +133,14 @@ def boxed_answer(text: str) -> str:
     raise UnusableRow(NO_BOX, text)
 
 
-def unread_marker(answers: Sequence[str]) -> str | None:
+def unread_marker(answers: Sequence[object]) -> str | None:
     """The format that answers, read otherwise, seem to have: `hash` or `boxed` where nearly all hold its marker.
 
     An answer that is a box alone is no worked solution.
     """
+    texts = [answer for answer in answers if isinstance(answer, str)]
     for answer_format, marker in (("hash", "####"), ("boxed", r"\boxed")):
-        worked = sum(marker in answer and not answer.startswith(r"\boxed") for answer in answers)
+        worked = sum(marker in text and not text.startswith(r"\boxed") for text in texts)
         if worked >= NEARLY_ALL * len(answers) > 0:
             return answer_format
     return None

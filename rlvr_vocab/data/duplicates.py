@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.data.rows import Problem
 
 Pair = tuple[str, str]
@@ -20,7 +21,7 @@ class RepeatedProblem:
     Args:
         text: As its first row has it.
         row_numbers: All of its rows, from 1, in the order of the file.
-        answers: The answers that differ from one another, each with the first row that gives it.
+        answers: The answers that differ from one another, as text, each with the first row that gives it.
         verbatim: Whether the rows agree in everything but white space.
     """
 
@@ -53,18 +54,24 @@ def repeated_problems(problems: Sequence[Problem], same_answers: SameAnswers) ->
 
 
 def pairs_to_compare(group: Sequence[Problem]) -> list[Pair]:
-    different = list(dict.fromkeys(problem.solution for problem in group))
+    different = list(dict.fromkeys(answer for _, answer in _answers(group)))
     return list(combinations(different[:MOST_COMPARED], 2))
 
 
 def repeated_problem(group: Sequence[Problem], same: Mapping[Pair, bool]) -> RepeatedProblem:
     answers: dict[str, int] = {}
-    for problem in group:
-        if problem.solution not in answers and not any(same.get((known, problem.solution)) for known in answers):
-            answers[problem.solution] = problem.row_number
+    for row_number, answer in _answers(group):
+        if answer not in answers and not any(same.get((known, answer)) for known in answers):
+            answers[answer] = row_number
     return RepeatedProblem(
         text=group[0].text,
         row_numbers=tuple(problem.row_number for problem in group),
         answers=tuple((row_number, answer) for answer, row_number in answers.items()),
         verbatim=len({tuple(problem.text.split()) for problem in group}) == 1,
     )
+
+
+def _answers(group: Sequence[Problem]) -> list[tuple[int, str]]:
+    """The number and the answer as text of each row that has one."""
+    texts = ((problem.row_number, cell_text(problem.solution)) for problem in group)
+    return [(row_number, answer) for row_number, answer in texts if answer is not None]

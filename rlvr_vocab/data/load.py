@@ -11,7 +11,7 @@ from rlvr_vocab.data.files import expanded, local_file, one_line, read_rows
 from rlvr_vocab.data.rows import Problem, UsableRows, column_names, require_columns, usable_rows
 from rlvr_vocab.data.source import Columns, ProblemSource
 from rlvr_vocab.data.split import Partition, Split, partition
-from rlvr_vocab.data.table import PromptStyle, problem_table
+from rlvr_vocab.data.table import PromptStyle, problem_table, refuse_examples
 from rlvr_vocab.errors import UserError
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ class LoadReport:
             problem is not held out.
         held_out_removed: Rows taken out of training because their problem is held out.
         unmeasured: Held-out problems beyond `max_eval_samples`: neither trained on nor measured on.
-        notes: What was changed in values that are handed on.
     """
 
     source: str
@@ -49,7 +48,6 @@ class LoadReport:
     duplicates: int = 0
     held_out_removed: int = 0
     unmeasured: int = 0
-    notes: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """For people: what was kept, then one line for each thing that went otherwise."""
@@ -67,7 +65,7 @@ class LoadReport:
             lines.append(f"left out of training, as the same problem is held out: {self.held_out_removed:,}")
         if self.unmeasured:
             lines.append(f"held out too, but beyond dataset.max_eval_samples: {self.unmeasured:,}")
-        return [*lines, *self.notes]
+        return lines
 
 
 @dataclass(frozen=True)
@@ -76,8 +74,9 @@ class ProblemSets:
 
     `reserved_keys` tells the held-out problems, those beyond `max_eval_samples` included.
 
-    Columns of both: `prompt` (list of messages), `solution` and `answer` (the bare final answer, twice),
-    `reasoning` when that column is mapped, then the original columns, `raw_<name>` where the name is taken.
+    Columns of both: `prompt` (list of messages), `problem` (its text), `solution` and `answer` (the bare final answer,
+    twice) when a column of answers is mapped, `reasoning` when that column is mapped, then the original columns,
+    `raw_<name>` where the name is taken.
     """
 
     train: "datasets.Dataset"
@@ -145,19 +144,20 @@ def lay_out(divided: DividedProblems, style: PromptStyle) -> ProblemSets:
         UserError: If no problem is left to train on or to hold out.
     """
     parts = divided.parts
-    table = problem_table(divided.problems, style, divided.source.columns.reasoning)
-    report = build_report(divided, table.notes)
+    table = problem_table(divided.problems, style, divided.source.columns)
+    report = build_report(divided)
     require_problems(report, wants_eval=divided.eval_rows is not None and divided.split.max_eval_samples != 0)
     held_out = table.rows(parts.held_out) if parts.held_out else None
     reserved_keys = frozenset(problem.key for problem in divided.reserved)
     return ProblemSets(table.rows(parts.train), held_out, report, reserved_keys)
 
 
-def check_source(source: ProblemSource) -> None:
+def check_source(source: ProblemSource, style: PromptStyle) -> None:
     """Find what is wrong with a source before anything heavy loads; a hub set or a folder is not looked up.
 
     Raises:
-        UserError: If a file is missing, empty, unreadable, of unknown kind, or lacks a mapped column.
+        UserError: If a file is missing, empty, unreadable, of unknown kind, or lacks a mapped column, or if solved
+            turns would stand before conversations.
     """
     if source.is_generated:
         require_columns(source.columns, ARITHMETIC_COLUMNS, source.name)
@@ -165,9 +165,12 @@ def check_source(source: ProblemSource) -> None:
     path = local_file(source.name)
     if path is None:
         return
-    require_table(read_rows(path), source.columns, str(path.absolute()))
+    rows = read_rows(path)
+    require_table(rows, source.columns, str(path.absolute()))
+    if any(isinstance(row, dict) and isinstance(row.get(source.columns.problem), list) for row in rows):
+        refuse_examples(style, f'column "{source.columns.problem}"')
     if source.eval_split is not None:
-        check_source(eval_source(source))
+        check_source(eval_source(source), style)
 
 
 def eval_source(source: ProblemSource) -> ProblemSource:
@@ -210,7 +213,7 @@ def require_table(rows: Sequence[object], columns: Columns, where: str) -> None:
     require_columns(columns, column_names(rows), where)
 
 
-def build_report(divided: DividedProblems, notes: tuple[str, ...]) -> LoadReport:
+def build_report(divided: DividedProblems) -> LoadReport:
     """Account for every row; a row of the eval set says so in its reason."""
     source, parts, train_rows, eval_rows = divided.source, divided.parts, divided.train_rows, divided.eval_rows
     dropped, kept = list(train_rows.dropped), len(divided.problems)
@@ -230,7 +233,6 @@ def build_report(divided: DividedProblems, notes: tuple[str, ...]) -> LoadReport
         duplicates=len(train_rows.problems) - len({problem.key for problem in train_rows.problems}),
         held_out_removed=parts.removed,
         unmeasured=parts.unmeasured,
-        notes=notes,
     )
 
 

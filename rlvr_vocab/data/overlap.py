@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rlvr_vocab.data.answers import UnusableRow
 from rlvr_vocab.data.files import local_file, read_rows
 from rlvr_vocab.data.load import named_rows
-from rlvr_vocab.data.rows import column_names, problem_text, require_column
+from rlvr_vocab.data.rows import column_names, read_problem, require_column
 from rlvr_vocab.data.wording import key_of, numbers_in, words_of
 from rlvr_vocab.errors import UserError
 
@@ -203,7 +203,7 @@ def text_or_none(row: object, column: str) -> str | None:
     if not isinstance(row, dict):
         return None
     try:
-        return problem_text(row.get(column), row)
+        return read_problem(row.get(column), row)[0]
     except UnusableRow:  # an empty cell: nothing to compare with
         return None
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from rlvr_vocab.data.answers import UnusableRow, cell_answer, is_nan, plain_text
+from rlvr_vocab.data.answers import UnusableRow, cell_answer, cell_text, is_nan, plain_text
+from rlvr_vocab.data.conversation import Messages, conversation_text, read_conversation
 from rlvr_vocab.data.source import Columns
 from rlvr_vocab.data.wording import problem_key
 from rlvr_vocab.errors import UserError
@@ -21,23 +22,37 @@ _CONTENTS = {"problem": "problems", "answer": "answers", "reasoning": "worked so
 
 NOT_AN_OBJECT = "row is not an object"
 EMPTY_PROBLEM = "empty problem"
-NOT_A_PROBLEM = "problem is neither text nor a number"
+NOT_A_PROBLEM = "problem is neither text, a number nor a list of messages"
 NOT_WRITABLE = "text holds half a surrogate pair, which UTF-8 cannot write"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One usable row: the text of the problem, its bare final answer, the row as it was read, its number from 1."""
+    """One usable row.
+
+    Args:
+        text: The problem, however it was given.
+        solution: Its bare final answer, mostly text; None in a set without answers.
+        row: As it was read.
+        row_number: From 1.
+        messages: The conversation that asks the problem; None where it was given as text.
+    """
 
     text: str
-    solution: str
+    solution: Any
     row: Mapping[str, Any]
     row_number: int
+    messages: Messages | None = None
 
     @cached_property
     def key(self) -> str:
         """What makes two problems the same one."""
         return problem_key(self.text)
+
+    @property
+    def fingerprinted(self) -> tuple[str, str | None]:
+        """What tells whether two sets hold the same problems: the text, and the answer as text."""
+        return self.text, cell_text(self.solution)
 
 
 @dataclass(frozen=True)
@@ -79,22 +94,35 @@ def problem_of_row(row: object, row_number: int, columns: Columns, answer_format
         raise UnusableRow(NOT_AN_OBJECT, row)
     if has_lone_surrogate(row):
         raise UnusableRow(NOT_WRITABLE, row)
-    text = problem_text(row.get(columns.problem), row)
+    text, messages = read_problem(row.get(columns.problem), row)
+    if columns.answer is None:
+        return Problem(text, None, row, row_number, messages)
     try:
         solution = cell_answer(row.get(columns.answer), answer_format)
     except UnusableRow as unusable:
         nothing_to_show = unusable.shown is None or str(unusable.shown).strip() in ("", "nan")
         raise UnusableRow(unusable.reason, text if nothing_to_show else unusable.shown) from None
-    return Problem(text, solution, row, row_number)
+    return Problem(text, solution, row, row_number, messages)
 
 
-def problem_text(value: object, row: object) -> str:
+def read_problem(value: object, row: object) -> tuple[str, Messages | None]:
+    """The text of the problem in a cell, and the conversation that it stands in, if any.
+
+    Raises:
+        UnusableRow: If there is no problem.
+    """
+    if isinstance(value, list):
+        messages = read_conversation(value)
+        text = conversation_text(messages)
+        if not text.strip():
+            raise UnusableRow(EMPTY_PROBLEM, row)
+        return text, messages
     if value is None or is_nan(value) or (isinstance(value, str) and not value.strip()):
         raise UnusableRow(EMPTY_PROBLEM, row)
-    text = plain_text(value)
-    if text is None:
+    plain = plain_text(value)
+    if plain is None:
         raise UnusableRow(NOT_A_PROBLEM, value)
-    return text
+    return plain, None
 
 
 def has_lone_surrogate(value: object) -> bool:
@@ -123,7 +151,8 @@ def require_columns(columns: Columns, found: Iterable[str], where: str) -> None:
     for key, content in _CONTENTS.items():
         wanted = getattr(columns, key)
         if wanted is not None:
-            advice = f"; name the column of its {content} with dataset.columns.{key}=…"
+            none_at_all = ", or set it to null where there are none" if key == "answer" else ""
+            advice = f"; name the column of its {content} with dataset.columns.{key}=…{none_at_all}"
             require_column(wanted, found, spare, where, advice)
 
 

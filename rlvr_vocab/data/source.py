@@ -15,13 +15,14 @@ class Columns:
     """Which column of a problem set holds what.
 
     Args:
-        problem: Column with the text of the problem.
-        answer: Column with the answer, in the form that `ProblemSource.answer_format` names.
+        problem: Column with the problem, as text or as the messages of a chat.
+        answer: Column with the answer, in the form that `ProblemSource.answer_format` names; None for a set without
+            gold answers.
         reasoning: Column with a worked solution; handed on under the name `reasoning`.
     """
 
     problem: str
-    answer: str
+    answer: str | None
     reasoning: str | None = None
 
 

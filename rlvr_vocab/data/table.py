@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rlvr_vocab.data.answers import plain_text
+from rlvr_vocab.data.conversation import Messages
 from rlvr_vocab.data.rows import Problem, column_names
+from rlvr_vocab.data.source import Columns
+from rlvr_vocab.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -14,7 +16,8 @@ class PromptStyle:
     """What surrounds every problem.
 
     Args:
-        system_prompt: First message; None or empty text for none.
+        system_prompt: First message, unless the problem is a conversation with one of its own; None or empty text for
+            none.
         examples: Solved turns shown before the problem, as (problem, assistant text).
     """
 
@@ -22,7 +25,7 @@ class PromptStyle:
     examples: tuple[tuple[str, str], ...] = ()
 
 
-def build_messages(problem: str, style: PromptStyle) -> list[dict[str, str]]:
+def build_messages(problem: str, style: PromptStyle) -> Messages:
     """The conversation up to the problem: system message if any, solved turns, then the problem.
 
     Example:
@@ -37,11 +40,33 @@ def build_messages(problem: str, style: PromptStyle) -> list[dict[str, str]]:
     return messages
 
 
+def prompt_of(problem: Problem, style: PromptStyle) -> Messages:
+    """The conversation that asks a problem; one that it came with stays as it is, but for a missing system message."""
+    if problem.messages is None:
+        return build_messages(problem.text, style)
+    has_system = problem.messages[0]["role"] == "system"
+    gap = [] if has_system or not style.system_prompt else [{"role": "system", "content": style.system_prompt}]
+    return [*gap, *problem.messages]
+
+
+def refuse_examples(style: PromptStyle, where: str) -> None:
+    """Refuse solved turns before problems that are conversations already.
+
+    Raises:
+        UserError: The style has such turns.
+    """
+    if style.examples:
+        raise UserError(
+            f"dataset.examples: {where} holds chat messages, which are taken as they stand: put solved turns "
+            "into them, or set dataset.examples=null"
+        )
+
+
 if TYPE_CHECKING:
     import datasets
     import pyarrow
 
-OUR_COLUMNS = ("prompt", "solution", "answer")
+OUR_COLUMNS = ("prompt", "problem", "solution", "answer")
 # TRL calls reward functions with every column as a keyword, beside these keywords of its own
 # (GRPOTrainer._calculate_rewards), and takes images and tools from the row itself.
 TRL_NAMES = (
@@ -53,53 +78,65 @@ TRL_NAMES = (
 
 @dataclass(frozen=True)
 class ProblemTable:
-    """Arrow arrays of one length, one cell per problem; `notes` says which were turned into text."""
+    """Arrow arrays of one length, one cell per problem; JSON where a column's values have no one type of Arrow's."""
 
     columns: Mapping[str, "pyarrow.Array"]
-    notes: tuple[str, ...]
 
     def rows(self, indices: Sequence[int]) -> "datasets.Dataset":
         """The rows at these indices, in this order."""
-        import datasets
+        from rlvr_vocab.data.json_cells import dataset_of
 
         taken = list(indices)
-        return datasets.Dataset.from_dict({name: array.take(taken) for name, array in self.columns.items()})
+        return dataset_of({name: array.take(taken) for name, array in self.columns.items()})
+
+    def cells(self, indices: Sequence[int]) -> dict[str, list[Any]]:
+        """The values at these indices by column, as they were read."""
+        taken = list(indices)
+        return {name: _values(array.take(taken)) for name, array in self.columns.items()}
 
 
-def problem_table(problems: Sequence[Problem], style: PromptStyle, reasoning: str | None) -> ProblemTable:
-    """Lay out `prompt`, `solution`, `answer`, then `reasoning` if mapped, then the original columns.
+def problem_table(problems: Sequence[Problem], style: PromptStyle, mapped: Columns) -> ProblemTable:
+    """Lay out `prompt`, `problem`, then `solution` and `answer` if there are answers, then `reasoning` if mapped, then
+    the original columns.
 
     Types are settled over all problems at once, so a column has one type however few rows are taken.
 
     Args:
         problems: The problems.
         style: What surrounds each problem in its prompt.
-        reasoning: The original column that holds worked solutions, if any.
+        mapped: What the original columns mean.
+
+    Raises:
+        UserError: The style puts solved turns before conversations.
     """
-    solutions = [problem.solution for problem in problems]
+    if any(problem.messages is not None for problem in problems):
+        refuse_examples(style, f'column "{mapped.problem}"')
     columns: dict[str, list[Any]] = {
-        "prompt": [build_messages(problem.text, style) for problem in problems],
-        "solution": solutions,
-        "answer": solutions,
+        "prompt": [prompt_of(problem, style) for problem in problems],
+        "problem": [problem.text for problem in problems],
     }
-    if reasoning is not None:
-        columns["reasoning"] = [problem.row.get(reasoning) for problem in problems]
-    for name, given_name in handed_on_names(column_names(problem.row for problem in problems), reasoning).items():
+    if mapped.answer is not None:
+        solutions = [problem.solution for problem in problems]
+        columns |= {"solution": solutions, "answer": solutions}
+    if mapped.reasoning is not None:
+        columns["reasoning"] = [problem.row.get(mapped.reasoning) for problem in problems]
+    for name, given_name in handed_on_names(column_names(problem.row for problem in problems), mapped).items():
         columns[given_name] = [problem.row.get(name) for problem in problems]
-    return one_type_per_column(columns)
+    return ProblemTable({name: _array(values) for name, values in columns.items()})
 
 
-def handed_on_names(names: Sequence[str], reasoning: str | None) -> dict[str, str]:
+def handed_on_names(names: Sequence[str], mapped: Columns) -> dict[str, str]:
     """Under what name each original column is handed on: its own, or `raw_<name>` where that is taken.
 
     Example:
-        >>> handed_on_names(["question", "answer"], reasoning=None)
+        >>> handed_on_names(["question", "answer"], Columns("question", "answer"))
         {'question': 'question', 'answer': 'raw_answer'}
     """
-    taken = {*OUR_COLUMNS, *TRL_NAMES} | ({"reasoning"} if reasoning is not None else set())
+    taken = {*OUR_COLUMNS, *TRL_NAMES} | ({"reasoning"} if mapped.reasoning is not None else set())
+    ours_already = {"problem": mapped.problem, "reasoning": mapped.reasoning}
     handed_on = {name: name for name in names if name not in taken}
     for name in names:
-        if name in handed_on or name == reasoning == "reasoning":
+        if name in handed_on or ours_already.get(name) == name:
             continue
         free_name = f"raw_{name}"
         while free_name in handed_on.values():
@@ -108,24 +145,32 @@ def handed_on_names(names: Sequence[str], reasoning: str | None) -> dict[str, st
     return {name: handed_on[name] for name in names if name in handed_on}
 
 
-def one_type_per_column(columns: Mapping[str, list[Any]]) -> ProblemTable:
-    """Arrow arrays of the columns; a column whose values share no Arrow type becomes text, with a note."""
+def _array(values: list[Any]) -> "pyarrow.Array":
+    """An Arrow array that hands the values on as they are, or one of their JSON texts.
+
+    Arrow makes the 1 of [1, 2.5] a 1.0, gives every dict of a column the keys of all, and has no type for text beside
+    numbers.
+    """
     import pyarrow
 
-    arrays, notes = {}, []
-    for name, values in columns.items():
-        try:
-            arrays[name] = pyarrow.array(values)
-        except (pyarrow.ArrowException, OverflowError):
-            arrays[name] = pyarrow.array([cell_text(value) for value in values], pyarrow.string())
-            types = ", ".join(sorted({type(value).__name__ for value in values if value is not None}))
-            notes.append(f'column "{name}" is handed on as text: its values ({types}) have no one type')
-    return ProblemTable(arrays, tuple(notes))
+    try:
+        array = pyarrow.array(values)
+    except (pyarrow.ArrowException, OverflowError):
+        array = None
+    else:
+        if all(repr(cell) == repr(value) for cell, value in zip(array.to_pylist(), values, strict=True)):
+            return array
+    encode = json.JSONEncoder(ensure_ascii=False, default=str if array is None else None).encode
+    try:
+        return pyarrow.array([None if value is None else encode(value) for value in values], pyarrow.json_())
+    except TypeError:  # a date or bytes, of which Arrow keeps more than JSON could
+        return array
 
 
-def cell_text(value: object) -> str | None:
-    """A cell as text: numbers in short, lists and objects as JSON, a missing one still missing."""
-    if value is None:
-        return None
-    text = plain_text(value)
-    return text if text is not None else json.dumps(value, ensure_ascii=False, default=str)
+def _values(array: "pyarrow.Array") -> list[Any]:
+    import pyarrow
+
+    cells = array.to_pylist()
+    if isinstance(array, pyarrow.JsonArray):
+        return [None if cell is None else json.loads(cell) for cell in cells]
+    return cells

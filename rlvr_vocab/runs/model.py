@@ -17,6 +17,7 @@ from transformers import BitsAndBytesConfig
 from rlvr_vocab.atomic_file import folder_appearing_whole
 from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RunSettings
 from rlvr_vocab.counted import counted
+from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
@@ -62,11 +63,11 @@ def _untrained(model: ModelSettings, system_prompt: str | None, seed: int) -> st
 
 
 def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Console) -> Path:
-    form = best_paid_form(settings, train)
+    form, solutions = best_paid_form(settings, train), map(cell_text, train["solution"])
     key = {
         "base": base,
         "warmup": asdict(settings.warmup),
-        "problems": fingerprint_of(zip(train["prompt"], train["reasoning"], train["solution"], strict=True)),
+        "problems": fingerprint_of(zip(train["prompt"], train["reasoning"], solutions, strict=True)),
         "form": form,
         "seed": settings.seed,
     }
@@ -118,7 +119,7 @@ def _run_warmup(
 
 
 def _worked_problem(row: dict[str, Any], form: str) -> WorkedProblem:
-    return WorkedProblem(row["prompt"], form.format(reasoning=row["reasoning"], answer=row["solution"]))
+    return WorkedProblem(row["prompt"], form.format(reasoning=row["reasoning"], answer=cell_text(row["solution"])))
 
 
 def _cached(kind: str, key: dict[str, Any]) -> Path:

@@ -175,8 +175,8 @@ def _recorded_division(run: RunOfCheckpoint) -> tuple[frozenset[str], set[str], 
         allowed = [problem for problem in divided.trained if problem.key not in reserved_keys]
         trained.update(problem.key for problem in allowed)
         held_out = len(divided.parts.train) - len(allowed)
-        fingerprint = fingerprint_of((problem.text, problem.solution) for problem in allowed)
-        stages.append(StageAccount(name, build_report(divided, ()), held_out, fingerprint))
+        fingerprint = fingerprint_of(problem.fingerprinted for problem in allowed)
+        stages.append(StageAccount(name, build_report(divided), held_out, fingerprint))
     assert run.folder is not None
     recorded = read_record(run.folder, PROBLEMS)
     if recorded is None:

@@ -14,6 +14,7 @@ from rlvr_vocab.config.problem_source import problem_source, problem_split, prom
 from rlvr_vocab.config.sections import DatasetSettings, RunSettings, StageSettings
 from rlvr_vocab.config.stages import naming_the_stage
 from rlvr_vocab.counted import counted
+from rlvr_vocab.data.answers import cell_text, gold_text
 from rlvr_vocab.data.load import ProblemSets, load_problem_sets
 from rlvr_vocab.data.wording import problem_key
 from rlvr_vocab.runs.problem_account import StageAccount, fingerprint_of, problem_account
@@ -104,8 +105,7 @@ def _load(settings: RunSettings, console: Console) -> ProblemSets:
 
 def _never_held_out(train: Dataset, reserved_keys: frozenset[str], stage: str, console: Console) -> Dataset:
     """Without the problems that the run holds out: a stage may take its own from the same set, cut otherwise."""
-    keys = (problem_key(text) for text, _ in _pairs(train))
-    kept = [index for index, key in enumerate(keys) if key not in reserved_keys]
+    kept = [index for index, text in enumerate(train["problem"]) if problem_key(text) not in reserved_keys]
     if len(kept) == len(train):
         return train
     left_out = len(train) - len(kept)
@@ -115,26 +115,28 @@ def _never_held_out(train: Dataset, reserved_keys: frozenset[str], stage: str, c
     return train.select(kept)
 
 
-def _pairs(rows: Dataset) -> list[tuple[str, str]]:
-    """Each problem and its solution."""
-    return [
-        (prompt[-1]["content"], solution) for prompt, solution in zip(rows["prompt"], rows["solution"], strict=True)
-    ]
+def _pairs(rows: Dataset) -> list[tuple[str, str | None]]:
+    """Each problem and its solution as text; None without solutions (see `Problem.fingerprinted`)."""
+    solutions = rows["solution"] if "solution" in rows.column_names else [None] * len(rows)
+    return [(problem, cell_text(solution)) for problem, solution in zip(rows["problem"], solutions, strict=True)]
 
 
 _SHOWN = 3
 
 
 def usable_problems(rows: Dataset, which: str, console: Console) -> Dataset:
-    """The problems whose gold answer can be compared with.
+    """The problems whose gold answer can be compared with; all of a set without gold answers.
 
     Args:
         which: what the rows are for, in words.
     """
+    if "solution" not in rows.column_names:
+        return rows
     golds = list(rows["solution"])
+    texts = [gold_text(gold) for gold in golds]
     with progress.stage(console, f"gold answers {which}", len(golds)) as display:
-        findings = check_golds(golds, lambda done, total: display.update(done, total=total))
-    for line in finding_lines(golds, findings, which):
+        findings = check_golds(texts, lambda done, total: display.update(done, total=total))
+    for line in finding_lines([cell_text(gold) or "" for gold in golds], findings, which):
         console.print(line, markup=False)
     if not findings.unusable:
         return rows

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlvr_vocab.config.command_sections import EvaluateSettings
 from rlvr_vocab.config.sections import RewardSettings, RunSettings
+from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, find_function, required_columns
 from rlvr_vocab.rewards.dry_run import dry_run, stand_in_ids
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from rlvr_vocab.vocab.layout import VocabLayout
 
 _ROWS = 8
+# The columns of the gold answers, and what to do where a reward function lacks them.
+GOLD_COLUMNS = ("solution", "answer")
+NAME_GOLD_ANSWERS = "name their column with dataset.columns.answer"
 _STATED = {"box": "\\boxed{%s}", "answer_tag": "<answer>%s</answer>", "hash": "#### %s", "phrase": "The answer is %s."}
 
 
@@ -87,7 +91,7 @@ def dry_run_rewards(settings: RunSettings, rows: Dataset) -> None:
         raise UserError("rewards: every weight is 0, so nothing could be learned: give a function another weight")
     require_reward_columns(settings.rewards, rows.column_names, "the problems have")
     trial = [dict(row) for row in rows.select(range(min(_ROWS, len(rows))))]
-    turns = [gold_turn(row["solution"], settings.rewards, settings.model.think_tags) for row in trial]
+    turns = [gold_turn(row.get("solution"), settings.rewards, settings.model.think_tags) for row in trial]
     scores: dict[str, list[Score]] = {}
     for reward in build_rewards(settings.rewards.functions, stand_in_context(reward_context(settings))):
         if traits_of(reward.bound.function).dry_run:
@@ -112,14 +116,17 @@ def require_reward_columns(rewards: RewardSettings, columns: Sequence[str], ther
         for column in required_columns(spec):
             if column not in columns:
                 listed = ", ".join(name for name in columns if name != "prompt") or "none"
-                raise UserError(f"reward {spec.name} needs a column {column!r}; {there} {listed}")
+                hint = f"; {NAME_GOLD_ANSWERS}" if column in GOLD_COLUMNS else ""
+                raise UserError(f"reward {spec.name} needs a column {column!r}; {there} {listed}{hint}")
 
 
-def gold_turn(solution: str, rewards: RewardSettings, think_tags: tuple[str, str]) -> list[dict[str, Any]]:
+def gold_turn(gold: Any, rewards: RewardSettings, think_tags: tuple[str, str]) -> list[dict[str, Any]]:
     r"""An assistant's turn that is as right as can be: some thinking, then the gold answer where rewards look for it.
 
-    Where a reward wants XML the turn has reasoning and answer elements, else thinking and a `\boxed{…}`.
+    Where a reward wants XML the turn has reasoning and answer elements, else thinking and a `\boxed{…}`. A gold answer
+    that is no text is written as JSON, and a missing one as `…`.
     """
+    solution = cell_text(gold) or "…"
     wanted_in = [(spec, traits_of(find_function(spec.name)).answer_in) for spec in rewards.functions]
     sources = [sources_of(spec.params.get("answer_from", "box")) for spec, place in wanted_in if place == "box"]
     if any(place == "xml" for _, place in wanted_in):

@@ -19,7 +19,7 @@ class GoldReport:
     """What is wrong with gold answers, by their index.
 
     Attributes:
-        unusable: nothing can be compared with them: empty, or larger than an answer can be.
+        unusable: nothing can be compared with them: empty, no text, or larger than an answer can be.
         by_text_only: formulas that algebra cannot evaluate; an answer is right only when it is written alike.
         ambiguous: what does not say whether it is mathematics, a date or a code; compared as text.
     """
@@ -29,11 +29,11 @@ class GoldReport:
     ambiguous: dict[int, str] = field(default_factory=dict)
 
 
-def check_golds(golds: Sequence[str], on_progress: Callable[[int, int], object] | None = None) -> GoldReport:
+def check_golds(golds: Sequence[str | None], on_progress: Callable[[int, int], object] | None = None) -> GoldReport:
     """Read every gold answer as training will.
 
     Args:
-        golds: gold answers: bare, in `$…$` or in a box.
+        golds: gold answers: bare, in `$…$` or in a box; None for one that is no text.
         on_progress: called with the number of gold answers that have been read, and that have to be read.
 
     >>> findings = check_golds(["42", "", r"\\sum_{n=1}^{9} n", "2024-01-05"])

@@ -71,7 +71,7 @@ class NoAlgebra:
         raise AlgebraNeeded
 
 
-def judge(gold: str, answer: str | None, algebra: Algebra) -> Verdict:
+def judge(gold: str | None, answer: str | None, algebra: Algebra) -> Verdict:
     """Judge an answer as it was extracted; None for no answer.
 
     Raises:
@@ -82,7 +82,7 @@ def judge(gold: str, answer: str | None, algebra: Algebra) -> Verdict:
     return replace(verdict, milliseconds=(time.perf_counter() - started) * 1000)
 
 
-def _judge(gold: str, answer: str | None, algebra: Algebra) -> Verdict:
+def _judge(gold: str | None, answer: str | None, algebra: Algebra) -> Verdict:
     try:
         gold_reading = read_gold(gold)
     except (TooLarge, Unreadable) as error:

@@ -17,12 +17,12 @@ DEADLINE_SECONDS = 2.0
 _REASONS = {"timeout": TIMEOUT, "too large": TOO_LARGE}
 _MOST_REMEMBERED = 4_096
 
-_Key = tuple[str, str | None, float]
+_Key = tuple[str | None, str | None, float]
 _remembered: dict[_Key, Verdict] = {}
 
 
 def verify(
-    golds: Sequence[str],
+    golds: Sequence[str | None],
     answers: Sequence[str | None],
     deadline: float = DEADLINE_SECONDS,
     on_progress: Callable[[int, int], None] | None = None,
@@ -34,7 +34,8 @@ def verify(
     memory limit.
 
     Args:
-        golds: gold answers: bare LaTeX, numbers, letters or words, in `$…$` or in a box.
+        golds: gold answers: bare LaTeX, numbers, letters or words, in `$…$` or in a box; None for one that is no
+            text.
         answers: final answers as `final_answer` extracts them; None where a turn has none.
         deadline: seconds for one pair.
         on_progress: called with the number of pairs that workers have judged, and that they have to judge.
@@ -70,7 +71,7 @@ def warm_up() -> None:
     comparison.equal(r"\frac{x+\sqrt{2}\pi}{3}", r"\frac{1}{3}(x+2^{1/2}\pi)")
 
 
-def _decided_here(gold: str, answer: str | None) -> Verdict | None:
+def _decided_here(gold: str | None, answer: str | None) -> Verdict | None:
     try:
         return judge(gold, answer, NoAlgebra())
     except AlgebraNeeded:
@@ -83,7 +84,7 @@ def _remember(decided: dict[_Key, Verdict]) -> None:
     for (gold, answer, deadline), verdict in decided.items():
         if len(_remembered) >= _MOST_REMEMBERED:
             _remembered.clear()
-        if len(gold) + len(answer or "") <= MAX_CHARACTERS:
+        if len(gold or "") + len(answer or "") <= MAX_CHARACTERS:
             _remembered[gold, answer, deadline] = verdict
 
 

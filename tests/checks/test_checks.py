@@ -66,6 +66,34 @@ def test_a_run_that_cannot_work_is_refused_before_anything_is_written(word: str,
     assert all(part in message for part in parts), message
 
 
+def test_what_needs_gold_answers_is_refused_where_there_are_none(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "def wants(completions, answer):\n    return [0.0]\n\n"
+        "def copes(completions, solution=None, **columns):\n    return [0.0]\n"
+    )
+    words = ["model=tiny", "dataset=arithmetic", "logging=disabled", "dataset.columns.answer=null"]
+    mine = f"rewards=[{tmp_path}/mine.py"
+    wanting = {"rewards=accuracy": "accuracy", "rewards=[numeric]": "numeric", f"{mine}:wants]": "wants"}
+    for reward, name in wanting.items():
+        message = refusal("train", [*words, reward])
+        assert f"{name} needs gold answers, and dataset.columns.answer=null says that there are none" in message
+        assert "dataset.columns.answer, or take another reward" in message
+    assert "accuracy needs gold answers" in refusal("score", [*words[1:2], words[3], "rewards=accuracy"])
+    for reward in ("rewards=[boxed]", f"{mine}:copes]"):
+        load_settings("train", [*words, reward])
+    message = refusal("train", [*words, "rewards=[boxed]", "warmup.max_steps=3"])
+    assert "warmup.max_steps needs gold answers: name their column with dataset.columns.answer" in message
+
+
+def test_solved_turns_before_chat_messages_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "chat.jsonl").write_text('{"prompt": [{"role": "user", "content": "1+1="}], "answer": 2}\n')
+    words = ["model=tiny", "logging=disabled", "dataset=local", f"dataset.name={tmp_path}/chat.jsonl"]
+    words += ["dataset.columns.problem=prompt"]
+    load_settings("train", words)
+    message = refusal("train", [*words, "dataset.examples=[{problem: two, answer: two}]"])
+    assert message.startswith('dataset.examples: column "prompt" holds chat messages, which are taken as they stand')
+
+
 @pytest.mark.parametrize("word", ["training.top_p=1.0", "training.top_k=0", "model.generation_kwargs.do_sample=true"])
 def test_sampling_options_that_change_nothing_are_accepted(word: str) -> None:
     load_settings("train", [word])

@@ -55,7 +55,7 @@ def test_columns_go_by_the_names_that_are_given(tmp_path: Path) -> None:
 
 def test_without_a_solution_the_answer_is_the_gold_answer_and_without_both_there_is_none(tmp_path: Path) -> None:
     rows, _ = read(written(tmp_path / "a.jsonl", {"completion": "c", "answer": 0.5}))
-    assert rows.columns == {"answer": [0.5], "solution": ["0.5"]}
+    assert rows.columns == {"answer": [0.5], "solution": [0.5]}
     rows, _ = read(written(tmp_path / "b.jsonl", {"completion": "c"}))
     assert rows.columns == {} and rows.prompts is None
 

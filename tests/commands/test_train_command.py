@@ -299,3 +299,36 @@ def test_the_accuracy_after_is_that_of_the_weights_that_are_kept(tmp_path: Path)
     measured = {step: (evaluation / f"step_{step:05d}.jsonl").read_bytes() for step in (kept, 3)}
     assert measured[kept] != measured[3]
     assert (evaluation / "after.jsonl").read_bytes() == measured[kept]
+
+
+def test_chat_prompts_of_different_lengths_train_with_a_reward_of_ones_own_and_no_gold_answers(tmp_path: Path) -> None:
+    say = [{"role": "user", "content": "Say a."}, {"role": "assistant", "content": "a"}]
+    rows = [
+        {
+            "prompt": [*([{"role": "system", "content": "Be brief."}] * (number % 2)), *say * (number % 3),
+                       {"role": "user", "content": f"Count to {number}."}],
+            "facts": [{"wanted": number}, {f"only {number}": [1, "x"]}],
+        }
+        for number in range(12)
+    ]  # fmt: skip
+    (tmp_path / "chat.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "mine.py").write_text(
+        "def mine(completions, prompts, problem, facts, **columns):\n"
+        "    assert not {'solution', 'answer'} & set(columns), columns\n"
+        "    for prompt, text, (wanted, only) in zip(prompts, problem, facts):\n"
+        "        number = wanted['wanted']\n"
+        "        assert wanted == {'wanted': number} and only == {f'only {number}': [1, 'x']}, facts\n"
+        "        assert prompt[0]['content'] == ('Be brief.' if number % 2 else 'Fill the gap.'), prompt\n"
+        "        assert len(prompt) == 2 + 2 * (number % 3), prompt\n"
+        "        assert text.endswith(f'Count to {number}.') and 'brief' not in text, text\n"
+        "    return [turn[-1]['content'].count('a') / 8 for turn in completions]\n"
+    )
+    words = ["model=tiny", "dataset=local", f"dataset.name={tmp_path}/chat.jsonl", "dataset.columns.problem=prompt"]
+    words += ["dataset.columns.answer=null", "dataset.eval_fraction=0", "dataset.system_prompt=Fill the gap."]
+    words += [f"rewards=[{tmp_path}/mine.py:mine]", "training.max_steps=2", "training.max_completion_length=8"]
+    words += ["training.per_device_train_batch_size=8", "training.gradient_accumulation_steps=1", "logging=disabled"]
+    assert main(["train", *words, f"output_dir={tmp_path}/run", "report=false"]) == 0
+    rewards = [row["rewards/mine/mean"] for row in metrics_of(tmp_path / "run")]
+    assert len(rewards) == 2 and all(math.isfinite(reward) for reward in rewards)
+    step = pd.read_parquet(tmp_path / "run" / "completions" / "step_00001.parquet")
+    assert set(step["solution"]) == {""} and step["reward/mine"].notna().all()

@@ -1,16 +1,23 @@
 """Cells of answer columns become bare final answers, or a reason."""
 
+from datetime import date
 from decimal import Decimal
 
 import pytest
 
-from rlvr_vocab.data.answers import UnusableRow, cell_answer, unread_marker
+from rlvr_vocab.data.answers import UnusableRow, cell_answer, gold_text, unread_marker
 
 
 @pytest.mark.parametrize(
     ("value", "answer"),
     [
         (60, "60"),
+        ("007", "007"),
+        (None, ""),
+        (float("nan"), ""),
+        (True, None),
+        (["5"], None),
+        ({"a": 1}, None),
         (-3, "-3"),
         (0.5, "0.5"),
         (72.0, "72"),
@@ -23,8 +30,18 @@ from rlvr_vocab.data.answers import UnusableRow, cell_answer, unread_marker
         (Decimal("100"), "100"),
     ],
 )
-def test_numbers_become_their_shortest_text(value: object, answer: str) -> None:
-    assert cell_answer(value, "bare") == answer
+def test_rewards_that_compare_text_take_numbers_by_their_shortest_text(value: object, answer: str | None) -> None:
+    assert gold_text(value) == answer
+
+
+@pytest.mark.parametrize("value", [60, 72.0, 2**70, True, ["5", {"a": None}], {"a": [1]}, []])
+def test_values_of_json_are_bare_answers_as_they_are(value: object) -> None:
+    answer = cell_answer(value, "bare")
+    assert (answer, type(answer)) == (value, type(value))
+
+
+def test_a_decimal_which_json_lacks_becomes_text() -> None:
+    assert cell_answer(Decimal("72.00"), "bare") == "72"
 
 
 @pytest.mark.parametrize("text", [r"\frac{1}{2}", "1,000", "72.0", "007", r"\text{ A }", "x=1, y=2", "None"])
@@ -74,8 +91,10 @@ def test_boxed_answers_are_the_contents_of_the_last_balanced_box(text: str, answ
         ("", "hash", "missing answer"),
         ("work ####  ", "hash", "missing answer"),
         (r"\boxed{ }", "boxed", "missing answer"),
-        (True, "bare", "answer is neither text nor a number"),
-        (["5"], "bare", "answer is neither text nor a number"),
+        (True, "hash", "answer is neither text nor a number"),
+        (["#### 5"], "hash", "answer is neither text nor a number"),
+        ({"a": 1}, "boxed", "answer is neither text nor a number"),
+        (date(2024, 1, 5), "bare", "answer is neither text nor a number"),
         (float("inf"), "bare", "answer is neither text nor a number"),
         (Decimal("Infinity"), "bare", "answer is neither text nor a number"),
         ("72", "hash", 'no "####" in the answer'),

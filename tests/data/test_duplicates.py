@@ -56,3 +56,14 @@ def test_all_answers_are_compared_at_once_and_one_text_in_every_row_does_not_tak
 
 def test_a_set_without_repeats_has_none() -> None:
     assert repeated_problems(problems(("4+9=", "13"), ("49=", "49"), ("9+4=", "13")), none_alike) == []
+
+
+def test_answers_that_are_no_text_are_compared_as_their_json() -> None:
+    rows = [Problem("p", gold, {}, number) for number, gold in enumerate(({"a": [1]}, {"a": [1]}, [2, "x"]), start=1)]
+    [found] = repeated_problems(rows, none_alike)
+    assert found.answers == ((1, '{"a": [1]}'), (3, '[2, "x"]'))
+
+
+def test_a_repeat_without_answers_contradicts_nothing() -> None:
+    [found] = repeated_problems([Problem("p", None, {}, 1), Problem("p", None, {}, 2)], none_alike)
+    assert found.answers == () and not found.is_contradiction

@@ -141,7 +141,10 @@ def test_holding_out_the_training_file_itself_is_refused(write_jsonl: WriteJsonl
         load_problem_sets(ProblemSource(path, COLUMNS, eval_split=path), STYLE, Split())
 
 
-@pytest.mark.parametrize("load", [check_source, lambda source: load_problem_sets(source, STYLE, Split())])
+LOADS = [lambda source: check_source(source, STYLE), lambda source: load_problem_sets(source, STYLE, Split())]
+
+
+@pytest.mark.parametrize("load", LOADS)
 def test_checking_and_loading_refuse_the_same_bad_files(
     load: Callable[[ProblemSource], object], write_jsonl: WriteJsonl, tmp_path: Path
 ) -> None:
@@ -162,9 +165,9 @@ def test_checking_and_loading_refuse_the_same_bad_files(
 
 def test_checking_passes_a_good_file_and_does_not_look_a_hub_set_up(write_jsonl: WriteJsonl) -> None:
     path = str(write_jsonl(*sums(2)))
-    check_source(ProblemSource(path, COLUMNS, eval_split=path))
-    check_source(ProblemSource("no-such-org/no-such-set", COLUMNS, eval_split="test"))
-    check_source(ProblemSource("arithmetic", Columns("problem", "answer", "reasoning")))
+    check_source(ProblemSource(path, COLUMNS, eval_split=path), STYLE)
+    check_source(ProblemSource("no-such-org/no-such-set", COLUMNS, eval_split="test"), STYLE)
+    check_source(ProblemSource("arithmetic", Columns("problem", "answer", "reasoning")), STYLE)
 
 
 @pytest.mark.parametrize("cap", [5, pytest.param(None, marks=pytest.mark.slow)])
@@ -203,7 +206,6 @@ def test_each_thing_that_went_otherwise_has_a_line() -> None:
         duplicates=3,
         held_out_removed=2,
         unmeasured=4,
-        notes=("a note",),
     )
     assert report.lines() == [
         "p.csv: 15 rows read, 10 usable; 6 to train on, 2 held out",
@@ -212,7 +214,6 @@ def test_each_thing_that_went_otherwise_has_a_line() -> None:
         "rows that repeat an earlier problem, kept unless it is held out: 3",
         "left out of training, as the same problem is held out: 2",
         "held out too, but beyond dataset.max_eval_samples: 4",
-        "a note",
     ]
 
 

@@ -19,7 +19,7 @@ COLUMNS = Columns("question", "answer")
         ({"answer": "1"}, "empty problem", "{'answer': '1'}"),
         ({"question": " \n", "answer": "1"}, "empty problem", "{'question': ' \\n', 'answer': '1'}"),
         ({"question": float("nan"), "answer": "1"}, "empty problem", "{'question': nan, 'answer': '1'}"),
-        ({"question": ["a"], "answer": "1"}, "problem is neither text nor a number", "['a']"),
+        ({"question": {"a": 1}, "answer": "1"}, "problem is neither text, a number nor a list of messages", "{'a': 1}"),
         (
             {"question": "a", "answer": "1", "more": [{"\ud83d": "b"}]},
             "text holds half a surrogate pair, which UTF-8 cannot write",
@@ -28,7 +28,7 @@ COLUMNS = Columns("question", "answer")
         ({"question": "What is x?", "answer": None}, "missing answer", "What is x?"),
         ({"question": "What is x?", "answer": float("nan")}, "missing answer", "What is x?"),
         ({"question": "What is x?"}, "missing answer", "What is x?"),
-        ({"question": "What is x?", "answer": {"a": 1}}, "answer is neither text nor a number", "{'a': 1}"),
+        ({"question": "What is x?", "answer": float("inf")}, "answer is neither text nor a number", "inf"),
     ],
 )
 def test_an_unusable_row_is_dropped_with_its_number_reason_and_a_text_that_shows_it(
@@ -42,7 +42,7 @@ def test_an_unusable_row_is_dropped_with_its_number_reason_and_a_text_that_shows
 
 def test_a_problem_that_is_a_number_becomes_text() -> None:
     [problem] = usable_rows([{"question": 17.0, "answer": 4}], COLUMNS, "bare").problems
-    assert (problem.text, problem.solution) == ("17", "4")
+    assert (problem.text, problem.solution, problem.fingerprinted) == ("17", 4, ("17", "4"))
 
 
 def test_problems_in_another_writing_are_the_same_one() -> None:
@@ -63,7 +63,10 @@ def test_a_missing_column_names_the_columns_and_the_nearest_unmapped_one() -> No
     ("columns", "said"),
     [
         (Columns("problem", "expert_answer"), "the column of its problems with dataset.columns.problem=…"),
-        (Columns("question", "gold"), "the column of its answers with dataset.columns.answer=…"),
+        (
+            Columns("question", "gold"),
+            "the column of its answers with dataset.columns.answer=…, or set it to null where there are none",
+        ),
         (
             Columns("question", "expert_answer", "q"),
             "the column of its worked solutions with dataset.columns.reasoning=…",

@@ -31,11 +31,17 @@ CASES = [
     (r"\boxed{2\pi}", "2", 0.0),
     (r"\boxed{2\pi}", r"2\pi", 1.0),
     (r"\boxed{x+1}", "1+x", 1.0),
+    (r"\boxed{72}", 72.0, 1.0),
+    (r"\boxed{72.0}", 72, 1.0),
+    (r"\boxed{1/2}", 0.5, 1.0),
+    (r"\boxed{[1, 2]}", [1, 2], None),
+    (r"\boxed{True}", True, None),
+    (r"\boxed{1}", {"a": 1}, None),
 ]
 
 
 @pytest.mark.parametrize(("turn", "gold", "score"), CASES)
-def test_turns_are_scored(turn: str, gold: str, score: float) -> None:
+def test_turns_are_scored(turn: str, gold: object, score: float | None) -> None:
     assert accuracy([turn], solution=[gold]) == [score]
     assert accuracy([[{"role": "assistant", "content": turn}]], solution=[gold], prompts=[[]]) == [score]
 

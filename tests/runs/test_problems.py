@@ -1,5 +1,6 @@
 """The problems of a run and of its stages: what the run holds out, no stage trains on."""
 
+import hashlib
 import json
 
 import pytest
@@ -13,6 +14,52 @@ from rlvr_vocab.runs.problem_account import check_same_division
 from rlvr_vocab.runs.problems import load_run_problems
 
 WORDS = ("experiment=quickstart", "dataset.max_eval_samples=8", "dataset.generator.num_problems=1000")
+
+
+def run_problems(tmp_path, rows, *words):
+    file = tmp_path / "problems.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    small = ["training.per_device_train_batch_size=4", "training.num_generations=4"]
+    settings = load_settings("train", ["model=tiny", "dataset=local", f"dataset.name={file}", *small, *words])
+    return load_run_problems(settings, Console(quiet=True))
+
+
+def test_gold_numbers_are_handed_on_as_numbers_and_fingerprinted_as_their_text(tmp_path):
+    numbers = [{"problem": f"What is {number} + 1?", "answer": number + 1.0} for number in range(30)]
+    texts = [{**row, "answer": str(int(row["answer"]))} for row in numbers]
+    as_numbers, as_texts = (run_problems(tmp_path, rows, "dataset.eval_fraction=0.1") for rows in (numbers, texts))
+    assert as_numbers.account() == as_texts.account()
+    [row] = as_numbers.by_stage[0].select([0])
+    assert isinstance(row["solution"], float) and row["solution"] == row["answer"]
+    # What version 0 wrote: SHA-256 of the JSON of [text, solution] of each problem, in its order.
+    pairs = [[row["prompt"][-1]["content"], row["solution"]] for row in as_texts.held_out]
+    expected = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
+    assert as_texts.account()["held_out"]["sha256"] == expected
+
+
+def test_golds_that_are_no_text_are_left_out_for_the_verifier_and_kept_for_others(tmp_path):
+    golds = [1, "2", [3], {"four": 4}, True, 6, 7, 8]
+    rows = [{"problem": f"What is {number}?", "answer": gold} for number, gold in enumerate(golds)]
+    (tmp_path / "mine.py").write_text("def mine(completions, solution):\n    return [0.0] * len(completions)\n")
+    words = ["dataset.eval_fraction=0"]
+    verified = run_problems(tmp_path, rows, *words, "rewards=[accuracy]")
+    kept = sorted(row["problem"] for row in verified.by_stage[0])
+    assert kept == [f"What is {number}?" for number in (0, 1, 5, 6, 7)]
+    assert verified.account()["training"][0]["unusable_gold_answers"] == 3
+    own = run_problems(tmp_path, rows, *words, f"rewards=[{tmp_path}/mine.py:mine]")
+    handed_on = {row["problem"]: row["solution"] for row in own.by_stage[0]}
+    assert [handed_on[f"What is {number}?"] for number in range(8)] == golds
+    assert handed_on["What is 4?"] is True
+
+
+def test_a_set_without_answers_is_divided_and_held_out_as_any_other(tmp_path):
+    rows = [{"problem": [{"role": "user", "content": f"Write {number} words."}]} for number in range(20)]
+    words = ["dataset.columns.answer=null", "rewards=[boxed]", "dataset.eval_fraction=0.2"]
+    problems = run_problems(tmp_path, rows, *words)
+    assert len(problems.held_out) == 4 and len(problems.by_stage[0]) == 16
+    assert questions(problems.held_out).isdisjoint(questions(problems.by_stage[0]))
+    assert {"solution", "answer"}.isdisjoint(problems.train.column_names)
+    assert problems.account() == run_problems(tmp_path, rows, *words).account()
 
 
 def questions(rows):

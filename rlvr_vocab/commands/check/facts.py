@@ -12,7 +12,7 @@ import numpy as np
 
 from rlvr_vocab.config.command_sections import CheckSettings
 from rlvr_vocab.config.sections import ModelSettings
-from rlvr_vocab.data.answers import unread_marker
+from rlvr_vocab.data.answers import cell_text, gold_text, unread_marker
 from rlvr_vocab.data.duplicates import RepeatedProblem
 from rlvr_vocab.data.load import DividedProblems, LoadReport
 from rlvr_vocab.data.overlap import Match, NumberedText, OtherSet, find_overlap, read_other_set
@@ -44,14 +44,14 @@ class ControlCharacter:
 
 @dataclass(frozen=True)
 class RowFacts:
-    """`example`: row number, problem and answer of the first training problem, shortened; `likelier_format`: the
-    answer format that nearly all answers seem to have instead of the one given."""
+    """`example`: row number, problem and answer, if any, of the first training problem, shortened; `likelier_format`:
+    the answer format that nearly all answers seem to have instead of the one given."""
 
     columns: tuple[str, ...]
     mapped: dict[str, str | None]
     answer_format: str
     likelier_format: str | None
-    example: tuple[int, str, str]
+    example: tuple[int, str, str | None]
     report: LoadReport
     control_characters: tuple[ControlCharacter, ...]
 
@@ -68,10 +68,12 @@ class DoubtfulGold:
 
 @dataclass(frozen=True)
 class GoldFacts:
-    """`unusable`: no answer can be compared with them; `by_text_only`: an answer must be written alike;
-    `ambiguous`: they do not say whether they are mathematics, so the same holds."""
+    """`num_golds`: 0 in a set without answers; `not_text`: how many are lists, objects or booleans, for rewards of
+    one's own; of the others, `unusable`: no answer can be compared with them; `by_text_only`: an answer must be written
+    alike; `ambiguous`: they do not say whether they are mathematics, so the same holds."""
 
     num_golds: int
+    not_text: int
     unusable: tuple[DoubtfulGold, ...]
     by_text_only: tuple[DoubtfulGold, ...]
     ambiguous: tuple[DoubtfulGold, ...]
@@ -169,12 +171,13 @@ class CheckFacts:
 def row_facts(divided: DividedProblems, report: LoadReport) -> RowFacts:
     source, train_rows = divided.source, divided.train_rows
     columns, first = source.columns, divided.trained[0]
+    answer = None if columns.answer is None else short_text(cell_text(first.solution))
     return RowFacts(
         columns=train_rows.columns,
         mapped={"problem": columns.problem, "answer": columns.answer, "reasoning": columns.reasoning},
         answer_format=source.answer_format,
         likelier_format=unread_marker([problem.solution for problem in train_rows.problems]),
-        example=(first.row_number, short_text(first.text), short_text(first.solution)),
+        example=(first.row_number, short_text(first.text), answer),
         report=report,
         control_characters=tuple(control_characters(train_rows.problems)),
     )
@@ -199,21 +202,25 @@ def same_answers(pairs: Sequence[tuple[str, str]]) -> list[bool]:
 
 
 def gold_facts(divided: DividedProblems, on_progress: OnProgress) -> GoldFacts:
-    problems, num_train = divided.problems, len(divided.train_rows.problems)
-    found = check_golds([problem.solution for problem in problems], on_progress)
+    has_answers, num_train = divided.source.columns.answer is not None, len(divided.train_rows.problems)
+    problems = divided.problems if has_answers else ()
+    golds = [gold_text(problem.solution) for problem in problems]
+    found = check_golds(golds, on_progress)
 
     def doubtful(reasons: dict[int, str]) -> tuple[DoubtfulGold, ...]:
         return tuple(
             DoubtfulGold(
                 row_number=problems[index].row_number,
                 source=None if index < num_train else divided.source.eval_split,
-                gold=short_text(problems[index].solution),
+                gold=short_text(golds[index]),
                 reason=short_text(reason, REASON_WIDTH),
             )
             for index, reason in sorted(reasons.items())
+            if golds[index] is not None
         )
 
-    return GoldFacts(len(problems), doubtful(found.unusable), doubtful(found.by_text_only), doubtful(found.ambiguous))
+    counts = len(golds), golds.count(None)
+    return GoldFacts(*counts, doubtful(found.unusable), doubtful(found.by_text_only), doubtful(found.ambiguous))
 
 
 def held_out_overlap(divided: DividedProblems, on_progress: OnProgress) -> OverlapFacts:

@@ -40,9 +40,13 @@ def row_lines(facts: RowFacts) -> Iterator[str]:
     yield first
     yield f"columns: {', '.join(map(visible_text, facts.columns))}"
     mapped = ", ".join(f"{meaning} = {name}" for meaning, name in facts.mapped.items() if name is not None)
-    yield f"read as: {mapped}; answer_format={facts.answer_format}: {FORMATS[facts.answer_format]} is the answer"
     row_number, problem, answer = facts.example
-    yield f"row {row_number}, for example: {problem} -> {answer}"
+    if answer is None:
+        yield f"read as: {mapped}; dataset.columns.answer=null: without gold answers"
+        yield f"row {row_number}, for example: {problem}"
+    else:
+        yield f"read as: {mapped}; answer_format={facts.answer_format}: {FORMATS[facts.answer_format]} is the answer"
+        yield f"row {row_number}, for example: {problem} -> {answer}"
     yield from others
     for control in facts.control_characters[:SHOWN]:
         yield Alarm(f"control characters: {in_problems(control)}")
@@ -66,7 +70,8 @@ def repeat_lines(repeated: Sequence[RepeatedProblem]) -> Iterator[str]:
         yield f"{rows_in_words(problem.row_numbers)}{like}: {short_text(problem.text)}"
     contradictions = [problem for problem in repeated if problem.is_contradiction]
     if not contradictions:
-        yield "their answers agree"
+        if any(problem.answers for problem in repeated):
+            yield "their answers agree"
         return
     yield Alarm(f"{counted(len(contradictions), 'problem')} with answers that contradict each other:")
     for problem in contradictions[:SHOWN]:
@@ -106,9 +111,17 @@ def what_a_limit_does(lengths: LengthFacts) -> str:
 
 
 def gold_lines(facts: GoldFacts) -> Iterator[str]:
-    if not facts.unusable:
-        yield f"the verifier can use all {facts.num_golds:,} of them"
-    else:
+    texts = facts.num_golds - facts.not_text
+    if not facts.num_golds:
+        yield "none: dataset.columns.answer=null; rewards that need one are refused"
+    elif facts.not_text:
+        yield (
+            f"{facts.not_text:,} of {facts.num_golds:,} are lists, objects or booleans: rewards of your own get them "
+            "as they are, and accuracy leaves such problems out"
+        )
+    if texts and not facts.unusable:
+        yield f"the verifier can use all {texts:,} of them" if not facts.not_text else f"it can use the other {texts:,}"
+    elif facts.unusable:
         yield Alarm(
             f"{len(facts.unusable):,} of {facts.num_golds:,} are of no use to the verifier; training leaves them out:"
         )

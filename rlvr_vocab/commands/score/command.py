@@ -106,7 +106,8 @@ def _score_golds(settings: ScoreSettings, console: Console) -> tuple[ScoredRows,
     tags = settings.think_tags or THINK_TAGS
     judged = RewardSettings(tuple(spec for spec in settings.rewards.functions if not reason_not_judged(spec)))
     problems = _problems(settings, console)
-    turns = [gold_turn(solution, settings.rewards, tags) for solution in problems.columns["solution"]]
+    golds = problems.columns.get("solution", [None] * len(problems.places))
+    turns = [gold_turn(gold, settings.rewards, tags) for gold in golds]
     columns = {**problems.columns, "completion_ids": stand_in_ids(turns)}
     rows = replace(problems, completions=turns, columns=columns)
     require_reward_columns(judged, list(rows.columns), "the problems have")
@@ -144,8 +145,8 @@ def _problems(settings: ScoreSettings, console: Console) -> ScoredRows:
     dataset = settings.dataset
     assert dataset is not None
     divided = read_problems(problem_source(dataset), problem_split(dataset, settings.seed))
-    table = problem_table(divided.problems, prompt_style(dataset), divided.source.columns.reasoning)
-    report = build_report(divided, table.notes)
+    table = problem_table(divided.problems, prompt_style(dataset), divided.source.columns)
+    report = build_report(divided)
     require_problems(report, wants_eval=False)
     for line in report.lines():
         console.print(line, markup=False)
@@ -157,7 +158,7 @@ def _problems(settings: ScoreSettings, console: Console) -> ScoredRows:
     for index in chosen:
         place: dict[str, int | str] = {} if index < num_train else {"split": divided.source.eval_split or ""}
         places.append({**place, "row": divided.problems[index].row_number})
-    columns = {name: cells.take(list(chosen)).to_pylist() for name, cells in table.columns.items()}
+    columns = table.cells(chosen)
     return ScoredRows(places, (), columns.pop("prompt"), columns)
 
 

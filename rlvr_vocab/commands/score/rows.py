@@ -261,7 +261,7 @@ def _prompt(value: Any) -> Any:
     return None if is_nan(value) else value
 
 
-def _gold_notes(golds: Sequence[str | None], column: str, answer_format: str) -> Iterator[str]:
+def _gold_notes(golds: Sequence[Any], column: str, answer_format: str) -> Iterator[str]:
     """What is missing in the gold answers, and what they seem to be instead."""
     there = [gold for gold in golds if gold is not None]
     if len(there) < len(golds):
@@ -271,9 +271,9 @@ def _gold_notes(golds: Sequence[str | None], column: str, answer_format: str) ->
         yield f"the gold answers in the column {column} seem to be worked solutions: try solution_format={likelier}"
 
 
-def _gold_answers(cells: Iterable[Any], answer_format: str) -> list[str | None]:
+def _gold_answers(cells: Iterable[Any], answer_format: str) -> list[Any]:
     """The gold answer in each cell; None where there is none."""
-    golds: list[str | None] = []
+    golds: list[Any] = []
     for cell in cells:
         try:
             golds.append(cell_answer(cell, answer_format))

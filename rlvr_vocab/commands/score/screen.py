@@ -10,6 +10,7 @@ from rich.console import Console
 from rlvr_vocab.commands.score.rows import RewardScores, ScoredRows, total_of
 from rlvr_vocab.config.sections import RewardSettings
 from rlvr_vocab.counted import counted
+from rlvr_vocab.data.answers import cell_text, gold_text
 from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.rewards.build import find_function
 from rlvr_vocab.rewards.guard import Mistake
@@ -122,7 +123,7 @@ def row_line(rows: ScoredRows, scores: Sequence[RewardScores], row: int, with_te
 def _turn_lines(rows: ScoredRows, row: int) -> Iterator[str]:
     if rows.prompts is not None:
         asked = short_text(rows.prompts[row][-1]["content"], PROBLEM_WIDTH)
-        yield f"asked: {asked} (gold {short_text(rows.columns['solution'][row])})"
+        yield f"asked: {asked}" + (f" (gold {_gold(rows, row)})" if "solution" in rows.columns else "")
     text = turn_text(rows.completions[row])
     if len(text) > TURN_WIDTH:
         text = f"{text[: TURN_WIDTH // 2]} … {len(text) - TURN_WIDTH:,} characters … {text[-TURN_WIDTH // 2 :]}"
@@ -175,14 +176,15 @@ def _gold_lines(rows: ScoredRows, each: RewardScores, function: RewardSpec, show
     below = [row for row in range(len(rows)) if not each.is_full(row) and row not in failed]
     for row in below[:show]:
         reason = f", {_reason(each, row)}" if each.scores[row].reason else ""
-        yield f"  {_place_name(rows, row)}: {_number(each.scores[row].value)}{reason} (gold {_gold(rows, row)})"
+        gold = f" (gold {_gold(rows, row)})" if "solution" in rows.columns else ""
+        yield f"  {_place_name(rows, row)}: {_number(each.scores[row].value)}{reason}{gold}"
     if len(below) > show:
         yield f"  {len(below) - show:,} more"
     full_mark, best = each.reward.full_mark, max(each.values, default=None)
     if best is not None and best < full_mark and is_user_code(function.name) and function.full_mark is None:
         yield f"  no row reaches {_number(full_mark)}; if {_number(best)} is its best, say full_mark: {_number(best)}"
     if each.verdicts is not None:
-        ambiguous = list(check_golds(rows.columns["solution"]).ambiguous)
+        ambiguous = list(check_golds([gold_text(gold) for gold in rows.columns["solution"]]).ambiguous)
         if ambiguous:
             shown = "; ".join(f"{_place_name(rows, row)}: {_gold(rows, row)}" for row in ambiguous[:show])
             yield f"  {len(ambiguous):,} {COMPARED_AS_TEXT} ({shown}{'; …' * (len(ambiguous) > show)})"
@@ -216,7 +218,7 @@ def _reason(each: RewardScores, row: int) -> str:
 
 
 def _gold(rows: ScoredRows, row: int) -> str:
-    return short_text(rows.columns["solution"][row], GOLD_WIDTH)
+    return short_text(cell_text(rows.columns["solution"][row]), GOLD_WIDTH)
 
 
 def _number(value: float | None) -> str:

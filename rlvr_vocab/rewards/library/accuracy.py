@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rlvr_vocab.data.answers import gold_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_and_all
 from rlvr_vocab.rewards.parameters import number, shown
@@ -37,7 +38,8 @@ def accuracy(
 
     Args:
         completions: assistant turns, as strings or lists of messages, the opening of their thinking included.
-        solution: gold answers, one per completion: bare LaTeX, numbers, letters or words, in `$…$` or in a box.
+        solution: gold answers, one per completion: bare LaTeX, numbers, letters or words, in `$…$` or in a box. Of no
+            use are lists, dicts and booleans.
         think_tags: what opens and closes the thinking.
         answer_from: where the answer may stand, the first that holds one decides: `box`, `answer_tag`
             (`<answer>…</answer>`), `hash` (after `####`), `phrase` (after "the answer is").
@@ -72,7 +74,7 @@ def verdicts(
         UserError: `answer_from` names a source that there is none of, or `deadline` is no time.
     """
     sources, deadline = sources_of(answer_from), number("accuracy", "deadline", deadline, least=_SHORTEST_DEADLINE)
-    golds = ["" if gold is None else str(gold) for gold in solution]
+    golds = [gold_text(gold) for gold in solution]
     return verify(golds, [extracted_answer(turn_text(turn), think_tags, sources) for turn in completions], deadline)
 
 

@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from rlvr_vocab.data.answers import gold_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.parameters import number, shown, switch
 from rlvr_vocab.rewards.reward import Score, reward
@@ -21,6 +22,7 @@ from rlvr_vocab.verify.reading.readings import Equality, Number
 from rlvr_vocab.verify.reading.units import PERCENT
 
 T = TypeVar("T")
+_NOT_TEXT = "the gold answer is a list, an object or a boolean, which cannot be compared as text"
 
 
 @reward(grades=True, answer_in="box")
@@ -165,9 +167,10 @@ def _scores(
     """Each answer judged against its gold answer as `read_gold` reads it; None, with `no_gold`, where it reads none."""
     scores = []
     for completion, gold in zip(completions, solution, strict=True):
-        expected, final = read_gold(_gold_text(gold)), _final_answer(turn_text(completion), think_tags)
+        text, final = gold_text(gold), _final_answer(turn_text(completion), think_tags)
+        expected = None if text is None else read_gold(_unboxed(text))
         if expected is None:
-            scores.append(Score(None, no_gold))
+            scores.append(Score(None, _NOT_TEXT if text is None else no_gold))
         else:
             scores.append(final if isinstance(final, Score) else judge(final, expected))
     return scores
@@ -184,9 +187,8 @@ def _final_answer(turn: str, think_tags: tuple[str, str]) -> _Final | Score:
     return Score(0.0, "the box is not closed") if boxes_opened(answer) else _Final(answer, in_box=False)
 
 
-def _gold_text(gold: Any) -> str:
-    """A gold answer as text: of one that holds a box the contents of the box, of a missing one nothing."""
-    text = "" if gold is None else str(gold)
+def _unboxed(text: str) -> str:
+    """Of a gold answer that holds a box the contents of the box."""
     box = last_box(text)
     return text if box is None else box
 

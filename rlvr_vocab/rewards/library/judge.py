@@ -18,6 +18,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.parameters import number, required, shown, whole_number
 from rlvr_vocab.rewards.reward import Score, reward
@@ -53,7 +54,7 @@ class _Judge:
         """What is sent for one completion, in full."""
         least, most = self.scale
         asked = prompt if isinstance(prompt, str) else "\n\n".join(f"{m['role']}: {m['content']}" for m in prompt)
-        reference = "" if gold is None else f"Reference answer:\n{gold}\n\n"
+        reference = "" if gold is None else f"Reference answer:\n{cell_text(gold)}\n\n"
         return {
             "model": self.model,
             "temperature": 0,

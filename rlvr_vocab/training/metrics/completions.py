@@ -12,6 +12,7 @@ import pandas as pd
 from accelerate.utils import gather_object
 from transformers import PreTrainedTokenizerBase
 
+from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.rewards.guard import REASON
 from rlvr_vocab.rewards.turns import turn_text
 
@@ -62,7 +63,7 @@ def gather_rollouts(
     local_rows = {
         "prompt_ids": [row[mask].tolist() for row, mask in prompts],
         "completion_ids": [row[mask].tolist() for row, mask in zip(batch["completion_ids"], masks, strict=True)],
-        "solution": [str(row.get("solution", "")) for row in inputs],
+        "solution": [cell_text(row.get("solution")) or "" for row in inputs],
     }
     if "sampling_per_token_logps" in batch:
         logps = batch["sampling_per_token_logps"]

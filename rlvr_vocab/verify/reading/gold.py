@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from rlvr_vocab.verify.limits import Unreadable
 from rlvr_vocab.verify.reading.cleaning import PLAIN_NAMES, ascii_latex
 from rlvr_vocab.verify.reading.reader import cleaned_answer, read
 from rlvr_vocab.verify.reading.readings import Reading, Text, Written, expressions
@@ -42,16 +43,18 @@ _GROUPED_ELSEWHERE = re.compile(r"[+-]?(?:[0-9]{1,3}(?:[. ][0-9]{3})+,[0-9]+|[0-
 
 
 @lru_cache(maxsize=1_024)
-def read_gold(text: str) -> Reading:
-    """Read a gold answer; `Written` where it does not say whether it is mathematics.
+def read_gold(text: str | None) -> Reading:
+    """Read a gold answer, None for one that is no text; `Written` where it does not say whether it is mathematics.
 
     Raises:
         TooLarge: it is longer, deeper or bigger than an answer can be.
-        Unreadable: there is nothing in it.
+        Unreadable: there is nothing in it, or it is no text.
 
     >>> [str(read_gold(gold)) for gold in ("7-11", "$7-11$", "3/4", "n-1", "2024-01-05")]
     ["'7-11'", '7-11', '3/4', 'n-1', "'2024-01-05'"]
     """
+    if text is None:
+        raise Unreadable("a list, an object or a boolean, which cannot be compared as text")
     reading = read(text)
     if isinstance(reading, Text) or _says_mathematics(text):
         return reading

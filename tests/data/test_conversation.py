@@ -1,0 +1,106 @@
+"""Problems given as chat messages: the prompt is the conversation, and its text is what makes it the same problem."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import Dataset
+
+from rlvr_vocab.data.load import check_source, load_problem_sets
+from rlvr_vocab.data.rows import usable_rows
+from rlvr_vocab.data.source import Columns, ProblemSource
+from rlvr_vocab.data.split import Split
+from rlvr_vocab.data.table import PromptStyle, problem_table
+from rlvr_vocab.errors import UserError
+
+COLUMNS = Columns("prompt", None)
+BRIEF = {"role": "system", "content": "Be brief."}
+
+
+def user(text: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+def laid_out(*cells: Any, system_prompt: str | None = "Fill the gap.") -> list[dict[str, Any]]:
+    found = usable_rows([{"prompt": cell} for cell in cells], COLUMNS, "bare")
+    assert not found.dropped
+    return list(problem_table(found.problems, PromptStyle(system_prompt), COLUMNS).rows(range(len(cells))))
+
+
+def test_a_conversation_is_the_prompt_as_it_stands_and_a_system_prompt_only_fills_a_gap() -> None:
+    with_system, without, turns, text = laid_out([BRIEF, user("1+1=")], [user("2+2=")], [user("a"), assistant("b"),
+                                                 user("c")], "3+3=")  # fmt: skip
+    gap = {"role": "system", "content": "Fill the gap."}
+    assert with_system["prompt"] == [BRIEF, user("1+1=")]
+    assert without["prompt"] == [gap, user("2+2=")]
+    assert turns["prompt"] == [gap, user("a"), assistant("b"), user("c")]
+    assert text["prompt"] == [gap, user("3+3=")]
+    assert [row["prompt"] for row in laid_out([user("2+2=")], system_prompt=None)] == [[user("2+2=")]]
+
+
+def test_the_problem_is_what_the_messages_say_but_for_those_of_the_system() -> None:
+    one, several, parts = laid_out([BRIEF, user(" 1+1= \n")], [BRIEF, user("a"), assistant("b"), user("c")],
+                                   [user([{"type": "text", "text": "x"}, {"type": "text", "text": "y"}])])  # fmt: skip
+    assert (one["problem"], several["problem"], parts["problem"]) == (" 1+1= \n", "a\n\nb\n\nc", "xy")
+    assert parts["prompt"][-1] == user("xy")
+
+
+def test_a_set_without_answers_has_no_columns_for_them() -> None:
+    rows = [{"prompt": [user("a")], "answer": 1, "solution": "b"}]
+    [row] = problem_table(usable_rows(rows, COLUMNS, "bare").problems, PromptStyle(None), COLUMNS).rows([0])
+    assert set(row) == {"prompt", "problem", "raw_prompt", "raw_answer", "raw_solution"}
+    assert (row["raw_answer"], row["raw_solution"], row["raw_prompt"]) == (1, "b", [user("a")])
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        ([], "empty problem"),
+        ([BRIEF, user(" \n")], "empty problem"),
+        (["1+1="], "a message is no object with role and content"),
+        ([{"role": "user"}], "a message is no object with role and content"),
+        ([{"role": "tool", "content": "4"}, user("a")], "a message's role is none of system, user, assistant"),
+        ([user("a"), BRIEF, user("b")], "a system message stands behind another message"),
+        ([user(None)], "a message holds something else than text"),
+        ([user([{"type": "image", "image": "x.png"}])], "a message holds something else than text"),
+        ([user("a"), assistant("b")], "the last message is not the user's"),
+        ([BRIEF], "the last message is not the user's"),
+    ],
+)
+def test_what_is_no_conversation_is_dropped_with_its_reason(cell: Any, reason: str) -> None:
+    found = usable_rows([{"prompt": [user("a")]}, {"prompt": cell}], COLUMNS, "bare")
+    assert [(row.row_number, row.reason) for row in found.dropped] == [(2, reason)]
+    assert len(found.problems) == 1
+
+
+def test_solved_turns_before_conversations_are_refused_when_checking_and_when_loading(
+    write_jsonl: Callable[..., Path],
+) -> None:
+    source = ProblemSource(str(write_jsonl({"prompt": "a"}, {"prompt": [user("b")]})), COLUMNS)
+    style = PromptStyle(None, examples=(("1+1=", "2"),))
+    for load in (check_source, lambda source, style: load_problem_sets(source, style, Split())):
+        with pytest.raises(UserError, match=r'dataset\.examples: column "prompt" holds chat messages'):
+            load(source, style)
+
+
+def test_conversations_are_read_from_parquet_json_and_folders_and_divided_by_their_text(
+    write_jsonl: Callable[..., Path], tmp_path: Path
+) -> None:
+    rows = [{"prompt": [BRIEF, user(f"{number}+1=")]} for number in range(8)]
+    rows += [{"prompt": [user(f"what is {number}?")]} for number in range(8)] + [{"prompt": [user("0 + 1 =")]}]
+    Dataset.from_list(rows).to_parquet(tmp_path / "p.parquet")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    write_jsonl(*rows, name="folder/train.jsonl")
+    sets = [
+        load_problem_sets(ProblemSource(str(place), COLUMNS), PromptStyle("Hi."), Split(eval_fraction=0.25, seed=1))
+        for place in (write_jsonl(*rows), tmp_path / "p.parquet", folder)
+    ]
+    assert len({(str(each.train["prompt"][:]), str(each.eval["prompt"][:])) for each in sets}) == 1  # type: ignore[index]
+    assert sets[0].report.duplicates == 1 and len(sets[0].reserved_keys) == 4
+    assert {len(prompt) for prompt in sets[0].train["prompt"]} == {2}
