@@ -41,8 +41,8 @@ def test_an_unusable_row_is_dropped_with_its_number_reason_and_a_text_that_shows
 
 
 def test_a_problem_that_is_a_number_becomes_text() -> None:
-    [problem] = usable_rows([{"question": 17.0, "answer": 4}], COLUMNS, "bare").problems
-    assert (problem.text, problem.solution, problem.fingerprinted) == ("17", 4, ("17", "4"))
+    [problem] = usable_rows([{"question": 17.0, "answer": 4.0}], COLUMNS, "bare").problems
+    assert (problem.text, problem.solution, problem.fingerprinted) == ("17", 4.0, ("17", "4"))
 
 
 def test_problems_in_another_writing_are_the_same_one() -> None:

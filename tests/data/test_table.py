@@ -95,6 +95,8 @@ def test_the_mapped_reasoning_is_available_as_reasoning(mapped: str) -> None:
         [1, 2.5],
         [2**70, 1],
         [[1], "é"],
+        [{"a": 1}, {"b": 2}],
+        [[{"input": "1"}, {"output": "2"}], []],
         [{"a": 1}, {"b": "é"}, {"a": [{"c": None}, {"d": 0.1234}]}, None],
         [[{"input": "1"}, {"call": [1, "x"]}], []],
         [float("nan"), 1, "x"],
