@@ -156,6 +156,7 @@ def check_grader(settings: RunSettings) -> None:
     """What grades held-out answers is there, and what looks at accuracy has right and wrong answers to look at."""
     spec = grader_of_run(settings)
     Grader(spec, stand_in_context(RewardContext())).check_parameters()
+    check_gold_answers(RewardSettings(spec.functions), settings.dataset)
     if spec.threshold is not None:
         return
     runs = [stage.run for stage in settings.stages] or [settings]

@@ -76,7 +76,7 @@ def _run(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> i
         started = time.monotonic()
         training, held_out, plan = _prepare(settings, stop, console)
         measured = _train(training, held_out, plan)
-        save_final_model(training.trainer, settings, training.steps, console)
+        save_final_model(training.trainer, settings, training.steps, held_out.grader.spec.name, console)
         summary = _summary(settings, training, plan) | measured
         summary["seconds"] = round(time.monotonic() - started + training.seconds_of_earlier_starts, 1)
         if is_main:

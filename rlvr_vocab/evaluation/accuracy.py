@@ -82,7 +82,7 @@ def _result(
     return ProblemResult(
         problem=question.problem,
         sample=question.sample,
-        prompt=question.row.get("problem", question.row["prompt"][-1]["content"]),
+        prompt=question.row["problem"],
         solution=question.row.get("solution"),
         completion=completion.turn,
         score=grade.score,

@@ -19,19 +19,22 @@ from rlvr_vocab.record.files import FINAL_ADAPTER, FINAL_MODEL
 from rlvr_vocab.record.manifest import set_aside, write_manifest
 from rlvr_vocab.runs.environment import recorded_names_on_hub
 from rlvr_vocab.runs.model_card import CardFacts, measured, quantized_note, write_adapter_card, write_card
-from rlvr_vocab.runs.rewards import grader_of_run
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.peft.merge import MergeReport, merge_adapter
 
 
-def save_final_model(trainer: RegionGRPOTrainer, settings: RunSettings, steps: int, console: Console) -> None:
+def save_final_model(
+    trainer: RegionGRPOTrainer, settings: RunSettings, steps: int, grader: str, console: Console
+) -> None:
     """Write what was trained, whole and with its card; an adapter by itself first, then folded into its base.
+
+    Args:
+        grader: the name of what graded the held-out answers.
 
     Raises:
         UserError: the merged model is not the one that was trained; the adapter stays.
     """
     run_folder, is_main = settings.output_dir, trainer.accelerator.is_main_process
-    grader = grader_of_run(settings).name
     facts = CardFacts(
         settings.resolved,
         adapter=isinstance(trainer.model, PeftModel),

@@ -13,7 +13,7 @@ from datasets import Dataset
 from rich.console import Console
 
 from rlvr_vocab.config.sections import RunSettings
-from rlvr_vocab.data.table import cell_text
+from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.figures import format_of
@@ -146,7 +146,7 @@ class HeldOutEvaluator:
         turn_ids = [*prefilled_ids(completion.prompt_ids, layout), *completion.completion_ids]
         spans = Marker(checkpoint.tokenizer, layout).spans(turn_ids)
         return {
-            "problem": self.problems[0].get("problem", prompt[-1]["content"]),
+            "problem": self.problems[0]["problem"],
             "solution": cell_text(self.problems[0].get("solution")),
             "stretches": spans,
         }

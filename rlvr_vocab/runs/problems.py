@@ -11,7 +11,7 @@ from rich.console import Console
 
 from rlvr_vocab import progress
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
-from rlvr_vocab.config.sections import DatasetSettings, RunSettings, StageSettings
+from rlvr_vocab.config.sections import DatasetSettings, RewardSettings, RunSettings, StageSettings
 from rlvr_vocab.config.stages import naming_the_stage
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data.answers import cell_text, gold_text
@@ -19,7 +19,7 @@ from rlvr_vocab.data.load import ProblemSets, load_problem_sets
 from rlvr_vocab.data.wording import problem_key
 from rlvr_vocab.runs.problem_account import StageAccount, fingerprint_of, problem_account
 from rlvr_vocab.runs.prompts import require_a_batch
-from rlvr_vocab.runs.rewards import dry_run_rewards, needs_gold_answers
+from rlvr_vocab.runs.rewards import dry_run_grader, dry_run_rewards, grader_of_run, needs_gold_answers
 from rlvr_vocab.verify.golds import COMPARED_AS_TEXT, GoldReport, check_golds
 
 
@@ -69,6 +69,7 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
         UserError: a set cannot be read or is too small, or a reward cannot score its problems.
     """
     own = _load(settings, console)
+    held_out = None if own.eval is None else _measured_on(settings, own.eval, console)
     loaded = {settings.dataset: own}
     with_usable_golds: dict[DatasetSettings, Dataset] = {}
     by_stage, accounts = [], []
@@ -88,11 +89,11 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
             require_a_batch(train, stage.run.training)
             dry_run_rewards(stage.run, train)
             by_stage.append(train)
-            held_out, unusable = len(divided) - len(allowed), len(allowed) - len(train)
+            kept_out, unusable = len(divided) - len(allowed), len(allowed) - len(train)
             fingerprint = fingerprint_of(_pairs(allowed))
-            accounts.append(StageAccount(stage.name, loaded[dataset].report, held_out, fingerprint, unusable))
-    measured_on = 0 if own.eval is None else len(own.eval)
-    return RunProblems(own.train, own.eval, tuple(by_stage), tuple(accounts), own.report.eval_rows - measured_on)
+            accounts.append(StageAccount(stage.name, loaded[dataset].report, kept_out, fingerprint, unusable))
+    measured_on = 0 if held_out is None else len(held_out)
+    return RunProblems(own.train, held_out, tuple(by_stage), tuple(accounts), own.report.eval_rows - measured_on)
 
 
 def _load(settings: RunSettings, console: Console) -> ProblemSets:
@@ -100,7 +101,15 @@ def _load(settings: RunSettings, console: Console) -> ProblemSets:
     sets = load_problem_sets(problem_source(dataset), prompt_style(dataset), problem_split(dataset, settings.seed))
     for line in sets.report.lines():
         console.print(line, markup=False)
-    return sets if sets.eval is None else replace(sets, eval=usable_problems(sets.eval, "held out", console))
+    return sets
+
+
+def _measured_on(settings: RunSettings, held_out: Dataset, console: Console) -> Dataset:
+    """The held-out problems that the grader of the run can grade."""
+    grader = RewardSettings(grader_of_run(settings).functions)
+    usable = usable_problems(held_out, "held out", console) if needs_gold_answers(grader) else held_out
+    dry_run_grader(settings, grader, usable)
+    return usable
 
 
 def _never_held_out(train: Dataset, reserved_keys: frozenset[str], stage: str, console: Console) -> Dataset:

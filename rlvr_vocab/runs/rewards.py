@@ -14,7 +14,7 @@ from rlvr_vocab.config.command_sections import EvaluateSettings
 from rlvr_vocab.config.sections import RewardSettings, RunSettings
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.build import RewardContext, build_rewards, find_function, required_columns
+from rlvr_vocab.rewards.build import RewardContext, build_rewards, find_function, logged_names, required_columns
 from rlvr_vocab.rewards.dry_run import dry_run, stand_in_ids
 from rlvr_vocab.rewards.grader import Grader, GraderSpec, grader_spec
 from rlvr_vocab.rewards.library.accuracy import sources_of
@@ -89,16 +89,27 @@ def dry_run_rewards(settings: RunSettings, rows: Dataset) -> None:
     """
     if all(function.weight == 0 for function in settings.rewards.functions):
         raise UserError("rewards: every weight is 0, so nothing could be learned: give a function another weight")
-    require_reward_columns(settings.rewards, rows.column_names, "the problems have")
+    weights = dict(zip(logged_names(settings.rewards.functions), settings.rewards.functions, strict=True))
+    scores = _tried(settings, settings.rewards, rows, "the problems have")
+    require_a_score({name: tried for name, tried in scores.items() if weights[name].weight != 0})
+
+
+def dry_run_grader(settings: RunSettings, grader: RewardSettings, rows: Dataset) -> None:
+    """Refuse a grader that cannot score the held-out problems of a run.
+
+    Raises:
+        UserError: it needs a column that is not there, raises, or returns something else than scores.
+    """
+    _tried(settings, grader, rows, "the held-out problems have")
+
+
+def _tried(settings: RunSettings, rewards: RewardSettings, rows: Dataset, there: str) -> dict[str, list[Score]]:
+    """What each function that may be tried scores right answers to the first rows, by its name."""
+    require_reward_columns(rewards, rows.column_names, there)
     trial = [dict(row) for row in rows.select(range(min(_ROWS, len(rows))))]
-    turns = [gold_turn(row.get("solution"), settings.rewards, settings.model.think_tags) for row in trial]
-    scores: dict[str, list[Score]] = {}
-    for reward in build_rewards(settings.rewards.functions, stand_in_context(reward_context(settings))):
-        if traits_of(reward.bound.function).dry_run:
-            tried = dry_run(reward.function, trial, turns)
-            if reward.weight != 0:
-                scores[reward.name] = tried
-    require_a_score(scores)
+    turns = [gold_turn(row.get("solution"), rewards, settings.model.think_tags) for row in trial]
+    built = build_rewards(rewards.functions, stand_in_context(reward_context(settings)))
+    return {each.name: dry_run(each.function, trial, turns) for each in built if traits_of(each.bound.function).dry_run}
 
 
 def require_a_score(scores: Mapping[str, Sequence[Score]]) -> None:
@@ -153,7 +164,7 @@ def best_paid_form(settings: RunSettings, rows: Dataset) -> str:
     trial = [dict(row) for row in rows.select(range(min(_ROWS, len(rows))))]
 
     def paid(form: str) -> float:
-        turns = [form.format(reasoning="Work it out.", answer=row["solution"]) for row in trial]
+        turns = [form.format(reasoning="Work it out.", answer=cell_text(row.get("solution"))) for row in trial]
         return sum(grade.score or 0.0 for grade in total.grades(trial, turns, stand_in_ids(turns)))
 
     return max(forms, key=paid)  # the first of equals

@@ -34,7 +34,10 @@ def test_accuracy_is_the_share_of_gradable_answers_that_are_right(scores, expect
 
 
 def test_each_sample_of_each_problem_is_graded_on_its_whole_turn(checkpoint, prompts):
-    rows = [{"prompt": prompt, "solution": str(number)} for number, prompt in enumerate(prompts)]
+    rows = [
+        {"prompt": prompt, "problem": prompt[-1]["content"], "solution": str(number)}
+        for number, prompt in enumerate(prompts)
+    ]
     graded = []
 
     class EverySecond:

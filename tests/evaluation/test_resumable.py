@@ -118,7 +118,7 @@ def test_each_batch_is_sampled_from_a_seed_of_its_own(checkpoint, prompts) -> No
     first, second = sample(prompts[:2], 0), sample(prompts[:2], 2)
     assert sample(prompts[:2], 0) == first != second
     assert seeded_sampler(checkpoint, SamplingSettings(max_new_tokens=8, seed=4))(prompts[:2], 0) != first
-    questions = questions_of([{"prompt": prompt, "solution": "1"} for prompt in prompts[:2]], 1)
+    questions = questions_of([{"prompt": prompt, "problem": "p", "solution": "1"} for prompt in prompts[:2]], 1)
     graded = graded_results(questions, first, Grader(grader_spec(()), RewardContext()), checkpoint.layout)
     assert [(each.score, each.completion, each.answer_read) for each in graded] == [
         (0.0, completion.turn, True) for completion in first

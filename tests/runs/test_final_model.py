@@ -41,7 +41,7 @@ def run_folder(tmp_path: Path) -> Path:
 
 def save(trainer: StandInTrainer, run_folder: Path) -> None:
     settings: Any = SimpleNamespace(output_dir=run_folder, resolved=None)
-    save_final_model(trainer, settings, 3, Console(quiet=True))  # type: ignore[arg-type]  # a stand-in
+    save_final_model(trainer, settings, 3, "accuracy", Console(quiet=True))  # type: ignore[arg-type]  # a stand-in
 
 
 def test_a_whole_model_appears_at_once_with_its_card_in_place_of_an_earlier_one(

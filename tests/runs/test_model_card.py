@@ -9,9 +9,10 @@ import yaml
 from huggingface_hub import ModelCard
 
 from rlvr_vocab.config.load import read_settings
+from rlvr_vocab.record.measure import ACCURACY, Measure
 from rlvr_vocab.runs.environment import names_on_hub, without_folder
 from rlvr_vocab.runs.folder import start_run_folder
-from rlvr_vocab.runs.model_card import Accuracy, CardFacts, facts_of_adapter, write_adapter_card, write_card
+from rlvr_vocab.runs.model_card import CardFacts, Measured, facts_of_adapter, write_adapter_card, write_card
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.merge import MergeReport
 from rlvr_vocab.vocab.peft.merge_check import Shift
@@ -55,8 +56,19 @@ def test_the_head_of_a_card_names_model_and_problems_as_the_hub_does(tmp_path: P
     }
 
 
+def measured(right: int) -> Measured:
+    return Measured(ACCURACY, (1.0,) * right + (0.0,) * (8 - right))
+
+
+def test_a_card_says_what_graded_where_nothing_is_right_or_wrong(tmp_path: Path) -> None:
+    reward = Measure(is_share=False, grader="2 × style + boxed")
+    facts = CardFacts(config_of(), adapter=False, steps="12", before=Measured(reward, (0.5, 0.25)))
+    line = "| held-out reward by 2 × style + boxed before GRPO | 0.375 on 2 problems |"
+    assert line in card(tmp_path, facts).splitlines()
+
+
 def test_a_card_shows_the_main_keys_and_the_results(tmp_path: Path) -> None:
-    facts = CardFacts(config_of(), adapter=False, steps="12", before=Accuracy(3, 8), after=Accuracy(5, 8))
+    facts = CardFacts(config_of(), adapter=False, steps="12", before=measured(3), after=measured(5))
     text = card(tmp_path, facts)
     for line in (
         "# grpo_reasoning_1000",
@@ -165,7 +177,7 @@ def test_an_accuracy_is_said_to_be_of_the_weights_that_it_was_measured_on(
     dtype: str, bits: int | None, said: str, tmp_path: Path
 ) -> None:
     words = [] if bits is None else [f"model.model_kwargs.load_in_{bits}bit=true"]
-    facts = CardFacts(config_of(*words), adapter=True, after=Accuracy(5, 8))
+    facts = CardFacts(config_of(*words), adapter=True, after=measured(5))
     lines = card(tmp_path, facts, merge=merged(dtype)).splitlines()
     assert [line for line in lines if "62.5%" in line] == [f"| held-out accuracy {said} | 62.5% (5 of 8) |"]
 

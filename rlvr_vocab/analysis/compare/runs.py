@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rlvr_vocab.data.table import cell_text
+from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.measure import Measure

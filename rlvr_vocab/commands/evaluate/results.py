@@ -15,7 +15,7 @@ from rich.text import Text
 from rlvr_vocab.atomic_file import read_json, read_json_if_there, write_json_whole
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.counted import counted
-from rlvr_vocab.data.table import cell_text
+from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.figures import EvaluationFigures
 from rlvr_vocab.evaluation.sampling import SamplingSettings
