@@ -1,0 +1,142 @@
+"""Runs whose rewards are the user's own: what they train is what they measure, from the screen to the comparison."""
+
+import json
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rlvr_vocab.cli import main
+from rlvr_vocab.record.results import read_results
+
+OWN = """
+def correctness_reward(prompts, completions, answer, **kwargs):
+    return [2.0 if "7" in turn[0]["content"] else 0.0 for turn in completions]
+
+def short_format(completions, **kwargs):
+    return [0.5 if len(turn[0]["content"]) < 40 else 0.0 for turn in completions]
+
+def variety(completions, **kwargs):
+    return [len(set(turn[0]["content"])) / 20 for turn in completions]
+"""
+SMALL = (
+    *("model=tiny", "dataset=arithmetic", "logging=disabled", "training.bf16=false"),
+    *("training.max_steps=2", "training.per_device_train_batch_size=16", "training.num_generations=4"),
+    *("training.gradient_accumulation_steps=1", "training.max_completion_length=24", "training.eval_steps=1"),
+    *("training.learning_rate=1e-2", "dataset.max_eval_samples=20", "training.gradient_checkpointing=false"),
+)
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory):
+    """Trains a run of two steps with rewards from the user's file."""
+    folder = tmp_path_factory.mktemp("graded")
+    (folder / "own.py").write_text(OWN)
+
+    def trained(name: str, rewards: str, *words: str) -> Path:
+        rewards = rewards.replace("own.py", str(folder / "own.py"))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("RLVR_VOCAB_CACHE", str(folder / "cache"))
+            assert main(["train", *SMALL, f"rewards={rewards}", f"output_dir={folder / name}", *words]) == 0
+        return folder / name
+
+    return trained
+
+
+STYLE = "[{name: 'own.py:variety', weight: 2.0}, own.py:short_format]"
+
+
+@pytest.fixture(scope="module")
+def style(train):
+    return train("style_1", STYLE, "seed=1")
+
+
+def summary_of(run: Path) -> dict:
+    return json.loads((run / "summary.json").read_text())
+
+
+def test_where_nothing_is_right_or_wrong_a_run_measures_its_reward(style, capsys):
+    capsys.readouterr()
+    assert main(["train", f"config={style / 'config.yaml'}", f"output_dir={style}"]) == 0
+    shown, summary = capsys.readouterr().out, summary_of(style)
+    before, after = (read_results(style / "evaluation" / f"{when}.jsonl") for when in ("before", "after"))
+    for results, key in ((before, "reward_before"), (after, "reward_after")):
+        by_hand = [2 * len(set(each.completion)) / 20 + 0.5 * (len(each.completion) < 40) for each in results]
+        assert [each.score for each in results] == pytest.approx(by_hand)
+        assert [each.right for each in results] == [None] * 20
+        assert summary[key] == pytest.approx(mean(by_hand))
+    assert summary["accuracy_before"] is summary["accuracy_after"] is None
+    figures = f"{summary['reward_before']:.3f} before GRPO, {summary['reward_after']:.3f} after"
+    assert f"held-out reward on 20 problems by 2 × variety + short_format: {figures}" in " ".join(shown.split())
+    assert "0.0%" not in shown
+    rows = [json.loads(line) for line in (style / "metrics.jsonl").read_text().splitlines()]
+    measured = [row for row in rows if "eval/problems" in row]
+    assert measured and not any("eval/accuracy" in row for row in measured)
+    assert measured[-1]["eval/reward"] == pytest.approx(summary["reward_after"])
+    told = [each.in_format for each in after]
+    assert measured[-1]["eval/format"] == mean(told) and told == [len(each.completion) < 40 for each in after]
+    card, page = (style / "final_model" / "README.md").read_text(), (style / "report.html").read_text()
+    assert "held-out reward by 2 × variety + short_format before GRPO" in card
+    assert "Held-out reward by 2 × variety + short_format" in page and "Held-out accuracy" not in page
+
+
+def test_a_function_named_for_correctness_tells_right_from_wrong(train, capsys):
+    run = train("correct", "[own.py:variety, own.py:correctness_reward]")
+    assert "held-out accuracy on 20 problems by correctness_reward" in " ".join(capsys.readouterr().out.split())
+    after = read_results(run / "evaluation" / "after.jsonl")
+    assert [each.right for each in after] == ["7" in each.completion for each in after]
+    assert summary_of(run)["accuracy_after"] == mean("7" in each.completion for each in after)
+    assert summary_of(run)["grader"] == {"name": "correctness_reward", "file": "own.py", "params": {}}
+
+
+def test_evaluate_grades_as_the_run_or_as_it_is_told(style, tmp_path, capsys):
+    words = ["evaluate", f"checkpoint={style / 'final_model'}", "samples=2", "max_samples=6"]
+    assert main([*words, f"out={tmp_path / 'run'}"]) == 0
+    shown, summary = capsys.readouterr().out, summary_of(tmp_path / "run")
+    results = read_results(tmp_path / "run" / "results.jsonl")
+    assert f"reward {mean(each.score for each in results):.3f} by 2 × variety + short_format on 6 problems" in shown
+    for name in ("variety", "short_format"):
+        expected = mean(each.rewards[name] for each in results)
+        assert summary["figures"][f"rewards/{name}"]["estimate"] == pytest.approx(expected)
+    assert not any(name.startswith(("avg", "pass", "maj")) for name in summary["figures"])
+    assert main([*words, "grader=accuracy", f"out={tmp_path / 'told'}"]) == 0
+    assert "accuracy 0.0% on 6 problems" in capsys.readouterr().out
+    assert main([*words, "rewards=[think_format]", "threshold=1", f"out={tmp_path / 'right'}"]) == 0
+    assert "accuracy 0.0% by think_format on 6 problems" in capsys.readouterr().out
+    assert main([*words, "grader=acuracy", f"out={tmp_path / 'typo'}"]) == 2
+    assert "did you mean accuracy" in capsys.readouterr().err and not (tmp_path / "typo").exists()
+    assert main([*words, "grader=accuracy", f"out={tmp_path / 'run'}"]) == 2
+    assert "other grader" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_compare_takes_the_mean_rewards_and_refuses_runs_that_were_graded_otherwise(train, style, tmp_path, capsys):
+    arms = {
+        rate: [train(f"rate_{rate}_{seed}", STYLE, f"seed={seed}", f"training.learning_rate={rate}") for seed in (1, 2)]
+        for rate in ("1e-2", "2e-2")
+    }
+    runs = [str(run) for arm in arms.values() for run in arm]
+    assert main(["compare", f"runs=[{','.join(runs)}]", f"out={tmp_path / 'out'}", "baseline=0.01"]) == 0
+    shown = capsys.readouterr().out
+    scores = {
+        rate: np.array([[each.score for each in read_results(run / "evaluation" / "after.jsonl")] for run in arm])
+        for rate, arm in arms.items()
+    }
+    found = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert found["measure"] == {"is_share": False, "grader": "2 × variety + short_format"}
+    [compared] = found["comparisons"]
+    differences = scores["2e-2"] - scores["1e-2"]
+    assert compared["difference"] == pytest.approx(differences.mean())
+    assert compared["baseline_mean"] == pytest.approx(scores["1e-2"].mean())
+    assert compared["low"] < compared["difference"] < compared["high"]
+    least = stats.sem(differences.mean(axis=0)) * stats.t.ppf(0.975, 19)  # of the problems alone
+    assert compared["high"] - compared["difference"] >= 0.99 * least
+    assert "reward by 2 × variety + short_format (what each run measured at its end)" in shown and "points" not in shown
+    other = train("other", "[own.py:correctness_reward]", "seed=1", "training.learning_rate=2e-2")
+    words = ["compare", f"runs=[{style},{other}]", "key=training.learning_rate", f"out={tmp_path / 'none'}"]
+    assert main(words) == 2
+    line = capsys.readouterr().err
+    assert "graded by 2 × variety + short_format" in line and "by correctness_reward" in line
+    assert line.count("\n") == 1 and not (tmp_path / "none").exists()
