@@ -12,11 +12,12 @@ from contextlib import nullcontext
 from typing import Any
 
 from rlvr_vocab.config.command_table import COMMANDS
-from rlvr_vocab.config.compose import parse_command_line
-from rlvr_vocab.config.help import command_help, overview, value_of_key
+from rlvr_vocab.config.compose import CommandLine, parse_command_line
+from rlvr_vocab.config.help import command_help, composed_yaml, overview, value_of_key
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.overrides import known_keys
 from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.config.sweep import Job, jobs_of
 from rlvr_vocab.errors import Interrupted, OutOfRoom, UserError, is_out_of_memory
 from rlvr_vocab.exit_codes import (
     BAD_INPUT,
@@ -29,6 +30,7 @@ from rlvr_vocab.exit_codes import (
     write_exit_code,
 )
 from rlvr_vocab.nearest import nearest_and_all
+from rlvr_vocab.runs.multirun import require_one_process, run_jobs
 from rlvr_vocab.secret_words import without_secrets
 from rlvr_vocab.stop_signals import stop_signals
 from rlvr_vocab.terminal import quiet_imports
@@ -120,17 +122,41 @@ def dispatch(words: list[str]) -> int:
     if name not in COMMANDS:
         raise UserError(f"unknown command {name}{nearest_and_all(name, COMMANDS)}")
     line = parse_command_line(name, rest)
-    if line.help:
-        print(command_help(name, rest))
+    jobs = jobs_of(name, rest) if line.multirun else []
+    shown = shown_alone(name, line, [list(job.words) for job in jobs] or [rest])
+    if shown is not None:
+        print(shown)
         return 0
-    if line.show is not None:
-        print(value_of_key(name, rest, line.show))
-        return 0
+    if line.multirun and line.job is None:
+        return run_sweep(name, jobs)
     with stop_signals.listening() if name in TRAINS else nullcontext():
-        settings = load_settings(name, rest)
+        settings = load_settings(name, list(jobs[0].words) if jobs else rest)
         quiet_imports()
         import_backend(settings)
         return COMMANDS[name].run(settings)
+
+
+def shown_alone(command: str, line: CommandLine, argvs: list[list[str]]) -> str | None:
+    """What is printed instead of running, where an option asks for it; of a sweep, for each of its runs."""
+    if line.help:
+        return command_help(command, argvs[0])
+    if line.show is not None:
+        return "\n".join(value_of_key(command, argv, line.show) for argv in argvs)
+    if line.cfg:
+        return "---\n".join(composed_yaml(command, argv, line.resolve) for argv in argvs).rstrip()
+    return None
+
+
+def run_sweep(command: str, jobs: Sequence[Job]) -> int:
+    """Check the settings of every run, then start one after another."""
+    require_one_process()
+    with stop_signals.listening():
+        for number, job in enumerate(jobs, start=1):
+            try:
+                load_settings(command, job.words)
+            except UserError as error:
+                raise UserError(f"job {number} of {len(jobs)} ({job}): {error}") from error
+        return run_jobs(command, jobs)
 
 
 def load_settings(command: str, argv: Sequence[str]) -> Any:

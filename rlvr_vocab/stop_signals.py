@@ -13,7 +13,8 @@ from rlvr_vocab.errors import Interrupted, OutOfRoom
 
 # A launcher passes on what its processes have received themselves: so soon after the first it is the same one.
 _PASSED_ON_WITHIN = 3.0  # seconds
-_LAUNCHED = "TORCHELASTIC_RUN_ID"
+STARTED_BY_MULTIRUN = "RLVR_VOCAB_MULTIRUN"
+_LAUNCHED = ("TORCHELASTIC_RUN_ID", STARTED_BY_MULTIRUN)
 # What a person, a scheduler, and SLURM's warning before the time limit send.
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
@@ -78,7 +79,8 @@ class StopSignals:
         if os.getpid() != self._process:  # a child that was forked with this handler: its parent decides
             return
         if self.reason is not None:
-            if _LAUNCHED in os.environ and time.monotonic() - self._first < _PASSED_ON_WITHIN:
+            launched = any(name in os.environ for name in _LAUNCHED)
+            if launched and time.monotonic() - self._first < _PASSED_ON_WITHIN:
                 return
             try:
                 self.at_once()

@@ -101,8 +101,21 @@ compose_line() {
   line+=(rlvr_vocab/exp/grpo_train.py "${overrides[@]}")
 }
 
+# Only a sweep has several runs to choose from.
+is_sweep() {
+  [[ "$(type -t choose_run)" == function ]]
+}
+
 cd "$here/.." || exit
-[[ -n "${SLURM_JOB_ID:-}" ]] || submit "$@"
+for word in "$@"; do
+  case "$word" in
+    -m | --multirun | --job*) stop "$word: a job trains one run; slurm/sweep.sh takes the words of a sweep" ;;
+  esac
+done
+if [[ -z "${SLURM_JOB_ID:-}" ]]; then
+  if is_sweep; then choose_python && choose_run "$@"; fi
+  submit "$@"
+fi
 # shellcheck source=slurm/job.sh
 source slurm/job.sh
 listen_to_slurm
@@ -113,6 +126,7 @@ if [[ -n "$PROXY" ]]; then
   export http_proxy="$PROXY" https_proxy="$PROXY" HTTP_PROXY="$PROXY" HTTPS_PROXY="$PROXY"
 fi
 choose_python
+if is_sweep; then choose_run "$@"; fi
 overrides+=("$@")
 # A requeued job goes on with its run: what the first start was told about an earlier one is done.
 ((${SLURM_RESTART_COUNT:-0} == 0)) || overrides+=(overwrite=false resume=auto)

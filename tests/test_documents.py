@@ -20,6 +20,7 @@ from rlvr_vocab.config.help import command_help, overview
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.config.sweep import jobs_of
 from rlvr_vocab.config.values import leaves
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
@@ -109,6 +110,8 @@ def our_command(line: str) -> tuple[str, list[str]] | None:
             return "train", ["model.reasoning_vocab_size=0", *rest]
         if word.endswith("slurm/train_reasoning.sh"):
             return "train", ["model.reasoning_vocab_size=full", *rest]
+        if word.endswith("slurm/sweep.sh"):
+            return "train", ["--multirun", *rest]
         if word == "make" and rest[0] == "quickstart":
             given = [shlex.split(extra.removeprefix("ARGS=")) for extra in rest[1:] if extra.startswith("ARGS=")]
             return "quickstart", ["overwrite=true", *(extra for words in given for extra in words)]
@@ -133,10 +136,12 @@ def refuse_what_could_never_run(line: str) -> None:
     if parse_command_line(command, words).help:
         command_help(command, words)
         return
-    settings = read_settings(command, words)
-    if isinstance(settings, RunSettings):
-        check_configuration(settings)
-        check_rewards(settings.rewards)
+    runs = [job.words for job in jobs_of(command, words)] if parse_command_line(command, words).multirun else [words]
+    for run in runs:
+        settings = read_settings(command, run)
+        if isinstance(settings, RunSettings):
+            check_configuration(settings)
+            check_rewards(settings.rewards)
 
 
 @pytest.fixture(scope="module")

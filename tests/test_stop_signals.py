@@ -8,7 +8,7 @@ import pytest
 
 from rlvr_vocab import stop_signals as module
 from rlvr_vocab.errors import Interrupted
-from rlvr_vocab.stop_signals import STOP_SIGNALS, StopSignals, kept_from_children
+from rlvr_vocab.stop_signals import STARTED_BY_MULTIRUN, STOP_SIGNALS, StopSignals, kept_from_children
 
 
 @pytest.fixture
@@ -55,7 +55,8 @@ def test_an_error_of_the_step_that_is_finished_stays_what_it_is(signals):
 def test_a_second_signal_ends_the_process(signals, monkeypatch):
     codes = []
     monkeypatch.setattr(module.os, "_exit", codes.append)
-    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    for variable in ("TORCHELASTIC_RUN_ID", STARTED_BY_MULTIRUN):
+        monkeypatch.delenv(variable, raising=False)
     with signals.listening():
         signals.finishes_first = True
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -63,10 +64,11 @@ def test_a_second_signal_ends_the_process(signals, monkeypatch):
     assert codes == [128 + signal.SIGINT]
 
 
-def test_what_a_launcher_passes_on_is_no_second_signal(signals, monkeypatch):
+@pytest.mark.parametrize("variable", ["TORCHELASTIC_RUN_ID", STARTED_BY_MULTIRUN])
+def test_what_a_launcher_passes_on_is_no_second_signal(variable, signals, monkeypatch):
     codes = []
     monkeypatch.setattr(module.os, "_exit", codes.append)
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+    monkeypatch.setenv(variable, "1")
     with signals.listening():
         signals.finishes_first = True
         for _ in range(2):

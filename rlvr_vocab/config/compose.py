@@ -27,7 +27,8 @@ from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean, nearest_and_all
 
-OPTIONS = ("--config-dir", "--config-name", "--show", "--help")
+SWEEP_OPTIONS = ("--multirun", "-m", "--job")
+OPTIONS = ("--config-dir", "--config-name", "--show", "--cfg", "--resolve", "--help", *SWEEP_OPTIONS)
 CAN_START_FROM_FILE = ("train", "quickstart")
 
 
@@ -39,6 +40,10 @@ class CommandLine:
     config_file: Path | None = None
     show: str | None = None
     help: bool = False
+    cfg: bool = False
+    resolve: bool = False
+    multirun: bool = False
+    job: int | None = None
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -59,16 +64,37 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
     parser.add_argument("--config-dir", "-cd", type=Path)
     parser.add_argument("--config-name", "-cn")
     parser.add_argument("--show")
+    parser.add_argument("--cfg", "-c", choices=["job"])
+    parser.add_argument("--resolve", action="store_true")
+    parser.add_argument("--multirun", "-m", action="store_true")
+    parser.add_argument("--job", type=int)
     known, rest = parser.parse_known_args(list(argv))
     for word in rest:
         if word.startswith("-"):
             raise UserError(unknown_option(word))
+    for option, given, other, needed in (
+        ("--resolve", known.resolve, "--cfg job", known.cfg),
+        ("--job", known.job is not None, "--multirun", known.multirun),
+    ):
+        if given and not needed:
+            raise UserError(f"{option} goes with {other}")
     config_file = None
     if command in CAN_START_FROM_FILE:
         files = [word for word in rest if word.startswith("config=")]
         rest = [word for word in rest if not word.startswith("config=")]
         config_file = Path(files[-1].removeprefix("config=")).expanduser() if files else None
-    return CommandLine(tuple(rest), known.config_dir, known.config_name, config_file, known.show, known.help)
+    return CommandLine(
+        overrides=tuple(rest),
+        config_dir=known.config_dir,
+        config_name=known.config_name,
+        config_file=config_file,
+        show=known.show,
+        help=known.help,
+        cfg=known.cfg is not None,
+        resolve=known.resolve,
+        multirun=known.multirun,
+        job=known.job,
+    )
 
 
 def unknown_option(word: str) -> str:
@@ -180,7 +206,10 @@ def resolve(composed: Composed) -> dict[str, Any]:
 
 
 def as_mapping(config: DictConfig, resolve: bool = False) -> dict[str, Any]:
-    plain = OmegaConf.to_container(config, resolve=resolve)
+    try:
+        plain = OmegaConf.to_container(config, resolve=resolve)
+    except OmegaConfBaseException as error:
+        raise UserError(f"{error.full_key or 'configuration'}: {first_lines(error)}") from error
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
 

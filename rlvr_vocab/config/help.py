@@ -8,15 +8,23 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from rlvr_vocab.config.command_table import COMMANDS
-from rlvr_vocab.config.compose import as_mapping, compose, config_folders, parse_command_line, resolve
-from rlvr_vocab.config.load import with_recipe
+from rlvr_vocab.config.compose import (
+    CAN_START_FROM_FILE,
+    as_mapping,
+    compose,
+    config_folders,
+    parse_command_line,
+    resolve,
+)
+from rlvr_vocab.config.load import compose_command, with_recipe
 from rlvr_vocab.config.overrides import group_choices
 from rlvr_vocab.config.values import as_typed, leaves
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
+from rlvr_vocab.secret_words import MASK, is_secret
 
 LINE = re.compile(r"(?P<indent> *)(?P<name>[\w.]+):(?P<value>.*?)(?:(?:^|\s)#\s*(?P<comment>.*))?$")
 VALUE_WIDTH = 40
@@ -47,8 +55,11 @@ def command_help(command: str, argv: Sequence[str]) -> str:
         )
     parts.append(
         "Your own YAML files: --config-dir DIR (DIR/<group>/<choice>.yaml), --config-name NAME\n"
-        "The value that one key would have, and nothing else: --show KEY"
+        "The value that one key would have, and nothing else: --show KEY\n"
+        "All of it as YAML: --cfg job, interpolations applied: --cfg job --resolve"
     )
+    if command in CAN_START_FROM_FILE:
+        parts[-1] += "\nA run of each combination of values, one after another: --multirun seed=1,2,3 key=a,b"
     return "\n\n".join(parts)
 
 
@@ -58,11 +69,27 @@ def value_of_key(command: str, argv: Sequence[str], key: str) -> str:
     Raises:
         UserError: the command has no such key.
     """
-    composed = compose(command, parse_command_line(command, with_recipe(command, argv)))
+    composed = compose_command(command, parse_command_line(command, with_recipe(command, argv)))
     values = dict(leaves(resolve(composed)))
     if key not in values:
         raise UserError(f"--show {key}: no such key{did_you_mean(key, list(values))}")
     return as_typed(values[key])
+
+
+def composed_yaml(command: str, argv: Sequence[str], resolve: bool) -> str:
+    """The configuration as YAML, secrets masked; what must still be given is `???`."""
+    line = parse_command_line(command, with_recipe(command, argv))
+    config = masked(as_mapping(compose_command(command, line).config, resolve))
+    return OmegaConf.to_yaml(OmegaConf.create(config))
+
+
+def masked(value: Any, key: str = "") -> Any:
+    """A configuration with `***` in the place of each secret; what stands in a list has the list's key."""
+    if isinstance(value, dict):
+        return {name: masked(item, f"{key}.{name}") for name, item in value.items()}
+    if isinstance(value, list):
+        return [masked(item, key) for item in value]
+    return MASK if is_secret(key, value) else value
 
 
 def key_rows(config: DictConfig, comments: dict[str, str]) -> Iterator[str]:

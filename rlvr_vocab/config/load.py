@@ -4,6 +4,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from omegaconf import OmegaConf
+
 from rlvr_vocab.config.command_sections import read_checkpoints
 from rlvr_vocab.config.command_table import COMMANDS
 from rlvr_vocab.config.compose import (
@@ -38,7 +40,7 @@ def read_settings(command: str, argv: Sequence[str]) -> Any:
     """
     refuse_secret_words(argv)
     line = parse_command_line(command, with_recipe(command, argv))
-    composed = compose_evaluate(line) if command == "evaluate" else compose(command, line)
+    composed = compose_command(command, line)
     config = resolved_config(composed)
     if COMMANDS[command].settings is not RunSettings:
         return COMMANDS[command].read_settings(config, composed.given)
@@ -59,6 +61,11 @@ def require_that_typed_keys_apply(model: ModelSettings, given: Collection[str]) 
                 raise UserError(f"{key} has nothing to apply to: add {switch}")
 
 
+def compose_command(command: str, line: CommandLine) -> Composed:
+    """The configuration of a command, `evaluate` with the problems of its checkpoint's run."""
+    return compose_evaluate(line) if command == "evaluate" else compose(command, line)
+
+
 def compose_evaluate(line: CommandLine) -> Composed:
     """The problems are those of the run that the (first) checkpoint belongs to; single keys apply over its section.
 
@@ -66,6 +73,8 @@ def compose_evaluate(line: CommandLine) -> Composed:
     """
     composed = compose("evaluate", line)
     chosen = "dataset" in composed.chosen or primary_file("evaluate", line, config_folders(line)).parent != CONF
+    if OmegaConf.is_missing(composed.config, "checkpoint"):
+        return composed
     run = None if chosen else run_folder_of(read_checkpoints(resolve(composed))[0])
     return composed if run is None else compose("evaluate", line, dataset_of=run)
 

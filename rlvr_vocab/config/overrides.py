@@ -235,7 +235,10 @@ def key_override(match: re.Match[str], text: str, keys: KnownKeys) -> str:
         value = BARE_TAG.sub(lambda tag: tag[1] + quoted(tag[2]), value)
     parsed = parse_override(f"{key}={value}", text)
     if parsed.is_sweep_override():
-        raise UserError(f"cannot read {text!r}: one value per key; a list is [a,b], text with a comma is quoted")
+        raise UserError(
+            f"cannot read {text!r}: one value per key, unless train takes --multirun; a list is [a,b], text with a "
+            "comma is quoted"
+        )
     return f"++{key}={value}"
 
 

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,15 @@ ROOT = Path(__file__).parents[2]
 # What the scripts and SLURM read: none of it may come from the machine that runs the tests.
 READ = re.compile(
     r"SLURM_.*|(PARTITION|ACCOUNT|TIME|NODES|GPUS|CPUS|MEM|MODULES|PROXY|VENV|CONTAINER|ACCELERATE_CONFIG"
-    r"|LAUNCH_PYTHON|REASONING_VOCAB_SIZE|ARMS|SEEDS|NAME|RLVR_VOCAB_EXIT_CODE_FILE|https?_proxy|HTTPS?_PROXY)"
+    r"|LAUNCH_PYTHON|REASONING_VOCAB_SIZE|ARMS|SEEDS|RLVR_VOCAB_EXIT_CODE_FILE|https?_proxy|HTTPS?_PROXY)"
 )
 # One argument a line, so that a space inside an argument can be told from one between two. As Python it is asked first
-# where the run goes.
-RECORDER = """#!/usr/bin/env bash
-[[ " $* " != *" --show output_dir "* ]] || {{ echo "out/a run"; exit; }}
-printf "%s\\n" "$@" >"{seen}"
-{more}exit {code}
+# where the run goes, and which runs a sweep has: that the real one answers.
+RECORDER = f"""#!/usr/bin/env bash
+[[ " $* " != *" --show output_dir "* ]] || {{{{ echo "out/a run"; exit; }}}}
+[[ " $* " != *" --show exp_name "* ]] || {{{{ cd "{ROOT}" && exec "{sys.executable}" "$@"; }}}}
+printf "%s\\n" "$@" >"{{seen}}"
+{{more}}exit {{code}}
 """
 # SLURM's word on a job, and on a node whose name the network does not know.
 SCONTROL = """#!/usr/bin/env bash
@@ -38,7 +40,7 @@ QUICK = (
     "test_outside_a_job_the_script_submits_itself_with_its_arguments_as_they_stand",
     "test_the_exit_code_of_training_is_that_of_the_job",
     "test_an_interrupted_run_is_requeued_by_the_name_that_is_its_own",
-    "test_each_task_of_a_sweep_is_one_arm_with_one_seed_under_a_name_of_its_own",
+    "test_each_task_of_a_sweep_is_one_of_the_runs_of_multirun",
 )
 
 

@@ -3,12 +3,14 @@
 It writes what it was called with and every signal that it receives into `events.jsonl` of the run's folder.
 """
 
+import itertools
 import json
 import os
 import shutil
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 RANK = int(os.environ.get("RANK", "0"))
@@ -16,6 +18,13 @@ INTERRUPTED = 75
 
 
 def main(words: list[str]) -> int:
+    if "--multirun" in words:
+        runs = list(itertools.product(*(spread(word) for word in words if "=" in word)))
+        if "--job" not in words:  # it is asked for the names
+            print("\n".join(name(run) for run in runs))
+            return 0
+        run = runs[int(words[words.index("--job") + 1])]
+        words = [f"exp_name={name(run)}", *run, *(["--show"] if "--show" in words else [])]
     given = dict(word.split("=", 1) for word in words if not word.startswith("--") and "=" in word)
     folder = Path(given.get("output_dir") or f"out/{given.get('exp_name', 'run')}")
     if given.get("seed", "1") == "none":
@@ -26,6 +35,16 @@ def main(words: list[str]) -> int:
         return 0
     time.sleep(float(given.get("imports", 0)))  # before this a signal kills
     return count(folder, given, words)
+
+
+def spread(word: str) -> list[str]:
+    key, value = word.split("=", 1)
+    return [f"{key}={each}" for each in value.split(",")]
+
+
+def name(run: Sequence[str]) -> str:
+    size, seed = (word.split("=")[1] for word in run[:2])
+    return f"grpo_{'baseline' if size == '0' else f'reasoning_{size}'}_seed{seed}"
 
 
 def count(folder: Path, given: dict[str, str], words: list[str]) -> int:

@@ -109,7 +109,7 @@ def test_a_sweep_trains_each_arm_with_each_seed_and_a_task_requeues_itself_alone
     array = cluster.sbatch("slurm/sweep.sh", "max_steps=40", SEEDS="1 2")
     runs = {
         f"grpo_{arm}_seed{seed}": (size, seed)
-        for arm, size in (("baseline", 0), ("reasoning", "full"))
+        for arm, size in (("baseline", 0), ("reasoning_full", "full"))
         for seed in (1, 2)
     }
     for run in runs:
@@ -121,5 +121,5 @@ def test_a_sweep_trains_each_arm_with_each_seed_and_a_task_requeues_itself_alone
     assert restarts == ["0", "0", "0", "1"], cluster.told()
     for run, (size, seed) in runs.items():
         words = cluster.events(run, "start")[0]["words"]
-        assert words[:3] == [f"exp_name={run}", f"seed={seed}", f"model.reasoning_vocab_size={size}"]
-    assert (cluster.tree / "out" / "grpo_reasoning_seed2" / f"slurm-{last}.log").is_file()
+        assert words[:3] == [f"exp_name={run}", f"model.reasoning_vocab_size={size}", f"seed={seed}"]
+    assert (cluster.tree / "out" / "grpo_reasoning_full_seed2" / f"slurm-{last}.log").is_file()

@@ -1,0 +1,111 @@
+"""A sweep: every run checked before the first starts, failures and signals, and two real runs."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from rlvr_vocab.cli import main
+from rlvr_vocab.config.sweep import Job
+from rlvr_vocab.runs.multirun import run_jobs
+from rlvr_vocab.stop_signals import stop_signals
+
+SMALL = (
+    *("experiment=quickstart", "model.reasoning_vocab_size=0", "warmup.max_steps=1", "dataset.max_eval_samples=4"),
+    *("dataset.generator.num_problems=60",),
+    *("training.max_steps=1", "training.per_device_train_batch_size=4", "training.num_generations=2", "report=false"),
+)
+# Ends as a run does that was told to stop, and leaves a line for each start and each signal.
+RUN = """#!/bin/sh
+echo started >>{events}
+trap 'echo told >>{events}' TERM
+until grep -q told {events}; do sleep 0.05; done
+for _ in 1 2 3 4 5 6; do sleep 0.25; done
+exit 75
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    return tmp_path
+
+
+def job(word: str) -> Job:
+    return Job((word,), (f"seed={word}",), Path("out") / word)
+
+
+def test_a_run_that_fails_does_not_keep_the_next_from_starting(capfd: pytest.CaptureFixture[str]) -> None:
+    with stop_signals.listening():
+        assert run_jobs("train", [job("--help"), job("seed=x"), job("-h")]) == 2
+    out, error = capfd.readouterr()
+    assert "job 3 of 3: seed=-h -> out/-h" in out and "seed: expected a whole number" in error
+    assert [line.split()[2] for line in out.splitlines()[-4:-1]] == ["finished", "failed", "finished"]
+    assert "2 of 3 jobs finished" in out and "exit code 2" in out
+
+
+def test_a_signal_reaches_the_run_once_and_no_other_starts(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    events, run = folder / "events", folder / "run"
+    run.write_text(RUN.format(events=events), encoding="utf-8")
+    run.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(run))
+
+    def tell_once_it_runs() -> None:
+        while not events.exists():
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with stop_signals.listening():
+        threading.Thread(target=tell_once_it_runs).start()
+        assert run_jobs("train", [job("1"), job("2")]) == 75
+    assert events.read_text(encoding="utf-8").split() == ["started", "told"]
+    out = capfd.readouterr().out
+    assert "interrupted  seed=1" in out and "not started  seed=2" in out
+
+
+def test_every_run_is_checked_before_the_first_starts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "-m", *SMALL, "seed=1,2", "training.beta=0,x"]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("error: job 2 of 4 (seed=1 training.beta=x): training.beta")
+    assert captured.err.count("\n") == 1 and captured.out == "" and not (folder / "out").exists()
+
+
+def test_a_launcher_with_several_processes_starts_no_sweep(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(["train", "-m", *SMALL, "seed=1,2"]) == 2
+    assert "slurm/sweep.sh" in capsys.readouterr().err
+
+
+def test_what_each_run_would_have_is_printed_without_starting_one(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "-m", "seed=1,2", "--show", "output_dir"]) == 0
+    assert capsys.readouterr().out.split() == ["./out/grpo_baseline_seed1", "./out/grpo_baseline_seed2"]
+    assert main(["train", "-m", "seed=1,2", "--cfg", "job"]) == 0
+    first, second = capsys.readouterr().out.split("---\n")
+    assert "\nseed: 1\n" in first and "exp_name: grpo_baseline_seed2\nseed: 2\n" in second
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_two_runs_are_trained_and_shown_again_by_the_same_command(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["train", "-m", *SMALL, "training.loss_type=dapo,grpo"]
+    assert main(words) == 0
+    out = capfd.readouterr().out
+    runs = [f"out/quickstart_baseline_seed42_loss_type_{loss}" for loss in ("dapo", "grpo")]
+    assert f"rlvr-vocab compare 'runs=[{','.join(runs)}]'" in out
+    assert all(json.loads((folder / run / "summary.json").read_text(encoding="utf-8"))["finished"] for run in runs)
+    assert main(words) == 0
+    assert capfd.readouterr().out.count("holds this run, finished") == 2
