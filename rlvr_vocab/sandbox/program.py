@@ -67,7 +67,7 @@ class _Served:
 
     def _answer(self, call: dict[str, Any]) -> dict[str, Any]:
         if self._refusal is not None:
-            return self._refusal
+            return {"refused": ": ".join(self._refusal["raised"])}
         answer: dict[str, Any] = {}
         refusal = _refusal_of(lambda: answer.update(self._called(call)))
         return answer if refusal is None else refusal

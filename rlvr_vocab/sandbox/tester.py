@@ -15,7 +15,7 @@ import json
 import math
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rlvr_vocab.sandbox.confinement import confine, limit, readable_paths
 from rlvr_vocab.sandbox.values import NotPlain, decoded, encoded
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing import IO, Any
 
 LONGEST_ANSWER = 16 * 2**20
+_NOT_RAISED = ("AssertionError", "StopIteration", "StopAsyncIteration")
 
 
 class ProgramFailed(Exception):
@@ -33,16 +34,22 @@ class ProgramFailed(Exception):
 
 
 class Program:
-    """The program, as its tests see it."""
+    """The program, as its tests see it.
+
+    Attributes:
+        ended: why there are no more answers; empty as long as there are.
+    """
 
     def __init__(self, calls: IO[bytes], answers: IO[bytes]) -> None:
         self._calls, self._answers = calls, answers
+        self.ended = ""
 
     def ask(self, **call: Any) -> dict[str, Any]:
         """The answer to a call.
 
         Raises:
             ProgramFailed: there will be none.
+            Exception: what the program raised.
         """
         try:
             self._calls.write(json.dumps(call).encode("ascii") + b"\n")
@@ -50,8 +57,16 @@ class Program:
             answer = json.loads(line) if line.endswith(b"\n") else None
         except (OSError, ValueError, RecursionError):
             answer = None
-        if not isinstance(answer, dict):
-            raise ProgramFailed("the program has ended")
+        match answer:
+            case {"refused": str() as reason}:
+                self.ended = reason
+            case dict():
+                pass
+            case _:
+                self.ended = "the program has ended"
+        if self.ended:
+            raise ProgramFailed(self.ended)
+        assert isinstance(answer, dict)
         match answer:
             case {"raised": [str() as kind, str() as text]}:
                 raise _exception(kind, text)
@@ -61,14 +76,16 @@ class Program:
         try:
             return decoded(answer["value"], lambda name: Remote(self, name))
         except (KeyError, ValueError, TypeError, RecursionError) as error:
-            raise ProgramFailed("the program gave no value") from error
+            self.ended = "the program gave no value"
+            raise ProgramFailed(self.ended) from error
 
 
 def _exception(kind: str, text: str) -> Exception:
-    """What the program raised, where it is one of Python's own."""
+    """What the program raised, where it is one of Python's own; a StopIteration would end a `map` of the test's."""
     known = getattr(builtins, kind, None)
-    if isinstance(known, type) and issubclass(known, Exception) and known is not AssertionError:
-        return known(text)
+    if isinstance(known, type) and issubclass(known, Exception) and kind not in _NOT_RAISED:
+        with suppress(TypeError):  # a few are made of more than a text
+            return known(text)
     return ProgramFailed(f"raised {kind}: {text}")
 
 
@@ -113,23 +130,41 @@ def _change(arguments: tuple[Any, ...], after: Any) -> None:
 
 
 class Verdicts:
-    """Writes them."""
+    """Writes them.
 
-    def line(self, verdict: str | int | None) -> None:
+    Attributes:
+        count: how many assertions, or tests that raised, there have been.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self.count = 0
+
+    def begin(self, number: int) -> None:
+        self._line(number)
+
+    def give(self, failure: str | None) -> None:
+        self.count += 1
+        self._line(failure)
+
+    def _line(self, verdict: str | int | None) -> None:
         sys.stdout.write(json.dumps(verdict) + "\n")
         sys.stdout.flush()
 
     @contextmanager
     def assertion(self, source: str) -> Iterator[None]:
-        """Around an assertion: whatever it raises is its failure, and the next one has its turn."""
+        """Around an assertion: whatever it raises is its failure, and the next one has its turn.
+
+        None holds once the program has ended: `except Exception: assert True` would take that for an error of its.
+        """
         try:
             yield
         except AssertionError as error:
-            self.line(_one_line(error) or f"not so: {source}")
+            self.give(_one_line(error) or f"not so: {source}")
         except Exception as error:  # noqa: BLE001 - whatever a test raises is its failure
-            self.line(_said(error))
+            self.give(_said(error))
         else:
-            self.line(None)
+            self.give(self._program.ended or None)
 
 
 def _said(error: Exception) -> str:
@@ -159,6 +194,10 @@ def run_code(code: str, program: Program, entry_point: str | None, verdicts: Ver
     exec(compile(tree, "tests.py", "exec"), scope)
     if entry_point and "check" in scope and not isinstance(scope["check"], Remote):
         scope["check"](scope[entry_point])
+
+
+def has_assertions(test: Any) -> bool:
+    return isinstance(test, str) and any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(test)))
 
 
 def _names_of_the_program(tree: ast.AST) -> set[str]:
@@ -192,7 +231,8 @@ def same(given: Any, expected: Any) -> bool:
         return given.keys() == expected.keys() and all(same(given[key], expected[key]) for key in expected)
     if isinstance(given, bool) or isinstance(expected, bool):
         return given is expected
-    if isinstance(given, float) and isinstance(expected, int | float):
+    numbers = isinstance(given, int | float) and isinstance(expected, int | float)
+    if numbers and (isinstance(given, float) or isinstance(expected, float)):
         return math.isclose(given, expected, rel_tol=1e-9, abs_tol=1e-12)
     return type(given) is type(expected) and given == expected
 
@@ -201,18 +241,22 @@ def main() -> None:
     job = json.loads(sys.argv[1])
     calls, answers = os.fdopen(job["calls"], "wb", buffering=0), os.fdopen(job["answers"], "rb")
     tests = json.load(sys.stdin)
-    verdicts = Verdicts()
+    program = Program(calls, answers)
+    verdicts = Verdicts(program)
+    sys.set_int_max_str_digits(0)
     limit(**job["limits"])
     if job["confined"]:
         confine(readable_paths())
-    program = Program(calls, answers)
     sys.argv = ["tests.py"]
     for number, test in enumerate(tests["tests"]):
-        verdicts.line(number)
+        verdicts.begin(number)
         try:
             if isinstance(test, str):
                 run_code(f"{tests['setup']}\n{test}", program, tests["entry_point"], verdicts)
             else:
                 run_case(test, program, tests["entry_point"], verdicts)
         except Exception as error:  # noqa: BLE001 - whatever a test raises is its failure
-            verdicts.line(_said(error))
+            verdicts.give(_said(error))
+    if verdicts.count == 0 and any(has_assertions(test) for test in tests["tests"]):
+        # A program that gives an empty list to `for x in f(): assert …` would get no score instead of 0.
+        verdicts.give("no assertion was reached")

@@ -35,6 +35,10 @@ def encoded(value: Any, of_object: Callable[[Any], Any] | None = None) -> Any:
     for name, kind in _SEQUENCES.items():
         if isinstance(value, kind):
             return {name: [encoded(item, of_object) for item in value]}
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
+        item = value.item()
+        if type(item).__module__ != "numpy":  # a longdouble's is itself
+            return encoded(item, of_object)
     if of_object is None:
         raise NotPlain(f"{type(value).__name__} is no plain value")
     return {"object": of_object(value)}

@@ -1,6 +1,7 @@
 """Scores of programs: which block is run, and how a row's tests may be written."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,8 @@ from rlvr_vocab.rewards.library.code import code_tests, program_of
 from rlvr_vocab.sandbox.confinement import CannotConfine
 from rlvr_vocab.sandbox.run import probe
 
+# Problems in the forms of MBPP, of HumanEval and of standard input and output, with programs that look right.
+PROGRAMS = Path(__file__).parent / "programs.jsonl"
 TURN = "<think>```python\n1\n```</think>Here it is:\n\n```python\ndef double(n):\n    return n + n\n```\nIt adds."
 
 
@@ -59,6 +62,23 @@ def test_tests_are_written_as_data_sets_write_them(tests, columns, score):
     for given in [tests] if tests is None or isinstance(tests, str) else [tests, json.dumps(tests)]:
         [found] = code_tests.explain([TURN], tests=[given], **columns)
         assert found.value == score, found.reason
+
+
+@pytest.mark.slow
+def test_right_programs_are_right_and_plausible_wrong_ones_are_wrong():
+    confined()
+    turns, columns, right = [], {"tests": [], "entry_point": [], "test_setup_code": []}, []
+    for row in map(json.loads, PROGRAMS.read_text(encoding="utf-8").splitlines()):
+        program = row["code"] if "code" in row else row["prompt"] + row["canonical_solution"]
+        for text in [program, *row["wrong"]]:
+            turns.append(f"```python\n{text}\n```")
+            right.append(text is program)
+            columns["tests"].append(row.get("tests") or row.get("test_list") or row["test"])
+            columns["entry_point"].append(row.get("entry_point"))
+            columns["test_setup_code"].append(row.get("test_setup_code"))
+    scores = code_tests(turns, seconds=5.0, **columns)
+    assert sum(right) == 36 and len(right) == 85
+    assert [turn for turn, score, is_right in zip(turns, scores, right, strict=True) if (score == 1) != is_right] == []
 
 
 def test_a_score_has_its_reason():

@@ -69,6 +69,18 @@ SCRIPTS = {
         "import resource\nresource.setrlimit(resource.RLIMIT_AS, (-1, -1))\nprint('done')",
         "not allowed",
     ),
+    "a file in memory": ("import os\nos.memfd_create('x')\nprint('done')", "PermissionError"),
+    "a file with a hole": ("import os\nos.lseek(1, 2**40, 0)\nos.write(1, b'done')", "File too large"),
+    "its own memory": ("open('/proc/self/mem', 'r+b')\nprint('done')", "PermissionError"),
+    "typing at the terminal": (
+        "import fcntl, termios\nfcntl.ioctl(0, termios.TIOCSTI, b'x')\nprint('done')",
+        "PermissionError",
+    ),
+    "system calls by number": (  # shmget, unshare, add_key, io_uring_setup, pidfd_open, process_vm_readv: x86_64's
+        "import ctypes\nlibc = ctypes.CDLL(None)\n"
+        "assert any(libc.syscall(n, 0, 0, 0, 0, 0, 0) >= 0 for n in (29, 272, 248, 425, 434, 310))\nprint('done')",
+        "AssertionError",
+    ),
     "a crash": ("import ctypes\nctypes.string_at(0)", "-11"),
     "an exit that looks well": ("import os\nos._exit(0)", "printed ''"),
 }
@@ -101,5 +113,56 @@ FAKES = {
     "itself": "def answer(n): return answer",
     "a value that holds itself": "def answer(n):\n    x = []\n    x.append(x)\n    return x",
     "an assertion of its own": "def answer(n): raise AssertionError('')",
+    "a search through frames": (
+        "import sys\ndef answer(n):\n    frame, wanted = sys._getframe(), str(n) + ') == '\n    while frame:\n"
+        "        text = repr([*frame.f_locals.values(), *frame.f_globals.values()])\n"
+        "        if wanted in text: return int(text.split(wanted)[1][:2])\n        frame = frame.f_back\n    return 0"
+    ),
+    "another encoder": (
+        "import json, sys\nfor module in list(sys.modules.values()):\n"
+        "    if hasattr(module, 'encoded'): module.encoded = lambda value, kept=None: {'object': 'answer'}\n"
+        'json.dumps = lambda *a, **k: \'{"value": {"object": "answer"}}\'\ndef answer(n): return 0'
+    ),
+    "keys and items that equal everything": (
+        "class All(str):\n    def __eq__(self, other): return True\n    def __hash__(self): return hash(49)\n"
+        "def answer(n): return {All(): [All()]}"
+    ),
+    "lists in lists without end": (
+        "import os\ndef answer(n):\n    for number in range(3, 64):\n        try: os.write(number, "
+        "b'{\"value\": ' + b'{\"list\": [' * 10**5 + b']}' * 10**5 + b'}\\n')\n        except OSError: pass"
+    ),
+    "millions of lists": "def answer(n): return [[] for _ in range(5 * 10**6)]",
+    "half an answer": (
+        "import os, time\ndef answer(n):\n    for number in range(3, 64):\n        try: os.write(number, b'{')\n"
+        "        except OSError: pass\n    time.sleep(600)"
+    ),
+    "closed files": "import os\nos.closerange(0, 64)\ndef answer(n): return 49",
+    "last words": (
+        "import atexit, os\ndef say():\n    for number in range(64):\n        try: os.write(number, b'null\\n' * 9)\n"
+        "        except OSError: pass\natexit.register(say)\ndef answer(n): raise SystemExit(0)"
+    ),
+    "an alarm": "import signal\nsignal.setitimer(signal.ITIMER_REAL, 0.1)\ndef answer(n): return 49",
     "a test of its own": "def answer(n): return 0\ndef check(candidate): pass\nabs = all = len = lambda *a: 49",
+}
+
+EXPECTS_AN_ERROR = (
+    "try:\n    answer(-1)\n    found = False\nexcept Exception:\n    found = True\nassert found\nassert answer(7) == 49"
+)
+ALL_OF_MANY = "assert all(map(lambda n: answer(n) == n * n, [3, 7]))"
+# Programs that take advantage of how a test is written, and the test.
+ADVANTAGES = {
+    "an end to what is mapped": ("def answer(n): raise StopIteration", ALL_OF_MANY),
+    "a made-up end to what is mapped": (
+        "import os\ndef answer(n):\n    for number in range(3, 64):\n"
+        '        try: os.write(number, b\'{"raised": ["StopIteration", ""]}\\n\')\n        except OSError: pass',
+        ALL_OF_MANY,
+    ),
+    "nothing to assert": ("def answer(n): return []", "for x in answer(7):\n    assert x == 49"),
+    "an exit for an error": ("import os\ndef answer(n): os._exit(0)", EXPECTS_AN_ERROR),
+    "a program that does not load for an error": ("def answer(n) return 49", EXPECTS_AN_ERROR),
+    "no value for an error": (
+        "import os\ndef answer(n):\n    for number in range(3, 64):\n"
+        "        try: os.write(number, b'{\"value\": [1]}\\n')\n        except OSError: pass",
+        EXPECTS_AN_ERROR,
+    ),
 }

@@ -10,7 +10,7 @@ import pytest
 
 from rlvr_vocab.sandbox.confinement import CannotConfine
 from rlvr_vocab.sandbox.run import Limits, ProgramTests, probe, run_tests
-from tests.sandbox.hostile_programs import FAKES, SCRIPTS
+from tests.sandbox.hostile_programs import ADVANTAGES, FAKES, SCRIPTS
 
 LIMITS = Limits(seconds=2.0, memory=2**29)
 
@@ -55,6 +55,14 @@ def test_a_program_does_no_harm_and_its_failure_has_a_reason(surroundings, what)
 def test_a_program_is_not_taken_for_right(what):
     result = run_tests(FAKES[what], ProgramTests(code=("assert answer(7) == 49",)), LIMITS)
     assert (result.passed, result.total) == (0, 1)
+    assert result.failure
+
+
+@pytest.mark.parametrize("what", ADVANTAGES)
+def test_a_program_takes_no_advantage_of_its_test(what):
+    source, test = ADVANTAGES[what]
+    result = run_tests(source, ProgramTests(code=(test,)), LIMITS)
+    assert result.passed == 0 and result.total >= 1
     assert result.failure
 
 

@@ -33,7 +33,8 @@ def test_a_check_function_counts_the_assertions_that_it_reaches():
 def test_arguments_and_what_they_give():
     cases = ({"arguments": [1, 2], "expected": 3}, {"arguments": [[1], [2]], "expected": [1, 2]})
     off = ({"arguments": [0.1, 0.2], "expected": 0.3}, {"arguments": [1, 1], "expected": True})
-    assert passed(ADD, ProgramTests(cases=cases + off, entry_point="add")) == (3, 4)
+    off = (*off, {"arguments": [1, 1], "expected": 2.0})
+    assert passed(ADD, ProgramTests(cases=cases + off, entry_point="add")) == (4, 5)
 
 
 def test_standard_input_and_output():
@@ -73,6 +74,23 @@ def test_tests_that_were_not_reached_in_time_failed():
         source, ProgramTests(code=("assert f(0) == 0", "assert f(1) == 0", "assert f(0) == 0")), Limits(1.0)
     )
     assert (result.passed, result.total, result.timed_out) == (1, 3, True)
+
+
+def test_numbers_of_any_length_cross():
+    tests = ("import math\nassert f(3000) == math.factorial(3000)", "assert g(10**6000) == 10**6000 + 1")
+    source = "import math\nf = math.factorial\ndef g(n): return n + 1"
+    assert passed(source, ProgramTests(code=tests)) == (2, 2)
+
+
+def test_numbers_of_numpy_are_numbers():
+    source = "import numpy\ndef f(n): return numpy.int64(n), numpy.bool_(True), numpy.float32(0.5)"
+    assert passed(source, ProgramTests(code=("assert f(4) == (4, True, 0.5)",))) == (1, 1)
+
+
+def test_an_error_that_a_test_expects_is_one_of_the_program():
+    test = "try:\n    f(1)\n    found = False\nexcept Exception:\n    found = True\nassert found"
+    source = "class Own(Exception): pass\ndef f(n): raise Own('no')"
+    assert passed(source, ProgramTests(code=(test,))) == (1, 1)
 
 
 def test_packages_of_this_environment_may_be_used():
