@@ -134,7 +134,9 @@ def slurm_environment() -> Iterator[dict[str, str]]:
     kept = {key: value for key, value in os.environ.items() if not READ.fullmatch(key)}
     with ExitStack() as stack:
         # Short, and open to look into: a socket's path has 108 characters, and munged wants to see it reachable.
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True)))
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-", dir="/tmp", ignore_cleanup_errors=True))
+        )
         folder.chmod(0o755)
         environment = kept | {
             "SLURM_CONF": str(write_configuration(folder)),
