@@ -26,9 +26,10 @@ class SecondaryFigure:
 
 
 def secondary_figures(arms: Sequence[ComparedArm]) -> list[SecondaryFigure]:
-    """The figures beside the accuracy that some run of every arm has: reported, not tested."""
+    """The figures beside the measure that some run of every arm has: reported, not tested."""
     found = []
-    for name, percent, of_run in _FIGURES:
+    thinks = any(answer.thinking_tokens for arm in arms for run in arm.runs for answer in run.answers)
+    for name, percent, of_run in (*(_OF_THINKING if thinks else ()), *_FIGURES):
         values = [[value for run in arm.runs if (value := of_run(run)) is not None] for arm in arms]
         if all(values):
             found += [
@@ -67,12 +68,15 @@ def _reasoning_share(run: ComparedRun) -> float | None:
     return sum(answer.reasoning_tokens for answer in run.answers) / tokens if tokens else None
 
 
-_FIGURES: tuple[tuple[str, bool, Callable[[ComparedRun], float | None]], ...] = (
+_Figures = tuple[tuple[str, bool, Callable[[ComparedRun], float | None]], ...]
+_OF_THINKING: _Figures = (
+    ("tokens of thinking per answer", False, _answered("thinking_tokens")),
+    ("thinking closed", True, _answered("closed")),
+)
+_FIGURES: _Figures = (
     ("accuracy before training", True, _summed_up("accuracy_before")),
     ("reward before training", False, _reward_before),
     ("tokens per answer", False, _answered("tokens")),
-    ("tokens of thinking per answer", False, _answered("thinking_tokens")),
-    ("thinking closed", True, _answered("closed")),
     ("ended by themselves", True, _answered("finished")),
     ("format kept", True, _held_out_format),
     ("reasoning tokens in thinking", True, _reasoning_share),
