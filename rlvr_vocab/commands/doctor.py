@@ -9,7 +9,7 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.markup import escape
 
-from rlvr_vocab.analysis.doctor.diagnose import diagnose
+from rlvr_vocab.analysis.doctor.diagnose import diagnose, not_watched
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, steps_needed
 from rlvr_vocab.checks.remedies import checked_record
@@ -47,6 +47,7 @@ def _as_json(record: RunRecord, findings: Sequence[Finding]) -> dict[str, object
         "finished": record.is_finished,
         "too_short": is_too_short(record),
         "damage": list(record.damage),
+        "not_watched": list(not_watched(record)),
         "findings": [asdict(finding) for finding in findings],
     }
 
@@ -68,6 +69,9 @@ def _show(record: RunRecord, findings: Sequence[Finding], console: Console) -> N
             console.print(f"  try     {NOTHING_TO_SET}", markup=False)
     if not findings and not is_too_short(record):
         console.print("nothing wrong was found", markup=False)
+    if not is_too_short(record):
+        for line in not_watched(record):
+            console.print(line, markup=False)
 
 
 def _about(record: RunRecord) -> Iterator[str]:

@@ -103,7 +103,7 @@ class TrainingSettings:
     grpo: dict[str, Any]
     max_prompt_length: Count | None
     warmup_ratio: Annotated[float, Bounds(least=0, below=1)] | None
-    kl_log_steps: Annotated[int, Bounds(least=0)]
+    kl_log_steps: Annotated[int, Bounds(least=0)] | None
 
 
 @dataclass(frozen=True)

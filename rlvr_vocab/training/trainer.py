@@ -126,7 +126,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         peft_config: LoraConfig | Lora | None = None,
         reasoning_vocab_size: int | None = 0,
         expansion: Expansion | None = None,
-        kl_log_steps: int = 0,
+        kl_log_steps: int | None = 0,
         adaptive_weights: Mapping[str, AdaptiveWeight] | None = None,
         stage_context: StageContext | None = None,
         loaded: PeftModel | None = None,
@@ -142,7 +142,8 @@ class RegionGRPOTrainer(GRPOTrainer):
             peft_config: train an adapter, and rows of the vocabulary beside it, in place of the model's own weights.
             reasoning_vocab_size: reasoning tokens to add; 0 for a baseline, None for a copy of every token.
             expansion: the same with all that there is to choose.
-            kl_log_steps: log `kl` to the initial model every so many steps when `beta` is 0; 0 = never.
+            kl_log_steps: log `kl` to the initial model every so many steps when `beta` is 0; 0 = never; None:
+                as the command line does by default.
             adaptive_weights: weights that follow success, by the name of their reward function.
             stage_context: where in a run of several stages this trainer stands; by default it is the whole run.
             loaded: the initial model with its adapter on, where something else has loaded it.

@@ -1,8 +1,13 @@
 """What the trainer samples under and what it scores under are the same distribution."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
+from accelerate.utils import DistributedType
 
+from rlvr_vocab.training.metrics.reference_kl import ReferenceKL
+from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 from rlvr_vocab.vocab.regions import scored_regions
@@ -90,18 +95,30 @@ def test_smollm2_scores_each_token_as_it_was_sampled(smollm2, make_trainer, tmp_
     assert trainer.policy.is_reasoning(batch["completion_ids"][mask]).any()
 
 
+@pytest.mark.parametrize("lora", [None, Lora(r=4, lora_dropout=0.5)])
 def test_kl_is_logged_every_so_many_steps_starts_at_nothing_and_changes_nothing_else(
-    expand_shape, make_trainer, tmp_path
+    lora, expand_shape, make_trainer, tmp_path
 ):
-    rows = {}
-    for steps in (0, 1, 2):
+    folder, rows, weights, luck = expand_shape("llama", size=None), {}, {}, {}
+    for steps in (0, 1, 2, None):
         trainer = make_trainer(
-            expand_shape("llama", size=None), tmp_path, kl_log_steps=steps, max_steps=3, learning_rate=1e-2
+            folder,
+            tmp_path,
+            lora=lora,
+            kl_log_steps=steps,
+            max_steps=3,
+            learning_rate=1e-2,
+            gradient_checkpointing=True,
         )
         trainer.train()
         rows[steps] = [row for row in trainer.state.log_history if "loss" in row]
+        weights[steps], luck[steps] = trainer.model.state_dict(), torch.get_rng_state()
+    for steps in (1, 2, None):
+        assert torch.equal(luck[steps], luck[0]) and weights[steps].keys() == weights[0].keys()
+        assert all(torch.equal(weights[steps][name], weight) for name, weight in weights[0].items())
     assert ["kl" in row for row in rows[0]] == [False] * 3
     assert ["kl" in row for row in rows[2]] == [True, False, True]
+    assert ["kl" in row for row in rows[None]] == [True, False, False]
     first, *others = (row["kl"] for row in rows[1])
     assert abs(first) < 1e-6 < 1e-5 < min(others)
     ignored = {"kl", "step_time", "time/generation", "time/rewards"}
@@ -109,6 +126,14 @@ def test_kl_is_logged_every_so_many_steps_starts_at_nothing_and_changes_nothing_
         [{name: value for name, value in row.items() if name not in ignored} for row in rows[steps]] for steps in (0, 1)
     )
     assert plain == logged
+
+
+@pytest.mark.parametrize(("kind", "usual"), [("NO", 50), ("MULTI_GPU", 50), ("FSDP", 0), ("DEEPSPEED", 0)])
+def test_a_sharded_policy_gets_no_reference_unasked(kind, usual):
+    trainer = SimpleNamespace(
+        accelerator=SimpleNamespace(state=SimpleNamespace(distributed_type=DistributedType[kind]))
+    )
+    assert [ReferenceKL(trainer, every)._every for every in (None, 7, 0)] == [usual, 7, 0]
 
 
 def test_without_reasoning_tokens_a_run_is_that_of_plain_trl(expand_shape, make_trainer, tmp_path):

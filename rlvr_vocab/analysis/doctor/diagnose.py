@@ -58,6 +58,17 @@ class Doctor:
         return sorted(kept, key=lambda each: (each.severity != "error", each.step, each.name))
 
 
+def not_watched(record: RunRecord) -> tuple[str, ...]:
+    """What no rule could judge, as the run has not logged it, and the key that does; no findings."""
+    logged, _ = record.series("kl")
+    if not record.rows or len(logged) > 1:
+        return ()
+    # The first one is of the initial model itself.
+    so_far = f"is known at step {logged[0]} alone" if logged else "is not logged"
+    often = max(1, min(50, int(record.rows[-1]["step"]) // 4))
+    return (f"not watched: the KL to the initial model, which {so_far}; training.kl_log_steps={often} logs it",)
+
+
 def diagnose(record: RunRecord) -> list[Finding]:
     """The findings of a run, finished or not: errors first, then by step, each name once.
 

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from markupsafe import Markup
 
+from rlvr_vocab.analysis.doctor.diagnose import not_watched
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.report.curves import curves, stages_of
 from rlvr_vocab.analysis.report.outcome import HeldOutAnswers, held_out_line, last_step, outcome_sentence
@@ -129,9 +130,9 @@ def _curves(report: RunReport) -> Markup:
 def _findings(report: RunReport) -> Markup:
     if not report.record.rows:
         return paragraph("Without a logged step there is nothing to examine.", "missing")
-    if not report.findings:
-        return paragraph("The doctor found nothing.")
-    return Markup().join(map(finding, report.findings))
+    found = map(finding, report.findings) if report.findings else [paragraph("The doctor found nothing.")]
+    unseen = [paragraph(f"{line[0].upper()}{line[1:]}.", "note") for line in not_watched(report.record)]
+    return Markup().join([*found, *unseen])
 
 
 def _samples(report: RunReport) -> Markup:

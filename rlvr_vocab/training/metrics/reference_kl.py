@@ -12,15 +12,29 @@ from transformers import PreTrainedModel
 from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import create_model_from_path
 
-from rlvr_vocab.training.sharding import shard_like_policy
+from rlvr_vocab.training.sharding import is_sharded, shard_like_policy
 from rlvr_vocab.vocab.head import attach_region_head
+
+# One of them costs about a third of a step: docs/guide.md has the figures.
+USUAL_STEPS = 50
 
 
 class ReferenceKL:
-    """Logs `kl` of a `RegionGRPOTrainer` every so many steps (0: never), with a reference loaded for the moment."""
+    """Logs `kl` of a `RegionGRPOTrainer` every so many steps, with a reference loaded for the moment.
 
-    def __init__(self, trainer: Any, every: int) -> None:
-        self._trainer, self._every = trainer, every
+    Args:
+        every: 0 for never; None for every `USUAL_STEPS`, and never where the policy is sharded: each process would read
+            a whole model into main memory.
+    """
+
+    def __init__(self, trainer: Any, every: int | None) -> None:
+        self._trainer, self._asked = trainer, every
+
+    @property
+    def _every(self) -> int:
+        if self._asked is not None:
+            return self._asked
+        return 0 if is_sharded(self._trainer.accelerator.state) else USUAL_STEPS
 
     def log_if_due(self, batch: dict[str, torch.Tensor]) -> None:
         """Log at the first generation at or after a multiple of `every`, where `beta` is 0."""

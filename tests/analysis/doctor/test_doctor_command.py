@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,27 @@ def test_a_sick_run_ends_with_1_and_says_what_to_type(
     assert "completions/clipped_ratio 97% in steps 1 to 10 (limit 30%), at 48 tokens" in out
     assert "  try     training.max_completion_length=96\n" in out
     assert "the run has not finished" in out and "\x1b" not in out
+
+
+@pytest.mark.parametrize(
+    ("known", "said"), [((), "is not logged"), ((1,), "is known at step 1 alone"), ((1, 51), None), (range(61), None)]
+)
+def test_a_kl_that_is_not_watched_is_told_once_and_is_no_finding(
+    known: Sequence[int],
+    said: str | None,
+    make_run: Callable[..., Path],
+    healthy_rows: list[Row],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = [{name: row[name] for name in row if name != "kl"} for row in healthy_rows]
+    folder = make_run([{**row, "kl": 0.01} if row["step"] in known else row for row in rows])
+    line = f"not watched: the KL to the initial model, which {said}; training.kl_log_steps=15 logs it"
+    assert main(["doctor", f"run={folder}"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["nothing wrong was found", *([line] if said else [])]
+    assert main(["doctor", f"run={folder}", "format=json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["not_watched"] == ([line] if said else []) and told["findings"] == []
+    assert read_settings("train", ["training.kl_log_steps=15"]).training.kl_log_steps == 15
 
 
 def test_as_json_there_is_one_object_and_nothing_else(

@@ -189,6 +189,15 @@ def test_findings_stand_with_their_remedy(run: Path) -> None:
     assert "The doctor found nothing" not in page
 
 
+def test_a_kl_that_nobody_logs_is_told_beside_the_findings(run: Path) -> None:
+    rows = [metrics(step, 60) for step in range(1, 61)]
+    without = [{name: value for name, value in row.items() if name != "kl"} for row in rows]
+    write_rows(run / "metrics.jsonl", without)
+    assert words(report(run)).count("Not watched: the KL to the initial model") == 1
+    write_rows(run / "metrics.jsonl", [{**row, "kl": 0.01} for row in without])
+    assert "Not watched" not in words(report(run))
+
+
 def test_what_never_changes_is_said_and_not_drawn(page: str) -> None:
     assert "<figcaption>Cut off at the length limit" not in page
     assert "Cut off at the length limit 0 %" in words(page)
