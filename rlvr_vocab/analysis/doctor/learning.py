@@ -94,6 +94,7 @@ def reward_collapsed(history: History) -> Symptom | None:
     now = history.reward_in(rows)
     if now is None:
         return None
+    now = _with_noise(history, now, len(rows))
     for best, where in _best_windows(history, len(rows)):
         if best.mean > 0 and now.mean <= COLLAPSE * best.mean and best.is_above(now, COLLAPSE_ERRORS):
             return Symptom(
@@ -111,13 +112,18 @@ def _best_windows(history: History, length: int) -> Iterator[tuple[Estimate, str
     their luck, so that the second is given that of all rows; and among all windows of a run some short one is lucky.
     """
     if history.best is not None:
-        yield history.best, f"the {length} rows up to step {history.best_step}"
+        yield _with_noise(history, history.best, length), f"the {length} rows up to step {history.best_step}"
     first, short = history.sampled.beginning(WINDOW), len(history.sampled.beginning())
     parts = [first[start : start + short] for start in range(len(first) - short + 1)]
     means = [math.fsum(found) / short for part in parts if len(found := values(part, "reward")) == short]
     if means and len(means) == len(parts):
         best = max(range(len(means)), key=lambda place: means[place])
         yield Estimate(means[best], history.reward_noise / math.sqrt(short)), steps(parts[best])
+
+
+def _with_noise(history: History, window: Estimate, length: int) -> Estimate:
+    """With the noise of all rows where its own are more alike: among many windows some are so by luck."""
+    return Estimate(window.mean, max(window.error, history.reward_noise / math.sqrt(length)))
 
 
 HELD_OUT_FALL = Threshold(0.03, "accuracy", "or so many standard deviations of a reward: smaller falls are nothing")

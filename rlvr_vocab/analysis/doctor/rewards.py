@@ -106,12 +106,14 @@ def reward_never_varies(history: History) -> Symptom | None:
 def spread_lost(history: History) -> Symptom | None:
     """Groups without spread, which they had in the beginning; all may have been learned only at the full mark."""
     rows, facts, scale = history.sampled.recent(), history.facts, history.scale
-    reward = mean(
-        rows[-int(FEWEST_ROWS) :], "reward"
-    )  # what is being learned is at its full mark in the last rows first
-    if reward is None or not _are_alike(history, rows) or _never_had_spread(history):
+    # What is being learned is at its full mark in the last rows first; and so few rows may be below it by luck.
+    rewards = [mean(part, "reward") for part in (rows[-int(FEWEST_ROWS) :], rows)]
+    if not _are_alike(history, rows) or _never_had_spread(history):
         return None
-    if not 0 < reward < scale.full or scale.is_near_zero(reward) or scale.is_near_full(reward):
+    if any(
+        reward is None or not 0 < reward < scale.full or scale.is_near_zero(reward) or scale.is_near_full(reward)
+        for reward in rewards
+    ):
         return None
     return Symptom(
         _spreads_in_words(history),

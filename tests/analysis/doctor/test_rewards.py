@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from rlvr_vocab.record.metrics import RewardFact
+from rlvr_vocab.analysis.doctor.diagnose import Doctor
+from rlvr_vocab.record.metrics import RewardFact, RunFacts
 
 Row = dict[str, Any]
 Named = Callable[..., list[str]]
@@ -43,6 +45,78 @@ def test_a_spread_that_falls_away_is_found_whenever_it_does(
     assert names_of(rows) == []
     assert "spread_lost" in names_of([*rows, *later])
     assert "spread_lost" not in names_of([*rows, *({**row, "reward": 1.0} for row in later)])
+
+
+Rates = Callable[[int, np.random.Generator], np.ndarray]  # of success, for each group of a step
+GROUPS = 8
+
+
+def drawn(rates: Rates, healthy_rows: list[Row], *, count: int = 200, seed: int = 0, hidden: str = "") -> list[Row]:
+    """Rows in which the rewards are drawn at these rates."""
+    luck, rows = np.random.default_rng(seed), []
+    for step in range(1, count + 1):
+        rewards = (luck.random((GROUPS, 8)) < rates(step, luck)[:, None]).astype(float)
+        within = rewards.std(axis=1, ddof=1)
+        row = {
+            **healthy_rows[step % len(healthy_rows)],
+            "step": step,
+            "learning_rate": 1e-3,
+            "reward": rewards.mean(),
+            "reward_std": rewards.std(ddof=1),
+            "groups/reward_std": within.mean(),
+            "frac_reward_zero_std": (within == 0).mean(),
+            **scored("accuracy", rewards.mean(), rewards.std(ddof=1)),
+        }
+        rows.append({name: value for name, value in row.items() if name != hidden})
+    return rows
+
+
+@pytest.mark.parametrize("hidden", ["", "frac_reward_zero_std"])
+@pytest.mark.parametrize("how", ["abruptly", "gradually", "with noise"])
+@pytest.mark.parametrize("lost_at", [40, 120, 180])
+def test_a_spread_that_falls_away_is_told_within_twenty_steps_and_not_before(
+    lost_at: int, how: str, hidden: str, healthy_rows: list[Row], facts: RunFacts
+) -> None:
+    def rates(step: int, luck: np.random.Generator) -> np.ndarray:
+        right = 0.3 + 0.3 * min(1.0, step / lost_at)
+        taught = luck.beta(2 * right, 2 - 2 * right, GROUPS)
+        alike = min(1.0, max(0.0, (step - lost_at) / (10 if how == "gradually" else 1)))
+        settled = luck.random(GROUPS) < alike * (0.97 if how == "with noise" else 1.0)
+        return np.where(settled, luck.random(GROUPS) < 0.6, taught)
+
+    doctor, told = Doctor(replace(facts, completions_per_step=8 * GROUPS)), {}
+    for row in drawn(rates, healthy_rows, hidden=hidden):
+        told.update({finding.name: row["step"] for finding in doctor.look(row)})
+    assert list(told) == ["spread_lost"] and lost_at < told["spread_lost"] <= lost_at + 20
+
+
+@pytest.mark.parametrize("groups", [2, 8])
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "rates",
+    [
+        pytest.param(lambda step, luck: np.full(8, min(0.99, 0.3 + 0.7 * step / 60)), id="learned, and then at rest"),
+        pytest.param(lambda step, luck: luck.beta(2 * (a := 0.3 + 0.0034 * step), 2 - 2 * a, 8), id="learned slowly"),
+        pytest.param(lambda step, luck: luck.beta(1.2, 0.8, 8), id="nothing but noise"),
+    ],
+)
+def test_a_spread_that_falls_as_the_problems_are_learned_is_healthy_wherever_the_run_ends(
+    rates: Rates, seed: int, groups: int, healthy_rows: list[Row], facts: RunFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{__name__}.GROUPS", groups)
+    doctor, told = Doctor(replace(facts, completions_per_step=8 * groups)), set()
+    for row in drawn(lambda step, luck: rates(step, luck)[:groups], healthy_rows, seed=seed):
+        told |= {finding.name for finding in doctor.look(row)} - {"reward_flat"}  # noise alone is flat
+    assert told == set()
+
+
+@pytest.mark.parametrize("seed", [2, 3, 5, 7])
+def test_a_lucky_window_of_small_batches_is_no_reward_that_was_lost(
+    seed: int, healthy_rows: list[Row], names_of: Named, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{__name__}.GROUPS", 2)
+    rows = drawn(lambda step, luck: luck.beta(0.6, 1.4, 2), healthy_rows, seed=seed)
+    assert "reward_collapsed" not in names_of(rows, completions_per_step=16)
 
 
 @pytest.mark.parametrize(("full", "mark"), [(1.0, None), (2.0, None), (10.0, None), (10.0, 10.0)])
