@@ -9,6 +9,7 @@ from functools import partial
 from rich.console import Console
 
 from rlvr_vocab.atomic_file import write_json_whole
+from rlvr_vocab.commands.check.distribution import distribution, distribution_lines
 from rlvr_vocab.commands.check.facts import (
     CheckFacts,
     OnProgress,
@@ -53,8 +54,10 @@ def run(settings: CheckSettings) -> int:
     with stage(console, "reading gold answers", len(divided.problems)) as display:
         golds = gold_facts(divided, _updating(display))
     print_section(console, "Gold answers", gold_lines(golds))
+    spread = distribution(divided.train_rows.problems, divided.source.columns)
+    print_section(console, "Distribution", distribution_lines(spread))
     overlaps = tuple(_overlaps(settings, divided, console))
-    facts = CheckFacts(rows, repeated, prompts, golds, overlaps)
+    facts = CheckFacts(rows, repeated, prompts, golds, overlaps, spread)
     advice = verdict(facts)
     print_section(console, "Before training", verdict_lines(advice))
     if settings.out is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlvr_vocab.commands.check.distribution import Distribution
 from rlvr_vocab.config.command_sections import CheckSettings
 from rlvr_vocab.config.sections import ModelSettings
 from rlvr_vocab.data.answers import cell_text, gold_text, unread_marker
@@ -166,6 +167,7 @@ class CheckFacts:
     prompts: PromptFacts | None
     golds: GoldFacts
     overlaps: tuple[OverlapFacts, ...]
+    distribution: Distribution
 
 
 def row_facts(divided: DividedProblems, report: LoadReport) -> RowFacts:
