@@ -39,7 +39,8 @@ from rlvr_vocab.visible_text import visible_text
 TRAINS = ("train", "quickstart")
 DECIDE_MEMORY = (
     *("batch_size", "max_new_tokens", "warmup.batch_size"),
-    *("training.per_device_train_batch_size", "training.max_completion_length", "training.gradient_checkpointing"),
+    *("training.per_device_train_batch_size", "training.max_completion_length", "training.num_generations"),
+    "training.gradient_checkpointing",
     *("training.beta", "model.lora.enabled", "model.reasoning_vocab_size"),
 )
 

@@ -25,7 +25,7 @@ RENAMED = {
     "max_length": "training.max_prompt_length and training.max_completion_length",
     "lr": "training.learning_rate",
     "batch_size": "training.per_device_train_batch_size",
-    "report_to": "logging.enabled and logging.mode",
+    "report_to": "logging=wandb, logging=offline or logging=disabled (logging.enabled and logging.mode)",
     "output_dir": "output_dir",
     "model_init_kwargs": "model.model_kwargs",
     "overwrite_output_dir": "overwrite",
@@ -63,6 +63,7 @@ REASONS = {
     "GRPO's loss has no labels": "label_smoothing_factor",
     "reward functions are given every column": "remove_unused_columns",
     "the command says what is done": "do_train",
+    "training always samples, as do_sample=true says": "do_sample",
     "rlvr-vocab evaluate and generate do that": "do_predict",
     "the launcher tells each process its rank": "local_rank",
 }

@@ -62,7 +62,8 @@ def dotted(section: str, name: object) -> str:
 
 
 def wrong_type(value: Any, key: str, expected: str) -> UserError:
-    return UserError(f"{key}: expected {expected}, got {value!r}")
+    python_none = "; YAML's None is null" if value == "None" else ""
+    return UserError(f"{key}: expected {expected}, got {value!r}{python_none}")
 
 
 def as_typed(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dis
 import inspect
 import itertools
 import math
@@ -96,9 +97,12 @@ class Bound:
         taken = {*FROM_THE_TRAINER, *traits_of(function).columns}
         self._not_columns = defaults - taken if is_library else frozenset()
         self._takes_only = None if _takes_any(function) else set(_parameters(function))
+        self._unread = _unread(function)
 
     def arguments(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        wanted = {name: values for name, values in columns.items() if name not in self._not_columns}
+        nothing = [None] * len(columns.get("completions", ()))
+        given = {**dict.fromkeys(self._unread, nothing), **columns}
+        wanted = {name: values for name, values in given.items() if name not in self._not_columns}
         if self._takes_only is not None:
             wanted = {name: values for name, values in wanted.items() if name in self._takes_only}
         return {**wanted, **copy.deepcopy(dict(self._params))}
@@ -169,11 +173,22 @@ def required_columns(spec: RewardSpec, trainer: Sequence[str] = FROM_THE_TRAINER
     Args:
         trainer: names of what it gets besides the columns.
     """
+    function = find_function(spec.name)
     return [
         name
-        for name, parameter in _parameters(find_function(spec.name)).items()
-        if parameter.default is parameter.empty and name not in trainer and name not in spec.params
+        for name, parameter in _parameters(function).items()
+        if parameter.default is parameter.empty and name not in {*trainer, *spec.params, *_unread(function)}
     ]
+
+
+def _unread(function: Callable[..., Any]) -> tuple[str, ...]:
+    """`prompts`, where the function takes it, as guides write them, and its code does nothing with it."""
+    code = getattr(function, "__code__", None)
+    if code is None or "prompts" not in _parameters(function) or "prompts" in code.co_cellvars:
+        return ()
+    loaded = [each.argval for each in dis.get_instructions(code) if "LOAD_FAST" in each.opname]
+    names = {name for value in loaded for name in (value if isinstance(value, tuple) else (value,))}
+    return () if "prompts" in names or "locals" in code.co_names else ("prompts",)
 
 
 def _require_numbers(spec: RewardSpec, full_mark: Any) -> None:

@@ -15,7 +15,7 @@ def short(completions, **columns):
     return [1.0]
 
 def picky(completions, difficulty, prompts):
-    return difficulty
+    return [float(len(prompt)) for prompt in prompts]
 """
 
 

@@ -20,7 +20,8 @@ from rlvr_vocab.errors import UserError
         ("model=_base", ["model=_base"]),
         ("training.output_dir=x", ["training.output_dir", "set output_dir"]),
         ("training.reward_weights=[2.5]", ["rewards.functions"]),
-        ("training.report_to=wandb", ["logging.enabled", "logging.mode"]),
+        ("training.report_to=wandb", ["set logging=wandb, logging=offline or logging=disabled"]),
+        ("training.do_sample=true", ["training always samples"]),
         ("training.evaluation_strategy=steps", ["training.eval_strategy"]),
         ("training.run_name=x", ["training.run_name is not used here: set exp_name"]),
         ("training.max_tool_calling_iterations=3", ["training.max_tool_calling_iterations", "no tools"]),
@@ -84,6 +85,7 @@ def test_a_path_may_hold_commas_and_equal_signs() -> None:
     ("word", "parts"),
     [
         ("training.learning_rate=abc", ["training.learning_rate", "a number", "'abc'"]),
+        ("training.max_steps=None", ["training.max_steps", "a whole number, got 'None'", "null"]),
         ("training.max_steps=1.5", ["training.max_steps", "a whole number", "1.5"]),
         ("training.bf16=maybe", ["training.bf16", "true or false"]),
         ("training.loss_type=drgrpo", ["training.loss_type=drgrpo", "dr_grpo?", "sapo"]),
