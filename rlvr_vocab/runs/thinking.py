@@ -14,7 +14,7 @@ from rlvr_vocab.rewards.dry_run import trial_columns
 from rlvr_vocab.rewards.grader import is_form
 from rlvr_vocab.rewards.reward import traits_of
 from rlvr_vocab.rewards.turns import THINK_TAGS
-from rlvr_vocab.runs.rewards import reward_context, stand_in_context
+from rlvr_vocab.runs.rewards import best_paid_form, reward_context, stand_in_context
 from rlvr_vocab.runs.stages import Stage
 from rlvr_vocab.vocab.chat import prefilled_ids
 from rlvr_vocab.vocab.expand import ExpansionPlan
@@ -43,7 +43,7 @@ def _doubts(settings: RunSettings, rows: Any, plan: ExpansionPlan) -> Iterator[s
     prompt_ids = plan.tokenizer.apply_chat_template(prompts, add_generation_prompt=True, return_dict=False)
     openers = [thinking_opener(ids, plan.layout) for ids in prompt_ids]
     if plan.layout.size:
-        told = settings.warmup.max_steps > 0
+        told = settings.warmup.max_steps > 0 and settings.model.think_tags[0] in best_paid_form(settings, rows)
         found = [opening_doubt(plan, ids, opener, told) for ids, opener in zip(prompt_ids, openers, strict=True)]
         if None not in found:
             yield f"model.reasoning_vocab_size: {found[0]}"
