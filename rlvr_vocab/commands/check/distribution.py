@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from rlvr_vocab.counted import counted
+from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.data.rows import Problem, short_text
 from rlvr_vocab.data.source import Columns
-from rlvr_vocab.data.table import cell_text
 
 SHOWN = 5
 MOST_KINDS = 20
