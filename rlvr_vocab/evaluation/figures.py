@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -48,7 +48,8 @@ def evaluation_figures(results: Sequence[ProblemResult], votes: Sequence[int | N
     judged = _by_problem(results, votes)
     averages = problem_means(results, lambda result: result.right)
     scores = problem_means(results, lambda result: result.score)
-    count = sum(result.score is not None for result in results)
+    scored = Counter(result.problem for result in results if result.score is not None)
+    count = scored.total()
     per_problem = {f"avg@{samples}": averages}
     if all(result.answer_read for result in results):
         per_problem[f"maj@{samples}"] = {
@@ -64,7 +65,7 @@ def evaluation_figures(results: Sequence[ProblemResult], votes: Sequence[int | N
     return EvaluationFigures(
         {name: interval for name, interval in found.items() if interval is not None},
         per_problem,
-        {number: sum(r.problem == number and r.score is not None for r in results) for number in scores},
+        dict(scored),
     )
 
 

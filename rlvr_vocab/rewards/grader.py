@@ -71,14 +71,14 @@ def grader_spec(
         UserError: a reward cannot be found.
     """
     given = [replace(spec, adaptive=None) for spec in rewards]
-    graders = [found for spec in given if (found := _grades_by(spec)) is not None]
+    graders = [spec for spec in given if _grades(spec)] or [*map(RewardSpec, filter(None, map(_shaped, given)))]
     if asked:
         functions = tuple(_of_the_run(spec, given) for spec in asked)
     elif graders:
         functions = (graders[0],)
     else:
         functions = tuple(spec for spec in given if spec.weight) or (RewardSpec("accuracy"),)
-    if threshold is None and len(functions) == 1 and _grades_by(functions[0]) == functions[0]:
+    if threshold is None and len(functions) == 1 and _grades(functions[0]):
         threshold = _full_mark(functions[0])
     forms = sorted((spec for spec in given if is_form(spec)), key=_gives_part_credit)
     form = forms[0] if forms else None
@@ -92,13 +92,15 @@ def _of_the_run(spec: RewardSpec, given: Sequence[RewardSpec]) -> RewardSpec:
     return next((each for name, each in named if name == spec.name), spec)
 
 
-def _grades_by(spec: RewardSpec) -> RewardSpec | None:
-    """What of a reward tells right from wrong: itself, or the grader that it shapes the scores of; None for no such."""
-    traits = traits_of(find_function(spec.name))
-    if traits.grades or named_for_being_right(spec.name):
-        return spec
-    shaped = spec.params.get(traits.shapes, "accuracy") if traits.shapes else None
-    return RewardSpec(shaped) if isinstance(shaped, str) else None
+def _grades(spec: RewardSpec) -> bool:
+    return traits_of(find_function(spec.name)).grades or named_for_being_right(spec.name)
+
+
+def _shaped(spec: RewardSpec) -> str | None:
+    """The name of the grader whose scores a reward shapes, as `cosine_length` does; None for another reward."""
+    parameter = traits_of(find_function(spec.name)).shapes
+    shaped = spec.params.get(parameter, "accuracy") if parameter else None
+    return shaped if isinstance(shaped, str) else None
 
 
 def named_for_being_right(name: str) -> bool:

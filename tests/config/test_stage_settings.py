@@ -149,6 +149,14 @@ def test_the_record_of_a_stage_does_not_depend_on_files(own_files, tmp_path):
             r"stage a: until.metric=rewad: no step logs that; did you mean reward",
         ),
         (
+            "[{name:a,training:{eval_steps:null},until:{metric:eval/format,above:1}}]",
+            r"stage a: until.metric=eval/format: held-out problems are measured with training.eval_steps=N alone",
+        ),
+        (
+            "[{name:a,rewards:format,training:{eval_steps:5},until:{metric:eval/accuracy,above:1}}]",
+            r"until.metric=eval/accuracy: held-out answers are graded by think_format \+ boxed, which calls none right",
+        ),
+        (
             "[{name:a,rewards:format,until:{metric:rewards/accuracy/mean,above:1}}]",
             r"stage a: until.metric=rewards/acc",
         ),

@@ -55,6 +55,7 @@ def graded(spec, *turns):
         (["xml_tags", "numeric", "exact_match"], "numeric", 1.0),
         (["multiple_choice"], "multiple_choice", 1.0),
         (["cosine_length", "repetition"], "accuracy", 1.0),
+        (["cosine_length", "numeric"], "numeric", 1.0),
         (["code_tests"], "code_tests", 1.0),
         (["think_format", "boxed"], "think_format + boxed", None),
     ],

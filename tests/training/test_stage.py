@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from transformers import TrainerCallback, TrainerState
+from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.integrations import WandbCallback
 
 from rlvr_vocab.training.metrics.wandb_steps import log_run_steps_to_wandb, record_wandb, recorded_wandb
@@ -60,6 +60,21 @@ def test_a_row_that_was_sent_before_a_resume_is_not_sent_again(tmp_path):
         state = TrainerState(global_step=step, is_world_process_zero=True)
         callback.on_log(None, state, None, logs={"eval_problems": 5})
     assert logged[1:] == [{"eval/problems": 5, "train/global_step": 3}]
+
+
+def test_a_figure_of_held_out_problems_ends_a_stage_by_the_name_that_it_is_logged_by():
+    history = [
+        {"reward": 0.1, "loss": 0.0},
+        {"eval_accuracy": 0.4},
+        {"reward": 0.1, "loss": 0.0},
+        {"eval_accuracy": 0.6},
+    ]
+    until = UntilSettings("eval/accuracy", above=0.5, window=1)
+    assert not until.reached(history[:3]) and until.reached(history)
+    control = TrainerControl()
+    state = TrainerState(log_history=history)
+    StopEarly(until).on_log(None, state, control, logs={"eval_accuracy": 0.6, "eval_problems": 5})
+    assert control.should_training_stop
 
 
 def rows(*values):
