@@ -23,15 +23,14 @@ from rlvr_vocab.checks.remedies import checked_facts, checked_record
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.config.stages import naming_the_stage
 from rlvr_vocab.counted import counted
-from rlvr_vocab.evaluation.accuracy import accuracy_of, score_of
 from rlvr_vocab.evaluation.sampling import Checkpoint
-from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS
+from rlvr_vocab.record.files import INITIAL_MODEL, MEASURED, PROBLEMS
 from rlvr_vocab.record.manifest import problem_with, set_aside, write_manifest
 from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.runs.closing_screen import print_summary
 from rlvr_vocab.runs.final_model import save_final_model
 from rlvr_vocab.runs.folder import start_run_folder
-from rlvr_vocab.runs.held_out import HeldOutEvaluator
+from rlvr_vocab.runs.held_out import HeldOutEvaluator, held_out_figures
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.model import base_model, expansion_plan, untrained_base
 from rlvr_vocab.runs.monitor import RunDoctor, alert, start_wandb
@@ -101,11 +100,9 @@ def _train(training: StagedRun, held_out: HeldOutEvaluator, plan: ExpansionPlan)
     training.stop_after_the_last_step()
     before, after = held_out.measure("before", None), measure("after", training.step_of_the_weights)
     held_out.warn_where_none_could_be_right([*before, *after])
+    figures = {when: held_out_figures(answers) for when, answers in (("before", before), ("after", after))}
     measured: dict[str, Any] = {
-        "accuracy_before": accuracy_of(before),
-        "accuracy_after": accuracy_of(after),
-        "reward_before": score_of(before),
-        "reward_after": score_of(after),
+        **{f"{name}_{when}": figures[when].get(name) for name in MEASURED for when in figures},
         "held_out_problems": held_out.size,
         "grader": held_out.grader.spec.plain,
     }

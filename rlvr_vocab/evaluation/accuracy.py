@@ -66,11 +66,6 @@ def accuracy_of(results: Sequence[ProblemResult]) -> float | None:
     return mean_over_problems(results, lambda result: result.right)
 
 
-def score_of(results: Sequence[ProblemResult]) -> float | None:
-    """The expected score of one answer to a problem; None where none has one."""
-    return mean_over_problems(results, lambda result: result.score)
-
-
 def _result(
     question: Question,
     completion: Completion,

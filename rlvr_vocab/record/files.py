@@ -57,6 +57,8 @@ def initial_models_of(adapter: Path) -> list[Path]:
     return [run / INITIAL_MODEL for run in runs_around(place)]
 
 
+# What a summary holds of the held-out problems, with `_before` and `_after` behind the name.
+MEASURED = ("accuracy", "reward", "format")
 _NUMBER = (int, float)
 # What those who read a file of a run take its values for.
 _KINDS: dict[str, dict[str, Any]] = {
@@ -68,10 +70,7 @@ _KINDS: dict[str, dict[str, Any]] = {
         "steps_without_signal": int,
         "seconds": _NUMBER,
         "grpo_seconds": _NUMBER,
-        "accuracy_before": (*_NUMBER, None),
-        "accuracy_after": (*_NUMBER, None),
-        "reward_before": (*_NUMBER, None),
-        "reward_after": (*_NUMBER, None),
+        **{f"{name}_{when}": (*_NUMBER, None) for name in MEASURED for when in ("before", "after")},
         "grader": ({"name": str}, None),
         "held_out_problems": int,
         "train_problems": int,
@@ -91,7 +90,10 @@ _KINDS: dict[str, dict[str, Any]] = {
     PROBLEMS: {"held_out": dict, "training": [dict]},
 }
 # Those without which the outcome of a run cannot be shown; the others came later.
-_LATER = {"train_problems", "reward_failures", "findings", "reward_before", "reward_after", "grader"}
+_LATER = {
+    *("train_problems", "reward_failures", "findings", "grader"),
+    *("reward_before", "reward_after", "format_before", "format_after"),
+}
 SUMMARY_KEYS = _KINDS[SUMMARY].keys() - _LATER
 
 

@@ -25,6 +25,9 @@ _WHITESPACE = "\n\t\v\f\r"  # Rich leaves out the last three
 def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> None:
     console.print()
     console.print(_outcome(summary))
+    form = [summary.get(f"format_{when}") for when in ("before", "after")]
+    if None not in form:
+        console.print(f"in format: {form[0]:.1%} before, {form[1]:.1%} after", markup=False)
     if summary["steps_without_signal"] == summary["steps"]:
         console.print(
             "[yellow]no step had a group whose rewards differed, so there was nothing to learn from:[/] "

@@ -157,6 +157,8 @@ def held_out_figures(results: Sequence[ProblemResult]) -> dict[str, float]:
 
     `reward_std` is that over the problems.
     """
+    if not results:
+        return {}
     scores = [*problem_means(results, lambda result: result.score).values()]
     thinking = sum(result.thinking_tokens for result in results)
     figures = {

@@ -70,7 +70,8 @@ def test_where_nothing_is_right_or_wrong_a_run_measures_its_reward(style, capsys
     assert summary["accuracy_before"] is summary["accuracy_after"] is None
     figures = f"{summary['reward_before']:.3f} before GRPO, {summary['reward_after']:.3f} after"
     assert f"held-out reward on 20 problems by 2 × variety + short_format: {figures}" in " ".join(shown.split())
-    assert "0.0%" not in shown
+    assert " 0.0%" not in shown
+    assert f"in format: {summary['format_before']:.1%} before, {summary['format_after']:.1%} after" in shown
     rows = [json.loads(line) for line in (style / "metrics.jsonl").read_text().splitlines()]
     measured = [row for row in rows if "eval/problems" in row]
     assert measured and not any("eval/accuracy" in row for row in measured)
