@@ -86,7 +86,7 @@ def test_help_shows_the_values_that_the_other_words_give(capsys: pytest.CaptureF
     assert cli.main(["train", "training=small_gpu", "model.reasoning_vocab_size=9", "--help"]) == 0
     out = capsys.readouterr().out
     assert "training.num_generations=8 " in out and "exp_name=grpo_reasoning_9 " in out
-    assert "gsm8k_reasoning, quickstart" in out
+    assert "gsm8k_xml_reasoning, quickstart" in out
 
 
 def fake_command(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> list[object]:
