@@ -58,7 +58,7 @@ def initial_models_of(adapter: Path) -> list[Path]:
 
 
 # What a summary holds of the held-out problems, with `_before` and `_after` behind the name.
-MEASURED = ("accuracy", "reward", "format")
+MEASURED = ("accuracy", "reward", "reward_std", "format")
 _NUMBER = (int, float)
 # What those who read a file of a run take its values for.
 _KINDS: dict[str, dict[str, Any]] = {
@@ -92,7 +92,7 @@ _KINDS: dict[str, dict[str, Any]] = {
 # Those without which the outcome of a run cannot be shown; the others came later.
 _LATER = {
     *("train_problems", "reward_failures", "findings", "grader"),
-    *("reward_before", "reward_after", "format_before", "format_after"),
+    *(f"{name}_{when}" for name in MEASURED[1:] for when in ("before", "after")),
 }
 SUMMARY_KEYS = _KINDS[SUMMARY].keys() - _LATER
 

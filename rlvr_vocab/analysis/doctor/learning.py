@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 from rlvr_vocab.analysis.doctor.finding import GUIDE, GUIDE_ON_RATES, SIMULATED, Threshold, figure, steps, typed
 from rlvr_vocab.analysis.doctor.history import WINDOW, Estimate, Evaluation, History, median, values
@@ -133,14 +134,14 @@ _ENOUGH_TO_PAIR = 4
 
 @rule(
     severity="error",
-    title="The reward rises while held-out accuracy falls",
+    title="The reward rises while held-out answers get worse",
     cause="the problems, or a hole in the reward, are being learned instead of the task: read the best-paid "
     "completions with rlvr-vocab samples order=highest",
     metrics="`eval/accuracy`, or `eval/reward` where nothing is right or wrong (`training.eval_steps`), four of them "
     "or more; the accuracies before and after the run",
 )
 def held_out_accuracy_falls(history: History) -> Symptom | None:
-    """The reward rises while held-out accuracy falls."""
+    """The reward rises while held-out answers get worse."""
     around, evaluations = _before_and_after(history), list(history.evaluations)
     if around is not None:
         return _fallen(history, *around)
@@ -197,10 +198,19 @@ def _fallen(history: History, best: Evaluation, last: Evaluation) -> Symptom | N
 
 
 def _before_and_after(history: History) -> tuple[Evaluation, Evaluation] | None:
-    """The accuracies before and after a finished run."""
+    """What a finished run measured before and after: accuracy, or reward where nothing is right or wrong."""
     summary = history.summary or {}
-    before, after, problems = (summary.get(key) for key in ("accuracy_before", "accuracy_after", "held_out_problems"))
+    name = "accuracy" if is_number(summary.get("accuracy_before")) else "reward"
+    before, after, problems = (summary.get(key) for key in (f"{name}_before", f"{name}_after", "held_out_problems"))
     if not (is_number(before) and is_number(after) and is_number(problems) and problems and history.rows.count):
         return None
+    deviations: list[Any] = [None, None]
+    if name == "reward":
+        deviations = [summary.get(f"reward_std_{when}") for when in ("before", "after")]
+        if not all(map(is_number, deviations)):
+            return None
     now, first = history.reward_in(history.sampled.recent()), history.first_reward
-    return Evaluation(0, before, problems, first, first), Evaluation(history.step, after, problems, now, first)
+    return (
+        Evaluation(0, before, problems, first, first, deviation=deviations[0]),
+        Evaluation(history.step, after, problems, now, first, deviation=deviations[1]),
+    )

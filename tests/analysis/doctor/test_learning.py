@@ -118,6 +118,28 @@ def test_held_out_accuracy_that_falls_while_the_reward_rises(
 
 
 @pytest.mark.parametrize(
+    ("rewards", "spread", "sick"),
+    [
+        ((2.0, 1.8, 1.6, 1.2, 1.1, 1.0), 1.0, True),
+        ((2.0, 1.8, 1.6, 1.2, 1.1, 1.0), 20.0, False),  # by luck, at such a spread over 200 problems
+        ((1.0, 1.2, 1.6, 2.0), 1.0, False),
+        ((0.020, 0.018, 0.016, 0.012, 0.011, 0.010), 0.01, True),  # in units of its own
+    ],
+)
+def test_a_held_out_reward_that_falls_counts_where_nothing_is_right_or_wrong(
+    rewards: tuple[float, ...], spread: float, sick: bool, names_of: Named
+) -> None:
+    rows = [
+        {"step": 10 * number, "eval/reward": reward, "eval/reward_std": spread, "eval/problems": 200}
+        for number, reward in enumerate(rewards, start=1)
+    ]
+    assert names_of({}, rows) == ["held_out_accuracy_falls"] * sick
+    around = {"reward_before": rewards[0], "reward_after": rewards[-1], "accuracy_before": None, "finished": True}
+    around |= {"reward_std_before": spread, "reward_std_after": spread, "held_out_problems": 200}
+    assert names_of({}, (), around) == ["held_out_accuracy_falls"] * sick
+
+
+@pytest.mark.parametrize(
     ("problems", "before", "after", "sick"),
     [
         (200, 0.5, 0.2, True),
