@@ -120,11 +120,22 @@ def check_check(settings: CheckSettings) -> None:
 def check_evaluate(settings: EvaluateSettings) -> None:
     check_each_checkpoint(settings)
     check_dataset(settings.dataset)
-    for checkpoint in settings.checkpoints:
-        Grader(grader_of_checkpoint(settings, checkpoint), stand_in_context(RewardContext())).check_parameters()
+    check_graders(settings)
     for folder in settings.folders:
         if folder.is_file():
             raise UserError(f"out={folder}: a file is in the way; give a folder")
+
+
+def check_graders(settings: EvaluateSettings) -> None:
+    """What grades the answers of each checkpoint is there, and is the same for all."""
+    specs = [grader_of_checkpoint(settings, checkpoint) for checkpoint in settings.checkpoints]
+    for checkpoint, spec in zip(settings.checkpoints, specs, strict=True):
+        Grader(spec, stand_in_context(RewardContext())).check_parameters()
+        if spec.plain != specs[0].plain:
+            raise UserError(
+                f"checkpoint: as in their runs {settings.checkpoints[0]} is graded by {specs[0].name}, {checkpoint} by "
+                f"{spec.name}{' with other settings' * (spec.name == specs[0].name)}: give grader=… for both"
+            )
 
 
 def check_each_checkpoint(settings: EvaluateSettings) -> None:

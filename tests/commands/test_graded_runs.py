@@ -112,6 +112,13 @@ def test_evaluate_grades_as_the_run_or_as_it_is_told(style, tmp_path, capsys):
     assert "other grader" in capsys.readouterr().err
 
 
+def test_checkpoints_of_runs_that_grade_otherwise_are_not_set_beside_each_other(style, train, tmp_path, capsys):
+    other = train("numbers", "[numeric]")
+    pair = f"checkpoint=[{style / 'final_model'},{other / 'final_model'}]"
+    assert main(["evaluate", pair, f"out={tmp_path}"]) == 2
+    assert f"graded by 2 × variety + short_format, {other / 'final_model'} by numeric" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_compare_takes_the_mean_rewards_and_refuses_runs_that_were_graded_otherwise(train, style, tmp_path, capsys):
     arms = {
