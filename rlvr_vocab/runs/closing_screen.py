@@ -85,7 +85,8 @@ def _command() -> str:
 
 
 def _show_sample(sample: dict[str, Any], console: Console) -> None:
-    console.print(f"\na sampled answer to {sample['problem']!r} (gold: {sample['solution']}),", end=" ", markup=False)
+    gold = "" if sample["solution"] is None else f" (gold: {sample['solution']})"
+    console.print(f"\na sampled answer to {sample['problem']!r}{gold},", end=" ", markup=False)
     colour = shows_colours(console)
     console.print("reasoning tokens", "in colour:" if colour else "marked:")
     console.print(Text("  ") + marked_text(sample["stretches"], colour=colour))

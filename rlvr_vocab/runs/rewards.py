@@ -158,7 +158,8 @@ def best_paid_form(settings: RunSettings, rows: Dataset) -> str:
     opened, closed = (tag.replace("{", "{{").replace("}", "}}") for tag in settings.model.think_tags)
     thought = f"{opened}{{reasoning}}{closed}"
     xml = "<reasoning>\n{reasoning}\n</reasoning>\n<answer>\n{answer}\n</answer>"
-    forms = [f"{thought}\\boxed{{{{{{answer}}}}}}", f"{thought}<answer>{{answer}}</answer>", xml]
+    boxed = "\\boxed{{{answer}}}"
+    forms = [f"{thought}{boxed}", f"{thought}<answer>{{answer}}</answer>", xml, xml.replace("{answer}", boxed)]
     specs = tuple(replace(spec, adaptive=None) for spec in settings.rewards.functions)
     total = Grader(GraderSpec(specs, None), stand_in_context(reward_context(settings)))
     trial = [dict(row) for row in rows.select(range(min(_ROWS, len(rows))))]

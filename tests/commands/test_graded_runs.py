@@ -18,6 +18,10 @@ def correctness_reward(prompts, completions, answer, **kwargs):
 def short_format(completions, **kwargs):
     return [0.5 if len(turn[0]["content"]) < 40 else 0.0 for turn in completions]
 
+def named(completions, solution, **kwargs):
+    texts = [turn[0]["content"] for turn in completions]
+    return [sum(bird in text for bird in golds) / len(golds) for text, golds in zip(texts, solution)]
+
 def variety(completions, **kwargs):
     return [len(set(turn[0]["content"])) / 20 for turn in completions]
 """
@@ -148,3 +152,26 @@ def test_compare_takes_the_mean_rewards_and_refuses_runs_that_were_graded_otherw
     line = capsys.readouterr().err
     assert "graded by 2 × variety + short_format" in line and "by correctness_reward" in line
     assert line.count("\n") == 1 and not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("golds", ["none", "lists"])
+def test_chat_prompts_without_golds_or_with_lists_go_from_training_to_the_report(golds, train, tmp_path, capsys):
+    problems = tmp_path / "problems.jsonl"
+    system = [{"role": "system", "content": "Be brief."}]
+    rows = [
+        {"prompt": [*(system if number % 2 else []), {"role": "user", "content": f"Name {number} birds."}]}
+        | ({"answer": ["tit", "jay"][: 1 + number % 2]} if golds == "lists" else {})
+        for number in range(60)
+    ]
+    problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = [f"dataset.name={problems}", "dataset.columns.problem=prompt", "dataset.eval_fraction=0.3"]
+    words += ["dataset.columns.answer=null"] if golds == "none" else []
+    rewards = "[own.py:variety]" if golds == "none" else "[own.py:variety, own.py:named]"
+    run = train(f"chat_{golds}", rewards, "dataset=local", *words, "dataset.system_prompt=Answer.")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "held-out reward on 18 problems by variety" in shown and "its report:" in shown
+    after = read_results(run / "evaluation" / "after.jsonl")
+    assert {type(each.solution) for each in after} == ({type(None)} if golds == "none" else {list})
+    assert ("(gold: " in shown) is (golds == "lists")
+    assert main(["evaluate", f"checkpoint={run / 'final_model'}", f"out={tmp_path / 'out'}"]) == 0
+    assert main(["check", "dataset=local", *words]) == 0

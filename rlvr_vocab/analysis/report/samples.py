@@ -18,6 +18,7 @@ from markupsafe import Markup
 from rlvr_vocab.analysis.report.outcome import HeldOutAnswers
 from rlvr_vocab.analysis.report.page import SampleCard, heading, paragraph, samples
 from rlvr_vocab.counted import counted
+from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.record.results import ProblemResult
@@ -174,9 +175,9 @@ def _of_answer(answer: ProblemResult, title: str, marker: Marker | None) -> Samp
     if answer.completion.endswith(text):
         spans = [TextSpan(answer.completion.removesuffix(text), 0), *sampled]
     body = marked_html(shortened(spans, _HEAD, _TAIL))
-    return SampleCard(
-        title, visible_lines(_shortened(answer.prompt)), body, [("gold", visible_lines(_shortened(answer.solution)))]
-    )
+    gold = cell_text(answer.solution)
+    facts = [] if gold is None else [("gold", visible_lines(_shortened(gold)))]
+    return SampleCard(title, visible_lines(_shortened(answer.prompt)), body, facts)
 
 
 def _of_chosen(chosen: ChosenSample, problem: str, marker: Marker | None) -> SampleCard:
