@@ -31,6 +31,7 @@ from rlvr_vocab.data.prompt_file import check_prompt_file
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 from rlvr_vocab.record.files import STEP_FILES, step_files
+from rlvr_vocab.record.measure import grader_in_words, same_grader
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import check_new_file, check_new_folder
@@ -131,10 +132,11 @@ def check_graders(settings: EvaluateSettings) -> None:
     specs = [grader_of_checkpoint(settings, checkpoint) for checkpoint in settings.checkpoints]
     for checkpoint, spec in zip(settings.checkpoints, specs, strict=True):
         Grader(spec, stand_in_context(RewardContext())).check_parameters()
-        if spec.plain != specs[0].plain:
+        if not same_grader(spec.record(), specs[0].record()):
+            one, other = (grader_in_words(each.record()) for each in (specs[0], spec))
             raise UserError(
-                f"checkpoint: as in their runs {settings.checkpoints[0]} is graded by {specs[0].name}, {checkpoint} by "
-                f"{spec.name}{' with other settings' * (spec.name == specs[0].name)}: give grader=… for both"
+                f"checkpoint: as in their runs {settings.checkpoints[0]} is graded by {one}, {checkpoint} by {other}: "
+                "give grader=… for both"
             )
 
 

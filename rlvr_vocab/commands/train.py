@@ -26,6 +26,7 @@ from rlvr_vocab.counted import counted
 from rlvr_vocab.evaluation.sampling import Checkpoint
 from rlvr_vocab.record.files import INITIAL_MODEL, MEASURED, PROBLEMS
 from rlvr_vocab.record.manifest import problem_with, set_aside, write_manifest
+from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.runs.closing_screen import print_summary
 from rlvr_vocab.runs.final_model import save_final_model
@@ -75,7 +76,7 @@ def _run(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> i
         started = time.monotonic()
         training, held_out, plan = _prepare(settings, stop, console)
         measured = _train(training, held_out, plan)
-        save_final_model(training.trainer, settings, training.steps, held_out.grader.spec.name, console)
+        save_final_model(training.trainer, settings, training.steps, Measure.of(held_out.graded_by), console)
         summary = _summary(settings, training, plan) | measured
         summary["seconds"] = round(time.monotonic() - started + training.seconds_of_earlier_starts, 1)
         if is_main:
@@ -104,7 +105,7 @@ def _train(training: StagedRun, held_out: HeldOutEvaluator, plan: ExpansionPlan)
     measured: dict[str, Any] = {
         **{f"{name}_{when}": figures[when].get(name) for name in MEASURED for when in figures},
         "held_out_problems": held_out.size,
-        "grader": held_out.grader.spec.plain,
+        "grader": held_out.graded_by,
     }
     with training.trainer.accelerator.autocast():
         return {**measured, "sample": held_out.sample(_checkpoint(training, plan))}
@@ -148,11 +149,12 @@ def _prepare(
     for doubt in thinking_doubts(stages, plan):
         console.print(f"warning: {doubt}", style="yellow", markup=False)
     initial_model = _write_initial_model(settings, plan, console)
+    held_out = HeldOutEvaluator(stages[-1].settings, plan.layout, problems.held_out, console)
     if PartialState().is_main_process:
         prompts = [(len(stage.train), stage.longest_prompt) for stage in stages]
-        write_whole(settings.output_dir / PROBLEMS, json_text(problems.account(prompts)))
+        account = {**problems.account(prompts), "grader": held_out.graded_by}
+        write_whole(settings.output_dir / PROBLEMS, json_text(account))
     start_wandb(settings)
-    held_out = HeldOutEvaluator(stages[-1].settings, plan.layout, problems.held_out, console)
     facts = checked_facts(run_facts(settings.resolved, settings.output_dir), settings.output_dir)
     doctor = RunDoctor(facts, settings.output_dir, partial(alert, settings))
     training = StagedRun(stages, initial_model, held_out, stop, doctor, console)

@@ -76,5 +76,11 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = 
             continue
         if isinstance(here, Mapping) and isinstance(there, Mapping):
             yield from differences(here, there, f"{key}.")
-        elif here != there:
+        elif here != there and not _says_nothing(here, there):
             yield key, here, there
+
+
+def _says_nothing(one: Any, other: Any) -> bool:
+    """Whether a section that one configuration is too old to have is left at its nulls in the other."""
+    section = other if one == ABSENT else one
+    return ABSENT in (one, other) and isinstance(section, Mapping) and all(each is None for each in section.values())

@@ -31,9 +31,9 @@ def read_conversation(cell: Sequence[Any]) -> Messages:
     return messages
 
 
-def conversation_text(messages: Sequence[Mapping[str, str]]) -> str:
-    """The problem that a conversation asks: what its messages say, those of the system left out."""
-    return "\n\n".join(message["content"] for message in messages if message["role"] != "system")
+def conversation_text(messages: Sequence[Mapping[str, str]], roles: Sequence[str] = ROLES[1:]) -> str:
+    """The problem that a conversation asks: what its messages say, those of the system left out unless asked for."""
+    return "\n\n".join(message["content"] for message in messages if message["role"] in roles)
 
 
 def _message(message: Any, *, first: bool) -> dict[str, str]:

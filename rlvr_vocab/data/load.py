@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data.arithmetic import ARITHMETIC_COLUMNS, ArithmeticTask, addition_problems
 from rlvr_vocab.data.files import expanded, local_file, one_line, read_rows
-from rlvr_vocab.data.rows import Problem, UsableRows, column_names, require_columns, usable_rows
+from rlvr_vocab.data.rows import Problem, UsableRows, column_names, require_columns, told_apart, usable_rows
 from rlvr_vocab.data.source import Columns, ProblemSource
 from rlvr_vocab.data.split import Partition, Split, partition
 from rlvr_vocab.data.table import PromptStyle, problem_table, refuse_examples
@@ -128,13 +128,11 @@ def read_problems(source: ProblemSource, split: Split) -> DividedProblems:
     Raises:
         UserError: If they cannot be read.
     """
-    train_rows = read_usable_rows(source, split.seed)
-    train_keys = [problem.key for problem in train_rows.problems]
-    if source.eval_split is None:
-        return DividedProblems(source, split, train_rows, None, partition(train_keys, None, split))
-    eval_rows = read_usable_rows(eval_source(source), split.seed)
-    eval_keys = [problem.key for problem in eval_rows.problems]
-    return DividedProblems(source, split, train_rows, eval_rows, partition(train_keys, eval_keys, split))
+    sources = [source] if source.eval_split is None else [source, eval_source(source)]
+    train_rows, *held_out = told_apart([read_usable_rows(each, split.seed) for each in sources])
+    train_keys, *eval_keys = ([problem.key for problem in rows.problems] for rows in (train_rows, *held_out))
+    parts = partition(train_keys, eval_keys[0] if eval_keys else None, split)
+    return DividedProblems(source, split, train_rows, held_out[0] if held_out else None, parts)
 
 
 def lay_out(divided: DividedProblems, style: PromptStyle) -> ProblemSets:

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from rlvr_vocab.data.answers import UnusableRow, cell_answer, cell_text, is_nan, plain_text
-from rlvr_vocab.data.conversation import Messages, conversation_text, read_conversation
+from rlvr_vocab.data.conversation import ROLES, Messages, conversation_text, read_conversation
 from rlvr_vocab.data.source import Columns
 from rlvr_vocab.data.wording import problem_key
 from rlvr_vocab.errors import UserError
@@ -19,6 +19,8 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 # What the columns that a user maps, by the names of `Columns`, hold.
 _CONTENTS = {"problem": "problems", "answer": "answers", "reasoning": "worked solutions"}
+
+_CONVERSATIONS = 10
 
 NOT_AN_OBJECT = "row is not an object"
 EMPTY_PROBLEM = "empty problem"
@@ -82,6 +84,25 @@ def usable_rows(rows: Sequence[object], columns: Columns, answer_format: str) ->
         except UnusableRow as unusable:
             dropped.append(DroppedRow(row_number, unusable.reason, short_text(unusable.shown)))
     return UsableRows(tuple(problems), tuple(dropped), tuple(column_names(rows)))
+
+
+def told_apart(sets: Sequence[UsableRows]) -> list[UsableRows]:
+    """The sets with the system messages in the texts of the problems, where those of the users tell too few apart.
+
+    A question that stands under several system messages is one problem, wherever it is held out; but where fewer than
+    one in `_CONVERSATIONS` conversations has a text of its own, what is asked stands in the system messages.
+    """
+    asked = [problem for each in sets for problem in each.problems if problem.messages is not None]
+    conversations = {(problem.text, conversation_text(problem.messages or (), ROLES)) for problem in asked}
+    if _CONVERSATIONS * len({text for text, _ in conversations}) >= len(conversations):
+        return list(sets)
+    return [replace(each, problems=tuple(map(_with_system_message, each.problems))) for each in sets]
+
+
+def _with_system_message(problem: Problem) -> Problem:
+    if problem.messages is None:
+        return problem
+    return replace(problem, text=conversation_text(problem.messages, ROLES))
 
 
 def problem_of_row(row: object, row_number: int, columns: Columns, answer_format: str) -> Problem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlvr_vocab.record.results import ProblemResult, ValueOf, problem_means
@@ -124,19 +124,17 @@ def _passes(groups: Sequence[_Group], samples: int) -> dict[str, Interval | None
     }
 
 
-def format_of(results: Sequence[ProblemResult]) -> Callable[[ProblemResult], bool | None]:
+def format_of(results: Sequence[ProblemResult]) -> ValueOf:
     """What tells whether an answer among these is in format: the run's own format reward, else the thinking.
 
-    An answer that thinks is in format where it has closed its thinking, ended by itself and, where answers are read,
-    holds one. Where none of them thinks, and no reward looks at the form, nothing tells (None).
+    Where at least half of the answers think, one is in format that has closed its thinking, ended by itself and, where
+    answers are read, holds one. Where fewer think, and no reward looks at the form, nothing tells (None).
     """
     if any(result.in_format is not None for result in results):
         return lambda result: result.in_format
-    if any(result.thinking_tokens for result in results):
-        return lambda result: (
-            result.closed and result.finished and (result.answer is not None or not result.answer_read)
-        )
-    return lambda result: None
+    if 2 * sum(result.thinking_tokens > 0 for result in results) < len(results):
+        return lambda result: None
+    return lambda result: result.closed and result.finished and (result.answer is not None or not result.answer_read)
 
 
 def _form(results: Sequence[ProblemResult]) -> dict[str, Interval | None]:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.rewards.build import BuiltReward, RewardContext, build_rewards, find_function, logged_names
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.build import (
+    BuiltReward,
+    RewardContext,
+    build_rewards,
+    find_function,
+    logged_names,
+    required_columns,
+)
 from rlvr_vocab.rewards.dry_run import trial_columns
 from rlvr_vocab.rewards.library import LIBRARY
 from rlvr_vocab.rewards.library.accuracy import accuracy, extracted_answer
@@ -16,9 +27,12 @@ from rlvr_vocab.rewards.reward import RewardSpec, traits_of
 from rlvr_vocab.rewards.turns import THINK_TAGS
 from rlvr_vocab.rewards.user_code import is_user_code
 
-# How guides name functions of one's own that tell right from wrong, and those that look at the form.
+# How guides name functions of one's own that tell right from wrong, unless they say more, and that look at the form.
 _GRADES = re.compile(r"(?:^|_)(?:accuracy|correct|correctness|exact_match|is_right|solved)(?:_|$)", re.IGNORECASE)
+_SAYS_MORE = re.compile(r"(?:^|_)(?:not|penalty|wrong)(?:_|$)", re.IGNORECASE)
 _FORM = re.compile(r"(?:^|_)format(?:_|$)", re.IGNORECASE)
+# Of a function of one's own that declares no full mark: less is rather a part of it.
+_LEAST_FULL_MARK = 0.5
 # Answers that a reward is given at once; one of the user's own has a deadline for each batch.
 _BATCH = 64
 
@@ -28,7 +42,7 @@ class GraderSpec:
     """What grades answers, as plain settings.
 
     Attributes:
-        functions: one reward, whose score it is, or several, whose weighted sum it is.
+        functions: the rewards whose weighted sum is the score; of one that tells right from wrong it is the score.
         threshold: the score from which an answer is right; None where nothing is right or wrong.
         form: the reward that tells whether an answer is in format; None where none does.
     """
@@ -38,23 +52,36 @@ class GraderSpec:
     form: RewardSpec | None = None
 
     @property
+    def takes_one_as_it_is(self) -> bool:
+        """Whether the score is that of one reward without its weight, since a threshold tells which is right."""
+        return len(self.functions) == 1 and self.threshold is not None
+
+    @property
     def name(self) -> str:
-        """`accuracy`, or `2 × correctness + 0.5 × boxed`."""
+        """`accuracy`, or `2 × correctness + 0.5 × boxed`, by the names that the rewards are logged as."""
         names = logged_names(self.functions)
-        if len(names) == 1:
+        if self.takes_one_as_it_is:
             return names[0]
         pairs = zip(names, self.functions, strict=True)
         return " + ".join(name if spec.weight == 1 else f"{spec.weight:g} × {name}" for name, spec in pairs)
 
-    @property
-    def plain(self) -> dict[str, Any]:
-        """What two graders that give the same figures have in common, for the records of runs and evaluations."""
-        parts = [{**_name_and_file(each.name), "params": dict(each.params)} for each in self.functions]
-        found: dict[str, Any] = parts[0]
-        if len(parts) > 1:
-            weighted = [{**part, "weight": each.weight} for part, each in zip(parts, self.functions, strict=True)]
-            found = {"name": self.name, "sum": weighted}
-        return found if self.threshold == 1.0 else {**found, "threshold": self.threshold}
+    def record(self) -> dict[str, Any]:
+        """For the records of runs and evaluations: but for the name, the same of graders that give the same figures."""
+        functions = [
+            {
+                **_code_of(each.name),
+                "params": dict(each.params),
+                "weight": 1.0 if self.takes_one_as_it_is else each.weight,
+            }
+            for each in self.functions
+        ]
+        return {"name": self.name, "functions": functions, "threshold": self.threshold}
+
+    def form_record(self) -> dict[str, Any] | None:
+        """The same of what looks at the form."""
+        if self.form is None:
+            return None
+        return {**_code_of(self.form.name), "params": dict(self.form.params), "full_mark": self.form.full_mark}
 
 
 def grader_spec(
@@ -68,12 +95,14 @@ def grader_spec(
         threshold: the score from which an answer is right; None: the full mark of a reward that grades being right.
 
     Raises:
-        UserError: a reward cannot be found.
+        UserError: a reward cannot be found, or what is asked for is nothing, or has no weight.
     """
     given = [replace(spec, adaptive=None) for spec in rewards]
-    graders = [spec for spec in given if _grades(spec)] or [*map(RewardSpec, filter(None, map(_shaped, given)))]
-    if asked:
-        functions = tuple(_of_the_run(spec, given) for spec in asked)
+    graders = [spec for spec in given if _grades(spec)] or [spec for spec in map(_shaped, given) if spec is not None]
+    if asked is not None:
+        functions = tuple(replace(_of_the_run(spec, given), adaptive=None) for spec in asked)
+        if all(spec.weight == 0 for spec in functions):
+            raise UserError("the list of graders is empty, or all their weights are 0: name a reward, or leave it null")
     elif graders:
         functions = (graders[0],)
     else:
@@ -86,26 +115,30 @@ def grader_spec(
 
 
 def _of_the_run(spec: RewardSpec, given: Sequence[RewardSpec]) -> RewardSpec:
+    """The run's own reward where a name alone is asked for."""
     if spec != RewardSpec(spec.name):
         return spec
-    named = zip((*logged_names(given), *(each.name for each in given)), (*given, *given), strict=True)
-    return next((each for name, each in named if name == spec.name), spec)
+    logged = dict(zip(logged_names(given), given, strict=True))
+    alike = (each for each in given if find_function(each.name) is find_function(spec.name))
+    return logged[spec.name] if spec.name in logged else next(alike, spec)
 
 
 def _grades(spec: RewardSpec) -> bool:
     return traits_of(find_function(spec.name)).grades or named_for_being_right(spec.name)
 
 
-def _shaped(spec: RewardSpec) -> str | None:
-    """The name of the grader whose scores a reward shapes, as `cosine_length` does; None for another reward."""
+def _shaped(spec: RewardSpec) -> RewardSpec | None:
+    """The grader whose scores a reward shapes, as `cosine_length` does, where that tells right from wrong."""
     parameter = traits_of(find_function(spec.name)).shapes
     shaped = spec.params.get(parameter, "accuracy") if parameter else None
-    return shaped if isinstance(shaped, str) else None
+    return RewardSpec(shaped) if isinstance(shaped, str) and _grades(RewardSpec(shaped)) else None
 
 
 def named_for_being_right(name: str) -> bool:
-    """Whether a function of the user's own is named like one that tells right from wrong."""
-    return is_user_code(name) and _GRADES.search(name.rpartition(":")[2]) is not None
+    """Whether a function of the user's own is named like one that tells right from wrong, and not for the form."""
+    own = name.rpartition(":")[2]
+    says_more = _FORM.search(own) or _SAYS_MORE.search(own)
+    return is_user_code(name) and _GRADES.search(own) is not None and not says_more
 
 
 def is_form(spec: RewardSpec) -> bool:
@@ -123,12 +156,16 @@ def _own_name(spec: RewardSpec) -> str:
     return spec.name.rpartition(":")[2]
 
 
-def _name_and_file(name: str) -> dict[str, str]:
-    """A function of the library by the first of its names, one of the user's with its file, wherever that lies."""
+def _code_of(name: str) -> dict[str, str]:
+    """A function of the library by the first of its names; one of the user's with its file, and what that holds."""
     if name in LIBRARY:
         return {"name": LIBRARY[name].__name__}
-    file, _, function = name.rpartition(":")
-    return {"name": function, "file": file.rpartition("/")[2]}
+    function = inspect.unwrap(find_function(name))
+    file = inspect.getsourcefile(function)
+    if file is None:
+        return {"name": name}
+    content = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    return {"name": name.rpartition(":")[2], "file": Path(file).name, "sha256": content}
 
 
 def _full_mark(spec: RewardSpec) -> float:
@@ -195,10 +232,12 @@ class Grader:
     def _batch(
         self, rows: Sequence[Mapping[str, Any]], turns: Sequence[str], completion_ids: Sequence[Sequence[int]]
     ) -> list[Grade]:
+        if self._form is not None and self._form_mark is None:
+            self._form_mark = self._tried_mark(self._form, rows[0])
         columns = trial_columns(rows, _as_messages(turns)) | {"completion_ids": [list(ids) for ids in completion_ids]}
         scores = [part.function(**columns) for part in self._parts]
         names = [part.name for part in self._parts]
-        forms = [None] * len(turns) if self._form is None else self._in_format(self._form, columns, rows[0])
+        forms = [None] * len(turns) if self._form is None else self._in_format(self._form, columns)
         return [
             Grade(
                 self._total(of_turn),
@@ -209,24 +248,30 @@ class Grader:
             for turn, in_format, *of_turn in zip(turns, forms, *scores, strict=True)
         ]
 
-    def _in_format(self, form: BuiltReward, columns: dict[str, Any], row: Mapping[str, Any]) -> list[bool | None]:
-        """Whether each answer has the full mark of a format reward."""
-        if self._form_mark is None:
-            self._form_mark = self._tried_mark(form, row)
-        return [None if score is None else score >= self._form_mark for score in form.function(**columns)]
+    def _in_format(self, form: BuiltReward, columns: dict[str, Any]) -> list[bool | None]:
+        """Whether each answer has the full mark of a format reward; None for all where nobody knows that."""
+        mark = self._form_mark
+        if mark is None:
+            return [None] * len(columns["completions"])
+        return [None if score is None else score >= mark for score in form.function(**columns)]
 
-    def _tried_mark(self, form: BuiltReward, row: Mapping[str, Any]) -> float:
-        """The full mark that is set or declared, else the best that a function of one's own gives made-up turns."""
+    def _tried_mark(self, form: BuiltReward, row: Mapping[str, Any]) -> float | None:
+        """The full mark that is set or declared, else the best that a function of one's own gives made-up turns.
+
+        None where it needs a column that is not there, or pays no turn that is made up here, or little.
+        """
         assert self.spec.form is not None
+        if any(column not in row for column in required_columns(self.spec.form)):
+            return None
         if self.spec.form.full_mark is not None or hasattr(form.bound.function, "traits"):
             return form.full_mark
         turns = _well_formed_turns(self._context.think_tags or THINK_TAGS)
         scores = form.function(**trial_columns([row] * len(turns), _as_messages(turns)))
-        return max((score for score in scores if score is not None and score > 0), default=form.full_mark)
+        return max((score for score in scores if score is not None and score >= _LEAST_FULL_MARK), default=None)
 
     def _total(self, scores: Sequence[float | None]) -> float | None:
-        """The score of the only reward, or the weighted sum of those that have one, as in training."""
-        if len(scores) == 1:
+        """The score of the only reward where it tells right from wrong, else the weighted sum, as in training."""
+        if self.spec.takes_one_as_it_is:
             return scores[0]
         there = [part.weight * score for part, score in zip(self._parts, scores, strict=True) if score is not None]
         return sum(there) if there else None

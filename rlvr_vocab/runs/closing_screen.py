@@ -64,7 +64,7 @@ def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> No
 def _outcome(summary: dict[str, Any]) -> str:
     """What was measured on the held-out problems before and after, in a line."""
     steps, problems = counted(summary["steps"], "step"), counted(summary["held_out_problems"], "problem")
-    measure = Measure.of_summary(summary)
+    measure = Measure.of(summary.get("grader"))
     before, after = measure.of_run(summary)
     if before is None or after is None:
         nothing = "none of the held-out answers has a score" if summary["held_out_problems"] else "nothing was held out"

@@ -17,6 +17,7 @@ from rlvr_vocab.atomic_file import folder_appearing_whole
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.record.files import FINAL_ADAPTER, FINAL_MODEL
 from rlvr_vocab.record.manifest import set_aside, write_manifest
+from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.runs.environment import recorded_names_on_hub
 from rlvr_vocab.runs.model_card import CardFacts, measured, quantized_note, write_adapter_card, write_card
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
@@ -24,12 +25,12 @@ from rlvr_vocab.vocab.peft.merge import MergeReport, merge_adapter
 
 
 def save_final_model(
-    trainer: RegionGRPOTrainer, settings: RunSettings, steps: int, grader: str, console: Console
+    trainer: RegionGRPOTrainer, settings: RunSettings, steps: int, measure: Measure, console: Console
 ) -> None:
     """Write what was trained, whole and with its card; an adapter by itself first, then folded into its base.
 
     Args:
-        grader: the name of what graded the held-out answers.
+        measure: what the run measures on its held-out problems.
 
     Raises:
         UserError: the merged model is not the one that was trained; the adapter stays.
@@ -39,8 +40,8 @@ def save_final_model(
         settings.resolved,
         adapter=isinstance(trainer.model, PeftModel),
         steps=f"{steps:,}",
-        before=measured(run_folder, "before", grader),
-        after=measured(run_folder, "after", grader),
+        before=measured(run_folder, "before", measure),
+        after=measured(run_folder, "after", measure),
         recorded_on_hub=recorded_names_on_hub(run_folder),
     )
     saved = run_folder / (FINAL_ADAPTER if facts.adapter else FINAL_MODEL)

@@ -49,6 +49,7 @@ class HeldOutEvaluator:
         self._console = console
         self._run_folder = settings.output_dir
         self.grader = Grader(grader_of_run(settings), reward_context(settings, layout))
+        self.graded_by = self.grader.spec.record()
         self._sampling = SamplingSettings(
             max_new_tokens=grpo["max_completion_length"],
             temperature=grpo["temperature"],
@@ -89,9 +90,12 @@ class HeldOutEvaluator:
         """The results in a file; None, and the file set aside, where they are not those of all problems."""
         try:
             results = read_results(path)
-            if self.problems is None or len(results) == self.size:
+            of_this_grader = all(each.threshold == self.grader.spec.threshold for each in results)
+            if self.problems is None or (len(results) == self.size and of_this_grader):
                 return results
             why = f"{path} holds {len(results):,} of {self.size:,} results"
+            if not of_this_grader:
+                why = f"{path} was graded otherwise, by an older version"
         except UserError as error:
             why = str(error)
         aside = set_aside(path, "broken")
@@ -115,11 +119,11 @@ class HeldOutEvaluator:
 
     def warn_where_none_could_be_right(self, results: Sequence[ProblemResult]) -> None:
         """Say so where some answers score and none reaches the score from which one is right."""
-        best, threshold = max((each.score or 0.0 for each in results), default=0.0), self.grader.spec.threshold
-        if threshold is not None and 0 < best < threshold and not any(each.right for each in results):
+        scores, threshold = {each.score for each in results if each.score is not None}, self.grader.spec.threshold
+        if threshold is not None and len(scores) > 1 and max(scores) < threshold:
             self._console.print(
-                f"warning: held-out answers score {best:g} at best with {self.grader.spec.name}, and one is right from "
-                f"{threshold:g} on: set evaluation.threshold where that is not so",
+                f"warning: held-out answers score {max(scores):g} at best with {self.grader.spec.name}, and one is "
+                f"right from {threshold:g} on: set evaluation.threshold where that is not so",
                 style="yellow",
                 markup=False,
             )

@@ -232,25 +232,25 @@ def facts_of_adapter(checkpoint: Path) -> CardFacts:
     if folder is None:
         return CardFacts(None, adapter=True)
     final = checkpoint.name == FINAL_ADAPTER
-    grader = Measure.of_summary(read_record(folder, SUMMARY) or {}).grader
+    measure = Measure.of((read_record(folder, SUMMARY) or {}).get("grader"))
     return CardFacts(
         read_recorded(folder, resolve=True),
         adapter=True,
         steps=_steps_of_run(folder) if final else _steps_of(checkpoint),
-        before=measured(folder, "before", grader),
-        after=measured(folder, "after", grader) if final else None,
+        before=measured(folder, "before", measure),
+        after=measured(folder, "after", measure) if final else None,
         recorded_on_hub=recorded_names_on_hub(folder),
     )
 
 
-def measured(run_folder: Path, when: str, grader: str) -> Measured | None:
+def measured(run_folder: Path, when: str, measure: Measure) -> Measured | None:
     """What a run measured on its held-out problems, `before` or `after`; None where it did not."""
     path = results_file(run_folder, when)
     if not path.is_file():
         return None
     answers = read_results(path)
     values = tuple(answer.value for answer in answers if answer.value is not None)
-    return Measured(Measure.of_answers(answers, grader), values) if values else None
+    return Measured(measure, values) if values else None
 
 
 def _steps_of_run(folder: Path) -> str | None:

@@ -17,6 +17,7 @@ from rlvr_vocab.counted import counted
 from rlvr_vocab.data.answers import cell_text, gold_text
 from rlvr_vocab.data.load import ProblemSets, load_problem_sets
 from rlvr_vocab.data.wording import problem_key
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.problem_account import StageAccount, fingerprint_of, problem_account
 from rlvr_vocab.runs.prompts import require_a_batch
 from rlvr_vocab.runs.rewards import dry_run_grader, dry_run_rewards, grader_of_run, needs_gold_answers
@@ -108,6 +109,11 @@ def _measured_on(settings: RunSettings, held_out: Dataset, console: Console) -> 
     """The held-out problems that the grader of the run can grade."""
     grader = RewardSettings(grader_of_run(settings).functions)
     usable = usable_problems(held_out, "held out", console) if needs_gold_answers(grader) else held_out
+    if not len(usable):
+        raise UserError(
+            f"no held-out problem has a gold answer that {grader.functions[0].name} can compare with: hold out others, "
+            "or set dataset.max_eval_samples=0"
+        )
     dry_run_grader(settings, grader, usable)
     return usable
 

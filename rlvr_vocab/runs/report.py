@@ -25,7 +25,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY, read_record
 from rlvr_vocab.record.inventory import RunInventory
-from rlvr_vocab.record.measure import Measure
+from rlvr_vocab.record.measure import GraderRecord, Measure
 from rlvr_vocab.record.metrics import RunRecord, read_rows
 from rlvr_vocab.record.results import ProblemResult, read_results
 from rlvr_vocab.runs.record import configuration_keys, default_keys, run_record
@@ -97,7 +97,17 @@ def held_out_of(record: RunRecord) -> HeldOutAnswers:
     before, why_not_before = _or_why(lambda: _answers(record.folder, "before", problems))
     after, why_not_after = _or_why(lambda: _answers(record.folder, "after", problems))
     damage = tuple(filter(None, (why_not_before, why_not_after)))
-    return HeldOutAnswers(before or (), after or (), damage, Measure.of_summary(record.summary or {}).grader)
+    return HeldOutAnswers(before or (), after or (), damage, Measure.of(grader_of(record)))
+
+
+def grader_of(record: RunRecord) -> GraderRecord | None:
+    """What grades the held-out answers of a run, finished or not; None for a run that did not write it down."""
+    try:
+        begun = read_record(record.folder, PROBLEMS) or {}
+    except UserError:  # told where the problems are shown
+        begun = {}
+    found: GraderRecord | None = (record.summary or {}).get("grader") or begun.get("grader")
+    return found
 
 
 def _answers(folder: Path, when: str, problems: int | None) -> list[ProblemResult]:

@@ -93,7 +93,12 @@ def test_a_function_named_for_correctness_tells_right_from_wrong(train, capsys):
     after = read_results(run / "evaluation" / "after.jsonl")
     assert [each.right for each in after] == ["7" in each.completion for each in after]
     assert summary_of(run)["accuracy_after"] == mean("7" in each.completion for each in after)
-    assert summary_of(run)["grader"] == {"name": "correctness_reward", "file": "own.py", "params": {}}
+    grader = summary_of(run)["grader"]
+    assert (grader["name"], grader["threshold"], grader["functions"][0]["file"]) == (
+        "correctness_reward",
+        1.0,
+        "own.py",
+    )
 
 
 def test_evaluate_grades_as_the_run_or_as_it_is_told(style, tmp_path, capsys):
@@ -120,7 +125,8 @@ def test_checkpoints_of_runs_that_grade_otherwise_are_not_set_beside_each_other(
     other = train("numbers", "[numeric]")
     pair = f"checkpoint=[{style / 'final_model'},{other / 'final_model'}]"
     assert main(["evaluate", pair, f"out={tmp_path}"]) == 2
-    assert f"graded by 2 × variety + short_format, {other / 'final_model'} by numeric" in capsys.readouterr().err
+    line = capsys.readouterr().err
+    assert "is graded by 2 × variety + short_format" in line and f"{other / 'final_model'} by numeric: give" in line
 
 
 @pytest.mark.slow
@@ -150,7 +156,7 @@ def test_compare_takes_the_mean_rewards_and_refuses_runs_that_were_graded_otherw
     words = ["compare", f"runs=[{style},{other}]", "key=training.learning_rate", f"out={tmp_path / 'none'}"]
     assert main(words) == 2
     line = capsys.readouterr().err
-    assert "graded by 2 × variety + short_format" in line and "by correctness_reward" in line
+    assert "were graded by 2 × variety + short_format" in line and "by correctness_reward" in line
     assert line.count("\n") == 1 and not (tmp_path / "none").exists()
 
 

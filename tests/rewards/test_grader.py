@@ -3,8 +3,9 @@
 import pytest
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.measure import grader_in_words, same_grader
 from rlvr_vocab.rewards.build import RewardContext
-from rlvr_vocab.rewards.grader import Grader, grader_spec
+from rlvr_vocab.rewards.grader import Grader, grader_spec, named_for_being_right
 from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.rewards.turns import THINK_TAGS
 
@@ -24,6 +25,12 @@ def soft_format_reward(completions, **kwargs):
 def incremental_format_reward(completions, **kwargs):
     tags = ("<reasoning>", "</reasoning>", "<answer>", "</answer>")
     return [sum(0.25 for tag in tags if tag in turn[0]["content"]) for turn in completions]
+
+def json_format_fn(completions, **kwargs):
+    return [0.5 if turn[0]["content"].startswith("{") else 0.0 for turn in completions]
+
+def penalty_format(completions, **kwargs):
+    return [0.0 if "42" in turn[0]["content"] else -1.0 for turn in completions]
 
 def shouts(completions, **kwargs):
     return [None if not turn[0]["content"] else float(turn[0]["content"].isupper()) for turn in completions]
@@ -106,6 +113,8 @@ def test_the_answer_is_read_where_accuracy_grades_alone(own):
         (["incremental_format_reward"], [True, False, False]),
         (["incremental_format_reward", "soft_format_reward"], [True, False, False]),
         (["shouts"], [None, None, None]),
+        (["json_format_fn"], [None, None, None]),  # nobody knows what it pays for a perfect turn
+        (["penalty_format"], [None, None, None]),
     ],
 )
 def test_in_format_is_what_the_run_s_format_reward_gives_its_full_mark(own, names, told):
@@ -123,11 +132,16 @@ def test_a_format_reward_of_the_library_has_the_full_mark_that_it_declares():
 
 def test_what_is_recorded_tells_graders_apart_that_differ_and_no_others(own):
     def plain(*rewards, **asked):
-        return grader_spec(rewards, **asked).plain
+        return grader_spec(rewards, **asked).record()
 
-    assert plain(RewardSpec("accuracy")) == plain(RewardSpec("accuracy_reward", weight=2.0)) == plain()
-    assert plain(RewardSpec("accuracy"))["name"] == "accuracy"
+    assert same_grader(plain(RewardSpec("accuracy")), plain(RewardSpec("accuracy_reward", weight=2.0)))
+    assert same_grader(plain(), {"name": "accuracy", "params": {}})  # as the first evaluations have it
+    assert same_grader(plain(RewardSpec("accuracy", params={"answer_from": ["hash"]})), None)
+    assert not same_grader(plain(own("shouts")), None) and not same_grader(None, plain(RewardSpec("numeric")))
     different = [
+        plain(own("shouts")),
+        plain(own("shouts"), threshold=1.0),
+        plain(own("shouts", weight=-1.0)),
         plain(RewardSpec("accuracy")),
         plain(RewardSpec("accuracy", params={"answer_from": ["hash"]})),
         plain(RewardSpec("numeric")),
@@ -136,5 +150,35 @@ def test_what_is_recorded_tells_graders_apart_that_differ_and_no_others(own):
         plain(own("shouts"), RewardSpec("boxed")),
         plain(own("shouts", weight=2.0), RewardSpec("boxed")),
     ]
-    assert all(one != other for place, one in enumerate(different) for other in different[:place])
+    for place, one in enumerate(different):
+        assert not any(same_grader(one, other) for other in different[:place])
+        assert len({grader_in_words(each) for each in different[: place + 1]}) == place + 1
     assert "/" not in str(plain(own("shouts")))  # the folder of a run may be moved
+
+
+def test_another_version_of_a_file_is_another_grader(tmp_path):
+    records = []
+    for number in (1, 2):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "own.py").write_text(f"def fn(completions, **kwargs):\n    return [{number}.0]\n")
+        records.append(grader_spec([RewardSpec(f"{tmp_path / str(number) / 'own.py'}:fn")]).record())
+    assert not same_grader(*records) and grader_in_words(records[0]) != grader_in_words(records[1])
+
+
+@pytest.mark.parametrize("name", ["format_correctness", "not_solved", "solved_penalty", "correct_format_reward"])
+def test_a_name_that_says_more_than_being_right_does_not_grade(name):
+    assert not named_for_being_right(f"own.py:{name}")
+    assert named_for_being_right("own.py:my_correctness") and not named_for_being_right("own.py:incorrect")
+
+
+def test_a_single_reward_that_calls_nothing_right_counts_with_its_weight_and_its_sign(own):
+    [loud, quiet] = graded(grader_spec([own("shouts", weight=-2.0)]), "YES", "no")
+    assert (loud.score, quiet.score) == (-2.0, 0.0)
+    right = grader_spec([own("shouts", weight=-2.0)], threshold=1.0)
+    assert graded(right, "YES")[0].score == 1.0 and right.name == "shouts"
+
+
+@pytest.mark.parametrize("asked", [[], [RewardSpec("boxed", weight=0.0)]])
+def test_a_grader_that_is_nothing_is_refused(asked):
+    with pytest.raises(UserError, match="the list of graders is empty, or all their weights are 0"):
+        grader_spec([RewardSpec("accuracy")], asked)

@@ -61,6 +61,11 @@ def test_a_figure_that_nothing_could_move_is_left_out():
     assert no_right_or_wrong["reward"] == 0.7 and "accuracy" not in no_right_or_wrong
 
 
+def test_a_stray_think_tag_makes_no_format():
+    answers = [result(number, "1", thinking=0, closed=False) for number in range(9)]
+    assert "format" not in held_out_figures([*answers, result(9, "1")])
+
+
 def test_the_format_is_what_the_format_reward_says():
     told = [result(0, "1", in_format=False), result(1, "1", in_format=True), result(2, None, in_format=None)]
     assert held_out_figures(told)["format"] == 0.5

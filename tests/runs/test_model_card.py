@@ -61,7 +61,7 @@ def measured(right: int) -> Measured:
 
 
 def test_a_card_says_what_graded_where_nothing_is_right_or_wrong(tmp_path: Path) -> None:
-    reward = Measure(is_share=False, grader="2 × style + boxed")
+    reward = Measure(is_share=False, grader="2 × style + boxed", by=" by 2 × style + boxed")
     facts = CardFacts(config_of(), adapter=False, steps="12", before=Measured(reward, (0.5, 0.25)))
     line = "| held-out reward by 2 × style + boxed before GRPO | 0.375 on 2 problems |"
     assert line in card(tmp_path, facts).splitlines()

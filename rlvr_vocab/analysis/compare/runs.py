@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
-from rlvr_vocab.record.measure import Measure
+from rlvr_vocab.record.measure import GraderRecord, Measure, grader_in_words, same_grader
 from rlvr_vocab.record.metrics import Row
 from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.secret_words import without_secrets
@@ -158,7 +157,7 @@ class ComparedRun:
         sampling_settings: how the answers were sampled, as `rlvr-vocab evaluate` wrote it down; None where it did not.
         from_evaluate: whether the answers are those of that command.
         selects_best: whether it kept its best checkpoint instead of the last.
-        grader: what graded the answers, as `GraderSpec.plain`; None where the run did not write it down.
+        grader: what graded the answers, as `GraderSpec.record` writes it; None where the run did not write it down.
         damage: a sentence on each file of it that is lost or changed.
     """
 
@@ -173,7 +172,7 @@ class ComparedRun:
     sampling_settings: Row | None = None
     from_evaluate: bool = False
     selects_best: bool = False
-    grader: Row | None = None
+    grader: GraderRecord | None = None
     damage: Sequence[str] = ()
 
     @property
@@ -238,22 +237,16 @@ def measure_of(runs: Sequence[ComparedRun]) -> Measure:
     Raises:
         UserError: they were graded by different graders.
     """
-    known = {_grader_in_words(run.grader): run.folder for run in runs if run.grader is not None}
-    if len(known) > 1:
-        (one, first), (other, second), *_ = known.items()
-        raise UserError(
-            f"runs: the answers of {first} were graded by {one}, those of {second} by {other}: such figures cannot be "
-            "compared; grade both alike, with rlvr-vocab evaluate checkpoint=… grader=…, and give evaluation=<name>"
-        )
-    grader = next((str(run.grader["name"]) for run in runs if run.grader is not None), "accuracy")
-    return Measure.of_answers([answer for run in runs for answer in run.answers], grader)
-
-
-def _grader_in_words(grader: Row) -> str:
-    parts = [part for part in grader.get("sum", [grader]) if part.get("params")]
-    words = [f"{part['name']} {json.dumps(part['params'], ensure_ascii=False)}" for part in parts]
-    words += [f"threshold {grader['threshold']:g}"] if grader.get("threshold") is not None else []
-    return f"{grader['name']}{' with ' * bool(words)}{' and '.join(words)}"
+    first = next((run for run in runs if run.grader is not None), runs[0])
+    for run in runs:
+        if not same_grader(first.grader, run.grader):
+            one, other = (grader_in_words(each.grader) for each in (first, run))
+            raise UserError(
+                f"runs: the answers of {first.folder} were graded by {one}, those of {run.folder} by {other}: such "
+                "figures cannot be compared; grade both alike, with rlvr-vocab evaluate checkpoint=… grader=…, and "
+                "give evaluation=<name>"
+            )
+    return Measure.of(first.grader)
 
 
 def safe_line(text: str) -> str:

@@ -21,6 +21,7 @@ from rlvr_vocab.analysis.compare.runs import (
 from rlvr_vocab.counted import counted, listed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import is_finished
+from rlvr_vocab.record.measure import Measure
 
 # Below it, lengths of completions alone make the difference between runs of one configuration.
 _SAME_BUDGET = 0.05
@@ -179,25 +180,34 @@ def _before(baseline: ComparedArm, arm: ComparedArm) -> Iterator[str]:
     known = [_measured_before(each) for each in (baseline, arm)]
     if not all(known):
         return
-    means = [mean(share for share, _ in each) for each in known]
-    variance = sum(map(_sampling_variance, known))
+    means = [mean(value for value, _ in each) for each in known]
+    variance = sum(sum(variance for _, variance in each) / len(each) ** 2 for each in known)
     if abs(means[1] - means[0]) > _SIGNIFICANT * math.sqrt(variance):
+        measure = Measure.of(arm.runs[0].grader)
+        how = "was right in" if measure.is_share else "had a reward of"
         yield (
-            f"Before training {arm.name} was right in {means[1]:.1%} and {baseline.name} in {means[0]:.1%}: more than "
-            "luck. The arms did not begin alike."
+            f"Before training {arm.name} {how} {measure.value(means[1])} and {baseline.name} "
+            f"{how.removeprefix('was right ')} {measure.value(means[0])}: more than luck. The arms did not begin alike."
         )
 
 
-def _measured_before(arm: ComparedArm) -> list[tuple[float, int]]:
-    """Accuracy before training and the number of problems, of the runs that know both."""
-    summaries = [run.summary for run in arm.runs if run.summary is not None]
-    known = [(each.get("accuracy_before"), each.get("held_out_problems")) for each in summaries]
-    return [(share, count) for share, count in known if share is not None and count]
+def _measured_before(arm: ComparedArm) -> list[tuple[float, float]]:
+    """What was measured before training and its variance, of the runs that know both.
 
-
-def _sampling_variance(shares: Sequence[tuple[float, int]]) -> float:
-    """Variance of the mean accuracy, as if each problem were new, which makes it rather too large."""
-    return sum(max(share * (1 - share), 1 / count) / count for share, count in shares) / len(shares) ** 2
+    The variance of an accuracy is as if each problem were new, which makes it rather too large.
+    """
+    known = []
+    for run in arm.runs:
+        summary = run.summary or {}
+        value, _ = Measure.of(run.grader).of_run(summary)
+        count, deviation = summary.get("held_out_problems"), summary.get("reward_std_before")
+        if value is None or not count:
+            continue
+        if Measure.of(run.grader).is_share:
+            known.append((value, max(value * (1 - value), 1 / count) / count))
+        elif deviation is not None:
+            known.append((value, deviation**2 / count))
+    return known
 
 
 def _best_of(runs: Sequence[ComparedRun]) -> Iterator[str]:
@@ -237,9 +247,7 @@ _MISSING: tuple[tuple[str, Callable[[ComparedRun], bool], str], ...] = (
     ("metrics.jsonl", lambda run: not run.rows, "the tokens trained on"),
     (
         "accuracy before training",
-        lambda run: (
-            not {"accuracy_before", "reward_before"} & {k for k, v in (run.summary or {}).items() if v is not None}
-        ),
+        lambda run: Measure.of(run.grader).of_run(run.summary or {})[0] is None,
         "how they began",
     ),
     ("grader", lambda run: run.grader is None, "how the answers were graded"),

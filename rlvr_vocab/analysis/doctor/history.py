@@ -221,7 +221,9 @@ class History:
     def _add_evaluation(self, row: Row) -> None:
         value, deviation, problems = number(row, "eval/accuracy"), None, number(row, "eval/problems")
         if value is None:
-            value, deviation = number(row, "eval/reward"), number(row, "eval/reward_std") or 0.0
+            value, deviation = number(row, "eval/reward"), number(row, "eval/reward_std")
+            if deviation is None:  # of one problem
+                return
         if value is not None and problems is not None:
             reward = self.reward_in(self.sampled.recent() or self.sampled.earliest())
             self.evaluations.append(

@@ -162,7 +162,7 @@ def _reward(record: RunRecord, bands: Sequence[Band]) -> Chart | None:
 
 def _held_out(record: RunRecord, held_out: Line, measure: Measure, bands: Sequence[Band]) -> Chart:
     """The measure on held-out problems beside that on those trained on: the two should rise together."""
-    lines, title = [held_out], measure.name.capitalize()
+    lines, title = [held_out], "Accuracy" if measure.is_share else "Held-out reward"
     steps, values = record.series(f"rewards/{measure.grader}/mean" if measure.is_share else "reward")
     if steps and (not measure.is_share or all(0 <= value <= 1 for value in values)):
         lines.append(Line("problems trained on", steps, values))

@@ -11,7 +11,7 @@ from typing import Any
 
 from rlvr_vocab.analysis.charts import Line
 from rlvr_vocab.counted import counted
-from rlvr_vocab.record.measure import Measure
+from rlvr_vocab.record.measure import ACCURACY, Measure
 from rlvr_vocab.record.metrics import Row, RunRecord, is_number
 from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.statistics import (
@@ -32,17 +32,13 @@ class HeldOutAnswers:
 
     Attributes:
         damage: a line for each damaged file, which is left out.
-        grader: the name of what graded them.
+        measure: what they are measured by.
     """
 
     before: Sequence[ProblemResult] = ()
     after: Sequence[ProblemResult] = ()
     damage: Sequence[str] = ()
-    grader: str = "accuracy"
-
-    @property
-    def measure(self) -> Measure:
-        return Measure.of_answers([*self.before, *self.after], self.grader)
+    measure: Measure = ACCURACY
 
     def pairs(self) -> list[tuple[ProblemResult, ProblemResult]]:
         """The first answers before and after, for each problem that was graded both times."""
@@ -145,7 +141,7 @@ def outcome_sentence(record: RunRecord, held_out: HeldOutAnswers) -> str:
     parts = [_progress(record)] if not record.is_finished else []
     parts += [f"{line}: the file is damaged and left out." for line in held_out.damage]
     if found is not None:
-        parts.append(_accuracy_words(found, record))
+        parts.append(_change_words(found, record))
     elif record.is_finished:
         parts.append(f"Trained {_steps(record)}; {_why_no_change(record, held_out)} {_reward(record)}")
     else:
@@ -162,7 +158,7 @@ def last_step(record: RunRecord) -> int:
     return int(record.rows[-1]["step"]) if record.rows else 0
 
 
-def _accuracy_words(found: Change, record: RunRecord) -> str:
+def _change_words(found: Change, record: RunRecord) -> str:
     how = "rose" if found.after > found.before else "fell" if found.after < found.before else "stayed"
     measure = found.measure
     moved = f"{how} from {measure.value(found.before, ' ')} to {measure.value(found.after, ' ')}"
@@ -187,7 +183,7 @@ def _problems(judged: int, record: RunRecord) -> str:
 def _why_no_change(record: RunRecord, held_out: HeldOutAnswers) -> str:
     """Why a finished run has no problem that was graded both before and after."""
     problems = _of_summary(record, "held_out_problems")
-    measure = Measure.of_summary(record.summary or {})
+    measure = held_out.measure
     before, after = measure.of_run(record.summary or {})
     if not problems and not held_out.before and not held_out.damage:
         return "nothing was held out, so accuracy was not measured."

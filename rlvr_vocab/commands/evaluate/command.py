@@ -38,6 +38,7 @@ from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
 from rlvr_vocab.evaluation.votes import votes_of
 from rlvr_vocab.progress import stage
 from rlvr_vocab.record.files import EVALUATION_RESULTS, SUMMARY
+from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader
@@ -88,7 +89,7 @@ def _run(settings: EvaluateSettings, console: Console) -> int:
     evaluated: list[EvaluatedCheckpoint] = []
     for candidate in candidates:
         evaluated.append(_evaluated(settings, candidate, rows, evaluated[:1], console))
-        console.print(outcome_line(evaluated[-1], candidate.grader.spec.name), markup=False)
+        console.print(outcome_line(evaluated[-1], Measure.of(candidate.result_settings["grader"])), markup=False)
         console.print(figure_table(evaluated[-1]))
     if len(evaluated) > 1:
         console.print(comparison_table(evaluated))

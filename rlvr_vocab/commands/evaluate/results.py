@@ -20,7 +20,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.figures import EvaluationFigures
 from rlvr_vocab.evaluation.sampling import SamplingSettings
 from rlvr_vocab.record.files import EVALUATION_RESULTS, EVALUATION_SETTINGS, SUMMARY
-from rlvr_vocab.record.measure import Measure
+from rlvr_vocab.record.measure import Measure, same_grader
 from rlvr_vocab.record.results import ProblemResult, mean_over_problems
 from rlvr_vocab.rewards.grader import GraderSpec
 from rlvr_vocab.statistics import Interval
@@ -48,7 +48,8 @@ def result_settings(
         "files": {name: _file_hash(checkpoint, base, name) for name in _READ_BESIDE},
         "problems": len(rows),
         "problems_sha256": _sha256([[row["prompt"], cell_text(row.get("solution"))] for row in rows]),
-        "grader": grader.plain,
+        "grader": grader.record(),
+        "format": grader.form_record(),
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "max_new_tokens": sampling.max_new_tokens,
@@ -76,10 +77,14 @@ def require_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
             "choose another out, or delete it"
         )
     there = read_json(folder / EVALUATION_SETTINGS)
-    others = [key for key in settings if there.get(key) != settings[key]]
+    others = [key for key in settings if not _same(key, there.get(key), settings[key])]
     if others:
         words = ", ".join(_in_words(key, there.get(key), settings[key]) for key in others)
         raise UserError(f"out={folder}: holds an evaluation with {words}; choose another out, or delete it")
+
+
+def _same(key: str, there: Any, now: Any) -> bool:
+    return same_grader(there, now) if key == "grader" and there is not None else bool(there == now)
 
 
 def write_settings(folder: Path, settings: Mapping[str, Any], **more: Any) -> None:
@@ -99,7 +104,12 @@ def recorded_differences(folder: Path) -> dict[str, Any]:
 def _in_words(key: str, there: Any, now: Any) -> str:
     if isinstance(now, int | float | str) and not key.endswith(("weights", "sha256")):
         return f"{key}={as_typed(there)} (now {as_typed(now)})"
-    what = {"problems_sha256": "problems", "weights": "weights", "base_weights": "weights under the adapter"}
+    what = {
+        "format": "format reward",
+        "problems_sha256": "problems",
+        "weights": "weights",
+        "base_weights": "weights under the adapter",
+    }
     return f"other {what.get(key, key)}"
 
 
@@ -183,8 +193,7 @@ def evaluation_summary(
     return summary
 
 
-def outcome_line(evaluated: EvaluatedCheckpoint, grader: str) -> str:
-    measure = Measure.of_answers(evaluated.results, grader)
+def outcome_line(evaluated: EvaluatedCheckpoint, measure: Measure) -> str:
     found = evaluated.accuracy if measure.is_share else evaluated.reward
     shown = "no answer has a score" if found is None else f"{measure.name} {measure.value(found)}{measure.by}"
     return (

@@ -20,7 +20,8 @@ DISPLAYED = (
     DisplayedMetric("reward", "reward", "{:.2f}"),
     DisplayedMetric("spread in groups", "groups/reward_std", "{:.2f}"),
     DisplayedMetric("accuracy", "rewards/accuracy/mean", "{:.2f}"),
-    DisplayedMetric("held out", "eval/accuracy", "{:.1%}"),
+    DisplayedMetric("held out", "eval/reward", "{:.2f}"),
+    DisplayedMetric("held out", "eval/accuracy", "{:.1%}"),  # in its place where answers are right or wrong
     DisplayedMetric("in format", "eval/format", "{:.0%}"),
     DisplayedMetric("length", "completions/mean_length", "{:.0f}"),
     DisplayedMetric("cut off", "completions/clipped_ratio", "{:.0%}"),
