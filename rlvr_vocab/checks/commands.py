@@ -174,6 +174,8 @@ def check_score(settings: ScoreSettings) -> None:
     if settings.dataset is not None:
         check_dataset(settings.dataset)
         check_gold_answers(settings.rewards, settings.dataset)
+        if settings.dataset.columns.answer is None and settings.model is None:
+            raise UserError("dataset.columns.answer=null: no gold answers to score; give a model=… that answers")
     if settings.model is not None:
         _check_sampling_model(settings.model)
     if settings.out is not None:

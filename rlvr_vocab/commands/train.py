@@ -24,7 +24,7 @@ from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.config.stages import naming_the_stage
 from rlvr_vocab.counted import counted
 from rlvr_vocab.evaluation.sampling import Checkpoint
-from rlvr_vocab.record.files import INITIAL_MODEL, MEASURED, PROBLEMS
+from rlvr_vocab.record.files import INITIAL_MODEL, MEASURED, PROBLEMS, SYSTEM_PROMPT_USED
 from rlvr_vocab.record.manifest import problem_with, set_aside, write_manifest
 from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.record.results import ProblemResult
@@ -36,7 +36,7 @@ from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.model import base_model, expansion_plan, untrained_base
 from rlvr_vocab.runs.monitor import RunDoctor, alert, start_wandb
 from rlvr_vocab.runs.problem_account import check_same_division
-from rlvr_vocab.runs.problems import RunProblems, load_run_problems, stages_of
+from rlvr_vocab.runs.problems import RunProblems, load_run_problems, stages_of, uses_system_prompt
 from rlvr_vocab.runs.processes import in_one_process, join_processes
 from rlvr_vocab.runs.prompts import fitting_prompts, require_a_batch
 from rlvr_vocab.runs.record import run_facts
@@ -152,7 +152,8 @@ def _prepare(
     held_out = HeldOutEvaluator(stages[-1].settings, plan.layout, problems.held_out, console)
     if PartialState().is_main_process:
         prompts = [(len(stage.train), stage.longest_prompt) for stage in stages]
-        account = {**problems.account(prompts), "grader": held_out.graded_by}
+        used = uses_system_prompt(settings, problems)
+        account = {**problems.account(prompts), "grader": held_out.graded_by, SYSTEM_PROMPT_USED: used}
         write_whole(settings.output_dir / PROBLEMS, json_text(account))
     start_wandb(settings)
     facts = checked_facts(run_facts(settings.resolved, settings.output_dir), settings.output_dir)

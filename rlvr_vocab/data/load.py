@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import datasets
 
 EXAMPLES_PER_REASON = 3
+FEW_HELD_OUT = 20
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,11 @@ class LoadReport:
             f"{self.source}: {counted(self.rows_read, 'row')} read, {self.rows_kept:,} usable;"
             f" {self.train_rows:,} to train on, {self.eval_rows:,} held out"
         ]
+        if 0 < self.eval_rows < FEW_HELD_OUT:
+            lines.append(
+                f"few held-out problems: {self.eval_rows}; a figure on so few says little (dataset.eval_fraction=0.1 "
+                "holds out a tenth)"
+            )
         for reason, count in self.dropped.items():
             shown = "; ".join(f"row {row_number}: {text}" for row_number, text in self.examples[reason])
             more = "; …" if count > len(self.examples[reason]) else ""

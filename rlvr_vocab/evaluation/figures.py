@@ -155,5 +155,5 @@ def _form(results: Sequence[ProblemResult]) -> dict[str, Interval | None]:
         "length": _mean(results, lambda result: result.tokens, least=0),
         "thinking_length": _mean(results, lambda result: result.thinking_tokens, least=0),
         **{name: _share(results, value_of) for name, value_of in shares.items()},
-        "reasoning_share": ratio_interval(reasoning, thinking, len(results), ends=(0, 1)),
+        "reasoning_share": ratio_interval(reasoning, thinking, len(results), ends=(0, 1)) if any(reasoning) else None,
     }

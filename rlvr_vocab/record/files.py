@@ -57,6 +57,8 @@ def initial_models_of(adapter: Path) -> list[Path]:
     return [run / INITIAL_MODEL for run in runs_around(place)]
 
 
+# In `problems.json`: whether any prompt has the system prompt of the configuration, rather than one of its own.
+SYSTEM_PROMPT_USED = "system_prompt_used"
 # What a summary holds of the held-out problems, with `_before` and `_after` behind the name.
 MEASURED = ("accuracy", "reward", "reward_std", "format")
 _NUMBER = (int, float)

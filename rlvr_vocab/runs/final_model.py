@@ -20,6 +20,7 @@ from rlvr_vocab.record.manifest import set_aside, write_manifest
 from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.runs.environment import recorded_names_on_hub
 from rlvr_vocab.runs.model_card import CardFacts, measured, quantized_note, write_adapter_card, write_card
+from rlvr_vocab.runs.record import asked_under_it
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.peft.merge import MergeReport, merge_adapter
 
@@ -42,6 +43,7 @@ def save_final_model(
         steps=f"{steps:,}",
         before=measured(run_folder, "before", measure),
         after=measured(run_folder, "after", measure),
+        asked_under_it=asked_under_it(run_folder),
         recorded_on_hub=recorded_names_on_hub(run_folder),
     )
     saved = run_folder / (FINAL_ADAPTER if facts.adapter else FINAL_MODEL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -164,7 +165,7 @@ def held_out_figures(results: Sequence[ProblemResult]) -> dict[str, float]:
     if not results:
         return {}
     scores = [*problem_means(results, lambda result: result.score).values()]
-    thinking = sum(result.thinking_tokens for result in results)
+    thinking, reasoning = (sum(map(attrgetter(name), results)) for name in ("thinking_tokens", "reasoning_tokens"))
     figures = {
         "accuracy": accuracy_of(results),
         "reward": mean(scores) if scores else None,
@@ -173,6 +174,6 @@ def held_out_figures(results: Sequence[ProblemResult]) -> dict[str, float]:
         "mean_length": sum(result.tokens for result in results) / len(results),
         "clipped_ratio": sum(not result.finished for result in results) / len(results),
         "problems": len({result.problem for result in results}),
-        "reasoning_share": sum(each.reasoning_tokens for each in results) / thinking if thinking else None,
+        "reasoning_share": reasoning / thinking if thinking and reasoning else None,
     }
     return {name: value for name, value in figures.items() if value is not None}

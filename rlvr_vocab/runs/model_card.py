@@ -25,6 +25,7 @@ from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.record.results import read_results
 from rlvr_vocab.runs.environment import names_on_hub, recorded_names_on_hub, without_folder
 from rlvr_vocab.runs.folder import results_file
+from rlvr_vocab.runs.record import asked_under_it
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.peft.merge import MergeReport
 
@@ -150,6 +151,7 @@ class CardFacts:
         steps: of GRPO that the weights have seen; None where that is not known.
         before, after: what was measured on held-out problems at the start and at the end of training; None where
             nothing was, or the weights are not those of the end.
+        asked_under_it: whether problems were asked under the system prompt of the configuration.
         recorded_on_hub: the names that the run found on the hub; None for a run that is going on, in its folder.
     """
 
@@ -158,6 +160,7 @@ class CardFacts:
     steps: str | None = None
     before: Measured | None = None
     after: Measured | None = None
+    asked_under_it: bool = True
     recorded_on_hub: tuple[str, ...] | None = None
 
     @property
@@ -196,7 +199,7 @@ class CardFacts:
 
     @property
     def system_prompt(self) -> str | None:
-        return None if self.config is None else self.config["dataset"]["system_prompt"]
+        return self.config["dataset"]["system_prompt"] if self.config is not None and self.asked_under_it else None
 
     def rows(self) -> list[tuple[str, str]]:
         """(key, value) of the configuration, as a user would type them."""
@@ -239,6 +242,7 @@ def facts_of_adapter(checkpoint: Path) -> CardFacts:
         steps=_steps_of_run(folder) if final else _steps_of(checkpoint),
         before=measured(folder, "before", measure),
         after=measured(folder, "after", measure) if final else None,
+        asked_under_it=asked_under_it(folder),
         recorded_on_hub=recorded_names_on_hub(folder),
     )
 

@@ -23,6 +23,8 @@ from rlvr_vocab.runs.prompts import require_a_batch
 from rlvr_vocab.runs.rewards import dry_run_grader, dry_run_rewards, grader_of_run, needs_gold_answers
 from rlvr_vocab.verify.golds import COMPARED_AS_TEXT, GoldReport, check_golds
 
+_LOOKED_AT = 1_000
+
 
 @dataclass(frozen=True)
 class RunProblems:
@@ -116,6 +118,16 @@ def _measured_on(settings: RunSettings, held_out: Dataset, console: Console) -> 
         )
     dry_run_grader(settings, grader, usable)
     return usable
+
+
+def uses_system_prompt(settings: RunSettings, problems: RunProblems) -> bool:
+    """Whether a problem among the first of each stage is asked under `dataset.system_prompt`, or under none."""
+    for stage, rows in zip(stages_of(settings), problems.by_stage, strict=True):
+        own = {"role": "system", "content": stage.run.dataset.system_prompt}
+        prompts = rows.select(range(min(_LOOKED_AT, len(rows))))["prompt"]
+        if any(prompt[0]["role"] != "system" or prompt[0] == own for prompt in prompts):
+            return True
+    return False
 
 
 def _never_held_out(train: Dataset, reserved_keys: frozenset[str], stage: str, console: Console) -> Dataset:

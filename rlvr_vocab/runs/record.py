@@ -22,6 +22,7 @@ from rlvr_vocab.record.files import (
     METRICS,
     PROBLEMS,
     SUMMARY,
+    SYSTEM_PROMPT_USED,
     parents_of,
     read_record,
     run_folder_of,
@@ -216,9 +217,14 @@ def run_of_checkpoint(checkpoint: Path) -> RunOfCheckpoint:
         warmed_up=(config.get("warmup") or {}).get("max_steps", 0) > 0,
         rewards=read(RewardSettings, _last_rewards(config), "rewards"),
         evaluation=read(EvaluationSettings, {"grader": None, "threshold": None} | evaluation, "evaluation"),
-        system_prompt=required_value(config, "dataset.system_prompt", folder),
+        system_prompt=required_value(config, "dataset.system_prompt", folder) if asked_under_it(folder) else None,
         **generation,
     )
+
+
+def asked_under_it(folder: Path) -> bool:
+    """Whether the problems of a run were asked under the system prompt of its configuration."""
+    return bool((read_record(folder, PROBLEMS) or {}).get(SYSTEM_PROMPT_USED, True))
 
 
 def _last_rewards(config: Mapping[str, Any]) -> Mapping[str, Any]:

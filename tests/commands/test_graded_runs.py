@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rlvr_vocab.cli import main
+from rlvr_vocab.checks.run import check_run
+from rlvr_vocab.cli import load_settings, main
 from rlvr_vocab.record.results import read_results
+from rlvr_vocab.runs.record import run_of_checkpoint
 
 OWN = """
 def correctness_reward(prompts, completions, answer, **kwargs):
@@ -31,6 +33,9 @@ SMALL = (
     *("training.gradient_accumulation_steps=1", "training.max_completion_length=24", "training.eval_steps=1"),
     *("training.learning_rate=1e-2", "dataset.max_eval_samples=20", "training.gradient_checkpointing=false"),
 )
+
+
+NO_GOLDS = ("dataset.columns.answer=null", "model=tiny", "logging=disabled")
 
 
 @pytest.fixture(scope="module")
@@ -179,5 +184,58 @@ def test_chat_prompts_without_golds_or_with_lists_go_from_training_to_the_report
     after = read_results(run / "evaluation" / "after.jsonl")
     assert {type(each.solution) for each in after} == ({type(None)} if golds == "none" else {list})
     assert ("(gold: " in shown) is (golds == "lists")
+    assert "trained with this system prompt" in (run / "final_model" / "README.md").read_text()
+    assert json.loads((run / "problems.json").read_text())["system_prompt_used"] is True  # in every second row
     assert main(["evaluate", f"checkpoint={run / 'final_model'}", f"out={tmp_path / 'out'}"]) == 0
     assert main(["check", "dataset=local", *words]) == 0
+
+
+def test_a_run_whose_prompts_bring_their_own_system_message_is_asked_under_no_other(train, tmp_path):
+    problems = tmp_path / "problems.jsonl"
+    system = {"role": "system", "content": "Be brief."}
+    rows = [{"prompt": [system, {"role": "user", "content": f"Name {number} birds."}]} for number in range(60)]
+    problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = [f"dataset.name={problems}", "dataset.columns.problem=prompt", "dataset.columns.answer=null"]
+    run = train(
+        "own_system", "[own.py:variety]", "dataset=local", *words, "dataset.eval_fraction=0", "training.eval_steps=null"
+    )
+    assert "trained with this system prompt" not in (run / "final_model" / "README.md").read_text()
+    assert run_of_checkpoint(run / "final_model").system_prompt is None
+    assert main(["score", "dataset=local", *words[:4], "rewards=[boxed]"]) == 2  # there is nothing to score
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("warmup.max_steps=5",), "warmup.max_steps needs worked solutions and gold answers"),
+        (("rewards=[accuracy]",), "reward accuracy needs gold answers"),
+        (("rewards=[boxed]", "evaluation.grader=numeric"), "reward numeric needs gold answers"),
+    ],
+)
+def test_what_needs_gold_answers_is_refused_where_there_are_none(words, line, tmp_path, capsys):
+    problems = tmp_path / "problems.jsonl"
+    problems.write_text('{"problem": "a"}\n{"problem": "b"}\n')
+    given = [
+        "dataset=local",
+        f"dataset.name={problems}",
+        "dataset.columns.answer=null",
+        "model=tiny",
+        "logging=disabled",
+    ]
+    assert main(["train", *given, *words, f"output_dir={tmp_path / 'run'}"]) == 2
+    error = capsys.readouterr().err
+    assert line in error and error.count("\n") == 1
+
+
+def test_stages_that_name_their_own_rewards_need_no_golds_for_those_of_the_run(tmp_path):
+    problems = tmp_path / "problems.jsonl"
+    problems.write_text("".join(f'{{"problem": "{number}"}}\n' for number in range(40)))
+    given = [
+        "dataset=local",
+        f"dataset.name={problems}",
+        "dataset.columns.answer=null",
+        "model=tiny",
+        "logging=disabled",
+    ]
+    stages = "stages=[{name:a,rewards:[boxed]},{name:b,rewards:[think_format]}]"
+    check_run(load_settings("train", [*given, stages, f"output_dir={tmp_path / 'run'}"]))

@@ -28,8 +28,10 @@ class SecondaryFigure:
 def secondary_figures(arms: Sequence[ComparedArm]) -> list[SecondaryFigure]:
     """The figures beside the measure that some run of every arm has: reported, not tested."""
     found = []
-    thinks = any(answer.thinking_tokens for arm in arms for run in arm.runs for answer in run.answers)
-    for name, percent, of_run in (*(_OF_THINKING if thinks else ()), *_FIGURES):
+    answers = [answer for arm in arms for run in arm.runs for answer in run.answers]
+    of_thinking = _OF_THINKING if any(answer.thinking_tokens for answer in answers) else ()
+    of_copies = _OF_COPIES if any(answer.reasoning_tokens for answer in answers) else ()
+    for name, percent, of_run in (*of_thinking, *of_copies, *_FIGURES):
         values = [[value for run in arm.runs if (value := of_run(run)) is not None] for arm in arms]
         if all(values):
             found += [
@@ -73,13 +75,13 @@ _OF_THINKING: _Figures = (
     ("tokens of thinking per answer", False, _answered("thinking_tokens")),
     ("thinking closed", True, _answered("closed")),
 )
+_OF_COPIES: _Figures = (("reasoning tokens in thinking", True, _reasoning_share),)
 _FIGURES: _Figures = (
     ("accuracy before training", True, _summed_up("accuracy_before")),
     ("reward before training", False, _reward_before),
     ("tokens per answer", False, _answered("tokens")),
     ("ended by themselves", True, _answered("finished")),
     ("format kept", True, _held_out_format),
-    ("reasoning tokens in thinking", True, _reasoning_share),
     ("steps", False, lambda run: run.steps),
     ("tokens trained on", False, _logged("num_tokens")),
     ("reward at the last step", False, _logged("reward")),

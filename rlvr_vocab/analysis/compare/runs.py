@@ -156,6 +156,7 @@ class ComparedRun:
         completions: the completions that it kept.
         sampling_settings: how the answers were sampled, as `rlvr-vocab evaluate` wrote it down; None where it did not.
         from_evaluate: whether the answers are those of that command.
+        before_training: whether the answers are those of the model that it began with.
         selects_best: whether it kept its best checkpoint instead of the last.
         grader: what graded the answers, as `GraderSpec.record` writes it; None where the run did not write it down.
         damage: a sentence on each file of it that is lost or changed.
@@ -171,6 +172,7 @@ class ComparedRun:
     completions: CompletionFiles | None = None
     sampling_settings: Row | None = None
     from_evaluate: bool = False
+    before_training: bool = False
     selects_best: bool = False
     grader: GraderRecord | None = None
     damage: Sequence[str] = ()

@@ -60,7 +60,7 @@ def comparison_warnings(
 
 
 def _copies(runs: Sequence[ComparedRun]) -> Iterator[str]:
-    """Another seed gives other answers, and no run logs the seconds of another one."""
+    """Another seed gives other answers, once something was trained, and no run logs the seconds of another one."""
     found: dict[tuple[str, ...], str] = {}
     for what, content_of in (("answers", _answers), ("logged rows, seconds among them", _logged)):
         alike: dict[Hashable, list[str]] = defaultdict(list)
@@ -77,7 +77,9 @@ def _copies(runs: Sequence[ComparedRun]) -> Iterator[str]:
 
 
 def _answers(run: ComparedRun) -> Hashable:
-    """All answers, word for word."""
+    """All answers, word for word; nothing of those before training, which runs of one seed have in common."""
+    if run.before_training:
+        return ()
     return tuple(sorted((*problem_of(answer), answer.completion) for answer in run.answers))
 
 

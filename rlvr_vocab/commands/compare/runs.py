@@ -107,6 +107,7 @@ def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -
         grader=((summary if sampling is None else sampling) or {}).get("grader"),
         sampling_settings=sampling,
         from_evaluate=results.name == EVALUATION_RESULTS,
+        before_training=results.stem == "before",
         answers=read_results(results),
         rows=rows,
         evaluations=evaluations,

@@ -50,7 +50,8 @@ class BatchMetrics:
         if self._mode == "train":
             self._log_groups(rewards_BR)
         counts = region_counts(batch["prompt_ids"], batch["completion_ids"], batch["completion_mask"], trainer.policy)
-        for name, value in region_metrics(trainer.accelerator.reduce(counts, reduction="sum")).items():
+        counts = trainer.accelerator.reduce(counts, reduction="sum")
+        for name, value in region_metrics(counts, copies=trainer.policy.layout.size > 0).items():
             trainer._metrics[self._mode][name].append(value)
 
     def _log_groups(self, rewards_BR: torch.Tensor) -> None:
@@ -175,15 +176,19 @@ def region_counts(
     return torch.stack(counts).double()
 
 
-def region_metrics(counts: torch.Tensor) -> dict[str, float]:
-    """Named figures from `region_counts`; the share of reasoning tokens is left out where nothing was thought."""
+def region_metrics(counts: torch.Tensor, *, copies: bool) -> dict[str, float]:
+    """Named figures from `region_counts`; the share of reasoning tokens is left out where nothing was thought.
+
+    Args:
+        copies: whether there are reasoning tokens.
+    """
     completions, thinking, answering, reasoning, closed = counts.tolist()
     metrics = {
         "thinking/mean_length": thinking / completions,
         "answering/mean_length": answering / completions,
         "thinking/closed": closed / completions,
     }
-    if thinking:
+    if thinking and copies:
         metrics["thinking/reasoning_share"] = reasoning / thinking
     return metrics
 

@@ -32,13 +32,15 @@ def test_a_closing_tag_as_the_last_id_closes_the_thinking():
 
 
 def test_figures_follow_from_counts():
-    assert region_metrics(torch.tensor([4.0, 12.0, 8.0, 6.0, 2.0])) == {
+    assert region_metrics(torch.tensor([4.0, 12.0, 8.0, 6.0, 2.0]), copies=True) == {
         "thinking/mean_length": 3.0,
         "answering/mean_length": 2.0,
         "thinking/closed": 0.5,
         "thinking/reasoning_share": 0.5,
     }
-    assert "thinking/reasoning_share" not in region_metrics(torch.tensor([4.0, 0.0, 8.0, 0.0, 0.0]))
+    nothing_thought, no_copies = torch.tensor([4.0, 0.0, 8.0, 0.0, 0.0]), torch.tensor([4.0, 12.0, 8.0, 0.0, 2.0])
+    assert "thinking/reasoning_share" not in region_metrics(nothing_thought, copies=True)
+    assert "thinking/reasoning_share" not in region_metrics(no_copies, copies=False)
 
 
 def test_what_follows_the_end_of_a_completion_counts_nowhere():
