@@ -126,7 +126,7 @@ def curves(record: RunRecord, held_out: Line | None, measure: Measure) -> Markup
     if held_out is not None:
         drawn.insert(0, _held_out(record, held_out, measure, bands))
     for spec in (*_per_function(record), *CURVES):
-        lines = _lines(record, spec)
+        lines = [line for line in _lines(record, spec) if len(line.values) > 1 or len(record.rows) == 1]
         if lines and all(len(set(line.values)) == 1 for line in lines) and spec.spread is None:
             constant += [(_constant_name(spec, line), _shown(line.values[0], spec.percent)) for line in lines]
         elif lines:
