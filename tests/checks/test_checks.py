@@ -82,7 +82,7 @@ def test_what_needs_gold_answers_is_refused_where_there_are_none(tmp_path: Path)
     for reward in ("rewards=[boxed]", f"{mine}:copes]"):
         load_settings("train", [*words, reward])
     message = refusal("train", [*words, "rewards=[boxed]", "warmup.max_steps=3"])
-    assert "warmup.max_steps needs gold answers: name their column with dataset.columns.answer" in message
+    assert "warmup.max_steps needs worked solutions and gold answers, and dataset.columns.answer=null says" in message
 
 
 def test_solved_turns_before_chat_messages_are_refused(tmp_path: Path) -> None:

@@ -50,7 +50,8 @@ def test_columns_go_by_the_names_that_are_given(tmp_path: Path) -> None:
     columns = {"completion": "response", "prompt": "question", "solution": "expert_answer", "answer_format": "hash"}
     rows, _ = read(path, **columns)
     assert rows.completions == [turn("r")] and rows.prompts == [[{"role": "user", "content": "q"}]]
-    assert rows.columns == {"expert_answer": ["#### 1,000"], "answer": ["a"], "solution": ["1000"]}
+    golds = {"solution": ["1000"], "answer": ["1000"]}
+    assert rows.columns == {"expert_answer": ["#### 1,000"], "raw_answer": ["a"], **golds}
 
 
 def test_without_a_solution_the_answer_is_the_gold_answer_and_without_both_there_is_none(tmp_path: Path) -> None:

@@ -209,6 +209,7 @@ def test_each_thing_that_went_otherwise_has_a_line() -> None:
     )
     assert report.lines() == [
         "p.csv: 15 rows read, 10 usable; 6 to train on, 2 held out",
+        "few held-out problems: 2; a figure on so few says little (dataset.eval_fraction=0.1 holds out a tenth)",
         "dropped 4: missing answer (row 2: a; row 4: b; row 5: c; …)",
         "dropped 1: empty problem (row 1: {})",
         "rows that repeat an earlier problem, kept unless it is held out: 3",

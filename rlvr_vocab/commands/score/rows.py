@@ -203,7 +203,8 @@ def _scored_rows(rows: Sequence[NumberedRow], source: CompletionSource) -> tuple
     solution = source.solution or next((name for name in ("solution", "answer") if name in columns), None)
     if solution is not None:
         golds = _gold_answers(columns[solution], source.answer_format)
-        columns |= {"solution": golds, "answer": golds}  # as in training, whatever else a file calls its answer
+        own = {} if solution == "answer" or "answer" not in columns else {"raw_answer": columns["answer"]}
+        columns |= {"solution": golds, "answer": golds, **own}  # as in training
         notes += _gold_notes(golds, solution, source.answer_format)
     handed_on = {f"raw_{name}" if name in _TAKEN else name: values for name, values in columns.items()}
     return ScoredRows([_place(row) for row in rows], completions, prompts, handed_on), notes
