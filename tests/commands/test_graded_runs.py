@@ -126,6 +126,7 @@ def test_evaluate_grades_as_the_run_or_as_it_is_told(style, tmp_path, capsys):
     assert "other grader" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_checkpoints_of_runs_that_grade_otherwise_are_not_set_beside_each_other(style, train, tmp_path, capsys):
     other = train("numbers", "[numeric]")
     pair = f"checkpoint=[{style / 'final_model'},{other / 'final_model'}]"
@@ -165,7 +166,7 @@ def test_compare_takes_the_mean_rewards_and_refuses_runs_that_were_graded_otherw
     assert line.count("\n") == 1 and not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize("golds", ["none", "lists"])
+@pytest.mark.parametrize("golds", ["none", pytest.param("lists", marks=pytest.mark.slow)])
 def test_chat_prompts_without_golds_or_with_lists_go_from_training_to_the_report(golds, train, tmp_path, capsys):
     problems = tmp_path / "problems.jsonl"
     system = [{"role": "system", "content": "Be brief."}]
@@ -190,6 +191,7 @@ def test_chat_prompts_without_golds_or_with_lists_go_from_training_to_the_report
     assert main(["check", "dataset=local", *words]) == 0
 
 
+@pytest.mark.slow
 def test_a_run_whose_prompts_bring_their_own_system_message_is_asked_under_no_other(train, tmp_path):
     problems = tmp_path / "problems.jsonl"
     system = {"role": "system", "content": "Be brief."}
