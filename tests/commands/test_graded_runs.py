@@ -149,7 +149,7 @@ def test_compare_takes_the_mean_rewards_and_refuses_runs_that_were_graded_otherw
         for rate, arm in arms.items()
     }
     found = json.loads((tmp_path / "out" / "comparison.json").read_text())
-    assert found["measure"] == {"is_share": False, "grader": "2 × variety + short_format"}
+    assert (found["measure"]["is_share"], found["measure"]["grader"]) == (False, "2 × variety + short_format")
     [compared] = found["comparisons"]
     differences = scores["2e-2"] - scores["1e-2"]
     assert compared["difference"] == pytest.approx(differences.mean())
