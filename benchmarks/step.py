@@ -22,6 +22,9 @@ VARIANTS = {
     "n = 0": {"size": 0},
     "n = V, replace": {"size": None, "mode": "replace"},
     "n = V, expand": {"size": None, "mode": "expand"},
+    "n = V, shared": {"size": None, "reasoning_rows": "shared"},
+    "n = V, low rank": {"size": None, "reasoning_rows": "low_rank"},
+    "n = V, frozen": {"size": None, "reasoning_rows": "frozen"},
 }
 BASELINE = "n = 0"
 

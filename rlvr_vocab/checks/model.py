@@ -55,6 +55,11 @@ def check_vocabulary(model: ModelSettings) -> None:
         raise UserError(f"model.source_ids={short(model.source_ids)}: must be one or more ids, 0 or above")
     if tags[0] == tags[1] or not all(tag.strip() for tag in tags):
         raise UserError(f"model.think_tags={list(tags)}: must be two different non-empty strings")
+    if model.reasoning_rows == "frozen" and model.init_noise:
+        raise UserError(
+            f"model.init_noise={model.init_noise} with model.reasoning_rows=frozen: a frozen copy is what its source "
+            "is; set model.init_noise=0, or another form"
+        )
     if model.chat_template is not None and not model.chat_template.is_file():
         raise UserError(f"model.chat_template={model.chat_template}: no such file")
     if (model.tiny is not None) != (model.name == "tiny"):
@@ -98,6 +103,13 @@ def check_adapter(model: ModelSettings) -> None:
         raise UserError(
             "model.pure_bf16=true is for a model whose own weights train: an adapter stays float32 and costs little "
             f"memory, the frozen weights are {model.dtype} already; leave it out"
+        )
+
+    if model.lora.train_rows == "all" and model.trains_adapter and model.rows_in_force != "independent":
+        raise UserError(
+            f"model.lora.train_rows=all with model.reasoning_rows={model.reasoning_rows}: rows beside an adapter train "
+            "whole or as differences from their sources; set model.lora.train_rows=reasoning, or "
+            "model.reasoning_rows=independent"
         )
 
 

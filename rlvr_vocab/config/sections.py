@@ -13,6 +13,7 @@ from rlvr_vocab.data.source import AnswerFormat, Columns
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.training.settings import Lora, TinyShape, UnslothSettings, UntilSettings, WarmupSettings
+from rlvr_vocab.vocab.layout import RowForm
 
 LONG_DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 NOT_FOR_FROM_PRETRAINED = ("torch_dtype", "load_in_8bit", "load_in_4bit")
@@ -25,6 +26,8 @@ class ModelSettings:
     reasoning_multiplicity: Count
     source_ids: tuple[int, ...] | None
     reasoning_mode: Literal["expand", "replace"]
+    reasoning_rows: RowForm
+    reasoning_rank: Count
     preserve_odds: bool
     think_tags: tuple[str, str]
     init_noise: NotNegative
@@ -50,6 +53,11 @@ class ModelSettings:
         if self.bits is not None:
             return f"model.model_kwargs.load_in_{self.bits}bit=true"
         return "model.backend=unsloth" if self.backend == "unsloth" else None
+
+    @property
+    def rows_in_force(self) -> RowForm:
+        """`reasoning_rows`; beside an adapter sources stay as they are, and a free difference is a row of its own."""
+        return "independent" if self.reasoning_rows == "shared" and self.trains_adapter else self.reasoning_rows
 
     @property
     def trains_adapter(self) -> bool:

@@ -28,7 +28,12 @@ from rlvr_vocab.training.checkpointing.save_and_resume import (
     keeping_configured_settings,
 )
 from rlvr_vocab.training.metrics.batch import BatchMetrics
-from rlvr_vocab.training.metrics.completions import CompletionRows, gather_rollouts, write_completions
+from rlvr_vocab.training.metrics.completions import (
+    CompletionRows,
+    SampledEntropies,
+    gather_rollouts,
+    write_completions,
+)
 from rlvr_vocab.training.metrics.reference_kl import ReferenceKL
 from rlvr_vocab.training.metrics.sampling_gap import SamplingGap
 from rlvr_vocab.training.metrics.wandb_steps import log_run_steps_to_wandb
@@ -36,8 +41,9 @@ from rlvr_vocab.training.models.initial import initial_folder
 from rlvr_vocab.training.models.lora import as_lora, complete_adapter, lora_config, without_dropout
 from rlvr_vocab.training.reward_weights import AdaptiveWeights, require_scores
 from rlvr_vocab.training.settings import Lora
-from rlvr_vocab.training.sharding import keep_float32, require_sharding, without_tied_copies
+from rlvr_vocab.training.sharding import is_sharded, keep_float32, require_sharding, without_tied_copies
 from rlvr_vocab.training.stage import StageContext
+from rlvr_vocab.training.text_kl import KLOver, TextKL, scores_of
 from rlvr_vocab.training.vllm_check import VLLMCheck
 from rlvr_vocab.training.weight_checks import UpdateCheck, UpdatedShare
 from rlvr_vocab.vocab.chat import assistant_turn
@@ -47,6 +53,7 @@ from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.adapter_base import record_base
 from rlvr_vocab.vocab.peft.trained_rows import TrainedRows
 from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.reasoning_rows import held_rows, hold_differences, save_differences
 from rlvr_vocab.vocab.refuse_off_policy import refuse_altered, refuse_off_policy
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
@@ -61,10 +68,18 @@ Measure = Callable[["RegionGRPOTrainer"], Mapping[str, float | None]]
 
 
 @contextmanager
-def region_head_in_trl(policy: RegionPolicy) -> Iterator[None]:
-    """While a `GRPOTrainer` is constructed it gives policy and reference a fused head: ours, in its place."""
+def region_head_in_trl(policy: RegionPolicy, initial_model: Path) -> Iterator[None]:
+    """While a `GRPOTrainer` is constructed it gives policy and reference a fused head: ours, in its place.
+
+    It is the moment, too, at which their copies are taken into the form of the initial model.
+    """
     original = trl_grpo.add_fused_lm_head
-    trl_grpo.add_fused_lm_head = partial(attach_region_head, policy=policy)
+
+    def add_region_head(model: PreTrainedModel, **settings: Any) -> None:
+        hold_differences(model, initial_model)
+        attach_region_head(model, policy=policy, **settings)
+
+    trl_grpo.add_fused_lm_head = add_region_head
     try:
         yield
     finally:
@@ -127,6 +142,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         reasoning_vocab_size: int | None = 0,
         expansion: Expansion | None = None,
         kl_log_steps: int | None = 0,
+        kl_over: KLOver = "text",
         adaptive_weights: Mapping[str, AdaptiveWeight] | None = None,
         stage_context: StageContext | None = None,
         loaded: PeftModel | None = None,
@@ -144,6 +160,7 @@ class RegionGRPOTrainer(GRPOTrainer):
             expansion: the same with all that there is to choose.
             kl_log_steps: log `kl` to the initial model every so many steps when `beta` is 0; 0 = never; None:
                 as the command line does by default.
+            kl_over: whether `beta` acts on the KL over texts or over ids, where one text has several.
             adaptive_weights: weights that follow success, by the name of their reward function.
             stage_context: where in a run of several stages this trainer stands; by default it is the whole run.
             loaded: the initial model with its adapter on, where something else has loaded it.
@@ -169,10 +186,11 @@ class RegionGRPOTrainer(GRPOTrainer):
         self._batch_metrics = BatchMetrics(self)
         self._sampling_gap = SamplingGap(self)
         self._reference_kl = ReferenceKL(self, kl_log_steps)
+        self._text_kl = TextKL(self, kl_over)
         self._measure = measure
-        self._sampled_entropies: list[list[float]] | None = None
+        self._sampled_entropies: SampledEntropies | None = None
         refuse_off_policy(vars(args), reasoning=self.policy.layout.size > 0)
-        with region_head_in_trl(self.policy):
+        with region_head_in_trl(self.policy, self.initial_model):
             super().__init__(
                 model=str(self.initial_model) if loaded is None else loaded,
                 reward_funcs=reward_funcs,
@@ -252,10 +270,11 @@ class RegionGRPOTrainer(GRPOTrainer):
             completion_ids, logps = super()._generate_single_turn(*args, **kwargs)
         self._sampled_entropies = None  # of a server, which tells none
         if logps is None and self.sampler.last_logps is not None and self.sampler.last_entropies is not None:
-            logps, self._sampled_entropies = (
+            logps, *entropies = (
                 [row[: len(ids)] for row, ids in zip(figures.tolist(), completion_ids, strict=True)]
-                for figures in (self.sampler.last_logps, self.sampler.last_entropies)
+                for figures in (self.sampler.last_logps, *self.sampler.last_entropies)
             )
+            self._sampled_entropies = SampledEntropies(*entropies)
         return completion_ids, logps
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -268,7 +287,8 @@ class RegionGRPOTrainer(GRPOTrainer):
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        self._batch_metrics.log_batch(batch, self._rewards_BR)
+        self._batch_metrics.log_batch(batch, self._rewards_BR, self._sampled_entropies)
+        self._text_kl.keep_reference(batch)
         if self.model.training:
             self._sampling_gap.completions_drawn()
             self._reference_kl.log_if_due(batch)
@@ -289,19 +309,28 @@ class RegionGRPOTrainer(GRPOTrainer):
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         # The loss alone sees dropout; what it is compared with (old and reference log-probs) is the whole policy.
         in_the_loss = torch.is_grad_enabled()
-        with nullcontext() if in_the_loss else without_dropout(model):
+        with nullcontext() if in_the_loss else without_dropout(model), scores_of(model) as found:
             logps, entropies, aux_loss = super()._get_per_token_logps_and_entropies(
                 model, input_ids, attention_mask, *args, **kwargs
             )
+        copy_logps, copy_entropies = (
+            torch.cat([each[name][:, -logps.size(1) :] for each in found])
+            for name in ("copy_log_probs", "copy_entropy")
+        )
+        self._text_kl.scored(logps, copy_logps)
         if in_the_loss:
             self._sampling_gap.loss_logps = logps.detach()
         if entropies is not None:
-            self._batch_metrics.log_entropies(entropies.detach(), input_ids, attention_mask)
+            self._batch_metrics.log_entropies(entropies.detach(), copy_entropies.detach(), input_ids, attention_mask)
         return logps, entropies, aux_loss
 
+    def copy_logps(self, logps: torch.Tensor) -> torch.Tensor:
+        """Of log-probabilities that a pass without gradients has just found, the part that is of ids given texts."""
+        return self._text_kl.copy_logps(logps)
+
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        with self._sampling_gap.measured(model, inputs):
-            loss: torch.Tensor = super()._compute_loss(model, inputs)
+        with self._sampling_gap.measured(model, inputs), self._text_kl.in_the_loss(inputs) as given:
+            loss: torch.Tensor = super()._compute_loss(model, given)
         return loss
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -341,12 +370,23 @@ class RegionGRPOTrainer(GRPOTrainer):
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         folder = Path(output_dir or self.args.output_dir)
+        held, differences = held_rows(self.model), dict[str, torch.Tensor]()
+        if held is not None and not isinstance(self.model, PeftModel):
+            state_dict, differences = held.split(self.model.state_dict() if state_dict is None else state_dict)
         super()._save(output_dir, without_tied_copies(self.model, state_dict))
+        if differences and self.args.should_save:
+            save_differences(folder, differences)
         # A pickle that nothing reads, with the user's token in it; config.yaml says the same.
         Path(folder, TRAINING_ARGS_NAME).unlink(missing_ok=True)
         if self.args.should_save:
             self.policy.layout.save(folder)
             record_base(folder, self.initial_model)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        held = held_rows(self.model)
+        stock = held is not None and not (isinstance(self.model, PeftModel) or is_sharded(self.accelerator.state))
+        with held.reading(resume_from_checkpoint) if held is not None and stock else nullcontext():
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         """Their state from a checkpoint; rates and decay from the configuration, which may have been changed."""

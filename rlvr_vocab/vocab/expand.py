@@ -22,8 +22,9 @@ from transformers import (
 from rlvr_vocab.atomic_file import folder_appearing_whole
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.chat import OpenThinking, find_turn_ids, open_thinking_in_template
-from rlvr_vocab.vocab.layout import Mode, VocabLayout, default_source_ids, refuse_expanded, refuse_quantized
+from rlvr_vocab.vocab.layout import Mode, RowForm, VocabLayout, default_source_ids, refuse_expanded, refuse_quantized
 from rlvr_vocab.vocab.read_as_data import NO_CODE, READ_AS_DATA, refuse_pickled, why_not_read
+from rlvr_vocab.vocab.reasoning_rows import Difference, save_differences
 from rlvr_vocab.vocab.refuse_off_policy import NEUTRAL
 from rlvr_vocab.vocab.tokenizer import add_think_tags, write_tokenizer
 
@@ -37,6 +38,8 @@ class Expansion:
         multiplicity: how many copies of the whole vocabulary `size` may reach.
         source_ids: what each reasoning token copies, instead of `k mod V`; decides the size.
         init_noise: standard deviation of the noise on copied rows, relative to the row's own; 0 copies exactly.
+        reasoning_rows: how the rows of copies are held while the model trains, see `rlvr_vocab.vocab.reasoning_rows`.
+        reasoning_rank: of the differences of low rank.
         open_thinking: who opens the think tag, see `rlvr_vocab.vocab.chat`.
         chat_template: text of a template for a base model without one.
     """
@@ -48,6 +51,8 @@ class Expansion:
     preserve_odds: bool = True
     think_tags: tuple[str, str] = ("<think>", "</think>")
     init_noise: float = 0.0
+    reasoning_rows: RowForm = "independent"
+    reasoning_rank: int = 16
     open_thinking: OpenThinking = "auto"
     chat_template: str | None = None
     seed: int = 42
@@ -57,6 +62,10 @@ class Expansion:
             raise UserError(f"size={self.size}: must be 0 (the baseline), above, or None")
         if not 0 <= self.init_noise < math.inf:
             raise UserError(f"init_noise={self.init_noise}: must be finite, at least 0")
+        if self.init_noise and self.reasoning_rows == "frozen":
+            raise UserError(f"init_noise={self.init_noise}: frozen reasoning rows are what their sources are")
+        if self.reasoning_rank < 1:
+            raise UserError(f"reasoning_rank={self.reasoning_rank}: must be at least 1")
         if self.think_tags[0] == self.think_tags[1] or not all(tag.strip() for tag in self.think_tags):
             raise UserError(f"think_tags={self.think_tags}: must be two different non-empty strings")
 
@@ -133,9 +142,11 @@ def write_expansion(plan: ExpansionPlan, out: Path) -> None:
     with folder_appearing_whole(out) as folder:
         model = _read_weights(plan)
         _refuse_other_vocabularies(model, plan.base)
-        _expand_weights(model, plan)
+        differences = _expand_weights(model, plan)
         _clean_generation_config(model, plan.tokenizer)
         model.save_pretrained(folder)
+        if differences:
+            save_differences(folder, differences)
         write_tokenizer(plan.tokenizer, plan.layout, folder)
         plan.layout.save(folder)
 
@@ -190,6 +201,7 @@ def _lay_out(
         control_ids=_control_ids(base, tokenizer, (open_id, close_id), source_kwargs),
         mode=expansion.mode,
         preserve_odds=expansion.preserve_odds,
+        reasoning_rows=expansion.reasoning_rows,
     )
 
 
@@ -233,22 +245,43 @@ def _vocabulary_tensors(model: PreTrainedModel) -> list[torch.Tensor]:
 
 
 @torch.no_grad()
-def _expand_weights(model: PreTrainedModel, plan: ExpansionPlan) -> None:
+def _expand_weights(model: PreTrainedModel, plan: ExpansionPlan) -> dict[str, torch.Tensor]:
+    """Give the tables rows for the copies.
+
+    Returns:
+        How these differ from their sources, as `save_differences` takes it; nothing where they are rows of their own.
+    """
     layout, expansion = plan.layout, plan.expansion
     if expansion.init_noise:
         model.float()  # bf16 would round small noise away
     if model.get_input_embeddings().weight.size(0) != layout.rows:
         model.resize_token_embeddings(layout.rows, mean_resizing=False)
     generator = torch.Generator().manual_seed(expansion.seed)
-    sources = torch.tensor(layout.source_ids, dtype=torch.long)
+    sources, differences = torch.tensor(layout.source_ids, dtype=torch.long), dict[str, torch.Tensor]()
+    tables = iter(("input", "output"))
     for tensor in _vocabulary_tensors(model):
         for tag_id, piece_ids in plan.tag_pieces.items():
             tensor[tag_id] = tensor[piece_ids].float().mean(0).to(tensor.dtype)
         copies = tensor[sources]
-        if expansion.init_noise and copies.dim() > 1:
-            scale = expansion.init_noise * copies.std(dim=1, keepdim=True)
-            copies += scale * torch.randn(copies.shape, generator=generator, dtype=copies.dtype)
+        if tensor.dim() > 1:
+            difference = _new_difference(expansion, copies, generator)
+            rows = difference(torch.arange(layout.size))
+            copies = copies if rows is None else copies + rows.to(copies.dtype)
+            table = next(tables)
+            differences.update({f"{table}.{name}": part.data for name, part in difference.named_parameters()})
+        elif layout.reasoning_rows != "frozen":
+            differences["output.bias"] = torch.zeros(layout.size)
         tensor[layout.standard_size :] = copies
+    return differences if layout.holds_differences else {}
+
+
+def _new_difference(expansion: Expansion, copies_KH: torch.Tensor, generator: torch.Generator) -> Difference:
+    form, noise_K1 = expansion.reasoning_rows, None
+    if expansion.init_noise:
+        noise_K1 = expansion.init_noise * copies_KH.std(dim=1, keepdim=True)
+    if form == "independent":  # of whose difference nobody knows afterwards
+        form = "frozen" if noise_K1 is None else "shared"
+    return Difference.new(form, copies_KH.shape, expansion.reasoning_rank, noise_K1, generator)
 
 
 def _clean_generation_config(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

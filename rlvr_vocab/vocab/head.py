@@ -15,9 +15,10 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput
 
-from rlvr_vocab.vocab.logprobs import HeadSettings, region_logprobs, whole_in_zero3
+from rlvr_vocab.vocab.logprobs import HeadSettings, OutputRows, Scores, region_logprobs, whole_in_zero3
 from rlvr_vocab.vocab.peft.trained_rows import TrainedRowsHead
 from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.reasoning_rows import held_rows
 from rlvr_vocab.vocab.regions import scored_regions
 
 
@@ -27,12 +28,16 @@ class RegionScores(ModelOutput):
 
     Attributes:
         log_probs: `(B, T - 1)` log-probability of each label under the region policy.
-        entropy: `(B, T - 1)` entropy of the distribution that the label was scored under.
+        entropy: `(B, T - 1)` entropy over texts of the distribution that the label was scored under.
+        copy_log_probs: `(B, T - 1)` log-probability of each label given its text.
+        copy_entropy: `(B, T - 1)` what the entropy over ids has above that over texts.
         aux_loss: load-balancing loss of a mixture-of-experts model, when its router logits were asked for.
     """
 
     log_probs: torch.Tensor | None = None
     entropy: torch.Tensor | None = None
+    copy_log_probs: torch.Tensor | None = None
+    copy_entropy: torch.Tensor | None = None
     aux_loss: torch.Tensor | None = None
 
 
@@ -112,18 +117,26 @@ def _score(
     regions = scored_regions(input_ids.to(device), policy.layout)[:, 1:][scored]
     hidden = backbone.last_hidden_state[:, :-1].to(device)[scored]
 
-    def score(hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        rows = head.rows if isinstance(head, TrainedRowsHead) else None
-        with whole_in_zero3(head.weight, head.bias, rows):
-            return region_logprobs(hidden, head.weight, head.bias, labels[scored], regions, policy, settings, rows)
+    held = held_rows(model)
+
+    def score(hidden: torch.Tensor) -> Scores:
+        own_rows = head.rows if isinstance(head, TrainedRowsHead) else None
+        parameters = [head.weight, head.bias, own_rows] if held is None else held.output_parameters()
+        with whole_in_zero3(*parameters):
+            rows = OutputRows(head.weight, head.bias, own_rows) if held is None else held.output_rows(hidden)
+            return region_logprobs(hidden, rows, labels[scored], regions, policy, settings)
 
     precision = torch.autocast(device.type, enabled=False) if cast_lm_head_to_fp32 else nullcontext()
     with precision:
-        log_probs, entropy = _in_place_of_forward(head, score, hidden.float() if cast_lm_head_to_fp32 else hidden)
+        scores = _in_place_of_forward(head, score, hidden.float() if cast_lm_head_to_fp32 else hidden)
     # `masked_scatter` keeps the graph even where nothing is scored, so that such a batch still has a backward.
+    in_place = (each.new_zeros(scored.shape).masked_scatter(scored, each) for each in scores)
+    log_probs, copy_log_probs, entropy, copy_entropy = in_place
     return RegionScores(
-        log_probs=log_probs.new_zeros(scored.shape).masked_scatter(scored, log_probs),
-        entropy=entropy.new_zeros(scored.shape).masked_scatter(scored, entropy),
+        log_probs=log_probs,
+        entropy=entropy,
+        copy_log_probs=copy_log_probs,
+        copy_entropy=copy_entropy,
         aux_loss=_router_loss(model, backbone, kwargs),
     )
 

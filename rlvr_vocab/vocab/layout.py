@@ -16,6 +16,8 @@ from rlvr_vocab.errors import UserError
 LAYOUT_FILE = "reasoning_vocab.json"
 LAYOUT_VERSION = 1
 Mode = Literal["expand", "replace"]
+# How the row of a copy is held while a model trains, see `rlvr_vocab.vocab.reasoning_rows`.
+RowForm = Literal["independent", "shared", "low_rank", "frozen"]
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,12 @@ class VocabLayout:
     control_ids: tuple[int, ...]
     mode: Mode = "expand"
     preserve_odds: bool = True
+    reasoning_rows: RowForm = "independent"
 
     def __post_init__(self) -> None:
-        if self.mode not in get_args(Mode):
-            raise UserError(f"reasoning mode {self.mode!r} is unknown: use one of {', '.join(get_args(Mode))}")
+        for what, word, known in (("mode", self.mode, Mode), ("rows", self.reasoning_rows, RowForm)):
+            if word not in get_args(known):
+                raise UserError(f"reasoning {what} {word!r} is unknown: use one of {', '.join(get_args(known))}")
         outside = next((source for source in self.source_ids if not 0 <= source < self.standard_size), None)
         if outside is not None:
             raise UserError(
@@ -54,6 +58,11 @@ class VocabLayout:
         """Rows of the embedding that the layout describes."""
         return self.standard_size + self.size
 
+    @property
+    def holds_differences(self) -> bool:
+        """Whether a model holds its copies as differences from their sources while it trains."""
+        return self.size > 0 and self.reasoning_rows != "independent"
+
     @cached_property
     def copy_indices(self) -> tuple[int, ...]:
         """For each reasoning token, which copy of its source it is, from 1."""
@@ -67,6 +76,8 @@ class VocabLayout:
     def save(self, folder: str | Path) -> None:
         content: dict[str, Any] = {"version": LAYOUT_VERSION, **asdict(self)}
         content["source_ids"] = _packed(self.source_ids)
+        if self.reasoning_rows == "independent":  # as before there were others
+            del content["reasoning_rows"]
         Path(folder, LAYOUT_FILE).write_text(json.dumps(content) + "\n", encoding="utf-8")
 
     @classmethod

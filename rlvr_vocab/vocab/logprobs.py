@@ -1,8 +1,9 @@
-"""Per-token log-probabilities and entropy under the region policy, without ever holding `(tokens, rows)` logits.
+"""Log-probabilities and entropies of ids and of texts under the region policy, without `(tokens, rows)` logits.
 
 The model for this function is `trl.kernels.ChunkedLogProbFunction`. What differs: each position is scored against
-the rows that its region allows and no others, and the policy's bias is added in float32 after softcap and
-temperature.
+the rows that its region allows and no others; the policy's bias is added in float32 after softcap and temperature;
+and a block holds standard rows with their copies, so that one pass gives the distribution over ids as that over
+texts and, for each text, that over its copies.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy
+from rlvr_vocab.vocab.text_blocks import Piece, TextBlock
 
-# Shapes: N scored positions, n positions of one block, H hidden size, V embedding rows, v rows of one block.
+# Shapes: N scored positions, n positions of one block, H hidden size, R rows of the table, v texts of one block,
+# c ids of one piece of a block, K copies, r width of what tells copies from their sources.
 _TOKENS_PER_BLOCK = 1024
 # A block of logits that stays near a CPU's caches (a fifth faster than one of 64 MiB, measured); an accelerator would
 # rather have fewer, larger kernels.
@@ -33,251 +36,418 @@ class HeadSettings:
     scale: float = 1.0
 
 
+class OutputRows(NamedTuple):
+    """The output embedding, in either of two forms.
+
+    With `weight` and `bias` of all ids each copy has a row of its own; `own_rows` may then stand for the last of them.
+    Otherwise they are those of the standard tokens, and a copy's product is its source's plus `projected · factor[k]`
+    plus `factor_bias[k]`, each where it is given.
+
+    Attributes:
+        weight: `(R, H)`, a whole parameter, not a slice of one.
+        bias: `(R,)`.
+        own_rows: `(…, H)`, a parameter.
+        projected: `(N, r)`, made of the hidden states.
+        factor: `(K, r)`, a parameter.
+        factor_bias: `(K,)`, a parameter.
+    """
+
+    weight: torch.Tensor
+    bias: torch.Tensor | None = None
+    own_rows: torch.Tensor | None = None
+    projected: torch.Tensor | None = None
+    factor: torch.Tensor | None = None
+    factor_bias: torch.Tensor | None = None
+
+
+class Scores(NamedTuple):
+    """In nats, `(N,)` each, float32 (float64 for float64 inputs).
+
+    Attributes:
+        log_probs: of the targets; one that its region forbids has about `FORBIDDEN`.
+        copy_log_probs: the same given the target's text: `log_probs - copy_log_probs` is the text's log-probability.
+        text_entropy: of the distribution over texts.
+        copy_entropy: what is left of the entropy over ids: that of the ids of one text, in the mean over texts.
+    """
+
+    log_probs: torch.Tensor
+    copy_log_probs: torch.Tensor
+    text_entropy: torch.Tensor
+    copy_entropy: torch.Tensor
+
+
 def region_logprobs(
     hidden_NH: torch.Tensor,
-    weight_VH: torch.Tensor,
-    head_bias_V: torch.Tensor | None,
+    rows: OutputRows,
     targets_N: torch.Tensor,
     regions_N: torch.Tensor,
     policy: RegionPolicy,
     settings: HeadSettings,
-    trained_rows_MH: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> Scores:
     """Score targets under the region policy.
 
     Args:
         hidden_NH: last hidden states of the positions to score, any float type.
-        weight_VH: the whole output embedding (a parameter, not a slice of one).
-        head_bias_V: bias of the output layer, or None.
         targets_N: the ids to score, int64.
         regions_N: region in which each target was chosen, int64.
-        trained_rows_MH: a parameter that stands for the last M rows of the output embedding, or None.
-
-    Returns:
-        Log-probabilities and entropies in nats, `(N,)` each, float32 (float64 for float64 inputs). A target that
-        its region forbids scores about `FORBIDDEN`.
     """
-    return _RegionLogProbs.apply(
-        hidden_NH, weight_VH, head_bias_V, trained_rows_MH, targets_N, regions_N, policy, settings
-    )
+    return Scores(*_RegionLogProbs.apply(hidden_NH, *rows, targets_N, regions_N, policy, settings))
 
 
 class _RegionLogProbs(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        hidden: torch.Tensor,
-        weight: torch.Tensor,
-        head_bias: torch.Tensor | None,
-        trained_rows: torch.Tensor | None,
-        targets: torch.Tensor,
-        regions: torch.Tensor,
-        policy: RegionPolicy,
-        settings: HeadSettings,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(ctx: Any, hidden: torch.Tensor, *arguments: Any) -> tuple[torch.Tensor, ...]:
+        rows, (targets, regions, policy, settings) = OutputRows(*arguments[:6]), arguments[6:]
         ctx.set_materialize_grads(False)
-        head = _Head(weight, head_bias, trained_rows, policy, settings, _compute_dtype(hidden))
-        log_z = torch.empty(len(hidden), device=hidden.device, dtype=head.sum_dtype)
-        logprobs, entropy = torch.empty_like(log_z), torch.empty_like(log_z)
-        for region, block in _token_blocks(regions):
-            score = _OnlineScore(targets[block], head.sum_dtype)
-            hidden_nH = hidden[block].to(head.compute_dtype)
-            for rows in head.row_blocks(region):
-                score.add(head.logits(hidden_nH, region, rows)[0], rows.start)
-            log_z[block], logprobs[block], entropy[block] = score.results()
-        ctx.save_for_backward(hidden, weight, head_bias, trained_rows, targets, regions, log_z, entropy)
+        head = _Head(rows, policy, settings, _compute_dtype(hidden))
+        texts = policy.surface_ids(targets)
+        # log of the normaliser; logit of the target; log-sum-exp of its text's; entropies of texts and of ids
+        figures = torch.zeros(5, len(hidden), device=hidden.device, dtype=head.sum_dtype)
+        for region, positions in _token_blocks(regions):
+            score = _OnlineScore(targets[positions], texts[positions], head.sum_dtype)
+            inputs = head.inputs(hidden, positions)
+            for block in head.blocks(region):
+                score.add(block, head.logits(inputs, region, block))
+            figures[:, positions] = score.results()
+        ctx.save_for_backward(hidden, *rows, targets, texts, regions, figures)
         ctx.policy, ctx.settings, ctx.compute_dtype = policy, settings, head.compute_dtype
-        return logprobs, entropy
+        log_z, target_z, text_z, text_entropy, id_entropy = figures
+        return target_z - log_z, target_z - text_z, text_entropy.clone(), id_entropy - text_entropy
 
     @staticmethod
-    def backward(
-        ctx: Any, grad_logprobs: torch.Tensor | None, grad_entropy: torch.Tensor | None
-    ) -> tuple[torch.Tensor | None, ...]:
-        hidden, weight, head_bias, trained_rows, targets, regions, log_z, entropy = ctx.saved_tensors
-        with whole_in_zero3(weight, head_bias, trained_rows):
-            head = _Head(weight, head_bias, trained_rows, ctx.policy, ctx.settings, ctx.compute_dtype)
-            grads = _Gradients((hidden, weight, head_bias, trained_rows), ctx.needs_input_grad, head)
-            for region, block in _token_blocks(regions):
-                hidden_nH = hidden[block].to(head.compute_dtype)
-                upstream = _Upstream(
-                    targets[block],
-                    log_z[block],
-                    entropy[block],
-                    None if grad_logprobs is None else grad_logprobs[block].to(head.sum_dtype),
-                    None if grad_entropy is None else grad_entropy[block].to(head.sum_dtype),
-                )
-                for rows in head.row_blocks(region):
-                    logits, slope = head.logits(hidden_nH, region, rows)
-                    grad_logits = upstream.to_logits(logits, rows.start).mul_(slope)
-                    grads.add(grad_logits.to(head.compute_dtype), hidden_nH, head.weight_of(rows), block, rows)
+    def backward(ctx: Any, *upstream: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        hidden, *saved, targets, texts, regions, figures = ctx.saved_tensors
+        rows = OutputRows(*saved)
+        with whole_in_zero3(rows.weight, rows.bias, rows.own_rows, rows.factor, rows.factor_bias):
+            head = _Head(rows, ctx.policy, ctx.settings, ctx.compute_dtype)
+            grads = _Gradients(hidden, rows, ctx.needs_input_grad, head.sum_dtype)
+            for region, positions in _token_blocks(regions):
+                inputs = head.inputs(hidden, positions)
+                given = [None if each is None else each[positions].to(head.sum_dtype) for each in upstream]
+                to_logits = _Upstream(targets[positions], texts[positions], figures[:, positions], *given)
+                for block in head.blocks(region):
+                    logits = head.logits(inputs, region, block)
+                    head.add_gradients(to_logits.gradients(block, logits), logits, block, inputs, grads)
         return *grads.results(), None, None, None, None
 
 
+@dataclass(frozen=True)
+class _Inputs:
+    """What the head multiplies, of one block of positions, in the type it computes in."""
+
+    positions: torch.Tensor
+    hidden_nH: torch.Tensor
+    projected_nr: torch.Tensor | None
+
+
+@dataclass
+class _PieceLogits:
+    """Logits of a piece of a block, in the summing type, and their derivative by the head's product.
+
+    `from_source` says that the product is that of the source plus a difference.
+    """
+
+    piece: Piece
+    z: torch.Tensor
+    slope: torch.Tensor | float
+    from_source: bool = False
+
+
 class _Head:
-    """Logits of one block: product, softcap, temperature, then the policy's bias."""
+    """Logits of one block, piece by piece: product, softcap, temperature, then the policy's bias."""
 
     def __init__(
-        self,
-        weight: torch.Tensor,
-        head_bias: torch.Tensor | None,
-        trained_rows: torch.Tensor | None,
-        policy: RegionPolicy,
-        settings: HeadSettings,
-        compute_dtype: torch.dtype,
+        self, rows: OutputRows, policy: RegionPolicy, settings: HeadSettings, compute_dtype: torch.dtype
     ) -> None:
-        self.weight, self.head_bias, self.settings, self.compute_dtype = (
-            weight,
-            head_bias,
-            settings,
-            compute_dtype,
-        )
-        self.trained_rows = trained_rows
-        self.first_trained = len(weight) - (0 if trained_rows is None else len(trained_rows))
+        self.rows, self.policy, self.settings, self.compute_dtype = rows, policy, settings, compute_dtype
         self.sum_dtype = torch.promote_types(compute_dtype, torch.float32)
-        self.policy_bias = policy.bias_on(weight.device, finite=True)
-        self.row_ranges = policy.row_ranges
-        if self.policy_bias.size(1) != weight.size(0):
+        self.policy_bias = policy.bias_on(rows.weight.device, finite=True)
+        standard, held = policy.layout.standard_size, rows.weight.size(0)
+        self.has_own_rows = held == self.policy_bias.size(1)
+        if not self.has_own_rows and held != standard:
             raise ValueError(
-                f"the policy describes {self.policy_bias.size(1)} rows, the output embedding has {weight.size(0)}"
+                f"the policy describes {self.policy_bias.size(1)} rows, {standard} of them standard tokens: "
+                f"the output embedding has {held}"
             )
+        self.first_own = held - (0 if rows.own_rows is None else len(rows.own_rows))
 
-    def row_blocks(self, region: int) -> Iterator[slice]:
-        size = _ROWS_PER_BLOCK if self.weight.device.type == "cpu" else _ROWS_PER_BLOCK_ON_ACCELERATOR
-        for start, end in self._of_one_table(self.row_ranges[region]):
-            for block_start in range(start, end, size):
-                yield slice(block_start, min(block_start + size, end))
+    def blocks(self, region: int) -> list[TextBlock]:
+        device = self.rows.weight.device
+        size = _ROWS_PER_BLOCK if device.type == "cpu" else _ROWS_PER_BLOCK_ON_ACCELERATOR
+        return self.policy.text_blocks(region, size, device)
 
-    def weight_of(self, rows: slice) -> torch.Tensor:
-        if self.trained_rows is None or rows.start < self.first_trained:
-            return self.weight[rows].to(self.compute_dtype)
-        return self.trained_rows[self.trained_slice(rows)].to(self.compute_dtype)
+    def inputs(self, hidden_NH: torch.Tensor, positions: torch.Tensor) -> _Inputs:
+        projected = self.rows.projected
+        return _Inputs(
+            positions,
+            hidden_NH[positions].to(self.compute_dtype),
+            None if projected is None else projected[positions].to(self.compute_dtype),
+        )
 
-    def trained_slice(self, rows: slice) -> slice:
-        """Where rows of the output embedding lie among the trained ones."""
-        return slice(rows.start - self.first_trained, rows.stop - self.first_trained)
+    def logits(self, inputs: _Inputs, region: int, block: TextBlock) -> list[_PieceLogits]:
+        """Those of the standard tokens first, where they are allowed or a copy's logits begin with them."""
+        with_sources = bool(block.copies) and not self.has_own_rows
+        product = None
+        if block.allows_standard or with_sources:
+            product = self._product(inputs.hidden_nH, block.texts)
+        pieces = []
+        for piece in block.copies:
+            if product is not None and with_sources:
+                z = piece.of_texts(product) + self._difference(inputs, piece)
+            else:
+                z = self._product(inputs.hidden_nH, piece.ids)
+            pieces.append(_PieceLogits(piece, *self._finish(z, region, piece.ids), from_source=with_sources))
+        if product is not None:
+            standard = _PieceLogits(block.standard, *self._finish(product, region, block.texts))
+            pieces.insert(0, standard)
+        return pieces
 
-    def _of_one_table(self, ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-        """The same rows, cut where the trained ones begin."""
-        for start, end in ranges:
-            cut = min(max(start, self.first_trained), end)
-            yield from ((first, last) for first, last in ((start, cut), (cut, end)) if first < last)
+    def _product(self, hidden_nH: torch.Tensor, ids: slice | torch.Tensor) -> torch.Tensor:
+        parts = [_product(hidden_nH, rows.to(self.compute_dtype), self.sum_dtype) for rows, _, _ in self.table(ids)]
+        z = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        return z if self.rows.bias is None else z.add_(self.rows.bias[ids].to(self.sum_dtype))
 
-    def logits(self, hidden_nH: torch.Tensor, region: int, rows: slice) -> tuple[torch.Tensor, torch.Tensor | float]:
-        """`(n, v)` logits in the summing type, and their derivative by the head's product (before its bias)."""
-        z = _product(hidden_nH, self.weight_of(rows), self.sum_dtype)
-        if self.head_bias is not None:
-            z += self.head_bias[rows].to(self.sum_dtype)
-        slope: torch.Tensor | float = self.settings.scale / self.settings.temperature
-        if self.settings.softcap is None:
-            z *= slope
+    def table(self, ids: slice | torch.Tensor) -> Iterator[tuple[torch.Tensor, bool, slice | torch.Tensor]]:
+        """The rows of ids, whether they are own rows, and their places there or in the weight; cut where these meet."""
+        weight, own, first = self.rows.weight, self.rows.own_rows, self.first_own
+        if own is None:
+            yield weight[ids], False, ids
+        elif isinstance(ids, torch.Tensor):
+            # Copies, which lie in a table with own rows whole: those are the last ones, or all.
+            yield own[ids - first], True, ids - first
         else:
-            capped = z.mul_(self.settings.scale / self.settings.softcap).tanh_()
-            slope = capped.square().neg_().add_(1).mul_(slope)
-            z = capped * (self.settings.softcap / self.settings.temperature)
-        return z.add_(self.policy_bias[region, rows]), slope
+            cut = min(max(ids.start, first), ids.stop)
+            if ids.start < cut:
+                yield weight[ids.start : cut], False, slice(ids.start, cut)
+            if cut < ids.stop:
+                there = slice(cut - first, ids.stop - first)
+                yield own[there], True, there
+
+    def _difference(self, inputs: _Inputs, piece: Piece) -> torch.Tensor | float:
+        """How far products of copies lie from those of their sources."""
+        ks = self._ks(piece)
+        difference: torch.Tensor | float = 0.0
+        if inputs.projected_nr is not None and self.rows.factor is not None:
+            difference = _product(inputs.projected_nr, self.rows.factor[ks].to(self.compute_dtype), self.sum_dtype)
+        if self.rows.factor_bias is not None:
+            difference = difference + self.rows.factor_bias[ks].to(self.sum_dtype)
+        return difference
+
+    def _ks(self, piece: Piece) -> slice | torch.Tensor:
+        standard = self.policy.layout.standard_size
+        if isinstance(piece.ids, slice):
+            return slice(piece.ids.start - standard, piece.ids.stop - standard)
+        return piece.ids - standard
+
+    def _finish(
+        self, product: torch.Tensor, region: int, ids: slice | torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor | float]:
+        """The logits of products, which are overwritten, and their derivative by them."""
+        settings, bias = self.settings, self.policy_bias[region, ids]
+        scale = settings.scale / settings.temperature
+        if settings.softcap is None:
+            return torch.add(bias, product, alpha=scale, out=product), scale
+        capped = product.mul_(settings.scale / settings.softcap).tanh_()
+        slope = capped.square().neg_().add_(1).mul_(scale)
+        return torch.add(bias, capped, alpha=settings.softcap / settings.temperature, out=capped), slope
+
+    def add_gradients(
+        self,
+        grads_of_z: list[torch.Tensor],
+        logits: list[_PieceLogits],
+        block: TextBlock,
+        inputs: _Inputs,
+        grads: _Gradients,
+    ) -> None:
+        """Hand gradients of the logits of a block, which are overwritten, on to what the logits were made of."""
+        of_products = [grad.mul_(each.slope) for grad, each in zip(grads_of_z, logits, strict=True)]
+        for grad, each in zip(of_products[::-1], logits[::-1], strict=True):  # the standard tokens last
+            if each.from_source:
+                each.piece.add_to_texts(of_products[0], grad)
+                self._add_difference_gradients(grad, each.piece, inputs, grads)
+            else:
+                self._add_row_gradients(grad, each.piece.ids, inputs, grads)
+
+    def _add_row_gradients(
+        self, grad_nc: torch.Tensor, ids: slice | torch.Tensor, inputs: _Inputs, grads: _Gradients
+    ) -> None:
+        if grads.bias is not None:
+            grads.bias[ids] += grad_nc.sum(0)
+        grad_nc, column = grad_nc.to(self.compute_dtype), 0
+        for rows, are_own, places in self.table(ids):
+            part = grad_nc[:, column : column + len(rows)]
+            column += len(rows)
+            if grads.hidden is not None:
+                product = _product(part, rows.to(self.compute_dtype).t(), self.sum_dtype)
+                grads.hidden.index_add_(0, inputs.positions, product)
+            _add_rows(grads.own_rows if are_own else grads.weight, places, part.t(), inputs.hidden_nH)
+
+    def _add_difference_gradients(
+        self, grad_nc: torch.Tensor, piece: Piece, inputs: _Inputs, grads: _Gradients
+    ) -> None:
+        ks = self._ks(piece)
+        if grads.factor_bias is not None:
+            grads.factor_bias[ks] += grad_nc.sum(0)
+        if inputs.projected_nr is None or self.rows.factor is None:
+            return
+        grad_nc = grad_nc.to(self.compute_dtype)
+        if grads.projected is not None:
+            factor = self.rows.factor[ks].to(self.compute_dtype)
+            grads.projected.index_add_(0, inputs.positions, _product(grad_nc, factor.t(), self.sum_dtype))
+        _add_rows(grads.factor, ks, grad_nc.t(), inputs.projected_nr)
 
 
 class _OnlineScore:
-    """Running log-sum-exp, entropy sum and target logit of one block of positions, row block by row block."""
+    """Running sums over the blocks of one block of positions, relative to the largest logit so far."""
 
-    def __init__(self, targets_n: torch.Tensor, dtype: torch.dtype) -> None:
-        self.targets = targets_n
+    def __init__(self, targets_n: torch.Tensor, texts_n: torch.Tensor, dtype: torch.dtype) -> None:
+        self.targets, self.texts = targets_n, texts_n
         zeros = torch.zeros(len(targets_n), device=targets_n.device, dtype=dtype)
         self.max = zeros + 2 * FORBIDDEN
-        self.sum_exp, self.sum_z_exp = zeros, zeros.clone()
-        self.target_logit = zeros + FORBIDDEN
+        # Sum of e^z; of e^z · z over ids, and over texts with z the log of their sum.
+        self.total, self.total_id, self.total_text = zeros, zeros.clone(), zeros.clone()
+        self.target_z, self.text_z = zeros + FORBIDDEN, zeros + FORBIDDEN
 
-    def add(self, z_nv: torch.Tensor, first_row: int) -> None:
-        local = self.targets - first_row
-        inside = (local >= 0) & (local < z_nv.size(1))
-        target_z = z_nv.gather(1, local.clamp(0, z_nv.size(1) - 1).unsqueeze(1)).squeeze(1)
-        self.target_logit = torch.where(inside, target_z, self.target_logit)
-        new_max = torch.maximum(self.max, z_nv.amax(1))
-        rescale = (self.max - new_max).exp()
-        exp_nv = (z_nv - new_max.unsqueeze(1)).exp_()
-        self.sum_exp = self.sum_exp * rescale + exp_nv.sum(1)
-        self.sum_z_exp = self.sum_z_exp * rescale + exp_nv.mul_(z_nv).sum(1)
+    def add(self, block: TextBlock, logits: list[_PieceLogits]) -> None:
+        self._note_targets(block, logits)
+        new_max = torch.stack([self.max, *(each.z.amax(1) for each in logits)]).amax(0)
+        shift = self.max - new_max
+        rescale = shift.exp()
+        self.total_id = (self.total_id + self.total * shift) * rescale
+        self.total_text = (self.total_text + self.total * shift) * rescale
+        self.total = self.total * rescale
         self.max = new_max
+        of_texts: torch.Tensor | None = None
+        for each in logits:
+            z = each.z.sub_(new_max.unsqueeze(1))
+            weights = z.exp()
+            alone = len(logits) == 1
+            of_ids = _row_dot(weights, z)
+            self.total_id = self.total_id + of_ids
+            if alone:
+                self.total = self.total + weights.sum(1)
+                self.total_text = self.total_text + of_ids
+            elif of_texts is None:
+                of_texts = _over_texts(weights, each.piece, block)
+            else:
+                each.piece.add_to_texts(of_texts, weights)
+        if of_texts is not None:
+            self.total = self.total + of_texts.sum(1)
+            self.total_text = self.total_text - torch.special.entr(of_texts).sum(1)
 
-    def results(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        log_z = self.max + self.sum_exp.log()
-        return log_z, self.target_logit - log_z, log_z - self.sum_z_exp / self.sum_exp
+    def _note_targets(self, block: TextBlock, logits: list[_PieceLogits]) -> None:
+        local_texts = self.texts - block.texts.start
+        for each in logits:
+            column, inside, is_target = each.piece.find(self.targets, local_texts)
+            z = each.z.gather(1, column.unsqueeze(1)).squeeze(1)
+            self.target_z = torch.where(is_target, z, self.target_z)
+            self.text_z = torch.where(inside, torch.logaddexp(self.text_z, z), self.text_z)
+
+    def results(self) -> torch.Tensor:
+        log_total = self.total.log()
+        entropies = (log_total - total / self.total for total in (self.total_text, self.total_id))
+        return torch.stack([self.max + log_total, self.target_z, self.text_z, *entropies])
+
+
+def _over_texts(values_nc: torch.Tensor, piece: Piece, block: TextBlock) -> torch.Tensor:
+    """Values of a piece with a column for each text of the block, 0 where the piece has none."""
+    size = block.texts.stop - block.texts.start
+    if values_nc.size(1) == size:
+        return values_nc
+    total = values_nc.new_zeros(len(values_nc), size)
+    piece.add_to_texts(total, values_nc)
+    return total
 
 
 @dataclass(frozen=True)
 class _Upstream:
-    """Incoming gradients of one block of positions, and what turns them into gradients of its logits."""
+    """Incoming gradients of one block of positions, and what turns them into gradients of its logits.
+
+    With z the logits, p of ids and q of texts (a text is i and the others of its kind):
+    d log p(t) / dz_i = 1[i = t] - p_i; d log p(t | text) / dz_i = 1[i = t] - 1[i of the text] · p_i / q;
+    d H(text) / dz_i = -p_i (log q + H(text)); d H(copy | text) / dz_i = -p_i (log p_i - log q + H(copy | text)).
+    """
 
     targets: torch.Tensor
-    log_z: torch.Tensor
-    entropy: torch.Tensor
-    grad_logprobs: torch.Tensor | None
-    grad_entropy: torch.Tensor | None
+    texts: torch.Tensor
+    figures: torch.Tensor
+    of_logprobs: torch.Tensor | None
+    of_copy_logprobs: torch.Tensor | None
+    of_text_entropy: torch.Tensor | None
+    of_copy_entropy: torch.Tensor | None
 
-    def to_logits(self, z_nv: torch.Tensor, first_row: int) -> torch.Tensor:
-        """d log p_t / dz_j = 1[j = t] - p_j and d entropy / dz_j = -p_j (log p_j + entropy); overwrites `z_nv`."""
-        log_p = z_nv.sub_(self.log_z.unsqueeze(1))
-        p = log_p.exp()
-        if self.grad_entropy is None:
-            grad = p.neg_()
-            grad *= 0.0 if self.grad_logprobs is None else self.grad_logprobs.unsqueeze(1)
+    def gradients(self, block: TextBlock, logits: list[_PieceLogits]) -> list[torch.Tensor]:
+        """Of the logits of each piece, which are overwritten."""
+        at_targets = self._at_targets(block, logits)
+        log_p = [each.z.sub_(self.figures[0].unsqueeze(1)) for each in logits]
+        if self.of_text_entropy is None and self.of_copy_entropy is None:
+            zeros = torch.zeros_like(self.figures[0])
+            weight = (zeros if self.of_logprobs is None else self.of_logprobs).neg().unsqueeze(1)
+            grads = [each.exp_().mul_(weight) for each in log_p]
         else:
-            weight = log_p.add_(self.entropy.unsqueeze(1)).mul_(self.grad_entropy.unsqueeze(1))
-            if self.grad_logprobs is not None:
-                weight += self.grad_logprobs.unsqueeze(1)
-            grad = p.mul_(weight).neg_()
-        if self.grad_logprobs is not None:
-            local = self.targets - first_row
-            inside = (local >= 0) & (local < grad.size(1))
-            at_target = torch.where(inside, self.grad_logprobs, 0.0).unsqueeze(1)
-            grad.scatter_add_(1, local.clamp(0, grad.size(1) - 1).unsqueeze(1), at_target)
-        return grad
+            grads = self._with_entropies(block, logits, log_p)
+        for grad, (column, value) in zip(grads, at_targets, strict=True):
+            grad.scatter_add_(1, column.unsqueeze(1), value.unsqueeze(1))
+        return grads
+
+    def _at_targets(self, block: TextBlock, logits: list[_PieceLogits]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """For each piece the column of the target's text, and what is added to its gradient."""
+        text_z, local_texts, added = self.figures[2], self.texts - block.texts.start, []
+        of_target = sum(each for each in (self.of_logprobs, self.of_copy_logprobs) if each is not None)
+        for each in logits:
+            column, inside, is_target = each.piece.find(self.targets, local_texts)
+            value = is_target * of_target
+            if self.of_copy_logprobs is not None:
+                z = each.z.gather(1, column.unsqueeze(1)).squeeze(1)
+                value = value - torch.where(inside, (z - text_z).exp(), 0.0) * self.of_copy_logprobs
+            added.append((column, value.to(text_z.dtype)))
+        return added
+
+    def _with_entropies(
+        self, block: TextBlock, logits: list[_PieceLogits], log_p: list[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        text_entropy, id_entropy = self.figures[3:]
+        zeros = torch.zeros_like(text_entropy)
+        g_text, g_copy, g_logprobs = (
+            zeros if each is None else each for each in (self.of_text_entropy, self.of_copy_entropy, self.of_logprobs)
+        )
+        p = [each.exp() for each in log_p]
+        if len(p) == 1:
+            log_q = None
+        else:
+            q = _over_texts(p[0].clone(), logits[0].piece, block)
+            for each, of_piece in zip(logits[1:], p[1:], strict=True):
+                each.piece.add_to_texts(q, of_piece)
+            log_q = q.clamp_(min=torch.finfo(q.dtype).tiny).log_()
+        constant = (g_logprobs + g_text * text_entropy + g_copy * (id_entropy - text_entropy)).unsqueeze(1)
+        grads = []
+        for each, of_piece, log_of_piece in zip(logits, p, log_p, strict=True):
+            log_q_of_piece = log_of_piece if log_q is None else each.piece.of_texts(log_q)
+            weight = constant + (g_text - g_copy).unsqueeze(1) * log_q_of_piece + g_copy.unsqueeze(1) * log_of_piece
+            grads.append(of_piece.mul_(weight).neg_())
+        return grads
 
 
 class _Gradients:
-    """Gradients of the inputs, summed in float32 (or float64) whatever the type of the products."""
+    """Gradients of hidden states and rows, summed in float32 (or float64) whatever the type of the products."""
 
-    def __init__(self, inputs: tuple[torch.Tensor | None, ...], needed: tuple[bool, ...], head: _Head) -> None:
+    def __init__(self, hidden: torch.Tensor, rows: OutputRows, needed: tuple[bool, ...], dtype: torch.dtype) -> None:
         """
         Args:
-            inputs: hidden states, weight, head bias and trained rows, as given.
-            needed: which of them need a gradient.
+            needed: which of the hidden states and the rows need a gradient.
         """
-        self._inputs, self._head = inputs, head
-        self.hidden, self.weight, self.head_bias, self.trained_rows = (
-            torch.zeros(tensor.shape, device=tensor.device, dtype=head.sum_dtype)
-            if need and tensor is not None
-            else None
-            for tensor, need in zip(inputs, needed[:4], strict=True)
-        )
-
-    def add(
-        self,
-        grad_nv: torch.Tensor,
-        hidden_nH: torch.Tensor,
-        weight_vH: torch.Tensor,
-        block: torch.Tensor,
-        rows: slice,
-    ) -> None:
-        if self.hidden is not None:
-            self.hidden.index_add_(0, block, _product(grad_nv, weight_vH.t(), self.hidden.dtype))
-        table = self._table(rows)
-        if table is not None:
-            _add_product(table, grad_nv.t(), hidden_nH)
-        if self.head_bias is not None:
-            self.head_bias[rows] += grad_nv.sum(0, dtype=self.head_bias.dtype)
-
-    def _table(self, rows: slice) -> torch.Tensor | None:
-        """The gradient of the rows of one block, whichever tensor they belong to."""
-        if rows.start >= self._head.first_trained:
-            return None if self.trained_rows is None else self.trained_rows[self._head.trained_slice(rows)]
-        return None if self.weight is None else self.weight[rows]
+        self._inputs = (hidden, *rows)
+        self._sums = [
+            torch.zeros(tensor.shape, device=tensor.device, dtype=dtype) if need and tensor is not None else None
+            for tensor, need in zip(self._inputs, needed[: len(self._inputs)], strict=True)
+        ]
+        self.hidden, *of_rows = self._sums
+        self.weight, self.bias, self.own_rows, self.projected, self.factor, self.factor_bias = of_rows
 
     def results(self) -> tuple[torch.Tensor | None, ...]:
-        gradients = (self.hidden, self.weight, self.head_bias, self.trained_rows)
         return tuple(
             None if grad is None or tensor is None else grad.to(tensor.dtype)
-            for grad, tensor in zip(gradients, self._inputs, strict=True)
+            for grad, tensor in zip(self._sums, self._inputs, strict=True)
         )
 
 
@@ -299,11 +469,28 @@ def _compute_dtype(hidden: torch.Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
 
 
+def _row_dot(a_nv: torch.Tensor, b_nv: torch.Tensor) -> torch.Tensor:
+    """Sum of the products in each row; `b` is overwritten."""
+    return b_nv.mul_(a_nv).sum(1)
+
+
 def _product(a_nk: torch.Tensor, b_vk: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """`a @ b.T` in `dtype`, rounded to nothing less on the way where the device can."""
     if a_nk.is_cuda and a_nk.dtype in (torch.float16, torch.bfloat16):
         return torch.mm(a_nk, b_vk.t(), out_dtype=dtype)
     return torch.mm(a_nk, b_vk.t()).to(dtype)
+
+
+def _add_rows(total: torch.Tensor | None, places: slice | torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+    """`total[places] += a @ b`, where there is a total."""
+    if total is None:
+        return
+    if isinstance(places, slice):
+        _add_product(total[places], a, b)
+    else:
+        product = torch.zeros(len(a), b.size(1), device=total.device, dtype=total.dtype)
+        _add_product(product, a, b)
+        total.index_add_(0, places, product)
 
 
 def _add_product(total: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:

@@ -11,16 +11,15 @@ from functools import lru_cache
 import torch
 
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.regions import ANSWERING, THINKING
+from rlvr_vocab.vocab.regions import THINKING
+from rlvr_vocab.vocab.text_blocks import TextBlock, text_blocks
 
 # What forbids inside sums: -inf would turn entropy's 0·log 0 into NaN, and its gradient with it. exp() of it is 0.
 FORBIDDEN = -1e30
-# Forbidden stretches shorter than this are computed and masked: a matrix product in few pieces beats many.
-_SHORTEST_GAP = 1024
 
 
 class RegionPolicy:
-    """Bias by region, and which rows of the output embedding each region needs at all.
+    """Bias by region, and which rows of the output embedding each region needs at all, in blocks.
 
     Attributes:
         layout: the vocabulary that the policy follows.
@@ -37,8 +36,11 @@ class RegionPolicy:
         self.layout = layout
         self.bias = _bias_table(layout, max(rows or 0, layout.rows))
         self.finite_bias = self.bias.clamp(min=FORBIDDEN)
-        self.row_ranges = {region: open_ranges(self.bias[region]) for region in (ANSWERING, THINKING)}
         self._on_device = lru_cache(maxsize=8)(self._copy)
+        self._sources = lru_cache(maxsize=8)(
+            lambda device: torch.tensor(layout.source_ids, dtype=torch.long, device=device)
+        )
+        self.text_blocks = lru_cache(maxsize=32)(self._text_blocks)
 
     def bias_on(self, device: torch.device, *, finite: bool = False) -> torch.Tensor:
         """The table on a device; `finite` has `FORBIDDEN` in place of `-inf`."""
@@ -46,14 +48,24 @@ class RegionPolicy:
 
     def surface_ids(self, ids: torch.Tensor) -> torch.Tensor:
         """Replace every reasoning token by its source; other ids stay."""
-        sources = torch.tensor(self.layout.source_ids, dtype=ids.dtype, device=ids.device)
-        if not len(sources):
+        if not self.layout.size:
             return ids
-        copy_index = (ids - self.layout.standard_size).clamp(0, len(sources) - 1)
-        return torch.where(self.is_reasoning(ids), sources[copy_index], ids)
+        copy_index = (ids - self.layout.standard_size).clamp(0, self.layout.size - 1)
+        return torch.where(self.is_reasoning(ids), self._sources(ids.device)[copy_index].to(ids.dtype), ids)
+
+    def over_texts(self, values_BR: torch.Tensor) -> torch.Tensor:
+        """`(B, V)`: what the ids of each text have together."""
+        standard, end = self.layout.standard_size, self.layout.rows
+        if not self.layout.size:
+            return values_BR[:, :standard]
+        return values_BR[:, :standard].index_add(1, self._sources(values_BR.device), values_BR[:, standard:end])
 
     def is_reasoning(self, ids: torch.Tensor) -> torch.Tensor:
         return (ids >= self.layout.standard_size) & (ids < self.layout.rows)
+
+    def _text_blocks(self, region: int, size: int, device: torch.device) -> list[TextBlock]:
+        """What a region allows, in blocks of at most `size` texts."""
+        return text_blocks(self.layout, torch.isfinite(self.bias[region]), size, device)
 
     def _copy(self, device: str, finite: bool) -> torch.Tensor:
         return (self.finite_bias if finite else self.bias).to(device)
@@ -81,12 +93,3 @@ def open_copies(layout: VocabLayout) -> tuple[torch.Tensor, torch.Tensor]:
     copies = layout.standard_size + torch.arange(layout.size)
     is_open = ~torch.isin(sources, torch.tensor(layout.control_ids, dtype=torch.long))
     return copies[is_open], sources[is_open]
-
-
-def open_ranges(bias_V: torch.Tensor, shortest_gap: int = _SHORTEST_GAP) -> list[tuple[int, int]]:
-    """Row ranges that hold every id a region allows, leaving out forbidden stretches worth leaving out."""
-    allowed = torch.isfinite(bias_V).nonzero().squeeze(1)
-    breaks = ((allowed[1:] - allowed[:-1]) > shortest_gap).nonzero().squeeze(1)
-    starts = torch.cat([allowed[:1], allowed[breaks + 1]]).tolist()
-    ends = torch.cat([allowed[breaks], allowed[-1:]]).tolist()
-    return [(start, end + 1) for start, end in zip(starts, ends, strict=True)]

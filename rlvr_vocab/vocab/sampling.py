@@ -53,16 +53,16 @@ class RegionLogitsProcessor(LogitsProcessor):
 
 
 class SamplingRecorder:
-    """Keeps the log-probability and the entropy under which each token was drawn.
+    """Keeps the log-probability and the entropies under which each token was drawn.
 
     Args:
         greedy: the likeliest id was taken, which leaves no other a chance.
     """
 
-    def __init__(self, greedy: bool = False) -> None:
-        self._greedy = greedy
+    def __init__(self, policy: RegionPolicy, greedy: bool = False) -> None:
+        self._policy, self._greedy = policy, greedy
         self._logps: list[torch.Tensor] = []
-        self._entropies: list[torch.Tensor] = []
+        self._entropies: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._pending: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
@@ -72,7 +72,11 @@ class SamplingRecorder:
             drawn_from = torch.full_like(scores, -torch.inf).scatter(1, scores.argmax(1, keepdim=True), 0.0)
         self._pending = drawn_from, drawn_from.logsumexp(dim=1)
         # entr(0) is 0: what is forbidden adds nothing, where 0 · -inf would be NaN.
-        self._entropies.append(torch.special.entr(drawn_from.softmax(dim=1)).sum(dim=1))
+        of_ids_BR = drawn_from.softmax(dim=1)
+        of_ids, of_texts = (
+            torch.special.entr(each).sum(dim=1) for each in (of_ids_BR, self._policy.over_texts(of_ids_BR))
+        )
+        self._entropies.append((of_texts, of_ids - of_texts))
         return scores
 
     def logps(self, sequences: torch.Tensor) -> torch.Tensor:
@@ -80,9 +84,10 @@ class SamplingRecorder:
         self._settle(sequences)
         return torch.stack(self._logps, dim=1)
 
-    def entropies(self) -> torch.Tensor:
-        """`(B, steps)` entropies, in nats, of the distributions that those ids were drawn from."""
-        return torch.stack(self._entropies, dim=1)
+    def entropies(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """`(B, steps)` entropies, in nats, of what those ids were drawn from: over texts, and over ids above that."""
+        over_texts, above = zip(*self._entropies, strict=True)
+        return torch.stack(over_texts, dim=1), torch.stack(above, dim=1)
 
     def _settle(self, input_ids: torch.Tensor) -> None:
         if self._pending is not None:
@@ -96,13 +101,14 @@ class RegionSampler:
 
     Attributes:
         last_logps: `(B, steps)` of the last call under `recording()`; what follows a row's end is meaningless.
-        last_entropies: in nats, of the distributions that the same ids were drawn from.
+        last_entropies: in nats, of the distributions that the same ids were drawn from: over texts, and what the
+            entropy over ids has above that.
     """
 
     def __init__(self, model: PreTrainedModel, policy: RegionPolicy) -> None:
         self.policy = policy
         self.last_logps: torch.Tensor | None = None
-        self.last_entropies: torch.Tensor | None = None
+        self.last_entropies: tuple[torch.Tensor, torch.Tensor] | None = None
         self._recording = False
         self._own_generate = model.generate
         self._model = model
@@ -119,7 +125,7 @@ class RegionSampler:
         given = {"generation_config": generation_config, "logits_processor": processors, **kwargs}
         if not self._recording:
             return self._own_generate(*args, **given)
-        recorder = SamplingRecorder(greedy=temperature is None)
+        recorder = SamplingRecorder(self.policy, greedy=temperature is None)
         generating = self._model.get_base_model() if isinstance(self._model, PeftModel) else self._model
         with _last_of_all(recorder, generating):
             output = self._own_generate(*args, **given)

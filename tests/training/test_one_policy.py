@@ -121,7 +121,8 @@ def test_kl_is_logged_every_so_many_steps_starts_at_nothing_and_changes_nothing_
     assert ["kl" in row for row in rows[None]] == [True, False, False]
     first, *others = (row["kl"] for row in rows[1])
     assert abs(first) < 1e-6 < 1e-5 < min(others)
-    ignored = {"kl", "step_time", "time/generation", "time/rewards"}
+    assert abs(rows[1][0]["kl/ids"]) < 1e-6 and all("kl/ids" in row for row in rows[1])
+    ignored = {"kl", "kl/ids", "step_time", "time/generation", "time/rewards"}
     plain, logged = (
         [{name: value for name, value in row.items() if name not in ignored} for row in rows[steps]] for steps in (0, 1)
     )

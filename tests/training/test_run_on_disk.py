@@ -82,6 +82,7 @@ def test_completions_of_each_step_have_the_columns_of_the_design(run):
             "completion_ids",
             "sampling_logps",
             "sampling_entropies",
+            "sampling_copy_entropies",
             "solution",
             "advantage",
             "reward",

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 from rlvr_vocab.vocab.head import head_settings
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.logprobs import region_logprobs
+from rlvr_vocab.vocab.logprobs import OutputRows, region_logprobs
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING
 
@@ -48,7 +48,7 @@ def _every_score(model, state, region, temperature, policy):
     head, rows = model.get_output_embeddings(), policy.layout.rows
     every_id, settings = torch.arange(rows), head_settings(model.config, temperature)
     regions, states = torch.full_like(every_id, region), state.expand(rows, -1)
-    return region_logprobs(states, head.weight, head.bias, every_id, regions, policy, settings)[0]
+    return region_logprobs(states, OutputRows(head.weight, head.bias), every_id, regions, policy, settings)[0]
 
 
 def summed_over_copies(logps, policy, added):

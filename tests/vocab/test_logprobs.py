@@ -1,117 +1,212 @@
-"""Scores and gradients of the region head against a dense float64 softmax."""
+"""Scores and gradients of the region head against a dense float64 softmax, in every form of the reasoning rows."""
 
 import pytest
 import torch
 
-from rlvr_vocab.vocab import logprobs as module
+from rlvr_vocab.vocab import logprobs, text_blocks
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.logprobs import HeadSettings, region_logprobs
+from rlvr_vocab.vocab.logprobs import HeadSettings, OutputRows, Scores, region_logprobs
 from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy
 
-STANDARD, COPIES, HIDDEN, POSITIONS = 61, 40, 16, 33
+STANDARD, HIDDEN, RANK, POSITIONS = 61, 16, 3, 33
+CONTROL = (3, 50, 51)
 MIXES = {
     "mixed": [index % 2 for index in range(POSITIONS)],
     "all answering": [0] * POSITIONS,
     "all thinking": [1] * POSITIONS,
 }
+SOURCES = {
+    "the first 40": tuple(range(40)),
+    "all, thrice": tuple(range(STANDARD)) * 3,
+    "runs, holes and repeats": (5, 5, 9, 1, 60, 22, 23, 24, 30, 9, 9, *range(41, 48), 50, 51, 3),
+    "none": (),
+}
+FORMS = ("independent", "shared", "low_rank", "frozen")
+# Which of the figures have a gradient: log-probs, those given the text, entropies over texts and over copies.
+UPSTREAM = {"all": (1, 1, 1, 1), "log-probs": (1, 0, 0, 0), "KL of texts": (1, 1, 0, 0), "entropy": (0, 0, 1, 0)}
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    """Several blocks of tokens and of rows, the last ones partly filled."""
-    monkeypatch.setattr(module, "_TOKENS_PER_BLOCK", 7)
-    monkeypatch.setattr(module, "_ROWS_PER_BLOCK", 19)
+    """Several blocks of tokens and of rows, the last ones partly filled; runs that are long and short."""
+    monkeypatch.setattr(logprobs, "_TOKENS_PER_BLOCK", 7)
+    monkeypatch.setattr(logprobs, "_ROWS_PER_BLOCK", 19)
+    monkeypatch.setattr(text_blocks, "_SHORTEST_RUN", 5)
 
 
-def make_policy(mode, preserve_odds=True):
-    layout = VocabLayout(STANDARD, tuple(range(COPIES)), 50, 51, (), (3, 50, 51), mode, preserve_odds)
-    return RegionPolicy(layout)
+class Case:
+    """Random inputs: `rows` as the function takes them, `leaves` of its gradients, `whole()` the stock table."""
 
+    def __init__(
+        self, form="independent", mode="expand", sources="the first 40", regions="mixed", bias=False, odds=True
+    ):
+        self.sources = torch.tensor(SOURCES[sources], dtype=torch.long)
+        self.policy = RegionPolicy(VocabLayout(STANDARD, SOURCES[sources], 50, 51, (), CONTROL, mode, odds))
+        self.regions = torch.tensor(MIXES[regions])
+        generator = torch.Generator().manual_seed(0)
 
-def make_inputs(regions, policy, dtype=torch.float32, head_bias=False):
-    generator = torch.Generator().manual_seed(0)
-    hidden = torch.randn(POSITIONS, HIDDEN, generator=generator).to(dtype).requires_grad_()
-    weight = torch.randn(STANDARD + COPIES, HIDDEN, generator=generator).to(dtype).requires_grad_()
-    bias = torch.randn(STANDARD + COPIES, generator=generator).to(dtype).requires_grad_() if head_bias else None
-    allowed = torch.isfinite(policy.bias)[torch.tensor(regions)].float()
-    targets = torch.multinomial(allowed, 1, generator=generator).squeeze(1)
-    return hidden, weight, bias, targets
+        def leaf(*shape):
+            return torch.randn(*shape, generator=generator).requires_grad_()
 
+        copies = len(self.sources)
+        self.hidden = leaf(POSITIONS, HIDDEN)
+        self.weight = leaf(STANDARD + (copies if form == "independent" else 0), HIDDEN)
+        self.bias = leaf(len(self.weight)) if bias else None
+        self.A = leaf(RANK, HIDDEN) if form == "low_rank" else None
+        self.B = leaf(copies, RANK if form == "low_rank" else HIDDEN) if form in ("shared", "low_rank") else None
+        self.factor_bias = leaf(copies) if bias and self.B is not None else None
+        self.form = form
+        allowed = torch.isfinite(self.policy.bias)[self.regions].float()
+        self.targets = torch.multinomial(allowed, 1, generator=generator).squeeze(1)
 
-def dense(hidden, weight, bias, targets, regions, policy, settings):
-    """The definition, in float64, with the whole table of logits; forbidden terms are left out of each sum."""
-    z = settings.scale * (hidden.double() @ weight.double().t() + (0 if bias is None else bias.double()))
-    if settings.softcap is not None:
-        z = settings.softcap * torch.tanh(z / settings.softcap)
-    log_p = (z / settings.temperature + policy.bias[regions].double()).log_softmax(-1)
-    entropy = torch.stack([-(row[row.isfinite()].exp() * row[row.isfinite()]).sum() for row in log_p])
-    return log_p.gather(1, targets.unsqueeze(1)).squeeze(1), entropy
+    @property
+    def leaves(self):
+        every = (self.hidden, self.weight, self.bias, self.A, self.B, self.factor_bias)
+        return [each for each in every if each is not None]
 
+    def scores(self, settings, own_rows=None):
+        projected = None if self.B is None else self.hidden if self.A is None else self.hidden @ self.A.t()
+        rows = OutputRows(self.weight, self.bias, own_rows, projected, self.B, self.factor_bias)
+        return region_logprobs(self.hidden, rows, self.targets, self.regions, self.policy, settings)
 
-@pytest.mark.parametrize("head_bias", [False, True])
-@pytest.mark.parametrize("settings", [HeadSettings(1.0), HeadSettings(0.6, softcap=5.0, scale=0.7)])
-@pytest.mark.parametrize("mode", ["expand", "replace"])
-@pytest.mark.parametrize("mix", MIXES)
-def test_scores_and_gradients_equal_a_dense_float64_reference(mix, mode, settings, head_bias):
-    policy, regions = make_policy(mode), MIXES[mix]
-    regions_N = torch.tensor(regions)
-    inputs = make_inputs(regions, policy, head_bias=head_bias)
-    upstream = torch.randn(2, POSITIONS, generator=torch.Generator().manual_seed(1))
+    def whole(self):
+        weight, bias = self.weight.double(), None if self.bias is None else self.bias.double()
+        if self.form == "independent":
+            return weight, bias
+        copies = weight[self.sources]
+        if self.B is not None:
+            copies = copies + (self.B.double() if self.A is None else self.B.double() @ self.A.double())
+        if bias is not None:
+            of_copies = 0 if self.factor_bias is None else self.factor_bias.double()
+            bias = torch.cat([bias, bias[self.sources] + of_copies])
+        return torch.cat([weight, copies]), bias
 
-    results = []
-    for score in (region_logprobs, dense):
-        leaves = [tensor for tensor in inputs[:3] if tensor is not None]
-        for leaf in leaves:
+    def dense(self, settings):
+        """The definition, in float64, with the whole table of logits."""
+        weight, bias = self.whole()
+        z = settings.scale * (self.hidden.double() @ weight.t() + (0 if bias is None else bias))
+        if settings.softcap is not None:
+            z = settings.softcap * torch.tanh(z / settings.softcap)
+        log_p = (z / settings.temperature + self.policy.bias[self.regions].double()).log_softmax(-1)
+        texts = self.policy.surface_ids(torch.arange(self.policy.layout.rows))
+        q = torch.zeros(POSITIONS, STANDARD, dtype=torch.float64).index_add(1, texts, log_p.exp())
+        of_target = log_p.gather(1, self.targets[:, None]).squeeze(1)
+        of_text = q.gather(1, texts[self.targets][:, None]).squeeze(1).log()
+        entropy_of_texts = entropy(q)
+        return Scores(of_target, of_target - of_text, entropy_of_texts, entropy(log_p.exp()) - entropy_of_texts)
+
+    def gradients(self, scores, used):
+        for leaf in self.leaves:
             leaf.grad = None
-        logps, entropy = score(*inputs, regions_N, policy, settings)
-        (logps * upstream[0] + entropy * upstream[1]).sum().backward()
-        results.append((logps, entropy, *(leaf.grad.clone() for leaf in leaves)))
+        upstream = torch.randn(4, POSITIONS, generator=torch.Generator().manual_seed(1))
+        sum((each * weight).sum() for each, weight, use in zip(scores, upstream, used, strict=True) if use).backward()
+        return [torch.zeros_like(leaf) if leaf.grad is None else leaf.grad.clone() for leaf in self.leaves]
 
-    for ours, reference in zip(*results, strict=True):
-        assert torch.isfinite(ours).all()
-        scale = reference.abs().max()
-        assert (ours.double() - reference.double()).abs().max() <= 1e-5 * scale
+
+def entropy(p):
+    return -(p * torch.where(p > 0, p, 1.0).log()).sum(1)
+
+
+def assert_close(ours, reference, least_scale):
+    for each, expected in zip(ours, reference, strict=True):
+        assert torch.isfinite(each).all()
+        scale = expected.abs().max().clamp(min=least_scale)
+        assert (each.double() - expected.double()).abs().max() <= 1e-5 * scale
+
+
+PLAIN, CAPPED = HeadSettings(1.0), HeadSettings(0.6, softcap=5.0, scale=0.7)
+
+
+def assert_equals_dense(case, settings, used):
+    scores, reference = case.scores(settings), case.dense(settings)
+    assert_close(scores, reference, least_scale=0.1)  # of an entropy that is 0 the tenth of a nat
+    assert_close(case.gradients(scores, used), case.gradients(reference, used), least_scale=1e-2)
+
+
+@pytest.mark.parametrize(("settings", "bias"), [(PLAIN, False), (CAPPED, True)])
+@pytest.mark.parametrize("mode", ["expand", "replace"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("sources", SOURCES)
+def test_scores_and_gradients_equal_a_dense_float64_reference(sources, form, mode, settings, bias):
+    if sources != "none" or form == "independent":  # else there is nothing to hold
+        assert_equals_dense(Case(form, mode, sources, bias=bias), settings, UPSTREAM["all"])
+
+
+@pytest.mark.parametrize("used", UPSTREAM.values(), ids=UPSTREAM)
+@pytest.mark.parametrize("mix", MIXES)
+@pytest.mark.parametrize("form", FORMS)
+def test_so_they_do_in_each_region_and_for_each_gradient(form, mix, used):
+    case = Case(form, sources="runs, holes and repeats", regions=mix, odds=False)
+    assert_equals_dense(case, HeadSettings(0.7), used)
+
+
+def test_entropies_over_texts_and_over_copies_are_that_over_ids():
+    case, settings = Case("low_rank", sources="all, thrice", regions="all thinking"), HeadSettings(0.8)
+    scores, (weight, bias) = case.scores(settings), case.whole()
+    assert bias is None
+    log_p = (case.hidden.double() @ weight.t() / 0.8 + case.policy.bias[1].double()).log_softmax(-1)
+    over_ids = entropy(log_p.exp())
+    assert (scores.text_entropy + scores.copy_entropy - over_ids).abs().max() < 1e-5
+    assert scores.copy_entropy.mean() > 0.05
+
+
+def test_before_training_copies_hold_the_logarithm_of_their_number():
+    case = Case("frozen", sources="runs, holes and repeats", regions="all thinking")
+    z = (case.hidden.double() @ case.weight.double().t()).log_softmax(-1)
+    open_ids = 1 + torch.bincount(case.sources, minlength=STANDARD)
+    open_ids[list(CONTROL)] = 1
+    expected = (z.exp() * open_ids.log()).sum(1)
+    assert (case.scores(HeadSettings()).copy_entropy - expected).abs().max() < 1e-5
+
+
+def test_the_entropy_of_the_text_has_one_gradient_with_and_without_copies():
+    with_copies, without = (
+        Case("frozen", sources="all, thrice", regions="all thinking"),
+        Case(sources="none", regions="all thinking"),
+    )
+    gradients = []
+    for case in (with_copies, without):
+        gradients.append(case.gradients(case.scores(HeadSettings(0.7)), UPSTREAM["entropy"]))
+    assert torch.equal(with_copies.weight, without.weight)
+    assert_close(*gradients, least_scale=1e-2)
 
 
 def test_a_forbidden_target_scores_as_forbidden_and_leaves_gradients_finite():
-    policy = make_policy("expand")
-    regions = torch.zeros(POSITIONS, dtype=torch.long)
-    hidden, weight, _, targets = make_inputs(regions.tolist(), policy)
-    targets[0] = STANDARD + 1
-    logps, entropy = region_logprobs(hidden, weight, None, targets, regions, policy, HeadSettings())
-    assert logps[0] <= FORBIDDEN / 2
-    (logps[1:].sum() + entropy.sum()).backward()
-    assert torch.isfinite(weight.grad).all() and torch.isfinite(hidden.grad).all()
+    case = Case(regions="all answering")
+    case.targets[0] = STANDARD + 1
+    scores = case.scores(HeadSettings())
+    assert scores.log_probs[0] <= FORBIDDEN / 2
+    (scores.log_probs[1:].sum() + scores.text_entropy.sum()).backward()
+    assert torch.isfinite(case.weight.grad).all() and torch.isfinite(case.hidden.grad).all()
 
 
 def test_no_positions_give_no_scores_and_a_zero_gradient():
-    policy = make_policy("expand")
-    hidden, weight, _, targets = make_inputs([1] * POSITIONS, policy)
+    case = Case()
     nothing = torch.zeros(0, dtype=torch.long)
-    logps, _ = region_logprobs(hidden[:0], weight, None, targets[:0], nothing, policy, HeadSettings())
-    logps.sum().backward()
-    assert logps.shape == (0,) and weight.grad.eq(0).all()
+    scores = region_logprobs(case.hidden[:0], OutputRows(case.weight), nothing, nothing, case.policy, HeadSettings())
+    scores.log_probs.sum().backward()
+    assert scores.log_probs.shape == (0,) and case.weight.grad.eq(0).all()
 
 
-@pytest.mark.parametrize("first", [0, 23, STANDARD, STANDARD + COPIES - 1])
+def test_a_table_of_another_size_is_refused():
+    case = Case()
+    case.weight = case.weight[:-1]
+    with pytest.raises(ValueError, match="the output embedding has 100"):
+        case.scores(HeadSettings())
+
+
+@pytest.mark.parametrize("first", [0, 23, STANDARD])
 @pytest.mark.parametrize("mix", MIXES)
-def test_trained_rows_stand_for_the_end_of_the_table_and_get_its_gradient(mix, first):
-    policy, regions = make_policy("expand"), MIXES[mix]
-    regions_N, settings = torch.tensor(regions), HeadSettings(0.8)
-    hidden, weight, bias, targets = make_inputs(regions, policy, head_bias=True)
-    frozen = weight.detach().clone()
-    frozen[first:] = torch.nan  # what stands there is not read
-    rows = weight.detach()[first:].clone().requires_grad_()
-    upstream = torch.randn(2, POSITIONS, generator=torch.Generator().manual_seed(1))
-
-    logps, entropy = region_logprobs(hidden, frozen, bias, targets, regions_N, policy, settings, rows)
-    (logps * upstream[0] + entropy * upstream[1]).sum().backward()
-    ours = (logps, entropy, hidden.grad.clone(), bias.grad.clone(), rows.grad)
-    hidden.grad = bias.grad = None
-    logps, entropy = dense(hidden, weight, bias, targets, regions_N, policy, settings)
-    (logps * upstream[0] + entropy * upstream[1]).sum().backward()
-
-    for result, reference in zip(ours, (logps, entropy, hidden.grad, bias.grad, weight.grad[first:]), strict=True):
-        assert torch.isfinite(result).all()
-        scale = reference.abs().max().clamp(min=1e-3)
-        assert (result.double() - reference.double()).abs().max() <= 1e-5 * scale
+@pytest.mark.parametrize("sources", ["the first 40", "runs, holes and repeats"])
+def test_rows_of_their_own_stand_for_the_end_of_the_table_and_get_its_gradient(sources, mix, first):
+    case, settings = Case(sources=sources, regions=mix, bias=True), HeadSettings(0.8)
+    expected = case.gradients(case.dense(settings), UPSTREAM["all"])
+    reference = case.dense(settings)
+    rows = case.weight.detach()[first:].clone().requires_grad_()
+    case.weight = case.weight.detach().clone()
+    case.weight[first:] = torch.nan  # what stands there is not read
+    scores = case.scores(settings, rows)
+    case.weight = rows  # the leaf
+    assert_close(scores, reference, least_scale=0.1)
+    hidden, weight, bias = expected
+    assert_close(case.gradients(scores, UPSTREAM["all"]), (hidden, weight[first:], bias), least_scale=1e-2)

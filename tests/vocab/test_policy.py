@@ -1,14 +1,12 @@
 """The policy's table, against the rules of the design applied to one id at a time."""
 
 import math
-from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 import torch
 
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.policy import RegionPolicy, open_ranges
+from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING
 
 V = 12
@@ -71,35 +69,13 @@ def test_odds_of_a_token_and_its_copies_add_up_to_one(sources, mode):
         assert torch.allclose(weight, torch.ones(V), atol=1e-6)
 
 
-def test_open_ranges_hold_every_allowed_row_and_skip_long_gaps():
-    generator = torch.Generator().manual_seed(0)
-    for gap in (1, 3, 10):
-        for density in (0.02, 0.3, 0.9):
-            bias = torch.where(torch.rand(500, generator=generator) < density, 0.0, -math.inf)
-            bias[250] = 0.0
-            covered = set()
-            ranges = open_ranges(bias, shortest_gap=gap)
-            for start, end in ranges:
-                assert bias[start] == 0 and bias[end - 1] == 0
-                covered |= set(range(start, end))
-            assert {row for row in range(500) if bias[row] == 0} <= covered
-            assert all(later - end >= gap for (_, end), (later, _) in pairwise(ranges))
-            assert max(len(run) for run in _forbidden_runs_inside(bias, ranges)) <= gap
-
-
-def _forbidden_runs_inside(bias, ranges):
-    yield []
-    for start, end in ranges:
-        run = []
-        for row in range(start, end):
-            run = [*run, row] if bias[row] != 0 else []
-            yield run
-
-
-def test_rows_that_a_region_forbids_are_left_out_of_the_product():
-    layout = VocabLayout(3000, tuple(range(3000)), 2998, 2999, (), (2998, 2999))
-    assert RegionPolicy(layout).row_ranges == {ANSWERING: [(0, 3000)], THINKING: [(0, 5998)]}
-    assert RegionPolicy(replace(layout, mode="replace")).row_ranges[THINKING] == [(2998, 5998)]
+def test_values_of_ids_are_added_up_over_texts():
+    policy = RegionPolicy(make_layout((4, 4, 9)), rows=16)
+    values = torch.arange(32.0).view(2, 16)
+    expected = values[:, :V].clone()
+    expected[:, 4] += values[:, V] + values[:, V + 1]
+    expected[:, 9] += values[:, V + 2]
+    assert torch.equal(policy.over_texts(values), expected)
 
 
 def test_surface_ids_put_the_source_in_place_of_each_copy():

@@ -48,8 +48,14 @@ def test_sampled_logps_are_those_of_the_definition_and_nothing_forbidden_is_samp
     allowed = torch.where(ends, 0.0, expected.exp()).sum(2).log()  # `min_new_tokens` forbids the end
     assert torch.isfinite(chosen).all()
     assert (sampler.last_logps.double() - (chosen - allowed)).abs().max() < 1e-4
-    drawn_from = torch.distributions.Categorical(probs=torch.where(ends, 0.0, expected.exp()))
-    assert (sampler.last_entropies.double() - drawn_from.entropy()).abs().max() < 1e-4
+    of_ids = torch.where(ends, 0.0, expected.exp()).flatten(0, 1)
+    over_ids, over_texts = (
+        torch.distributions.Categorical(probs=each).entropy().view(chosen.shape)
+        for each in (of_ids, policy.over_texts(of_ids))
+    )
+    of_texts, above = sampler.last_entropies
+    assert (of_texts.double() - over_texts).abs().max() < 1e-4
+    assert (above.double() - (over_ids - over_texts)).abs().max() < 1e-4
     assert policy.is_reasoning(out).any()
 
 
@@ -169,7 +175,9 @@ def test_a_policy_of_another_model_is_refused():
 
 @pytest.mark.parametrize("forbidden", [-torch.inf, torch.finfo(torch.float32).min, -1e9])
 def test_what_is_forbidden_adds_nothing_to_an_entropy(forbidden):
-    recorder = SamplingRecorder()
+    recorder = SamplingRecorder(RegionPolicy(VocabLayout(3, (0,), 1, 2, (), (1, 2))))
     scores = torch.tensor([[1.0, 1.0, forbidden, forbidden], [0.0, forbidden, forbidden, forbidden]])
     recorder(torch.tensor([[3], [3]]), scores)
-    assert recorder.entropies().flatten().tolist() == pytest.approx([math.log(2), 0.0], abs=1e-6)
+    over_texts, above = recorder.entropies()
+    assert over_texts.flatten().tolist() == pytest.approx([math.log(2), 0.0], abs=1e-6)
+    assert above.flatten().tolist() == pytest.approx([0.0, 0.0], abs=1e-6)

@@ -12,6 +12,7 @@ import torch
 from trl.trainer.utils import nanstd
 
 from rlvr_vocab.rewards.turns import turn_text
+from rlvr_vocab.training.metrics.completions import SampledEntropies
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after, scored_regions
 
@@ -44,8 +45,10 @@ class BatchMetrics:
         for name in ("time/generation", "time/rewards"):
             self._trainer._metrics["train"][name].append(self._seconds.pop(name, 0.0))
 
-    def log_batch(self, batch: dict[str, Any], rewards_BR: torch.Tensor) -> None:
-        """Log a batch of completions: its groups where it is trained on, and its regions."""
+    def log_batch(
+        self, batch: dict[str, Any], rewards_BR: torch.Tensor, entropies: SampledEntropies | None = None
+    ) -> None:
+        """Log a batch of completions: its groups where it is trained on, its regions, what it was drawn from."""
         trainer = self._trainer
         if self._mode == "train":
             self._log_groups(rewards_BR)
@@ -53,6 +56,13 @@ class BatchMetrics:
         counts = trainer.accelerator.reduce(counts, reduction="sum")
         for name, value in region_metrics(counts, copies=trainer.policy.layout.size > 0).items():
             trainer._metrics[self._mode][name].append(value)
+        if entropies is not None:
+            ids, mask = (
+                torch.cat([batch[f"prompt_{name}"], batch[f"completion_{name}"]], dim=1) for name in ("ids", "mask")
+            )
+            length = batch["completion_ids"].size(1)
+            text_BC, copies_BC = (_padded(rows, length, ids.device) for rows in entropies)
+            self._log_by_region("sampling/", text_BC, copies_BC, ids, mask)
 
     def _log_groups(self, rewards_BR: torch.Tensor) -> None:
         trainer, metrics = self._trainer, self._trainer._metrics["train"]
@@ -66,21 +76,47 @@ class BatchMetrics:
         for name, missing in zip(trainer.reward_func_names, rewards_BR.isnan().double().mean(0), strict=True):
             metrics[f"rewards/{name}/unscored"].append(missing.item())
 
-    def log_entropies(self, entropies_BC: torch.Tensor, ids_BT: torch.Tensor, mask_BT: torch.Tensor) -> None:
-        """Log the entropy of each region: entropies are those of the last positions of the ids."""
-        trainer, kept = self._trainer, entropies_BC.size(1)
+    def log_entropies(
+        self, text_BC: torch.Tensor, copies_BC: torch.Tensor, ids_BT: torch.Tensor, mask_BT: torch.Tensor
+    ) -> None:
+        """Log entropies over texts, all and by region, and over the copies of a text where they are open.
+
+        Args:
+            text_BC: of the last positions of the ids, like `copies_BC`.
+        """
+        self._log_by_region("", text_BC, copies_BC, ids_BT, mask_BT)
+
+    def _log_by_region(
+        self,
+        before: str,
+        text_BC: torch.Tensor,
+        copies_BC: torch.Tensor,
+        ids_BT: torch.Tensor,
+        mask_BT: torch.Tensor,
+    ) -> None:
+        trainer, kept = self._trainer, text_BC.size(1)
         regions_BC = scored_regions(ids_BT, trainer.policy.layout)[:, -kept:]
-        sums = trainer.accelerator.reduce(
-            region_entropies(entropies_BC, regions_BC, mask_BT[:, -kept:]), reduction="sum"
-        )
-        for region, name in ((ANSWERING, "entropy/answering"), (THINKING, "entropy/thinking")):
-            self._means[self._mode].log(name, sums[region], trainer.state.global_step, trainer._metrics[self._mode])
+        of_both = [region_entropies(each, regions_BC, mask_BT[:, -kept:]) for each in (text_BC, copies_BC)]
+        of_text, of_copies = trainer.accelerator.reduce(torch.stack(of_both), reduction="sum")
+        sums = {"text": of_text.sum(0), "answering": of_text[ANSWERING], "thinking": of_text[THINKING]}
+        if trainer.policy.layout.size:
+            sums["copies"] = of_copies[THINKING]
+        for name, each in sums.items():
+            key, step = f"{before}entropy/{name}", trainer.state.global_step
+            self._means[self._mode].log(key, each, step, trainer._metrics[self._mode])
 
     def drop_all_scored(self) -> None:
         """A function that scored every row of a log's steps gets no `unscored` in it."""
         metrics = self._trainer._metrics["train"]
         for name in [name for name, values in metrics.items() if name.endswith("/unscored") and not any(values)]:
             del metrics[name]
+
+
+def _padded(rows: Sequence[Sequence[float]], length: int, device: torch.device) -> torch.Tensor:
+    padded = torch.zeros(len(rows), length, device=device)
+    for index, row in enumerate(rows):
+        padded[index, : len(row)] = torch.tensor(row, device=device)
+    return padded
 
 
 # Shapes: B completions of all processes, group after group; R reward functions; G completions of a group.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from accelerate.utils import gather_object
@@ -17,13 +17,27 @@ from rlvr_vocab.rewards.guard import REASON
 from rlvr_vocab.rewards.turns import turn_text
 
 
+class SampledEntropies(NamedTuple):
+    """In nats, of the distributions that the tokens of each completion were drawn from.
+
+    Attributes:
+        text: over texts.
+        copies: what the entropy over ids has above that.
+    """
+
+    text: list[list[float]]
+    copies: list[list[float]]
+
+
 @dataclass(frozen=True)
 class CompletionRows:
     """One generation batch, a row per completion; `rewards` by function, NaN where a function gave none.
 
     Attributes:
         sampling_logps: of each sampled token, where the sampler tells them.
-        sampling_entropies: in nats, of the distribution that each token was drawn from; a server tells none.
+        sampling_entropies: in nats, over texts, of the distribution that each token was drawn from; a server tells
+            none.
+        sampling_copy_entropies: what the entropy over ids has above that, where there are copies.
         reasons: why each row was scored as it was, by function, for those that say so.
     """
 
@@ -36,6 +50,7 @@ class CompletionRows:
     weights: Mapping[str, float]
     sampling_logps: Sequence[list[float]] | None = None
     sampling_entropies: Sequence[list[float]] | None = None
+    sampling_copy_entropies: Sequence[list[float]] | None = None
     reasons: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def total_rewards(self) -> list[float]:
@@ -49,7 +64,7 @@ class CompletionRows:
 
 
 def gather_rollouts(
-    trainer: Any, inputs: Sequence[Mapping[str, Any]], batch: Mapping[str, Any], entropies: list[list[float]] | None
+    trainer: Any, inputs: Sequence[Mapping[str, Any]], batch: Mapping[str, Any], entropies: SampledEntropies | None
 ) -> CompletionRows:
     """The completions of a generation in all processes, as a `GRPOTrainer` has just scored them.
 
@@ -70,7 +85,11 @@ def gather_rollouts(
         local_rows["sampling_logps"] = [row[mask].tolist() for row, mask in zip(logps, masks, strict=True)]
     if entropies is not None:
         lengths = masks.sum(1).tolist()
-        local_rows["sampling_entropies"] = [row[:length] for row, length in zip(entropies, lengths, strict=True)]
+        figures = {"sampling_entropies": entropies.text, "sampling_copy_entropies": entropies.copies}
+        if not trainer.policy.layout.size:
+            del figures["sampling_copy_entropies"]
+        for name, rows in figures.items():
+            local_rows[name] = [row[:length] for row, length in zip(rows, lengths, strict=True)]
     columns = {name: gather_object(values) for name, values in local_rows.items()}
     logs, names, num_rows = trainer._logs, trainer.reward_func_names, len(columns["solution"])
     reasons = {name: logs["extra"].get(f"{REASON}{name}", ()) for name in names}
@@ -107,8 +126,8 @@ def write_completions(rows: CompletionRows, step: int, tokenizer: PreTrainedToke
         **{f"reward/{name}": list(values) for name, values in rows.rewards.items()},
         **{f"reason/{name}": list(values) for name, values in rows.reasons.items()},
     }
-    for name, figures in (("sampling_logps", rows.sampling_logps), ("sampling_entropies", rows.sampling_entropies)):
-        if figures is not None:
+    for name in ("sampling_logps", "sampling_entropies", "sampling_copy_entropies"):
+        if (figures := getattr(rows, name)) is not None:
             columns[name] = list(figures)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"step_{step:05d}.parquet"

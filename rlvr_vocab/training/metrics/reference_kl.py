@@ -13,7 +13,9 @@ from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import create_model_from_path
 
 from rlvr_vocab.training.sharding import is_sharded, shard_like_policy
+from rlvr_vocab.training.text_kl import k3
 from rlvr_vocab.vocab.head import attach_region_head
+from rlvr_vocab.vocab.reasoning_rows import hold_differences
 
 # One of them costs about a third of a step: docs/guide.md has the figures.
 USUAL_STEPS = 50
@@ -44,11 +46,12 @@ class ReferenceKL:
         batches = args.steps_per_generation * self._trainer.num_iterations
         steps_between_generations = max(1, batches // args.gradient_accumulation_steps)
         if self._trainer.state.global_step % self._every < steps_between_generations:
-            self._trainer._metrics["train"]["kl"].append(self._kl(batch))
+            for name, value in self._kl(batch).items():
+                self._trainer._metrics["train"][name].append(value)
 
     @torch.no_grad()
-    def _kl(self, batch: dict[str, torch.Tensor]) -> float:
-        """Mean over tokens of the k3 estimate that TRL uses for `beta > 0`."""
+    def _kl(self, batch: dict[str, torch.Tensor]) -> dict[str, float]:
+        """Means over tokens: `kl` over texts and, where one text has several ids, `kl/ids`."""
         trainer = self._trainer
         arguments = (
             torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1),
@@ -63,11 +66,14 @@ class ReferenceKL:
             logps, *_ = trainer._get_per_token_logps_and_entropies(trainer.model, *arguments)
             with self.reference() as reference:
                 reference_logps, *_ = trainer._get_per_token_logps_and_entropies(reference, *arguments)
-        log_ratio = reference_logps - logps
-        mask = batch["completion_mask"]
-        kl = ((log_ratio.exp() - log_ratio - 1) * mask).double().sum()
-        total, tokens = trainer.accelerator.reduce(torch.stack([kl, mask.double().sum()]), reduction="sum").tolist()
-        return total / max(tokens, 1)
+        of_copies = trainer.copy_logps(reference_logps) - trainer.copy_logps(logps)
+        log_ratios = {"kl": reference_logps - logps - of_copies, "kl/ids": reference_logps - logps}
+        if not trainer.policy.layout.size:
+            del log_ratios["kl/ids"]
+        mask = batch["completion_mask"].double()
+        sums = torch.stack([*((k3(each) * mask).sum() for each in log_ratios.values()), mask.sum()])
+        *totals, tokens = trainer.accelerator.reduce(sums, reduction="sum").tolist()
+        return {name: total / max(tokens, 1) for name, total in zip(log_ratios, totals, strict=True)}
 
     @contextmanager
     def reference(self) -> Iterator[PreTrainedModel]:
@@ -88,5 +94,6 @@ class ReferenceKL:
             device_map=None,
             use_safetensors=True,
         )
+        hold_differences(reference, trainer.initial_model)
         attach_region_head(reference, policy=trainer.policy, temperature=trainer.temperature)
         return reference.eval()

@@ -1,0 +1,322 @@
+"""The rows of reasoning tokens while a model trains: each its source's plus a difference, free, of low rank, or none.
+
+A folder holds stock tables, one row for each id. `hold_differences` cuts the copies' rows off a model that was read
+from it and has embedding and head make them of their sources' rows, which then learn from the copies too, and of
+differences, which are parameters with a file of their own beside the tables. What is saved puts both together again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.nn import functional as F
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab.layout import RowForm, VocabLayout
+from rlvr_vocab.vocab.logprobs import OutputRows
+
+# In a folder of its own: some tools read every *.safetensors beside a config.json as the model's.
+DIFFERENCES = Path("reasoning_rows", "differences.safetensors")
+_TABLES = ("input", "output")
+# Shapes: K copies, H hidden size, r rank, V standard tokens.
+
+
+class Difference(nn.Module):
+    """How far the rows of copies lie from those of their sources, in one table: `B`, or `B · A`, or nowhere.
+
+    Attributes:
+        A: `(r, H)`, None for differences that are free or none.
+        B: `(K, r)`, or `(K, H)` without `A`; None for no differences.
+        sparse: give what is looked up a sparse gradient.
+    """
+
+    def __init__(self, A: torch.Tensor | None, B: torch.Tensor | None) -> None:
+        super().__init__()
+        self.A, self.B = (None if each is None else nn.Parameter(each) for each in (A, B))
+        self.sparse = False
+
+    @classmethod
+    def new(
+        cls,
+        form: RowForm,
+        shape_KH: Sequence[int],
+        rank: int,
+        noise_K1: torch.Tensor | None,
+        generator: torch.Generator,
+    ) -> Difference:
+        """Differences of zero, or of noise with a standard deviation for each copy.
+
+        The entries of `A` are such that a step of `B` moves a row about as far as one of its own would.
+        """
+        if form == "frozen":
+            return cls(None, None)
+        copies, hidden = shape_KH
+        A = torch.randn(rank, hidden, generator=generator) / math.sqrt(rank) if form == "low_rank" else None
+        B = torch.zeros(copies, hidden if A is None else rank)
+        if noise_K1 is not None:
+            B = torch.randn(B.shape, generator=generator) * noise_K1
+        return cls(A, B)
+
+    def forward(self, ks: torch.Tensor) -> torch.Tensor | None:
+        """`(…, H)`, of copies by their numbers; None for no differences."""
+        if self.B is None:
+            return None
+        rows = F.embedding(ks, self.B, sparse=self.sparse)
+        return rows if self.A is None else rows @ self.A
+
+    def projected(self, hidden: torch.Tensor) -> torch.Tensor | None:
+        """What the differences of products with hidden states are: `projected(hidden) · B`."""
+        if self.B is None:
+            return None
+        return hidden if self.A is None else hidden @ self.A.t().to(hidden.dtype)
+
+
+class HeldRows:
+    """The vocabulary of a model whose copies are held as differences from their sources.
+
+    The model's tables have the standard rows alone; its embedding has a submodule `difference`, and so has a head with
+    a table of its own, and a parameter `difference_bias` where it has a bias.
+    """
+
+    def __init__(self, model: Any, layout: VocabLayout, stored: Mapping[str, torch.Tensor]) -> None:
+        """
+        Args:
+            stored: the differences of a folder, as `read_differences` gives them.
+        """
+        self.model, self.layout = model, layout
+        self.embedding, self.head = model.get_input_embeddings(), model.get_output_embeddings()
+        self.tied = self.head.weight is self.embedding.weight
+        self.sources = torch.tensor(layout.source_ids, device=self.embedding.weight.device)
+        self._cut()
+        for table, module in self._own_tables():
+            parts = (stored.get(f"{table}.{name}") for name in ("A", "B"))
+            module.difference = Difference(*(None if part is None else _typed(part, module.weight) for part in parts))
+            module.difference.requires_grad_(module.weight.requires_grad)
+        bias = stored.get("output.bias")
+        if bias is not None:
+            self.head.difference_bias = nn.Parameter(_typed(bias, self.head.weight), self.head.weight.requires_grad)
+        self._own_forwards = {module: module.__dict__.get("forward") for module in (self.embedding, self.head)}
+        self.embedding.forward = partial(self._embed, self.embedding.forward)
+        self.head.forward = partial(self._logits, self.head.forward)
+
+    @property
+    def output_difference(self) -> Any:
+        return self.embedding.difference if self.tied else self.head.difference
+
+    def output_rows(self, hidden: torch.Tensor) -> OutputRows:
+        """The output embedding as `region_logprobs` takes it."""
+        difference = self.output_difference
+        return OutputRows(
+            self.head.weight,
+            self.head.bias,
+            projected=difference.projected(hidden),
+            factor=difference.B,
+            factor_bias=self._difference_bias,
+        )
+
+    def output_parameters(self) -> list[torch.Tensor | None]:
+        difference = self.output_difference
+        return [self.head.weight, self.head.bias, difference.A, difference.B, self._difference_bias]
+
+    @property
+    def _difference_bias(self) -> nn.Parameter | None:
+        bias: nn.Parameter | None = getattr(self.head, "difference_bias", None)
+        return bias
+
+    def _own_tables(self) -> list[tuple[str, Any]]:
+        modules = [self.embedding] if self.tied else [self.embedding, self.head]
+        return list(zip(_TABLES, modules, strict=False))
+
+    def _cut(self) -> None:
+        standard = self.layout.standard_size
+        self._set_tables([module.weight.data[:standard].clone() for _, module in self._own_tables()])
+        if self.head.bias is not None:
+            self.head.bias = nn.Parameter(self.head.bias.data[:standard].clone(), self.head.bias.requires_grad)
+
+    def _set_tables(self, tables: list[torch.Tensor]) -> None:
+        for (_, module), table in zip(self._own_tables(), tables, strict=True):
+            module.weight = nn.Parameter(table, module.weight.requires_grad)
+        if self.tied:
+            self.head.weight = self.embedding.weight
+        self.embedding.num_embeddings = self.head.out_features = len(self.head.weight)
+
+    def _embed(self, own_forward: Callable[[torch.Tensor], torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
+        is_copy = ids >= self.layout.standard_size
+        ks = (ids - self.layout.standard_size).clamp(min=0)
+        embedded = own_forward(torch.where(is_copy, self._sources_on(ids.device)[ks], ids))
+        difference = self.embedding.difference(ks)
+        if difference is None:
+            return embedded
+        scale = getattr(self.embedding, "embed_scale", None)  # Gemma multiplies what it looks up
+        difference = difference * is_copy.unsqueeze(-1)
+        return embedded + (difference if scale is None else difference * scale).to(embedded.dtype)
+
+    def _logits(self, own_forward: Callable[[torch.Tensor], torch.Tensor], hidden: torch.Tensor) -> torch.Tensor:
+        logits = own_forward(hidden)
+        of_copies = logits[..., self._sources_on(logits.device)]
+        difference, bias = self.output_difference, self._difference_bias
+        projected = difference.projected(hidden)
+        if projected is not None:
+            of_copies = of_copies + F.linear(projected, difference.B.to(projected.dtype), bias).to(logits.dtype)
+        return torch.cat((logits, of_copies), dim=-1)
+
+    def _sources_on(self, device: torch.device) -> torch.Tensor:
+        if self.sources.device != device:
+            self.sources = self.sources.to(device)
+        return self.sources
+
+    def split(self, state: Mapping[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """A state dict of the model, whole, as that of a stock model and the differences by their names on disk."""
+        stock, differences, names = dict(state), dict[str, torch.Tensor](), self._names()
+        for table, module in self._own_tables():
+            name = names[module]
+            for part in ("A", "B"):
+                found = stock.pop(f"{name}.difference.{part}", None)
+                if found is not None:
+                    differences[f"{table}.{part}"] = found
+            stock[f"{name}.weight"] = self._whole(stock[f"{name}.weight"], _rows(differences, table))
+        head = names[self.head]
+        if self.tied and f"{head}.weight" in stock:
+            stock[f"{head}.weight"] = stock[f"{names[self.embedding]}.weight"]
+        if f"{head}.bias" in stock:
+            bias = stock.pop(f"{head}.difference_bias", None)
+            stock[f"{head}.bias"] = self._whole(stock[f"{head}.bias"], bias)
+            if bias is not None:
+                differences["output.bias"] = bias
+        return stock, differences
+
+    def stock_parameters(self, named: Iterator[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
+        """Parameters by the names of a stock model, of which differences have been put into the tables."""
+        names = self._names()
+        tables = {f"{names[module]}.weight": module for _, module in self._own_tables()}
+        for name, tensor in named:
+            if name in tables:
+                difference = tables[name].difference
+                yield name, self._whole(tensor, _product(difference.A, difference.B))
+            elif name == f"{names[self.head]}.bias":
+                yield name, self._whole(tensor, self._difference_bias)
+            elif ".difference" not in name:
+                yield name, tensor
+
+    @torch.no_grad()
+    def _whole(self, standard: torch.Tensor, difference: torch.Tensor | None) -> torch.Tensor:
+        """A table, or a bias, of all ids."""
+        copies = standard[self._sources_on(standard.device)]
+        if difference is not None:
+            copies = (copies.to(difference.dtype) + difference).to(standard.dtype)
+        return torch.cat((standard, copies))
+
+    def _names(self) -> dict[nn.Module, str]:
+        return {module: name for name, module in self.model.named_modules() if module in (self.embedding, self.head)}
+
+    @contextmanager
+    def reading(self, folder: str | Path) -> Iterator[None]:
+        """Inside the block the model takes state dicts of a stock folder, and the differences that lie beside it."""
+        stored, names, standard = read_differences(folder, self.layout), self._names(), self.layout.standard_size
+
+        def cut(module: nn.Module, state: dict[str, torch.Tensor], *_: Any) -> None:
+            for each in names.values():
+                for part in ("weight", "bias"):
+                    if f"{each}.{part}" in state:
+                        state[f"{each}.{part}"] = state[f"{each}.{part}"][:standard]
+            for table, held in self._own_tables():
+                for part in ("A", "B"):
+                    if f"{table}.{part}" in stored:
+                        state[f"{names[held]}.difference.{part}"] = stored[f"{table}.{part}"]
+            if "output.bias" in stored:
+                state[f"{names[self.head]}.difference_bias"] = stored["output.bias"]
+
+        handle = self.model.register_load_state_dict_pre_hook(cut)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    @torch.no_grad()
+    def make_stock(self) -> None:
+        """Give the model whole tables and its own forward again."""
+        state, _ = self.split(self.model.state_dict())
+        names = self._names()
+        for module, own in self._own_forwards.items():
+            del module.forward
+            if own is not None:
+                module.forward = own
+        self._set_tables([state[f"{names[module]}.weight"] for _, module in self._own_tables()])
+        for _, module in self._own_tables():
+            del module.difference
+        if self.head.bias is not None:
+            self.head.bias = nn.Parameter(state[f"{names[self.head]}.bias"], self.head.bias.requires_grad)
+            self.head.__dict__.get("_parameters", {}).pop("difference_bias", None)
+        self.model.held_rows = None
+
+
+def hold_differences(model: Any, folder: str | Path) -> None:
+    """Hold the copies of a model that was read from a folder in the form that the folder names.
+
+    Raises:
+        UserError: the folder lacks its differences, or they are not those of its tables.
+    """
+    layout = VocabLayout.load(folder)
+    if layout.holds_differences:
+        model.held_rows = HeldRows(model, layout, read_differences(folder, layout))
+
+
+def held_rows(model: Any) -> HeldRows | None:
+    """How a model holds its copies, under whatever wrappers; None where each has a row of its own."""
+    while not hasattr(model, "held_rows") and hasattr(model, "module"):
+        model = model.module
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    held: HeldRows | None = getattr(base, "held_rows", None)
+    return held
+
+
+def save_differences(folder: str | Path, differences: Mapping[str, torch.Tensor]) -> None:
+    path = Path(folder) / DIFFERENCES
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file({name: tensor.detach().contiguous().cpu() for name, tensor in differences.items()}, path)
+
+
+def read_differences(folder: str | Path, layout: VocabLayout) -> dict[str, torch.Tensor]:
+    """The differences of a model folder, by table and part: `input.A`, `output.B`, `output.bias`, ….
+
+    Raises:
+        UserError: it has none, or others than its layout says.
+    """
+    if layout.reasoning_rows == "frozen":
+        return {}
+    path = Path(folder) / DIFFERENCES
+    try:
+        stored = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise UserError(
+            f"{path} cannot be read, the differences of {layout.reasoning_rows} reasoning rows: "
+            f"{' '.join(str(error).split())}"
+        ) from error
+    if "input.B" not in stored or ("input.A" in stored) != (layout.reasoning_rows == "low_rank"):
+        raise UserError(f"{path} does not hold the differences of {layout.reasoning_rows} reasoning rows")
+    if any(len(tensor) != layout.size for name, tensor in stored.items() if not name.endswith(".A")):
+        raise UserError(f"{path} is of another number of reasoning tokens than {layout.size}")
+    return stored
+
+
+def _rows(differences: Mapping[str, torch.Tensor], table: str) -> torch.Tensor | None:
+    return _product(differences.get(f"{table}.A"), differences.get(f"{table}.B"))
+
+
+def _product(A: torch.Tensor | None, B: torch.Tensor | None) -> torch.Tensor | None:
+    return B if A is None or B is None else B.float() @ A.float()
+
+
+def _typed(tensor: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    """On the table's device, in float32, or, where the table trains in a smaller type, in that: FSDP2 wants one."""
+    dtype = table.dtype if table.requires_grad else torch.promote_types(table.dtype, torch.float32)
+    return tensor.to(table.device, dtype)

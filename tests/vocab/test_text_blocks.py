@@ -1,0 +1,69 @@
+"""Blocks of texts hold every id that a region allows once, with all ids of a text in one block."""
+
+import pytest
+import torch
+
+from rlvr_vocab.vocab import text_blocks as module
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.regions import ANSWERING, THINKING
+
+STANDARD, CONTROL = 300, (7, 290, 291)
+SOURCES = {
+    "none": (),
+    "all": tuple(range(STANDARD)),
+    "some, thrice": tuple(range(100)) * 3,
+    "holes": (*range(30, 140), 5, 5, 5, 299, *range(200, 210), 7),
+    "backwards": tuple(range(STANDARD - 1, -1, -1)),
+}
+
+
+@pytest.mark.parametrize("mode", ["expand", "replace"])
+@pytest.mark.parametrize("sources", SOURCES.values(), ids=SOURCES)
+@pytest.mark.parametrize("region", [ANSWERING, THINKING])
+@pytest.mark.parametrize("size", [64, 97, 1000])
+def test_every_open_id_is_in_the_block_of_its_text_once(sources, mode, region, size):
+    policy = RegionPolicy(VocabLayout(STANDARD, sources, 290, 291, (), CONTROL, mode))
+    allowed, texts = torch.isfinite(policy.bias[region]), policy.surface_ids(torch.arange(policy.layout.rows))
+    seen = []
+    for block in policy.text_blocks(region, size, torch.device("cpu")):
+        pieces = [*([block.standard] if block.allows_standard else []), *block.copies]
+        assert pieces
+        for piece in pieces:
+            ids = torch.arange(policy.layout.rows)[piece.ids]
+            assert torch.equal(torch.arange(block.texts.start, block.texts.stop)[piece.texts], texts[ids])
+            seen += ids[allowed[ids]].tolist()
+    assert sorted(seen) == allowed.nonzero().squeeze(1).tolist()
+
+
+def test_runs_of_copies_are_slices_and_others_are_looked_up():
+    policy = RegionPolicy(VocabLayout(STANDARD, SOURCES["holes"], 290, 291, (), CONTROL))
+    [block] = policy.text_blocks(THINKING, 1000, torch.device("cpu"))
+    run, first, second, third = block.copies
+    assert (run.ids, run.texts) == (slice(STANDARD, STANDARD + 110), slice(30, 140))
+    assert [piece.texts.tolist() for piece in (first, second, third)] == [[5, *range(200, 210), 299], [5], [5]]
+
+
+def test_texts_that_a_region_forbids_are_in_no_block():
+    policy = RegionPolicy(VocabLayout(STANDARD, tuple(range(100, 200)), 290, 291, (), CONTROL, "replace"))
+    blocks = policy.text_blocks(THINKING, 100, torch.device("cpu"))
+    assert [(block.texts.start, block.allows_standard, len(block.copies)) for block in blocks] == [
+        (0, True, 0),
+        (100, False, 1),
+        (200, True, 0),
+    ]
+    assert not any(block.copies for block in policy.text_blocks(ANSWERING, 100, torch.device("cpu")))
+
+
+@pytest.mark.parametrize("kind", ["run", "singles"])
+def test_a_text_is_found_under_its_id(kind, monkeypatch):
+    monkeypatch.setattr(module, "_SHORTEST_RUN", 4 if kind == "run" else 100)
+    policy = RegionPolicy(VocabLayout(20, tuple(range(4, 12)), 18, 19, (), (18, 19)))
+    [block] = policy.text_blocks(THINKING, 20, torch.device("cpu"))
+    [piece] = block.copies
+    texts = torch.tensor([3, 4, 4, 11, 12, -5, 30])
+    ids = torch.tensor([3, 20, 4, 27, 12, 0, 0])  # ids 20 … 27 copy 4 … 11
+    column, inside, is_id = piece.find(ids, texts)
+    assert inside.tolist() == [False, True, True, True, False, False, False]
+    assert is_id.tolist() == [False, True, False, True, False, False, False]
+    assert column[inside].tolist() == [0, 0, 7]
