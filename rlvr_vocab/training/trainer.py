@@ -68,7 +68,7 @@ Measure = Callable[["RegionGRPOTrainer"], Mapping[str, float | None]]
 
 
 @contextmanager
-def region_head_in_trl(policy: RegionPolicy, initial_model: Path) -> Iterator[None]:
+def region_head_in_trl(policy: RegionPolicy, initial_model: Path, *, adapter: bool) -> Iterator[None]:
     """While a `GRPOTrainer` is constructed it gives policy and reference a fused head: ours, in its place.
 
     It is the moment, too, at which their copies are taken into the form of the initial model.
@@ -76,7 +76,7 @@ def region_head_in_trl(policy: RegionPolicy, initial_model: Path) -> Iterator[No
     original = trl_grpo.add_fused_lm_head
 
     def add_region_head(model: PreTrainedModel, **settings: Any) -> None:
-        hold_differences(model, initial_model)
+        hold_differences(model, initial_model, adapter=adapter)
         attach_region_head(model, policy=policy, **settings)
 
     trl_grpo.add_fused_lm_head = add_region_head
@@ -190,7 +190,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         self._measure = measure
         self._sampled_entropies: SampledEntropies | None = None
         refuse_off_policy(vars(args), reasoning=self.policy.layout.size > 0)
-        with region_head_in_trl(self.policy, self.initial_model):
+        with region_head_in_trl(self.policy, self.initial_model, adapter=lora is not None or loaded is not None):
             super().__init__(
                 model=str(self.initial_model) if loaded is None else loaded,
                 reward_funcs=reward_funcs,
@@ -214,6 +214,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         self.add_callback(UpdateCheck())
         log_run_steps_to_wandb(self, self.stage_context)
         if self.use_vllm and self.policy.layout.size:
+            self._send_whole_tables()
             self.add_callback(VLLMCheck(self))
 
     def create_accelerator_and_postprocess(self) -> None:
@@ -234,6 +235,15 @@ class RegionGRPOTrainer(GRPOTrainer):
         large = table.requires_grad and table.numel() >= _SMALLEST_SPARED_TABLE
         if tied and large and self.accelerator.distributed_type == DistributedType.NO:
             embedding.sparse = True
+            held = held_rows(self.model)
+            if held is not None:
+                held.output_difference.sparse = True
+
+    def _send_whole_tables(self) -> None:
+        """Have vLLM, which knows a row for each id, get such tables at each synchronisation."""
+        held, own = held_rows(self.model), self.vllm_generation._iter_named_params
+        if held is not None:
+            self.vllm_generation._iter_named_params = lambda: held.stock_parameters(own())
 
     def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:
         """Train; from a checkpoint on, exactly as the run that wrote it would have gone on; True: from the newest."""

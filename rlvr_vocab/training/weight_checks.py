@@ -173,6 +173,9 @@ def _named_specially(model: Any) -> Iterator[tuple[nn.Parameter, str]]:
     yield embedding.weight, "embedding and head" if tied else "embedding"
     if getattr(head, "bias", None) is not None:
         yield head.bias, "bias of the head"
+    for parameter_name, parameter in model.named_parameters():
+        if ".difference" in parameter_name:
+            yield parameter, "differences of the reasoning rows"
     if isinstance(embedding, TrainedRows) and isinstance(head, TrainedRows):
         which = "rows" if embedding.first == 0 else "reasoning rows"
         yield head.parameter, f"{which} of the head"

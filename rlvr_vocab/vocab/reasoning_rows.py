@@ -8,7 +8,7 @@ differences, which are parameters with a file of their own beside the tables. Wh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,11 +18,12 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import RowForm, VocabLayout
-from rlvr_vocab.vocab.logprobs import OutputRows
+from rlvr_vocab.vocab.logprobs import OutputRows, whole_in_zero3
 
 # In a folder of its own: some tools read every *.safetensors beside a config.json as the model's.
 DIFFERENCES = Path("reasoning_rows", "differences.safetensors")
@@ -97,7 +98,7 @@ class HeldRows:
         self.tied = self.head.weight is self.embedding.weight
         self.sources = torch.tensor(layout.source_ids, device=self.embedding.weight.device)
         self._cut()
-        for table, module in self._own_tables():
+        for table, module in self.own_tables():
             parts = (stored.get(f"{table}.{name}") for name in ("A", "B"))
             module.difference = Difference(*(None if part is None else _typed(part, module.weight) for part in parts))
             module.difference.requires_grad_(module.weight.requires_grad)
@@ -132,18 +133,19 @@ class HeldRows:
         bias: nn.Parameter | None = getattr(self.head, "difference_bias", None)
         return bias
 
-    def _own_tables(self) -> list[tuple[str, Any]]:
+    def own_tables(self) -> list[tuple[str, Any]]:
+        """Embedding and, where it has a table of its own, head, by their names on disk."""
         modules = [self.embedding] if self.tied else [self.embedding, self.head]
         return list(zip(_TABLES, modules, strict=False))
 
     def _cut(self) -> None:
         standard = self.layout.standard_size
-        self._set_tables([module.weight.data[:standard].clone() for _, module in self._own_tables()])
+        self._set_tables([module.weight.data[:standard].clone() for _, module in self.own_tables()])
         if self.head.bias is not None:
             self.head.bias = nn.Parameter(self.head.bias.data[:standard].clone(), self.head.bias.requires_grad)
 
     def _set_tables(self, tables: list[torch.Tensor]) -> None:
-        for (_, module), table in zip(self._own_tables(), tables, strict=True):
+        for (_, module), table in zip(self.own_tables(), tables, strict=True):
             module.weight = nn.Parameter(table, module.weight.requires_grad)
         if self.tied:
             self.head.weight = self.embedding.weight
@@ -177,7 +179,7 @@ class HeldRows:
     def split(self, state: Mapping[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
         """A state dict of the model, whole, as that of a stock model and the differences by their names on disk."""
         stock, differences, names = dict(state), dict[str, torch.Tensor](), self._names()
-        for table, module in self._own_tables():
+        for table, module in self.own_tables():
             name = names[module]
             for part in ("A", "B"):
                 found = stock.pop(f"{name}.difference.{part}", None)
@@ -194,16 +196,18 @@ class HeldRows:
                 differences["output.bias"] = bias
         return stock, differences
 
-    def stock_parameters(self, named: Iterator[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
-        """Parameters by the names of a stock model, of which differences have been put into the tables."""
+    def stock_parameters(self, named: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
+        """Parameters under the names of a stock model, whole ones given one by one, with whole tables among them."""
         names = self._names()
-        tables = {f"{names[module]}.weight": module for _, module in self._own_tables()}
+        tables = {f"{names[module]}.weight": module for _, module in self.own_tables()}
         for name, tensor in named:
             if name in tables:
                 difference = tables[name].difference
-                yield name, self._whole(tensor, _product(difference.A, difference.B))
+                with whole_in_zero3(difference.A, difference.B):
+                    yield name, self._whole(tensor, _product(_gathered(difference.A), _gathered(difference.B)))
             elif name == f"{names[self.head]}.bias":
-                yield name, self._whole(tensor, self._difference_bias)
+                with whole_in_zero3(self._difference_bias):
+                    yield name, self._whole(tensor, _gathered(self._difference_bias))
             elif ".difference" not in name:
                 yield name, tensor
 
@@ -228,7 +232,7 @@ class HeldRows:
                 for part in ("weight", "bias"):
                     if f"{each}.{part}" in state:
                         state[f"{each}.{part}"] = state[f"{each}.{part}"][:standard]
-            for table, held in self._own_tables():
+            for table, held in self.own_tables():
                 for part in ("A", "B"):
                     if f"{table}.{part}" in stored:
                         state[f"{names[held]}.difference.{part}"] = stored[f"{table}.{part}"]
@@ -242,31 +246,35 @@ class HeldRows:
             handle.remove()
 
     @torch.no_grad()
-    def make_stock(self) -> None:
-        """Give the model whole tables and its own forward again."""
-        state, _ = self.split(self.model.state_dict())
+    def make_stock(self) -> dict[str, torch.Tensor]:
+        """Give the model whole tables and its own forward again; the differences that these now hold."""
+        state, differences = self.split(self.model.state_dict())
         names = self._names()
         for module, own in self._own_forwards.items():
             del module.forward
             if own is not None:
                 module.forward = own
-        self._set_tables([state[f"{names[module]}.weight"] for _, module in self._own_tables()])
-        for _, module in self._own_tables():
+        self._set_tables([state[f"{names[module]}.weight"] for _, module in self.own_tables()])
+        for _, module in self.own_tables():
             del module.difference
         if self.head.bias is not None:
             self.head.bias = nn.Parameter(state[f"{names[self.head]}.bias"], self.head.bias.requires_grad)
-            self.head.__dict__.get("_parameters", {}).pop("difference_bias", None)
+            self.head._parameters.pop("difference_bias", None)
         self.model.held_rows = None
+        return differences
 
 
-def hold_differences(model: Any, folder: str | Path) -> None:
+def hold_differences(model: Any, folder: str | Path, *, adapter: bool = False) -> None:
     """Hold the copies of a model that was read from a folder in the form that the folder names.
+
+    Args:
+        adapter: an adapter trains, and the tables do not: a free difference is then a row of its own, and none is held.
 
     Raises:
         UserError: the folder lacks its differences, or they are not those of its tables.
     """
     layout = VocabLayout.load(folder)
-    if layout.holds_differences:
+    if layout.holds_differences and not (adapter and layout.reasoning_rows == "shared"):
         model.held_rows = HeldRows(model, layout, read_differences(folder, layout))
 
 
@@ -314,6 +322,11 @@ def _rows(differences: Mapping[str, torch.Tensor], table: str) -> torch.Tensor |
 
 def _product(A: torch.Tensor | None, B: torch.Tensor | None) -> torch.Tensor | None:
     return B if A is None or B is None else B.float() @ A.float()
+
+
+def _gathered(parameter: torch.Tensor | None) -> torch.Tensor | None:
+    """All of a parameter that FSDP2 has sharded."""
+    return parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
 
 
 def _typed(tensor: torch.Tensor, table: torch.Tensor) -> torch.Tensor:

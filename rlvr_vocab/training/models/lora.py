@@ -15,7 +15,9 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.models.quantization import compute_one_policy
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.peft.trained_difference import train_differences
 from rlvr_vocab.vocab.peft.trained_rows import add_trained_rows, first_trained_row
+from rlvr_vocab.vocab.reasoning_rows import held_rows
 
 # Fields of PEFT's configuration that mean something here.
 _OF_LORA_CONFIG = ("r", "lora_alpha", "lora_dropout", "target_modules", "task_type")
@@ -62,8 +64,15 @@ def complete_adapter(model: PeftModel, lora: Lora, layout: VocabLayout) -> None:
     TRL makes the adapter of a quantized model bfloat16, in which small updates round away, and switches every dropout
     of a model off, where ours is the base model's alone.
     """
-    first = first_trained_row(lora.train_rows, layout)
-    if first is not None:
+    held, first = held_rows(model), first_trained_row(lora.train_rows, layout)
+    if held is not None and lora.train_rows == "all":
+        raise UserError(
+            f"train_rows=all with {layout.reasoning_rows} reasoning rows: rows beside an adapter train whole or as "
+            "differences from their sources"
+        )
+    if held is not None and lora.train_rows == "reasoning":
+        train_differences(held)
+    elif held is None and first is not None:
         add_trained_rows(model, first)
     ExactMerge(model)
     compute_one_policy(model)

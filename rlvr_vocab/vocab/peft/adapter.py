@@ -13,13 +13,16 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.peft.adapter_base import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
+    DIFFERENCE_KEY,
     ROWS_KEY,
     find_base,
     is_adapter,
     read_adapter_config,
 )
+from rlvr_vocab.vocab.peft.trained_difference import train_differences
 from rlvr_vocab.vocab.peft.trained_rows import ADAPTER, add_trained_rows
 from rlvr_vocab.vocab.read_as_data import READ_AS_DATA, reading, refuse_pickled
+from rlvr_vocab.vocab.reasoning_rows import held_rows, hold_differences
 
 # What PEFT ends in over a configuration with a wrong name or a value of a wrong type, here or when it makes layers.
 _PEFT_ERRORS = (KeyError, TypeError, ValueError, AttributeError)
@@ -54,9 +57,15 @@ def put_adapter_on(model: PreTrainedModel, folder: str | Path) -> PeftModel:
     Raises:
         UserError: the adapter is broken, or does not fit.
     """
-    adapted, rows = _bare_adapter_on(model, Path(folder)), _trained_rows(Path(folder, ADAPTER_WEIGHTS))
+    adapted, (rows, differences) = _bare_adapter_on(model, Path(folder)), _trained_beside(Path(folder))
     if rows:
         add_trained_rows(adapted, model.get_input_embeddings().weight.size(0) - rows)
+    if differences:
+        hold_differences(model, model.name_or_path, adapter=True)
+        held = held_rows(model)
+        if held is None:
+            raise UserError(f"{folder} does not fit its base: {model.name_or_path} has no differences of low rank")
+        train_differences(held)
     try:
         result = adapted.load_adapter(str(folder), ADAPTER, torch_device=str(model.device))
     except RuntimeError as error:  # torch's word for tensors of another shape
@@ -103,11 +112,14 @@ def _named(missing: list[str], unexpected: list[str]) -> list[tuple[list[str], s
     return [(missing, "tensors are missing"), (unexpected, "tensors have no place in it")]
 
 
-def _trained_rows(weights: Path) -> int:
-    """How many rows of embedding and head an adapter file holds: 0 where it holds none."""
+def _trained_beside(folder: Path) -> tuple[int, bool]:
+    """How many rows of embedding and head an adapter's file holds, and whether it holds differences of such rows."""
+    weights = folder / ADAPTER_WEIGHTS
     try:
         with safe_open(weights, framework="pt") as file:
-            names = [name for name in file.keys() if name.endswith(f".{ROWS_KEY}")]  # noqa: SIM118  # not a mapping
-            return file.get_slice(names[0]).get_shape()[0] if names else 0
+            every = list(file.keys())
+            names = [name for name in every if name.endswith(f".{ROWS_KEY}")]
+            rows = file.get_slice(names[0]).get_shape()[0] if names else 0
+            return rows, any(f".{DIFFERENCE_KEY}." in name for name in every)
     except (SafetensorError, OSError) as error:
         raise UserError(f"{weights} cannot be read as the weights of an adapter: {error}") from error

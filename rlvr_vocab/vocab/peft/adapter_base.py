@@ -12,7 +12,8 @@ from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.peft.weights_fingerprint import weights_fingerprint
 
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-ROWS_KEY = "lora_rows"  # ends the names of rows that train beside it: PEFT takes for its own what begins with lora_
+# In the names of rows, or of differences of rows, that train beside it: PEFT takes for its own what begins with lora_.
+ROWS_KEY, DIFFERENCE_KEY = "lora_rows", "lora_difference"
 BASE_RECORD = "base_weights.json"
 _FINGERPRINT = "fingerprint"
 

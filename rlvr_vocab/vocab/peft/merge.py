@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,14 @@ from transformers import AutoConfig, PreTrainedModel
 
 from rlvr_vocab.atomic_file import folder_appearing_whole
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.layout import LAYOUT_FILE
+from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.peft.adapter import load_model, open_adapter
 from rlvr_vocab.vocab.peft.adapter_base import find_base
 from rlvr_vocab.vocab.peft.merge_check import MergeCheck, Shift, shift
 from rlvr_vocab.vocab.peft.stock_reload import digests_of
+from rlvr_vocab.vocab.peft.trained_rows import TrainedRows
 from rlvr_vocab.vocab.read_as_data import NO_CODE
+from rlvr_vocab.vocab.reasoning_rows import DIFFERENCES, held_rows, save_differences
 
 # Copied from the base as they are: a tokenizer that is loaded and saved again may lose its decoder.
 _TOKENIZER_FILES = (
@@ -103,13 +105,16 @@ def _merge_into(folder: Path, adapter: Path, source: Path, dtype: torch.dtype | 
     with model.disable_adapter():
         untrained = check.logits(model)
     unmerged = check.logits(model)
+    own_rows = isinstance(model.get_input_embeddings(), TrainedRows)
     model = model.merge_and_unload()
+    differences = _into_the_tables(model)
     exact = check.logits(model)
     merging, training = check.require_same(unmerged, exact), shift(untrained, exact)
     dtype = dtype or stored_dtype(source)
     for parameter in model.parameters():  # not the buffers: stock classes compute those in float32 again
         parameter.data = parameter.data.to(dtype)
     write_stock_folder(model, source, folder)
+    _write_form(folder, source, differences, own_rows)
     written, digests = check.logits(model), digests_of(model)
     del model  # the fresh process may need the room
     return MergeReport(
@@ -122,6 +127,26 @@ def _merge_into(folder: Path, adapter: Path, source: Path, dtype: torch.dtype | 
         training=training,
         rounding=None if dtype == torch.float32 else shift(exact, written),
     )
+
+
+def _into_the_tables(model: PreTrainedModel) -> dict[str, torch.Tensor]:
+    held = held_rows(model)
+    return {} if held is None else held.make_stock()
+
+
+def _write_form(folder: Path, base: Path, differences: dict[str, torch.Tensor], own_rows: bool) -> None:
+    """Leave beside the merged tables what a training that starts from them holds its reasoning rows by.
+
+    Args:
+        own_rows: rows of their own trained beside the adapter, and differ from their sources by nothing that is known.
+    """
+    if differences:
+        save_differences(folder, differences)
+    elif (base / DIFFERENCES).is_file() and not own_rows:
+        (folder / DIFFERENCES).parent.mkdir()
+        shutil.copyfile(base / DIFFERENCES, folder / DIFFERENCES)
+    elif own_rows and (base / LAYOUT_FILE).is_file():
+        replace(VocabLayout.load(base), reasoning_rows="independent").save(folder)
 
 
 def _in_float32(adapter: Path, base: Path) -> Any:
