@@ -38,7 +38,7 @@ def main() -> None:
         arguments.folder = folder
         make_base(arguments)
         print(f"{arguments}\n{'variant':<16}{'s/step':>8}{'x n=0':>8}{'MiB beyond state':>18}{'x n=0':>8}", flush=True)
-        figures = {name: in_own_process(arguments, name) for name in VARIANTS}
+        figures = {name: in_own_process(arguments, name) for name in arguments.only}
     base = figures[BASELINE]
     for name, figure in figures.items():
         seconds, peak = figure["seconds"], figure["peak_mib"]
@@ -55,13 +55,14 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--completion", type=int, default=256)
     parser.add_argument("--thinking", type=float, default=0.75, help="share of completion tokens that is thinking")
     parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--only", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--folder", help=argparse.SUPPRESS)
     parser.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def in_own_process(arguments: argparse.Namespace, variant: str) -> dict[str, float]:
-    options = [f"--{name}={value}" for name, value in {**vars(arguments), "variant": variant}.items()]
+    options = [f"--{name}={value}" for name, value in {**vars(arguments), "variant": variant}.items() if name != "only"]
     answer = subprocess.run([sys.executable, __file__, *options], stdout=subprocess.PIPE, check=True)
     return json.loads(answer.stdout.splitlines()[-1])
 

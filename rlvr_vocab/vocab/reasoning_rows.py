@@ -97,6 +97,7 @@ class HeldRows:
         self.embedding, self.head = model.get_input_embeddings(), model.get_output_embeddings()
         self.tied = self.head.weight is self.embedding.weight
         self.sources = torch.tensor(layout.source_ids, device=self.embedding.weight.device)
+        self._copies_all = layout.source_ids == tuple(range(layout.standard_size))
         self._cut()
         for table, module in self.own_tables():
             parts = (stored.get(f"{table}.{name}") for name in ("A", "B"))
@@ -164,7 +165,7 @@ class HeldRows:
 
     def _logits(self, own_forward: Callable[[torch.Tensor], torch.Tensor], hidden: torch.Tensor) -> torch.Tensor:
         logits = own_forward(hidden)
-        of_copies = logits[..., self._sources_on(logits.device)]
+        of_copies = logits if self._copies_all else logits[..., self._sources_on(logits.device)]
         difference, bias = self.output_difference, self._difference_bias
         projected = difference.projected(hidden)
         if projected is not None:

@@ -43,6 +43,8 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
         (None, False),
     ),
 }
+# Those that take ids out of a distribution once the temperature is in it.
+TRUNCATING = ("top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "top_h")
 # What `generation_kwargs` may hold; of vLLM's options only what SamplingParams takes, which refuses any other name.
 _SAME_THING = {"max_new_tokens": "max_completion_length", "temperature": "temperature"}
 OF_TRANSFORMERS = (*_SAME_THING, "cache_implementation", "use_cache", *NEUTRAL)

@@ -12,7 +12,9 @@ from peft import PeftModel
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedModel
 
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.logprobs import finite_log, row_dot
+from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy
+from rlvr_vocab.vocab.refuse_off_policy import NEUTRAL, TRUNCATING
 from rlvr_vocab.vocab.regions import region_of_next
 
 
@@ -96,6 +98,43 @@ class SamplingRecorder:
             self._pending = None
 
 
+class TextFirstDraw:
+    """Draws each token itself, its text first and then one of the text's ids, and hands on the id alone as possible.
+
+    It is the same distribution. What a stock sampler costs grows with the number of ids, by a random number for each;
+    there are as many texts as the base model has tokens. It keeps what a `SamplingRecorder` keeps.
+    """
+
+    def __init__(self, policy: RegionPolicy, temperature: float) -> None:
+        self._policy, self._temperature = policy, temperature
+        self._logps: list[torch.Tensor] = []
+        self._entropies: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        policy = self._policy
+        bias_BR = policy.bias_on(scores.device, finite=True)[region_of_next(input_ids, policy.layout)]
+        log_p_BR = torch.add(bias_BR, scores, alpha=1 / self._temperature).log_softmax(dim=1)
+        p_BR = log_p_BR.exp()
+        of_texts_BV = policy.over_texts(p_BR)
+        ids_BM, exists_BM = policy.ids_of_texts(of_texts_BV.multinomial(1))
+        place_B1 = (p_BR.gather(1, ids_BM) * exists_BM).multinomial(1)
+        drawn_B1 = ids_BM.gather(1, place_B1)
+        self._logps.append(log_p_BR.gather(1, drawn_B1).squeeze(1))
+        log_p_BR.clamp_(min=FORBIDDEN)  # 0 · -inf would be NaN
+        of_ids, of_texts = -row_dot(p_BR, log_p_BR), -row_dot(of_texts_BV, finite_log(of_texts_BV))
+        self._entropies.append((of_texts, of_ids - of_texts))
+        return torch.full_like(scores, -torch.inf).scatter(1, drawn_B1, 0.0)
+
+    def logps(self, sequences: torch.Tensor) -> torch.Tensor:
+        """`(B, steps)` log-probabilities of the ids that generation appended to its prompts."""
+        return torch.stack(self._logps, dim=1)
+
+    def entropies(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """As a recorder's."""
+        over_texts, above = zip(*self._entropies, strict=True)
+        return torch.stack(over_texts, dim=1), torch.stack(above, dim=1)
+
+
 class RegionSampler:
     """`model.generate` under the region policy, recording log-probabilities on request.
 
@@ -121,11 +160,19 @@ class RegionSampler:
         **kwargs: Any,
     ) -> Any:
         temperature = self._temperature(generation_config, kwargs)
-        processors = LogitsProcessorList([*(logits_processor or []), RegionLogitsProcessor(self.policy, temperature)])
+        processors = LogitsProcessorList(logits_processor or [])
         given = {"generation_config": generation_config, "logits_processor": processors, **kwargs}
+        draws = self._recording and temperature is not None and self._draws_from_all(generation_config, kwargs)
+        if not draws:
+            processors.append(RegionLogitsProcessor(self.policy, temperature))
         if not self._recording:
             return self._own_generate(*args, **given)
-        recorder = SamplingRecorder(self.policy, greedy=temperature is None)
+        recorder: SamplingRecorder | TextFirstDraw
+        if draws and temperature is not None:
+            recorder = TextFirstDraw(self.policy, temperature)
+            given.update(do_sample=False, temperature=None, top_k=None, top_p=None)  # takes the likeliest: what it drew
+        else:
+            recorder = SamplingRecorder(self.policy, greedy=temperature is None)
         generating = self._model.get_base_model() if isinstance(self._model, PeftModel) else self._model
         with _last_of_all(recorder, generating):
             output = self._own_generate(*args, **given)
@@ -143,20 +190,30 @@ class RegionSampler:
             self._recording = False
 
     def _temperature(self, config: GenerationConfig | None, kwargs: dict[str, Any]) -> float | None:
-        """What Transformers will divide by: an argument, else the call's configuration, else the model's, else 1."""
-        defaults = self._model.generation_config
+        """What Transformers will divide by; None for a greedy search."""
+        if not self._resolved("do_sample", False, config, kwargs):
+            return None
+        return float(self._resolved("temperature", 1.0, config, kwargs))
 
-        def resolved(name: str, default: Any) -> Any:
-            for value in (kwargs.get(name), getattr(config, name, None), getattr(defaults, name, None)):
-                if value is not None:
-                    return value
-            return default
+    def _draws_from_all(self, config: GenerationConfig | None, kwargs: dict[str, Any]) -> bool:
+        """Whether there are copies, and no option takes ids out of the distribution behind the processors."""
+        cut = (name for name in TRUNCATING if self._resolved(name, None, config, kwargs) not in NEUTRAL[name])
+        return self.policy.layout.size > 0 and not any(cut)
 
-        return float(resolved("temperature", 1.0)) if resolved("do_sample", False) else None
+    def _resolved(self, name: str, default: Any, config: GenerationConfig | None, kwargs: dict[str, Any]) -> Any:
+        """An option as Transformers takes it: an argument, else the call's configuration, else the model's."""
+        for value in (
+            kwargs.get(name),
+            getattr(config, name, None),
+            getattr(self._model.generation_config, name, None),
+        ):
+            if value is not None:
+                return value
+        return default
 
 
 @contextmanager
-def _last_of_all(recorder: SamplingRecorder, model: PreTrainedModel) -> Iterator[None]:
+def _last_of_all(recorder: SamplingRecorder | TextFirstDraw, model: PreTrainedModel) -> Iterator[None]:
     """Inside the block the recorder follows every processor that acts, whoever has put it there.
 
     Those that are handed to `generate` come before the temperature and the truncations. `custom_generate`, the public

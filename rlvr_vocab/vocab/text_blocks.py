@@ -89,11 +89,12 @@ def text_blocks(layout: VocabLayout, allowed_R: torch.Tensor, size: int, device:
 
     Args:
         allowed_R: whether the region allows each row.
-        size: texts of a block, at most.
+        size: ids of a block, as far as the number of copies is the same for all texts.
     """
     standard, k_open = layout.standard_size, allowed_R[layout.standard_size : layout.rows]
     runs, singles = _runs(layout, k_open)
-    blocks = []
+    copies_of_each = int(k_open.sum()) / standard
+    size, blocks = max(1, round(size / (1 + copies_of_each))), []
     for start in range(0, standard, size):
         texts = slice(start, min(start + size, standard))
         copies = [*_runs_within(texts, runs, standard), *_singles_within(texts, singles, standard)]

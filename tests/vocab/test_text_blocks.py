@@ -46,7 +46,7 @@ def test_runs_of_copies_are_slices_and_others_are_looked_up():
 
 def test_texts_that_a_region_forbids_are_in_no_block():
     policy = RegionPolicy(VocabLayout(STANDARD, tuple(range(100, 200)), 290, 291, (), CONTROL, "replace"))
-    blocks = policy.text_blocks(THINKING, 100, torch.device("cpu"))
+    blocks = policy.text_blocks(THINKING, 133, torch.device("cpu"))  # with a third of a copy for each text
     assert [(block.texts.start, block.allows_standard, len(block.copies)) for block in blocks] == [
         (0, True, 0),
         (100, False, 1),
@@ -59,7 +59,7 @@ def test_texts_that_a_region_forbids_are_in_no_block():
 def test_a_text_is_found_under_its_id(kind, monkeypatch):
     monkeypatch.setattr(module, "_SHORTEST_RUN", 4 if kind == "run" else 100)
     policy = RegionPolicy(VocabLayout(20, tuple(range(4, 12)), 18, 19, (), (18, 19)))
-    [block] = policy.text_blocks(THINKING, 20, torch.device("cpu"))
+    [block] = policy.text_blocks(THINKING, 28, torch.device("cpu"))
     [piece] = block.copies
     texts = torch.tensor([3, 4, 4, 11, 12, -5, 30])
     ids = torch.tensor([3, 20, 4, 27, 12, 0, 0])  # ids 20 … 27 copy 4 … 11
