@@ -19,7 +19,8 @@ logger = logging.getLogger(__name__)
 class GRPOConfig(trl.GRPOConfig):
     """TRL's arguments, with these in addition or with another default.
 
-    In full precision, with a word, where the hardware has no bfloat16 of its own. `max_steps=None` is no limit.
+    In full precision, with a word, where the hardware has no bfloat16 of its own. A CPU that has it trains in it too,
+    and needs no `use_cpu` for that. `max_steps=None` is no limit.
 
     Attributes:
         max_prompt_length: problems whose prompt has more tokens are left out of training; none is ever cut.
@@ -39,14 +40,33 @@ class GRPOConfig(trl.GRPOConfig):
             fields["warmup_steps"] = self.warmup_ratio  # transformers 5: below 1 it is a share of the steps
         if fields["max_steps"] is None:
             fields["max_steps"] = -1
-        if fields["bf16"] and not _has_bf16():
-            logger.warning("bf16: this machine computes bfloat16 slowly or not at all, training in float32")
-            fields["bf16"] = False
+        if fields["bf16"] is None:
+            fields["bf16"] = not fields["fp16"]
+        if fields["bf16"]:
+            self._ask_for_bf16()
         super().__post_init__()
 
+    def _ask_for_bf16(self) -> None:
+        fields: dict[str, Any] = self.__dict__
+        found = None if fields["use_cpu"] else torch.accelerator.current_accelerator(check_available=True)
+        device = "cpu" if found is None else found.type
+        if not _has_bf16(device):
+            logger.warning("bf16: this machine computes bfloat16 slowly or not at all, training in float32")
+            fields["bf16"] = False
+        elif device == "cpu":
+            fields["use_cpu"] = True  # or Transformers asks for a GPU
 
-def _has_bf16() -> bool:
-    return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+
+# AVX512-BF16, AMX-BF16, and BF16 of ARM, as torch calls them.
+_CPU_FEATURES = ("avx512_bf16", "amx_bf16", "bf16")
+
+
+def _has_bf16(device: str) -> bool:
+    """Whether a type of device has instructions of its own for bfloat16; torch before 2.11 knows it of no CPU."""
+    if device == "cpu":
+        capabilities: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+        return any(capabilities.get(feature) for feature in _CPU_FEATURES)
+    return device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 def grpo_config(arguments: Mapping[str, Any]) -> GRPOConfig:

@@ -21,9 +21,30 @@ def arguments(tmp_path, **fields):
     return {"output_dir": str(tmp_path), "use_cpu": True, "report_to": "none", **fields}
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="the fallback is for machines without bfloat16")
-def test_bfloat16_is_taken_back_with_a_word_where_there_is_none(tmp_path, caplog):
-    assert grpo_config(arguments(tmp_path, bf16=True)).bf16 is False
+@pytest.fixture(params=["avx512_bf16", "amx_bf16", "bf16"])
+def cpu_with_bf16(request, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, request.param: True})
+
+
+@pytest.mark.parametrize("asked", [{"bf16": True}, {}], ids=["asked for", "left to TRL"])
+def test_bfloat16_is_taken_back_with_a_word_where_there_is_none(asked, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "amx_bf16": False})
+    assert grpo_config(arguments(tmp_path, **asked)).bf16 is False
+    assert "bf16: this machine" in caplog.text
+
+
+@pytest.mark.usefixtures("cpu_with_bf16")
+@pytest.mark.parametrize("fields", [{"bf16": True}, {}, {"fp16": True}], ids=str)
+def test_a_cpu_that_has_bfloat16_trains_in_it(fields, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: None)
+    config = grpo_config(arguments(tmp_path, use_cpu=False, **fields))
+    assert config.bf16 is ("fp16" not in fields) and config.use_cpu is config.bf16 and not caplog.text
+
+
+@pytest.mark.usefixtures("cpu_with_bf16")
+def test_another_device_is_asked_about_itself(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: torch.device("mps"))
+    assert grpo_config(arguments(tmp_path, use_cpu=False, bf16=True)).bf16 is False
     assert "bf16: this machine" in caplog.text
 
 

@@ -156,3 +156,22 @@ def test_without_reasoning_tokens_a_run_is_that_of_plain_trl(expand_shape, make_
         )
     for ours, plain in zip(*rows, strict=True):
         assert ours == pytest.approx(plain, abs=1e-5, rel=1e-4)
+
+
+@pytest.mark.parametrize("has_bf16", [True, False])
+def test_a_cpu_with_bfloat16_computes_in_it_and_samples_what_it_trains(
+    has_bf16, expand_shape, make_trainer, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": has_bf16})
+    trainer = make_trainer(expand_shape("llama", size=None), tmp_path, bf16=True, learning_rate=1e-2)
+    before, computed = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}, set()
+    layer = trainer.model.model.layers[0].self_attn.q_proj
+    layer.register_forward_hook(lambda module, inputs, output: computed.add(output.dtype))
+    trainer.train()
+    assert computed == {torch.bfloat16 if has_bf16 else torch.float32}
+    weights = trainer.model.state_dict()
+    assert all(weight.dtype == torch.float32 for weight in weights.values())
+    assert all(not torch.equal(weights[name], weight) for name, weight in before.items() if "proj" in name)
+    for row in trainer.state.log_history[:2]:
+        low, high = (1e-6, 1e-2) if has_bf16 else (0, 1e-5)
+        assert low <= row["sampling/logp_gap"] < high and 0 < row["grad_norm"] < 100
