@@ -34,7 +34,7 @@ def escaped(value: Any) -> Any:
 
 
 def read_recorded(path: Path, resolve: bool = False) -> dict[str, Any]:
-    """The content of a config.yaml; a run's folder stands for its config.yaml.
+    """The content of a config.yaml, with keys that came later; a run's folder stands for its config.yaml.
 
     Raises:
         UserError: where it is missing, unreadable or not the configuration of a run.
@@ -54,7 +54,19 @@ def read_recorded(path: Path, resolve: bool = False) -> dict[str, Any]:
         raise UserError(f"config={path}: a file with a defaults list is given by --config-dir and --config-name")
     recorded = {str(key): value for key, value in content.items()}
     refuse_impossible_numbers(recorded)
+    _add_later_keys(recorded)
     return recorded
+
+
+def _add_later_keys(config: Mapping[str, Any]) -> None:
+    """Say of a run that is older than a key what it was under: the key's default may be something else."""
+    model, training, stages = config["model"], config["training"], config.get("stages")
+    of_stages = [stage.get("training") for stage in stages or () if isinstance(stage, Mapping)]
+    pulled = any(each.get("beta") for each in (training, *of_stages) if isinstance(each, Mapping))
+    copies = model.get("reasoning_vocab_size") or model.get("source_ids")
+    training.setdefault("kl_over", "ids" if pulled and copies else "text")
+    model.setdefault("reasoning_rows", "independent")
+    model.setdefault("reasoning_rank", 16)
 
 
 def required_value(config: Mapping[str, Any], key: str, folder: Path) -> Any:

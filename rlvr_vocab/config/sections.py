@@ -12,7 +12,7 @@ from rlvr_vocab.data.arithmetic import ArithmeticTask
 from rlvr_vocab.data.source import AnswerFormat, Columns
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import RewardSpec
-from rlvr_vocab.training.settings import Lora, TinyShape, UnslothSettings, UntilSettings, WarmupSettings
+from rlvr_vocab.training.settings import KLOver, Lora, TinyShape, UnslothSettings, UntilSettings, WarmupSettings
 from rlvr_vocab.vocab.layout import RowForm
 
 LONG_DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
@@ -112,6 +112,7 @@ class TrainingSettings:
     max_prompt_length: Count | None
     warmup_ratio: Annotated[float, Bounds(least=0, below=1)] | None
     kl_log_steps: Annotated[int, Bounds(least=0)] | None
+    kl_over: KLOver
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,7 @@ class StageSettings:
 KINDS = {"int": int, "float": float, "bool": bool, "str": str, "dict": dict, "list": list}
 # TRL's annotation allows num_generations=None, and then divides by it.
 NEVER_NONE = {name for name, field in GRPO_FIELDS.items() if not field.optional} | {"num_generations"}
-OURS = ("max_prompt_length", "warmup_ratio", "kl_log_steps")
+OURS = ("max_prompt_length", "warmup_ratio", "kl_log_steps", "kl_over")
 _AT_LEAST_0, _AT_LEAST_1, _SHARE = Bounds(least=0), Bounds(least=1), Bounds(least=0, most=1)
 # TRL and Transformers take any number for these, and fail later or not at all.
 GRPO_BOUNDS = {

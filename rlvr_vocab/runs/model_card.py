@@ -124,6 +124,7 @@ SHOWN_KEYS = (
     "training.gradient_accumulation_steps",
     "training.num_generations",
     "training.beta",
+    "training.kl_over",
     "training.loss_type",
     "seed",
 )

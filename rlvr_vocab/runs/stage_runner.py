@@ -237,6 +237,7 @@ def _stage_trainer(
         initial_model,
         args=args,
         kl_log_steps=settings.training.kl_log_steps,
+        kl_over=settings.training.kl_over,
         adaptive_weights={reward.name: reward.adaptive for reward in rewards if reward.adaptive is not None},
         stage_context=context,
         peft_config=adapter,

@@ -9,6 +9,9 @@ from typing import Annotated, Any, Literal
 from rlvr_vocab.bounds import Bounds, Count, NotNegative, Share
 from rlvr_vocab.counted import counted
 
+# What the KL to the initial model compares where one text has several ids.
+KLOver = Literal["text", "ids"]
+
 
 @dataclass(frozen=True)
 class UntilSettings:

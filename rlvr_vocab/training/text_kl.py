@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, get_args
 
 import torch
 from torch import nn
 from torch.utils.weak import WeakIdKeyDictionary
 
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.training.settings import KLOver
 from rlvr_vocab.vocab.head import RegionScores
 
-KLOver = Literal["text", "ids"]
 _REFERENCE, _REFERENCE_COPIES = "ref_per_token_logps", "ref_copy_logps"
 
 
@@ -47,9 +48,14 @@ class TextKL:
 
     Args:
         over: `text`, or `ids` for TRL's own.
+
+    Raises:
+        UserError: it is neither.
     """
 
     def __init__(self, trainer: Any, over: KLOver) -> None:
+        if over not in get_args(KLOver):
+            raise UserError(f"kl_over={over}: must be {' or '.join(get_args(KLOver))}")
         self._trainer, self._over = trainer, over
         self._copy_logps = WeakIdKeyDictionary()  # by the log-probabilities of ids that they belong to
         self._inputs: dict[str, Any] | None = None

@@ -40,10 +40,10 @@ from rlvr_vocab.training.metrics.wandb_steps import log_run_steps_to_wandb
 from rlvr_vocab.training.models.initial import initial_folder
 from rlvr_vocab.training.models.lora import as_lora, complete_adapter, lora_config, without_dropout
 from rlvr_vocab.training.reward_weights import AdaptiveWeights, require_scores
-from rlvr_vocab.training.settings import Lora
+from rlvr_vocab.training.settings import KLOver, Lora
 from rlvr_vocab.training.sharding import is_sharded, keep_float32, require_sharding, without_tied_copies
 from rlvr_vocab.training.stage import StageContext
-from rlvr_vocab.training.text_kl import KLOver, TextKL, scores_of
+from rlvr_vocab.training.text_kl import TextKL, scores_of
 from rlvr_vocab.training.vllm_check import VLLMCheck
 from rlvr_vocab.training.weight_checks import UpdateCheck, UpdatedShare
 from rlvr_vocab.vocab.chat import assistant_turn

@@ -54,6 +54,7 @@ DIFFER = "the trained and the sampled policy would differ"
         ("dataset.name=arithmetic", ["dataset=arithmetic"]),
         ("dataset.eval_fraction=1.0", ["dataset.eval_fraction=1.0", "below 1"]),
         ("training.warmup_ratio=1.0", ["below 1"]),
+        ("training.kl_over=txt", ["training.kl_over=txt", "did you mean text?", "text, ids"]),
         ("warmup.until_accuracy=35", ["must be from 0 to 1"]),
         ("rewards.functions=[{name: acuracy}]", ["acuracy", "accuracy?"]),
         ("rewards.functions=[]", ["rewards=accuracy"]),

@@ -1,6 +1,7 @@
 """What the stages of a run have left, as a resumed run and an evaluation read it; no training."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.runs import stage_runner
 from rlvr_vocab.runs.record import run_of_checkpoint
 from rlvr_vocab.runs.stages import Stage, StageRecord, ended_records
+from rlvr_vocab.training.stage import StageContext
 
 
 @pytest.fixture
@@ -56,3 +59,20 @@ def test_a_checkpoint_is_evaluated_as_its_stage_was_sampled(tmp_path: Path) -> N
     assert (last.max_new_tokens, last.temperature) == (8, 0.3)
     assert last.rewards is not None and [function.name for function in last.rewards.functions] == ["boxed"]
     assert first.folder == last.folder == tmp_path
+
+
+def test_the_trainer_of_a_stage_is_told_its_own_kl(tmp_path: Path, expand_shape: Any, monkeypatch: Any) -> None:
+    given: list[dict[str, Any]] = []
+    monkeypatch.setattr(stage_runner, "RegionGRPOTrainer", lambda folder, **arguments: given.append(arguments))
+    text = "stages=[{name:a},{name:b,training:{kl_over:ids,kl_log_steps:3}}]"
+    settings = load_settings("train", ["experiment=quickstart", f"output_dir={tmp_path}", "logging=disabled", text])
+    nothing: Any = SimpleNamespace(problems=None, during=None)
+    for number, stage in enumerate(settings.stages, start=1):
+        stage_runner._stage_trainer(
+            Stage(number, 2, stage.name, stage.run, None, nothing, 0),
+            expand_shape("qwen3", size=10),
+            StageContext(tmp_path),
+            nothing,
+            nothing,
+        )
+    assert [(each["kl_over"], each["kl_log_steps"]) for each in given] == [("text", None), ("ids", 3)]

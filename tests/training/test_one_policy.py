@@ -6,6 +6,7 @@ import pytest
 import torch
 from accelerate.utils import DistributedType
 
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.metrics.reference_kl import ReferenceKL
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
@@ -127,6 +128,21 @@ def test_kl_is_logged_every_so_many_steps_starts_at_nothing_and_changes_nothing_
         [{name: value for name, value in row.items() if name not in ignored} for row in rows[steps]] for steps in (0, 1)
     )
     assert plain == logged
+
+
+def test_what_beta_acts_on_is_chosen_and_both_are_logged(expand_shape, make_trainer, tmp_path):
+    folder, rows = expand_shape("llama", size=None), {}
+    for over in ("text", "ids"):
+        trainer = make_trainer(folder, tmp_path, kl_over=over, beta=1.0, max_steps=2, learning_rate=1e-2)
+        trainer.train()
+        rows[over] = trainer.state.log_history[:2]
+    (first, of_text), (_, of_ids) = rows["text"], rows["ids"]
+    assert abs(first["kl"]) < 1e-6 and abs(first["kl/ids"]) < 1e-6
+    assert of_text["kl"] == pytest.approx(of_ids["kl"], rel=1e-4)  # after one update, in which neither pulled
+    assert of_text["kl/ids"] == pytest.approx(of_ids["kl/ids"], rel=1e-4) and 0 < of_text["kl"] < of_text["kl/ids"]
+    assert of_text["grad_norm"] != pytest.approx(of_ids["grad_norm"], rel=1e-2)
+    with pytest.raises(UserError, match=r"^kl_over=texts: must be text or ids$"):
+        make_trainer(folder, tmp_path, kl_over="texts")
 
 
 @pytest.mark.parametrize(("kind", "usual"), [("NO", 50), ("MULTI_GPU", 50), ("FSDP", 0), ("DEEPSPEED", 0)])
