@@ -18,7 +18,7 @@ from rlvr_vocab.record.inventory import RunInventory
 
 _REWARD, _REASON = "reward/", "reason/"
 # Figures of every token, read only where they are asked for.
-_OF_EACH_TOKEN = ("sampling_logps", "sampling_entropies")
+OF_EACH_TOKEN = ("sampling_logps", "sampling_entropies", "sampling_copy_entropies")
 # A step of a large run is tens of megabytes with its ids.
 _STEPS_KEPT = 4
 
@@ -116,7 +116,7 @@ class CompletionFiles:
             # By the open file, so that one that is replaced meanwhile is still read as a whole.
             with path.open("rb") as content, pq.ParquetFile(content) as file:
                 there = file.schema_arrow.names
-                wanted = [name for name in there if (name in columns if columns else name not in _OF_EACH_TOKEN)]
+                wanted = [name for name in there if (name in columns if columns else name not in OF_EACH_TOKEN)]
                 return file.read(columns=wanted, use_threads=False)
         except (OSError, pa.ArrowException) as error:
             reason = str(error).splitlines()[0]

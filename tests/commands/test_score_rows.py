@@ -135,7 +135,8 @@ def run(tmp_path: Path) -> Path:
         columns = {
             "step": step, "prompt": "<user>6*7?", "completion": [f"a{step}", f"b{step}"], "prompt_ids": [[1], [1]],
             "completion_ids": [[7, 8], [9]], "solution": "42", "advantage": 0.5, "reward": 1.0, "reward/accuracy": 1.0,
-            "sampling_logps": [[-1.0, -1.0], [-1.0]],
+            "sampling_logps": [[-1.0, -1.0], [-1.0]], "sampling_entropies": [[1.0, 1.0], [1.0]],
+            "sampling_copy_entropies": [[0.5, 0.5], [0.5]],
         }  # fmt: skip
         pd.DataFrame(columns).to_parquet(folder / f"step_{step:05d}.parquet", index=False)
     return folder

@@ -34,7 +34,7 @@ def weights_of(folder: Path) -> dict[str, Any]:
 
 def comparable(row: dict[str, Any], *, whole_step_at_once: bool) -> dict[str, float]:
     left_out = OF_THE_CLOCK if whole_step_at_once else (*OF_THE_CLOCK, *CUT_BY_BATCH)
-    exact = ("entropy/answering", "entropy/thinking")
+    exact = ("entropy/text", "entropy/answering", "entropy/thinking", "entropy/copies")
     return {name: value for name, value in row.items() if name in exact or not name.startswith(left_out)}
 
 

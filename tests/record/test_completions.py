@@ -24,6 +24,8 @@ def folder(tmp_path):
             "reward/accuracy": [1.0, math.nan],
             "reason/accuracy": ["equal", ""],
             "sampling_logps": [[-1.0, -2.0], []],
+            "sampling_entropies": [[1.0, 2.0], []],
+            "sampling_copy_entropies": [[0.5, 0.0], []],
         }
     ).to_parquet(tmp_path / "step_00007.parquet", index=False)
     return tmp_path
@@ -34,6 +36,7 @@ def test_a_step_is_read_as_it_was_written(folder):
     assert first == SampledCompletion(
         7, 1, "p", "one", "1", 1.0, 0.5, {"accuracy": 1.0}, {"accuracy": "equal"}, [1], [3, 4]
     )
+    assert not [name for name in CompletionFiles(folder).table(7).column_names if name.startswith("sampling")]
     assert (second.row, second.solution, dict(second.rewards), dict(second.reasons)) == (2, "", {"accuracy": None}, {})
 
 

@@ -1,7 +1,10 @@
 """What the trainer samples under and what it scores under are the same distribution."""
 
+import math
 from types import SimpleNamespace
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from accelerate.utils import DistributedType
@@ -85,6 +88,23 @@ def test_each_token_is_scored_as_it_was_sampled_and_none_was_forbidden(
     assert regions_seen == {0, 1} or name != "phi"
 
 
+def test_logged_entropies_are_those_of_the_text_and_of_the_copies_while_thinking(expand_shape, make_trainer, tmp_path):
+    size = {"max_completion_length": 40, "per_device_train_batch_size": 16}
+    trainer = make_trainer(expand_shape("phi", size=None), tmp_path, trainer=Watched, **size)
+    trainer.train()
+    for step, (row, batch) in enumerate(zip(trainer.state.log_history, trainer.seen, strict=False), start=1):
+        table = pd.read_parquet(tmp_path / "completions" / f"step_{step:05d}.parquet")
+        text, copies = (np.concatenate(table[f"sampling_{name}entropies"]) for name in ("", "copy_"))
+        regions = scored_regions(batch["ids"], trainer.policy.layout)[:, batch["prompt_ids"].size(1) :]
+        thinking = regions[batch["completion_mask"].bool()].numpy() == 1
+        assert 20 < thinking.sum() < len(thinking) - 20 and abs(copies[~thinking]).max() < 1e-5
+        expected = {"text": text, "thinking": text[thinking], "answering": text[~thinking], "copies": copies[thinking]}
+        for name, values in expected.items():
+            assert row[f"sampling/entropy/{name}"] == pytest.approx(values.mean(), rel=1e-4)
+            assert row[f"entropy/{name}"] == pytest.approx(values.mean(), rel=1e-3)  # one update on each batch
+        assert 0.5 < row["entropy/copies"] < math.log(2) + 1e-6
+
+
 def test_smollm2_scores_each_token_as_it_was_sampled(smollm2, make_trainer, tmp_path):
     plan = plan_expansion(str(smollm2), Expansion(size=49_152))
     write_expansion(plan, tmp_path / "initial")
@@ -139,7 +159,7 @@ def test_what_beta_acts_on_is_chosen_and_both_are_logged(expand_shape, make_trai
     (first, of_text), (_, of_ids) = rows["text"], rows["ids"]
     assert abs(first["kl"]) < 1e-6 and abs(first["kl/ids"]) < 1e-6
     assert of_text["kl"] == pytest.approx(of_ids["kl"], rel=1e-4)  # after one update, in which neither pulled
-    assert of_text["kl/ids"] == pytest.approx(of_ids["kl/ids"], rel=1e-4) and 0 < of_text["kl"] < of_text["kl/ids"]
+    assert of_text["kl/ids"] == pytest.approx(of_ids["kl/ids"], rel=1e-4) and of_text["kl"] > 1e-3
     assert of_text["grad_norm"] != pytest.approx(of_ids["grad_norm"], rel=1e-2)
     with pytest.raises(UserError, match=r"^kl_over=texts: must be text or ids$"):
         make_trainer(folder, tmp_path, kl_over="texts")

@@ -58,7 +58,9 @@ def test_metrics_have_a_row_per_step_with_the_names_of_the_log(run):
             "answering/mean_length",
             "thinking/closed",
             "thinking/reasoning_share",
+            "entropy/text",
             "entropy/thinking",
+            "entropy/copies",
         }
         assert row["thinking/mean_length"] + row["answering/mean_length"] == pytest.approx(
             row["completions/mean_length"]

@@ -75,8 +75,9 @@ CURVES = (
     CurveSpec(
         "Entropy per token",
         "nats",
-        (("entropy/thinking", "thinking"), ("entropy/answering", "answering")),
-        note="While thinking a token and its copy split the odds: up to ln 2 = 0.69 nats more with one copy of each.",
+        (("entropy/thinking", "thinking"), ("entropy/answering", "answering"), ("entropy/copies", "copies")),
+        note="Of the text; copies: what the choice between a token and its copies adds while thinking. Where that was "
+        "not logged, thinking holds it: up to ln 2 = 0.69 nats with one copy of each.",
     ),
     CurveSpec(
         "Held-out answers",
@@ -85,7 +86,12 @@ CURVES = (
         percent=True,
         note="Well formed: by the run's format reward; without one, it closed its thinking, ended, and answered.",
     ),
-    CurveSpec("KL to the initial model", "nats per token", (("kl", ""),), note="k3 estimate, mean per token."),
+    CurveSpec(
+        "KL to the initial model",
+        "nats per token",
+        (("kl", "kl"), ("kl/ids", "kl/ids")),
+        note="k3 estimate, mean per token; kl/ids counts the choice between a token and its copies too.",
+    ),
     CurveSpec("Gradient norm", "norm before clipping", (("grad_norm", ""),)),
     CurveSpec("Learning rate", "learning rate", (("learning_rate", ""),)),
     CurveSpec(

@@ -98,7 +98,7 @@ def _of_uncertainty(uncertainty: Uncertainty) -> Iterator[Chart]:
     written = [line for line in uncertainty.means if "," in line.name]
     if len(written) > 1:
         title = f"{uncertainty.kind.capitalize()} by what was written"
-        caption = "Mean entropy of the distribution that a token was drawn from"
+        caption = "Mean entropy over texts (in runs without sampling_copy_entropies, over ids) where a token was drawn"
         if uncertainty.kind == "surprisal":
             caption = "Mean surprisal (−log p) of the tokens that were drawn; the run recorded no entropies"
         caption += ", while thinking: at standard tokens and at copies."

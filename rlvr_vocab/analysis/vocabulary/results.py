@@ -178,8 +178,8 @@ class Uncertainty:
     """Entropy or surprisal of the tokens.
 
     Attributes:
-        kind: `entropy` of the distribution that a token was drawn from; `surprisal` of the drawn token where a run
-            recorded no entropies.
+        kind: `entropy` over texts where a token was drawn (over ids in a run that recorded none of copies);
+            `surprisal` of the drawn token where a run recorded no entropies.
         means: over the sampled tokens of each step, by region, and by what was written while thinking.
     """
 

@@ -16,6 +16,7 @@ from rlvr_vocab.data.rows import column_names, short_text
 from rlvr_vocab.data.table import TRL_NAMES
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_word
+from rlvr_vocab.record.completions import OF_EACH_TOKEN
 from rlvr_vocab.record.files import is_step_file, run_folder_of, step_files
 from rlvr_vocab.rewards.build import BuiltReward, RewardContext
 from rlvr_vocab.rewards.dry_run import stand_in_trainer
@@ -284,7 +285,7 @@ def _gold_answers(cells: Iterable[Any], answer_format: str) -> list[Any]:
 
 
 # What a step's file holds for whoever studies the run; training hands none of it to reward functions.
-_NOT_HANDED_ON = ("prompt_ids", "sampling_logps", "advantage", "reward")
+_NOT_HANDED_ON = ("prompt_ids", *OF_EACH_TOKEN, "advantage", "reward")
 
 
 def recorded_context(path: Path) -> RewardContext | None:

@@ -98,12 +98,16 @@ class BatchMetrics:
         regions_BC = scored_regions(ids_BT, trainer.policy.layout)[:, -kept:]
         of_both = [region_entropies(each, regions_BC, mask_BT[:, -kept:]) for each in (text_BC, copies_BC)]
         of_text, of_copies = trainer.accelerator.reduce(torch.stack(of_both), reduction="sum")
-        sums = {"text": of_text.sum(0), "answering": of_text[ANSWERING], "thinking": of_text[THINKING]}
+        sums = {
+            "entropy/text": of_text.sum(0),
+            "entropy/thinking": of_text[THINKING],
+            "entropy/answering": of_text[ANSWERING],
+        }
         if trainer.policy.layout.size:
-            sums["copies"] = of_copies[THINKING]
+            sums["entropy/copies"] = of_copies[THINKING]
+        metrics, step = trainer._metrics[self._mode], trainer.state.global_step
         for name, each in sums.items():
-            key, step = f"{before}entropy/{name}", trainer.state.global_step
-            self._means[self._mode].log(key, each, step, trainer._metrics[self._mode])
+            self._means[self._mode].log(f"{before}{name}", each, step, metrics)
 
     def drop_all_scored(self) -> None:
         """A function that scored every row of a log's steps gets no `unscored` in it."""

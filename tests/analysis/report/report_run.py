@@ -59,6 +59,7 @@ def metrics(step: int, steps: int, reward: str = "accuracy") -> Row:
         "completions/clipped_ratio": 0.0,
         "entropy/thinking": 0.9 - 0.01 * step,
         "entropy/answering": 0.2,
+        "entropy/copies": 0.69 - 0.001 * step,
         "step_time": 0.7 + 0.01 * (step % 5),
     }
 

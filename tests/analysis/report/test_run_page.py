@@ -189,6 +189,17 @@ def test_findings_stand_with_their_remedy(run: Path) -> None:
     assert "The doctor found nothing" not in page
 
 
+def test_what_copies_add_to_entropy_and_kl_is_drawn_where_it_was_logged(run: Path) -> None:
+    rows = [{**metrics(step, 60), "kl": 0.01 * step, "kl/ids": 0.02 * step} for step in range(1, 61)]
+    write_rows(run / "metrics.jsonl", rows)
+    page = report(run)
+    assert ">copies</text>" in page and ">kl/ids</text>" in page
+    older = [{name: row[name] for name in row.keys() - {"kl/ids", "entropy/copies"}} for row in rows]
+    write_rows(run / "metrics.jsonl", older)
+    page = report(run)
+    assert ">copies</text>" not in page and ">kl/ids</text>" not in page and ">answering</text>" in page
+
+
 def test_a_kl_that_nobody_logs_is_told_beside_the_findings(run: Path) -> None:
     rows = [metrics(step, 60) for step in range(1, 61)]
     without = [{name: value for name, value in row.items() if name != "kl"} for row in rows]
