@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import trl
+from transformers import PreTrainedTokenizerBase
 
 from rlvr_vocab.errors import UserError
 
@@ -67,6 +68,30 @@ def _has_bf16(device: str) -> bool:
         capabilities: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
         return any(capabilities.get(feature) for feature in _CPU_FEATURES)
     return device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def fitting_prompts(dataset: Any, tokenizer: PreTrainedTokenizerBase, limit: int | None) -> Any:
+    """The rows whose prompt has at most so many tokens, the others counted in a warning; all where there is no limit.
+
+    Raises:
+        UserError: none is left.
+    """
+    if limit is None or dataset is None:
+        return dataset
+
+    def fits(row: Mapping[str, Any]) -> bool:
+        prompt = row["prompt"]
+        if isinstance(prompt, str):
+            return len(tokenizer(prompt)["input_ids"]) <= limit
+        return len(tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=False)) <= limit
+
+    kept = dataset.filter(fits)
+    if hasattr(kept, "__len__") and len(kept) < len(dataset):
+        if not len(kept):
+            raise UserError(f"max_prompt_length={limit}: every prompt is longer")
+        left_out = len(dataset) - len(kept)
+        logger.warning("left out %d of %d prompts longer than max_prompt_length=%d", left_out, len(dataset), limit)
+    return kept
 
 
 def grpo_config(arguments: Mapping[str, Any]) -> GRPOConfig:

@@ -17,10 +17,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallba
 from transformers.trainer import TRAINING_ARGS_NAME
 from trl import GRPOTrainer
 
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.rewards.guard import REASON
-from rlvr_vocab.training.arguments import GRPOConfig
+from rlvr_vocab.training.arguments import GRPOConfig, fitting_prompts
 from rlvr_vocab.training.checkpointing.find import newest_checkpoint_for_all
 from rlvr_vocab.training.checkpointing.save_and_resume import (
     OnFullDisk,
@@ -84,30 +83,6 @@ def region_head_in_trl(policy: RegionPolicy, initial_model: Path, *, adapter: bo
         yield
     finally:
         trl_grpo.add_fused_lm_head = original
-
-
-def fitting_prompts(dataset: Any, tokenizer: PreTrainedTokenizerBase, limit: int | None) -> Any:
-    """The rows whose prompt has at most so many tokens, the others counted in a warning; all where there is no limit.
-
-    Raises:
-        UserError: none is left.
-    """
-    if limit is None or dataset is None:
-        return dataset
-
-    def fits(row: Mapping[str, Any]) -> bool:
-        prompt = row["prompt"]
-        if isinstance(prompt, str):
-            return len(tokenizer(prompt)["input_ids"]) <= limit
-        return len(tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=False)) <= limit
-
-    kept = dataset.filter(fits)
-    if hasattr(kept, "__len__") and len(kept) < len(dataset):
-        if not len(kept):
-            raise UserError(f"max_prompt_length={limit}: every prompt is longer")
-        left_out = len(dataset) - len(kept)
-        logger.warning("left out %d of %d prompts longer than max_prompt_length=%d", left_out, len(dataset), limit)
-    return kept
 
 
 class RegionGRPOTrainer(GRPOTrainer):

@@ -15,7 +15,8 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput
 
-from rlvr_vocab.vocab.logprobs import HeadSettings, OutputRows, Scores, region_logprobs, whole_in_zero3
+from rlvr_vocab.vocab.head_logits import HeadSettings, OutputRows, whole_in_zero3
+from rlvr_vocab.vocab.logprobs import Scores, region_logprobs
 from rlvr_vocab.vocab.peft.trained_rows import TrainedRowsHead
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.reasoning_rows import held_rows

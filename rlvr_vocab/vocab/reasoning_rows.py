@@ -22,8 +22,8 @@ from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab.head_logits import OutputRows, whole_in_zero3
 from rlvr_vocab.vocab.layout import RowForm, VocabLayout
-from rlvr_vocab.vocab.logprobs import OutputRows, whole_in_zero3
 
 # In a folder of its own: some tools read every *.safetensors beside a config.json as the model's.
 DIFFERENCES = Path("reasoning_rows", "differences.safetensors")

@@ -11,8 +11,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 from rlvr_vocab.vocab.head import head_settings
+from rlvr_vocab.vocab.head_logits import OutputRows
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.logprobs import OutputRows, region_logprobs
+from rlvr_vocab.vocab.logprobs import region_logprobs
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING
 

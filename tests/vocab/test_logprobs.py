@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from rlvr_vocab.vocab import logprobs, text_blocks
+from rlvr_vocab.vocab import head_logits, logprobs, text_blocks
+from rlvr_vocab.vocab.head_logits import HeadSettings, OutputRows
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.logprobs import HeadSettings, OutputRows, Scores, region_logprobs
+from rlvr_vocab.vocab.logprobs import Scores, region_logprobs
 from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy
 
 STANDARD, HIDDEN, RANK, POSITIONS = 61, 16, 3, 33
@@ -30,7 +31,7 @@ UPSTREAM = {"all": (1, 1, 1, 1), "log-probs": (1, 0, 0, 0), "KL of texts": (1, 1
 def small_blocks(monkeypatch):
     """Several blocks of tokens and of rows, the last ones partly filled; runs that are long and short."""
     monkeypatch.setattr(logprobs, "_TOKENS_PER_BLOCK", 7)
-    monkeypatch.setattr(logprobs, "_ROWS_PER_BLOCK", 19)
+    monkeypatch.setattr(head_logits, "_ROWS_PER_BLOCK", 19)
     monkeypatch.setattr(text_blocks, "_SHORTEST_RUN", 5)
 
 

@@ -16,7 +16,7 @@ from rlvr_vocab.vocab.layout import VocabLayout
 _BLOCK = 1024
 # Over time so many copies of each group tell; at the end all of them are measured.
 MOST_ROWS_OVER_TIME = 4096
-_COLUMNS = 6
+_COLUMNS = 7
 MOST_COPIES = 300  # in the projection
 
 
@@ -41,8 +41,8 @@ def row_drift(side: Side, now: TokenRows, start: TokenRows, layout: VocabLayout,
     for first in range(0, len(ks), _BLOCK):
         block = ks[first : first + _BLOCK]
         of_copy, of_source = block + layout.standard_size, sources[block]
-        copy, norm = units(now.rows(of_copy))
-        source, source_norm = units(now.rows(of_source))
+        copy_rows, source_rows = now.rows(of_copy), now.rows(of_source)
+        (copy, norm), (source, source_norm) = units(copy_rows), units(source_rows)
         copy_start, start_norm = units(start.rows(of_copy))
         source_start, _ = units(start.rows(of_source))
         measured = (
@@ -50,6 +50,7 @@ def row_drift(side: Side, now: TokenRows, start: TokenRows, layout: VocabLayout,
             cosine_distance(copy, copy_start),
             cosine_distance(source, source_start),
             *(norm, source_norm, start_norm),
+            (copy_rows - source_rows).norm(dim=1),
         )
         columns[:, first : first + len(block)] = torch.stack(measured).numpy()
     return RowDrift(side, ks, *columns)
@@ -74,10 +75,14 @@ def drift_points(step: int, name: str, drift: RowDrift, groups: Mapping[str, np.
         )
 
 
-def top_movers(drift: RowDrift, most: int) -> np.ndarray:
-    """Places in `drift` of the copies that are furthest from where they began."""
-    known = np.flatnonzero(np.isfinite(drift.from_start) & (drift.from_start > 0))
-    return known[np.argsort(-drift.from_start[known], kind="stable")[:most]]
+def top_movers(drift: RowDrift, layout: VocabLayout, most: int) -> np.ndarray:
+    """Places in `drift` of the copies that are furthest from where they began.
+
+    Copies that move with their sources have moved by themselves as far as they differ from these.
+    """
+    distance = drift.difference if layout.holds_differences else drift.from_start
+    known = np.flatnonzero(np.isfinite(distance) & (distance > 0))
+    return known[np.argsort(-distance[known], kind="stable")[:most]]
 
 
 def groups_of_copies(open_ks: np.ndarray, total: np.ndarray | None, layout: VocabLayout) -> dict[str, np.ndarray]:

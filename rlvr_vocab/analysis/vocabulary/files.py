@@ -82,14 +82,16 @@ def _sources(analysis: VocabularyAnalysis, usage: Usage) -> Iterator[Sequence[An
             yield (source.source, text, written_as, before, after, *shares)
 
 
+_OF_A_COPY = ("cosine_to_source", "cosine_to_start", "norm", "source_norm", "start_norm", "difference")
+
+
 def _tokens(analysis: VocabularyAnalysis) -> Iterator[Sequence[Any]]:
     """A row for each copy that was sampled, and for those of the others that moved most."""
     layout, usage = analysis.layout, analysis.usage
     sides = analysis.drift.final if analysis.drift else ()
-    drifts = ("cosine_to_source", "cosine_to_start", "norm", "source_norm", "start_norm")
     yield (
         *("id", "source_id", "copy", "text", "early", "late", "total", "source_early", "source_late", "ratio"),
-        *(f"{name}_{drift.side}" for drift in sides for name in drifts),
+        *(f"{name}_{drift.side}" for drift in sides for name in _OF_A_COPY),
     )
     ks = _listed_copies(analysis)
     rows = np.concatenate([np.empty((len(ks), 0)), *(_by_copy(drift, layout.size)[ks] for drift in sides)], axis=1)
@@ -102,14 +104,16 @@ def _tokens(analysis: VocabularyAnalysis) -> Iterator[Sequence[Any]]:
 def _listed_copies(analysis: VocabularyAnalysis) -> np.ndarray:
     """The copies that have a row in tokens.csv."""
     used = analysis.usage.total[analysis.layout.standard_size :] if analysis.usage else np.zeros(0, np.int64)
-    movers = (drift.ks[top_movers(drift, MOST_MOVERS)] for drift in (analysis.drift.final if analysis.drift else ()))
+    sides = analysis.drift.final if analysis.drift else ()
+    movers = (drift.ks[top_movers(drift, analysis.layout, MOST_MOVERS)] for drift in sides)
     return np.unique(np.concatenate([np.flatnonzero(used), *movers]))
 
 
 def _by_copy(drift: RowDrift, size: int) -> np.ndarray:
-    """`(size, 5)`; NaN for copies of control ids, which can never be sampled and were not measured."""
-    found = np.full((size, 5), np.nan)
-    columns = (1 - drift.from_source, 1 - drift.from_start, drift.norm, drift.source_norm, drift.start_norm)
+    """A column for each of `_OF_A_COPY`; NaN for copies of control ids, which are not measured."""
+    found = np.full((size, len(_OF_A_COPY)), np.nan)
+    lengths = (drift.norm, drift.source_norm, drift.start_norm, drift.difference)
+    columns = (1 - drift.from_source, 1 - drift.from_start, *lengths)
     found[drift.ks] = np.stack(columns, axis=1)
     return found
 

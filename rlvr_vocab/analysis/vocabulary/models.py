@@ -19,7 +19,8 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import COMPLETIONS, FINAL_ADAPTER, FINAL_MODEL
 from rlvr_vocab.record.metrics import RunRecord, is_number
-from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_WEIGHTS, ROWS_KEY, find_base, is_adapter
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_WEIGHTS, DIFFERENCE_KEY, ROWS_KEY, find_base, is_adapter
 from rlvr_vocab.vocab.read_as_data import refuse_pickled
 
 _INDEX, _WHOLE = "model.safetensors.index.json", "model.safetensors"
@@ -128,7 +129,7 @@ def token_tables(folder: Path, rows: int) -> dict[Side, TokenRows]:
     """
     try:
         if is_adapter(folder):
-            return _with_trained_rows(token_tables(find_base(folder), rows), folder / ADAPTER_WEIGHTS)
+            return _with_trained_rows(token_tables(find_base(folder), rows), folder)
         refuse_pickled(folder, str(folder))
         return _by_side(dict(_tables(folder, rows)), folder, rows)
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -176,11 +177,20 @@ def _files(folder: Path) -> list[Path]:
     return [folder / _WHOLE]
 
 
-def _with_trained_rows(tables: dict[Side, TokenRows], weights: Path) -> dict[Side, TokenRows]:
-    """The tables of the base with the rows that trained beside the adapter, if any did."""
-    with safe_open(weights, framework="pt") as file:
-        names = [name for name in file.keys() if name.endswith(f".{ROWS_KEY}")]  # noqa: SIM118  # not a mapping
-        trained = {"output" if _module(name) in _HEADS else "input": file.get_tensor(name) for name in names}
-    return {
-        side: TokenRows(each.table, trained.get("input" if side == "both" else side)) for side, each in tables.items()
-    }
+def _with_trained_rows(tables: dict[Side, TokenRows], folder: Path) -> dict[Side, TokenRows]:
+    """The tables of the base with the rows, or their differences from their sources, that trained beside an adapter."""
+    with safe_open(folder / ADAPTER_WEIGHTS, framework="pt") as file:
+        names = list(file.keys())
+        rows = {_side(name, 2): file.get_tensor(name) for name in names if name.endswith(f".{ROWS_KEY}")}
+        factors = {(_side(name, 4), name[-1]): file.get_tensor(name) for name in names if f".{DIFFERENCE_KEY}." in name}
+    if factors:
+        sources = torch.tensor(VocabLayout.load(folder).source_ids)
+        for side, each in tables.items():
+            own: Side = "input" if side == "both" else side
+            rows[own] = each.table[sources].float() + factors[own, "B"] @ factors[own, "A"]
+    return {side: TokenRows(each.table, rows.get("input" if side == "both" else side)) for side, each in tables.items()}
+
+
+def _side(name: str, place: int) -> Side:
+    """Of a tensor by the name of its module, so many words from the end."""
+    return "output" if name.split(".")[-place] in _HEADS else "input"

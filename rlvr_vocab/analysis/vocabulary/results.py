@@ -110,6 +110,7 @@ class RowDrift:
         from_source, from_start: 1 - cosine to the source's row now, and to the copy's own before training.
         source_from_start: 1 - cosine of the source's row now to itself before training.
         norm, source_norm, start_norm: lengths of the copy's row now, of its source's now, of its own at the start.
+        difference: length of what the copy's row differs by from its source's now.
     """
 
     side: Side
@@ -120,6 +121,7 @@ class RowDrift:
     norm: np.ndarray
     source_norm: np.ndarray
     start_norm: np.ndarray
+    difference: np.ndarray
 
 
 @dataclass(frozen=True)

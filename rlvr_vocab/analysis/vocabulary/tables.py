@@ -89,21 +89,25 @@ def _growth_rows(analysis: VocabularyAnalysis, growths: Sequence[Growth]) -> tup
 
 
 def _of_drift(analysis: VocabularyAnalysis, drift: Drift) -> Iterator[Table]:
+    with_sources = analysis.layout.holds_differences
+    ranked = "Furthest from their sources, with which they move," if with_sources else "Furthest from where they began,"
     for final in drift.final:
         yield Table(
             f"Copies that moved most: {_SIDE[final.side]}",
-            f"Furthest from where they began, at {drift.end}; norm is against that at the start, the source's cosine "
-            "against its own row at the start. Uses are those while thinking in the steps that were read.",
-            ("copy of", "uses", "cosine to start", "cosine to source", "norm", "source to its start"),
+            f"{ranked} at {drift.end}; norm is against that at the start, difference that of copy and source against "
+            "the source's norm, the source's cosine against its own row at the start. Uses are those while thinking in "
+            "the steps that were read.",
+            ("copy of", "uses", "cosine to start", "cosine to source", "norm", "difference", "source to its start"),
             tuple(
                 (
                     _copy(analysis, int(final.ks[at])),
                     _uses(analysis, int(final.ks[at])),
                     *(_cosine(1 - float(column[at])) for column in (final.from_start, final.from_source)),
                     f"{final.norm[at] / final.start_norm[at]:.4g}",
+                    f"{final.difference[at] / final.source_norm[at]:.4g}",
                     _cosine(1 - float(final.source_from_start[at])),
                 )
-                for at in top_movers(final, _MOST).tolist()
+                for at in top_movers(final, analysis.layout, _MOST).tolist()
             ),
         )
 

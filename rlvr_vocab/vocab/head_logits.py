@@ -1,0 +1,283 @@
+"""Logits of blocks of texts, and the way back from their gradients to what they are made of.
+
+A block is multiplied in a few pieces: standard rows, and the copies of each of them, whose product is either one with
+a row of their own or their source's plus a difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.text_blocks import Piece, TextBlock
+
+# Shapes: N scored positions, n positions of one block, H hidden size, R rows of the table, v texts of one block,
+# c ids of one piece of a block, K copies, r width of what tells copies from their sources.
+# A block of logits that stays near a CPU's caches (a fifth faster than one of 64 MiB, measured); an accelerator would
+# rather have fewer, larger kernels.
+_ROWS_PER_BLOCK = 4096
+_ROWS_PER_BLOCK_ON_ACCELERATOR = 16384
+
+
+@dataclass(frozen=True)
+class HeadSettings:
+    """What stands between the head's product and the policy: `softcap · tanh(scale · z / softcap) / temperature`."""
+
+    temperature: float = 1.0
+    softcap: float | None = None
+    scale: float = 1.0
+
+
+class OutputRows(NamedTuple):
+    """The output embedding, in either of two forms.
+
+    With `weight` and `bias` of all ids each copy has a row of its own; `own_rows` may then stand for the last of them.
+    Otherwise they are those of the standard tokens, and a copy's product is its source's plus `projected · factor[k]`
+    plus `factor_bias[k]`, each where it is given.
+
+    Attributes:
+        weight: `(R, H)`, a whole parameter, not a slice of one.
+        bias: `(R,)`.
+        own_rows: `(…, H)`, a parameter.
+        projected: `(N, r)`, made of the hidden states.
+        factor: `(K, r)`, a parameter.
+        factor_bias: `(K,)`, a parameter.
+    """
+
+    weight: torch.Tensor
+    bias: torch.Tensor | None = None
+    own_rows: torch.Tensor | None = None
+    projected: torch.Tensor | None = None
+    factor: torch.Tensor | None = None
+    factor_bias: torch.Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the head multiplies, of one block of positions, in the type it computes in."""
+
+    positions: torch.Tensor
+    hidden_nH: torch.Tensor
+    projected_nr: torch.Tensor | None
+
+
+@dataclass
+class PieceLogits:
+    """Logits of a piece of a block, in the summing type, and their derivative by the head's product.
+
+    `from_source` says that the product is that of the source plus a difference.
+    """
+
+    piece: Piece
+    z: torch.Tensor
+    slope: torch.Tensor | float
+    from_source: bool = False
+
+
+class HeadLogits:
+    """Logits of one block, piece by piece: product, softcap, temperature, then the policy's bias."""
+
+    def __init__(
+        self, rows: OutputRows, policy: RegionPolicy, settings: HeadSettings, compute_dtype: torch.dtype
+    ) -> None:
+        self.rows, self.policy, self.settings, self.compute_dtype = rows, policy, settings, compute_dtype
+        self.sum_dtype = torch.promote_types(compute_dtype, torch.float32)
+        self.policy_bias = policy.bias_on(rows.weight.device, finite=True)
+        standard, held = policy.layout.standard_size, rows.weight.size(0)
+        self.has_own_rows = held == self.policy_bias.size(1)
+        if not self.has_own_rows and held != standard:
+            raise ValueError(
+                f"the policy describes {self.policy_bias.size(1)} rows, {standard} of them standard tokens: "
+                f"the output embedding has {held}"
+            )
+        self.first_own = held - (0 if rows.own_rows is None else len(rows.own_rows))
+
+    def blocks(self, region: int) -> list[TextBlock]:
+        device = self.rows.weight.device
+        size = _ROWS_PER_BLOCK if device.type == "cpu" else _ROWS_PER_BLOCK_ON_ACCELERATOR
+        return self.policy.text_blocks(region, size, device)
+
+    def inputs(self, hidden_NH: torch.Tensor, positions: torch.Tensor) -> Inputs:
+        projected = self.rows.projected
+        return Inputs(
+            positions,
+            hidden_NH[positions].to(self.compute_dtype),
+            None if projected is None else projected[positions].to(self.compute_dtype),
+        )
+
+    def logits(self, inputs: Inputs, region: int, block: TextBlock) -> list[PieceLogits]:
+        """Those of the standard tokens first, where they are allowed or a copy's logits begin with them."""
+        with_sources = bool(block.copies) and not self.has_own_rows
+        product = None
+        if block.allows_standard or with_sources:
+            product = self._product(inputs.hidden_nH, block.texts)
+        pieces = []
+        for piece in block.copies:
+            if product is not None and with_sources:
+                z = piece.of_texts(product) + self._difference(inputs, piece)
+            else:
+                z = self._product(inputs.hidden_nH, piece.ids)
+            pieces.append(PieceLogits(piece, *self._finish(z, region, piece.ids), from_source=with_sources))
+        if product is not None:
+            standard = PieceLogits(block.standard, *self._finish(product, region, block.texts))
+            pieces.insert(0, standard)
+        return pieces
+
+    def _product(self, hidden_nH: torch.Tensor, ids: slice | torch.Tensor) -> torch.Tensor:
+        parts = [_product(hidden_nH, rows.to(self.compute_dtype), self.sum_dtype) for rows, _, _ in self.table(ids)]
+        z = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        return z if self.rows.bias is None else z.add_(self.rows.bias[ids].to(self.sum_dtype))
+
+    def table(self, ids: slice | torch.Tensor) -> Iterator[tuple[torch.Tensor, bool, slice | torch.Tensor]]:
+        """The rows of ids, whether they are own rows, and their places there or in the weight; cut where these meet."""
+        weight, own, first = self.rows.weight, self.rows.own_rows, self.first_own
+        if own is None:
+            yield weight[ids], False, ids
+        elif isinstance(ids, torch.Tensor):
+            # Copies, which lie in a table with own rows whole: those are the last ones, or all.
+            yield own[ids - first], True, ids - first
+        else:
+            cut = min(max(ids.start, first), ids.stop)
+            if ids.start < cut:
+                yield weight[ids.start : cut], False, slice(ids.start, cut)
+            if cut < ids.stop:
+                there = slice(cut - first, ids.stop - first)
+                yield own[there], True, there
+
+    def _difference(self, inputs: Inputs, piece: Piece) -> torch.Tensor | float:
+        """How far products of copies lie from those of their sources."""
+        ks = self._ks(piece)
+        difference: torch.Tensor | float = 0.0
+        if inputs.projected_nr is not None and self.rows.factor is not None:
+            difference = _product(inputs.projected_nr, self.rows.factor[ks].to(self.compute_dtype), self.sum_dtype)
+        if self.rows.factor_bias is not None:
+            difference = difference + self.rows.factor_bias[ks].to(self.sum_dtype)
+        return difference
+
+    def _ks(self, piece: Piece) -> slice | torch.Tensor:
+        standard = self.policy.layout.standard_size
+        if isinstance(piece.ids, slice):
+            return slice(piece.ids.start - standard, piece.ids.stop - standard)
+        return piece.ids - standard
+
+    def _finish(
+        self, product: torch.Tensor, region: int, ids: slice | torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor | float]:
+        """The logits of products, which are overwritten, and their derivative by them."""
+        settings, bias = self.settings, self.policy_bias[region, ids]
+        scale = settings.scale / settings.temperature
+        if settings.softcap is None:
+            return torch.add(bias, product, alpha=scale, out=product), scale
+        capped = product.mul_(settings.scale / settings.softcap).tanh_()
+        slope = capped.square().neg_().add_(1).mul_(scale)
+        return torch.add(bias, capped, alpha=settings.softcap / settings.temperature, out=capped), slope
+
+    def add_gradients(
+        self,
+        grads_of_z: list[torch.Tensor],
+        logits: list[PieceLogits],
+        block: TextBlock,
+        inputs: Inputs,
+        grads: Gradients,
+    ) -> None:
+        """Hand gradients of the logits of a block, which are overwritten, on to what the logits were made of."""
+        of_products = [grad.mul_(each.slope) for grad, each in zip(grads_of_z, logits, strict=True)]
+        for grad, each in zip(of_products[::-1], logits[::-1], strict=True):  # the standard tokens last
+            if each.from_source:
+                each.piece.add_to_texts(of_products[0], grad)
+                self._add_difference_gradients(grad, each.piece, inputs, grads)
+            else:
+                self._add_row_gradients(grad, each.piece.ids, inputs, grads)
+
+    def _add_row_gradients(
+        self, grad_nc: torch.Tensor, ids: slice | torch.Tensor, inputs: Inputs, grads: Gradients
+    ) -> None:
+        if grads.bias is not None:
+            grads.bias[ids] += grad_nc.sum(0)
+        grad_nc, column = grad_nc.to(self.compute_dtype), 0
+        for rows, are_own, places in self.table(ids):
+            part = grad_nc[:, column : column + len(rows)]
+            column += len(rows)
+            if grads.hidden is not None:
+                product = _product(part, rows.to(self.compute_dtype).t(), self.sum_dtype)
+                grads.hidden.index_add_(0, inputs.positions, product)
+            _add_rows(grads.own_rows if are_own else grads.weight, places, part.t(), inputs.hidden_nH)
+
+    def _add_difference_gradients(self, grad_nc: torch.Tensor, piece: Piece, inputs: Inputs, grads: Gradients) -> None:
+        ks = self._ks(piece)
+        if grads.factor_bias is not None:
+            grads.factor_bias[ks] += grad_nc.sum(0)
+        if inputs.projected_nr is None or self.rows.factor is None:
+            return
+        grad_nc = grad_nc.to(self.compute_dtype)
+        if grads.projected is not None:
+            factor = self.rows.factor[ks].to(self.compute_dtype)
+            grads.projected.index_add_(0, inputs.positions, _product(grad_nc, factor.t(), self.sum_dtype))
+        _add_rows(grads.factor, ks, grad_nc.t(), inputs.projected_nr)
+
+
+class Gradients:
+    """Gradients of hidden states and rows, summed in float32 (or float64) whatever the type of the products."""
+
+    def __init__(self, hidden: torch.Tensor, rows: OutputRows, needed: tuple[bool, ...], dtype: torch.dtype) -> None:
+        """
+        Args:
+            needed: which of the hidden states and the rows need a gradient.
+        """
+        self._inputs = (hidden, *rows)
+        self._sums = [
+            torch.zeros(tensor.shape, device=tensor.device, dtype=dtype) if need and tensor is not None else None
+            for tensor, need in zip(self._inputs, needed[: len(self._inputs)], strict=True)
+        ]
+        self.hidden, *of_rows = self._sums
+        self.weight, self.bias, self.own_rows, self.projected, self.factor, self.factor_bias = of_rows
+
+    def results(self) -> tuple[torch.Tensor | None, ...]:
+        return tuple(
+            None if grad is None or tensor is None else grad.to(tensor.dtype)
+            for grad, tensor in zip(self._sums, self._inputs, strict=True)
+        )
+
+
+def whole_in_zero3(*parameters: torch.Tensor | None) -> AbstractContextManager[None]:
+    """Inside the block parameters that DeepSpeed's ZeRO-3 has sharded are whole; nothing happens without it."""
+    from trl.trainer.utils import maybe_gather_lm_head_ctx
+
+    return maybe_gather_lm_head_ctx(*parameters)
+
+
+def compute_dtype_of(hidden: torch.Tensor) -> torch.dtype:
+    device = hidden.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+
+
+def _product(a_nk: torch.Tensor, b_vk: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """`a @ b.T` in `dtype`, rounded to nothing less on the way where the device can."""
+    if a_nk.is_cuda and a_nk.dtype in (torch.float16, torch.bfloat16):
+        return torch.mm(a_nk, b_vk.t(), out_dtype=dtype)
+    return torch.mm(a_nk, b_vk.t()).to(dtype)
+
+
+def _add_rows(total: torch.Tensor | None, places: slice | torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+    """`total[places] += a @ b`, where there is a total."""
+    if total is None:
+        return
+    if isinstance(places, slice):
+        _add_product(total[places], a, b)
+    else:
+        product = torch.zeros(len(a), b.size(1), device=total.device, dtype=total.dtype)
+        _add_product(product, a, b)
+        total.index_add_(0, places, product)
+
+
+def _add_product(total: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+    """`total += a @ b`. Rounding each product to bf16 before the sum would bias training (TRL, `_addmm_fp32`)."""
+    if total.is_cuda and a.dtype in (torch.float16, torch.bfloat16):
+        torch.addmm(total, a, b, out_dtype=total.dtype, out=total)
+    else:
+        total.addmm_(a.to(total.dtype), b.to(total.dtype))
