@@ -37,13 +37,11 @@ class Difference(nn.Module):
     Attributes:
         A: `(r, H)`, None for differences that are free or none.
         B: `(K, r)`, or `(K, H)` without `A`; None for no differences.
-        sparse: give what is looked up a sparse gradient.
     """
 
     def __init__(self, A: torch.Tensor | None, B: torch.Tensor | None) -> None:
         super().__init__()
         self.A, self.B = (None if each is None else nn.Parameter(each) for each in (A, B))
-        self.sparse = False
 
     @classmethod
     def new(
@@ -67,11 +65,15 @@ class Difference(nn.Module):
             B = torch.randn(B.shape, generator=generator) * noise_K1
         return cls(A, B)
 
-    def forward(self, ks: torch.Tensor) -> torch.Tensor | None:
-        """`(…, H)`, of copies by their numbers; None for no differences."""
+    def forward(self, ks: torch.Tensor, sparse: bool = False) -> torch.Tensor | None:
+        """`(…, H)`, of copies by their numbers; None for no differences.
+
+        Args:
+            sparse: give `B` a sparse gradient.
+        """
         if self.B is None:
             return None
-        rows = F.embedding(ks, self.B, sparse=self.sparse)
+        rows = F.embedding(ks, self.B, sparse=sparse)
         return rows if self.A is None else rows @ self.A
 
     def projected(self, hidden: torch.Tensor) -> torch.Tensor | None:
@@ -88,16 +90,17 @@ class HeldRows:
     a table of its own, and a parameter `difference_bias` where it has a bias.
     """
 
-    def __init__(self, model: Any, layout: VocabLayout, stored: Mapping[str, torch.Tensor]) -> None:
+    def __init__(self, model: Any, layout: VocabLayout, folder: str | Path) -> None:
         """
-        Args:
-            stored: the differences of a folder, as `read_differences` gives them.
+        Raises:
+            UserError: the folder lacks its differences, or they are not those of the model's tables.
         """
         self.model, self.layout = model, layout
         self.embedding, self.head = model.get_input_embeddings(), model.get_output_embeddings()
         self.tied = self.head.weight is self.embedding.weight
         self.sources = torch.tensor(layout.source_ids, device=self.embedding.weight.device)
         self._copies_all = layout.source_ids == tuple(range(layout.standard_size))
+        stored = self._read(folder)
         self._cut()
         for table, module in self.own_tables():
             parts = (stored.get(f"{table}.{name}") for name in ("A", "B"))
@@ -134,6 +137,24 @@ class HeldRows:
         bias: nn.Parameter | None = getattr(self.head, "difference_bias", None)
         return bias
 
+    def _read(self, folder: str | Path) -> dict[str, torch.Tensor]:
+        stored, copies = read_differences(folder, self.layout), self.layout.size
+        if not stored:
+            return stored
+        rank = len(stored["input.A"]) if "input.A" in stored else None
+        expected: dict[str, tuple[int, ...]] = {} if self.head.bias is None else {"output.bias": (copies,)}
+        for table, module in self.own_tables():
+            width = module.weight.size(1)
+            expected[f"{table}.B"] = (copies, width if rank is None else rank)
+            if rank is not None:
+                expected[f"{table}.A"] = (rank, width)
+        found = {name: tuple(tensor.shape) for name, tensor in stored.items()}
+        if found != expected:
+            name = min(name for name, _ in found.items() ^ expected.items())
+            of_which = f"the shape of its {name} is {found.get(name)}, not {expected.get(name)}"
+            raise UserError(f"{Path(folder) / DIFFERENCES} does not fit the model's tables: {of_which}")
+        return stored
+
     def own_tables(self) -> list[tuple[str, Any]]:
         """Embedding and, where it has a table of its own, head, by their names on disk."""
         modules = [self.embedding] if self.tied else [self.embedding, self.head]
@@ -156,7 +177,7 @@ class HeldRows:
         is_copy = ids >= self.layout.standard_size
         ks = (ids - self.layout.standard_size).clamp(min=0)
         embedded = own_forward(torch.where(is_copy, self._sources_on(ids.device)[ks], ids))
-        difference = self.embedding.difference(ks)
+        difference = self.embedding.difference(ks, self.embedding.sparse)
         if difference is None:
             return embedded
         scale = getattr(self.embedding, "embed_scale", None)  # Gemma multiplies what it looks up
@@ -165,11 +186,15 @@ class HeldRows:
 
     def _logits(self, own_forward: Callable[[torch.Tensor], torch.Tensor], hidden: torch.Tensor) -> torch.Tensor:
         logits = own_forward(hidden)
+        # The sum is one of float32, as in scoring: in 16 bits a small difference would be rounded away.
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         of_copies = logits if self._copies_all else logits[..., self._sources_on(logits.device)]
         difference, bias = self.output_difference, self._difference_bias
         projected = difference.projected(hidden)
         if projected is not None:
-            of_copies = of_copies + F.linear(projected, difference.B.to(projected.dtype), bias).to(logits.dtype)
+            of_copies += F.linear(projected, difference.B.to(projected.dtype))
+        if bias is not None:
+            of_copies += bias
         return torch.cat((logits, of_copies), dim=-1)
 
     def _sources_on(self, device: torch.device) -> torch.Tensor:
@@ -226,7 +251,7 @@ class HeldRows:
     @contextmanager
     def reading(self, folder: str | Path) -> Iterator[None]:
         """Inside the block the model takes state dicts of a stock folder, and the differences that lie beside it."""
-        stored, names, standard = read_differences(folder, self.layout), self._names(), self.layout.standard_size
+        stored, names, standard = self._read(folder), self._names(), self.layout.standard_size
 
         def cut(module: nn.Module, state: dict[str, torch.Tensor], *_: Any) -> None:
             for each in names.values():
@@ -276,7 +301,7 @@ def hold_differences(model: Any, folder: str | Path, *, adapter: bool = False) -
     """
     layout = VocabLayout.load(folder)
     if layout.holds_differences and not (adapter and layout.reasoning_rows == "shared"):
-        model.held_rows = HeldRows(model, layout, read_differences(folder, layout))
+        model.held_rows = HeldRows(model, layout, folder)
 
 
 def held_rows(model: Any) -> HeldRows | None:

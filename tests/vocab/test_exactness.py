@@ -15,6 +15,7 @@ from rlvr_vocab.vocab.head_logits import OutputRows
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.logprobs import region_logprobs
 from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.reasoning_rows import held_rows, hold_differences
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING
 
 QUICK = (("qwen3", "expand", 3), ("gemma3", "replace", 1), ("gpt2_untied", "expand", 1), ("phi", "replace", 3))
@@ -22,6 +23,21 @@ SHAPES = [
     case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow)
     for case in product(
         ("qwen3", "qwen2", "llama", "gemma3", "gpt2", "gpt2_untied", "phi"), ("expand", "replace"), (1, 3)
+    )
+]
+HOLES = {"source_ids": (*range(20, 90), 5, 9, 9, 300, *range(100, 120), 9)}
+COPIES = {"once": {"size": None}, "thrice": {"size": None, "multiplicity": 3}, "holes": HOLES}
+HELD_QUICK = (
+    ("qwen3", "shared", "thrice", "expand"),
+    ("gemma3", "low_rank", "holes", "replace"),
+    ("phi", "low_rank", "thrice", "expand"),
+    ("phi", "shared", "holes", "replace"),
+    ("gpt2_untied", "frozen", "once", "expand"),
+)
+HELD = [
+    case if case in HELD_QUICK else pytest.param(*case, marks=pytest.mark.slow)
+    for case in product(
+        ("qwen3", "gemma3", "gpt2_untied", "phi"), ("shared", "low_rank", "frozen"), COPIES, ("expand", "replace")
     )
 ]
 TEMPERATURES = (0.6, 1.0, 1.5)
@@ -46,10 +62,10 @@ def surface_logprobs(model, ids, region, temperature, policy, added):
 
 
 def _every_score(model, state, region, temperature, policy):
-    head, rows = model.get_output_embeddings(), policy.layout.rows
-    every_id, settings = torch.arange(rows), head_settings(model.config, temperature)
-    regions, states = torch.full_like(every_id, region), state.expand(rows, -1)
-    return region_logprobs(states, OutputRows(head.weight, head.bias), every_id, regions, policy, settings)[0]
+    head, held, every_id = model.get_output_embeddings(), held_rows(model), torch.arange(policy.layout.rows)
+    regions, states = torch.full_like(every_id, region), state.expand(len(every_id), -1)
+    rows = OutputRows(head.weight, head.bias) if held is None else held.output_rows(states)
+    return region_logprobs(states, rows, every_id, regions, policy, head_settings(model.config, temperature))[0]
 
 
 def summed_over_copies(logps, policy, added):
@@ -77,11 +93,23 @@ def largest_difference(base, expanded):
 
 @pytest.mark.parametrize(("name", "mode", "multiplicity"), SHAPES)
 def test_surface_logprobs_of_tiny_shapes_are_those_of_the_base(name, mode, multiplicity, make_shape, expand_shape):
-    shape = make_shape(name)
-    folder = expand_shape(name, size=None, multiplicity=multiplicity, mode=mode)
+    assert_text_is_that_of_the_base(
+        make_shape(name), expand_shape(name, size=None, multiplicity=multiplicity, mode=mode)
+    )
+
+
+@pytest.mark.parametrize(("name", "form", "copies", "mode"), HELD)
+def test_so_they_are_where_copies_are_held_as_differences(name, form, copies, mode, make_shape, expand_shape):
+    folder = expand_shape(name, reasoning_rows=form, reasoning_rank=4, mode=mode, **COPIES[copies])
+    assert_text_is_that_of_the_base(make_shape(name), folder)
+
+
+def assert_text_is_that_of_the_base(shape, folder):
     base = AutoModelForCausalLM.from_pretrained(shape.folder).eval()
     expanded = AutoModelForCausalLM.from_pretrained(folder).eval()
+    hold_differences(expanded, folder)
     policy = RegionPolicy(VocabLayout.load(folder))
+    assert (held_rows(expanded) is None) == (policy.layout.reasoning_rows == "independent")
     added = [] if shape.knows_tags else [policy.layout.think_open_id, policy.layout.think_close_id]
     ids = torch.randint(0, 330, (3, 12), generator=torch.Generator().manual_seed(0))
     copied = with_copies(ids, policy.layout, random.Random(0))

@@ -1,0 +1,270 @@
+"""Copies that are held as differences from their sources, beside the stock tables that make and keep them."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab.expand import Expansion
+from rlvr_vocab.vocab.head import attach_region_head
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.reasoning_rows import (
+    DIFFERENCES,
+    held_rows,
+    hold_differences,
+    read_differences,
+    save_differences,
+)
+from rlvr_vocab.vocab.regions import scored_regions
+
+FORMS = ("shared", "low_rank", "frozen")
+SHAPES = [  # scaled and capped; with a bias; tied; untied
+    "gemma3",
+    "phi",
+    pytest.param("qwen3", marks=pytest.mark.slow),
+    pytest.param("gpt2_untied", marks=pytest.mark.slow),
+]
+SOURCES = (*range(20, 90), 5, 9, 9, 300, *range(100, 120), 9)
+NOISE = 0.1
+
+
+def stock(folder):
+    return AutoModelForCausalLM.from_pretrained(folder).eval()
+
+
+def held(folder):
+    model = stock(folder)
+    hold_differences(model, folder)
+    return model
+
+
+def save(model, folder, initial):
+    """As a trainer does it: stock weights, and the differences beside them."""
+    weights, differences = held_rows(model).split(model.state_dict())
+    tied = getattr(model, "all_tied_weights_keys", {})
+    model.save_pretrained(folder, state_dict={name: each for name, each in weights.items() if name not in tied})
+    if differences:
+        save_differences(folder, differences)
+    VocabLayout.load(initial).save(folder)
+
+
+@torch.no_grad()
+def change(model):
+    """Values of the tables and of all that copies differ by which no folder has."""
+    generator = torch.Generator().manual_seed(3)
+    for name, parameter in model.named_parameters():
+        if parameter.size(0) == held_rows(model).layout.standard_size or "difference" in name:
+            parameter += 0.2 * torch.randn(parameter.shape, generator=generator)
+
+
+def contexts(layout):
+    return torch.randint(0, layout.rows, (3, 12), generator=torch.Generator().manual_seed(0))
+
+
+@torch.no_grad()
+def farthest(one, other, layout):
+    ids = contexts(layout)
+    return (one(input_ids=ids).logits - other(input_ids=ids).logits).abs().max().item()
+
+
+def continuations(model, layout):
+    return model.generate(contexts(layout)[:1], do_sample=False, max_new_tokens=12, eos_token_id=-1)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_held_model_is_the_stock_model_of_its_folder_before_and_after_it_has_changed(
+    name, form, expand_shape, tmp_path
+):
+    folder = expand_shape(name, source_ids=SOURCES, reasoning_rows=form, reasoning_rank=4)
+    layout, model = VocabLayout.load(folder), held(folder)
+    assert len(model.get_output_embeddings().weight) == len(model.get_input_embeddings().weight) == layout.standard_size
+    assert farthest(model, stock(folder), layout) < 1e-5
+    assert torch.equal(continuations(model, layout), continuations(stock(folder), layout))
+    change(model)
+    assert farthest(model, stock(folder), layout) > 0.1
+    save(model, tmp_path, folder)
+    assert farthest(model, stock(tmp_path), layout) < 1e-5
+    assert torch.equal(continuations(model, layout), continuations(stock(tmp_path), layout))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["gemma3", "phi"])
+def test_what_was_saved_is_read_back_to_the_bit_and_never_by_subtraction(name, form, expand_shape, tmp_path):
+    folder = expand_shape(name, source_ids=SOURCES, reasoning_rows=form, reasoning_rank=4)
+    changed, resumed = held(folder), held(folder)
+    change(changed)
+    save(changed, tmp_path, folder)
+    with held_rows(resumed).reading(tmp_path):
+        resumed.load_state_dict(load_file(tmp_path / "model.safetensors"), strict=False)
+    assert_same_bits(resumed, changed)
+    assert_same_bits(held(tmp_path), changed)
+    resumed.load_state_dict(held(folder).state_dict())  # outside of the block it is the model's own again
+    assert_same_bits(resumed, held(folder))
+
+
+def assert_same_bits(one, other):
+    expected = dict(other.named_parameters())
+    assert dict(one.named_parameters()).keys() == expected.keys()
+    assert all(torch.equal(each, expected[key]) for key, each in one.named_parameters())
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["gemma3", "phi"])
+def test_a_model_that_is_made_stock_again_says_the_same_and_has_nothing_else(name, form, expand_shape):
+    folder = expand_shape(name, source_ids=SOURCES, reasoning_rows=form, reasoning_rank=4)
+    model, same, plain = held(folder), held(folder), stock(folder)
+    change(model), change(same)
+    named = dict(held_rows(model).stock_parameters(model.named_parameters()))
+    held_rows(model).make_stock()
+    assert held_rows(model) is None and farthest(model, same, VocabLayout.load(folder)) < 1e-5
+    expected = {key: each.shape for key, each in plain.named_parameters()}
+    assert {key: each.shape for key, each in model.named_parameters()} == expected
+    assert model.state_dict().keys() == plain.state_dict().keys()
+    assert named.keys() == expected.keys()
+    assert all(torch.equal(named[key], each) for key, each in model.named_parameters())
+    output, tied = model.get_output_embeddings(), plain.config.tie_word_embeddings
+    assert (output.weight is model.get_input_embeddings().weight) == tied
+
+
+@pytest.mark.parametrize("form", ["shared", "low_rank"])
+def test_in_bfloat16_copies_are_sampled_as_they_are_scored(form, expand_shape):
+    folder = expand_shape("llama", size=None, reasoning_rows=form, init_noise=NOISE)
+    model, policy = held(folder), RegionPolicy(VocabLayout.load(folder))
+    attach_region_head(model, policy=policy)
+    ids = contexts(policy.layout)
+    ids[:, 0] = policy.layout.think_open_id
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        scores = model(input_ids=ids, labels=ids, fused_lm_head=True).log_probs
+        logits = model(input_ids=ids).logits[:, :-1]
+    logps = (logits + policy.bias[scored_regions(ids, policy.layout)[:, 1:]]).log_softmax(-1)
+    sampled = logps.gather(2, ids[:, 1:, None]).squeeze(2)
+    open_copies = policy.is_reasoning(ids[:, 1:]) & torch.isfinite(sampled)
+    assert open_copies.sum() > 10 and (sampled - scores)[open_copies].abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("form", ["shared", "low_rank"])
+@pytest.mark.parametrize("name", ["qwen3", "phi"])
+def test_noise_at_the_beginning_is_in_the_differences(name, form, expand_shape):
+    folder = expand_shape(name, source_ids=SOURCES, reasoning_rows=form, init_noise=NOISE)
+    layout, model = VocabLayout.load(folder), stock(folder)
+    differences, standard = read_differences(folder, layout), layout.standard_size
+    tables = {"input": model.get_input_embeddings().weight, "output": model.get_output_embeddings().weight}
+    if model.config.tie_word_embeddings:
+        del tables["output"]
+    assert {name.split(".")[0] for name in differences} == tables.keys()
+    for name, table in tables.items():
+        difference = differences[f"{name}.B"]
+        if form == "low_rank":
+            difference = difference @ differences[f"{name}.A"]
+        copied = table[list(layout.source_ids)]
+        assert torch.allclose(table[standard:], copied + difference, atol=1e-6)
+        relative = (difference.std(dim=1) / copied.std(dim=1)).mean().item()
+        assert relative == pytest.approx(NOISE, rel=0.1)
+    assert farthest(held(folder), model, layout) < 1e-5
+
+
+def test_frozen_rows_take_no_noise():
+    with pytest.raises(UserError, match=r"init_noise=0.1: frozen reasoning rows are what their sources are"):
+        Expansion(size=3, reasoning_rows="frozen", init_noise=NOISE)
+
+
+@pytest.mark.parametrize("form", ["shared", "low_rank"])
+def test_without_noise_the_differences_are_zero_and_their_rank_is_as_asked(form, expand_shape):
+    folder = expand_shape("phi", source_ids=SOURCES, reasoning_rows=form, reasoning_rank=4)
+    differences = read_differences(folder, VocabLayout.load(folder))
+    hidden, copies = 32, len(SOURCES)
+    expected = {"output.bias": (copies,)}
+    for table in ("input", "output"):
+        parts = {"A": (4, hidden), "B": (copies, 4)} if form == "low_rank" else {"B": (copies, hidden)}
+        expected |= {f"{table}.{part}": shape for part, shape in parts.items()}
+    assert {name: tuple(each.shape) for name, each in differences.items()} == expected
+    assert all(bool(each.any()) == name.endswith(".A") for name, each in differences.items())
+
+
+@pytest.fixture
+def folder_with(expand_shape, tmp_path):
+    """A folder with nothing but a layout of `form` and the differences that `change` makes of those of low rank."""
+
+    def make(form, change):
+        folder = expand_shape("phi", source_ids=SOURCES, reasoning_rows="low_rank", reasoning_rank=4)
+        layout = json.loads((folder / "reasoning_vocab.json").read_text())
+        (tmp_path / "reasoning_vocab.json").write_text(json.dumps({**layout, "reasoning_rows": form}))
+        path = tmp_path / DIFFERENCES
+        path.parent.mkdir()
+        change(load_file(folder / DIFFERENCES), path)
+        return tmp_path
+
+    return make
+
+
+def missing(differences: dict, path: Path):
+    pass
+
+
+def truncated(differences: dict, path: Path):
+    save_file(differences, path)
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def whole(differences: dict, path: Path):
+    save_file(differences, path)
+
+
+def of_other_copies(differences: dict, path: Path):
+    save_file({**differences, "output.bias": torch.zeros(7)}, path)
+
+
+def of_another_width(differences: dict, path: Path):
+    save_file({**differences, "output.A": torch.zeros(4, 31)}, path)
+
+
+def of_another_rank(differences: dict, path: Path):
+    save_file({**differences, "output.A": torch.zeros(3, 32)}, path)
+
+
+def of_one_table(differences: dict, path: Path):
+    save_file({name: each for name, each in differences.items() if not name.startswith("output")}, path)
+
+
+MISFIT = "does not fit the model's tables: the shape of its output.A is"
+
+
+@pytest.mark.parametrize(
+    ("form", "change", "words"),
+    [
+        ("low_rank", missing, "cannot be read, the differences of low_rank reasoning rows: "),
+        ("low_rank", truncated, "cannot be read, the differences of low_rank reasoning rows: "),
+        ("shared", whole, "does not hold the differences of shared reasoning rows"),
+        ("low_rank", of_other_copies, f"is of another number of reasoning tokens than {len(SOURCES)}"),
+        (
+            "low_rank",
+            of_another_width,
+            f"{MISFIT} (4, 31), not (4, 32)",
+        ),
+        (
+            "low_rank",
+            of_another_rank,
+            f"{MISFIT} (3, 32), not (4, 32)",
+        ),
+        ("low_rank", of_one_table, f"{MISFIT} None, not (4, 32)"),
+    ],
+)
+def test_differences_that_do_not_fit_are_refused_in_one_line(form, change, words, folder_with, expand_shape):
+    folder = folder_with(form, change)
+    model = stock(expand_shape("phi", source_ids=SOURCES, reasoning_rows="low_rank", reasoning_rank=4))
+    with pytest.raises(UserError) as caught:
+        hold_differences(model, folder)
+    assert f"{folder / DIFFERENCES} {words}" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_folder_of_earlier_versions_has_rows_of_their_own(expand_shape):
+    folder = expand_shape("qwen3", source_ids=SOURCES)
+    assert "reasoning_rows" not in json.loads((folder / "reasoning_vocab.json").read_text())
+    assert VocabLayout.load(folder).reasoning_rows == "independent" and not (folder / DIFFERENCES).exists()
+    assert held_rows(held(folder)) is None
