@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -367,11 +367,17 @@ class RegionGRPOTrainer(GRPOTrainer):
             self.policy.layout.save(folder)
             record_base(folder, self.initial_model)
 
+    def _reading(self, checkpoint: Any) -> AbstractContextManager[None]:
+        in_parts = isinstance(self.model, PeftModel) or is_sharded(self.accelerator.state)
+        return nullcontext() if in_parts or (held := held_rows(self.model)) is None else held.reading(checkpoint)
+
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        held = held_rows(self.model)
-        stock = held is not None and not (isinstance(self.model, PeftModel) or is_sharded(self.accelerator.state))
-        with held.reading(resume_from_checkpoint) if held is not None and stock else nullcontext():
+        with self._reading(resume_from_checkpoint):
             super()._load_from_checkpoint(resume_from_checkpoint, model)
+
+    def _load_best_model(self) -> None:
+        with self._reading(self.state.best_model_checkpoint):
+            super()._load_best_model()
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         """Their state from a checkpoint; rates and decay from the configuration, which may have been changed."""

@@ -1,0 +1,193 @@
+"""Training with copies in each form: one policy, one reference, and folders that are the model that was trained."""
+
+from functools import partial
+from itertools import product
+
+import pytest
+import torch
+from datasets import Dataset
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from rlvr_vocab.training.trainer import RegionGRPOTrainer
+from rlvr_vocab.vocab.reasoning_rows import held_rows, read_differences
+
+TRAINED = {
+    "learning_rate": 3e-2,  # copies are no longer what their sources are
+    "beta": 0.04,
+    "num_iterations": 2,  # a checkpoint at an odd step holds completions that are still to be trained on
+    "max_steps": 3,
+    "per_device_train_batch_size": 16,
+    "max_completion_length": 24,
+    "save_strategy": "steps",
+    "save_steps": 1,
+}
+FORMS = ("independent", "shared", "low_rank", "frozen")
+
+
+def of_forms(*quick):
+    every = product(("gemma3", "phi"), FORMS)
+    marked = [case if case in quick else pytest.param(*case, marks=pytest.mark.slow) for case in every]
+    return pytest.mark.parametrize(("name", "form"), marked)
+
+
+every_form = of_forms(("gemma3", "shared"), ("phi", "low_rank"))
+every_form_in_time = of_forms(("phi", "low_rank"))  # with a training of its own for each
+
+
+@pytest.fixture(scope="module")
+def folder_of(expand_shape):
+    return lambda name, form: expand_shape(name, size=None, multiplicity=2, reasoning_rows=form, reasoning_rank=4)
+
+
+@pytest.fixture(scope="module")
+def trained(folder_of, make_trainer, tmp_path_factory):
+    """The finished run of a shape and a form, made at the first call."""
+    made = {}
+
+    def train(name, form):
+        if (name, form) not in made:
+            out = tmp_path_factory.mktemp(f"{name}-{form}")
+            made[name, form] = make_trainer(folder_of(name, form), out, **TRAINED)
+            made[name, form].train()
+        return made[name, form]
+
+    return train
+
+
+def parameters(trainer):
+    return {name: each.detach().clone() for name, each in trainer.model.named_parameters()}
+
+
+def assert_same_bits(one, other):
+    assert one.keys() == other.keys() and all(torch.equal(one[name], each) for name, each in other.items())
+
+
+def difference_of_rows(trainer):
+    """The largest distance of a copy's logit from its source's."""
+    layout = trainer.policy.layout
+    logits = logits_of(trainer.model)
+    of_copies = logits[..., layout.standard_size : layout.rows]
+    return (of_copies - logits[..., list(layout.source_ids)]).abs().max().item()
+
+
+@torch.no_grad()
+def logits_of(model):
+    ids = torch.randint(0, 600, (3, 16), generator=torch.Generator().manual_seed(0))
+    return model.eval()(input_ids=ids).logits
+
+
+def sample(trainer, rounds):
+    inputs = next(iter(trainer.get_train_dataloader()))
+    trainer.model.train()
+    return [trainer._generate_and_score_completions(inputs) for _ in range(rounds)]
+
+
+@every_form
+def test_what_is_sampled_after_training_is_scored_as_it_was(name, form, trained, farthest_from_its_score):
+    trainer = trained(name, form)
+    batches = sample(trainer, 3)
+    assert sum(int(batch["completion_mask"].sum()) for batch in batches) > 500
+    assert any(trainer.policy.is_reasoning(batch["completion_ids"]).any() for batch in batches)
+    assert (difference_of_rows(trainer) > 0.1) == (form != "frozen")
+    assert max(farthest_from_its_score(trainer, batch) for batch in batches) < 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+def test_so_are_five_thousand_tokens_after_twenty_steps(
+    form, folder_of, make_trainer, farthest_from_its_score, tmp_path
+):
+    twenty = {**TRAINED, "learning_rate": 1e-2, "max_steps": 20, "save_strategy": "no", "max_completion_length": 64}
+    trainer = make_trainer(folder_of("phi", form), tmp_path, **twenty)
+    trainer.train()
+    assert (difference_of_rows(trainer) > 0.1) == (form != "frozen")
+    tokens, farthest = 0, 0.0
+    while tokens < 5000:
+        (batch,) = sample(trainer, 1)
+        tokens += int(batch["completion_mask"].sum())
+        farthest = max(farthest, farthest_from_its_score(trainer, batch))
+    assert farthest < 1e-4
+
+
+@every_form
+def test_the_reference_has_the_same_form_and_the_first_kl_is_none(name, form, trained):
+    trainer = trained(name, form)
+    first, *others = (row for row in trainer.state.log_history if "loss" in row)
+    assert abs(first["kl"]) < 1e-6 and abs(first["kl/ids"]) < 1e-6
+    assert min(row["kl"] for row in others) > 1e-4
+    held, reference = held_rows(trainer.model), held_rows(trainer.ref_model)
+    if form == "independent":
+        assert held is reference is None
+    else:
+        assert reference is not held and reference.layout.reasoning_rows == form
+        rows = len(trainer.ref_model.get_output_embeddings().weight)
+        assert rows == len(trainer.ref_model.get_input_embeddings().weight) == trainer.policy.layout.standard_size
+
+
+@every_form
+def test_a_checkpoint_in_stock_classes_gives_the_logits_of_the_trainer(name, form, trained):
+    trainer = trained(name, form)
+    stock = AutoModelForCausalLM.from_pretrained(f"{trainer.args.output_dir}/checkpoint-3")
+    assert (logits_of(stock) - logits_of(trainer.model)).abs().max() < 1e-4
+
+
+@every_form_in_time
+def test_a_training_in_python_goes_on_from_the_folder_of_another(name, form, trained, make_trainer, tmp_path):
+    before = trained(name, form)
+    before.save_model(str(tmp_path / "final_model"))
+    trainer = make_trainer(tmp_path / "final_model", tmp_path / "out", **{**TRAINED, "max_steps": 1})
+    assert trainer.policy.layout == before.policy.layout
+    assert_same_bits(parameters(trainer), parameters(before))
+    trainer.train()
+    (row,) = (row for row in trainer.state.log_history if "loss" in row)
+    assert abs(row["kl"]) < 1e-6  # from where it began
+
+
+@every_form
+def test_another_stage_takes_over_the_differences_as_they_are(name, form, trained, folder_of, make_trainer, tmp_path):
+    before = trained(name, form)
+    stage = make_trainer(folder_of(name, form), tmp_path, **TRAINED)
+    stage.checkpoints.load_weights(before.checkpoints.output_dir / "checkpoint-3")
+    assert_same_bits(parameters(stage), parameters(before))
+
+
+@every_form_in_time
+def test_the_best_step_s_weights_are_loaded_at_the_end(name, form, folder_of, make_trainer, tmp_path):
+    best = {
+        "load_best_model_at_end": True,
+        "metric_for_best_model": "accuracy",
+        "greater_is_better": True,
+        "eval_strategy": "steps",
+        "eval_steps": 1,
+    }
+    seen = []
+
+    def accuracy_falls(trainer):
+        seen.append(parameters(trainer))
+        return {"accuracy": 1 / len(seen)}
+
+    asked = Dataset.from_list([{"prompt": [{"role": "user", "content": "1 + 1?"}]}])
+    with_measure = partial(RegionGRPOTrainer, measure=accuracy_falls, eval_dataset=asked)
+    trainer = make_trainer(
+        folder_of(name, form), tmp_path, trainer=with_measure, **{**TRAINED, "beta": 0.0, "max_steps": 2, **best}
+    )
+    trainer.train()
+    assert len(seen) == 2 and trainer.state.best_global_step == 1
+    assert_same_bits(parameters(trainer), seen[0])
+
+
+@every_form_in_time
+def test_a_resume_has_the_differences_of_the_checkpoint_and_ends_with_the_same_bits(
+    name, form, trained, folder_of, make_trainer, tmp_path
+):
+    whole = trained(name, form)
+    resumed = make_trainer(folder_of(name, form), tmp_path, **TRAINED)
+    resumed.train(resume_from_checkpoint=str(whole.checkpoints.output_dir / "checkpoint-1"))
+    assert_same_bits(parameters(resumed), parameters(whole))
+    folders = [each.checkpoints.output_dir / "checkpoint-3" for each in (whole, resumed)]
+    assert_same_bits(*(load_file(folder / "model.safetensors") for folder in folders))
+    if form in ("shared", "low_rank"):
+        one, other = (read_differences(folder, whole.policy.layout) for folder in folders)
+        assert_same_bits(one, other)
+        assert torch.equal(one["input.B"], parameters(whole)["model.embed_tokens.difference.B"])
