@@ -59,7 +59,7 @@ class TextKL:
         self._trainer, self._over = trainer, over
         self._copy_logps = WeakIdKeyDictionary()  # by the log-probabilities of ids that they belong to
         self._inputs: dict[str, Any] | None = None
-        self._log_ratios: list[tuple[torch.Tensor, torch.Tensor]] = []  # over texts and over ids
+        self._kls: list[tuple[torch.Tensor, torch.Tensor]] = []  # of each token, over texts and over ids
 
     def copy_logps(self, logps: torch.Tensor) -> torch.Tensor:
         """The log-probabilities of ids given their texts, of a pass without gradients."""
@@ -76,7 +76,9 @@ class TextKL:
             return
         of_ids = self._inputs[_REFERENCE]
         over_text = of_ids - of_copies + copy_logps
-        self._log_ratios.append(((over_text - logps).detach(), (of_ids - logps).detach()))
+        with torch.no_grad():
+            weight = self._importance(logps)
+            self._kls.append((weight * k3(over_text - logps), weight * k3(of_ids - logps)))
         if self._over == "text":
             self._inputs[_REFERENCE] = over_text
 
@@ -91,11 +93,23 @@ class TextKL:
         self._inputs = dict(inputs)
         try:
             yield self._inputs
-            for log_ratios in self._log_ratios:
-                self._log(inputs["completion_mask"] * inputs.get("tool_mask", 1), *map(k3, log_ratios))
+            for of_both in self._kls:
+                self._log(_mask(inputs), *of_both)
         finally:
             self._inputs = None
-            self._log_ratios.clear()
+            self._kls.clear()
+
+    def _importance(self, logps: torch.Tensor) -> torch.Tensor | float:
+        """What TRL weighs the KL of each token with."""
+        assert self._inputs is not None
+        old = self._inputs.get("old_per_token_logps")
+        if old is None or not self._trainer.args.use_bias_correction_kl:
+            return 1.0
+        log_ratio = logps - old
+        if self._trainer.importance_sampling_level == "sequence":
+            mask = _mask(self._inputs)
+            log_ratio = (log_ratio * mask).sum(-1, keepdim=True) / mask.sum(-1, keepdim=True).clamp(min=1)
+        return log_ratio.exp()
 
     def _log(self, mask: torch.Tensor, of_texts: torch.Tensor, of_ids: torch.Tensor) -> None:
         trainer = self._trainer
@@ -105,3 +119,8 @@ class TextKL:
         if self._over == "ids":  # what TRL has logged
             metrics["kl"][-1] = texts / max(tokens, 1)
         metrics["kl/ids"].append(ids / max(tokens, 1))
+
+
+def _mask(inputs: dict[str, Any]) -> torch.Tensor:
+    mask: torch.Tensor = inputs["completion_mask"] * inputs.get("tool_mask", 1)
+    return mask

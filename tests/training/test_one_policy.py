@@ -116,11 +116,18 @@ def test_smollm2_scores_each_token_as_it_was_sampled(smollm2, make_trainer, tmp_
     assert trainer.policy.is_reasoning(batch["completion_ids"][mask]).any()
 
 
-@pytest.mark.parametrize("lora", [None, Lora(r=4, lora_dropout=0.5)])
+@pytest.mark.parametrize(
+    ("form", "lora"),
+    [
+        ("independent", None),
+        ("independent", Lora(r=4, lora_dropout=0.5)),
+        pytest.param("low_rank", None, marks=pytest.mark.slow),
+    ],
+)
 def test_kl_is_logged_every_so_many_steps_starts_at_nothing_and_changes_nothing_else(
-    lora, expand_shape, make_trainer, tmp_path
+    form, lora, expand_shape, make_trainer, tmp_path
 ):
-    folder, rows, weights, luck = expand_shape("llama", size=None), {}, {}, {}
+    folder, rows, weights, luck = expand_shape("llama", size=None, reasoning_rows=form), {}, {}, {}
     for steps in (0, 1, 2, None):
         trainer = make_trainer(
             folder,

@@ -1,0 +1,191 @@
+"""The whole loss, with entropies and KL of the text, against dense float64 and against a baseline of the same text."""
+
+from functools import partial
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from rlvr_vocab.training.trainer import RegionGRPOTrainer
+from rlvr_vocab.vocab.regions import scored_regions
+
+TEMPERATURE = 0.8
+# Two steps for each batch; the buffered one is to be trained on for the second time.
+TWICE = {"num_iterations": 2, "max_steps": 3, "learning_rate": 2e-3, "loss_type": "grpo", "temperature": TEMPERATURE}
+SETTINGS = {
+    "KL of texts": {"beta": 0.3, "use_bias_correction_kl": True},
+    "KL of sequences": {"beta": 0.3, "use_bias_correction_kl": True, "importance_sampling_level": "sequence"},
+    "KL of ids": {"beta": 0.3, "use_bias_correction_kl": False, "kl_over": "ids"},
+    "all": {"beta": 0.3, "use_bias_correction_kl": True, "entropy_coef": 0.1, "top_entropy_quantile": 0.3},
+}
+QUICK = (("gemma3", "shared", "KL of texts"), ("phi", "low_rank", "all"), ("gemma3", "low_rank", "KL of ids"))
+EVERY = [(name, form, which) for name in ("gemma3", "phi") for form in ("shared", "low_rank") for which in SETTINGS]
+TOLERANCE = 1e-5
+
+
+class Dense:
+    """A held model in float64, with a whole table of rows and of logits.
+
+    Attributes:
+        leaves: its parameters, by the names of the held model.
+        logp, text_logp: `(B, C)` of the ids of a batch's completions, and of their texts.
+        entropy: `(B, C)` over texts.
+    """
+
+    def __init__(self, model, trainer, batch):
+        self._layout = trainer.policy.layout
+        self.leaves = {name: each.detach().double().requires_grad_() for name, each in model.named_parameters()}
+        stock = AutoModelForCausalLM.from_pretrained(trainer.initial_model).double()
+        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+        mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+        given = {"input_ids": ids, "attention_mask": mask, "position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
+        logits = torch.func.functional_call(stock, self._whole(), kwargs=given).logits
+        completions, start = batch["completion_ids"], batch["prompt_ids"].size(1)
+        bias = trainer.policy.bias.double()[scored_regions(ids, self._layout)[:, start:]]
+        log_p = (logits[:, start - 1 : -1] / TEMPERATURE + bias).log_softmax(-1)
+        texts = trainer.policy.surface_ids(torch.arange(self._layout.rows))
+        q = torch.zeros(*log_p.shape[:2], self._layout.standard_size, dtype=torch.float64)
+        q = q.index_add(2, texts, log_p.exp())
+        self.logp = log_p.gather(2, completions[:, :, None]).squeeze(2)
+        self.text_logp = q.gather(2, texts[completions][:, :, None]).squeeze(2).log()
+        self.entropy = -(q * torch.where(q > 0, q, 1.0).log()).sum(2)
+
+    def _whole(self):
+        sources, whole = torch.tensor(self._layout.source_ids), {}
+        for name, each in self.leaves.items():
+            if "difference" in name:
+                continue
+            if each.size(0) == self._layout.standard_size:
+                copies = each[sources]
+                if name.endswith(".bias"):
+                    copies = copies + self.leaves[name.replace(".bias", ".difference_bias")]
+                else:
+                    B = self.leaves[name.replace(".weight", ".difference.B")]
+                    A = self.leaves.get(name.replace(".weight", ".difference.A"))
+                    copies = copies + (B if A is None else B @ A)
+                each = torch.cat([each, copies])
+            whole[name] = each
+        return whole
+
+
+def k3(log_ratio):
+    return log_ratio.exp() - log_ratio - 1
+
+
+def dense_loss(policy, reference, batch, args, over="text"):
+    """That of `loss_type="grpo"`, as TRL's documentation gives it.
+
+    Returns:
+        The loss, and what the two KLs are in the mean over tokens.
+    """
+    mask, advantages = batch["completion_mask"].double(), batch["advantages"].double().unsqueeze(1)
+    log_ratio = policy.logp - batch["old_per_token_logps"].double()
+    if args.importance_sampling_level == "sequence":
+        log_ratio = ((log_ratio * mask).sum(1) / mask.sum(1)).unsqueeze(1)
+    ratio = log_ratio.exp()
+    clipped = ratio.clamp(1 - args.epsilon, 1 + args.epsilon)
+    loss, acts = -torch.minimum(ratio * advantages, clipped * advantages), mask
+    if args.top_entropy_quantile < 1.0:
+        threshold = policy.entropy[mask.bool()].quantile(1 - args.top_entropy_quantile)
+        acts = mask * (policy.entropy >= threshold)
+        loss = loss * acts
+    of_texts, of_ids = k3(reference.text_logp - policy.text_logp), k3(reference.logp - policy.logp)
+    of_texts, of_ids = (each * ratio if args.use_bias_correction_kl else each for each in (of_texts, of_ids))
+    loss = loss + args.beta * (of_texts if over == "text" else of_ids)
+    loss = ((loss * mask).sum(1) / mask.sum(1)).mean()
+    loss = loss - args.entropy_coef * (policy.entropy * acts).sum() / acts.sum()
+    return loss, [((each * mask).sum() / mask.sum()).item() for each in (of_texts, of_ids)]
+
+
+def farthest(gradients, expected):
+    """Relative to the largest entry of the same parameter."""
+    assert gradients.keys() == expected.keys()
+    return max(
+        ((gradients[name] - each).abs().max() / each.abs().max().clamp(min=1e-4)).item()
+        for name, each in expected.items()
+    )
+
+
+def gradients_of(trainer, inputs):
+    trainer.model.train()
+    trainer.model.zero_grad()
+    loss = trainer.compute_loss(trainer.model, inputs)
+    loss.backward()
+    return loss.item(), {name: each.grad for name, each in trainer.model.named_parameters() if each.grad is not None}
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "which"),
+    [case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow) for case in EVERY],
+)
+def test_loss_and_gradients_equal_a_dense_float64_reference(name, form, which, expand_shape, make_trainer, tmp_path):
+    folder = expand_shape(name, size=None, multiplicity=2, reasoning_rows=form, reasoning_rank=4, init_noise=0.3)
+    settings = dict(SETTINGS[which])
+    over = settings.pop("kl_over", "text")
+    trainer = make_trainer(folder, tmp_path, trainer=partial(RegionGRPOTrainer, kl_over=over), **TWICE, **settings)
+    trainer.train()
+    (batch,) = trainer._buffered_inputs
+    before = {name: each.clone() for name, each in batch.items() if isinstance(each, torch.Tensor)}
+    loss, gradients = gradients_of(trainer, batch)
+    assert before.keys() == {name for name, each in batch.items() if isinstance(each, torch.Tensor)}
+    assert all(torch.equal(batch[name], each) for name, each in before.items())
+    policy = Dense(trainer.model, trainer, batch)
+    with torch.no_grad():
+        reference = policy if trainer.ref_model is None else Dense(trainer.ref_model, trainer, batch)
+    assert (policy.logp - batch["old_per_token_logps"])[batch["completion_mask"].bool()].abs().max() > 1e-3
+    assert policy.logp.sub(policy.text_logp).std() > 0.05  # copies are not their sources
+    expected, (of_texts, of_ids) = dense_loss(policy, reference, batch, trainer.args, over)
+    expected.backward()
+    assert loss == pytest.approx(expected.item(), abs=1e-6)
+    assert farthest(gradients, {name: leaf.grad for name, leaf in policy.leaves.items()}) < TOLERANCE
+    if trainer.beta:
+        assert abs(of_texts - of_ids) > 1e-3 * of_ids
+        logged = trainer._metrics["train"]
+        assert logged["kl"][-1] == pytest.approx(of_texts, rel=1e-3)
+        assert logged["kl/ids"][-1] == pytest.approx(of_ids, rel=1e-3)
+
+
+STILL = {"learning_rate": 0.0, "max_steps": 1, "loss_type": "grpo", "temperature": TEMPERATURE}
+
+
+@pytest.fixture
+def beside_the_baseline(expand_shape, make_trainer, tmp_path):
+    """Gradients of standard rows and body, of a form and of a baseline, before training and for the same text."""
+
+    def gradients(form, advantages=1.0, **settings):
+        found = []
+        for number, fields in enumerate(({"size": None, "reasoning_rows": form}, {"size": 0})):
+            trainer = make_trainer(expand_shape("phi", **fields), tmp_path / str(number), **STILL, **settings)
+            trainer.train()
+            if not found:
+                (inputs,), policy = trainer._buffered_inputs, trainer.policy
+                assert policy.is_reasoning(inputs["completion_ids"]).any()
+            else:
+                inputs = {**inputs, "completion_ids": policy.surface_ids(inputs["completion_ids"])}
+            _, gradients = gradients_of(trainer, {**inputs, "advantages": advantages * inputs["advantages"]})
+            found.append({name: each for name, each in gradients.items() if "difference" not in name})
+        return [_on_sources(each, policy.layout) for each in found]
+
+    return gradients
+
+
+def _on_sources(gradients, layout):
+    """Gradients of the rows of copies, where there are any, added to those of their sources."""
+    standard, sources = layout.standard_size, torch.tensor(layout.source_ids)
+    return {
+        name: each[:standard].index_add(0, sources, each[standard:]) if len(each) == layout.rows else each
+        for name, each in gradients.items()
+    }
+
+
+def test_frozen_rows_train_what_the_baseline_trains_from_the_same_text(beside_the_baseline):
+    frozen, baseline = beside_the_baseline("frozen")
+    assert farthest(frozen, baseline) < 1e-5
+
+
+@pytest.mark.parametrize(
+    "form", ["low_rank", *(pytest.param(form, marks=pytest.mark.slow) for form in ("independent", "shared", "frozen"))]
+)
+def test_the_entropy_bonus_pulls_at_the_text_alike_with_and_without_copies(form, beside_the_baseline):
+    ours, baseline = beside_the_baseline(form, advantages=0.0, entropy_coef=0.1)
+    assert farthest(ours, baseline) < 1e-5
