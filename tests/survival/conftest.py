@@ -66,7 +66,7 @@ class Outcome:
 
 def read_outcome(folder: Path) -> Outcome:
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    finals = [path for name in ("final_model", "final_adapter") for path in (folder / name).glob("*.safetensors")]
+    finals = [path for name in ("final_model", "final_adapter") for path in (folder / name).rglob("*.safetensors")]
     tables = sorted((folder / "completions").iterdir())
     return Outcome(
         {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(finals)},

@@ -6,6 +6,7 @@ import shutil
 import signal
 
 import pytest
+from safetensors.torch import load_file
 
 from rlvr_vocab.record.manifest import is_complete
 from rlvr_vocab.training.checkpointing.find import steps_in
@@ -37,10 +38,10 @@ def number_of(point, events):
     return numbers[0]
 
 
-def require_the_same_end(forks, folder, expected, outcome_of):
+def require_the_same_end(forks, folder, expected, outcome_of, *words):
     """Every checkpoint that is there is whole, and the next start ends as the undisturbed run did."""
     assert all(is_complete(checkpoint) for checkpoint in steps_in(folder).values())
-    assert forks.run(folder) == 0, forks.said(folder)
+    assert forks.run(folder, *words) == 0, forks.said(folder)
     assert outcome_of(folder) == expected
     left = [path.name for path in folder.iterdir() if path.name.startswith(".") or "broken" in path.name]
     assert left == []
@@ -51,6 +52,19 @@ def test_killed_before_a_change_of_a_file(point, forks, undisturbed, outcome_of,
     expected, events = outcome_of(undisturbed()), forks.changes(undisturbed())
     assert forks.run(tmp_path / "run", kill_at=number_of(point, events)) == -signal.SIGKILL
     require_the_same_end(forks, tmp_path / "run", expected, outcome_of)
+
+
+@pytest.mark.parametrize("point", ["open metrics.jsonl", "os.rename .saving/checkpoint-4", "os.rename .final_model.*"])
+@pytest.mark.parametrize("form", ["shared", "low_rank", "frozen"])
+def test_killed_while_copies_are_held_as_differences(form, point, forks, undisturbed, outcome_of, tmp_path):
+    words = (f"model.reasoning_rows={form}", "dataset.open_thinking=prefill")  # untrained, it opens none by itself
+    run = undisturbed(*words)
+    expected, events = outcome_of(run), forks.changes(run)
+    if form != "frozen":
+        differences = run / "final_model" / "reasoning_rows" / "differences.safetensors"
+        assert load_file(differences)["input.B"].any() and str(differences.relative_to(run)) in expected.weights
+    assert forks.run(tmp_path / "run", *words, kill_at=number_of(point, events)) == -signal.SIGKILL
+    require_the_same_end(forks, tmp_path / "run", expected, outcome_of, *words)
 
 
 def test_killed_before_every_change_of_a_file(forks, undisturbed, moments, outcome_of, tmp_path):

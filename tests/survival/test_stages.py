@@ -60,10 +60,17 @@ def test_checkpoints_lie_with_their_stage_and_the_summary_tells_of_each(run):
     assert not list(run.glob("checkpoint-*"))
 
 
-def test_the_second_stage_starts_from_the_weights_of_the_first(run):
-    first = load_file(run / f"stages/1_form/checkpoint-{STEPS}/model.safetensors")
-    initial = load_file(run / "initial_model/model.safetensors")
-    after_one = load_file(run / "stages/2_answers/checkpoint-1/model.safetensors")
+def weights_of(folder):
+    return {key: each for path in folder.rglob("*.safetensors") for key, each in load_file(path).items()}
+
+
+@pytest.mark.parametrize("rows", ["independent", "low_rank"])
+def test_the_second_stage_starts_from_the_weights_of_the_first(rows, undisturbed):
+    words = [] if rows == "independent" else [f"model.reasoning_rows={rows}", "dataset.open_thinking=prefill"]
+    run = undisturbed(STAGES, "training.save_total_limit=null", *words)
+    folders = (f"stages/1_form/checkpoint-{STEPS}", "initial_model", "stages/2_answers/checkpoint-1")
+    first, initial, after_one = (weights_of(run / folder) for folder in folders)
+    assert rows == "independent" or first["input.B"].any()
     apart = {name: (first[name] - initial[name]).abs().max().item() for name in first}
     step = {name: (after_one[name] - first[name]).abs().max().item() for name in first}
     # One step of AdamW moves a weight by about the learning rate; from the initial model it would be several.
