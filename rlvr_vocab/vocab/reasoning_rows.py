@@ -192,9 +192,9 @@ class HeldRows:
         difference, bias = self.output_difference, self._difference_bias
         projected = difference.projected(hidden)
         if projected is not None:
-            of_copies += F.linear(projected, difference.B.to(projected.dtype))
+            of_copies = of_copies + F.linear(projected, difference.B.to(projected.dtype))
         if bias is not None:
-            of_copies += bias
+            of_copies = of_copies + bias
         return torch.cat((logits, of_copies), dim=-1)
 
     def _sources_on(self, device: torch.device) -> torch.Tensor:

@@ -1,12 +1,9 @@
 """The whole loss, with entropies and KL of the text, against dense float64 and against a baseline of the same text."""
 
-from functools import partial
-
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.regions import scored_regions
 
 TEMPERATURE = 0.8
@@ -122,7 +119,7 @@ def test_loss_and_gradients_equal_a_dense_float64_reference(name, form, which, e
     folder = expand_shape(name, size=None, multiplicity=2, reasoning_rows=form, reasoning_rank=4, init_noise=0.3)
     settings = dict(SETTINGS[which])
     over = settings.pop("kl_over", "text")
-    trainer = make_trainer(folder, tmp_path, trainer=partial(RegionGRPOTrainer, kl_over=over), **TWICE, **settings)
+    trainer = make_trainer(folder, tmp_path, kl_over=over, **TWICE, **settings)
     trainer.train()
     (batch,) = trainer._buffered_inputs
     before = {name: each.clone() for name, each in batch.items() if isinstance(each, torch.Tensor)}
