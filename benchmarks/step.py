@@ -1,10 +1,12 @@
-"""One optimisation step, side by side: plain TRL, this trainer without copies, and with a copy of every token.
+"""One optimisation step of each variant against one of the baseline (no reasoning tokens), in pairs.
 
     python benchmarks/step.py [--hidden 512] [--layers 8] [--rows 151936] [--batch 4] [--prompt 192] [--completion 256]
+                              [--only "n = V, low rank"] [--pairs 5]
 
-Each variant runs in a process of its own, on the same random model and the same number of tokens, and reports the
-shortest time of a step (forward, backward, AdamW) and the peak memory beyond parameters, gradients and optimizer
-state. The first step is not measured: it allocates the optimizer state.
+Each run is a process of its own, on the same random model and the same number of tokens, and reports the shortest time
+of a step (forward, backward, AdamW), the entropy of the text included, the peak memory beyond parameters, gradients and
+optimizer state, and what these take. The first step is not measured: it allocates the optimizer state. Runs of variant
+and baseline alternate; what is printed is the median of the ratios of the pairs with a 95 % interval of it (bootstrap).
 """
 
 from __future__ import annotations
@@ -37,15 +39,32 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         arguments.folder = folder
         make_base(arguments)
-        print(f"{arguments}\n{'variant':<16}{'s/step':>8}{'x n=0':>8}{'MiB beyond state':>18}{'x n=0':>8}", flush=True)
-        figures = {name: in_own_process(arguments, name) for name in arguments.only}
-    base = figures[BASELINE]
-    for name, figure in figures.items():
-        seconds, peak = figure["seconds"], figure["peak_mib"]
-        print(f"{name:<16}{seconds:>8.2f}{seconds / base['seconds']:>8.2f}{peak:>18.0f}{peak / base['peak_mib']:>8.2f}")
-    print(
-        f"thinking positions: {arguments.thinking:.0%}; expand may cost {expand_allowance(base, arguments):.2f} x n = 0"
-    )
+        print(f"{arguments}\n{'variant':<16}{'s/step':>8}{'n=0':>8}{'ratio':>8}   95 %            MiB beyond  state")
+        for variant in arguments.only:
+            pairs = [paired(arguments, variant, number) for number in range(arguments.pairs)]
+            print(summary(variant, pairs), flush=True)
+
+
+def paired(arguments: argparse.Namespace, variant: str, number: int) -> tuple[dict[str, float], dict[str, float]]:
+    """A run of the variant and one of the baseline, the one first or the other."""
+    order = (variant, BASELINE) if number % 2 else (BASELINE, variant)
+    figures = {name: in_own_process(arguments, name) for name in order}
+    return figures[variant], figures[BASELINE]
+
+
+def summary(variant: str, pairs: list[tuple[dict[str, float], dict[str, float]]]) -> str:
+    import numpy as np
+
+    def ratios(name: str) -> np.ndarray:
+        return np.array([ours[name] / base[name] for ours, base in pairs])
+
+    of_time = ratios("seconds")
+    resampled = np.median(np.random.default_rng(0).choice(of_time, (10_000, len(of_time))), axis=1)
+    low, high = np.quantile(resampled, (0.025, 0.975))
+    seconds, base = (np.median([pair[which]["seconds"] for pair in pairs]) for which in (0, 1))
+    beyond, state = (np.median(ratios(name)) for name in ("peak_mib", "state_values"))
+    interval = f"{low:.3f} to {high:.3f}"
+    return f"{variant:<16}{seconds:>8.2f}{base:>8.2f}{np.median(of_time):>8.3f}   {interval:<16}{beyond:>8.2f}{state:>9.3f}"
 
 
 def parse() -> argparse.Namespace:
@@ -55,21 +74,21 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--completion", type=int, default=256)
     parser.add_argument("--thinking", type=float, default=0.75, help="share of completion tokens that is thinking")
     parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--only", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--only", nargs="+", choices=VARIANTS, default=[name for name in VARIANTS if name != BASELINE])
+    parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
     parser.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def in_own_process(arguments: argparse.Namespace, variant: str) -> dict[str, float]:
-    options = [f"--{name}={value}" for name, value in {**vars(arguments), "variant": variant}.items() if name != "only"]
+    options = [
+        f"--{name}={value}"
+        for name, value in {**vars(arguments), "variant": variant}.items()
+        if name not in ("only", "pairs")
+    ]
     answer = subprocess.run([sys.executable, __file__, *options], stdout=subprocess.PIPE, check=True)
     return json.loads(answer.stdout.splitlines()[-1])
-
-
-def expand_allowance(base: dict[str, float], arguments: argparse.Namespace) -> float:
-    """What thinking positions pay for a head of twice the rows, where the head's share of n = 0 is measured."""
-    return 1 + arguments.thinking * base["head_share"]
 
 
 def make_base(arguments: argparse.Namespace) -> None:
@@ -106,7 +125,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
         step(trainer, batch, optimizer)
         seconds.append(time.perf_counter() - started)
     peak = resident_mib("VmHWM") - state
-    return {"seconds": min(seconds), "peak_mib": peak, "head_share": head_seconds(trainer, batch) / min(seconds)}
+    values = 4 * sum(parameter.numel() for parameter in trainer.model.parameters())  # weight, gradient, two moments
+    return {"seconds": min(seconds), "peak_mib": peak, "state_values": values}
 
 
 def make_trainer(arguments: argparse.Namespace):
@@ -178,18 +198,6 @@ def step(trainer, batch, optimizer) -> None:
     trainer.compute_loss(trainer.model, batch).backward()
     optimizer.step()
     optimizer.zero_grad()
-
-
-def head_seconds(trainer, batch) -> float:
-    """Forward and backward of the output layer alone, over the scored positions."""
-    import torch
-
-    weight = trainer.model.get_output_embeddings().weight.detach().requires_grad_()
-    hidden = torch.randn(batch["completion_ids"].numel(), weight.size(1), requires_grad=True)
-    started = time.perf_counter()
-    for block in weight.split(16384):
-        (hidden @ block.t()).float().logsumexp(1).sum().backward()
-    return time.perf_counter() - started
 
 
 def resident_mib(field: str) -> float:

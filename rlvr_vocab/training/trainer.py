@@ -210,9 +210,6 @@ class RegionGRPOTrainer(GRPOTrainer):
         large = table.requires_grad and table.numel() >= _SMALLEST_SPARED_TABLE
         if tied and large and self.accelerator.distributed_type == DistributedType.NO:
             embedding.sparse = True
-            held = held_rows(self.model)
-            if held is not None:
-                held.output_difference.sparse = True
 
     def _send_whole_tables(self) -> None:
         """Have vLLM, which knows a row for each id, get such tables at each synchronisation."""
@@ -356,10 +353,11 @@ class RegionGRPOTrainer(GRPOTrainer):
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         folder = Path(output_dir or self.args.output_dir)
         held, differences = held_rows(self.model), dict[str, torch.Tensor]()
-        if held is not None and not isinstance(self.model, PeftModel):
+        # Of a sharded model the process that saves alone is given the state.
+        if held is not None and self.args.should_save and not isinstance(self.model, PeftModel):
             state_dict, differences = held.split(self.model.state_dict() if state_dict is None else state_dict)
         super()._save(output_dir, without_tied_copies(self.model, state_dict))
-        if differences and self.args.should_save:
+        if differences:
             save_differences(folder, differences)
         # A pickle that nothing reads, with the user's token in it; config.yaml says the same.
         Path(folder, TRAINING_ARGS_NAME).unlink(missing_ok=True)

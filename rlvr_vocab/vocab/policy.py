@@ -35,7 +35,6 @@ class RegionPolicy:
         """
         self.layout = layout
         self.bias = _bias_table(layout, max(rows or 0, layout.rows))
-        self.finite_bias = self.bias.clamp(min=FORBIDDEN)
         self._on_device = lru_cache(maxsize=8)(self._copy)
         self._sources = lru_cache(maxsize=8)(
             lambda device: torch.tensor(layout.source_ids, dtype=torch.long, device=device)
@@ -90,7 +89,7 @@ class RegionPolicy:
         return text_blocks(self.layout, torch.isfinite(self.bias[region]), size, device)
 
     def _copy(self, device: str, finite: bool) -> torch.Tensor:
-        return (self.finite_bias if finite else self.bias).to(device)
+        return (self.bias.clamp(min=FORBIDDEN) if finite else self.bias).to(device)
 
 
 def _bias_table(layout: VocabLayout, rows: int) -> torch.Tensor:

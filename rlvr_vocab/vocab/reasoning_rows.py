@@ -300,6 +300,10 @@ def hold_differences(model: Any, folder: str | Path, *, adapter: bool = False) -
         UserError: the folder lacks its differences, or they are not those of its tables.
     """
     layout = VocabLayout.load(folder)
+    if layout.holds_differences and hasattr(model.get_input_embeddings().weight, "ds_id"):
+        raise UserError(
+            f"{layout.reasoning_rows} reasoning rows cannot be made from tables that DeepSpeed has in parts"
+        )
     if layout.holds_differences and not (adapter and layout.reasoning_rows == "shared"):
         model.held_rows = HeldRows(model, layout, folder)
 

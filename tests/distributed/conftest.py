@@ -33,6 +33,11 @@ SAME: dict[str, dict[str, Any]] = {
         "args": {"num_generations": 8, "per_device_train_batch_size": 8},
     },
     "reference": {"shape": "gpt2_untied", "args": {"beta": 0.1}},
+    "shared_untied": {"shape": "phi", "rows": "shared", "args": {"loss_type": "dapo"}},
+    "low_rank_tied": {"shape": "qwen3", "rows": "low_rank", "kl_log_steps": 1, "args": {"loss_type": "dapo"}},
+    "low_rank_reference": {"shape": "llama", "rows": "low_rank", "args": {"beta": 0.1, "num_iterations": 2}},
+    "frozen_tied": {"shape": "qwen3", "rows": "frozen", "args": {"loss_type": "grpo"}},
+    "lora_low_rank": {"shape": "llama", "rows": "low_rank", "lora": LORA, "args": {"beta": 0.1}},
     "lora_tied": {"shape": "qwen3", "lora": LORA},
     "lora_untied": {"shape": "llama", "lora": LORA, "args": {"beta": 0.1}},
     "lora_all_rows": {"shape": "llama", "lora": {**LORA, "train_rows": "all"}},
@@ -114,8 +119,8 @@ def trained(expand_shape: Callable[..., Path], tmp_path_factory: pytest.TempPath
     def folder_of(kind: str, name: str) -> Path:
         if not (root / kind).exists():
             cases = {**SAME, **SAMPLED} if kind in ("ddp", "fsdp2") else SAME
-            if kind in WITH_ADAMW:  # an adapter with rows is refused under DeepSpeed
-                cases = {name: case for name, case in SAME.items() if "lora" not in case}
+            if kind in WITH_ADAMW:  # an adapter with rows is refused under DeepSpeed, and so are differences
+                cases = {name: case for name, case in SAME.items() if not {"lora", "rows"} & case.keys()}
             _train(kind, cases, root / kind, expand_shape)
         return root / kind / name
 
@@ -138,7 +143,8 @@ def _case(kind: str, name: str, case: dict[str, Any], out: Path, expand_shape: C
         args["per_device_train_batch_size"] //= 2
     if kind in WITH_ADAMW:
         args.update(optim="adamw_torch", learning_rate=1e-3)
-    written = {**case, "out": str(out / name), "folder": str(expand_shape(case["shape"], size=100)), "args": args}
+    folder = expand_shape(case["shape"], size=100, reasoning_rows=case.get("rows", "independent"))
+    written = {**case, "out": str(out / name), "folder": str(folder), "args": args}
     if "resume" in case:
         written["resume"] = str(out / case["resume"])
     return written

@@ -44,6 +44,7 @@ def check(monkeypatch, tmp_path, environment, *words):
         (DEEPSPEED, (QUANTIZED,), "load_in_8bit=true: quantized weights are not sharded by DeepSpeed"),
         (DEEPSPEED, (LORA,), "model.lora.train_rows=reasoning"),
         (DEEPSPEED, (STAGES,), "stages: under DeepSpeed"),
+        (DEEPSPEED, ("model.reasoning_rows=low_rank",), "model.reasoning_rows=low_rank: copies cannot be made"),
     ],
 )
 def test_what_cannot_be_sharded_is_named(monkeypatch, tmp_path, environment, words, told):
@@ -53,7 +54,13 @@ def test_what_cannot_be_sharded_is_named(monkeypatch, tmp_path, environment, wor
 
 @pytest.mark.parametrize(
     ("environment", "words"),
-    [({}, (QUANTIZED,)), (FSDP2, (LORA,)), (FSDP2, (STAGES,)), (DEEPSPEED, (LORA, "model.lora.train_rows=none"))],
+    [
+        ({}, (QUANTIZED,)),
+        (FSDP2, (LORA,)),
+        (FSDP2, (STAGES,)),
+        (FSDP2, ("model.reasoning_rows=shared",)),
+        (DEEPSPEED, (LORA, "model.lora.train_rows=none")),
+    ],
 )
 def test_what_can_be_trained_in_several_processes_is_not_refused(monkeypatch, tmp_path, environment, words):
     check(monkeypatch, tmp_path, environment, *words)

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
+from rlvr_vocab.vocab.reasoning_rows import DIFFERENCES
+
 CASES = (
     *("tied_dapo", "tied_grpo", "untied_dapo", "untied_grpo", "group_in_two_processes", "reference"),
-    *("lora_tied", "lora_untied", "lora_all_rows"),
+    *("shared_untied", "low_rank_tied", "low_rank_reference", "frozen_tied"),
+    *("lora_low_rank", "lora_tied", "lora_untied", "lora_all_rows"),
 )
 # TRL's own means over the batches of a step, whatever their number of tokens: they depend on how it is cut.
 CUT_BY_BATCH = ("entropy", "kl", "clip_ratio/")
@@ -29,7 +32,8 @@ def history_of(folder: Path) -> list[dict[str, Any]]:
 
 def weights_of(folder: Path) -> dict[str, Any]:
     [file] = (folder / "model").glob("*.safetensors")
-    return load_file(file)
+    differences = folder / "model" / DIFFERENCES
+    return {**load_file(file), **(load_file(differences) if differences.is_file() else {})}
 
 
 def comparable(row: dict[str, Any], *, whole_step_at_once: bool) -> dict[str, float]:

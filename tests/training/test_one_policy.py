@@ -186,7 +186,7 @@ def test_without_reasoning_tokens_a_run_is_that_of_plain_trl(expand_shape, make_
     from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
     class Plain(GRPOTrainer):
-        def __init__(self, folder, *, kl_log_steps, **kwargs):
+        def __init__(self, folder, *, kl_log_steps, kl_over, **kwargs):
             super().__init__(model=str(folder), processing_class=load_tokenizer(folder), **kwargs)
 
     folder = expand_shape("llama", size=0, open_thinking="model")

@@ -53,8 +53,8 @@ class TrainedDifference(nn.Module, BaseTunerLayer):
     def B(self) -> torch.Tensor | None:
         return self.in_force.B
 
-    def forward(self, ks: torch.Tensor) -> torch.Tensor | None:
-        rows: torch.Tensor | None = self.in_force(ks)
+    def forward(self, ks: torch.Tensor, sparse: bool = False) -> torch.Tensor | None:
+        rows: torch.Tensor | None = self.in_force(ks, sparse)
         return rows
 
     def projected(self, hidden: torch.Tensor) -> torch.Tensor | None:

@@ -1,0 +1,120 @@
+"""Differences of reasoning rows beside an adapter: trained, switched off, merged, saved and loaded."""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from rlvr_vocab.analysis.vocabulary.models import token_tables
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.training.settings import Lora
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.peft.adapter import load_model, put_adapter_on
+from rlvr_vocab.vocab.peft.merge import merge_adapter
+from rlvr_vocab.vocab.peft.trained_difference import TrainedDifference
+from rlvr_vocab.vocab.peft.trained_rows import TrainedRows
+from rlvr_vocab.vocab.reasoning_rows import DIFFERENCES, held_rows, read_differences
+
+FORM = {"size": None, "reasoning_rows": "low_rank", "reasoning_rank": 4, "init_noise": 0.3, "open_thinking": "prefill"}
+
+
+@pytest.fixture(params=["qwen3", "phi"])
+def folder(request, expand_shape):
+    """Tied, and untied with a bias."""
+    return expand_shape(request.param, **FORM)
+
+
+def trained(folder, make_trainer, out, **settings):
+    trainer = make_trainer(
+        folder, out, lora=Lora(r=4, lora_dropout=0.0), max_steps=3, learning_rate=5e-2, save_strategy="steps",
+        save_steps=3, **settings,
+    )  # fmt: skip
+    trainer.train()
+    trainer.model.eval()
+    return trainer
+
+
+def logits(model):
+    rows = model.get_output_embeddings().weight.size(0) + (0 if held_rows(model) is None else model_layout(model).size)
+    ids = torch.randint(0, rows, (2, 12), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        return model(input_ids=ids).logits
+
+
+def model_layout(model):
+    return held_rows(model).layout
+
+
+def differences_of(model):
+    return [module for module in model.modules() if isinstance(module, TrainedDifference)]
+
+
+def test_they_train_and_the_tables_do_not(folder, make_trainer, tmp_path):
+    trainer = trained(folder, make_trainer, tmp_path / "out", beta=0.04)
+    found = differences_of(trainer.model)
+    assert len(found) == (1 if held_rows(trainer.model).tied else 2)
+    for each in found:
+        moved = (each.base_layer.B - each.lora_difference["default"].B).abs()
+        assert moved.amax() > 1e-3 and not each.base_layer.B.requires_grad
+    stock = AutoModelForCausalLM.from_pretrained(folder).get_input_embeddings().weight
+    assert torch.equal(trainer.model.get_input_embeddings().weight, stock[: model_layout(trainer.model).standard_size])
+    first, *others = [row["kl"] for row in trainer.state.log_history if "kl" in row]
+    assert abs(first) < 1e-6 < min(others)  # the reference is the model with its differences switched off
+    gaps = [row["sampling/logp_gap"] for row in trainer.state.log_history if "loss" in row]
+    assert max(gaps) < 1e-4
+
+
+def test_merged_in_place_they_compute_the_same_and_come_out_to_the_bit(folder, make_trainer, tmp_path):
+    model = trained(folder, make_trainer, tmp_path / "out").model
+    before, expected = {name: each.clone() for name, each in model.named_parameters()}, logits(model)
+    model.merge_adapter()
+    sent = dict(held_rows(model).stock_parameters((name, each.data) for name, each in stock_names(model)))
+    assert (logits(model) - expected).abs().max() < 1e-4
+    model.unmerge_adapter()
+    assert all(torch.equal(before[name], each) for name, each in model.named_parameters())
+    layout = VocabLayout.load(folder)
+    tables = [each for name, each in sent.items() if "embed_tokens.weight" in name or "lm_head" in name]
+    assert tables and all(len(each) == layout.rows for each in tables)
+    assert not any("difference" in name for name in sent)
+
+
+def stock_names(model):
+    """Parameters under the names that TRL gives them on their way to vLLM."""
+    for name, each in model.named_parameters():
+        if model.prefix not in name:
+            yield name.removeprefix("base_model.model.").replace(".base_layer", ""), each
+
+
+def test_an_adapter_is_loaded_read_and_merged_with_them(folder, make_trainer, tmp_path):
+    trainer = trained(folder, make_trainer, tmp_path / "out")
+    checkpoint, expected = tmp_path / "out" / "checkpoint-3", logits(trainer.model)
+    assert torch.equal(logits(load_model(checkpoint)), expected)
+    report = merge_adapter(checkpoint, tmp_path / "merged")
+    merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
+    assert report.merging < 1e-4 and (logits(merged) - expected).abs().max() < 1e-4
+    layout = VocabLayout.load(tmp_path / "merged")
+    stored = read_differences(tmp_path / "merged", layout)
+    assert layout.reasoning_rows == "low_rank"
+    assert torch.equal(stored["input.B"], differences_of(trainer.model)[0].lora_difference["default"].B)
+    read = next(iter(token_tables(checkpoint, layout.rows).values()))
+    of_merged = merged.get_input_embeddings().weight
+    assert (read.rows(range(layout.rows)) - of_merged).abs().max() < 1e-6
+
+
+def test_on_a_base_without_differences_they_are_refused(make_trainer, expand_shape, tmp_path):
+    trained(expand_shape("qwen3", **FORM), make_trainer, tmp_path / "out")
+    other = expand_shape("qwen3", size=None)
+    with pytest.raises(UserError, match="has no differences of low rank"):
+        put_adapter_on(AutoModelForCausalLM.from_pretrained(other), tmp_path / "out" / "checkpoint-3")
+
+
+def test_free_differences_beside_an_adapter_are_rows_of_their_own(make_trainer, expand_shape, tmp_path):
+    trainer = trained(expand_shape("qwen3", **{**FORM, "reasoning_rows": "shared"}), make_trainer, tmp_path / "out")
+    assert held_rows(trainer.model) is None and isinstance(trainer.model.get_input_embeddings(), TrainedRows)
+    merge_adapter(tmp_path / "out" / "checkpoint-3", tmp_path / "merged")
+    assert VocabLayout.load(tmp_path / "merged").reasoning_rows == "independent"
+    assert not (tmp_path / "merged" / DIFFERENCES).exists()
+
+
+def test_all_rows_and_differences_do_not_train_together(make_trainer, expand_shape, tmp_path):
+    with pytest.raises(UserError, match="train_rows=all with low_rank reasoning rows"):
+        make_trainer(expand_shape("qwen3", **FORM), tmp_path, lora=Lora(train_rows="all"))
