@@ -63,8 +63,8 @@ def summary(variant: str, pairs: list[tuple[dict[str, float], dict[str, float]]]
     low, high = np.quantile(resampled, (0.025, 0.975))
     seconds, base = (np.median([pair[which]["seconds"] for pair in pairs]) for which in (0, 1))
     beyond, state = (np.median(ratios(name)) for name in ("peak_mib", "state_values"))
-    interval = f"{low:.3f} to {high:.3f}"
-    return f"{variant:<16}{seconds:>8.2f}{base:>8.2f}{np.median(of_time):>8.3f}   {interval:<16}{beyond:>8.2f}{state:>9.3f}"
+    times = f"{seconds:>8.2f}{base:>8.2f}{np.median(of_time):>8.3f}   {low:.3f} to {high:.3f}"
+    return f"{variant:<16}{times}{beyond:>12.2f}{state:>7.3f}"
 
 
 def parse() -> argparse.Namespace:
