@@ -17,7 +17,7 @@ from rlvr_vocab.vocab.reasoning_rows import DIFFERENCES, held_rows, read_differe
 FORM = {"size": None, "reasoning_rows": "low_rank", "reasoning_rank": 4, "init_noise": 0.3, "open_thinking": "prefill"}
 
 
-@pytest.fixture(params=["qwen3", "phi"])
+@pytest.fixture(params=["qwen3", pytest.param("phi", marks=pytest.mark.slow)])
 def folder(request, expand_shape):
     """Tied, and untied with a bias."""
     return expand_shape(request.param, **FORM)
