@@ -1,5 +1,6 @@
 """What of the model section can be refused before torch is imported: vocabulary, adapter, quantization, backend."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,8 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_and_all, nearest_word
 from rlvr_vocab.runs.model_folder import check_model_source
 from rlvr_vocab.vocab.layout import refuse_expanded
+
+logger = logging.getLogger(__name__)
 
 # Arguments of from_pretrained that a word such as `no` or `off`, which is a text here, would switch on.
 SWITCHES = (
@@ -105,6 +108,15 @@ def check_adapter(model: ModelSettings) -> None:
             f"memory, the frozen weights are {model.dtype} already; leave it out"
         )
 
+    if model.rows_in_force != model.reasoning_rows and (
+        model.reasoning_vocab_size != 0 or model.source_ids is not None
+    ):
+        logger.warning(
+            "model.reasoning_rows=%s: the tables do not train beside an adapter, so that copies are rows of their own, "
+            "as with %s",
+            model.reasoning_rows,
+            model.rows_in_force,
+        )
     if model.lora.train_rows == "all" and model.trains_adapter and model.rows_in_force != "independent":
         raise UserError(
             f"model.lora.train_rows=all with model.reasoning_rows={model.reasoning_rows}: rows beside an adapter train "

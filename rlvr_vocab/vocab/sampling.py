@@ -99,7 +99,7 @@ class SamplingRecorder:
 
 
 class TextFirstDraw:
-    """Draws each token itself, its text first and then one of the text's ids, and hands on the id alone as possible.
+    """Draws each token itself, its text first and then one of the text's ids; of its scores that id is the only finite.
 
     It is the same distribution. What a stock sampler costs grows with the number of ids, by a random number for each;
     there are as many texts as the base model has tokens. It keeps what a `SamplingRecorder` keeps.
