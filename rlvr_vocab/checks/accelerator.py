@@ -64,11 +64,6 @@ def _check_deepspeed(settings: RunSettings) -> None:
             "accelerate_configs/fsdp2.yaml"
         )
     model = settings.model
-    if _has_reasoning_rows(model) and model.rows_in_force != "independent":
-        raise UserError(
-            f"model.reasoning_rows={model.reasoning_rows}: copies cannot be made from tables that DeepSpeed "
-            "has in parts; take accelerate_configs/fsdp2.yaml, or set model.reasoning_rows=independent"
-        )
     rows = model.lora.train_rows == "all" or (model.lora.train_rows == "reasoning" and _has_reasoning_rows(model))
     if model.trains_adapter and rows:
         raise UserError(

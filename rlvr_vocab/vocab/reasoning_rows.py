@@ -100,8 +100,9 @@ class HeldRows:
         self.tied = self.head.weight is self.embedding.weight
         self.sources = torch.tensor(layout.source_ids, device=self.embedding.weight.device)
         self._copies_all = layout.source_ids == tuple(range(layout.standard_size))
-        stored = self._read(folder)
-        self._cut()
+        with whole_in_zero3(*(module.weight for _, module in self.own_tables()), self.head.bias):
+            stored = self._read(folder)
+            self._cut()
         for table, module in self.own_tables():
             parts = (stored.get(f"{table}.{name}") for name in ("A", "B"))
             module.difference = Difference(*(None if part is None else _typed(part, module.weight) for part in parts))
@@ -300,10 +301,6 @@ def hold_differences(model: Any, folder: str | Path, *, adapter: bool = False) -
         UserError: the folder lacks its differences, or they are not those of its tables.
     """
     layout = VocabLayout.load(folder)
-    if layout.holds_differences and hasattr(model.get_input_embeddings().weight, "ds_id"):
-        raise UserError(
-            f"{layout.reasoning_rows} reasoning rows cannot be made from tables that DeepSpeed has in parts"
-        )
     if layout.holds_differences and not (adapter and layout.reasoning_rows == "shared"):
         model.held_rows = HeldRows(model, layout, folder)
 

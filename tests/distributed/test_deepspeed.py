@@ -6,9 +6,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from rlvr_vocab.vocab.layout import VocabLayout
+
 pytest.importorskip("deepspeed", reason="deepspeed is not installed")
 
-CASES = ("tied_dapo", "tied_grpo", "untied_dapo", "untied_grpo", "reference")
+CASES = (
+    *("tied_dapo", "tied_grpo", "untied_dapo", "untied_grpo", "reference"),
+    *("shared_untied", "low_rank_tied", "low_rank_reference", "frozen_tied"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -29,4 +34,16 @@ def test_losses_are_those_of_plain_data_parallel(trained, name):
 def test_what_is_saved_is_what_was_trained(trained, name):
     folder = trained("deepspeed_zero3", name)
     saved, gathered = load_file(folder / "model" / "model.safetensors"), load_file(folder / "gathered.safetensors")
-    assert all(torch.equal(gathered[key], weight) for key, weight in saved.items())
+    layout = VocabLayout.load(folder / "model")
+    for key, weight in saved.items():
+        assert torch.equal(weight[: len(gathered[key])], gathered[key])
+    if layout.reasoning_rows == "independent":
+        return
+    for key in ("model.embed_tokens", "lm_head"):
+        if f"{key}.weight" in saved:
+            expected = gathered[f"{key}.weight"][list(layout.source_ids)]
+            A, B = (gathered.get(f"{key}.difference.{part}") for part in ("A", "B"))
+            if B is not None:
+                assert B.abs().max() > 1e-4
+                expected = expected + (B if A is None else B @ A)
+            assert (saved[f"{key}.weight"][layout.standard_size :] - expected).abs().max() < 1e-6

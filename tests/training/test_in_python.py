@@ -1,5 +1,7 @@
 """TRL's configuration as guides write it, with what the machine cannot do taken back."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import trl
@@ -101,6 +103,12 @@ class TestInitialModel:
         assert (folder / "model.safetensors").stat().st_mtime_ns == written
         with pytest.raises(UserError, match="was expanded otherwise"):
             initial_folder(base, tmp_path, Expansion(size=11))
+
+    def test_differences_of_another_rank_are_another_model(self, make_shape, tmp_path):
+        base, low_rank = make_shape("qwen3").folder, Expansion(size=10, reasoning_rows="low_rank", reasoning_rank=4)
+        assert initial_folder(base, tmp_path, low_rank) == initial_folder(base, tmp_path, low_rank)
+        with pytest.raises(UserError, match="was expanded otherwise"):
+            initial_folder(base, tmp_path, replace(low_rank, reasoning_rank=5))
 
     def test_a_loaded_model_is_expanded_like_its_folder(self, make_shape, tmp_path):
         base = make_shape("qwen3").folder

@@ -14,6 +14,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import INITIAL_MODEL
 from rlvr_vocab.vocab.expand import Expansion, ExpansionPlan, plan_expansion, write_expansion
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
+from rlvr_vocab.vocab.reasoning_rows import read_differences
 
 
 def initial_folder(
@@ -61,5 +62,10 @@ def _base(model: Any, tokenizer: PreTrainedTokenizerBase | None, folder: Path) -
 
 
 def _require_same(plan: ExpansionPlan, folder: Path) -> None:
-    if VocabLayout.load(folder) != plan.layout:
+    layout = VocabLayout.load(folder)
+    same = layout == plan.layout
+    if same and layout.holds_differences:
+        A = read_differences(folder, layout).get("input.A")
+        same = A is None or len(A) == plan.expansion.reasoning_rank
+    if not same:
         raise UserError(f"{folder} was expanded otherwise: choose another output_dir, or delete that folder")
