@@ -66,7 +66,7 @@ def asynchronous(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def chatty_smollm2(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def chatty_smollm2(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """SmolLM2 with a full reasoning vocabulary that opens and closes thinking as often as it ends a sentence."""
     import torch
     from transformers import AutoModelForCausalLM
@@ -77,18 +77,19 @@ def chatty_smollm2(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> C
 
     root, made = tmp_path_factory.mktemp("chatty"), {}
 
-    def write(mode: str) -> Path:
-        if mode not in made:
-            folder = root / mode
-            write_expansion(plan_expansion(str(smollm2), Expansion(size=None, mode=mode)), folder)
+    def write(mode: str, reasoning_rows: str = "independent") -> Path:
+        if (mode, reasoning_rows) not in made:
+            folder = root / mode / reasoning_rows
+            expansion = Expansion(size=None, mode=mode, reasoning_rows=reasoning_rows)
+            write_expansion(plan_expansion(str(smollm2), expansion), folder)
             layout, tokenizer = VocabLayout.load(folder), load_tokenizer(folder)
             model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
             rows = model.get_input_embeddings().weight.data
             rows[layout.think_open_id] = rows[tokenizer.encode(".")[0]]
             rows[layout.think_close_id] = rows[tokenizer.encode(",")[0]]
             model.save_pretrained(folder)
-            made[mode] = folder
-        return made[mode]
+            made[mode, reasoning_rows] = folder
+        return made[mode, reasoning_rows]
 
     return write
 
@@ -126,7 +127,7 @@ def sample() -> Callable[..., list[Sampled]]:
     return run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_trainer() -> Callable[..., Any]:
     """A trainer for three steps whose rollouts come from vLLM; keyword arguments are fields of `GRPOConfig`."""
     from datasets import Dataset

@@ -64,6 +64,13 @@ def differences(sampled, folder, layout, autocast=False):
     return (torch.cat(scored) - torch.tensor([logp for one in sampled for logp in one.logps])).abs()
 
 
+def copies_drift(folder):
+    """The largest entry of a difference between a copy and its source."""
+    layout, model = VocabLayout.load(folder), AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    rows = model.get_output_embeddings().weight
+    return (rows[layout.standard_size :] - rows[list(layout.source_ids)]).abs().max().item()
+
+
 @dataclass(frozen=True)
 class Run:
     folder: object
@@ -72,10 +79,18 @@ class Run:
     preemptions: int
 
 
-@pytest.fixture(scope="module", params=["expand", "replace"])
-def run(request, chatty_smollm2, start_engine, sample):
+@pytest.fixture(scope="module", params=["expand", "replace", "trained_low_rank"])
+def run(request, chatty_smollm2, make_trainer, start_engine, sample, tmp_path_factory):
     """10,000 tokens in one batch of 64, prompts read in chunks, the cache too small for all of them at once."""
-    folder = chatty_smollm2(request.param)
+    if request.param == "trained_low_rank":
+        folder = tmp_path_factory.mktemp("run") / "final_model"
+        initial_model = chatty_smollm2("expand", "low_rank")
+        trainer = make_trainer(initial_model, folder.parent, use_vllm=False, learning_rate=1e-3)
+        trainer.train()
+        trainer.save_model(folder)
+        assert copies_drift(folder) > 1e-3
+    else:
+        folder = chatty_smollm2(request.param)
     layout = VocabLayout.load(folder)
     llm = start_engine(folder, max_num_batched_tokens=128, block_size=32, num_gpu_blocks_override=300)
     sampled = sample(llm, *mixed_requests(layout, 64, 165))

@@ -35,9 +35,13 @@ def weights_kept(monkeypatch):
 
 
 @pytest.mark.usefixtures("weights_kept")
-@pytest.mark.parametrize("mode", ["expand", "replace"])
-def test_three_steps_sample_from_the_policy_that_each_update_made(mode, chatty_smollm2, make_trainer, tmp_path):
-    trainer = make_trainer(chatty_smollm2(mode), tmp_path)
+@pytest.mark.parametrize(
+    ("mode", "reasoning_rows"), [("expand", "independent"), ("replace", "shared"), ("expand", "low_rank")]
+)
+def test_three_steps_sample_from_the_policy_that_each_update_made(
+    mode, reasoning_rows, chatty_smollm2, make_trainer, tmp_path
+):
+    trainer = make_trainer(chatty_smollm2(mode, reasoning_rows), tmp_path)
     trainer.train()
     rows = trainer.state.log_history[:3]
     assert trainer.state.global_step == 3 and all(row["grad_norm"] > 0 for row in rows)
