@@ -140,7 +140,8 @@ def make_trainer(arguments: argparse.Namespace):
     config = GRPOConfig(
         output_dir=str(Path(arguments.folder, "out")),
         per_device_train_batch_size=arguments.batch,
-        num_generations=arguments.batch,
+        num_generations=max(arguments.batch, 2),
+        gradient_accumulation_steps=2 if arguments.batch == 1 else 1,  # a group has to fit; what is measured is one
         max_completion_length=arguments.completion,
         gradient_checkpointing=False,
         bf16=False,
