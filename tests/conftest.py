@@ -82,7 +82,10 @@ def make_shape(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Shap
 
 @pytest.fixture(scope="session")
 def expand_shape(make_shape: Callable[[str], Shape], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """The expanded folder of a shape under given `Expansion` fields, written at the first call."""
+    """The expanded folder of a shape under given `Expansion` fields, written at the first call.
+
+    Reasoning rows are `independent` unless the fields say otherwise.
+    """
     from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 
     root, made = tmp_path_factory.mktemp("expanded"), {}
@@ -91,7 +94,7 @@ def expand_shape(make_shape: Callable[[str], Shape], tmp_path_factory: pytest.Te
         key = (name, *sorted(fields.items()))
         if key not in made:
             base = make_shape(name)
-            expansion = Expansion(**{"chat_template": base.chat_template, **fields})
+            expansion = Expansion(**{"chat_template": base.chat_template, "reasoning_rows": "independent", **fields})
             made[key] = root / f"{name}-{len(made)}"
             write_expansion(plan_expansion(str(base.folder), expansion), made[key])
         return made[key]

@@ -8,7 +8,7 @@ import os
 import torch
 
 from rlvr_vocab.checks.machine import ATTENTION, FLASH_PACKAGES
-from rlvr_vocab.config.sections import ModelSettings, RunSettings
+from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -64,16 +64,12 @@ def _check_deepspeed(settings: RunSettings) -> None:
             "accelerate_configs/fsdp2.yaml"
         )
     model = settings.model
-    rows = model.lora.train_rows == "all" or (model.lora.train_rows == "reasoning" and _has_reasoning_rows(model))
+    rows = model.lora.train_rows == "all" or (model.lora.train_rows == "reasoning" and model.adds_copies)
     if model.trains_adapter and rows:
         raise UserError(
             f"model.lora.train_rows={model.lora.train_rows}: rows that train beside a sharded table are not gathered "
             "by DeepSpeed; take accelerate_configs/fsdp2.yaml, or set model.lora.train_rows=none"
         )
-
-
-def _has_reasoning_rows(model: ModelSettings) -> bool:
-    return bool(model.source_ids) if model.source_ids is not None else model.reasoning_vocab_size != 0
 
 
 def _check_sharded(settings: RunSettings, by: str) -> None:

@@ -108,9 +108,9 @@ def check_adapter(model: ModelSettings) -> None:
             f"memory, the frozen weights are {model.dtype} already; leave it out"
         )
 
-    if model.rows_in_force != model.reasoning_rows and (
-        model.reasoning_vocab_size != 0 or model.source_ids is not None
-    ):
+    if not model.adds_copies:
+        return
+    if model.rows_in_force != model.reasoning_rows:
         logger.warning(
             "model.reasoning_rows=%s: the tables do not train beside an adapter, so that copies are rows of their own, "
             "as with %s",
@@ -139,7 +139,7 @@ def check_backend(model: ModelSettings) -> None:
     """What Unsloth cannot do, or would do past the region policy; on its own it trains."""
     if model.backend != "unsloth":
         return
-    if model.reasoning_vocab_size != 0 or model.source_ids is not None:
+    if model.adds_copies:
         raise UserError(
             "model.backend=unsloth with a reasoning vocabulary: Unsloth's forward and generation read embedding and "
             "head past the region policy and the rows that train; set model.reasoning_vocab_size=0, or "

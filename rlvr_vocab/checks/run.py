@@ -78,7 +78,7 @@ def check_files(settings: RunSettings) -> None:
 
 def check_training(settings: RunSettings) -> None:
     """What each stage of a run may set otherwise."""
-    reasoning = settings.model.reasoning_vocab_size != 0 or settings.model.source_ids is not None
+    reasoning = settings.model.adds_copies
     check_sampling(settings, reasoning)
     check_batches(settings.training.grpo)
     check_resumable(settings.training.grpo, staged=bool(settings.resolved["stages"]))

@@ -55,6 +55,10 @@ class ModelSettings:
         return "model.backend=unsloth" if self.backend == "unsloth" else None
 
     @property
+    def adds_copies(self) -> bool:
+        return bool(self.source_ids) if self.source_ids is not None else self.reasoning_vocab_size != 0
+
+    @property
     def rows_in_force(self) -> RowForm:
         """`reasoning_rows`; beside an adapter sources stay as they are, and a free difference is a row of its own."""
         return "independent" if self.reasoning_rows == "shared" and self.trains_adapter else self.reasoning_rows

@@ -51,7 +51,7 @@ class Expansion:
     preserve_odds: bool = True
     think_tags: tuple[str, str] = ("<think>", "</think>")
     init_noise: float = 0.0
-    reasoning_rows: RowForm = "independent"
+    reasoning_rows: RowForm = "low_rank"
     reasoning_rank: int = 16
     open_thinking: OpenThinking = "auto"
     chat_template: str | None = None
@@ -201,7 +201,7 @@ def _lay_out(
         control_ids=_control_ids(base, tokenizer, (open_id, close_id), source_kwargs),
         mode=expansion.mode,
         preserve_odds=expansion.preserve_odds,
-        reasoning_rows=expansion.reasoning_rows,
+        reasoning_rows=expansion.reasoning_rows if source_ids else "independent",
     )
 
 

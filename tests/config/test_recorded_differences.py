@@ -34,11 +34,17 @@ def test_a_run_from_before_texts_were_told_from_ids_goes_on_as_it_was(words, pul
     del resolved["training"]["kl_over"], resolved["model"]["reasoning_rows"], resolved["model"]["reasoning_rank"]
     (tmp_path / "config.yaml").write_text(config_yaml(resolved))
     assert "kl_over" not in yaml.safe_load((tmp_path / "config.yaml").read_text())["training"]
-    over = "ids" if pulled else "text"
+    copies = "model.reasoning_vocab_size=0" not in words
+    over, rows = "ids" if pulled else "text", "independent" if copies else "low_rank"
     assert read_recorded(tmp_path)["training"]["kl_over"] == over
     assert load_settings("train", [f"config={tmp_path}"]).training.kl_over == over
+    assert load_settings("train", [f"config={tmp_path}"]).model.reasoning_rows == rows
+    if copies:
+        with pytest.raises(UserError, match=r"model.reasoning_rows: independent there, low_rank here"):
+            load_settings("train", words)
+        words = [*words, "model.reasoning_rows=independent"]
     if pulled:
         with pytest.raises(UserError, match=r"\(training.kl_over: ids there, text here\).*allow_changes"):
             load_settings("train", words)
         words = [*words, "training.kl_over=ids"]
-    assert load_settings("train", words).model.reasoning_rows == "independent"
+    assert load_settings("train", words).model.reasoning_rows == rows
