@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +28,7 @@ from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, required_columns
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import check_run_folder
-from rlvr_vocab.runs.rewards import GOLD_COLUMNS, NAME_GOLD_ANSWERS, grader_of_run, stand_in_context
+from rlvr_vocab.runs.rewards import GOLD_COLUMNS, NAME_GOLD_ANSWERS, grader_of_run, solved_by, stand_in_context
 from rlvr_vocab.vocab.refuse_off_policy import OF_TRANSFORMERS, OF_VLLM, refuse_off_policy, refuse_off_policy_options
 
 # What `until` of a stage may look at; docs/files.md says what each is.
@@ -39,6 +40,7 @@ LOGGED_METRICS = (
     *("entropy/text", "entropy/thinking", "entropy/answering", "entropy/copies"),
     *("sampling/entropy/text", "sampling/entropy/thinking", "sampling/entropy/answering", "sampling/entropy/copies"),
     *("groups/reward_std", "completions/duplicates", "completions/shared", "sampling/logp_gap", "weights/moved"),
+    *("reward/sampled", "dynamic/rounds"),
 )
 EVAL = "eval/"
 REWARD_FIGURES = ("mean", "std", "weight", "failures")
@@ -80,6 +82,7 @@ def check_training(settings: RunSettings) -> None:
     """What each stage of a run may set otherwise."""
     reasoning = settings.model.adds_copies
     check_sampling(settings, reasoning)
+    check_curriculum(settings)
     check_batches(settings.training.grpo)
     check_resumable(settings.training.grpo, staged=bool(settings.resolved["stages"]))
     check_rollouts(settings.model, settings.training.grpo)
@@ -135,6 +138,31 @@ def check_dataset(dataset: DatasetSettings) -> None:
     if not dataset.name.strip():
         raise UserError("dataset.name is empty: give a hub name or a file")
     check_source(problem_source(dataset), prompt_style(dataset))
+
+
+def check_curriculum(settings: RunSettings) -> None:
+    key, curriculum = "dataset.curriculum", settings.dataset.curriculum
+    by, mix = curriculum.by_difficulty, curriculum.mix or {}
+    wrong = next((task for task, share in mix.items() if not _is_positive(share)), None)
+    if wrong is not None:
+        raise UserError(
+            f"{key}.mix.{wrong}={mix[wrong]}: a share must be above 0; leave the task out to draw none of it"
+        )
+    if by is not None and (by.column is None) == (by.band is None):
+        raise UserError(f"{key}.by_difficulty: name a column, or a band of pass rates, one of the two")
+    if by is not None and by.band is not None and not 0 <= by.band[0] < by.band[1] <= 1:
+        raise UserError(
+            f"{key}.by_difficulty.band={list(by.band)}: must be two pass rates from 0 to 1, the lower first"
+        )
+    if (by is not None or curriculum.skip_solved) and solved_by(settings) is None:
+        raise UserError(
+            f"{key} goes by what is solved, and no reward of this run tells right from wrong: add one that does to "
+            "rewards, with weight 0 if it is not to count"
+        )
+
+
+def _is_positive(share: object) -> bool:
+    return isinstance(share, (int, float)) and not isinstance(share, bool) and 0 < share < math.inf
 
 
 def check_warmup(settings: RunSettings) -> None:

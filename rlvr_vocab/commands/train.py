@@ -35,7 +35,7 @@ from rlvr_vocab.runs.held_out import HeldOutEvaluator, held_out_figures
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.model import base_model, expansion_plan, untrained_base
 from rlvr_vocab.runs.monitor import RunDoctor, alert, start_wandb
-from rlvr_vocab.runs.problem_account import check_same_division
+from rlvr_vocab.runs.problem_account import check_same_division, write_drawn
 from rlvr_vocab.runs.problems import RunProblems, load_run_problems, stages_of, uses_system_prompt
 from rlvr_vocab.runs.processes import in_one_process, join_processes
 from rlvr_vocab.runs.prompts import fitting_prompts, require_a_batch
@@ -47,6 +47,7 @@ from rlvr_vocab.runs.summary import restored_summary, write_summary
 from rlvr_vocab.runs.thinking import thinking_doubts
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.training.checkpointing.write import full_disk_in_a_line
+from rlvr_vocab.training.problem_order import ProblemOrder
 from rlvr_vocab.training.sharding import RunOnceSharded, is_sharded, on_its_device
 from rlvr_vocab.training.stage import StopOnSignalOrTime
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
@@ -80,6 +81,7 @@ def _run(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> i
         summary = _summary(settings, training, plan) | measured
         summary["seconds"] = round(time.monotonic() - started + training.seconds_of_earlier_starts, 1)
         if is_main:
+            write_drawn(settings.output_dir, [record.drawn for record in training.records])
             summary["findings"] = [asdict(finding) for finding in training.doctor.finish(summary)]
             write_summary(settings.output_dir, summary)
     else:
@@ -142,6 +144,9 @@ def _prepare(
         console.print(f"{settings.model.needs_adapter}: the weights themselves cannot train, so LoRA is switched on")
     problems = load_run_problems(settings, console)
     check_same_division(settings, problems.account(), console)
+    for stage, rows in zip(stages_of(settings), problems.by_stage, strict=True):
+        with naming_the_stage(stage.name):
+            ProblemOrder.of(rows, settings.seed, stage.run.dataset.curriculum)  # for what it refuses
     warmed_up = settings.warmup.max_steps > 0
     base = in_one_process(_base_model, settings, problems.train) if warmed_up else untrained_base(settings)
     plan = expansion_plan(base, settings.model, settings.seed, settings.dataset.open_thinking)

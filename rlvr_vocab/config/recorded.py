@@ -65,6 +65,8 @@ def _add_later_keys(config: Mapping[str, Any]) -> None:
     pulled = any(each.get("beta") for each in (training, *of_stages) if isinstance(each, Mapping))
     copies = model.get("reasoning_vocab_size") or model.get("source_ids")
     training.setdefault("kl_over", "ids" if pulled and copies else "text")
+    training.setdefault("dynamic_sampling", False)
+    training.setdefault("max_rounds", 8)
     model.setdefault("reasoning_rows", "independent" if copies else "low_rank")
     model.setdefault("reasoning_rank", 16)
 

@@ -12,7 +12,15 @@ from rlvr_vocab.data.arithmetic import ArithmeticTask
 from rlvr_vocab.data.source import AnswerFormat, Columns
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import RewardSpec
-from rlvr_vocab.training.settings import KLOver, Lora, TinyShape, UnslothSettings, UntilSettings, WarmupSettings
+from rlvr_vocab.training.settings import (
+    CurriculumSettings,
+    KLOver,
+    Lora,
+    TinyShape,
+    UnslothSettings,
+    UntilSettings,
+    WarmupSettings,
+)
 from rlvr_vocab.vocab.layout import RowForm
 
 LONG_DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
@@ -103,6 +111,7 @@ class DatasetSettings:
     columns: Columns
     answer_format: AnswerFormat
     generator: ArithmeticTask | None
+    curriculum: CurriculumSettings
     system_prompt: str | None
     examples: tuple[SolvedTurn, ...] | None
     open_thinking: Literal["auto", "model", "prefill"]
@@ -117,6 +126,8 @@ class TrainingSettings:
     warmup_ratio: Annotated[float, Bounds(least=0, below=1)] | None
     kl_log_steps: Annotated[int, Bounds(least=0)] | None
     kl_over: KLOver
+    dynamic_sampling: bool
+    max_rounds: Count
 
 
 @dataclass(frozen=True)
@@ -184,7 +195,7 @@ class StageSettings:
 KINDS = {"int": int, "float": float, "bool": bool, "str": str, "dict": dict, "list": list}
 # TRL's annotation allows num_generations=None, and then divides by it.
 NEVER_NONE = {name for name, field in GRPO_FIELDS.items() if not field.optional} | {"num_generations"}
-OURS = ("max_prompt_length", "warmup_ratio", "kl_log_steps", "kl_over")
+OURS = ("max_prompt_length", "warmup_ratio", "kl_log_steps", "kl_over", "dynamic_sampling", "max_rounds")
 _AT_LEAST_0, _AT_LEAST_1, _SHARE = Bounds(least=0), Bounds(least=1), Bounds(least=0, most=1)
 # TRL and Transformers take any number for these, and fail later or not at all.
 GRPO_BOUNDS = {

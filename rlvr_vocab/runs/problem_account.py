@@ -6,11 +6,12 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from rlvr_vocab.atomic_file import read_json
+from rlvr_vocab.atomic_file import json_text, read_json, write_whole
 from rlvr_vocab.config.problem_source import problem_source, problem_split
 from rlvr_vocab.config.sections import DatasetSettings, RunSettings
 from rlvr_vocab.config.values import read
@@ -83,6 +84,17 @@ def problem_account(
         "held_out": {"measured_on": held_out, "unusable_gold_answers": unusable_held_out, _FINGERPRINT: fingerprint},
         "training": [stage.counts() for stage in stages],
     }
+
+
+def write_drawn(run_folder: Path, drawn: Sequence[Mapping[str, Any] | None]) -> None:
+    """Add to `problems.json` what each stage that chose its problems has drawn, and what it has passed over."""
+    if not any(drawn):
+        return
+    account = read_json(run_folder / PROBLEMS)
+    for counts, found in zip(account["training"], drawn, strict=True):
+        if found is not None:
+            counts["drawn"] = found
+    write_whole(run_folder / PROBLEMS, json_text(account))
 
 
 def fingerprint_of(problems: Iterable[Sequence[Any]]) -> str:

@@ -57,6 +57,15 @@ def grader_of_run(settings: RunSettings) -> GraderSpec:
     return grader_spec(last.rewards.functions, settings.evaluation.grader, settings.evaluation.threshold)
 
 
+def solved_by(settings: RunSettings) -> tuple[str, float] | None:
+    """The reward that trains and tells right from wrong, by its logged name, and its threshold; None without any."""
+    functions = [replace(spec, adaptive=None) for spec in settings.rewards.functions]
+    grader = grader_spec(functions, settings.evaluation.grader, settings.evaluation.threshold)
+    if not grader.takes_one_as_it_is or grader.threshold is None or grader.functions[0] not in functions:
+        return None
+    return logged_names(functions)[functions.index(grader.functions[0])], grader.threshold
+
+
 def grader_of_warmup(settings: RunSettings) -> GraderSpec:
     """What tells whether worked answers are learned: the run's grader, or the verifier where that calls none right."""
     spec = grader_of_run(settings)

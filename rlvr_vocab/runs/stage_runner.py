@@ -18,7 +18,7 @@ from rlvr_vocab.runs.folder import results_file
 from rlvr_vocab.runs.held_out import HeldOutEvaluator
 from rlvr_vocab.runs.model import loading_kwargs, quantization
 from rlvr_vocab.runs.monitor import DisplayCallback, RunDoctor
-from rlvr_vocab.runs.rewards import reward_context
+from rlvr_vocab.runs.rewards import reward_context, solved_by
 from rlvr_vocab.runs.stages import Stage, StageRecord, ended_records
 from rlvr_vocab.stop_signals import stop_signals
 from rlvr_vocab.terminal import shows_colours
@@ -165,6 +165,7 @@ class StagedRun:
             steps_without_signal=sum(row.get("frac_reward_zero_std") == 1.0 for row in history),
             reward_failures={reward.name: reward.failures for reward in trainer.reward_funcs if reward.failures},
             seconds=round(checkpoints.trained_seconds, 1),
+            drawn=None if trainer.dynamic_sampling is None else trainer.dynamic_sampling.order.summary(),
         )
         if stage.name:
             self._end(stage, trainer, record)
@@ -238,6 +239,9 @@ def _stage_trainer(
         args=args,
         kl_log_steps=settings.training.kl_log_steps,
         kl_over=settings.training.kl_over,
+        max_rounds=settings.training.max_rounds if settings.training.dynamic_sampling else 1,
+        curriculum=settings.dataset.curriculum,
+        solved_by=solved_by(settings),
         adaptive_weights={reward.name: reward.adaptive for reward in rewards if reward.adaptive is not None},
         stage_context=context,
         peft_config=adapter,

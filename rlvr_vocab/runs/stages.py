@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
@@ -40,6 +41,7 @@ class StageRecord:
         ended_by: `steps`, or the goal that it reached.
         steps_without_signal: logged steps in which no group held different rewards: their policy gradient was zero.
         reward_failures: rows on which a reward function failed, by its name.
+        drawn: which problems were drawn and which passed over, where the training chose them.
     """
 
     name: str
@@ -48,6 +50,7 @@ class StageRecord:
     steps_without_signal: int
     reward_failures: dict[str, int]
     seconds: float
+    drawn: dict[str, Any] | None = None
 
 
 _KINDS = {"steps": int, "ended_by": str, "steps_without_signal": int, "reward_failures": dict, "seconds": (int, float)}

@@ -43,6 +43,49 @@ class UntilSettings:
 
 
 @dataclass(frozen=True)
+class ByDifficulty:
+    """Which problems are drawn, by how difficult they are; one of the two ways.
+
+    Attributes:
+        column: numbers by which problems are sorted; at first the easiest share `start` is drawn from, and `step` more
+            each time that the mean pass rate of the last `window` problems is above a value.
+        band: pass rates between which a problem is drawn again at once, others every `again_after` passes.
+    """
+
+    column: str | None = None
+    start: Share = 0.25
+    step: Share = 0.25
+    above: Share = 0.7
+    window: Count = 64
+    band: tuple[float, float] | None = None
+    again_after: Count = 4
+
+
+@dataclass(frozen=True)
+class CurriculumSettings:
+    """Which problems are drawn, by how those before were answered.
+
+    Attributes:
+        skip_solved: a problem all of whose completions were right so many times in a row is not drawn again.
+        mix: of each value of the column `task`, its share of what is drawn; tasks without one are left out.
+    """
+
+    skip_solved: Count | None = None
+    by_difficulty: ByDifficulty | None = None
+    mix: dict[str, Any] | None = None
+
+    @property
+    def chooses(self) -> bool:
+        return bool(self.skip_solved or self.by_difficulty or self.mix)
+
+    @property
+    def columns(self) -> list[str]:
+        """Of the problem set, what it goes by."""
+        by = self.by_difficulty
+        return [*(["task"] if self.mix else []), *([by.column] if by is not None and by.column is not None else [])]
+
+
+@dataclass(frozen=True)
 class TinyShape:
     """Size of the embedded model."""
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 import trl.trainer.grpo_trainer as trl_grpo
-from accelerate.utils import DistributedType
 from peft import LoraConfig, PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback
 from transformers.trainer import TRAINING_ARGS_NAME
@@ -26,6 +25,8 @@ from rlvr_vocab.training.checkpointing.save_and_resume import (
     TrainerCheckpoints,
     keeping_configured_settings,
 )
+from rlvr_vocab.training.dynamic_sampling import ChosenBatch, DynamicSampling
+from rlvr_vocab.training.embedding_gradient import spare_embedding_gradient
 from rlvr_vocab.training.metrics.batch import BatchMetrics
 from rlvr_vocab.training.metrics.completions import (
     CompletionRows,
@@ -39,7 +40,7 @@ from rlvr_vocab.training.metrics.wandb_steps import log_run_steps_to_wandb
 from rlvr_vocab.training.models.initial import initial_folder
 from rlvr_vocab.training.models.lora import as_lora, complete_adapter, lora_config, without_dropout
 from rlvr_vocab.training.reward_weights import AdaptiveWeights, require_scores
-from rlvr_vocab.training.settings import KLOver, Lora
+from rlvr_vocab.training.settings import CurriculumSettings, KLOver, Lora
 from rlvr_vocab.training.sharding import is_sharded, keep_float32, require_sharding, without_tied_copies
 from rlvr_vocab.training.stage import StageContext
 from rlvr_vocab.training.text_kl import TextKL, scores_of
@@ -50,7 +51,6 @@ from rlvr_vocab.vocab.expand import Expansion
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.adapter_base import record_base
-from rlvr_vocab.vocab.peft.trained_rows import TrainedRows
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.reasoning_rows import held_rows, hold_differences, save_differences
 from rlvr_vocab.vocab.refuse_off_policy import refuse_altered, refuse_off_policy
@@ -58,9 +58,6 @@ from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
 logger = logging.getLogger(__name__)
-
-# Elements of a tied embedding from which a second gradient of its size (64 MiB) is worth sparing.
-_SMALLEST_SPARED_TABLE = 2**24
 
 # Figures of the model that a trainer holds, by name.
 Measure = Callable[["RegionGRPOTrainer"], Mapping[str, float | None]]
@@ -95,6 +92,8 @@ class RegionGRPOTrainer(GRPOTrainer):
         initial_model: that folder.
         policy: the region policy of the folder, by which log-probabilities are computed and `generate` samples; vLLM
             reads its own from the same folder.
+        dynamic_sampling: chooses the problems of each batch, where the loader does not.
+        sampled_entropies: of what the newest tokens were drawn from; None where the sampler tells none.
         sampler: what generates, and records the log-probability of each sampled token.
         stage_context: where in a run of several stages this trainer stands.
         checkpoints: saves and resumes.
@@ -104,6 +103,7 @@ class RegionGRPOTrainer(GRPOTrainer):
     """
 
     log_completions: bool
+    _rewards_BR: torch.Tensor
 
     def __init__(
         self,
@@ -118,6 +118,9 @@ class RegionGRPOTrainer(GRPOTrainer):
         expansion: Expansion | None = None,
         kl_log_steps: int | None = 0,
         kl_over: KLOver = "text",
+        max_rounds: int = 1,
+        curriculum: CurriculumSettings | None = None,
+        solved_by: tuple[str, float] | None = None,
         adaptive_weights: Mapping[str, AdaptiveWeight] | None = None,
         stage_context: StageContext | None = None,
         loaded: PeftModel | None = None,
@@ -135,6 +138,10 @@ class RegionGRPOTrainer(GRPOTrainer):
             expansion: the same with all that there is to choose.
             kl_log_steps: log `kl` to the initial model every so many steps when `beta` is 0; 0 = never; None:
                 as the command line does by default.
+            max_rounds: of drawing for a batch; above 1 further problems take the place of groups whose rewards do not
+                differ, dynamic sampling.
+            curriculum: which problems are drawn, by how those before were answered.
+            solved_by: the name of the reward that tells the curriculum which answers are right, and from which score.
             kl_over: whether `beta` acts on the KL over texts or over ids, where one text has several.
             adaptive_weights: weights that follow success, by the name of their reward function.
             stage_context: where in a run of several stages this trainer stands; by default it is the whole run.
@@ -161,9 +168,11 @@ class RegionGRPOTrainer(GRPOTrainer):
         self._batch_metrics = BatchMetrics(self)
         self._sampling_gap = SamplingGap(self)
         self._reference_kl = ReferenceKL(self, kl_log_steps)
+        self.dynamic_sampling: DynamicSampling | None = None
         self._text_kl = TextKL(self, kl_over)
         self._measure = measure
-        self._sampled_entropies: SampledEntropies | None = None
+        self.sampled_entropies: SampledEntropies | None = None
+        self._chosen: ChosenBatch | None = None
         refuse_off_policy(vars(args), reasoning=self.policy.layout.size > 0)
         with region_head_in_trl(self.policy, self.initial_model, adapter=lora is not None or loaded is not None):
             super().__init__(
@@ -182,7 +191,8 @@ class RegionGRPOTrainer(GRPOTrainer):
         )
         if lora is not None:
             complete_adapter(self.model, lora, self.policy.layout)
-        self._spare_the_embedding_gradient()
+        spare_embedding_gradient(self.model, self.accelerator)
+        self.dynamic_sampling = DynamicSampling.of(self, max_rounds, curriculum or CurriculumSettings(), solved_by)
         self.sampler = attach_region_sampler(self.accelerator.unwrap_model(self.model), self.policy)
         self.remove_callback(PrinterCallback)
         self.add_callback(UpdatedShare(self._metrics["train"]))
@@ -196,20 +206,6 @@ class RegionGRPOTrainer(GRPOTrainer):
         super().create_accelerator_and_postprocess()
         require_sharding(self.accelerator.state)
         keep_float32(self.accelerator.state)
-
-    def _spare_the_embedding_gradient(self) -> None:
-        """With tied weights, add the input side's gradient to the head's row by row.
-
-        The dense gradient of an embedding is another tensor of the table's size, nearly all zeros; a sparse one is
-        added to the head's dense gradient where it lies. Only in one process: DDP wants to know beforehand which
-        gradients are sparse, and sharded tables have their own way.
-        """
-        embedding, head = self.model.get_input_embeddings(), self.model.get_output_embeddings()
-        tied = embedding.weight is head.weight
-        table = embedding.parameter if isinstance(embedding, TrainedRows) else embedding.weight
-        large = table.requires_grad and table.numel() >= _SMALLEST_SPARED_TABLE
-        if tied and large and self.accelerator.distributed_type == DistributedType.NO:
-            embedding.sparse = True
 
     def _send_whole_tables(self) -> None:
         """Have vLLM, which knows a row for each id, get such tables at each synchronisation."""
@@ -247,38 +243,50 @@ class RegionGRPOTrainer(GRPOTrainer):
         return prompt_ids, completion_ids, tool_mask, completions, *rest
 
     def _generate_single_turn(self, *args: Any, **kwargs: Any) -> tuple[list[list[int]], list[list[float]] | None]:
+        if self._chosen is not None:
+            self.sampled_entropies = self._chosen.entropies
+            return self._chosen.completion_ids, self._chosen.logps
         # The same autocast as in scoring: float32 weights would otherwise sample from a slightly other policy.
         with self.accelerator.autocast(), self.sampler.recording(), without_dropout(self.model):
             completion_ids, logps = super()._generate_single_turn(*args, **kwargs)
-        self._sampled_entropies = None  # of a server, which tells none
+        self.sampled_entropies = None  # of a server, which tells none
         if logps is None and self.sampler.last_logps is not None and self.sampler.last_entropies is not None:
             logps, *entropies = (
                 [row[: len(ids)] for row, ids in zip(figures.tolist(), completion_ids, strict=True)]
                 for figures in (self.sampler.last_logps, *self.sampler.last_entropies)
             )
-            self._sampled_entropies = SampledEntropies(*entropies)
+            self.sampled_entropies = SampledEntropies(*entropies)
         return completion_ids, logps
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if self._chosen is not None:
+            self._rewards_BR = self._chosen.rewards_BR
+            self._pending_extra_logs.update(self._chosen.extra)
+            return self._rewards_BR
         with self._batch_metrics.timed("time/rewards"):
-            self._rewards_BR: torch.Tensor = super()._calculate_rewards(*args, **kwargs)
+            self._rewards_BR = super()._calculate_rewards(*args, **kwargs)
         reasons = {name: self._pending_extra_logs.get(f"{REASON}{name}", ()) for name in self.reward_func_names}
         step = self.stage_context.run_step(self.state.global_step)
         require_scores(self._rewards_BR, self.reward_func_names, step, reasons)
         return self._rewards_BR
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        if self.model.training and self.dynamic_sampling is not None:
+            self._chosen = self.dynamic_sampling.fill(len(inputs))
+            inputs = [dict(rollout.row) for rollout in self._chosen.rollouts]
         batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        self._batch_metrics.log_batch(batch, self._rewards_BR, self._sampled_entropies)
+        self._batch_metrics.log_batch(batch, self._rewards_BR, self.sampled_entropies)
         self._text_kl.keep_reference(batch)
         if self.model.training:
             self._sampling_gap.completions_drawn()
             self._reference_kl.log_if_due(batch)
-            self.newest_rollouts = gather_rollouts(self, inputs, batch, self._sampled_entropies)
+            self.newest_rollouts = gather_rollouts(self, inputs, batch, self.sampled_entropies)
             for name, value in self.adaptive_weights.values().items():  # those that this batch was scored with
                 self._metrics["train"][f"rewards/{name}/weight"].append(value)
-            self.adaptive_weights.observe(self._rewards_BR, self.reward_func_names)
+            sampled_BR = self._rewards_BR if self._chosen is None else self._chosen.sampled_BR
+            self.adaptive_weights.observe(sampled_BR, self.reward_func_names)
             self.apply_adaptive_weights()
+            self._chosen = None
         return batch
 
     def apply_adaptive_weights(self) -> None:

@@ -14,6 +14,7 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 CONFIGS = ROOT / "accelerate_configs"
+TWO_GROUPS = {"num_generations": 6, "per_device_train_batch_size": 12}
 LORA = {"r": 4, "lora_dropout": 0.0}
 # Compared between one process and two: name, shape of the model, and what differs from the worker's defaults.
 SAME: dict[str, dict[str, Any]] = {
@@ -33,6 +34,7 @@ SAME: dict[str, dict[str, Any]] = {
         "args": {"num_generations": 8, "per_device_train_batch_size": 8},
     },
     "reference": {"shape": "gpt2_untied", "args": {"beta": 0.1}},
+    "dynamic": {"shape": "qwen3", "dynamic_sampling": True, "args": TWO_GROUPS},
     "shared_untied": {"shape": "phi", "rows": "shared", "args": {"loss_type": "dapo"}},
     "low_rank_tied": {"shape": "qwen3", "rows": "low_rank", "kl_log_steps": 1, "args": {"loss_type": "dapo"}},
     "low_rank_reference": {"shape": "llama", "rows": "low_rank", "args": {"beta": 0.1, "num_iterations": 2}},

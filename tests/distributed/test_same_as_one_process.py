@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from rlvr_vocab.vocab.reasoning_rows import DIFFERENCES
 
 CASES = (
-    *("tied_dapo", "tied_grpo", "untied_dapo", "untied_grpo", "group_in_two_processes", "reference"),
+    *("tied_dapo", "tied_grpo", "untied_dapo", "untied_grpo", "group_in_two_processes", "reference", "dynamic"),
     *("shared_untied", "low_rank_tied", "low_rank_reference", "frozen_tied"),
     *("lora_low_rank", "lora_tied", "lora_untied", "lora_all_rows"),
 )
@@ -50,6 +50,7 @@ def test_losses_and_metrics_are_those_of_one_process(trained, kind, name):
         [comparable(row, whole_step_at_once=at_once) for row in history_of(trained(how, name))] for how in ("one", kind)
     )
     assert len(found) == 4  # three steps and the end
+    assert name != "dynamic" or max(row["dynamic/rounds"] for row in expected[:3]) > 1
     assert all(row["grad_norm"] > 0.1 for row in expected[:3])
     assert "entropy/thinking" in found[0] and "thinking/reasoning_share" in found[0]
     for there, here in zip(expected, found, strict=True):

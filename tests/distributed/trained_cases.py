@@ -127,6 +127,11 @@ def is_short(completion_ids: list[list[int]], **_: Any) -> list[float]:
     return [float(sum(ids) % 3 == 0) for ids in completion_ids]
 
 
+def often_flat(completion_ids: list[list[int]], solution: list[str], **_: Any) -> list[float]:
+    """Of some problems all completions score the same."""
+    return [float(len(text) % 2 and sum(ids) % 3 == 0) for ids, text in zip(completion_ids, solution, strict=True)]
+
+
 def train(case: dict[str, Any]) -> None:
     out = Path(case["out"])
     arguments = {**ARGUMENTS, "output_dir": str(out / "run"), **case.get("args", {})}
@@ -141,7 +146,8 @@ def train(case: dict[str, Any]) -> None:
         kl_log_steps=case.get("kl_log_steps", 0),
         adaptive_weights=adaptive,
         peft_config=None if lora is None else Lora(**lora),
-        reward_funcs=[evenness, is_short],
+        max_rounds=8 if case.get("dynamic_sampling") else 1,
+        reward_funcs=[often_flat] if case.get("dynamic_sampling") else [evenness, is_short],
         train_dataset=Dataset.from_list(rows),
         callbacks=[StopOnSignalOrTime(), SecondIsToldToStop()] if case.get("second_is_told_to_stop") else [],
     )

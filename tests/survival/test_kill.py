@@ -1,5 +1,6 @@
 """kill -9: before every kind of change to a run's files, and at any moment."""
 
+import json
 import random
 import re
 import shutil
@@ -65,6 +66,42 @@ def test_killed_while_copies_are_held_as_differences(form, point, forks, undistu
         assert load_file(differences)["input.B"].any() and str(differences.relative_to(run)) in expected.weights
     assert forks.run(tmp_path / "run", *words, kill_at=number_of(point, events)) == -signal.SIGKILL
     require_the_same_end(forks, tmp_path / "run", expected, outcome_of, *words)
+
+
+HALF_TEACH = r"""
+import os, signal
+from pathlib import Path
+
+CALLS = Path(__file__).with_name("calls")
+FATAL = Path(__file__).with_name("fatal")
+
+
+def half_teach(completions, solution, **_):
+    with CALLS.open("a") as file:
+        file.write(f"{len(completions)}\n")
+    if FATAL.exists() and len(CALLS.read_text().splitlines()) == int(FATAL.read_text()):
+        FATAL.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [float(int(sum_) % 2 and place % 2) for place, sum_ in enumerate(solution)]
+"""
+
+
+def test_killed_while_further_problems_are_drawn_for_a_batch(forks, undisturbed, outcome_of, tmp_path):
+    (tmp_path / "own.py").write_text(HALF_TEACH)
+    words = (
+        *("training.dynamic_sampling=true", "training.max_rounds=3", "dataset.curriculum.mix=null"),
+        f"rewards=[{tmp_path / 'own.py'}:half_teach]",
+    )
+    run, calls = undisturbed(*words), tmp_path / "calls"
+    expected, of_all = outcome_of(run), len(calls.read_text().splitlines())
+    rounds = [json.loads(line)["dynamic/rounds"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert max(rounds) == 3
+    for number in range(of_all // 2, of_all // 2 + 3):  # one of three is not the first for its batch
+        calls.unlink()
+        (tmp_path / "fatal").write_text(str(number))
+        folder = tmp_path / str(number)
+        assert forks.run(folder, *words) == -signal.SIGKILL
+        require_the_same_end(forks, folder, expected, outcome_of, *words)
 
 
 def test_killed_before_every_change_of_a_file(forks, undisturbed, moments, outcome_of, tmp_path):

@@ -42,9 +42,15 @@ def make_trainer() -> Callable[..., Any]:
         adaptive_weights: Any = None,
         lora: Any = None,
         bits: Any = None,
+        reward: Any = None,
+        rows: Any = None,
+        max_rounds: int = 1,
+        curriculum: Any = None,
+        solved_by: Any = None,
         **args: Any,
     ) -> Any:
-        rows = [{"prompt": list(prompt), "solution": str(number)} for number, prompt in enumerate(PROBLEMS * 3)]
+        if rows is None:
+            rows = [{"prompt": list(prompt), "solution": str(number)} for number, prompt in enumerate(PROBLEMS * 3)]
         config = grpo_config(
             {
                 "output_dir": str(out),
@@ -72,7 +78,10 @@ def make_trainer() -> Callable[..., Any]:
             **({} if lora is None else {"peft_config": lora}),
             quantization_config=None if bits is None else quantization_config(bits, folder, "float32"),
             **({} if adaptive_weights is None else {"adaptive_weights": adaptive_weights}),
-            reward_funcs=[accuracy, spread],
+            max_rounds=max_rounds,
+            curriculum=curriculum,
+            solved_by=solved_by,
+            reward_funcs=[accuracy, spread] if reward is None else [reward],
             train_dataset=Dataset.from_list(rows),
             callbacks=list(callbacks),
         )

@@ -4,7 +4,7 @@ import pytest
 import torch
 from trl.trainer.utils import create_model_from_path
 
-from rlvr_vocab.training import trainer as module
+from rlvr_vocab.training import embedding_gradient as module
 from rlvr_vocab.vocab.reasoning_rows import hold_differences
 
 

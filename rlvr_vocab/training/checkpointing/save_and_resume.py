@@ -84,12 +84,17 @@ class TrainerCheckpoints:
         self._records = inventory_in(checkpoint)
         self._trainer.adaptive_weights.restore(checkpoint)
         self._trainer.apply_adaptive_weights()
+        self._restore_order(checkpoint)
         restore = RestoreUnfinishedStep(self._trainer, checkpoint)
         self._trainer.add_callback(restore)
         try:
             yield
         finally:
             self._trainer.remove_callback(restore)
+
+    def _restore_order(self, checkpoint: Path) -> None:
+        if self._trainer.dynamic_sampling is not None:
+            self._trainer.dynamic_sampling.order.restore(checkpoint)
 
     def _remove_after(self, step: int) -> None:
         """Remove what a killed process left half-done, and what it wrote of steps that are now taken again."""
@@ -152,6 +157,8 @@ class TrainerCheckpoints:
             args.save_only_model, self.staging = model_alone, None
         if args.should_save:
             trainer.adaptive_weights.save(folder)
+            if trainer.dynamic_sampling is not None:
+                trainer.dynamic_sampling.order.save(folder)
             self._records = write_inventory(trainer.stage_context.run_folder, folder, self._records)
             if state.best_global_step:  # Transformers has looked for it in the folder aside
                 state.best_model_checkpoint = str(self.output_dir / f"checkpoint-{state.best_global_step}")
@@ -192,6 +199,7 @@ class TrainerCheckpoints:
             self.load_weights(checkpoint.with_name(f"checkpoint-{state.best_global_step}") if best else checkpoint)
             trainer.state = state
             restore_counts(trainer, checkpoint)
+            self._restore_order(checkpoint)
             self._began = time.monotonic()
         return over
 

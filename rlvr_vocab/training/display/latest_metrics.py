@@ -26,6 +26,7 @@ DISPLAYED = (
     DisplayedMetric("length", "completions/mean_length", "{:.0f}"),
     DisplayedMetric("cut off", "completions/clipped_ratio", "{:.0%}"),
     DisplayedMetric("reasoning tokens", "thinking/reasoning_share", "{:.0%}"),
+    DisplayedMetric("thrown away", "dynamic/completions_thrown_away", "{:.0f}"),
     DisplayedMetric("kl", "kl", "{:.3f}"),
     DisplayedMetric("entropy", "entropy", "{:.2f}"),
 )

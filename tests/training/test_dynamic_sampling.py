@@ -1,0 +1,210 @@
+"""Groups whose rewards do not differ are set aside, and the batch is as full, and counted, as any."""
+
+import pytest
+import torch
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.training.problem_order import ProblemOrder
+from rlvr_vocab.training.settings import ByDifficulty, CurriculumSettings
+from rlvr_vocab.training.trainer import RegionGRPOTrainer
+
+ROUNDS = 5
+FOUR_GROUPS = {"per_device_train_batch_size": 16, "num_generations": 4, "max_steps": 3, "learning_rate": 1e-3}
+
+
+class Sampled(RegionGRPOTrainer):
+    """Counts what is sampled, and keeps the problems that each batch is of."""
+
+    tokens = 0
+
+    def _generate_single_turn(self, prompt_ids, *args, **kwargs):
+        replayed = self._chosen is not None
+        completion_ids, logps = super()._generate_single_turn(prompt_ids, *args, **kwargs)
+        if not replayed:
+            self.tokens += sum(map(len, prompt_ids)) + sum(map(len, completion_ids))
+        return completion_ids, logps
+
+    def _generate_and_score_completions(self, inputs):
+        batch = super()._generate_and_score_completions(inputs)
+        self.trained_on = [*getattr(self, "trained_on", []), [*self.newest_rollouts.solution]]
+        return batch
+
+
+class Planned(Sampled):
+    """Completions that follow from the prompt and the place in its group."""
+
+    def _generate_single_turn(self, prompt_ids, *args, **kwargs):
+        planned = [[5 + (sum(ids) + row % 4) % 40] * (1 + row % 3) for row, ids in enumerate(prompt_ids)]
+        return planned, None
+
+
+def odd_ones(solution, **_):
+    """Problems with even numbers score nothing, others half of their completions."""
+    return [float(place % 2) * (int(number) % 2) for place, number in enumerate(solution)]
+
+
+def nothing(solution, **_):
+    return [0.0] * len(solution)
+
+
+def test_every_group_of_a_batch_has_a_spread(expand_shape, make_trainer, tmp_path):
+    trainer = make_trainer(
+        expand_shape("qwen3", size=None),
+        tmp_path,
+        trainer=Sampled,
+        reward=odd_ones,
+        max_rounds=ROUNDS,
+        **FOUR_GROUPS,
+    )
+    trainer.train()
+    rows = trainer.state.log_history[:3]
+    assert all(row["frac_reward_zero_std"] == 0 and row["reward"] == 0.5 for row in rows)
+    assert max(row["dynamic/rounds"] for row in rows) > 1 and min(row["reward/sampled"] for row in rows) < 0.5
+    assert all(int(number) % 2 for batch in trainer.trained_on for number in batch)
+    assert rows[-1]["num_tokens"] == trainer.tokens
+    assert sum(row["dynamic/tokens_thrown_away"] for row in rows) > 0
+    assert max(row["sampling/logp_gap"] for row in rows) < 1e-4
+
+
+def test_it_trains_as_if_only_these_problems_had_been_drawn(expand_shape, make_trainer, tmp_path):
+    folder = expand_shape("qwen3", size=None)
+    common = {"trainer": Planned, "reward": odd_ones, **FOUR_GROUPS}
+    trainer = make_trainer(folder, tmp_path / "dynamic", max_rounds=ROUNDS, **common)
+    problems = {row["solution"]: row for row in trainer.train_dataset}
+    trainer.train()
+    chosen = [problems[number] for batch in trainer.trained_on for number in batch[::4]]
+    plain = make_trainer(folder, tmp_path / "plain", rows=chosen, shuffle_dataset=False, **common)
+    plain.train()
+    assert plain.trained_on == trainer.trained_on
+    of_the_clock = ("step_time", "time/", "dynamic/", "reward/sampled", "num_tokens", "epoch")
+    for there, here in zip(plain.state.log_history[:3], trainer.state.log_history[:3], strict=True):
+        here = {name: value for name, value in here.items() if not name.startswith(of_the_clock)}
+        assert here == {name: there[name] for name in here} and len(here) > 20
+    assert all(map(torch.equal, plain.model.parameters(), trainer.model.parameters()))
+
+
+def test_where_nothing_teaches_the_last_round_fills_the_batch(expand_shape, make_trainer, tmp_path):
+    trainer = make_trainer(
+        expand_shape("qwen3", size=None),
+        tmp_path,
+        trainer=Sampled,
+        reward=nothing,
+        max_rounds=ROUNDS,
+        **FOUR_GROUPS,
+    )
+    trainer.train()
+    row = trainer.state.log_history[0]
+    assert row["frac_reward_zero_std"] == 1 and row["dynamic/rounds"] == 5
+    assert row["dynamic/completions_thrown_away"] == 4 * 16 and len(trainer.trained_on[0]) == 16
+
+
+def test_a_resume_goes_on_with_the_problems_that_were_next(expand_shape, make_trainer, tmp_path):
+    common = {
+        "trainer": Sampled,
+        "reward": odd_ones,
+        "max_rounds": ROUNDS,
+        **FOUR_GROUPS,
+        "save_strategy": "steps",
+    }
+    folder = expand_shape("qwen3", size=None)
+    whole = make_trainer(folder, tmp_path / "whole", save_steps=2, **common)
+    whole.train()
+    resumed = make_trainer(folder, tmp_path / "resumed", save_steps=2, **common)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-2"))
+    assert resumed.trained_on == whole.trained_on[2:]
+    assert all(map(torch.equal, whole.model.parameters(), resumed.model.parameters()))
+
+
+def test_each_problem_is_drawn_once_in_a_pass_and_a_restored_order_goes_on(tmp_path):
+    order = ProblemOrder({}, 10, 3, CurriculumSettings())
+    drawn = order.draw(7)
+    order.save(tmp_path)
+    rest = order.draw(13)
+    assert sorted(drawn + rest[:3]) == sorted(rest[3:]) == list(range(10)) and drawn + rest[:3] != rest[3:]
+    again = ProblemOrder({}, 10, 3, CurriculumSettings())
+    again.restore(tmp_path)
+    assert again.draw(13) == rest
+    assert ProblemOrder({}, 10, 4, CurriculumSettings()).draw(10) != drawn + rest[:3]
+
+
+def drawn_with(curriculum, count, rate=lambda place: 0.5, columns=None, problems=12, order=None):
+    order = order or ProblemOrder(columns or {}, problems, 0, curriculum)
+    found = []
+    for _ in range(count):
+        [place] = order.draw(1)
+        order.observe(place, rate(place))
+        found.append(place)
+    return found, order
+
+
+def test_what_is_solved_so_often_is_not_drawn_again_while_there_is_anything_else():
+    found, order = drawn_with(CurriculumSettings(skip_solved=2), 60, rate=lambda place: float(place < 4))
+    assert all(found.count(place) == 2 for place in range(4))
+    assert order.summary()["passed_over"].keys() == {"solved"} and 16 <= order.summary()["passed_over"]["solved"] <= 20
+    assert order.summary()["problems_solved"] == 4
+    all_solved, _ = drawn_with(CurriculumSettings(skip_solved=1), 30, rate=lambda place: 1.0)
+    assert set(all_solved) == set(range(12))
+
+
+def test_easy_problems_come_first_and_harder_ones_with_success():
+    by = ByDifficulty(column="level", start=0.25, step=0.5, above=0.7, window=6)
+    columns = {"level": [place % 4 for place in range(12)]}
+    failing, order = drawn_with(CurriculumSettings(by_difficulty=by), 30, rate=lambda place: 0.0, columns=columns)
+    assert {place % 4 for place in failing} == {0, 1} and order.summary()["open_share"] == 0.25
+    learning, order = drawn_with(CurriculumSettings(by_difficulty=by), 30, rate=lambda place: 0.9, columns=columns)
+    assert {place % 4 for place in learning[:6]} <= {0, 1} and {place % 4 for place in learning} == {0, 1, 2, 3}
+    with pytest.raises(UserError, match=r"by_difficulty\.column=level: could not convert"):
+        ProblemOrder({"level": ["hard"] * 12}, 12, 0, CurriculumSettings(by_difficulty=by))
+
+
+def test_outside_a_band_of_pass_rates_problems_come_back_in_every_fourth_pass():
+    by = ByDifficulty(band=(0.2, 0.8), again_after=4)
+    found, order = drawn_with(CurriculumSettings(by_difficulty=by), 12 + 3 * 4 + 12, rate=lambda place: (place % 3) / 2)
+    assert sorted(found[:12]) == sorted(found[24:]) == list(range(12))
+    assert {place % 3 for place in found[12:24]} == {1}
+    assert order.summary()["passed_over"] == {"too difficult": 12, "too easy": 12}
+    assert order.summary()["pass_rates"] == [4, 0, 0, 0, 0, 4, 0, 0, 0, 4]
+
+
+def test_tasks_are_mixed_by_their_shares():
+    columns = {"task": ["sum"] * 9 + ["spell"] * 2 + ["count"]}
+    found, order = drawn_with(CurriculumSettings(mix={"sum": 1, "spell": 3}), 40, columns=columns)
+    assert order.summary()["drawn_by_task"] == {"sum": 10, "spell": 30} and 11 not in found
+    assert sum(place in (9, 10) for place in found) == 30
+    with pytest.raises(UserError, match="no problem is of the task sums; there are sum, spell, count"):
+        ProblemOrder(columns, 12, 0, CurriculumSettings(mix={"sums": 1}))
+
+
+@pytest.mark.parametrize(
+    "curriculum",
+    [
+        CurriculumSettings(skip_solved=2, by_difficulty=ByDifficulty(band=(0.2, 0.8)), mix={"a": 1, "b": 2}),
+        CurriculumSettings(skip_solved=3, by_difficulty=ByDifficulty(column="level", window=3, above=0.4)),
+    ],
+)
+def test_a_curriculum_goes_on_from_a_checkpoint(curriculum, tmp_path):
+    columns = {"task": ["a", "b", "b"] * 4, "level": list(range(12))}
+    rate = lambda place: min(1.0, place / 6)  # noqa: E731
+    _, order = drawn_with(curriculum, 25, rate, columns)
+    order.save(tmp_path)
+    again = ProblemOrder(columns, 12, 0, curriculum)
+    again.restore(tmp_path)
+    rest = [drawn_with(curriculum, 40, rate, order=each)[0] for each in (order, again)]
+    assert rest[0] == rest[1] and order.summary() == again.summary()
+
+
+def test_a_curriculum_alone_trains_on_full_batches_of_what_it_chooses(expand_shape, make_trainer, tmp_path):
+    trainer = make_trainer(
+        expand_shape("qwen3", size=None),
+        tmp_path,
+        trainer=Sampled,
+        reward=odd_ones,
+        curriculum=CurriculumSettings(skip_solved=1),
+        solved_by=("odd_ones", 0.0),
+        **{**FOUR_GROUPS, "max_steps": 4},
+    )
+    trainer.train()
+    drawn = [number for batch in trainer.trained_on for number in batch[::4]]
+    assert len(drawn) == 16 and len(set(drawn[:12])) == 12
+    summary = trainer.dynamic_sampling.order.summary()
+    assert summary["problems_solved"] == 12 and not any("dynamic/rounds" in row for row in trainer.state.log_history)
