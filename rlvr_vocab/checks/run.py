@@ -148,13 +148,13 @@ def check_curriculum(settings: RunSettings) -> None:
         raise UserError(
             f"{key}.mix.{wrong}={mix[wrong]}: a share must be above 0; leave the task out to draw none of it"
         )
-    if by is not None and (by.column is None) == (by.band is None):
+    if by.column is not None and by.band is not None:
         raise UserError(f"{key}.by_difficulty: name a column, or a band of pass rates, one of the two")
-    if by is not None and by.band is not None and not 0 <= by.band[0] < by.band[1] <= 1:
+    if by.band is not None and not 0 <= by.band[0] < by.band[1] <= 1:
         raise UserError(
             f"{key}.by_difficulty.band={list(by.band)}: must be two pass rates from 0 to 1, the lower first"
         )
-    if (by is not None or curriculum.skip_solved) and solved_by(settings) is None:
+    if curriculum.goes_by_success and solved_by(settings) is None:
         raise UserError(
             f"{key} goes by what is solved, and no reward of this run tells right from wrong: add one that does to "
             "rewards, with weight 0 if it is not to count"

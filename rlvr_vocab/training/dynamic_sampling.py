@@ -113,7 +113,7 @@ class DynamicSampling:
         """
         if max_rounds == 1 and not curriculum.chooses:
             return None
-        if solved_by is None and (curriculum.skip_solved or curriculum.by_difficulty):
+        if solved_by is None and curriculum.goes_by_success:
             raise UserError("a curriculum that goes by what is solved needs solved_by, the reward that tells")
         order = ProblemOrder.of(trainer.train_dataset, trainer.args.seed, curriculum)
         return cls(trainer, max_rounds, order, solved_by)

@@ -40,8 +40,8 @@ class ProblemOrder:
         self._passed_over: Counter[str] = Counter()
         self._ranks = _ranks(columns, problems, curriculum)
         by = curriculum.by_difficulty
-        self._open = 1.0 if by is None or by.column is None else by.start
-        self._recent: deque[float] = deque(maxlen=None if by is None else by.window)
+        self._open = 1.0 if by.column is None else by.start
+        self._recent: deque[float] = deque(maxlen=by.window)
 
     @classmethod
     def of(cls, problems: Any, seed: int, curriculum: CurriculumSettings) -> ProblemOrder:
@@ -78,7 +78,7 @@ class ProblemOrder:
         if self._ranks is not None and self._ranks[place] > self._open:
             return "too difficult yet"
         rate = self._rates.get(place)
-        if by is not None and by.band is not None and rate is not None and passes % by.again_after:
+        if by.band is not None and rate is not None and passes % by.again_after:
             low, high = by.band
             return "too difficult" if rate < low else "too easy" if rate > high else None
         return None
@@ -88,7 +88,7 @@ class ProblemOrder:
         self._rates[place] = rate
         self._streaks[place] = self._streaks[place] + 1 if rate == 1 else 0
         by = self._curriculum.by_difficulty
-        if by is None or by.column is None:
+        if by.column is None:
             return
         self._recent.append(rate)
         if len(self._recent) == by.window and sum(self._recent) / by.window > by.above and self._open < 1:
@@ -172,7 +172,7 @@ def _ranks(
 ) -> dict[int, float] | None:
     """For each problem the share of those that are as easy or easier; None where their order does not count."""
     by = curriculum.by_difficulty
-    if by is None or by.column is None:
+    if by.column is None:
         return None
     try:
         difficulties = np.asarray([float(each) for each in columns[by.column]])

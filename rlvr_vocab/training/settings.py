@@ -44,7 +44,7 @@ class UntilSettings:
 
 @dataclass(frozen=True)
 class ByDifficulty:
-    """Which problems are drawn, by how difficult they are; one of the two ways.
+    """Which problems are drawn, by how difficult they are: in one of two ways, or all alike.
 
     Attributes:
         column: numbers by which problems are sorted; at first the easiest share `start` is drawn from, and `step` more
@@ -60,6 +60,10 @@ class ByDifficulty:
     band: tuple[float, float] | None = None
     again_after: Count = 4
 
+    @property
+    def is_set(self) -> bool:
+        return self.column is not None or self.band is not None
+
 
 @dataclass(frozen=True)
 class CurriculumSettings:
@@ -71,18 +75,22 @@ class CurriculumSettings:
     """
 
     skip_solved: Count | None = None
-    by_difficulty: ByDifficulty | None = None
+    by_difficulty: ByDifficulty = ByDifficulty()
     mix: dict[str, Any] | None = None
 
     @property
     def chooses(self) -> bool:
-        return bool(self.skip_solved or self.by_difficulty or self.mix)
+        return bool(self.mix) or self.goes_by_success
+
+    @property
+    def goes_by_success(self) -> bool:
+        return self.skip_solved is not None or self.by_difficulty.is_set
 
     @property
     def columns(self) -> list[str]:
         """Of the problem set, what it goes by."""
-        by = self.by_difficulty
-        return [*(["task"] if self.mix else []), *([by.column] if by is not None and by.column is not None else [])]
+        column = self.by_difficulty.column
+        return [*(["task"] if self.mix else []), *([] if column is None else [column])]
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,8 @@ KEY = "dataset.curriculum"
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([f"{KEY}.by_difficulty={{start: 0.5}}"], "name a column, or a band"),
-        ([f"{KEY}.by_difficulty={{column: level, band: [0, 1]}}"], "name a column, or a band"),
-        ([f"{KEY}.by_difficulty={{band: [0.9, 0.1]}}"], r"band=\[0.9, 0.1\]: must be two pass rates"),
+        ([f"{KEY}.by_difficulty.column=level", f"{KEY}.by_difficulty.band=[0, 1]"], "name a column, or a band"),
+        ([f"{KEY}.by_difficulty.band=[0.9, 0.1]"], r"band=\[0.9, 0.1\]: must be two pass rates"),
         ([f"{KEY}.mix={{sums: 0}}"], r"mix.sums=0: a share must be above 0"),
         ([f"{KEY}.mix={{sums: many}}"], r"mix.sums=many: a share must be above 0"),
         ([f"{KEY}.skip_solved=2", "rewards=[length]"], "no reward of this run tells right from wrong"),

@@ -44,7 +44,6 @@ def check(monkeypatch, tmp_path, environment, *words):
         (DEEPSPEED, (QUANTIZED,), "load_in_8bit=true: quantized weights are not sharded by DeepSpeed"),
         (DEEPSPEED, (LORA,), "model.lora.train_rows=reasoning"),
         (DEEPSPEED, (STAGES,), "stages: under DeepSpeed"),
-        (DEEPSPEED, ("model.reasoning_rows=low_rank",), "model.reasoning_rows=low_rank: copies cannot be made"),
     ],
 )
 def test_what_cannot_be_sharded_is_named(monkeypatch, tmp_path, environment, words, told):
