@@ -55,6 +55,13 @@ def test_other_keys_that_differ_are_listed_and_warned_about(made: Maker) -> None
     assert warnings(found, "training.learning_rate (1e-05 and 0.0001)") == 1
 
 
+def test_what_copies_are_like_makes_no_difference_in_a_run_that_has_none(made: Maker) -> None:
+    forms = {"b": "low_rank", "r": "independent"}
+    runs = [run for name in "br" for run in three(made, name, n=100 * (name == "r"), model__reasoning_rows=forms[name])]
+    code, found = compare(runs)
+    assert code == 0 and found["configuration_differences"] == []
+
+
 def test_how_often_a_run_saves_makes_no_arm(made: Maker) -> None:
     runs = [*three(made, "b"), *three(made, "r", n=100, training__save_steps=7)]
     assert compare(runs)[1]["configuration_differences"] == []

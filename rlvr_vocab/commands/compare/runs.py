@@ -183,6 +183,10 @@ def evaluate_settings(path: Path) -> dict[str, Any] | None:
     return settings
 
 
+_WHAT_COPIES_ARE_LIKE = (
+    *("model.reasoning_multiplicity", "model.reasoning_mode", "model.reasoning_rows", "model.reasoning_rank"),
+    *("model.preserve_odds", "model.init_noise", "training.kl_over"),
+)
 # What runs of one arm may differ in: their seed and their names, and how often they log and save.
 _BOOKKEEPING = (
     *NOT_COMPARED,
@@ -232,14 +236,27 @@ def divide_into_arms(configs: Sequence[Mapping[str, Any]], key: str | None, base
 
 
 def differing_keys(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
-    """The keys in which configurations differ, bookkeeping left out, each with its value in every one."""
+    """The keys in which configurations differ, bookkeeping left out, each with its value in every one.
+
+    What copies are like makes no difference in a run that has none.
+    """
     flat = [_as_typed(configuration_keys(config)) for config in configs]
     keys = dict.fromkeys(key for each in flat for key in each)
     if any(key not in each for key in keys for each in flat):  # a version adds keys with its defaults
         defaults = _as_typed(default_keys())
         flat = [{key: defaults[key] for key in keys if key in defaults} | each for each in flat]
+    with_copies = next((each for each in flat if _has_copies(each)), {})
+    flat = [each if _has_copies(each) else each | _of_copies(with_copies) for each in flat]
     values = {key: _same_spelling([each.get(key, ABSENT) for each in flat]) for key in keys}
     return {key: each for key, each in values.items() if len(set(each)) > 1}
+
+
+def _has_copies(keys: Mapping[str, str]) -> bool:
+    return keys.get("model.source_ids", "null") != "null" or keys.get("model.reasoning_vocab_size") != "0"
+
+
+def _of_copies(keys: Mapping[str, str]) -> dict[str, str]:
+    return {key: keys[key] for key in _WHAT_COPIES_ARE_LIKE if key in keys}
 
 
 def _as_typed(keys: Mapping[str, Any]) -> dict[str, str]:
