@@ -102,6 +102,9 @@ def check_stage(stage: StageSettings) -> None:
     with naming_the_stage(stage.name):
         check_training(stage.run)
         check_files(stage.run)
+        tokens = stage.run.training.max_tokens
+        if stage.until is not None and tokens is not None:
+            raise UserError(f"until and training.max_tokens={tokens}: a stage ends by one of the two")
         if stage.until is not None:
             check_until(stage.until, stage.run)
 

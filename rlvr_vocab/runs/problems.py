@@ -21,6 +21,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.problem_account import StageAccount, fingerprint_of, problem_account
 from rlvr_vocab.runs.prompts import require_a_batch
 from rlvr_vocab.runs.rewards import dry_run_grader, dry_run_rewards, grader_of_run, needs_gold_answers
+from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.verify.golds import COMPARED_AS_TEXT, GoldReport, check_golds
 
 _LOOKED_AT = 1_000
@@ -61,8 +62,15 @@ class RunProblems:
 
 
 def stages_of(settings: RunSettings) -> tuple[StageSettings, ...]:
-    """The stages of a run; the one without a name that a run in one piece is."""
-    return settings.stages or (StageSettings("", None, settings),)
+    """The stages of a run; the one without a name that a run in one piece is. A budget of tokens is a goal."""
+    return tuple(map(_with_budget, settings.stages or (StageSettings("", None, settings),)))
+
+
+def _with_budget(stage: StageSettings) -> StageSettings:
+    tokens = stage.run.training.max_tokens
+    if tokens is None:
+        return stage
+    return replace(stage, until=UntilSettings("num_tokens", above=tokens - 1, window=1))
 
 
 def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:

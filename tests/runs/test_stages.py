@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from rlvr_vocab.checks.run import check_run
 from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs import stage_runner
+from rlvr_vocab.runs.problems import stages_of
 from rlvr_vocab.runs.record import run_of_checkpoint
 from rlvr_vocab.runs.stages import Stage, StageRecord, ended_records
 from rlvr_vocab.training.stage import StageContext
@@ -76,3 +78,19 @@ def test_the_trainer_of_a_stage_is_told_its_own_kl(tmp_path: Path, expand_shape:
             nothing,
         )
     assert [(each["kl_over"], each["kl_log_steps"]) for each in given] == [("text", None), ("ids", 3)]
+
+
+def test_a_budget_of_tokens_is_the_goal_of_a_run_and_of_each_stage():
+    words = ["experiment=quickstart", "training.max_tokens=5000"]
+    [alone] = stages_of(load_settings("train", words))
+    assert alone.until.reached([{"num_tokens": 5000.0}]) and not alone.until.reached([{"num_tokens": 4999.0}])
+    staged = load_settings("train", [*words, "stages=[{name: a, training: {max_tokens: 100}}, {name: b}]"])
+    assert [stage.until.above for stage in stages_of(staged)] == [99, 4999]
+    [unlimited] = stages_of(load_settings("train", words[:1]))
+    assert unlimited.until is None
+
+
+def test_a_stage_with_two_ends_is_refused():
+    goal = "stages=[{name: a, until: {metric: reward, above: 0.5}, training: {max_tokens: 100}}]"
+    with pytest.raises(UserError, match=r"until and training\.max_tokens=100"):
+        check_run(load_settings("train", ["experiment=quickstart", goal]))
