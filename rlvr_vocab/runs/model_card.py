@@ -126,6 +126,11 @@ SHOWN_KEYS = (
     "training.beta",
     "training.kl_over",
     "training.loss_type",
+    "training.importance_sampling_level",
+    "training.epsilon",
+    "training.epsilon_high",
+    "training.mask_truncated_completions",
+    "training.scale_rewards",
     "seed",
 )
 

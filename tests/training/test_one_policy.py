@@ -180,27 +180,6 @@ def test_a_sharded_policy_gets_no_reference_unasked(kind, usual):
     assert [ReferenceKL(trainer, every)._every for every in (None, 7, 0)] == [usual, 7, 0]
 
 
-def test_without_reasoning_tokens_a_run_is_that_of_plain_trl(expand_shape, make_trainer, tmp_path):
-    from trl import GRPOTrainer
-
-    from rlvr_vocab.vocab.tokenizer import load_tokenizer
-
-    class Plain(GRPOTrainer):
-        def __init__(self, folder, *, kl_log_steps, kl_over, **kwargs):
-            super().__init__(model=str(folder), processing_class=load_tokenizer(folder), **kwargs)
-
-    folder = expand_shape("llama", size=0, open_thinking="model")
-    rows = []
-    for number, trainer in enumerate((RegionGRPOTrainer, Plain)):
-        made = make_trainer(folder, tmp_path / str(number), trainer=trainer, max_steps=3, learning_rate=1e-2)
-        made.train()
-        rows.append(
-            [(row["loss"], row["grad_norm"], row["entropy"]) for row in made.state.log_history if "loss" in row]
-        )
-    for ours, plain in zip(*rows, strict=True):
-        assert ours == pytest.approx(plain, abs=1e-5, rel=1e-4)
-
-
 @pytest.mark.parametrize("has_bf16", [True, False])
 def test_a_cpu_with_bfloat16_computes_in_it_and_samples_what_it_trains(
     has_bf16, expand_shape, make_trainer, tmp_path, monkeypatch

@@ -97,7 +97,7 @@ CURVES = (
     CurveSpec(
         "Clipped importance ratios",
         "share of tokens",
-        (("clip_ratio/low_mean", "below"), ("clip_ratio/high_mean", "above")),
+        (("clip_ratio/low_mean", "below"), ("clip_ratio/high_mean", "above"), ("cispo_clip_ratio", "weight cut off")),
         percent=True,
     ),
     CurveSpec(
