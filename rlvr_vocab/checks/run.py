@@ -17,7 +17,7 @@ from rlvr_vocab.checks.model import (
     check_schedule,
     check_trained_model,
 )
-from rlvr_vocab.config.batches import check_batches
+from rlvr_vocab.config.batches import check_batches, value_of
 from rlvr_vocab.config.problem_source import problem_source, prompt_style
 from rlvr_vocab.config.sections import DatasetSettings, RewardSettings, RunSettings, StageSettings, UntilSettings
 from rlvr_vocab.config.stages import naming_the_stage
@@ -84,6 +84,7 @@ def check_training(settings: RunSettings) -> None:
     check_sampling(settings, reasoning)
     check_curriculum(settings)
     check_batches(settings.training.grpo)
+    check_loss(settings.training.grpo)
     check_resumable(settings.training.grpo, staged=bool(settings.resolved["stages"]))
     check_rollouts(settings.model, settings.training.grpo)
     check_vllm(settings.training.grpo)
@@ -126,6 +127,42 @@ def check_until(until: UntilSettings, settings: RunSettings) -> None:
 def check_precision(grpo: Mapping[str, Any]) -> None:
     if grpo.get("fp16") and grpo.get("bf16"):
         raise UserError("training.fp16=true and training.bf16=true, which is the default: set training.bf16=false")
+
+
+# Losses that add up over the tokens of a batch, so that a completion counts by its length.
+_OF_TOKENS = ("bnpo", "cispo", "dapo", "dr_grpo")
+
+
+def check_loss(grpo: Mapping[str, Any]) -> None:
+    """Refuse importance ratios that a loss is not made for: TRL trains with most of them, and warns.
+
+    Raises:
+        UserError: naming both keys, and what the paper of the loss has.
+    """
+    loss, level = value_of(grpo, "loss_type"), value_of(grpo, "importance_sampling_level")
+    key, beside = f"training.loss_type={loss}", f"training.importance_sampling_level={level}"
+    highest = grpo.get("epsilon_high")
+    if loss == "cispo" and (highest is None or highest < 1):
+        raise UserError(
+            f"{key} with training.epsilon_high={'null' if highest is None else highest}: there it is the largest "
+            "importance ratio itself, and would weigh every token down; set training.epsilon_high=5.0"
+        )
+    if loss in _OF_TOKENS and level == "sequence":
+        raise UserError(
+            f"{beside} with {key}, in which a completion counts by its length: such a ratio wants a mean over "
+            "completions; set training.loss_type=grpo (training=gspo)"
+        )
+    if loss == "luspo" and level == "token":
+        raise UserError(f"{key} with {beside}: it is made for ratios of completions; set sequence")
+    if loss == "vespo" and level == "sequence":
+        raise UserError(f"{key} with {beside}: it weighs whole completions by itself; set token")
+    corrected = grpo.get("use_vllm") and value_of(grpo, "vllm_importance_sampling_correction")
+    mode = value_of(grpo, "vllm_importance_sampling_mode")
+    if loss == "vespo" and corrected and not mode.startswith("token"):
+        raise UserError(
+            f"{key} with training.vllm_importance_sampling_mode={mode}: it takes vLLM's ratios by token; set "
+            "token_truncate or token_mask"
+        )
 
 
 def check_exp_name(exp_name: str) -> None:

@@ -13,13 +13,13 @@ MOST_ADVISED = 64  # a group of more completions than that is nobody's wish
 
 def check_batches(grpo: Mapping[str, Any]) -> None:
     """The rules of GRPOConfig.__post_init__ about batch sizes, before a model is loaded."""
-    group, (at_once, steps) = _value(grpo, "num_generations"), completions_together(grpo)
-    batch = _value(grpo, "generation_batch_size")
+    group, (at_once, steps) = value_of(grpo, "num_generations"), completions_together(grpo)
+    batch = value_of(grpo, "generation_batch_size")
     if group < 2:
         raise UserError(f"training.num_generations={group}: must be at least 2, rewards are compared within a group")
-    if _value(grpo, "steps_per_generation") is not None and batch is not None:
+    if value_of(grpo, "steps_per_generation") is not None and batch is not None:
         raise UserError("training.steps_per_generation and training.generation_batch_size: set one of them")
-    if _value(grpo, "auto_find_batch_size"):
+    if value_of(grpo, "auto_find_batch_size"):
         raise UserError("training.auto_find_batch_size=true: a smaller batch would split groups; set the batch size")
     if batch is not None and batch % at_once:
         raise UserError(f"training.generation_batch_size={batch}: must be a multiple of {at_once} completions at once")
@@ -29,11 +29,11 @@ def check_batches(grpo: Mapping[str, Any]) -> None:
 
 def completions_together(grpo: Mapping[str, Any]) -> tuple[int, int]:
     """Completions at once over all processes, and steps of so many that are drawn together."""
-    at_once = _value(grpo, "per_device_train_batch_size") * int(os.environ.get("WORLD_SIZE", "1"))
-    batch = _value(grpo, "generation_batch_size")
+    at_once = value_of(grpo, "per_device_train_batch_size") * int(os.environ.get("WORLD_SIZE", "1"))
+    batch = value_of(grpo, "generation_batch_size")
     if batch is not None:
         return at_once, batch // at_once
-    return at_once, _value(grpo, "steps_per_generation") or _value(grpo, "gradient_accumulation_steps")
+    return at_once, value_of(grpo, "steps_per_generation") or value_of(grpo, "gradient_accumulation_steps")
 
 
 def indivisible(at_once: int, steps: int, group: int, in_steps: bool) -> str:
@@ -49,6 +49,7 @@ def indivisible(at_once: int, steps: int, group: int, in_steps: bool) -> str:
     )
 
 
-def _value(grpo: Mapping[str, Any], name: str) -> Any:
+def value_of(grpo: Mapping[str, Any], name: str) -> Any:
+    """What a field of GRPOConfig will be; TRL's default where it is not set."""
     given = grpo.get(name)
     return GRPO_FIELDS[name].default if given is None else given

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.atomic_file import read_json_if_there
+from rlvr_vocab.config.batches import value_of
 from rlvr_vocab.config.completed import with_defaults
 from rlvr_vocab.config.compose import compose, parse_command_line
 from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
@@ -92,7 +93,7 @@ def _facts(config: Mapping[str, Any], folder: Path, stage: str = "") -> RunFacts
         arithmetic_digits=(dataset.get("generator") or {}).get("digits"),
         warmup_steps=warmup.get("max_steps") or 0,
         warmup_until=warmup.get("until_accuracy"),
-        **{name: _set_or_default(training.get(name), name) for name in _TRAINING},
+        **{name: value_of(training, name) for name in _TRAINING},
     )
 
 
@@ -112,7 +113,7 @@ _TRAINING = (
 
 def _completions_per_step(grpo: Mapping[str, Any]) -> float:
     size, batches, updates = (
-        _set_or_default(grpo.get(name), name)
+        value_of(grpo, name)
         for name in ("per_device_train_batch_size", "gradient_accumulation_steps", "num_iterations")
     )
     return float(size * batches / updates)
@@ -122,7 +123,7 @@ def _together(grpo: Mapping[str, Any]) -> tuple[str, int]:
     """The key that decides how many completions are drawn together, and its value."""
     names = ("generation_batch_size", "steps_per_generation", "gradient_accumulation_steps")
     name = next((name for name in names if grpo.get(name) is not None), names[-1])
-    return name, _set_or_default(grpo.get(name), name)
+    return name, value_of(grpo, name)
 
 
 def _longest_completion(folder: Path, stage: str) -> int | None:
@@ -141,10 +142,6 @@ def _more(function: RewardSpec) -> dict[str, Any]:
     """The settings of a function beside its name and its weight, where they are not the defaults."""
     plain = asdict(RewardSpec(function.name, function.weight))
     return {key: value for key, value in asdict(function).items() if value != plain[key]}
-
-
-def _set_or_default(value: Any, name: str) -> Any:
-    return GRPO_FIELDS[name].default if value is None else value
 
 
 def _reasoning_tokens(asked: int | str, folder: Path) -> int:

@@ -67,6 +67,42 @@ def test_a_run_that_cannot_work_is_refused_before_anything_is_written(word: str,
     assert all(part in message for part in parts), message
 
 
+LEVEL = "training.importance_sampling_level"
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["training.loss_type=cispo"], ["training.epsilon_high=null: there it is the largest", "=5.0"]),
+        (["training=cispo", "training.epsilon_high=0.28"], ["training.epsilon_high=0.28"]),
+        ([f"{LEVEL}=sequence"], [f"{LEVEL}=sequence with training.loss_type=dapo", "(training=gspo)"]),
+        (["training=dr_grpo", f"{LEVEL}=sequence"], ["training.loss_type=dr_grpo", "training.loss_type=grpo"]),
+        (["training.loss_type=luspo"], [f"training.loss_type=luspo with {LEVEL}=token", "set sequence"]),
+        (["training.loss_type=vespo", f"{LEVEL}=sequence"], [f"{LEVEL}=sequence", "set token"]),
+        (
+            ["training=large_gpu", "training.loss_type=vespo"],
+            ["training.loss_type=vespo", "training.vllm_importance_sampling_mode=sequence_mask", "token_truncate"],
+        ),
+    ],
+)
+def test_a_loss_is_refused_importance_ratios_that_it_is_not_made_for(words: list[str], parts: list[str]) -> None:
+    message = refusal("train", words)
+    assert all(part in message for part in parts), message
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *([f"training={name}"] for name in ("grpo", "dapo", "gspo", "cispo", "dr_grpo")),
+        ["training.loss_type=cispo", "training.epsilon_high=1.0"],
+        ["training.loss_type=luspo", f"{LEVEL}=sequence"],
+        ["training.loss_type=vespo"],
+    ],
+)
+def test_a_loss_with_the_ratios_of_its_paper_is_accepted(words: list[str]) -> None:
+    load_settings("train", words)
+
+
 def test_what_needs_gold_answers_is_refused_where_there_are_none(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "def wants(completions, answer):\n    return [0.0]\n\n"
