@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 from matplotlib import rc_context
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -100,17 +101,43 @@ def line_chart(
     longest = max(len(line.steps) for line in drawn)
     notes = [_draw(axes, line, number, max(3, longest // _SMOOTHED_OVER | 1)) for number, line in enumerate(drawn)]
     _draw_bands(axes, bands)
-    axes.set_ylabel(drawable(y_label))
-    axes.set_xlabel(" · ".join(["step", *sorted({note for note in notes if note})]))
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.yaxis.set_major_locator(MaxNLocator(5))
+    _label(axes, y_label, " · ".join(["step", *sorted({note for note in notes if note})]))
     axes.margins(x=0.02)
     axes.yaxis.set_major_formatter(FuncFormatter(_percent if percent else _plain))
     if percent:
         _limit_to_0_and_1(axes, drawn)
     if len(drawn) > 1 or drawn[0].name not in ("", y_label):
-        _add_legend(chart, drawn)
+        styles = map(style_of, range(len(drawn)))
+        handles = [Line2D([], [], color=colour, linestyle=dashes) for colour, dashes in styles]
+        _add_legend(chart, [line.name for line in drawn], handles)
     return as_svg(chart, title or y_label, _description(drawn, percent))
+
+
+@rc_context(RC)
+def stacked_chart(layers: Sequence[Line], *, y_label: str, title: str = "", bands: Sequence[Band] = ()) -> Markup:
+    """Layers over the same steps as SVG, the first one below; where points are many, the means of bins."""
+    chart, axes = figure()
+    columns = (layers[0].steps, *(layer.values for layer in layers))
+    at, *heights = (_bin_means(np.asarray(column, float)) for column in columns)
+    if len(at) == 1:  # an area needs two points
+        at, heights = at[0] + np.array([-0.4, 0.4]), [np.repeat(height, 2) for height in heights]
+    areas = axes.stackplot(at, heights, linewidth=0)
+    for number, area in enumerate(areas):
+        area.set(facecolor=style_of(number)[0], alpha=0.8 if number < len(palette) else 0.4)
+    _draw_bands(axes, bands)
+    _label(axes, y_label, "step")
+    axes.yaxis.set_major_formatter(FuncFormatter(_plain))
+    axes.margins(x=0)
+    axes.set_ylim(bottom=0)
+    _add_legend(chart, [layer.name for layer in layers], areas)
+    return as_svg(chart, title or y_label, _description(layers, percent=False))
+
+
+def _label(axes: Axes, y_label: str, x_label: str) -> None:
+    axes.set_ylabel(drawable(y_label))
+    axes.set_xlabel(x_label)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(5))
 
 
 def _finite(line: Line) -> Line:
@@ -205,10 +232,9 @@ def _limit_to_0_and_1(axes: Axes, lines: Sequence[Line]) -> None:
     axes.set_ylim(max(bottom, -0.015), min(top, 1.015))
 
 
-def _add_legend(chart: Figure, lines: Sequence[Line]) -> None:
+def _add_legend(chart: Figure, names: Sequence[str], handles: Sequence[Artist]) -> None:
     """Add a legend whose entries stand beside each other as far as they fit."""
-    names = [drawable(line.name, _LONGEST_NAME) for line in lines]
-    handles = [Line2D([], [], color=colour, linestyle=dashes) for colour, dashes in map(style_of, range(len(lines)))]
+    names = [drawable(name, _LONGEST_NAME) for name in names]
     columns = max(1, min(len(names), 52 // (max(map(len, names)) + 5)))
     chart.legend(handles, names, loc="outside upper left", ncols=columns)
 

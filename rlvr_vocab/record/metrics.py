@@ -102,6 +102,13 @@ HELD_OUT_FIGURES = (
 )
 
 
+# What the seconds of a step are spent on, in the order of the step; they add up to `step_time`.
+PHASES = (
+    *("time/generation", "time/rewards", "time/logprobs", "time/forward", "time/backward", "time/optimizer"),
+    *("time/waiting", "time/other"),
+)
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """The metrics of a run, finished or not.

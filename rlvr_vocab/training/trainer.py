@@ -36,6 +36,7 @@ from rlvr_vocab.training.metrics.completions import (
 )
 from rlvr_vocab.training.metrics.reference_kl import ReferenceKL
 from rlvr_vocab.training.metrics.sampling_gap import SamplingGap
+from rlvr_vocab.training.metrics.step_clock import StepClock
 from rlvr_vocab.training.metrics.wandb_steps import log_run_steps_to_wandb
 from rlvr_vocab.training.models.initial import initial_folder
 from rlvr_vocab.training.models.lora import as_lora, complete_adapter, lora_config, without_dropout
@@ -165,6 +166,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         self.checkpoints = TrainerCheckpoints(self, on_full_disk)
         self.adaptive_weights = AdaptiveWeights(adaptive_weights or {})
         self.newest_rollouts: CompletionRows | None = None
+        self._clock = StepClock(self)
         self._batch_metrics = BatchMetrics(self)
         self._sampling_gap = SamplingGap(self)
         self._reference_kl = ReferenceKL(self, kl_log_steps)
@@ -197,6 +199,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         self.remove_callback(PrinterCallback)
         self.add_callback(UpdatedShare(self._metrics["train"]))
         self.add_callback(UpdateCheck())
+        self.add_callback(self._clock)
         log_run_steps_to_wandb(self, self.stage_context)
         if self.use_vllm and self.policy.layout.size:
             self._send_whole_tables()
@@ -227,13 +230,13 @@ class RegionGRPOTrainer(GRPOTrainer):
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         loss: torch.Tensor = super().training_step(*args, **kwargs)
-        if self._step % self.current_gradient_accumulation_steps == 0:  # as TRL logs step_time
-            self._batch_metrics.log_seconds()
+        self._clock.enter("time/optimizer" if self.accelerator.sync_gradients else "time/other")
         return loss
 
     def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
-        with self._batch_metrics.timed("time/generation"):
+        with self._clock.phase("time/generation"):
             prompt_ids, completion_ids, tool_mask, completions, *rest = super()._generate(prompts)
+        self._clock.count_sampled(completion_ids)
         for row, (before, sampled) in enumerate(zip(prompt_ids, completion_ids, strict=True)):
             turn = assistant_turn(self._tokenizer, self.policy.layout, before, sampled)
             if isinstance(completions[row], str):  # as its prompt is
@@ -249,6 +252,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         # The same autocast as in scoring: float32 weights would otherwise sample from a slightly other policy.
         with self.accelerator.autocast(), self.sampler.recording(), without_dropout(self.model):
             completion_ids, logps = super()._generate_single_turn(*args, **kwargs)
+        self._clock.wait_for_others()
         self.sampled_entropies = None  # of a server, which tells none
         if logps is None and self.sampler.last_logps is not None and self.sampler.last_entropies is not None:
             logps, *entropies = (
@@ -263,7 +267,7 @@ class RegionGRPOTrainer(GRPOTrainer):
             self._rewards_BR = self._chosen.rewards_BR
             self._pending_extra_logs.update(self._chosen.extra)
             return self._rewards_BR
-        with self._batch_metrics.timed("time/rewards"):
+        with self._clock.phase("time/rewards"):
             self._rewards_BR = super()._calculate_rewards(*args, **kwargs)
         reasons = {name: self._pending_extra_logs.get(f"{REASON}{name}", ()) for name in self.reward_func_names}
         step = self.stage_context.run_step(self.state.global_step)
@@ -299,7 +303,11 @@ class RegionGRPOTrainer(GRPOTrainer):
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         # The loss alone sees dropout; what it is compared with (old and reference log-probs) is the whole policy.
         in_the_loss = torch.is_grad_enabled()
-        with nullcontext() if in_the_loss else without_dropout(model), scores_of(model) as found:
+        with (
+            self._clock.phase("time/forward" if in_the_loss else "time/logprobs"),
+            nullcontext() if in_the_loss else without_dropout(model),
+            scores_of(model) as found,
+        ):
             logps, entropies, aux_loss = super()._get_per_token_logps_and_entropies(
                 model, input_ids, attention_mask, *args, **kwargs
             )
@@ -319,8 +327,14 @@ class RegionGRPOTrainer(GRPOTrainer):
         return self._text_kl.copy_logps(logps)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        with self._sampling_gap.measured(model, inputs), self._text_kl.in_the_loss(inputs) as given:
+        with (
+            self._clock.phase("time/forward"),
+            self._sampling_gap.measured(model, inputs),
+            self._text_kl.in_the_loss(inputs) as given,
+        ):
             loss: torch.Tensor = super()._compute_loss(model, given)
+        self._clock.count_trained(inputs["completion_mask"])
+        self._clock.enter("time/backward")
         return loss
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:

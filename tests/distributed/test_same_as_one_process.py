@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
+from rlvr_vocab.record.metrics import PHASES
 from rlvr_vocab.vocab.reasoning_rows import DIFFERENCES
 
 CASES = (
@@ -73,6 +74,13 @@ def test_a_reward_weight_follows_the_successes_of_all_processes(trained):
         steps.append([row["rewards/is_short/weight"] for row in history_of(trained("one", name))[:3]])
         assert steps[0] == steps[1]
         assert steps[0][-1] != 1.0
+
+
+def test_two_processes_log_what_they_wait_for_each_other(trained):
+    for how in ("one", "ddp"):
+        for row in history_of(trained(how, "tied_dapo"))[:3]:
+            assert ("time/waiting" in row) == (how == "ddp")
+            assert sum(row.get(name, 0) for name in PHASES) == pytest.approx(row["step_time"])
 
 
 @pytest.mark.parametrize(("kind", "wrapped"), [("ddp", "DistributedDataParallel"), ("fsdp2", "FSDPQwen3ForCausalLM")])

@@ -10,6 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.record.manifest import is_complete
+from rlvr_vocab.record.metrics import PHASES
 from rlvr_vocab.training.checkpointing.find import newest_checkpoint
 from rlvr_vocab.training.metrics.metrics_file import MetricsFile
 from rlvr_vocab.training.stage import StageContext
@@ -120,6 +121,7 @@ def test_figures_of_a_step_are_those_of_its_completions(run):
         assert "rewards/accuracy/unscored" not in row
         assert row["sampling/logp_gap"] < 1e-4 and 0 < row["weights/moved"] <= 1
         assert 0 < row["time/rewards"] < row["time/generation"] < row["step_time"]
+        assert sum(row.get(name, 0) for name in PHASES) == pytest.approx(row["step_time"])
 
 
 def test_the_logps_on_disk_are_those_of_the_model_before_the_step(run):

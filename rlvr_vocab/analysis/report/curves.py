@@ -9,11 +9,12 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from rlvr_vocab.analysis.charts import Band, Chart, Line, line_chart
+from rlvr_vocab.analysis.charts import Band, Chart, Line, line_chart, stacked_chart
 from rlvr_vocab.analysis.report.page import chart_grid, facts, paragraph
 from rlvr_vocab.record.measure import Measure
-from rlvr_vocab.record.metrics import RunRecord
+from rlvr_vocab.record.metrics import PHASES, RunRecord
 
+_SEEN = 0.005  # what is less of all seconds is not drawn
 _PER_FUNCTION_CHARTS = {
     "mean": ("Each reward by itself", "mean score", "Before its weight."),
     "weight": ("Weights that adapt", "weight", ""),
@@ -114,9 +115,10 @@ CURVES = (
     ),
     CurveSpec("Weights that moved", "share of a sample", (("weights/moved", ""),), percent=True),
     CurveSpec(
-        "Time per step",
-        "seconds",
-        (("step_time", "whole"), ("time/generation", "sampling"), ("time/rewards", "rewards")),
+        "Tokens per second",
+        "tokens per second",
+        (("time/sampled_tokens_per_second", "sampled"), ("time/trained_tokens_per_second", "trained")),
+        note="Of completions: sampled, per second of generation; trained, per second of forward, backward, optimizer.",
     ),
 )
 
@@ -137,6 +139,7 @@ def curves(record: RunRecord, held_out: Line | None, measure: Measure) -> Markup
             constant += [(_constant_name(spec, line), _shown(line.values[0], spec.percent)) for line in lines]
         elif lines:
             drawn.append(_chart(spec, lines, bands))
+    drawn.append(_seconds(record, bands))
     grid = chart_grid([chart for chart in drawn if chart is not None])
     if not constant:
         return grid
@@ -175,6 +178,21 @@ def _held_out(record: RunRecord, held_out: Line, measure: Measure, bands: Sequen
     svg = line_chart(lines, y_label=measure.name, percent=measure.is_share, title=title, bands=bands)
     by = f" Graded{measure.by}." if measure.by else ""
     return Chart(title, svg, f"One sample a problem; bars are 95 % intervals.{by}")
+
+
+def _seconds(record: RunRecord, bands: Sequence[Band]) -> Chart | None:
+    """The seconds of each step by phase; of earlier versions' runs, which timed less of it, the rest too."""
+    steps, whole = record.series("step_time")
+    if not any(whole):
+        return None
+    timed = {name.removeprefix("time/"): dict(zip(*record.series(name), strict=True)) for name in PHASES}
+    layers = [Line(name, steps, [seconds.get(step, 0.0) for step in steps]) for name, seconds in timed.items()]
+    columns = zip(whole, *(layer.values for layer in layers), strict=True)
+    rest = [max(0.0, total - sum(parts)) for total, *parts in columns]
+    layers.append(Line("rest" if any(timed.values()) else "whole", steps, rest))
+    drawn = [layer for layer in layers if sum(layer.values) > _SEEN * sum(whole)]
+    title = "Where the seconds of a step go"
+    return Chart(title, stacked_chart(drawn, y_label="seconds", title=title, bands=bands))
 
 
 def _per_function(record: RunRecord) -> Iterator[CurveSpec]:

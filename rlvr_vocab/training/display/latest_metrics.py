@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+
+from rlvr_vocab.record.metrics import PHASES
 
 
 class DisplayedMetric(NamedTuple):
-    """A name on the screen, the key in a row, and the format of the value."""
+    """A name on the screen, the key in a row, and the format of the value, or what makes words of the row."""
 
     name: str
     key: str
-    form: str
+    form: str | Callable[[Mapping[str, Any]], str]
+
+    def shown(self, row: Mapping[str, Any]) -> str:
+        return self.form.format(float(row[self.key])) if isinstance(self.form, str) else self.form(row)
+
+
+def longest_phase(row: Mapping[str, Any]) -> str:
+    """The phase of a step that takes most of it, and which part.
+
+    >>> longest_phase({"step_time": 4.0, "time/generation": 3.0, "time/forward": 1.0})
+    'generation 75%'
+    """
+    phase = max(PHASES, key=lambda name: row.get(name, 0.0))
+    return f"{phase.removeprefix('time/')} {row.get(phase, 0.0) / row['step_time']:.0%}"
 
 
 # What a person wants to see of a step, in this order.
@@ -29,6 +44,10 @@ DISPLAYED = (
     DisplayedMetric("thrown away", "dynamic/completions_thrown_away", "{:.0f}"),
     DisplayedMetric("kl", "kl", "{:.3f}"),
     DisplayedMetric("entropy", "entropy", "{:.2f}"),
+    DisplayedMetric("seconds a step", "step_time", "{:.3g}"),
+    DisplayedMetric("longest phase", "time/other", longest_phase),  # which every step has that was timed
+    DisplayedMetric("sampled tokens/s", "time/sampled_tokens_per_second", "{:.0f}"),
+    DisplayedMetric("trained tokens/s", "time/trained_tokens_per_second", "{:.0f}"),
 )
 
 
@@ -43,7 +62,7 @@ class LatestMetrics:
         """Take over a row; the formatted values that it brings, by name."""
         self._step = row["step"]
         found = [each for each in DISPLAYED if row.get(each.key) is not None]
-        values = {each.name: each.form.format(float(row[each.key])) for each in found}
+        values = {each.name: each.shown(row) for each in found}
         self._latest.update({name: (self._step, value) for name, value in values.items()})
         return values
 

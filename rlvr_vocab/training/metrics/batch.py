@@ -1,11 +1,9 @@
-"""The figures of a training batch that TRL does not log: groups, regions, duplicates, seconds."""
+"""The figures of a training batch that TRL does not log: groups, regions, duplicates."""
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import torch
@@ -18,32 +16,18 @@ from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after, scored_
 
 
 class BatchMetrics:
-    """Logs how much the groups of a `RegionGRPOTrainer`'s batch differ, what is thought and answered, where time goes.
+    """Logs how much the groups of a `RegionGRPOTrainer`'s batch differ, what is thought and answered.
 
-    The figures of a batch are those of all processes' completions; those of the clock are the first process's.
+    The figures of a batch are those of all processes' completions.
     """
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
         self._means = {"train": StepMeans(), "eval": StepMeans()}
-        self._seconds: dict[str, float] = defaultdict(float)
 
     @property
     def _mode(self) -> str:
         return "train" if self._trainer.model.training else "eval"
-
-    @contextmanager
-    def timed(self, name: str) -> Iterator[None]:
-        """Add the seconds of the block to what the step logs under the name."""
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._seconds[name] += time.perf_counter() - started
-
-    def log_seconds(self) -> None:
-        for name in ("time/generation", "time/rewards"):
-            self._trainer._metrics["train"][name].append(self._seconds.pop(name, 0.0))
 
     def log_batch(
         self, batch: dict[str, Any], rewards_BR: torch.Tensor, entropies: SampledEntropies | None = None

@@ -1,5 +1,6 @@
 """The report of a run: what it says of runs that went well, badly or not at all, and what it never lets through."""
 
+import re
 import shlex
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from rlvr_vocab.config.command_sections import ReportSettings
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import differences
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.metrics import PHASES
 from rlvr_vocab.runs.record import run_record
 from rlvr_vocab.runs.report import MAX_SAMPLES, held_out_of, report_at_the_end, write_report
 
@@ -198,6 +200,22 @@ def test_what_copies_add_to_entropy_and_kl_is_drawn_where_it_was_logged(run: Pat
     write_rows(run / "metrics.jsonl", older)
     page = report(run)
     assert ">copies</text>" not in page and ">kl/ids</text>" not in page and ">answering</text>" in page
+
+
+def test_the_seconds_of_a_step_are_drawn_by_phase_and_those_of_older_runs_as_far_as_they_were_timed(run: Path) -> None:
+    def legend() -> list[str]:
+        svg = re.search(r'<svg[^>]*aria-label="Where the seconds of a step go\..*?</svg>', report(run), re.DOTALL)
+        assert svg is not None
+        shown = [name.removeprefix("time/") for name in (*PHASES, "rest", "whole")]
+        return [word for word in re.findall(r">([^<>]+)</text>", svg[0]) if word in shown]
+
+    assert legend() == ["whole"]
+    seconds = {"time/generation": 0.3, "time/rewards": 0.0005, "time/backward": 0.2}
+    rows = [{**metrics(step, 60), **seconds} for step in range(1, 61)]
+    write_rows(run / "metrics.jsonl", rows)
+    assert legend() == ["generation", "backward", "rest"]
+    write_rows(run / "metrics.jsonl", [{**row, "time/forward": row["step_time"] - 0.5} for row in rows])
+    assert legend() == ["generation", "forward", "backward"]
 
 
 def test_a_kl_that_nobody_logs_is_told_beside_the_findings(run: Path) -> None:

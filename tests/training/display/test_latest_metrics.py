@@ -20,6 +20,17 @@ def test_a_metric_that_is_not_of_the_newest_step_says_which_step_it_is_of():
     }
 
 
+def test_a_step_shows_its_seconds_and_the_phase_that_takes_most_of_them():
+    seconds = {"time/generation": 9.0, "time/forward": 1.0, "time/backward": 1.75, "time/other": 0.25}
+    rates = {"time/sampled_tokens_per_second": 1234.4, "time/trained_tokens_per_second": 5678.0}
+    assert LatestMetrics().update({"step": 1, "step_time": 12.0, **seconds, **rates}) == {
+        "seconds a step": "12",
+        "longest phase": "generation 75%",
+        "sampled tokens/s": "1234",
+        "trained tokens/s": "5678",
+    }
+
+
 @pytest.fixture
 def clock(monkeypatch):
     """Its one item is what the clock says."""

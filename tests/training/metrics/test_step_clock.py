@@ -1,0 +1,111 @@
+"""Where the seconds of a step go: each to one phase, all of them to the step."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import TrainerCallback
+from trl import GRPOTrainer
+
+from rlvr_vocab.record.metrics import PHASES
+from rlvr_vocab.training.metrics import step_clock
+
+# Seconds that each call of something takes, on a clock that nothing else moves.
+GENERATION, REWARDS, LOGPROBS, FORWARD, BACKWARD, OPTIMIZER, OTHER = 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0
+# Two batches a step, two steps for what is generated once: old and reference log-probabilities are needed.
+TWICE = {"gradient_accumulation_steps": 2, "num_iterations": 2, "beta": 0.1, "max_steps": 3}
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = SimpleNamespace(seconds=100.0)
+    monkeypatch.setattr(step_clock, "time", SimpleNamespace(perf_counter=lambda: now.seconds))
+    return now
+
+
+class SlowUpdate(TrainerCallback):
+    def __init__(self, clock):
+        self._clock = clock
+
+    def on_optimizer_step(self, *args, **kwargs):
+        self._clock.seconds += OPTIMIZER
+
+    def on_log(self, *args, **kwargs):
+        self._clock.seconds += 1000  # no part of a step
+
+
+def taking(clock, seconds, function):
+    def slow(*args, **kwargs):
+        clock.seconds += seconds() if callable(seconds) else seconds
+        return function(*args, **kwargs)
+
+    return slow
+
+
+def test_each_second_counts_to_the_phase_that_it_is_spent_in(clock, expand_shape, make_trainer, tmp_path, monkeypatch):
+    made = {
+        "_generate_single_turn": GENERATION,
+        "_calculate_rewards": REWARDS,
+        "_get_per_token_logps_and_entropies": lambda: FORWARD if torch.is_grad_enabled() else LOGPROBS,
+        "_generate_and_score_completions": OTHER,
+    }
+    for name, seconds in made.items():
+        monkeypatch.setattr(GRPOTrainer, name, taking(clock, seconds, getattr(GRPOTrainer, name)))
+    folder = expand_shape("qwen3", size=None)
+    trainer = make_trainer(folder, tmp_path, callbacks=[SlowUpdate(clock)], **TWICE)
+    trainer.accelerator.backward = taking(clock, BACKWARD, trainer.accelerator.backward)
+    trainer.train()
+    first, second, third = ({name: row.get(name) for name in PHASES} for row in trainer.state.log_history[:3])
+    updating = {"time/forward": 2 * FORWARD, "time/backward": 2 * BACKWARD, "time/optimizer": OPTIMIZER}
+    drawn = {
+        **updating, "time/generation": GENERATION, "time/rewards": REWARDS, "time/logprobs": 2 * LOGPROBS,
+        "time/other": OTHER, "time/waiting": None,
+    }  # fmt: skip
+    nothing = {"time/generation": 0, "time/rewards": 0, "time/logprobs": 0, "time/other": 0, "time/waiting": None}
+    assert first == third == drawn and second == {**updating, **nothing}
+    rows = trainer.state.log_history[:3]
+    assert [row["step_time"] for row in rows] == [
+        sum(value for value in phases.values() if value) for phases in (first, second, third)
+    ]
+    tokens = [8 * rows[drawn_at]["completions/mean_length"] for drawn_at in (0, 0, 2)]
+    trained = [row["time/trained_tokens_per_second"] * sum(updating.values()) for row in rows]
+    assert trained == pytest.approx(tokens)
+    sampled = [row.get("time/sampled_tokens_per_second") for row in rows]
+    assert sampled == [tokens[0] / GENERATION, None, tokens[2] / GENERATION]
+
+
+def test_a_phase_lasts_until_the_device_has_done_what_it_was_given(clock, monkeypatch):
+    left_to_do = iter([1.0, 3.0])  # at its beginning, of the phase before, and at its end
+
+    def synchronize():
+        clock.seconds += next(left_to_do)
+
+    monkeypatch.setattr(torch.accelerator, "synchronize", synchronize)
+    timed = step_clock.StepClock(SimpleNamespace(accelerator=SimpleNamespace(device=torch.device("cuda"))))
+    with timed.phase("time/forward"):
+        pass
+    assert timed._seconds == {"time/forward": 3.0}
+
+
+class Wall(TrainerCallback):
+    def __init__(self):
+        self.seconds = []
+
+    def on_step_begin(self, *args, **kwargs):
+        self._began = time.perf_counter()
+
+    def on_step_end(self, *args, **kwargs):
+        self.seconds.append(time.perf_counter() - self._began)
+
+
+def test_phases_add_up_to_the_seconds_that_a_step_takes(expand_shape, make_trainer, tmp_path):
+    wall = Wall()
+    trainer = make_trainer(
+        expand_shape("qwen3", size=None), tmp_path, callbacks=[wall], max_completion_length=40, max_steps=3
+    )
+    trainer.train()
+    for row, seconds in zip(trainer.state.log_history, wall.seconds, strict=False):
+        phases = [row[name] for name in PHASES if name in row]
+        assert sum(phases) == pytest.approx(row["step_time"]) == pytest.approx(seconds, rel=0.03, abs=0.02)
+        assert row["time/other"] < 0.25 * seconds
