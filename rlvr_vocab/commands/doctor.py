@@ -12,6 +12,7 @@ from rich.markup import escape
 from rlvr_vocab.analysis.doctor.diagnose import diagnose, not_watched
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, steps_needed
+from rlvr_vocab.analysis.doctor.slowest_phase import slowest_phase
 from rlvr_vocab.checks.remedies import checked_record
 from rlvr_vocab.config.command_sections import DoctorSettings
 from rlvr_vocab.counted import counted
@@ -48,6 +49,7 @@ def _as_json(record: RunRecord, findings: Sequence[Finding]) -> dict[str, object
         "too_short": is_too_short(record),
         "damage": list(record.damage),
         "not_watched": list(not_watched(record)),
+        "slowest_phase": list(slowest_phase(record)),
         "findings": [asdict(finding) for finding in findings],
     }
 
@@ -70,7 +72,7 @@ def _show(record: RunRecord, findings: Sequence[Finding], console: Console) -> N
     if not findings and not is_too_short(record):
         console.print("nothing wrong was found", markup=False)
     if not is_too_short(record):
-        for line in not_watched(record):
+        for line in (*not_watched(record), *slowest_phase(record)):
             console.print(line, markup=False)
 
 

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from rlvr_vocab.analysis.doctor.diagnose import not_watched
 from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.analysis.doctor.slowest_phase import slowest_phase
 from rlvr_vocab.analysis.report.curves import curves, stages_of
 from rlvr_vocab.analysis.report.outcome import HeldOutAnswers, held_out_line, last_step, outcome_sentence
 from rlvr_vocab.analysis.report.page import (
@@ -131,8 +132,8 @@ def _findings(report: RunReport) -> Markup:
     if not report.record.rows:
         return paragraph("Without a logged step there is nothing to examine.", "missing")
     found = map(finding, report.findings) if report.findings else [paragraph("The doctor found nothing.")]
-    unseen = [paragraph(f"{line[0].upper()}{line[1:]}.", "note") for line in not_watched(report.record)]
-    return Markup().join([*found, *unseen])
+    notes = (*not_watched(report.record), *slowest_phase(report.record))
+    return Markup().join([*found, *(paragraph(f"{line[0].upper()}{line[1:]}.", "note") for line in notes)])
 
 
 def _samples(report: RunReport) -> Markup:

@@ -78,6 +78,42 @@ def test_a_kl_that_is_not_watched_is_told_once_and_is_no_finding(
     assert read_settings("train", ["training.kl_log_steps=15"]).training.kl_log_steps == 15
 
 
+PARTS = {
+    "generation": ({"time/generation": 8.0}, "training.gradient_accumulation_steps=2"),
+    "forward and backward": ({"time/forward": 3.0, "time/backward": 5.0}, "training.bf16=true"),
+    "log-probabilities": ({"time/logprobs": 8.0}, "training.kl_log_steps=0"),
+    "optimizer": ({"time/optimizer": 8.0}, "training.gradient_accumulation_steps=2"),
+    "rewards": ({"time/rewards": 8.0}, None),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_what_takes_most_of_a_step_is_told_with_what_shortens_it_and_is_no_finding(
+    part: str, make_run: Callable[..., Path], healthy_rows: list[Row], capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds, line = PARTS[part]
+    others = {f"time/{name}": 0.2 for name in ("generation", "rewards", "forward", "backward", "optimizer", "other")}
+    folder = make_run([{**row, "step_time": 10.0, **others, **seconds} for row in healthy_rows])
+    status = main(["doctor", f"run={folder}", "format=json"])
+    told = json.loads(capsys.readouterr().out)
+    assert [each["name"] for each in told["findings"]] == (["scoring_slow"] if part == "rewards" else [])
+    assert status == len(told["findings"])
+    [note] = told["slowest_phase"]
+    assert note.startswith(f"most of a step: {part}, 8 s of 10 s in steps 51 to 60 (80%): ")
+    assert note.endswith(f"; try {line}") if line else "; try" not in note
+    assert main(["doctor", f"run={folder}"]) == status
+    assert capsys.readouterr().out.splitlines()[-1] == note
+
+
+@pytest.mark.parametrize("seconds", [{"step_time": 0.9, "time/generation": 0.8}, {"step_time": 9, "time/forward": 4.4}])
+def test_neither_a_short_step_nor_a_mixed_one_has_a_phase_to_shorten(
+    seconds: Row, make_run: Callable[..., Path], healthy_rows: list[Row], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make_run([{**row, **seconds} for row in healthy_rows])
+    assert main(["doctor", f"run={folder}"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "nothing wrong was found"
+
+
 def test_as_json_there_is_one_object_and_nothing_else(
     make_run: Callable[..., Path], healthy_rows: list[Row], capsys: pytest.CaptureFixture[str]
 ) -> None:

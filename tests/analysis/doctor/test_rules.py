@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.analysis.doctor import history
+from rlvr_vocab.analysis.doctor import history, slowest_phase
 from rlvr_vocab.analysis.doctor.diagnose import RULES, TOPICS
 from rlvr_vocab.analysis.doctor.finding import Threshold
 
@@ -21,7 +21,7 @@ def rows_of_findings() -> list[str]:
 def rows_of_thresholds() -> list[str]:
     thresholds = {
         name.lower(): value
-        for module in (history, *TOPICS)
+        for module in (history, *TOPICS, slowest_phase)
         for name, value in vars(module).items()
         if isinstance(value, Threshold)
     }
