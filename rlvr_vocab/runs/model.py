@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -108,9 +109,9 @@ def _run_warmup(
     with stage(console, "warm-up", warmup.max_steps) as display:
         shown: dict[str, str] = {}
 
-        def show(step: int, total: int, loss: float | None, accuracy: float | None) -> None:
-            shown.update({} if accuracy is None else {"accuracy": f"{accuracy:.2f}"})
-            shown.update({} if loss is None else {"loss": f"{loss:.3f}"})
+        def show(step: int, total: int, figures: Mapping[str, float]) -> None:
+            forms = {"accuracy": ".2f", "loss": ".3f", "examples/s": ".3g"}
+            shown.update({name: format(value, forms[name]) for name, value in figures.items()})
             display.update(step, shown, total=total)
 
         outcome = warm_up(base, out, worked, warmup, settings.seed, measure, show)

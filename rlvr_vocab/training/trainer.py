@@ -236,7 +236,8 @@ class RegionGRPOTrainer(GRPOTrainer):
     def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
         with self._clock.phase("time/generation"):
             prompt_ids, completion_ids, tool_mask, completions, *rest = super()._generate(prompts)
-        self._clock.count_sampled(completion_ids)
+        if self._chosen is None:
+            self._clock.count_sampled(completion_ids)
         for row, (before, sampled) in enumerate(zip(prompt_ids, completion_ids, strict=True)):
             turn = assistant_turn(self._tokenizer, self.policy.layout, before, sampled)
             if isinstance(completions[row], str):  # as its prompt is

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from rlvr_vocab.vocab.read_as_data import NO_CODE, READ_AS_DATA, reading
 
 Messages = list[dict[str, str]]
 AccuracyCheck = Callable[[PreTrainedModel, PreTrainedTokenizerBase], float | None]
-ProgressReport = Callable[[int, int, float | None, float | None], None]
+ProgressReport = Callable[[int, int, Mapping[str, float]], None]
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,15 @@ def warm_up(
     settings: WarmupSettings,
     seed: int,
     measure_accuracy: AccuracyCheck,
-    on_progress: ProgressReport = lambda step, total, loss, accuracy: None,
+    on_progress: ProgressReport = lambda step, total, figures: None,
 ) -> WarmupOutcome:
     """Fine-tune `base` on worked solutions and save it to `out` as an ordinary model folder.
 
     Args:
         measure_accuracy: samples answers to problems outside `problems` and returns the share that is right, None
             where no gold answer can be read.
-        on_progress: called with (step, steps at most, loss, accuracy); the last two None where not measured.
+        on_progress: called with (step, steps at most, figures): `loss` and `examples/s` now and then, `accuracy` where
+            it was measured. The seconds of measuring do not count.
     """
     with reading(str(base)):
         model = AutoModelForCausalLM.from_pretrained(str(base), dtype="float32", **READ_AS_DATA)
@@ -106,7 +108,12 @@ class _WarmupWatch(TrainerCallback):
         self, settings: WarmupSettings, measure: Callable[[], float | None], on_progress: ProgressReport
     ) -> None:
         self._settings, self._measure, self._on_progress = settings, measure, on_progress
+        self._began = self._seconds = 0.0
+        self._examples = 0
         self.accuracy: float | None = None
+
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+        self._began = time.perf_counter()
 
     def on_log(
         self,
@@ -117,13 +124,18 @@ class _WarmupWatch(TrainerCallback):
         **_: object,
     ) -> None:
         if logs and "loss" in logs:
-            self._on_progress(state.global_step, self._settings.max_steps, float(logs["loss"]), None)
+            self._report(state, {"loss": float(logs["loss"]), "examples/s": self._examples / self._seconds})
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+        self._seconds += time.perf_counter() - self._began
+        self._examples += self._settings.batch_size
         target = self._settings.until_accuracy
         if target is None or state.global_step % self._settings.check_every:
             return
         self.accuracy = self._measure()
-        self._on_progress(state.global_step, self._settings.max_steps, None, self.accuracy)
+        self._report(state, {} if self.accuracy is None else {"accuracy": self.accuracy})
         if self.accuracy is not None and self.accuracy >= target:
             control.should_training_stop = True
+
+    def _report(self, state: TrainerState, figures: Mapping[str, float]) -> None:
+        self._on_progress(state.global_step, self._settings.max_steps, figures)
