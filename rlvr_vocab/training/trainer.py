@@ -93,14 +93,14 @@ class RegionGRPOTrainer(GRPOTrainer):
         initial_model: that folder.
         policy: the region policy of the folder, by which log-probabilities are computed and `generate` samples; vLLM
             reads its own from the same folder.
+        text_kl: the KL over texts, and the log-probabilities of ids given their texts.
         dynamic_sampling: chooses the problems of each batch, where the loader does not.
         sampled_entropies: of what the newest tokens were drawn from; None where the sampler tells none.
         sampler: what generates, and records the log-probability of each sampled token.
         stage_context: where in a run of several stages this trainer stands.
         checkpoints: saves and resumes.
         adaptive_weights: the reward weights that follow success.
-        newest_rollouts: the completions of the last generation, in all processes; None once a logged step has
-            written them.
+        newest_rollouts: the completions of the last generation, of all processes, until a logged step has written them.
     """
 
     log_completions: bool
@@ -171,7 +171,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         self._sampling_gap = SamplingGap(self)
         self._reference_kl = ReferenceKL(self, kl_log_steps)
         self.dynamic_sampling: DynamicSampling | None = None
-        self._text_kl = TextKL(self, kl_over)
+        self.text_kl = TextKL(self, kl_over)
         self._measure = measure
         self.sampled_entropies: SampledEntropies | None = None
         self._chosen: ChosenBatch | None = None
@@ -236,14 +236,11 @@ class RegionGRPOTrainer(GRPOTrainer):
     def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
         with self._clock.phase("time/generation"):
             prompt_ids, completion_ids, tool_mask, completions, *rest = super()._generate(prompts)
-        if self._chosen is None:
-            self._clock.count_sampled(completion_ids)
-        for row, (before, sampled) in enumerate(zip(prompt_ids, completion_ids, strict=True)):
-            turn = assistant_turn(self._tokenizer, self.policy.layout, before, sampled)
-            if isinstance(completions[row], str):  # as its prompt is
-                completions[row] = turn
-            else:
-                completions[row][0]["content"] = turn
+        turns = map(partial(assistant_turn, self._tokenizer, self.policy.layout), prompt_ids, completion_ids)
+        completions = [
+            turn if isinstance(each, str) else [{**each[0], "content": turn}, *each[1:]]
+            for each, turn in zip(completions, turns, strict=True)
+        ]
         return prompt_ids, completion_ids, tool_mask, completions, *rest
 
     def _generate_single_turn(self, *args: Any, **kwargs: Any) -> tuple[list[list[int]], list[list[float]] | None]:
@@ -254,6 +251,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         with self.accelerator.autocast(), self.sampler.recording(), without_dropout(self.model):
             completion_ids, logps = super()._generate_single_turn(*args, **kwargs)
         self._clock.wait_for_others()
+        self._clock.count_sampled(completion_ids)
         self.sampled_entropies = None  # of a server, which tells none
         if logps is None and self.sampler.last_logps is not None and self.sampler.last_entropies is not None:
             logps, *entropies = (
@@ -281,7 +279,7 @@ class RegionGRPOTrainer(GRPOTrainer):
             inputs = [dict(rollout.row) for rollout in self._chosen.rollouts]
         batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
         self._batch_metrics.log_batch(batch, self._rewards_BR, self.sampled_entropies)
-        self._text_kl.keep_reference(batch)
+        self.text_kl.keep_reference(batch)
         if self.model.training:
             self._sampling_gap.completions_drawn()
             self._reference_kl.log_if_due(batch)
@@ -316,22 +314,18 @@ class RegionGRPOTrainer(GRPOTrainer):
             torch.cat([each[name][:, -logps.size(1) :] for each in found])
             for name in ("copy_log_probs", "copy_entropy")
         )
-        self._text_kl.scored(logps, copy_logps)
+        self.text_kl.scored(logps, copy_logps)
         if in_the_loss:
             self._sampling_gap.loss_logps = logps.detach()
         if entropies is not None:
             self._batch_metrics.log_entropies(entropies.detach(), copy_entropies.detach(), input_ids, attention_mask)
         return logps, entropies, aux_loss
 
-    def copy_logps(self, logps: torch.Tensor) -> torch.Tensor:
-        """Of log-probabilities that a pass without gradients has just found, the part that is of ids given texts."""
-        return self._text_kl.copy_logps(logps)
-
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         with (
             self._clock.phase("time/forward"),
             self._sampling_gap.measured(model, inputs),
-            self._text_kl.in_the_loss(inputs) as given,
+            self.text_kl.in_the_loss(inputs) as given,
         ):
             loss: torch.Tensor = super()._compute_loss(model, given)
         self._clock.count_trained(inputs["completion_mask"])

@@ -39,7 +39,8 @@ TWO_UPDATES = {"steps_per_generation": 2, "gradient_accumulation_steps": 1}
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_sets_the_fields_of_its_paper_and_no_others(name):
     written = OmegaConf.to_container(OmegaConf.load(CONF / "training" / f"{name}.yaml"))
-    assert written.pop("defaults") == ["grpo_default", "_self_"] and written == FILES[name]
+    assert written.pop("defaults") == ["grpo_default", "_self_"]
+    assert written.pop("dynamic_sampling", False) == (name == "dapo") and written == FILES[name]
     composed, usual = (read_settings("train", words).training.grpo for words in ([f"training={name}"], []))
     assert composed == {**usual, **FILES[name]}
 
@@ -178,7 +179,7 @@ def test_advantages_are_those_of_the_paper(name, expand_shape, make_trainer, tmp
 
 
 class Plain(GRPOTrainer):
-    def __init__(self, folder, *, kl_log_steps, kl_over, **kwargs):
+    def __init__(self, folder, *, kl_log_steps, kl_over, max_rounds, curriculum, solved_by, **kwargs):
         super().__init__(model=str(folder), processing_class=load_tokenizer(folder), **kwargs)
 
 

@@ -66,7 +66,7 @@ class ReferenceKL:
             logps, *_ = trainer._get_per_token_logps_and_entropies(trainer.model, *arguments)
             with self.reference() as reference:
                 reference_logps, *_ = trainer._get_per_token_logps_and_entropies(reference, *arguments)
-        of_copies = trainer.copy_logps(reference_logps) - trainer.copy_logps(logps)
+        of_copies = trainer.text_kl.copy_logps(reference_logps) - trainer.text_kl.copy_logps(logps)
         log_ratios = {"kl": reference_logps - logps - of_copies, "kl/ids": reference_logps - logps}
         if not trainer.policy.layout.size:
             del log_ratios["kl/ids"]
