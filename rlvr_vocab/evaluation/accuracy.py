@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
+from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.evaluation.sampling import Checkpoint, Completion, SamplingSettings, sample_completions
-from rlvr_vocab.record.results import ProblemResult, mean_over_problems
+from rlvr_vocab.record.results import KINDS, ProblemResult, mean_over_problems
 from rlvr_vocab.rewards.grader import Grade, Grader
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after, scored_regions
@@ -92,6 +93,7 @@ def _result(
         threshold=grader.spec.threshold,
         in_format=grade.in_format,
         rewards=dict(grade.rewards),
+        **{name: cell_text(question.row.get(name)) or "" for name in KINDS},
     )
 
 

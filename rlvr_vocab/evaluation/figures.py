@@ -69,6 +69,18 @@ def evaluation_figures(results: Sequence[ProblemResult], votes: Sequence[int | N
     )
 
 
+def figures_by_task(results: Sequence[ProblemResult], votes: Sequence[int | None]) -> dict[str, EvaluationFigures]:
+    """The figures of each task by itself; none where the problems have no tasks."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, result in enumerate(results):
+        places[result.task].append(place)
+    return {
+        task: evaluation_figures([results[place] for place in places[task]], [votes[place] for place in places[task]])
+        for task in sorted(places)
+        if task
+    }
+
+
 def paired_differences(figures: EvaluationFigures, first: EvaluationFigures) -> dict[str, Interval]:
     """How much more a checkpoint has of what the first one has, over the problems that both were scored on.
 

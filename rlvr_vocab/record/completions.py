@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import STEP_FILES, step_files
 from rlvr_vocab.record.inventory import RunInventory
+from rlvr_vocab.record.results import KINDS, kind_in_words
 
 _REWARD, _REASON = "reward/", "reason/"
 # Figures of every token, read only where they are asked for.
@@ -34,6 +35,7 @@ class SampledCompletion:
         reward: weighted sum over the functions that scored it.
         rewards: what each function gave; None where it gave none.
         reasons: why each function gave it, where it says; empty in runs that did not record it.
+        task, difficulty: of the problem; empty where its set has no such column.
     """
 
     step: int
@@ -47,6 +49,12 @@ class SampledCompletion:
     reasons: Mapping[str, str] = field(default_factory=dict)
     prompt_ids: Sequence[int] = ()
     completion_ids: Sequence[int] = ()
+    task: str = ""
+    difficulty: str = ""
+
+    @property
+    def kind(self) -> str:
+        return kind_in_words(self.task, self.difficulty)
 
 
 class CompletionFiles:
@@ -140,6 +148,7 @@ def _completion(cells: Mapping[str, Any], step: int, row: int) -> SampledComplet
         reasons={name: _text(value) for name, value in _under(_REASON, cells) if value},
         prompt_ids=cells.get("prompt_ids") or (),
         completion_ids=cells.get("completion_ids") or (),
+        **{name: _text(cells.get(name)) for name in KINDS},
     )
 
 

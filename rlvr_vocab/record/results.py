@@ -13,6 +13,8 @@ from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.errors import UserError
 
 _ROUNDING = 1e-9  # of a sum of rewards
+# Columns of a problem set that results and completions keep: by them a run is looked at.
+KINDS = ("task", "difficulty")
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class ProblemResult:
         threshold: the score from which it is right; None where nothing is right or wrong.
         in_format: what the run's own format reward says of it; None where there is none.
         rewards: the scores that `score` is the sum of, by name; empty where it is that of one reward.
+        task, difficulty: of the problem; empty where its set has no such column.
     """
 
     problem: int
@@ -46,6 +49,8 @@ class ProblemResult:
     threshold: float | None = 1.0
     in_format: bool | None = None
     rewards: dict[str, float | None] = field(default_factory=dict)
+    task: str = ""
+    difficulty: str = ""
 
     @property
     def right(self) -> bool | None:
@@ -56,6 +61,11 @@ class ProblemResult:
     def value(self) -> float | None:
         """1 where it is right, 0 where it is wrong; its score where nothing is right or wrong."""
         return self.score if self.right is None else float(self.right)
+
+
+def kind_in_words(task: str, difficulty: str) -> str:
+    """`chain_sum (num_terms 2)`; empty for a problem of no kind."""
+    return f"{task} ({difficulty})" if task and difficulty else task or difficulty
 
 
 # A figure of an answer; None where the answer has none.

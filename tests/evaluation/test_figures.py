@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from rlvr_vocab.evaluation.accuracy import accuracy_of
-from rlvr_vocab.evaluation.figures import evaluation_figures, paired_differences
+from rlvr_vocab.evaluation.figures import evaluation_figures, figures_by_task, paired_differences
 from rlvr_vocab.evaluation.votes import votes_of
 from rlvr_vocab.record.results import ProblemResult
 
@@ -48,6 +48,16 @@ def counted_majority(group: list[ProblemResult]) -> float:
     counts = Counter(one.answer for one in group if one.answer is not None)
     winners = [one for one in group if one.answer is not None and counts[one.answer] == max(counts.values())]
     return mean(one.answer == "right" for one in winners) if winners else 0.0
+
+
+def test_figures_of_a_task_are_those_of_its_problems_alone() -> None:
+    results = [replace(each, task=("lcm", "sum", "")[each.problem % 3]) for each in made_up(problems=30, samples=2)]
+    votes = votes_of(results, same_text)
+    by_task = figures_by_task(results, votes)
+    assert list(by_task) == ["lcm", "sum"]
+    for task, figures in by_task.items():
+        own = [each for each in results if each.task == task]
+        assert figures == evaluation_figures(own, votes_of(own, same_text))
 
 
 def test_accuracies_are_those_of_a_reference_that_counts_out_every_choice() -> None:

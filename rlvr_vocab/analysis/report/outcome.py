@@ -6,7 +6,7 @@ What is missing, or shows nothing, is said first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rlvr_vocab.analysis.charts import Line
@@ -24,6 +24,8 @@ from rlvr_vocab.statistics import (
 
 # Of the logged steps, from which the reward at the beginning and at the end is taken where nothing was held out.
 _AT_EACH_END = 10
+# Of a task, beyond which they are no kinds of problems.
+_MOST_DIFFICULTIES = 12
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,25 @@ def change(held_out: HeldOutAnswers) -> Change | None:
         return None
     before, after = (sum(side) / len(values) for side in zip(*values, strict=True))
     return Change(before, after, found.low, found.high, len(values), measure)
+
+
+def changes_by_kind(held_out: HeldOutAnswers) -> list[tuple[str, str, Change]]:
+    """The change of each task, and of each of its difficulties where there are few; none for problems without tasks."""
+    kinds: dict[str, dict[str, None]] = {}
+    for answer in held_out.before:
+        kinds.setdefault(answer.task, {})[answer.difficulty] = None
+    found = []
+    for task in sorted(filter(None, kinds)):
+        difficulties = sorted(kinds[task]) if 1 < len(kinds[task]) <= _MOST_DIFFICULTIES else []
+        for difficulty in ("", *difficulties):
+            of_kind = [
+                [each for each in answers if each.task == task and difficulty in ("", each.difficulty)]
+                for answers in (held_out.before, held_out.after)
+            ]
+            changed = change(replace(held_out, before=of_kind[0], after=of_kind[1]))
+            if changed is not None:
+                found.append((task, difficulty, changed))
+    return found
 
 
 def outcome_sentence(record: RunRecord, held_out: HeldOutAnswers) -> str:

@@ -14,7 +14,13 @@ from rlvr_vocab.analysis.doctor.diagnose import not_watched
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.slowest_phase import slowest_phase
 from rlvr_vocab.analysis.report.curves import curves, stages_of
-from rlvr_vocab.analysis.report.outcome import HeldOutAnswers, held_out_line, last_step, outcome_sentence
+from rlvr_vocab.analysis.report.outcome import (
+    HeldOutAnswers,
+    changes_by_kind,
+    held_out_line,
+    last_step,
+    outcome_sentence,
+)
 from rlvr_vocab.analysis.report.page import (
     Page,
     Section,
@@ -106,7 +112,32 @@ def _outcome(report: RunReport) -> Markup:
         *_of_summary(record),
     ]
     lines = [paragraph(f"Damaged: {line}.", "missing") for line in record.damage]
-    return Markup().join([*lines, facts(pairs)])
+    return Markup().join([*lines, facts(pairs), *_by_task(report.held_out)])
+
+
+def _by_task(held_out: HeldOutAnswers) -> Iterator[Markup]:
+    """What became of each task; nothing for problems without tasks."""
+    changes = changes_by_kind(held_out)
+    if not changes:
+        return
+    measure = held_out.measure
+    yield heading("Held-out problems by task")
+    yield table(
+        ["task", "difficulty", "problems", "before", "after", "change", "95 % interval"],
+        [
+            (
+                task if not difficulty else "",
+                difficulty or "all",
+                f"{each.problems:,}",
+                measure.value(each.before),
+                measure.value(each.after),
+                measure.difference(each.after - each.before),
+                " to ".join(measure.difference(end).removesuffix(" points") for end in (each.low, each.high)),
+            )
+            for task, difficulty, each in changes
+        ],
+        range(2, 7),
+    )
 
 
 def _of_summary(record: RunRecord) -> Iterator[tuple[str, str]]:

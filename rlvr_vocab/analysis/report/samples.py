@@ -21,7 +21,7 @@ from rlvr_vocab.counted import counted
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
-from rlvr_vocab.record.results import ProblemResult
+from rlvr_vocab.record.results import ProblemResult, kind_in_words
 from rlvr_vocab.visible_text import visible_lines
 from rlvr_vocab.vocab.marking import Marker, TextSpan, marked_html, shared_prefix_length, shortened
 
@@ -177,6 +177,8 @@ def _of_answer(answer: ProblemResult, title: str, marker: Marker | None) -> Samp
     body = marked_html(shortened(spans, _HEAD, _TAIL))
     gold = cell_text(answer.solution)
     facts = [] if gold is None else [("gold", visible_lines(_shortened(gold)))]
+    if kind := kind_in_words(answer.task, answer.difficulty):
+        facts.append(("task", visible_lines(_shortened(kind))))
     return SampleCard(title, visible_lines(_shortened(answer.prompt)), body, facts)
 
 
@@ -192,6 +194,8 @@ def _of_chosen(chosen: ChosenSample, problem: str, marker: Marker | None) -> Sam
 def _facts(completion: SampledCompletion) -> Iterator[tuple[str, str]]:
     if completion.solution:
         yield "gold", visible_lines(_shortened(completion.solution))
+    if completion.kind:
+        yield "task", visible_lines(_shortened(completion.kind))
     yield "reward", f"{completion.reward:.3g}"
     yield "advantage", f"{completion.advantage:+.2f}".replace("-", "−")
     several = len(completion.rewards) > 1

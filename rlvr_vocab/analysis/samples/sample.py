@@ -80,6 +80,8 @@ class Sample:
             yield "tokens", self._tokens(self.counts)
         if own.solution:
             yield "gold answer", own.solution
+        if own.kind:
+            yield "task", own.kind
 
     def _tokens(self, counts: TokenCounts) -> str:
         reasoning = f" ({counts.reasoning} of them reasoning tokens)" if counts.reasoning else ""

@@ -21,6 +21,7 @@ from rlvr_vocab.commands.evaluate.results import (
     recorded_differences,
     require_same_settings,
     result_settings,
+    task_table,
     write_settings,
 )
 from rlvr_vocab.config.command_sections import EvaluateSettings
@@ -31,7 +32,7 @@ from rlvr_vocab.data.load import load_problem_sets
 from rlvr_vocab.data.wording import problem_key
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import Question, graded_results
-from rlvr_vocab.evaluation.figures import evaluation_figures, paired_differences
+from rlvr_vocab.evaluation.figures import evaluation_figures, figures_by_task, paired_differences
 from rlvr_vocab.evaluation.resumable import Sampler, complete_results, kept_results, questions_of, seeded_sampler
 from rlvr_vocab.evaluation.sampling import Messages, SamplingSettings, load_checkpoint, require_room
 from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
@@ -91,6 +92,8 @@ def _run(settings: EvaluateSettings, console: Console) -> int:
         evaluated.append(_evaluated(settings, candidate, rows, evaluated[:1], console))
         console.print(outcome_line(evaluated[-1], Measure.of(candidate.result_settings["grader"])), markup=False)
         console.print(figure_table(evaluated[-1]))
+        if len(evaluated[-1].tasks) > 1:
+            console.print(task_table(evaluated[-1]))
     if len(evaluated) > 1:
         console.print(comparison_table(evaluated))
     return 0
@@ -164,10 +167,17 @@ def _evaluated(
 ) -> EvaluatedCheckpoint:
     """Answer what is missing, and write down what all of it comes to."""
     results = _results(settings, candidate, questions_of(rows, settings.samples), console)
-    figures = evaluation_figures(results, votes_of(results))
+    votes = votes_of(results)
+    figures = evaluation_figures(results, votes)
     differences = {name: each for one in first for name, each in paired_differences(figures, one.figures).items()}
     evaluated = EvaluatedCheckpoint(
-        candidate.checkpoint, candidate.folder, results, figures, settings.samples, differences
+        candidate.checkpoint,
+        candidate.folder,
+        results,
+        figures,
+        settings.samples,
+        differences,
+        figures_by_task(results, votes),
     )
     summary = evaluation_summary(evaluated, candidate.result_settings, settings.dataset.name, settings.checkpoints[0])
     earlier = {} if differences else recorded_differences(candidate.folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +138,7 @@ _NOT_SHOWN = ("finished",)  # the rest of what was cut off
 
 @dataclass(frozen=True)
 class EvaluatedCheckpoint:
-    """One checkpoint, evaluated; `differences`: to the first checkpoint, for all others."""
+    """One checkpoint, evaluated; `differences`: to the first checkpoint, for all others; `tasks`: figures of each."""
 
     checkpoint: Path
     folder: Path
@@ -146,6 +146,7 @@ class EvaluatedCheckpoint:
     figures: EvaluationFigures
     samples: int
     differences: Mapping[str, Interval]
+    tasks: Mapping[str, EvaluationFigures] = field(default_factory=dict)
 
     @property
     def problems(self) -> int:
@@ -184,13 +185,19 @@ def evaluation_summary(
         "mean_tokens": intervals["length"].estimate,
         **({"closed_thinking": intervals["closed_thinking"].estimate} if "closed_thinking" in intervals else {}),
         "finished": intervals["finished"].estimate,
-        "figures": {name: asdict(interval) for name, interval in intervals.items()},
+        "figures": _recorded(evaluated.figures),
         **{key: settings[key] for key in ("temperature", "max_new_tokens", "seed", "backend")},
     }
+    if evaluated.tasks:
+        summary["tasks"] = {task: _recorded(figures) for task, figures in evaluated.tasks.items()}
     if evaluated.differences:
         summary["difference_to"] = str(first)
         summary["differences"] = {name: asdict(interval) for name, interval in evaluated.differences.items()}
     return summary
+
+
+def _recorded(figures: EvaluationFigures) -> dict[str, Any]:
+    return {name: asdict(interval) for name, interval in figures.intervals.items()}
 
 
 def outcome_line(evaluated: EvaluatedCheckpoint, measure: Measure) -> str:
@@ -214,6 +221,24 @@ def figure_table(evaluated: EvaluatedCheckpoint) -> Table:
         if name not in _NOT_SHOWN:
             estimate, ends = _with_unit(name, interval)
             table.add_row(_NAMES.get(name, name), estimate, ends, f"{interval.problems:,}")
+    return table
+
+
+def task_table(evaluated: EvaluatedCheckpoint) -> Table:
+    """A line for each task: how often its answers are right, what they score where they get credit, their length."""
+    average = f"avg@{evaluated.samples}"
+    names = [name for name in (average, "score", "length") if name in evaluated.figures.intervals]
+    table = Table(box=None, pad_edge=False)
+    table.add_column("task")
+    table.add_column("problems", justify="right")
+    for name in names:
+        table.add_column(_NAMES.get(name, name), justify="right")
+    for task, figures in evaluated.tasks.items():
+        found = figures.intervals
+        problems = f"{found['length'].problems:,}"
+        table.add_row(
+            Text(task), problems, *(" ".join(_with_unit(name, found[name])) if name in found else "-" for name in names)
+        )
     return table
 
 

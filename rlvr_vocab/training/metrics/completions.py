@@ -13,6 +13,7 @@ from accelerate.utils import gather_object
 from transformers import PreTrainedTokenizerBase
 
 from rlvr_vocab.data.answers import cell_text
+from rlvr_vocab.record.results import KINDS
 from rlvr_vocab.rewards.guard import REASON
 from rlvr_vocab.rewards.turns import turn_text
 
@@ -39,6 +40,7 @@ class CompletionRows:
             none.
         sampling_copy_entropies: what the entropy over ids has above that, where there are copies.
         reasons: why each row was scored as it was, by function, for those that say so.
+        kinds: of each problem those of the columns `KINDS` that its set has.
     """
 
     prompt_ids: Sequence[list[int]]
@@ -52,6 +54,7 @@ class CompletionRows:
     sampling_entropies: Sequence[list[float]] | None = None
     sampling_copy_entropies: Sequence[list[float]] | None = None
     reasons: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    kinds: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def total_rewards(self) -> list[float]:
         """Weighted sum over the functions that scored a row."""
@@ -91,6 +94,7 @@ def gather_rollouts(
         for name, rows in figures.items():
             local_rows[name] = [row[:length] for row, length in zip(rows, lengths, strict=True)]
     columns = {name: gather_object(values) for name, values in local_rows.items()}
+    kinds = {name: [cell_text(row[name]) or "" for row in inputs] for name in KINDS if name in inputs[0]}
     logs, names, num_rows = trainer._logs, trainer.reward_func_names, len(columns["solution"])
     reasons = {name: logs["extra"].get(f"{REASON}{name}", ()) for name in names}
     return CompletionRows(
@@ -100,6 +104,7 @@ def gather_rollouts(
         rewards={name: list(values)[-num_rows:] for name, values in logs["rewards"].items()},
         reasons={name: list(given)[-num_rows:] for name, given in reasons.items() if any(given)},
         weights=dict(zip(names, trainer.reward_weights.tolist(), strict=True)),
+        kinds={name: gather_object(values) for name, values in kinds.items()},
     )
 
 
@@ -121,6 +126,7 @@ def write_completions(rows: CompletionRows, step: int, tokenizer: PreTrainedToke
         "prompt_ids": list(rows.prompt_ids),
         "completion_ids": list(rows.completion_ids),
         "solution": list(rows.solution),
+        **{name: list(values) for name, values in rows.kinds.items()},
         "advantage": list(rows.advantage),
         "reward": rows.total_rewards(),
         **{f"reward/{name}": list(values) for name, values in rows.rewards.items()},

@@ -23,6 +23,7 @@ from rlvr_vocab.runs.report import MAX_SAMPLES, held_out_of, report_at_the_end, 
 from ...read_text import faults_in
 from .report_run import (
     HOSTILE,
+    Row,
     Tags,
     answer,
     completion,
@@ -90,6 +91,26 @@ def test_only_problems_that_both_times_can_be_judged_are_compared(run: Path) -> 
         row["score"] = None
     write_rows(run / "evaluation" / "after.jsonl", rows)
     assert "stayed at 100.0 % on 10 of 40 problems" in lede(run)
+
+
+def test_problems_with_tasks_are_told_by_task_and_difficulty(run: Path, page: str) -> None:
+    def answers(right: range) -> list[Row]:
+        kinds = [("lcm", "value 1-9"), ("sum", "terms 2"), ("sum", "terms 3"), ("sum", "terms 3")]
+        tasks = (dict(zip(("task", "difficulty"), kinds[problem // 10], strict=True)) for problem in range(40))
+        return [{**answer(problem, right=problem in right), **kind} for problem, kind in enumerate(tasks)]
+
+    assert "by task" not in page
+    write_rows(run / "evaluation" / "before.jsonl", answers(range(15)))
+    write_rows(run / "evaluation" / "after.jsonl", answers(range(0, 40, 2)))
+    shown = words(report(run))
+    # Of lcm 10 and 5 of 10, of sums of two terms 5 and 5 of 10, of those of three 0 and 10 of 20.
+    for row in (
+        "lcm all 10 100.0% 50.0% −50.0 points",
+        "sum all 30 16.7% 50.0% +33.3 points",
+        "terms 2 10 50.0% 50.0% +0.0 points",
+        "terms 3 20 0.0% 50.0% +50.0 points",
+    ):
+        assert row in shown, row
 
 
 def test_samples_of_one_problem_are_averaged_before_problems_are_compared(run: Path) -> None:

@@ -27,9 +27,11 @@ def test_prompts_that_are_strings_are_trained_on_and_answered_in_strings(expand_
     seen = []
     trainer.reward_funcs[0] = lambda completions, **_: seen.extend(completions) or [float(n % 2) for n in range(4)]
     trainer.reward_funcs[1] = lambda completions, **_: [len(completion) / 100 for completion in completions]
-    trainer.train_dataset = Dataset.from_list([{"prompt": f"{n} + 4 =", "solution": "7"} for n in range(8)])
+    problems = [{"prompt": f"{n} + 4 =", "solution": "7", "task": f"sum {n}", "difficulty": n} for n in range(8)]
+    trainer.train_dataset = Dataset.from_list(problems)
     trainer.train()
     rows = pd.read_parquet(tmp_path / "completions" / "step_00001.parquet").to_dict("records")
     decoded = [trainer.processing_class.decode(row["completion_ids"], skip_special_tokens=True) for row in rows]
     assert seen == decoded == [row["completion"] for row in rows]  # and nothing of the prompt, which opens no turn
     assert all(row["prompt"].endswith("+ 4 =") for row in rows)
+    assert all(row["task"] == f"sum {row['difficulty']}" and row["difficulty"] in row["prompt"] for row in rows)
