@@ -74,6 +74,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || { \
 	  echo "$(PYTHON) cannot make a virtual environment; Debian and Ubuntu have it in the package python3-venv" >&2; exit 2; }
 	@$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[gym]' > $(VENV)/gym.log 2>&1 || \
+	  echo "reasoning-gym could not be installed (it builds pycosat, which wants a C compiler): all but dataset=reasoning_gym works; see $(VENV)/gym.log"
 	@echo '$(CURDIR)' > $@
 
 ifneq ($(shell cat $(VLLM_STAMP) 2>/dev/null),$(CURDIR))

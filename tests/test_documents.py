@@ -52,6 +52,11 @@ SHARED_SECTIONS = ("model.", "dataset.", "rewards.")
 FILLED_BY = {"model.tiny": "model=tiny", "dataset.generator": "dataset=arithmetic"}
 
 
+needs_gym = pytest.mark.skipif(
+    importlib.util.find_spec("reasoning_gym") is None, reason="reasoning-gym is not installed: pip install -e '.[gym]'"
+)
+
+
 @dataclass(frozen=True)
 class Block:
     """A fenced block: its language, its text, the comment above it, and the line it starts on."""
@@ -122,7 +127,8 @@ def our_commands() -> Iterator[Any]:
     for document in DOCUMENTS:
         for line in shell_lines(document):
             if our_command(line) is not None:
-                yield pytest.param(line, id=f"{name(document)}: {' '.join(line.split())}")
+                marks = needs_gym if re.search(r"reasoning_gym|=gym_", line) else ()
+                yield pytest.param(line, id=f"{name(document)}: {' '.join(line.split())}", marks=marks)
 
 
 def refuse_what_could_never_run(line: str) -> None:

@@ -22,6 +22,8 @@ from rlvr_vocab.config.problem_source import problem_source, prompt_style
 from rlvr_vocab.config.sections import DatasetSettings, RewardSettings, RunSettings, StageSettings, UntilSettings
 from rlvr_vocab.config.stages import naming_the_stage
 from rlvr_vocab.data.load import check_source
+from rlvr_vocab.data.reasoning_gym.tasks import without_worked_solutions
+from rlvr_vocab.data.reasoning_gym.worked_solutions import WORKED
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
@@ -210,6 +212,13 @@ def check_warmup(settings: RunSettings) -> None:
         raise UserError(
             "warmup.max_steps needs worked solutions and gold answers, and dataset.columns.answer=null says that there "
             "are none: set warmup.max_steps=0"
+        )
+    missing = without_worked_solutions(settings.dataset.tasks or ())
+    if settings.warmup.max_steps and missing:
+        embedded = "the embedded model cannot start without them: " if settings.model.tiny is not None else ""
+        raise UserError(
+            f"dataset.tasks: there are no worked solutions of {missing[0]} for a warm-up, only of {', '.join(WORKED)}: "
+            f"{embedded}it wants a pretrained model, as in model=qwen3_0.6b warmup.max_steps=0"
         )
     if settings.warmup.max_steps and settings.dataset.columns.reasoning is None:
         raise UserError(

@@ -24,6 +24,7 @@ from rlvr_vocab.config.overrides import (
     translate,
 )
 from rlvr_vocab.config.recorded import read_recorded
+from rlvr_vocab.data.reasoning_gym.tasks import REASONING_GYM
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean, nearest_and_all
 
@@ -126,7 +127,13 @@ def arm_name(n: Any, source_ids: Any) -> str:
     return f"reasoning_{n}" if n else "baseline"
 
 
+def reward_of(dataset: str | None) -> str:
+    """The reward for the problems of a set where none is named."""
+    return REASONING_GYM if dataset == REASONING_GYM else "accuracy"
+
+
 OmegaConf.register_new_resolver("arm", arm_name, replace=True)
+OmegaConf.register_new_resolver("reward_of", reward_of, replace=True)
 
 
 def config_folders(line: CommandLine) -> list[Path]:

@@ -68,6 +68,8 @@ def _add_later_keys(config: Mapping[str, Any]) -> None:
     training.setdefault("dynamic_sampling", False)
     training.setdefault("max_rounds", 8)
     model.setdefault("reasoning_rows", "independent" if copies else "low_rank")
+    config["dataset"].setdefault("tasks", None)
+    config["dataset"].setdefault("num_problems", None)
     model.setdefault("reasoning_rank", 16)
 
 

@@ -32,6 +32,8 @@ def resolved_config(composed: Composed) -> dict[str, Any]:
         settle_reasoning_vocab_size(config["model"])
     if "rewards" in config:
         settle_reward_functions(config)
+    if isinstance(config.get("dataset"), dict):
+        settle_tasks(config["dataset"])
     section = config.get("evaluation", config)  # in a run there is a section of that name
     if isinstance(section, dict) and "grader" in section:
         section["grader"] = settled_grader(section["grader"])
@@ -76,6 +78,12 @@ def settle_reasoning_vocab_size(model: dict[str, Any]) -> None:
             f"model.source_ids has {len(source_ids)} ids but model.reasoning_vocab_size={n}: give one of them"
         )
     model["reasoning_vocab_size"] = len(source_ids)
+
+
+def settle_tasks(dataset: dict[str, Any]) -> None:
+    """A name alone is a whole task."""
+    if isinstance(dataset.get("tasks"), list):
+        dataset["tasks"] = [{"name": task} if isinstance(task, str) else task for task in dataset["tasks"]]
 
 
 def settle_reward_functions(config: dict[str, Any]) -> None:

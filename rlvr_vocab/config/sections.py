@@ -9,6 +9,7 @@ from rlvr_vocab.bounds import Bounds, Count, NotNegative, Seed
 from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
 from rlvr_vocab.config.values import KIND_NAMES, read, read_choice, wrong_type
 from rlvr_vocab.data.arithmetic import ArithmeticTask
+from rlvr_vocab.data.reasoning_gym.tasks import GymTask
 from rlvr_vocab.data.source import AnswerFormat, Columns
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import RewardSpec
@@ -115,6 +116,8 @@ class DatasetSettings:
     system_prompt: str | None
     examples: tuple[SolvedTurn, ...] | None
     open_thinking: Literal["auto", "model", "prefill"]
+    tasks: tuple[GymTask, ...] | None = None
+    num_problems: Count | None = None
 
 
 @dataclass(frozen=True)

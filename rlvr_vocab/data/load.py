@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data.arithmetic import ARITHMETIC_COLUMNS, ArithmeticTask, addition_problems
 from rlvr_vocab.data.files import expanded, local_file, one_line, read_rows
+from rlvr_vocab.data.reasoning_gym.problems import COLUMNS as GYM_COLUMNS
+from rlvr_vocab.data.reasoning_gym.problems import gym_rows
+from rlvr_vocab.data.reasoning_gym.tasks import GymProblems, check_tasks
 from rlvr_vocab.data.rows import Problem, UsableRows, column_names, require_columns, told_apart, usable_rows
-from rlvr_vocab.data.source import Columns, ProblemSource
+from rlvr_vocab.data.source import ARITHMETIC, Columns, ProblemSource
 from rlvr_vocab.data.split import Partition, Split, partition
 from rlvr_vocab.data.table import PromptStyle, problem_table, refuse_examples
 from rlvr_vocab.errors import UserError
@@ -163,7 +166,11 @@ def check_source(source: ProblemSource, style: PromptStyle) -> None:
         UserError: If a file is missing, empty, unreadable, of unknown kind, or lacks a mapped column, or if solved
             turns would stand before conversations.
     """
-    if source.is_generated:
+    if isinstance(source.generator, GymProblems):
+        check_tasks(source.generator)
+        require_columns(source.columns, GYM_COLUMNS, source.name)
+        return
+    if source.name == ARITHMETIC:
         require_columns(source.columns, ARITHMETIC_COLUMNS, source.name)
         return
     path = local_file(source.name)
@@ -194,7 +201,9 @@ def eval_source(source: ProblemSource) -> ProblemSource:
 def read_usable_rows(source: ProblemSource, seed: int) -> UsableRows:
     """Read one source and sort its rows."""
     rows: Sequence[object]
-    if source.is_generated:
+    if isinstance(source.generator, GymProblems):
+        return gym_rows(source.generator, source.split, seed)
+    if source.name == ARITHMETIC:
         where, rows = source.name, addition_problems(source.generator or ArithmeticTask(), seed)
     else:
         where, rows = named_rows(source.name, source.subset, source.split)

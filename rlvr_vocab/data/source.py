@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rlvr_vocab.data.arithmetic import ArithmeticTask
+from rlvr_vocab.data.reasoning_gym.tasks import SPLITS, GymProblems
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.nearest import nearest_and_all
 
-GENERATED = "arithmetic"
+ARITHMETIC = "arithmetic"
 AnswerFormat = Literal["bare", "hash", "boxed"]
 
 
@@ -32,14 +34,14 @@ class ProblemSource:
 
     Args:
         name: A hub name or a folder (both read by `datasets.load_dataset`), a .csv, .tsv, .json, .jsonl or
-            .parquet file, or `arithmetic` for the generated task.
+            .parquet file, or what is made here: `arithmetic` or `reasoning_gym`.
         columns: What the columns mean.
         subset: Configuration of a hub set.
-        split: Split of a hub set or folder to train on. A file has no splits and ignores it.
+        split: Split of a hub set or folder, or of `reasoning_gym`, to train on. A file has no splits and ignores it.
         eval_split: Where held-out problems come from: another split, or a second file when `name` is a file.
         answer_format: `bare` (the cell is the answer), `hash` (the text after its last `####`) or `boxed`
             (what is inside its last `\boxed{...}`).
-        generator: The generated task; `ArithmeticTask()` when None. Only for `arithmetic`.
+        generator: What is made: `ArithmeticTask()` when None, for `arithmetic`; the tasks of `reasoning_gym`.
 
     Raises:
         UserError: If a field has a value that no problem set could have.
@@ -51,22 +53,26 @@ class ProblemSource:
     split: str = "train"
     eval_split: str | None = None
     answer_format: AnswerFormat = "bare"
-    generator: ArithmeticTask | None = None
+    generator: ArithmeticTask | GymProblems | None = None
 
     def __post_init__(self) -> None:
         if not self.name.strip():
             raise UserError("dataset.name is empty: give a hub name, a file, or arithmetic")
-        if self.generator is not None and not self.is_generated:
+        if isinstance(self.generator, GymProblems):
+            self._check_splits()
+        elif self.generator is not None and self.name != ARITHMETIC:
             raise UserError(
-                f'dataset.generator is set but dataset.name is "{self.name}": only "{GENERATED}" is generated'
+                f'dataset.generator is set but dataset.name is "{self.name}": only "{ARITHMETIC}" is generated'
             )
-        if self.is_generated and self.eval_split is not None:
+        if self.name == ARITHMETIC and self.eval_split is not None:
             raise UserError(
-                f'dataset.eval_split is "{self.eval_split}", but "{GENERATED}" has no splits:'
+                f'dataset.eval_split is "{self.eval_split}", but "{ARITHMETIC}" has no splits:'
                 " hold problems out with dataset.eval_fraction"
             )
 
-    @property
-    def is_generated(self) -> bool:
-        """Whether the problems are made here rather than read."""
-        return self.name == GENERATED
+    def _check_splits(self) -> None:
+        for key, split in (("split", self.split), ("eval_split", self.eval_split)):
+            if split is not None and split not in SPLITS:
+                raise UserError(f"dataset.{key}={split}: no such split{nearest_and_all(split, SPLITS)}")
+        if self.split == self.eval_split:
+            raise UserError(f"dataset.eval_split={self.split}: the same problems as dataset.split")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -13,12 +13,13 @@ from typing import Any
 
 from datasets import Dataset
 from rich.console import Console
-from transformers import BitsAndBytesConfig
+from transformers import AutoTokenizer, BitsAndBytesConfig
 
 from rlvr_vocab.atomic_file import folder_appearing_whole
 from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RunSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data.answers import cell_text
+from rlvr_vocab.data.reasoning_gym.problems import wording_of
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
@@ -33,6 +34,7 @@ from rlvr_vocab.training.models.warmup import WorkedProblem, warm_up
 from rlvr_vocab.vocab.chat import find_turn_ids
 from rlvr_vocab.vocab.expand import Expansion, ExpansionPlan, plan_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.read_as_data import NO_CODE
 
 # Whatever decides the bytes of a model made here is part of its cache key.
 _PACKAGES = ("torch", "transformers", "trl", "tokenizers")
@@ -48,13 +50,14 @@ def base_model(settings: RunSettings, train: Dataset, console: Console) -> str:
 
 def untrained_base(settings: RunSettings) -> str:
     """The model before any warm-up: as named, or made now."""
-    return _untrained(settings.model, settings.dataset.system_prompt, settings.seed)
+    return _untrained(settings.model, settings.dataset, settings.seed)
 
 
-def _untrained(model: ModelSettings, system_prompt: str | None, seed: int) -> str:
+def _untrained(model: ModelSettings, dataset: DatasetSettings | None, seed: int) -> str:
     if model.tiny is None:
         return model.name
-    texts = [system_prompt or "", "\\boxed{}"] * 10
+    system_prompt, tasks = (None, None) if dataset is None else (dataset.system_prompt, dataset.tasks)
+    texts = [system_prompt or "", "\\boxed{}", *wording_of(tasks or ())] * 10
     shape = {**asdict(model.tiny), "context": CONTEXT}
     folder = _cached("tiny", {"shape": shape, "texts": texts, "tags": model.think_tags, "seed": seed})
     if not folder.exists():
@@ -93,6 +96,14 @@ def _run_warmup(
     checked = min(warmup.num_check_problems, len(train) // 2) if warmup.until_accuracy is not None else 0
     check_rows = [train[index] for index in range(checked)]
     worked = [_worked_problem(train[index], form) for index in range(checked, len(train))]
+    limit = settings.training.grpo["max_completion_length"]
+    if too_long := turns_longer_than(limit, worked, base):
+        console.print(
+            f"warning: {too_long:,} of {counted(len(worked), 'worked solution')} do not fit into "
+            f"training.max_completion_length={limit}: raise it, or take easier problems",
+            style="yellow",
+            markup=False,
+        )
     grader = Grader(grader_of_warmup(settings), reward_context(settings))
     sampling = SamplingSettings(
         settings.training.grpo["max_completion_length"],
@@ -117,6 +128,13 @@ def _run_warmup(
         outcome = warm_up(base, out, worked, warmup, settings.seed, measure, show)
         display.update(outcome.steps, shown, total=outcome.steps)
     return asdict(outcome)
+
+
+def turns_longer_than(limit: int, worked: Sequence[WorkedProblem], base: str) -> int:
+    """How many turns a model could not write to their end within so many tokens, that which ends them among these."""
+    tokenizer = AutoTokenizer.from_pretrained(base, **NO_CODE)
+    ids = tokenizer([each.turn for each in worked], add_special_tokens=False)["input_ids"]
+    return sum(len(each) >= limit for each in ids)
 
 
 def _worked_problem(row: dict[str, Any], form: str) -> WorkedProblem:
@@ -166,7 +184,7 @@ def untrained_plan(model: ModelSettings, seed: int, dataset: DatasetSettings | N
     """The expansion of the model before any warm-up; the dataset decides system prompt and opened thinking."""
     if dataset is None:
         return expansion_plan(_untrained(model, None, seed), model, seed)
-    return expansion_plan(_untrained(model, dataset.system_prompt, seed), model, seed, dataset.open_thinking)
+    return expansion_plan(_untrained(model, dataset, seed), model, seed, dataset.open_thinking)
 
 
 def source_kwargs(model: ModelSettings) -> dict[str, Any]:

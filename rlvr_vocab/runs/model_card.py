@@ -18,6 +18,7 @@ from huggingface_hub import ModelCard, ModelCardData
 from rlvr_vocab import __version__
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import LONG_DTYPE_NAMES
+from rlvr_vocab.config.stages import hydra_text
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.counted import counted
 from rlvr_vocab.record.files import FINAL_ADAPTER, SUMMARY, read_record, run_folder_of
@@ -116,6 +117,8 @@ SHOWN_KEYS = (
     "dataset.name",
     "dataset.subset",
     "dataset.split",
+    "dataset.tasks",
+    "dataset.num_problems",
     "training.learning_rate",
     "training.lr_scheduler_type",
     "training.max_steps",
@@ -230,6 +233,8 @@ class CardFacts:
         return name if name in self.on_hub else None
 
     def _shown(self, value: Any) -> str:
+        if isinstance(value, list):
+            return hydra_text(value)
         return without_folder(value, self.on_hub) if isinstance(value, str) else as_typed(value)
 
     def _rewards(self, section: Mapping[str, Any]) -> str:

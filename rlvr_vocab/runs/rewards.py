@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlvr_vocab.config.command_sections import EvaluateSettings
+from rlvr_vocab.config.compose import reward_of
 from rlvr_vocab.config.sections import RewardSettings, RunSettings
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
@@ -76,7 +77,8 @@ def grader_of_warmup(settings: RunSettings) -> GraderSpec:
 def grader_of_checkpoint(settings: EvaluateSettings, checkpoint: Path) -> GraderSpec:
     """What grades the answers of a checkpoint: what is asked for, else what graded the run that it belongs to."""
     run = run_of_checkpoint(checkpoint)
-    rewards = settings.rewards.functions or (() if run.rewards is None else run.rewards.functions)
+    usual = (RewardSpec(reward_of(settings.dataset.name)),) if run.rewards is None else run.rewards.functions
+    rewards = settings.rewards.functions or usual
     asked, threshold = settings.grader, settings.threshold
     if run.evaluation is not None and not settings.rewards.functions and asked is None:
         asked = run.evaluation.grader

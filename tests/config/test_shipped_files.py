@@ -1,5 +1,7 @@
 """Every shipped YAML file composes, and every key in it is read and explained."""
 
+import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,10 @@ from rlvr_vocab.config.sections import OURS
 
 pytestmark = pytest.mark.slow
 
-CHOICES = [f"{path.parent.name}={path.stem}" for path in sorted(CONF.glob("*/*.yaml")) if not path.stem.startswith("_")]
+NAMES = [f"{path.parent.name}={path.stem}" for path in sorted(CONF.glob("*/*.yaml")) if not path.stem.startswith("_")]
+OF_GYM = [name for name in NAMES if re.search(r"reasoning_gym|=gym_", name)]
+# Without the package they are left out, and a test says so.
+CHOICES = [name for name in NAMES if find_spec("reasoning_gym") is not None or name not in OF_GYM]
 REQUIRED: dict[str, list[str]] = {
     "check": [],
     "score": [],
@@ -38,7 +43,13 @@ EVERY_SECTION = {
 
 
 def with_what_it_needs(choice: str) -> list[str]:
-    return [choice, "dataset.name=problems.csv"] if choice == "dataset=local" else [choice]
+    needed = {"dataset=local": "dataset.name=problems.csv", "dataset=reasoning_gym": "dataset.tasks=[lcm,{name:gcd}]"}
+    return [choice, needed[choice]] if choice in needed else [choice]
+
+
+def test_the_files_of_reasoning_gym_are_among_the_choices() -> None:
+    pytest.importorskip("reasoning_gym", reason=f"reasoning-gym is not installed: {', '.join(OF_GYM)} are not tried")
+    assert len(OF_GYM) == 4 and set(OF_GYM) <= set(CHOICES)
 
 
 @pytest.mark.parametrize("choice", CHOICES)

@@ -227,7 +227,7 @@ def test_an_empty_name_is_refused() -> None:
 
 
 def test_a_generator_belongs_to_the_generated_task_only() -> None:
-    assert ProblemSource("arithmetic", ARITHMETIC, generator=ArithmeticTask()).is_generated
+    assert ProblemSource("arithmetic", ARITHMETIC, generator=ArithmeticTask()).generator
     with pytest.raises(UserError, match=r'dataset\.name is "x\.csv": only "arithmetic" is generated'):
         ProblemSource("x.csv", ARITHMETIC, generator=ArithmeticTask())
 

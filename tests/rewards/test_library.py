@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ import rlvr_vocab.rewards
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
 from rlvr_vocab.rewards.library import LIBRARY
 from rlvr_vocab.rewards.reward import RewardSpec, Score, Traits, reward, traits_by_name, traits_of
+from rlvr_vocab.sandbox.values import encoded
 
 NEEDED = {
     "cosine_length": {"max_completion_length": 16, "grader": "numeric"},
@@ -31,6 +33,11 @@ NEEDED = {
     "overlong": {"max_completion_length": 16, "cache": 4},
     "reasoning_share": {"standard_size": 400, "think_open_id": 1, "think_close_id": 2},
 }
+needs_gym = pytest.mark.skipif(find_spec("reasoning_gym") is None, reason="reasoning-gym is not installed")
+NAMES = [pytest.param(name, marks=needs_gym) if name == "reasoning_gym" else name for name in LIBRARY]
+CALLS = [pytest.param(name, {}, marks=needs_gym if name == "reasoning_gym" else ()) for name in LIBRARY]
+# As the rows of dataset=reasoning_gym hold it.
+ENTRY = json.dumps(encoded({"question": "3 + 4 =", "answer": "7", "metadata": {}, "task": "chain_sum", "params": {}}))
 NEEDED |= {alias: NEEDED[name] for name in NEEDED for alias in LIBRARY[name].traits.aliases}
 UNITS = [(name, {"unit": unit}) for name in ("length", "repetition") for unit in ("words", "characters")]
 MEGABYTE = 1_000_000
@@ -63,7 +70,7 @@ QUICK = ("boxes", "half elements", "surrogates", "no text")
 @pytest.mark.parametrize(
     "hostile", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in HOSTILE if name not in QUICK)]
 )
-@pytest.mark.parametrize(("name", "more"), [*((name, {}) for name in LIBRARY), *UNITS])
+@pytest.mark.parametrize(("name", "more"), [*CALLS, *UNITS])
 def test_hostile_completions_are_scored_at_once(name, more, hostile):
     batch = {
         "prompts": ["p"] * 2,
@@ -71,6 +78,7 @@ def test_hostile_completions_are_scored_at_once(name, more, hostile):
         "completion_ids": [[1, 401, 3] * 10_000, [7]],
         "solution": ["7", "7"],
         "tests": ["assert f() == 7"] * 2,
+        "entry": [ENTRY] * 2,
     }
     started = time.process_time()
     scores = LIBRARY[name](**batch, **NEEDED.get(name, {}), **more)
@@ -79,25 +87,25 @@ def test_hostile_completions_are_scored_at_once(name, more, hostile):
     assert all(score is None or (isinstance(score, float) and math.isfinite(score)) for score in scores)
 
 
-@pytest.mark.parametrize("name", LIBRARY)
+@pytest.mark.parametrize("name", NAMES)
 def test_an_empty_batch_has_no_scores(name):
-    batch = {"prompts": [], "completions": [], "completion_ids": [], "solution": [], "tests": []}
+    batch = {key: [] for key in ("prompts", "completions", "completion_ids", "solution", "tests", "entry")}
     assert LIBRARY[name](**batch, **NEEDED.get(name, {})) == []
 
 
-@pytest.mark.parametrize("name", LIBRARY)
+@pytest.mark.parametrize("name", NAMES)
 def test_parameters_are_checked_before_there_is_anything_to_score(name):
     [built] = build_rewards([RewardSpec(name, params=NEEDED.get(name, {}))], RewardContext())
     built.check_parameters()
 
 
-@pytest.mark.parametrize("name", LIBRARY)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_reward_function_says_its_name_its_full_mark_and_its_reasons(name):
     function = LIBRARY[name]
     assert function.__name__ == name or name in function.traits.aliases
     assert math.isfinite(function.traits.full_mark)
     batch = {"prompts": ["p"], "completions": ["7"], "completion_ids": [[1, 401]], "solution": ["7"], "tests": ["x"]}
-    [score] = function.explain(**batch, **NEEDED.get(name, {}))
+    [score] = function.explain(**batch, entry=[ENTRY], **NEEDED.get(name, {}))
     assert score.reason and len(score.reason) < 100
     assert score.value is None or score.value <= function.traits.full_mark
     assert pickle.loads(pickle.dumps(function)) is function  # TRL sends them to other processes
@@ -134,6 +142,8 @@ def module_names():
 
 @pytest.mark.parametrize("module_name", module_names(), ids=lambda name: name.removeprefix("rlvr_vocab.rewards."))
 def test_the_examples_of_a_module_are_true(module_name):
+    if module_name.endswith(".reasoning_gym"):
+        pytest.importorskip("reasoning_gym")
     module = importlib.import_module(module_name)
     finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner(verbose=False)
     for name, member in vars(module).items():
@@ -144,7 +154,7 @@ def test_the_examples_of_a_module_are_true(module_name):
     assert runner.failures == 0
 
 
-@pytest.mark.parametrize("name", LIBRARY)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_reward_function_comes_with_an_example(name):
     assert doctest.DocTestParser().get_examples(inspect.getdoc(LIBRARY[name]))
 
@@ -173,6 +183,7 @@ def test_every_reward_function_works_in_trls_own_trainer(make_shape, tmp_path):
             "solution": str(3 + number),
             "level": "easy",
             "tests": "assert True",
+            "entry": ENTRY,
         }
         for number in range(4)
     ]
@@ -190,11 +201,12 @@ def test_every_reward_function_works_in_trls_own_trainer(make_shape, tmp_path):
         bf16=False,
         gradient_checkpointing=False,
     )
-    functions = [partial(function, **NEEDED.get(name, {})) for name, function in LIBRARY.items()]
+    there = [name for name in LIBRARY if name != "reasoning_gym" or find_spec(name) is not None]
+    functions = [partial(LIBRARY[name], **NEEDED.get(name, {})) for name in there]
     trainer = GRPOTrainer(str(make_shape("qwen3").folder), functions, config, train_dataset=Dataset.from_list(rows))
     trainer.train()
     [logged] = [entry for entry in trainer.state.log_history if "reward" in entry]
-    assert all(f"rewards/{function.__name__}/mean" in logged for function in LIBRARY.values())
+    assert all(f"rewards/{function.func.__name__}/mean" in logged for function in functions)
     assert logged["rewards/debug/mean"] == 1.0
     # What the tiny model says is noise: at most 16 tokens, so the punishment of the last 4 is between -1 and 0.
     assert -1.0 <= logged["rewards/overlong/mean"] <= 0.0 and logged["rewards/length/mean"] == 1.0
@@ -215,7 +227,7 @@ def documented_parameters():
 
 @pytest.mark.parametrize("name", sorted({function.__name__ for function in LIBRARY.values()} - {"accuracy"}))
 def test_the_document_names_every_parameter_with_its_default(name):
-    given_by_the_trainer = {"completions", "completion_ids", "prompts", "solution", "think_tags", "tests"}
+    given_by_the_trainer = {"completions", "completion_ids", "prompts", "solution", "think_tags", "tests", "entry"}
     given_by_the_trainer.update(LIBRARY[name].traits.columns)
     parameters = inspect.signature(LIBRARY[name]).parameters.values()
     actual = {

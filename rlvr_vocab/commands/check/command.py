@@ -37,6 +37,7 @@ from rlvr_vocab.config.command_sections import CheckSettings
 from rlvr_vocab.config.problem_source import other_sets, problem_source, problem_split, prompt_style
 from rlvr_vocab.data.duplicates import repeated_problems
 from rlvr_vocab.data.load import DividedProblems, ProblemSets, lay_out, read_problems
+from rlvr_vocab.data.reasoning_gym.tasks import GymProblems
 from rlvr_vocab.progress import Stage, stage
 from rlvr_vocab.terminal import make_console, print_section
 
@@ -85,9 +86,13 @@ def _prompts(
 
 
 def _overlaps(settings: CheckSettings, divided: DividedProblems, console: Console) -> Iterator[OverlapFacts]:
-    """What training shares with the held-out problems and with each set of `against`, shown as it is found."""
+    """What training shares with the held-out problems and with each set of `against`, shown as it is found.
+
+    Problems that a generator words all alike are nearly the same by design: of these only the same ones count, which
+    are left out of training.
+    """
     searches: list[Callable[[OnProgress], OverlapFacts]] = []
-    if divided.parts.held_out:
+    if divided.parts.held_out and not isinstance(divided.source.generator, GymProblems):
         searches.append(partial(held_out_overlap, divided))
     searches += [partial(other_set_overlap, divided, other) for other in other_sets(settings)]
     for search in searches:

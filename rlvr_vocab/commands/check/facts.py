@@ -17,6 +17,7 @@ from rlvr_vocab.data.answers import cell_text, gold_text, unread_marker
 from rlvr_vocab.data.duplicates import RepeatedProblem
 from rlvr_vocab.data.load import DividedProblems, LoadReport
 from rlvr_vocab.data.overlap import Match, NumberedText, OtherSet, find_overlap, read_other_set
+from rlvr_vocab.data.reasoning_gym.tasks import GymProblems
 from rlvr_vocab.data.rows import Problem, short_text
 from rlvr_vocab.terminal import quiet_libraries
 from rlvr_vocab.verify import check_golds, verify
@@ -71,13 +72,15 @@ class DoubtfulGold:
 class GoldFacts:
     """`num_golds`: 0 in a set without answers; `not_text`: how many are lists, objects or booleans, for rewards of
     one's own; of the others, `unusable`: no answer can be compared with them; `by_text_only`: an answer must be written
-    alike; `ambiguous`: they do not say whether they are mathematics, so the same holds."""
+    alike; `ambiguous`: they do not say whether they are mathematics, so the same holds; `own_scorers`: the tasks score
+    answers themselves, and no verifier looks at these."""
 
     num_golds: int
     not_text: int
     unusable: tuple[DoubtfulGold, ...]
     by_text_only: tuple[DoubtfulGold, ...]
     ambiguous: tuple[DoubtfulGold, ...]
+    own_scorers: bool = False
 
 
 @dataclass(frozen=True)
@@ -204,6 +207,9 @@ def same_answers(pairs: Sequence[tuple[str, str]]) -> list[bool]:
 
 
 def gold_facts(divided: DividedProblems, on_progress: OnProgress) -> GoldFacts:
+    if isinstance(divided.source.generator, GymProblems):
+        there = sum(problem.solution is not None for problem in divided.problems)
+        return GoldFacts(there, 0, (), (), (), own_scorers=True)
     has_answers, num_train = divided.source.columns.answer is not None, len(divided.train_rows.problems)
     problems = divided.problems if has_answers else ()
     golds = [gold_text(problem.solution) for problem in problems]

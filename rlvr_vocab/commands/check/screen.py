@@ -111,6 +111,9 @@ def what_a_limit_does(lengths: LengthFacts) -> str:
 
 
 def gold_lines(facts: GoldFacts) -> Iterator[str]:
+    if facts.own_scorers:
+        yield f"{counted(facts.num_golds, 'problem')} with one; answers are scored by the tasks' own scorers"
+        return
     texts = facts.num_golds - facts.not_text
     if not facts.num_golds:
         yield "none: dataset.columns.answer=null; rewards that need one are refused"

@@ -17,7 +17,7 @@ from rlvr_vocab.verify.verifier import DEADLINE_SECONDS, verify
 
 # Where an answer may stand unless something else is asked for.
 ANSWER_FROM = ("box",)
-_SHORTEST_DEADLINE = 0.01
+SHORTEST_DEADLINE = 0.01
 
 
 @reward(grades=True, verifies=True, answer_in="box", aliases=("accuracy_reward", "reasoning_accuracy_reward"))  # TRL's
@@ -73,12 +73,12 @@ def verdicts(
     Raises:
         UserError: `answer_from` names a source that there is none of, or `deadline` is no time.
     """
-    sources, deadline = sources_of(answer_from), number("accuracy", "deadline", deadline, least=_SHORTEST_DEADLINE)
+    sources, deadline = sources_of(answer_from), number("accuracy", "deadline", deadline, least=SHORTEST_DEADLINE)
     golds = [gold_text(gold) for gold in solution]
     return verify(golds, [extracted_answer(turn_text(turn), think_tags, sources) for turn in completions], deadline)
 
 
-def sources_of(answer_from: str | Sequence[str]) -> Sequence[str]:
+def sources_of(answer_from: str | Sequence[str], reward: str = "accuracy") -> Sequence[str]:
     """Where an answer may stand, the first place first; one place may be named without a list.
 
     Raises:
@@ -86,12 +86,12 @@ def sources_of(answer_from: str | Sequence[str]) -> Sequence[str]:
     """
     sources = [answer_from] if isinstance(answer_from, str) else answer_from
     if not isinstance(sources, list | tuple):
-        raise UserError(f"accuracy: answer_from={shown(sources)} must be one or more of {', '.join(SOURCES)}")
+        raise UserError(f"{reward}: answer_from={shown(sources)} must be one or more of {', '.join(SOURCES)}")
     if not sources:
-        raise UserError(f"accuracy: answer_from is empty: name at least one of {', '.join(SOURCES)}")
+        raise UserError(f"{reward}: answer_from is empty: name at least one of {', '.join(SOURCES)}")
     for source in sources:
         if not isinstance(source, str) or source not in SOURCES:
-            raise UserError(f"accuracy: answer_from={source}: no such source{nearest_and_all(str(source), SOURCES)}")
+            raise UserError(f"{reward}: answer_from={source}: no such source{nearest_and_all(str(source), SOURCES)}")
     return sources
 
 

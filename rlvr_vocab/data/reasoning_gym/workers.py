@@ -1,0 +1,178 @@
+"""The processes in which the code of reasoning-gym runs: it makes problems there, and scores what a model answered.
+
+What a generator makes may depend on Python's hash seed, which the workers of a pool have in common, and some scorers
+evaluate an answer as Python.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import random
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.sandbox.confinement import CannotConfine, confine, limit, readable_paths
+from rlvr_vocab.sandbox.values import decoded, encoded
+from rlvr_vocab.verify.worker_pool import WorkerPool
+from rlvr_vocab.verify.worker_server import LONGEST_DETAIL, Outcome
+
+# Problems made at once, and the seconds that they may take.
+_TOGETHER, _SECONDS = 10, 120.0
+_SCORING_MEMORY = 2**30
+# What takes a text for Python; sympy reads formulas so.
+_EVALUATES = re.compile(r"\b(?:eval|exec|parse_expr|sympify)\(")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A problem as its generator gave it, or why it gave none.
+
+    Attributes:
+        encoded: all of it as JSON text that keeps tuples, with the task and its parameters: what its scorer needs.
+        failure: what the generator raised; empty where there is a problem.
+    """
+
+    encoded: str = ""
+    question: str = ""
+    answer: str | None = None
+    metadata: Any = None
+    failure: str = ""
+
+
+def make_entries(
+    task: str, params: dict[str, Any], seed: int, count: int, on_progress: Callable[[int], None] = lambda done: None
+) -> list[Entry]:
+    """The first problems of a task family under a seed, in their order.
+
+    Raises:
+        UserError: they take too long, or too much memory.
+    """
+    starts = range(0, count, _TOGETHER)
+    items = [["make", task, params, seed, count, start, min(start + _TOGETHER, count)] for start in starts]
+    outcomes = _pool().run(items, _SECONDS, lambda done, total: on_progress(min(done * _TOGETHER, count)))
+    entries: list[Entry] = []
+    for outcome in outcomes:
+        if outcome.failure is not None:
+            raise UserError(
+                f"dataset.tasks: {task} could not make {_TOGETHER} problems: {outcome.detail}; make them easier with "
+                "its params, or leave it out"
+            )
+        entries += [_entry(text, failure) for text, failure in outcome.value]
+    return entries
+
+
+def _entry(text: str, failure: str) -> Entry:
+    if failure:
+        return Entry(failure=failure)
+    read = decoded(json.loads(text))
+    return Entry(text, read["question"], read["answer"], read["metadata"])
+
+
+def score_answers(pairs: Sequence[tuple[str, str]], deadline: float, allow_unsafe: bool) -> list[Outcome]:
+    """What the scorer of its own task gives each answer.
+
+    Args:
+        pairs: an encoded entry, and the answer.
+        deadline: seconds for one answer.
+        allow_unsafe: evaluate answers where the system cannot confine that.
+
+    Raises:
+        CannotConfine: the system has not what it takes.
+    """
+    outcomes = _pool().run([["score", *pair, deadline, not allow_unsafe] for pair in pairs], deadline)
+    for outcome in outcomes:
+        if outcome.failure is None and isinstance(outcome.value, str):
+            raise CannotConfine(outcome.value)
+    return outcomes
+
+
+@cache
+def _pool() -> WorkerPool:
+    return WorkerPool(f"{__name__}:work", preload=(f"{__name__}:preload",))
+
+
+def preload() -> None:
+    import reasoning_gym  # noqa: F401 - a second and a half, which the first item would wait for
+
+
+def work(item: list[Any]) -> Any:
+    """What a worker does."""
+    job, *arguments = item
+    return _make(*arguments) if job == "make" else _score(*arguments)
+
+
+@lru_cache(maxsize=128)
+def _family(task: str, params: str, seed: int, size: int) -> Any:
+    """A data set of reasoning-gym; `params` as JSON text."""
+    from reasoning_gym.factory import create_dataset
+
+    return create_dataset(task, **json.loads(params), seed=seed, size=size)
+
+
+def _make(task: str, params: dict[str, Any], seed: int, count: int, start: int, stop: int) -> list[tuple[str, str]]:
+    """Each entry encoded, or nothing and why."""
+    import numpy
+
+    family = _family(task, json.dumps(params), seed, count)
+    made = []
+    for place in range(start, stop):
+        random.seed(seed + place)  # some draw from these and not from a generator of their own
+        numpy.random.seed(seed + place)
+        try:
+            entry = {**family[place], "task": task, "params": params}
+            made.append((json.dumps(encoded(entry)), ""))
+        except Exception as error:  # noqa: BLE001 - whatever a generator raises costs one problem
+            made.append(("", _in_words(error)))
+    return made
+
+
+def _score(entry: str, answer: str, deadline: float, confined: bool) -> float | str:
+    """A score, or why the system cannot confine the scorer, where that is wanted."""
+    read = decoded(json.loads(entry))
+    family = _family(read["task"], json.dumps(read["params"]), 0, 1)
+    if not _evaluates(type(family).__module__):
+        return float(family.score_answer(answer, read))
+    return _scored_apart(lambda: float(family.score_answer(answer, read)), deadline, confined)
+
+
+@cache
+def _evaluates(module: str) -> bool:
+    """Whether the module of a task family takes texts for Python; answers may be among them."""
+    return _EVALUATES.search(inspect.getsource(sys.modules[module])) is not None
+
+
+def _scored_apart(score: Callable[[], float], deadline: float, confined: bool) -> float | str:
+    """The score from a process for this answer alone, which an answer that is evaluated can change nothing beyond."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            limit(deadline, _SCORING_MEMORY, 0)
+            if confined:
+                confine(readable_paths())
+            said: dict[str, Any] = {"score": score()}
+        except CannotConfine as error:
+            said = {"cannot_confine": str(error)}
+        except BaseException as error:  # noqa: BLE001 - whatever a scorer raises is its answer
+            said = {"raised": _in_words(error)}
+        os.write(writing, json.dumps(said).encode("ascii"))
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        answered = pipe.read()
+    os.waitpid(child, 0)
+    said = json.loads(answered) if answered else {"raised": "its process ended"}
+    if "raised" in said:
+        raise RuntimeError(said["raised"])
+    return said["score"] if "score" in said else said["cannot_confine"]
+
+
+def _in_words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:LONGEST_DETAIL]

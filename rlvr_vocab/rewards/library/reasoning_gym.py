@@ -1,0 +1,93 @@
+"""The reward for tasks of reasoning-gym: what the task's own scorer gives the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlvr_vocab.data.reasoning_gym.tasks import require_reasoning_gym
+from rlvr_vocab.data.reasoning_gym.workers import score_answers
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.library.accuracy import ANSWER_FROM, SHORTEST_DEADLINE, extracted_answer, sources_of
+from rlvr_vocab.rewards.parameters import number, switch
+from rlvr_vocab.rewards.reward import Score, reward
+from rlvr_vocab.rewards.turns import THINK_TAGS, turn_text
+from rlvr_vocab.sandbox.confinement import CannotConfine
+from rlvr_vocab.verify.worker_server import Outcome
+
+_LONGEST_ANSWER = 20_000  # characters; at the families' defaults a grid of 5,000 is the longest of their own
+_NO_ENTRY = "the row is of no task of reasoning-gym"
+
+
+@reward(grades=True, answer_in="box")
+def reasoning_gym(
+    completions: Sequence[Any],
+    entry: Sequence[str | None],
+    answer_from: str | Sequence[str] = ANSWER_FROM,
+    deadline: float = 5.0,
+    allow_unsafe: bool = False,
+    think_tags: tuple[str, str] = THINK_TAGS,
+    **_columns: Any,
+) -> list[Score]:
+    r"""What the scorer of a task's own family gives the final answer, partial credit included; 0 without an answer.
+
+    Scorers work in processes that may be killed. Where one takes an answer for Python, as sympy does with formulas,
+    Linux confines that (see `sandbox.confinement`).
+
+    Args:
+        completions: assistant turns, as strings or lists of messages.
+        entry: what the scorer needs of each problem, as the rows of `dataset=reasoning_gym` have it.
+        answer_from: where the answer may stand, as for `accuracy`.
+        deadline: seconds for one answer; one that needs more scores 0.
+        allow_unsafe: evaluate answers where the system cannot confine that. They may then do all that you may.
+        think_tags: what opens and closes the thinking.
+
+    Returns:
+        Mostly from 0 to 1 per completion; None for a row without an entry.
+
+    Raises:
+        UserError: reasoning-gym is not installed, a parameter is no value that there can be, or the system cannot
+            confine a scorer.
+
+    Example:
+        >>> from rlvr_vocab.data.reasoning_gym.workers import make_entries
+        >>> *_, made = make_entries("spell_backward", {"max_word_len": 4}, seed=1, count=3)
+        >>> made.question
+        'Spell this word backward (example: sun -> nus): both'
+        >>> reasoning_gym(["\\boxed{htob}", "\\boxed{ht}", "htob"], entry=[made.encoded] * 3)
+        [1.0, 0.5, 0.0]
+    """
+    sources = sources_of(answer_from, "reasoning_gym")
+    deadline = number("reasoning_gym", "deadline", deadline, least=SHORTEST_DEADLINE)
+    allow_unsafe = switch("reasoning_gym", "allow_unsafe", allow_unsafe)
+    require_reasoning_gym("reward reasoning_gym")
+    found = (extracted_answer(turn_text(completion), think_tags, sources) for completion in completions)
+    answers = [None if answer is None else answer.strip() for answer in found]
+    pairs: list[tuple[Any, Any]] = list(zip(entry, answers, strict=True))
+    decided = {pair: _decided_here(*pair) for pair in dict.fromkeys(pairs)}
+    asked = [pair for pair, score in decided.items() if score is None]
+    try:
+        outcomes = score_answers(asked, deadline, allow_unsafe)
+    except CannotConfine as error:
+        raise UserError(
+            f"reasoning_gym: scorers that evaluate an answer cannot be confined here: {error}; on a machine that you "
+            "can do without, params: {allow_unsafe: true} lets them do that all the same"
+        ) from error
+    scored = {pair: _score_of(outcome) for pair, outcome in zip(asked, outcomes, strict=True)}
+    return [decided[pair] or scored[pair] for pair in pairs]
+
+
+def _decided_here(entry: str | None, answer: str | None) -> Score | None:
+    if not entry:
+        return Score(None, _NO_ENTRY)
+    if not answer:  # some scorers have full marks for nothing
+        return Score(0.0, "no answer")
+    return Score(0.0, "too large") if len(answer) > _LONGEST_ANSWER else None
+
+
+def _score_of(outcome: Outcome) -> Score:
+    if outcome.failure is None:
+        return Score(outcome.value, f"{outcome.value:.3g} by the task's scorer")
+    if outcome.failure == "timeout":
+        return Score(0.0, "timeout", timed_out=True)
+    return Score(0.0, f"the scorer failed: {outcome.detail}"[:90])

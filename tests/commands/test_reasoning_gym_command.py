@@ -1,0 +1,132 @@
+"""`dataset=reasoning_gym` in the commands: refused before anything loads, checked, scored, trained, evaluated."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from rlvr_vocab.cli import load_settings, main
+from rlvr_vocab.config.load import read_settings
+from rlvr_vocab.config.recorded import differences, read_recorded
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.results import read_results
+from rlvr_vocab.runs.model import turns_longer_than, untrained_base
+from rlvr_vocab.training.models.warmup import WorkedProblem
+
+pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed: pip install -e '.[gym]'")
+
+GYM = "dataset=reasoning_gym"
+SUMS = "{name: chain_sum, params: {max_terms: 2, max_digits: 1}}"
+TINY = ("model=tiny", "logging=disabled", GYM)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLVR_VOCAB_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "said"),
+    [
+        ("train", [GYM], "dataset.tasks is missing: name families of reasoning-gym"),
+        ("train", [GYM, "dataset.tasks=[lcm,gdc]"], "no task gdc; did you mean gcd?"),
+        ("check", [GYM, "dataset.tasks=[{name:lcm,params:{min_value:9,max_value:1}}]"], "lcm refuses min_value=9"),
+        ("train", [GYM, "dataset.tasks=[{name:lcm,wieght:2}]"], "unknown key dataset.tasks[0].wieght"),
+        ("train", [GYM, "dataset.tasks=[{name:lcm,weight:0}]"], "dataset.tasks[0].weight=0.0: must be above 0"),
+        ("train", ["dataset=gsm8k", "dataset.tasks=[lcm]"], "belong to dataset=reasoning_gym"),
+        ("train", [GYM, "dataset.tasks=[lcm]", "dataset.eval_fraction=0"], "dataset.eval_split=null beside it"),
+        ("train", [GYM, "dataset.tasks=[lcm]", "dataset.columns.problem=text"], 'no column "text"'),
+        ("quickstart", [GYM, f"dataset.tasks=[{SUMS},countdown]"], "no worked solutions of countdown"),
+        ("quickstart", [GYM, "dataset.tasks=[maze]"], "it wants a pretrained model"),
+    ],
+)
+def test_what_cannot_be_is_one_line_before_anything_loads(command: str, words: list[str], said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load_settings(command, ["logging=disabled", *words] if command == "train" else words)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_the_tasks_own_scorer_is_the_reward_unless_another_is_named() -> None:
+    def rewards(*words: str) -> list[str]:
+        return [each.name for each in read_settings("train", list(words)).rewards.functions]
+
+    tasks = "dataset.tasks=[lcm]"
+    assert rewards(GYM, tasks) == rewards("experiment=gym_mixed") == ["reasoning_gym"]
+    assert rewards() == rewards("dataset=gsm8k") == rewards(GYM, tasks, "rewards=accuracy") == ["accuracy"]
+    assert rewards(GYM, tasks, "rewards=[exact_match,boxed]") == ["exact_match", "boxed"]
+    [stage] = read_settings("train", ["dataset=gsm8k", "stages=[{name: a, dataset: reasoning_gym}]", tasks]).stages
+    assert [each.name for each in stage.run.rewards.functions] == ["reasoning_gym"]
+
+
+def test_a_recorded_run_has_its_tasks_whole_and_an_older_one_goes_on_without_any(tmp_path: Path) -> None:
+    settings = read_settings("train", [GYM, "dataset.tasks=[lcm,{name:gcd,weight:2,params:{max_value:9}}]"])
+    assert settings.resolved["dataset"]["tasks"][0] == {"name": "lcm"}
+    assert settings.dataset.tasks is not None and settings.dataset.tasks[1].params == {"max_value": 9}
+    older = read_settings("train", ["dataset=gsm8k"]).resolved
+    of_older = {key: value for key, value in older["dataset"].items() if key not in ("tasks", "num_problems")}
+    (tmp_path / "config.yaml").write_text(json.dumps({**older, "dataset": of_older}))
+    assert list(differences(read_recorded(tmp_path), older)) == []
+
+
+def test_check_and_score_say_what_the_scorers_make_of_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    tasks = [GYM, f"dataset.tasks=[{SUMS},spell_backward]", "dataset.num_problems=60"]
+    assert main(["check", *tasks, f"out={tmp_path}/check.json"]) == 0
+    shown = capsys.readouterr().out
+    assert "answers are scored by the tasks' own scorers" in shown and "nothing stands in the way" not in shown  # few
+    facts = json.loads((tmp_path / "check.json").read_text())
+    assert set(facts["distribution"]["kinds"]["task"]) == {"chain_sum", "spell_backward"}
+    assert facts["golds"]["own_scorers"] and not facts["golds"]["unusable"] and not facts["overlaps"]
+    assert main(["score", *tasks]) == 0
+    usable = facts["rows"]["report"]["rows_kept"]
+    assert f"at full mark {usable} of {usable} (100%)" in capsys.readouterr().out
+
+
+def test_the_embedded_model_knows_the_words_of_the_tasks() -> None:
+    from transformers import AutoTokenizer
+
+    settings = load_settings("train", [*TINY, f"dataset.tasks=[{SUMS},spell_backward]"])
+    tokenizer = AutoTokenizer.from_pretrained(untrained_base(settings))
+    pieces = tokenizer.tokenize("State the final answer to the following arithmetic problem: 12 + 34 =")
+    assert [piece.lstrip("Ġ") for piece in pieces if piece.strip("Ġ").isalpha()] == (
+        ["State", "the", "final", "answer", "to", "the", "following", "arithmetic", "problem"]
+    )
+    assert "Ġbackward" in tokenizer.tokenize("Spell this word backward (example: sun -> nus): cat")
+
+
+def test_turns_are_too_long_where_their_end_would_be_cut_off() -> None:
+    base = untrained_base(load_settings("train", [*TINY, f"dataset.tasks=[{SUMS}]"]))
+    # Six digits and signs, the box in five pieces, and what ends the turn.
+    worked = [WorkedProblem([], "3+4=7;\\boxed{7}"), WorkedProblem([], "7")]
+    assert [turns_longer_than(limit, worked, base) for limit in (1, 2, 11, 12)] == [2, 1, 1, 0]
+
+
+@pytest.mark.slow
+def test_a_run_is_trained_measured_and_evaluated_by_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    words = [
+        f"dataset.tasks=[{SUMS},{{name: spell_backward, params: {{max_word_len: 3}}}}]",
+        *("dataset.num_problems=300", "dataset.max_eval_samples=20"),
+        *("warmup.max_steps=4", "warmup.check_every=4", "warmup.num_check_problems=8"),
+        *("training.max_steps=2", "training.per_device_train_batch_size=16", "training.num_generations=4"),
+        *("training.eval_steps=null", f"output_dir={run}"),
+    ]
+    assert main(["quickstart", GYM, *words]) == 0
+    rows = pd.read_parquet(run / "completions" / "step_00001.parquet")
+    assert set(rows["task"]) <= {"chain_sum", "spell_backward"} and rows["difficulty"].str.len().min() > 0
+    assert "reward/reasoning_gym" in rows
+    after = read_results(run / "evaluation" / "after.jsonl")
+    assert {each.task for each in after} == {"chain_sum", "spell_backward"}
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["grader"]["name"] == "reasoning_gym" and summary["accuracy_after"] is not None
+    assert "Held-out problems by task" in (run / "report.html").read_text()
+
+    assert main(["quickstart", GYM, *words]) == 0  # shown again: the same problems are the same run
+    capsys.readouterr()
+    held_out, test = tmp_path / "held_out", tmp_path / "test"
+    assert main(["evaluate", f"checkpoint={run}/final_model", f"out={held_out}"]) == 0
+    assert "problems held out by the run" in (shown := capsys.readouterr().out)
+    assert "spell_backward" in shown.partition("task ")[2]
+    assert main(["evaluate", f"checkpoint={run}/final_model", f"out={test}", "dataset.eval_split=test"]) == 0
+    tasks = json.loads((test / "summary.json").read_text())["tasks"]
+    assert tasks.keys() == {"chain_sum", "spell_backward"} and tasks["chain_sum"]["avg@1"]["problems"] > 0

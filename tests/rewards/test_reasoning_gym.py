@@ -1,0 +1,156 @@
+"""The reward for tasks of reasoning-gym: the task's own scorer decides, and nothing that it does harms anybody."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from rlvr_vocab.data.reasoning_gym import workers
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.build import RewardContext, build_rewards
+from rlvr_vocab.rewards.grader import grader_spec
+from rlvr_vocab.rewards.library.reasoning_gym import reasoning_gym
+from rlvr_vocab.rewards.reward import RewardSpec
+from rlvr_vocab.sandbox.confinement import CannotConfine
+from rlvr_vocab.verify.worker_server import Outcome
+
+pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed: pip install -e '.[gym]'")
+
+
+@pytest.fixture(scope="module")
+def countdown() -> workers.Entry:
+    """Its scorer has sympy read an answer, which evaluates it."""
+    return workers.make_entries("countdown", {}, 1, 1)[0]
+
+
+def boxed(*answers: str) -> list[str]:
+    return [f"<think>Let me see.</think>\\boxed{{{answer}}}" for answer in answers]
+
+
+def test_scores_are_those_of_the_package(countdown):
+    from reasoning_gym.factory import create_dataset
+
+    numbers, target = countdown.metadata["numbers"], countdown.metadata["target"]
+    answers = [countdown.answer, f" {countdown.answer}\n", str(target), " + ".join(map(str, numbers)), "twelve"]
+    game = create_dataset("countdown")
+    entry = {"question": countdown.question, "answer": countdown.answer, "metadata": countdown.metadata}
+    expected = [game.score_answer(answer.strip(), entry) for answer in answers]
+    assert reasoning_gym(boxed(*answers), entry=[countdown.encoded] * 5) == expected
+    assert expected[0] == expected[1] == 1.0 and 0 < expected[2] < 1
+
+
+def test_partial_credit_is_kept_and_only_full_marks_are_right():
+    [made] = workers.make_entries("spell_backward", {"min_word_len": 4, "max_word_len": 4}, 1, 1)
+    half = made.answer[:2] + "--"
+    assert reasoning_gym(boxed(made.answer, half), entry=[made.encoded] * 2) == [1.0, 0.5]
+    spec = grader_spec([RewardSpec("reasoning_gym"), RewardSpec("boxed")])
+    assert (spec.name, spec.threshold) == ("reasoning_gym", 1.0)
+
+
+def test_a_scorer_gets_its_entry_as_the_generator_made_it():
+    # That of arc_agi compares tuples, which JSON has none of.
+    [made] = workers.make_entries("arc_agi", {}, 1, 1)
+    assert reasoning_gym(boxed(made.answer), entry=[made.encoded]) == [1.0]
+    assert isinstance(made.metadata["output"], tuple)
+
+
+def test_a_scorer_has_the_parameters_of_its_task():
+    [made] = workers.make_entries("puzzle24", {"min_value": 1, "max_value": 4}, 1, 1)
+    # Right by numbers that these problems do not have.
+    assert reasoning_gym(boxed(made.answer, "8*3*1*1"), entry=[made.encoded] * 2) == [1.0, 0.01]
+
+
+def test_what_is_no_answer_is_not_handed_to_the_scorer(countdown, monkeypatch):
+    monkeypatch.setattr(
+        "rlvr_vocab.rewards.library.reasoning_gym.score_answers", lambda pairs, *_: [1 / 0 for _ in pairs]
+    )
+    turns = ["<think>\\boxed{1}", "1+1", "\\boxed{ }", "\\boxed{" + "1+" * 20_000 + "1}"]
+    scores = reasoning_gym.explain(turns, entry=[countdown.encoded] * 4)
+    assert [(score.value, score.reason) for score in scores] == [(0.0, "no answer")] * 3 + [(0.0, "too large")]
+    [score] = reasoning_gym.explain(boxed("1"), entry=[None])
+    assert score.value is None
+
+
+def test_the_answer_may_stand_where_the_run_has_it(countdown):
+    turn = f"<reasoning>…</reasoning><answer>{countdown.answer}</answer>"
+    assert reasoning_gym([turn], entry=[countdown.encoded], answer_from=["answer_tag", "box"]) == [1.0]
+    assert reasoning_gym([turn], entry=[countdown.encoded]) == [0.0]
+
+
+def test_equal_answers_to_a_problem_are_scored_once(countdown, monkeypatch):
+    asked = []
+
+    def score(pairs, deadline, allow_unsafe):
+        asked.extend(pairs)
+        return [Outcome(0.25, None, "", 1.0) for _ in pairs]
+
+    monkeypatch.setattr("rlvr_vocab.rewards.library.reasoning_gym.score_answers", score)
+    assert reasoning_gym(boxed("1", "2", "1", "1"), entry=[countdown.encoded] * 4) == [0.25] * 4
+    assert asked == [(countdown.encoded, "1"), (countdown.encoded, "2")]
+
+
+def test_an_answer_that_hangs_a_scorer_costs_itself_and_the_others_are_scored(countdown):
+    started = time.monotonic()
+    turns = boxed("10**10**10", countdown.answer)
+    late, right = reasoning_gym.explain(turns, entry=[countdown.encoded] * 2, deadline=1.0)
+    assert time.monotonic() - started < 20
+    assert (late.value, late.timed_out, right.value) == (0.0, True, 1.0)
+
+
+def test_a_scorer_that_raises_means_a_wrong_answer():
+    [made] = workers.make_entries("prime_factorization", {}, 1, 1)
+    [score] = reasoning_gym.explain(boxed("two × three"), entry=[made.encoded])
+    assert score.value == 0.0 and score.reason.startswith("the scorer failed: ValueError")
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "__import__('pathlib').Path(r'{there}').write_text('x') or 1",
+        "__import__('os').system('touch {there}') or 1",
+        "open(r'{there}', 'w') and 1",
+    ],
+)
+def test_an_answer_that_is_evaluated_reaches_nothing(hostile, countdown, tmp_path):
+    there: Path = tmp_path / "there"
+    assert reasoning_gym(boxed(hostile.replace("{there}", str(there))), entry=[countdown.encoded])[0] < 1
+    assert not there.exists()
+
+
+def test_an_answer_that_is_evaluated_changes_no_other_score():
+    [made] = workers.make_entries("n_queens", {}, 1, 1)
+    poison = "setattr(NQueensDataset, 'score_answer', lambda *_: 1.0)"
+    answers = [f"{poison} or {number}" for number in range(20)]  # for every worker that there is
+    assert max(reasoning_gym(boxed(*answers), entry=[made.encoded] * 20)) == 0.0
+    assert reasoning_gym(boxed(*answers, "__import__('os')._exit(0)"), entry=[made.encoded] * 21) == [0.0] * 21
+    assert reasoning_gym(boxed(made.answer), entry=[made.encoded]) == [1.0]
+
+
+def test_where_the_system_confines_nothing_only_scorers_that_evaluate_are_refused(countdown, monkeypatch):
+    sums = workers.make_entries("chain_sum", {}, 1, 1)[0]
+
+    def refuse(readable):
+        raise CannotConfine("no Landlock")
+
+    monkeypatch.setattr(workers, "confine", refuse)
+    monkeypatch.setattr(workers, "_pool", lambda: InThisProcess())
+    assert reasoning_gym(boxed(sums.answer), entry=[sums.encoded]) == [1.0]
+    with pytest.raises(UserError, match=r"cannot be confined here: no Landlock.*allow_unsafe: true"):
+        reasoning_gym(boxed(countdown.answer), entry=[countdown.encoded])
+    assert reasoning_gym(boxed(countdown.answer), entry=[countdown.encoded], allow_unsafe=True) == [1.0]
+
+
+class InThisProcess:
+    """Stands for the pool, so that what is replaced here is replaced for its work."""
+
+    def run(self, items, deadline):
+        return [Outcome(json.loads(json.dumps(workers.work(item))), None, "", 0.0) for item in items]
+
+
+def test_it_is_guarded_like_any_other(countdown):
+    [built] = build_rewards([RewardSpec("reasoning_gym", params={"deadline": 2.0})], RewardContext(("<a>", "</a>")))
+    completions = [[{"role": "assistant", "content": f"<a>x</a>\\boxed{{{countdown.answer}}}"}]]
+    assert built.function(completions=completions, entry=[countdown.encoded], task=["countdown"]) == [1.0]
+    with pytest.raises(UserError, match=r"reasoning_gym: deadline=0 must be a number, at least 0\.01"):
+        reasoning_gym([], entry=[], deadline=0)
