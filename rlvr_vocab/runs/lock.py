@@ -8,7 +8,8 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 LOCK = ".lock"
 _WAIT = "wait for it, stop it, or choose another"
+_LOOKS_AGAIN = 0.5  # seconds
 _HELD = (errno.EAGAIN, errno.EACCES)
 _NO_LOCKS_HERE = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -36,19 +38,21 @@ def check_not_running(folder: Path) -> None:
 
 
 @contextmanager
-def only_writer(folder: Path, key: str = "output_dir") -> Iterator[None]:
+def only_writer(folder: Path, key: str = "output_dir", waiting: Callable[[str], None] | None = None) -> Iterator[None]:
     """A block that only one process at a time is in for a folder, on whatever machine.
 
     The system lets the lock go when the process ends, however it ends.
 
     Args:
         key: what names the folder on the command line.
+        waiting: where somebody else is inside, told once who that is, and the block is entered after them; without it
+            that is an error.
 
     Raises:
         UserError: somebody else is inside, and who; or the folder cannot be made.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
-    with _locked_file(folder, key) as file:
+    with _locked_file(folder, key, waiting) as file:
         file.truncate(0)
         file.write(json.dumps(_holder()))
         file.flush()
@@ -62,7 +66,8 @@ def only_writer(folder: Path, key: str = "output_dir") -> Iterator[None]:
 
 
 @contextmanager
-def _locked_file(folder: Path, key: str) -> Iterator[IO[str]]:
+def _locked_file(folder: Path, key: str, waiting: Callable[[str], None] | None) -> Iterator[IO[str]]:
+    told = False
     while True:
         with _opened(folder, key) as file:
             try:
@@ -70,7 +75,14 @@ def _locked_file(folder: Path, key: str) -> Iterator[IO[str]]:
             except OSError as error:
                 if error.errno in _HELD:
                     file.seek(0)
-                    raise UserError(f"{key}={folder}: {_holder_in_words(file.read())}; {_WAIT} {key}") from None
+                    holder = _holder_in_words(file.read())
+                    if waiting is None:
+                        raise UserError(f"{key}={folder}: {holder}; {_WAIT} {key}") from None
+                    if not told:
+                        waiting(holder)
+                    told = True
+                    time.sleep(_LOOKS_AGAIN)
+                    continue
                 if error.errno not in _NO_LOCKS_HERE:
                     raise
                 logger.warning("%s is on a file system without locks: see to it that no two jobs write it", folder)

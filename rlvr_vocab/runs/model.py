@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from datasets import Dataset
 from rich.console import Console
 from transformers import AutoTokenizer, BitsAndBytesConfig
 
-from rlvr_vocab.atomic_file import folder_appearing_whole
+from rlvr_vocab.atomic_file import folder_appearing_whole, make_readable
 from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RunSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data.answers import cell_text
@@ -25,6 +27,7 @@ from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
 from rlvr_vocab.progress import stage
 from rlvr_vocab.rewards.grader import Grader
+from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.model_folder import naming_model_keys
 from rlvr_vocab.runs.problem_account import fingerprint_of
 from rlvr_vocab.runs.rewards import best_paid_form, grader_of_warmup, reward_context
@@ -61,8 +64,8 @@ def _untrained(model: ModelSettings, dataset: DatasetSettings | None, seed: int)
     shape = {**asdict(model.tiny), "context": CONTEXT}
     folder = _cached("tiny", {"shape": shape, "texts": texts, "tags": model.think_tags, "seed": seed})
     if not folder.exists():
-        with folder_appearing_whole(folder, theirs_stays=True) as partial:
-            write_tiny_model(partial, model.tiny, texts, model.think_tags, seed)
+        with folder_appearing_whole(folder, theirs_stays=True) as unfinished:
+            write_tiny_model(unfinished, model.tiny, texts, model.think_tags, seed)
     return str(folder)
 
 
@@ -77,20 +80,30 @@ def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Consol
     }
     folder = _cached("warmup", key)
     outcome_file = folder / "warmup.json"
-    if folder.exists():
+    unfinished = folder.with_name(f"{folder.name}.unfinished")
+    if folder.exists() and not unfinished.exists():
         console.print(f"warm-up: done before with the same settings, taken from {folder}")
     else:
-        with folder_appearing_whole(folder, theirs_stays=True) as partial:
-            outcome = _run_warmup(base, partial, settings, train, form, console)
-            (partial / outcome_file.name).write_text(json.dumps(outcome), encoding="utf-8")
+        with only_writer(unfinished, "RLVR_VOCAB_CACHE", waiting=partial(_tell_of_another, console)):
+            if not folder.exists():
+                made = unfinished / "model"
+                outcome = _run_warmup(base, made, unfinished, settings, train, form, console)
+                (made / outcome_file.name).write_text(json.dumps(outcome), encoding="utf-8")
+                make_readable(made)
+                made.replace(folder)
+            shutil.rmtree(unfinished)
     outcome = json.loads(outcome_file.read_text(encoding="utf-8"))
     reached = "" if outcome["accuracy"] is None else f", sampled accuracy {outcome['accuracy']:.0%} at the last check"
     console.print(f"warm-up: {counted(outcome['steps'], 'supervised step')}{reached}")
     return folder
 
 
+def _tell_of_another(console: Console, holder: str) -> None:
+    console.print(f"warm-up: waits for the same one: {holder}")
+
+
 def _run_warmup(
-    base: str, out: Path, settings: RunSettings, train: Dataset, form: str, console: Console
+    base: str, out: Path, checkpoints: Path, settings: RunSettings, train: Dataset, form: str, console: Console
 ) -> dict[str, Any]:
     warmup, tags = settings.warmup, settings.model.think_tags
     checked = min(warmup.num_check_problems, len(train) // 2) if warmup.until_accuracy is not None else 0
@@ -125,7 +138,7 @@ def _run_warmup(
             shown.update({name: format(value, forms[name]) for name, value in figures.items()})
             display.update(step, shown, total=total)
 
-        outcome = warm_up(base, out, worked, warmup, settings.seed, measure, show)
+        outcome = warm_up(base, out, checkpoints, worked, warmup, settings.seed, measure, show)
         display.update(outcome.steps, shown, total=outcome.steps)
     return asdict(outcome)
 

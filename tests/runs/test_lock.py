@@ -50,6 +50,20 @@ def test_it_is_refused_as_the_settings_are_read(holder):
             load_settings("train", [*TINY, f"output_dir={folder}", *words])
 
 
+def test_who_waits_is_told_for_whom_and_enters_once_they_are_gone(holder):
+    process, folder = holder
+    told = []
+
+    def waiting(who: str) -> None:
+        told.append(who)
+        process.kill()
+
+    with only_writer(folder, waiting=waiting):
+        assert json.loads((folder / LOCK).read_text())["process"] == os.getpid()
+    [who] = told
+    assert f"process {process.pid} on" in who
+
+
 def test_a_killed_holder_holds_nothing(holder):
     process, folder = holder
     process.send_signal(signal.SIGKILL)

@@ -1,4 +1,7 @@
-"""A short supervised warm-up on worked solutions, stopped while the model is still mediocre."""
+"""A short supervised warm-up on worked solutions, stopped while the model is still mediocre.
+
+It goes on from its newest checkpoint when it was interrupted, and ends with the same weights as if it had not been.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from datasets import Dataset
 from transformers import (
@@ -14,6 +18,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
     PrinterCallback,
+    Trainer,
     TrainerCallback,
     TrainerControl,
     TrainerState,
@@ -21,6 +26,8 @@ from transformers import (
 )
 from trl import SFTConfig, SFTTrainer
 
+from rlvr_vocab.training.checkpointing.find import newest_checkpoint
+from rlvr_vocab.training.checkpointing.write import save_whole
 from rlvr_vocab.training.settings import WarmupSettings
 from rlvr_vocab.vocab.read_as_data import NO_CODE, READ_AS_DATA, reading
 
@@ -46,6 +53,7 @@ class WarmupOutcome:
 def warm_up(
     base: str | Path,
     out: Path,
+    checkpoints: Path,
     problems: Sequence[WorkedProblem],
     settings: WarmupSettings,
     seed: int,
@@ -55,6 +63,7 @@ def warm_up(
     """Fine-tune `base` on worked solutions and save it to `out` as an ordinary model folder.
 
     Args:
+        checkpoints: where the newest checkpoint lies as long as it trains; one that is there already is gone on from.
         measure_accuracy: samples answers to problems outside `problems` and returns the share that is right, None
             where no gold answer can be read.
         on_progress: called with (step, steps at most, figures): `loss` and `examples/s` now and then, `accuracy` where
@@ -68,23 +77,24 @@ def warm_up(
         for problem in problems
     ]
     watch = _WarmupWatch(settings, lambda: measure_accuracy(model, tokenizer), on_progress)
-    trainer = SFTTrainer(
+    trainer = _WarmupTrainer(
         model=model,
-        args=_sft_config(settings, seed, out),
+        args=_sft_config(settings, seed, checkpoints),
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
         callbacks=[watch],
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.train()
+    newest = newest_checkpoint(checkpoints)
+    trainer.train(resume_from_checkpoint=None if newest is None else str(newest))
     model.save_pretrained(out)
     tokenizer.save_pretrained(str(out))
     return WarmupOutcome(trainer.state.global_step, watch.accuracy)
 
 
-def _sft_config(settings: WarmupSettings, seed: int, out: Path) -> SFTConfig:
+def _sft_config(settings: WarmupSettings, seed: int, checkpoints: Path) -> SFTConfig:
     return SFTConfig(
-        output_dir=str(out),
+        output_dir=str(checkpoints),
         max_steps=settings.max_steps,
         per_device_train_batch_size=settings.batch_size,
         learning_rate=settings.learning_rate,
@@ -95,10 +105,29 @@ def _sft_config(settings: WarmupSettings, seed: int, out: Path) -> SFTConfig:
         gradient_checkpointing=False,
         bf16=False,
         logging_steps=10,
-        save_strategy="no",
+        save_steps=settings.check_every,
         report_to="none",
         disable_tqdm=True,
     )
+
+
+class _WarmupTrainer(SFTTrainer):
+    """Its newest checkpoint is whole; where there is no room for one it goes on without."""
+
+    _staging: Path | None = None
+
+    def _get_output_dir(self, trial: Any) -> str:
+        return str(self._staging or super()._get_output_dir(trial))
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        def write(folder: Path) -> None:
+            self._staging = folder.parent
+            try:
+                Trainer._save_checkpoint(self, model, trial)  # TRL's adds a model card
+            finally:
+                self._staging = None
+
+        save_whole(Path(self.args.output_dir), self.state.global_step, write, publishes=True, keep=1)
 
 
 class _WarmupWatch(TrainerCallback):
@@ -111,6 +140,12 @@ class _WarmupWatch(TrainerCallback):
         self._began = self._seconds = 0.0
         self._examples = 0
         self.accuracy: float | None = None
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        measured = [row["accuracy"] for row in state.log_history if "accuracy" in row]  # before a checkpoint
+        self.accuracy = measured[-1] if measured else None
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         self._began = time.perf_counter()
@@ -129,10 +164,14 @@ class _WarmupWatch(TrainerCallback):
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         self._seconds += time.perf_counter() - self._began
         self._examples += self._settings.batch_size
-        target = self._settings.until_accuracy
-        if target is None or state.global_step % self._settings.check_every:
-            return
+        if self._settings.until_accuracy is not None and state.global_step % self._settings.check_every == 0:
+            self._check(self._settings.until_accuracy, state, control)
+        if control.should_training_stop or state.global_step == state.max_steps:
+            control.should_save = False  # the model itself is saved now, and no step is to follow from here
+
+    def _check(self, target: float, state: TrainerState, control: TrainerControl) -> None:
         self.accuracy = self._measure()
+        state.log_history.append({"step": state.global_step, "accuracy": self.accuracy})
         self._report(state, {} if self.accuracy is None else {"accuracy": self.accuracy})
         if self.accuracy is not None and self.accuracy >= target:
             control.should_training_stop = True

@@ -14,14 +14,15 @@ from rlvr_vocab.training.settings import WarmupSettings
 PROBLEM = WorkedProblem([{"role": "user", "content": "What is 3 + 4?"}], "<think>3 + 4</think>\\boxed{7}")
 
 
-def run(base, out, accuracies, **fields):
+def run(base, out, accuracies, problems=(PROBLEM,) * 8, **fields):
     seen, measured = [], iter(accuracies)
 
     def measure(model, tokenizer):
         return next(measured)
 
     settings = WarmupSettings(**{"max_steps": 6, "batch_size": 4, "check_every": 2, **fields})
-    outcome = warm_up(base, out, [PROBLEM] * 8, settings, 42, measure, lambda *row: seen.append(row))
+    unfinished = out / "unfinished"
+    outcome = warm_up(base, out, unfinished, problems, settings, 42, measure, lambda *row: seen.append(row))
     return outcome, seen
 
 
@@ -50,7 +51,9 @@ def test_its_speed_counts_the_examples_and_not_the_seconds_of_measuring(base, tm
 
     monkeypatch.setattr(warmup.SFTTrainer, "training_step", in_two_seconds)
     settings, seen = WarmupSettings(max_steps=10, batch_size=4, check_every=2, until_accuracy=0.5), []
-    warm_up(base, tmp_path, [PROBLEM] * 8, settings, 42, measured, lambda *row: seen.append(row[2]))
+    warm_up(
+        base, tmp_path, tmp_path / "unfinished", [PROBLEM] * 8, settings, 42, measured, lambda *row: seen.append(row[2])
+    )
     assert [figures["examples/s"] for figures in seen if figures] == [4 / 2.0]
 
 
@@ -67,3 +70,49 @@ def test_without_a_target_it_runs_to_its_end_and_the_worked_answer_gets_likelier
         with torch.no_grad():
             losses.append(model(input_ids=torch.tensor([ids + answer]), labels=labels).loss.item())
     assert math.isfinite(losses[1]) and losses[1] < losses[0] - 0.1
+
+
+def sums(count):
+    return [
+        WorkedProblem([{"role": "user", "content": f"What is {n} + 4?"}], f"<think>{n} + 4</think>\\boxed{{{n + 4}}}")
+        for n in range(count)
+    ]
+
+
+def test_interrupted_between_two_checks_it_ends_with_the_weights_of_one_that_was_not(base, tmp_path):
+    """Over two epochs and more, each in an order of its own."""
+    fields = {"problems": sums(10), "max_steps": 7, "until_accuracy": 0.9}
+    whole, _ = run(base, tmp_path / "whole", [0.1, 0.2, 0.3], **fields)
+    with pytest.raises(StopIteration):
+        run(base, tmp_path / "resumed", [0.1, 0.2], **fields)  # at the third check
+    assert [path.name for path in (tmp_path / "resumed" / "unfinished").glob("checkpoint-*")] == ["checkpoint-4"]
+    resumed, seen = run(base, tmp_path / "resumed", [0.3], **fields)
+    assert resumed == whole and whole.steps == 7
+    assert [row for row in seen if "accuracy" in row[2]] == [(6, 7, {"accuracy": 0.3})]
+    weights = [(tmp_path / folder / "model.safetensors").read_bytes() for folder in ("whole", "resumed")]
+    assert weights[0] == weights[1]
+
+
+def test_the_accuracy_of_a_check_before_the_interruption_is_known_after_it(base, tmp_path, monkeypatch):
+    fields = {"max_steps": 3, "until_accuracy": 0.9}
+    step = warmup.SFTTrainer.training_step
+
+    def fails_in_the_third(self, *args, **kwargs):
+        if self.state.global_step == 2:
+            raise InterruptedError
+        return step(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(warmup.SFTTrainer, "training_step", fails_in_the_third)
+        with pytest.raises(InterruptedError):
+            run(base, tmp_path, [0.25], **fields)
+    outcome, _ = run(base, tmp_path, [], **fields)
+    assert (outcome.steps, outcome.accuracy) == (3, 0.25)
+
+
+def test_a_check_that_ends_it_leaves_no_checkpoint_to_train_on_from(base, tmp_path):
+    """Killed before its model is saved it takes the last steps again, and stops where it stopped."""
+    run(base, tmp_path, [0.1, 0.5], until_accuracy=0.4)
+    assert [path.name for path in (tmp_path / "unfinished").glob("checkpoint-*")] == ["checkpoint-2"]
+    outcome, _ = run(base, tmp_path, [0.5], until_accuracy=0.4)
+    assert (outcome.steps, outcome.accuracy) == (4, 0.5)

@@ -1,0 +1,63 @@
+"""Warm-ups in the cache: made once, gone on with where they were interrupted, with nothing else left there."""
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from rlvr_vocab.config.load import read_settings
+from rlvr_vocab.runs.model import base_model
+from rlvr_vocab.runs.problems import load_run_problems
+from rlvr_vocab.training.models import warmup
+
+SMALL = (
+    *("dataset.generator.num_problems=60", "warmup.max_steps=4", "warmup.check_every=2", "warmup.batch_size=8"),
+    *("warmup.num_check_problems=2", "training.max_completion_length=4"),
+)
+
+
+@pytest.fixture
+def made_in(monkeypatch: pytest.MonkeyPatch):
+    settings = read_settings("quickstart", [*SMALL])
+    problems = load_run_problems(settings, Console(quiet=True))
+
+    def make(cache: Path) -> tuple[bytes, str]:
+        """The weights, and what was said."""
+        monkeypatch.setenv("RLVR_VOCAB_CACHE", str(cache))
+        console = Console(record=True, width=200, quiet=False, file=(cache.parent / "screen").open("w"))
+        made = Path(base_model(settings, problems.train, console))
+        assert list((cache / "warmup").iterdir()) == [made]
+        assert not list(made.glob("*checkpoint*")) and not list(made.glob(".*"))
+        return (made / "model.safetensors").read_bytes(), console.export_text()
+
+    return make
+
+
+def test_one_that_was_interrupted_goes_on_and_leaves_nothing_but_what_one_at_a_stretch_leaves(
+    made_in, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, _ = made_in(tmp_path / "whole")
+    step, steps = warmup.SFTTrainer.training_step, []
+
+    def fails_in_the_fourth(self, *args, **kwargs):
+        steps.append(self.state.global_step)
+        if steps == [0, 1, 2, 3]:
+            raise InterruptedError
+        return step(self, *args, **kwargs)
+
+    monkeypatch.setattr(warmup.SFTTrainer, "training_step", fails_in_the_fourth)
+    with pytest.raises(InterruptedError):
+        made_in(tmp_path / "resumed")
+    [unfinished] = (tmp_path / "resumed" / "warmup").iterdir()
+    assert [path.name for path in unfinished.iterdir()] == ["checkpoint-2"]
+    resumed, said = made_in(tmp_path / "resumed")
+    assert resumed == whole and steps == [0, 1, 2, 3, 2, 3]
+    assert "4 supervised steps" in said and "done before" not in said
+    assert made_in(tmp_path / "resumed")[0] == whole and steps[6:] == []
+
+
+def test_what_was_left_by_a_process_killed_at_its_very_end_is_removed(made_in, tmp_path: Path) -> None:
+    made_in(tmp_path / "cache")
+    [made] = (tmp_path / "cache" / "warmup").iterdir()
+    (made.with_name(f"{made.name}.unfinished") / "checkpoint-2").mkdir(parents=True)
+    made_in(tmp_path / "cache")
