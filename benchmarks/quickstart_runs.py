@@ -1,0 +1,72 @@
+"""Runs of the quickstart side by side, of one thread each, trained and evaluated once however often it is asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+PROGRAM = [sys.executable, "-m", "rlvr_vocab.cli"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A quickstart in `out/<name>`, by what its arm is called, the words of the arm, and its seed."""
+
+    arm: str
+    words: tuple[str, ...]
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.arm}_seed{self.seed}"
+
+    def answers(self, out: Path) -> Path:
+        return out / self.name / "final_model" / "evaluation" / "arithmetic" / "results.jsonl"
+
+    def accuracy(self, out: Path, without: frozenset[tuple[str, ...]] = frozenset()) -> float:
+        """The mean over held-out problems of the share of right answers."""
+        right = defaultdict(list)
+        for row in map(json.loads, self.answers(out).read_text().splitlines()):
+            if summands(row["prompt"]) not in without:
+                right[row["prompt"]].append(row["score"] >= row["threshold"])
+        return mean(map(mean, right.values()))
+
+
+def summands(prompt: str) -> tuple[str, ...]:
+    """Of 3+4= and of 4+3= alike."""
+    return tuple(sorted(prompt.rstrip("=").split("+")))
+
+
+def take(runs: Iterable[Run], out: Path, jobs: int, samples: int, words: Sequence[str] = ()) -> None:
+    """Train and evaluate what is not there, several at a time."""
+    missing = [run for run in runs if not run.answers(out).is_file()]
+    with ThreadPoolExecutor(jobs) as pool:
+        for run in pool.map(lambda run: _train_and_evaluate(run, out, samples, words), missing):
+            print(f"{run.name}: {run.accuracy(out):.1%}", flush=True)
+
+
+def _train_and_evaluate(run: Run, out: Path, samples: int, words: Sequence[str]) -> Run:
+    folder = out / run.name
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    out.mkdir(parents=True, exist_ok=True)
+    train = ["quickstart", f"output_dir={folder}", f"exp_name={run.name}", *run.words, f"seed={run.seed}", *words]
+    evaluate = ["evaluate", f"checkpoint={folder}/final_model", "dataset=arithmetic", f"samples={samples}"]
+    with (out / f"{run.name}.log").open("w") as log:
+        for command in ([*train, "report=false", "training.eval_steps=null", "overwrite=true"], evaluate):
+            subprocess.run([*PROGRAM, *command], stdout=log, stderr=log, env=environment, check=True)
+    return run
+
+
+def compare(runs: Sequence[Run], out: Path, name: str, *words: str) -> None:
+    """What `rlvr-vocab compare` says of them, under `out/name`."""
+    folders = ",".join(str(out / run.name) for run in runs)
+    told = [f"runs=[{folders}]", "evaluation=arithmetic", f"out={out / name}", *words]
+    subprocess.run([*PROGRAM, "compare", *told], check=True)
