@@ -138,7 +138,7 @@ def _run_warmup(
             shown.update({name: format(value, forms[name]) for name, value in figures.items()})
             display.update(step, shown, total=total)
 
-        outcome = warm_up(base, out, checkpoints, worked, warmup, settings.seed, measure, show)
+        outcome = warm_up(base, out, checkpoints, worked, tags, warmup, settings.seed, measure, show)
         display.update(outcome.steps, shown, total=outcome.steps)
     return asdict(outcome)
 

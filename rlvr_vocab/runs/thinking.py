@@ -63,7 +63,7 @@ def opening_doubt(plan: ExpansionPlan, prompt_ids: list[int], opener: ThinkingOp
     """Why the thinking would not be opened after a prompt, and what to do; None where something opens it.
 
     Args:
-        told: whether a warm-up shows the model how to.
+        told: whether a warm-up shows the model how to, which makes its tags tokens first.
     """
     tag = plan.expansion.think_tags[0]
     if opener == "nobody":
@@ -71,7 +71,7 @@ def opening_doubt(plan: ExpansionPlan, prompt_ids: list[int], opener: ThinkingOp
     if opener == "template":
         return None
     in_prompt = plan.layout.think_open_id in prompt_ids
-    if plan.layout.think_open_id in plan.tag_pieces:
+    if plan.layout.think_open_id in plan.tag_pieces and not told:
         seen = "has seen it in the prompt alone" if in_prompt else "never meets it: it will never think"
         return f"nobody opens the thinking: {tag} is new to this model, which {seen}; set dataset.open_thinking=prefill"
     if told or in_prompt or tag in str(plan.tokenizer.chat_template) or not plan.layout.size:

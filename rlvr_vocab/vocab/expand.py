@@ -260,8 +260,7 @@ def _expand_weights(model: PreTrainedModel, plan: ExpansionPlan) -> dict[str, to
     sources, differences = torch.tensor(layout.source_ids, dtype=torch.long), dict[str, torch.Tensor]()
     tables = iter(("input", "output"))
     for tensor in _vocabulary_tensors(model):
-        for tag_id, piece_ids in plan.tag_pieces.items():
-            tensor[tag_id] = tensor[piece_ids].float().mean(0).to(tensor.dtype)
+        _start_as_mean_of_pieces(tensor, plan.tag_pieces)
         copies = tensor[sources]
         if tensor.dim() > 1:
             difference = _new_difference(expansion, copies, generator)
@@ -273,6 +272,21 @@ def _expand_weights(model: PreTrainedModel, plan: ExpansionPlan) -> dict[str, to
             differences["output.bias"] = torch.zeros(layout.size)
         tensor[layout.standard_size :] = copies
     return differences if layout.holds_differences else {}
+
+
+@torch.no_grad()
+def learn_think_tags(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tags: tuple[str, str]) -> None:
+    """Make each tag one token of a model that is yet to be trained on it, as an expansion does."""
+    pieces = {tokenizer.convert_tokens_to_ids(tag): ids for tag, ids in add_think_tags(tokenizer, tags).items()}
+    if len(tokenizer) > model.get_input_embeddings().weight.size(0):
+        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    for tensor in _vocabulary_tensors(model):
+        _start_as_mean_of_pieces(tensor, pieces)
+
+
+def _start_as_mean_of_pieces(tensor: torch.Tensor, tag_pieces: Mapping[int, list[int]]) -> None:
+    for tag_id, piece_ids in tag_pieces.items():
+        tensor[tag_id] = tensor[piece_ids].float().mean(0).to(tensor.dtype)
 
 
 def _new_difference(expansion: Expansion, copies_KH: torch.Tensor, generator: torch.Generator) -> Difference:

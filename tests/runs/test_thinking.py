@@ -53,8 +53,8 @@ def test_a_tag_that_the_model_does_not_know_and_nobody_writes_never_opens(new_to
     assert "<think> is new to this model, which never meets it" in line and "open_thinking=prefill" in line
     [line] = doubts(new_to_the_tags, *words, "dataset.system_prompt=Open <think> first.")
     assert "has seen it in the prompt alone" in line
-    [line] = doubts(new_to_the_tags, *words, "warmup.max_steps=3", "dataset.columns.reasoning=working")
-    assert "is new to this model" in line  # which the warm-up writes in pieces
+    warmup = ["warmup.max_steps=3", "dataset.columns.reasoning=working"]
+    assert doubts(new_to_the_tags, *words, *warmup) == []  # which makes it a token first
     assert doubts(new_to_the_tags, "model.reasoning_vocab_size=5") == []  # auto: the template writes it
     assert doubts(new_to_the_tags, "dataset.open_thinking=model") == []  # nothing is to be open
 

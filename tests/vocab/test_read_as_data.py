@@ -52,7 +52,16 @@ def expand(folder: Path, out: Path) -> None:
 
 
 def warmed_up(folder: Path, out: Path) -> None:
-    warm_up(folder, out, out / "unfinished", [], WarmupSettings(1), 42, lambda model, tokenizer: None)
+    warm_up(
+        folder,
+        out,
+        out / "unfinished",
+        [],
+        ("<think>", "</think>"),
+        WarmupSettings(1),
+        42,
+        lambda model, tokenizer: None,
+    )
 
 
 @pytest.mark.parametrize(

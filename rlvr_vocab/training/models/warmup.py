@@ -29,6 +29,7 @@ from trl import SFTConfig, SFTTrainer
 from rlvr_vocab.training.checkpointing.find import newest_checkpoint
 from rlvr_vocab.training.checkpointing.write import save_whole
 from rlvr_vocab.training.settings import WarmupSettings
+from rlvr_vocab.vocab.expand import learn_think_tags
 from rlvr_vocab.vocab.read_as_data import NO_CODE, READ_AS_DATA, reading
 
 Messages = list[dict[str, str]]
@@ -55,6 +56,7 @@ def warm_up(
     out: Path,
     checkpoints: Path,
     problems: Sequence[WorkedProblem],
+    think_tags: tuple[str, str],
     settings: WarmupSettings,
     seed: int,
     measure_accuracy: AccuracyCheck,
@@ -64,6 +66,7 @@ def warm_up(
 
     Args:
         checkpoints: where the newest checkpoint lies as long as it trains; one that is there already is gone on from.
+        think_tags: each of them becomes one token, where it is none of `base`, before the first step.
         measure_accuracy: samples answers to problems outside `problems` and returns the share that is right, None
             where no gold answer can be read.
         on_progress: called with (step, steps at most, figures): `loss` and `examples/s` now and then, `accuracy` where
@@ -72,6 +75,7 @@ def warm_up(
     with reading(str(base)):
         model = AutoModelForCausalLM.from_pretrained(str(base), dtype="float32", **READ_AS_DATA)
         tokenizer = AutoTokenizer.from_pretrained(str(base), padding_side="left", **NO_CODE)
+    learn_think_tags(model, tokenizer, think_tags)
     rows = [
         {"prompt": problem.prompt, "completion": [{"role": "assistant", "content": problem.turn}]}
         for problem in problems

@@ -11,6 +11,7 @@ from rlvr_vocab.training.models import warmup
 from rlvr_vocab.training.models.warmup import WorkedProblem, warm_up
 from rlvr_vocab.training.settings import WarmupSettings
 
+TAGS = ("<think>", "</think>")
 PROBLEM = WorkedProblem([{"role": "user", "content": "What is 3 + 4?"}], "<think>3 + 4</think>\\boxed{7}")
 
 
@@ -22,7 +23,7 @@ def run(base, out, accuracies, problems=(PROBLEM,) * 8, **fields):
 
     settings = WarmupSettings(**{"max_steps": 6, "batch_size": 4, "check_every": 2, **fields})
     unfinished = out / "unfinished"
-    outcome = warm_up(base, out, unfinished, problems, settings, 42, measure, lambda *row: seen.append(row))
+    outcome = warm_up(base, out, unfinished, problems, TAGS, settings, 42, measure, lambda *row: seen.append(row))
     return outcome, seen
 
 
@@ -51,9 +52,8 @@ def test_its_speed_counts_the_examples_and_not_the_seconds_of_measuring(base, tm
 
     monkeypatch.setattr(warmup.SFTTrainer, "training_step", in_two_seconds)
     settings, seen = WarmupSettings(max_steps=10, batch_size=4, check_every=2, until_accuracy=0.5), []
-    warm_up(
-        base, tmp_path, tmp_path / "unfinished", [PROBLEM] * 8, settings, 42, measured, lambda *row: seen.append(row[2])
-    )
+    folders = (base, tmp_path, tmp_path / "unfinished")
+    warm_up(*folders, [PROBLEM] * 8, TAGS, settings, 42, measured, lambda *row: seen.append(row[2]))
     assert [figures["examples/s"] for figures in seen if figures] == [4 / 2.0]
 
 
@@ -116,3 +116,16 @@ def test_a_check_that_ends_it_leaves_no_checkpoint_to_train_on_from(base, tmp_pa
     assert [path.name for path in (tmp_path / "unfinished").glob("checkpoint-*")] == ["checkpoint-2"]
     outcome, _ = run(base, tmp_path, [0.5], until_accuracy=0.4)
     assert (outcome.steps, outcome.accuracy) == (4, 0.5)
+
+
+def test_a_model_without_the_tags_learns_each_as_one_token(make_shape, tmp_path):
+    base = make_shape("qwen2")
+    assert not base.knows_tags
+    run(base.folder, tmp_path, [], max_steps=1, learning_rate=1e-9)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    ids = tokenizer.encode(PROBLEM.turn, add_special_tokens=False)
+    opens, closes = tokenizer.convert_tokens_to_ids(list(TAGS))
+    assert (ids.count(opens), ids.count(closes)) == (1, 1) and tokenizer.decode(ids) == PROBLEM.turn
+    pieces = AutoTokenizer.from_pretrained(base.folder).encode("<think>", add_special_tokens=False)
+    rows = AutoModelForCausalLM.from_pretrained(tmp_path).get_input_embeddings().weight
+    torch.testing.assert_close(rows[opens], rows[pieces].mean(0), atol=1e-6, rtol=0)
