@@ -15,6 +15,7 @@ from rlvr_vocab.analysis.doctor.reward_functions import (
     without_own,
 )
 from rlvr_vocab.analysis.doctor.rule import (
+    FURTHER_PROBLEMS,
     NO_SIGNAL,
     NOTHING_LEARNED,
     Symptom,
@@ -76,7 +77,7 @@ def groups_too_easy(history: History) -> Symptom | None:
     digits = history.facts.arithmetic_digits
     harder = (f"dataset.generator.digits={1 + digits}",) if digits else ()
     own = without_own(history.facts)
-    return Symptom(_spreads_in_words(history), (*harder, "dataset=deepscaler", "dataset=math", *own))
+    return Symptom(_spreads_in_words(history), (*harder, "dataset=deepscaler", "dataset=math", FURTHER_PROBLEMS, *own))
 
 
 @rule(
@@ -117,7 +118,7 @@ def spread_lost(history: History) -> Symptom | None:
         return None
     return Symptom(
         _spreads_in_words(history),
-        (more_entropy(facts), larger_groups(facts), stronger_kl_penalty(facts), lower_rate(facts)),
+        (more_entropy(facts), larger_groups(facts), stronger_kl_penalty(facts), lower_rate(facts), FURTHER_PROBLEMS),
     )
 
 

@@ -97,6 +97,9 @@ def _with_stage(line: str, facts: RunFacts) -> str:
     return f"in stage {facts.stage}: {line}" if facts.stage and _OF_A_STAGE.match(line) else line
 
 
+# In place of groups without spread, of a run that has others.
+FURTHER_PROBLEMS = "training.dynamic_sampling=true"
+
 _USUAL_BETA, _USUAL_ENTROPY_COEF = 0.01, 0.001
 _USUAL_GROUP, _USUAL_WARM_UP = 8, 400
 
