@@ -127,7 +127,8 @@ def our_commands() -> Iterator[Any]:
     for document in DOCUMENTS:
         for line in shell_lines(document):
             if our_command(line) is not None:
-                marks = needs_gym if re.search(r"reasoning_gym|=gym_", line) else ()
+                marks = [needs_gym] if re.search(r"reasoning_gym|=gym_", line) else []
+                marks += [] if document == README else [pytest.mark.slow]
                 yield pytest.param(line, id=f"{name(document)}: {' '.join(line.split())}", marks=marks)
 
 

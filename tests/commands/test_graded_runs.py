@@ -92,6 +92,7 @@ def test_where_nothing_is_right_or_wrong_a_run_measures_its_reward(style, capsys
     assert "Held-out reward by 2 × variety + short_format" in page and "Held-out accuracy" not in page
 
 
+@pytest.mark.slow
 def test_a_function_named_for_correctness_tells_right_from_wrong(train, capsys):
     run = train("correct", "[own.py:variety, own.py:correctness_reward]")
     assert "held-out accuracy on 20 problems by correctness_reward" in " ".join(capsys.readouterr().out.split())
@@ -166,7 +167,8 @@ def test_compare_takes_the_mean_rewards_and_refuses_runs_that_were_graded_otherw
     assert line.count("\n") == 1 and not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize("golds", ["none", pytest.param("lists", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("golds", ["none", "lists"])
 def test_chat_prompts_without_golds_or_with_lists_go_from_training_to_the_report(golds, train, tmp_path, capsys):
     problems = tmp_path / "problems.jsonl"
     system = [{"role": "system", "content": "Be brief."}]

@@ -21,11 +21,12 @@ def test_a_section_that_an_older_run_has_not_is_no_difference_while_nothing_is_s
 @pytest.mark.parametrize(
     ("words", "pulled"),
     [
-        ([], False),
-        ([COPIES], False),
-        (["model.reasoning_vocab_size=0", "training.beta=0.04"], False),
+        *(
+            pytest.param(words, False, marks=pytest.mark.slow)
+            for words in ([], [COPIES], ["model.reasoning_vocab_size=0", "training.beta=0.04"])
+        ),
         ([COPIES, "training.beta=0.04"], True),
-        ([COPIES, STAGES], True),
+        pytest.param([COPIES, STAGES], True, marks=pytest.mark.slow),
     ],
 )
 def test_a_run_from_before_texts_were_told_from_ids_goes_on_as_it_was(words, pulled, tmp_path):

@@ -26,6 +26,7 @@ def in_array(scripts, task: int, count: int) -> dict[str, str]:
     return {**scripts.in_a_job, **ids}
 
 
+@pytest.mark.slow
 def test_each_task_of_a_sweep_is_one_of_the_runs_of_multirun(scripts):
     python, runs = str(scripts.stand_in("python")), []
     for task in range(4):

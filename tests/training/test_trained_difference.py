@@ -84,6 +84,7 @@ def stock_names(model):
             yield name.removeprefix("base_model.model.").replace(".base_layer", ""), each
 
 
+@pytest.mark.slow
 def test_an_adapter_is_loaded_read_and_merged_with_them(folder, make_trainer, tmp_path):
     trainer = trained(folder, make_trainer, tmp_path / "out")
     checkpoint, expected = tmp_path / "out" / "checkpoint-3", logits(trainer.model)
@@ -107,6 +108,7 @@ def test_on_a_base_without_differences_they_are_refused(make_trainer, expand_sha
         put_adapter_on(AutoModelForCausalLM.from_pretrained(other), tmp_path / "out" / "checkpoint-3")
 
 
+@pytest.mark.slow
 def test_free_differences_beside_an_adapter_are_rows_of_their_own(make_trainer, expand_shape, tmp_path):
     trainer = trained(expand_shape("qwen3", **{**FORM, "reasoning_rows": "shared"}), make_trainer, tmp_path / "out")
     assert held_rows(trainer.model) is None and isinstance(trainer.model.get_input_embeddings(), TrainedRows)

@@ -130,6 +130,7 @@ def smollm2_contexts(smollm2):
     return AutoModelForCausalLM.from_pretrained(smollm2, dtype="float32").eval(), tokens["input_ids"]
 
 
+@pytest.mark.slow
 def test_surface_logprobs_of_smollm2_are_those_of_the_base(smollm2, smollm2_contexts, tmp_path):
     base, ids = smollm2_contexts
     plan = plan_expansion(str(smollm2), Expansion(size=1000))

@@ -87,7 +87,9 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize(
+    "part", [pytest.param(part, marks=() if part == "rewards" else pytest.mark.slow) for part in PARTS]
+)
 def test_what_takes_most_of_a_step_is_told_with_what_shortens_it_and_is_no_finding(
     part: str, make_run: Callable[..., Path], healthy_rows: list[Row], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -197,7 +197,7 @@ def own(name: str, **fields: Any) -> RewardSpec:
 
 
 ACCURACY = RewardSpec("accuracy")
-QUICK = ("gold answers that nobody gives", "a tight limit")
+QUICK = ("a tight limit",)
 
 SICK: dict[str, tuple[str, dict[str, Any]]] = {
     "gold answers that nobody gives": ("groups_too_hard", {"gold": lambda number: "77"}),

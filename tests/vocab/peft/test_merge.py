@@ -58,11 +58,11 @@ def difference(folder: Path, expected: dict[str, torch.Tensor]) -> float:
 @pytest.mark.parametrize(
     ("name", "train_rows"),
     [
-        ("qwen3", "reasoning"),
+        ("llama", "all"),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
             for case in (
-                *(("qwen3", "none"), ("llama", "all"), ("gpt2", "reasoning"), ("gemma3", "all")),
+                *(("qwen3", "none"), ("qwen3", "reasoning"), ("gpt2", "reasoning"), ("gemma3", "all")),
                 *(("phi", "reasoning"), ("gpt2_untied", "reasoning")),
             )
         ),
