@@ -92,11 +92,14 @@ def _locked_file(folder: Path, key: str, waiting: Callable[[str], None] | None) 
 
 
 def _opened(folder: Path, key: str) -> IO[str]:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return (folder / LOCK).open("a+", encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{key}={folder} cannot be written: {error.strerror or error}") from error
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            return (folder / LOCK).open("a+", encoding="utf-8")
+        except FileNotFoundError:  # its last holder has removed the folder meanwhile
+            continue
+        except OSError as error:
+            raise UserError(f"{key}={folder} cannot be written: {error.strerror or error}") from error
 
 
 def _is_still_there(file: IO[str], folder: Path) -> bool:

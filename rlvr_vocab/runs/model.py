@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
@@ -15,7 +16,7 @@ from typing import Any
 
 from datasets import Dataset
 from rich.console import Console
-from transformers import AutoTokenizer, BitsAndBytesConfig
+from transformers import BitsAndBytesConfig
 
 from rlvr_vocab.atomic_file import folder_appearing_whole, make_readable
 from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RunSettings
@@ -35,9 +36,8 @@ from rlvr_vocab.training.models.quantization import quantization_config
 from rlvr_vocab.training.models.tiny import CONTEXT, write_tiny_model
 from rlvr_vocab.training.models.warmup import WorkedProblem, warm_up
 from rlvr_vocab.vocab.chat import find_turn_ids
-from rlvr_vocab.vocab.expand import Expansion, ExpansionPlan, plan_expansion
+from rlvr_vocab.vocab.expand import Expansion, ExpansionPlan, plan_expansion, read_with_think_tags
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.read_as_data import NO_CODE
 
 # Whatever decides the bytes of a model made here is part of its cache key.
 _PACKAGES = ("torch", "transformers", "trl", "tokenizers")
@@ -71,27 +71,33 @@ def _untrained(model: ModelSettings, dataset: DatasetSettings | None, seed: int)
 
 def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Console) -> Path:
     form, solutions = best_paid_form(settings, train), map(cell_text, train["solution"])
+    warmup, model, limits = settings.warmup, settings.model, settings.training.grpo
     key = {
-        "base": base,
-        "warmup": asdict(settings.warmup),
+        "base": (base, source_kwargs(model), _template_text(model.chat_template), model.think_tags),
+        "warmup": asdict(warmup),
         "problems": fingerprint_of(zip(train["prompt"], train["reasoning"], solutions, strict=True)),
         "form": form,
         "seed": settings.seed,
     }
+    if warmup.until_accuracy is not None:
+        sampled = [limits[name] for name in ("max_completion_length", "temperature")]
+        key["measured"] = (sampled, asdict(grader_of_warmup(settings)))
     folder = _cached("warmup", key)
     outcome_file = folder / "warmup.json"
-    unfinished = folder.with_name(f"{folder.name}.unfinished")
+    unfinished, lock = (folder.with_name(f"{folder.name}.{what}") for what in ("unfinished", "lock"))
     if folder.exists() and not unfinished.exists():
         console.print(f"warm-up: done before with the same settings, taken from {folder}")
     else:
-        with only_writer(unfinished, "RLVR_VOCAB_CACHE", waiting=partial(_tell_of_another, console)):
+        with only_writer(lock, "RLVR_VOCAB_CACHE", waiting=partial(_tell_of_another, console)):
             if not folder.exists():
                 made = unfinished / "model"
                 outcome = _run_warmup(base, made, unfinished, settings, train, form, console)
                 (made / outcome_file.name).write_text(json.dumps(outcome), encoding="utf-8")
                 make_readable(made)
                 made.replace(folder)
-            shutil.rmtree(unfinished)
+            shutil.rmtree(unfinished, ignore_errors=True)  # gone already where another has waited for this one
+        with suppress(OSError):  # another holds it now
+            lock.rmdir()
     outcome = json.loads(outcome_file.read_text(encoding="utf-8"))
     reached = "" if outcome["accuracy"] is None else f", sampled accuracy {outcome['accuracy']:.0%} at the last check"
     console.print(f"warm-up: {counted(outcome['steps'], 'supervised step')}{reached}")
@@ -110,7 +116,10 @@ def _run_warmup(
     check_rows = [train[index] for index in range(checked)]
     worked = [_worked_problem(train[index], form) for index in range(checked, len(train))]
     limit = settings.training.grpo["max_completion_length"]
-    if too_long := turns_longer_than(limit, worked, base):
+    model, tokenizer = read_with_think_tags(
+        base, tags, _template_text(settings.model.chat_template), _source_kwargs_of(base, settings.model)
+    )
+    if too_long := turns_longer_than(limit, worked, tokenizer):
         console.print(
             f"warning: {too_long:,} of {counted(len(worked), 'worked solution')} do not fit into "
             f"training.max_completion_length={limit}: raise it, or take easier problems",
@@ -125,7 +134,7 @@ def _run_warmup(
         limit_key="training.max_completion_length",
     )
 
-    def measure(model: Any, tokenizer: Any) -> float | None:
+    def measure() -> float | None:
         open_id, close_id = (tokenizer.convert_tokens_to_ids(tag) for tag in tags)
         layout = VocabLayout(len(tokenizer), (), open_id, close_id, find_turn_ids(tokenizer, tags), ())
         return accuracy_of(evaluate_checkpoint(Checkpoint(model, tokenizer, layout), check_rows, grader, sampling))
@@ -138,14 +147,16 @@ def _run_warmup(
             shown.update({name: format(value, forms[name]) for name, value in figures.items()})
             display.update(step, shown, total=total)
 
-        outcome = warm_up(base, out, checkpoints, worked, tags, warmup, settings.seed, measure, show)
+        use_cpu = bool(settings.training.grpo.get("use_cpu"))
+        outcome = warm_up(
+            model, tokenizer, out, checkpoints, worked, warmup, settings.seed, measure, show, use_cpu=use_cpu
+        )
         display.update(outcome.steps, shown, total=outcome.steps)
     return asdict(outcome)
 
 
-def turns_longer_than(limit: int, worked: Sequence[WorkedProblem], base: str) -> int:
+def turns_longer_than(limit: int, worked: Sequence[WorkedProblem], tokenizer: Any) -> int:
     """How many turns a model could not write to their end within so many tokens, that which ends them among these."""
-    tokenizer = AutoTokenizer.from_pretrained(base, **NO_CODE)
     ids = tokenizer([each.turn for each in worked], add_special_tokens=False)["input_ids"]
     return sum(len(each) >= limit for each in ids)
 
@@ -190,7 +201,7 @@ def expansion_plan(base: str, model: ModelSettings, seed: int, open_thinking: st
     )
 
     with naming_model_keys():
-        return plan_expansion(base, expansion, source_kwargs(model))
+        return plan_expansion(base, expansion, _source_kwargs_of(base, model))
 
 
 def untrained_plan(model: ModelSettings, seed: int, dataset: DatasetSettings | None = None) -> ExpansionPlan:
@@ -202,6 +213,11 @@ def untrained_plan(model: ModelSettings, seed: int, dataset: DatasetSettings | N
 
 def source_kwargs(model: ModelSettings) -> dict[str, Any]:
     return {key: value for key, value in model.from_pretrained_kwargs.items() if key in _SOURCE_ARGUMENTS}
+
+
+def _source_kwargs_of(base: str, model: ModelSettings) -> dict[str, Any]:
+    """None for what was made here."""
+    return source_kwargs(model) if base == model.name else {}
 
 
 def loading_kwargs(model: ModelSettings, *, use_cpu: bool = False) -> dict[str, Any]:

@@ -113,6 +113,8 @@ class DynamicSampling:
         """
         if max_rounds == 1 and not curriculum.chooses:
             return None
+        if trainer.rollout_func is not None or trainer.tools or trainer.environment_factories is not None:
+            raise UserError("dynamic sampling and curricula draw plain completions: not with rollout_func or tools")
         if solved_by is None and curriculum.goes_by_success:
             raise UserError("a curriculum that goes by what is solved needs solved_by, the reward that tells")
         order = ProblemOrder.of(trainer.train_dataset, trainer.args.seed, curriculum)
@@ -160,7 +162,8 @@ class DynamicSampling:
             prompt_ids, completion_ids, _, completions, logps, *_ = trainer._generate(prompts)
             entropies = trainer.sampled_entropies
             rewards_BR = trainer._calculate_rewards(mine, prompts, completions, completion_ids)
-            extra = dict(trainer._pending_extra_logs)
+            # A function that was called row by row, and failed on one, has logged fewer.
+            extra = {name: each for name, each in trainer._pending_extra_logs.items() if len(each) == len(mine)}
             trainer._pending_extra_logs.clear()
         local = [
             Rollout(
@@ -228,7 +231,8 @@ class _Group:
     def has_spread(self, weights_R: torch.Tensor, aggregation: str) -> bool:
         """Whether the rewards differ, as TRL counts it: their sum, or any of them where each is normalised first."""
         each_alone = aggregation == "normalize_then_sum"
-        spread = nanstd(self.rewards_GR if each_alone else self.total(weights_R).unsqueeze(1), dim=0)
+        weighted_GR = self.rewards_GR[:, weights_R.to(self.rewards_GR.device) != 0]
+        spread = nanstd(weighted_GR if each_alone else self.total(weights_R).unsqueeze(1), dim=0)
         return bool((spread > _NO_SPREAD).any())
 
     def pass_rate(self, reward: int, threshold: float) -> float:

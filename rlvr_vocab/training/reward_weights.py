@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
+from rlvr_vocab.rewards.guard import REASON
 
 REWARD_STATE = "reward_state.json"
 
@@ -51,19 +53,20 @@ class AdaptiveWeights:
 
 
 def require_scores(
-    rewards_BR: torch.Tensor, names: Sequence[str], step: int, reasons: Mapping[str, Sequence[str]]
+    rewards_BR: torch.Tensor, names: Sequence[str], step: int, logged: Mapping[str, Sequence[Any]]
 ) -> None:
     """Stop where a whole batch has no reward to learn from.
 
     Args:
-        reasons: what the functions said of rows, by name.
+        logged: columns that the functions have logged, among them why a row has no score.
 
     Raises:
         UserError: no completion has a finite reward.
     """
     if not torch.isfinite(rewards_BR).any():
         said = {
-            name: next(filter(None, reasons.get(name, ())), "gave only None, NaN or infinite ones") for name in names
+            name: next(filter(None, logged.get(f"{REASON}{name}", ())), "gave only None, NaN or infinite ones")
+            for name in names
         }
         listed = "; ".join(f"{name} {reason}" for name, reason in said.items())
         raise UserError(f"step {step + 1}: none of {counted(len(rewards_BR), 'completion')} has a reward: {listed}")

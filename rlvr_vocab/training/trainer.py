@@ -17,7 +17,6 @@ from transformers.trainer import TRAINING_ARGS_NAME
 from trl import GRPOTrainer
 
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
-from rlvr_vocab.rewards.guard import REASON
 from rlvr_vocab.training.arguments import GRPOConfig, fitting_prompts
 from rlvr_vocab.training.checkpointing.find import newest_checkpoint_for_all
 from rlvr_vocab.training.checkpointing.save_and_resume import (
@@ -263,14 +262,15 @@ class RegionGRPOTrainer(GRPOTrainer):
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         if self._chosen is not None:
-            self._rewards_BR = self._chosen.rewards_BR
+            self._rewards_BR, self._sampled_BR = self._chosen.rewards_BR, self._chosen.sampled_BR
             self._pending_extra_logs.update(self._chosen.extra)
-            return self._rewards_BR
-        with self._clock.phase("time/rewards"):
-            self._rewards_BR = super()._calculate_rewards(*args, **kwargs)
-        reasons = {name: self._pending_extra_logs.get(f"{REASON}{name}", ()) for name in self.reward_func_names}
+        else:
+            with self._clock.phase("time/rewards"):
+                self._rewards_BR = self._sampled_BR = super()._calculate_rewards(*args, **kwargs)
+            if self.model.training and self.dynamic_sampling is not None:
+                return self._rewards_BR  # of a round, which may be small
         step = self.stage_context.run_step(self.state.global_step)
-        require_scores(self._rewards_BR, self.reward_func_names, step, reasons)
+        require_scores(self._sampled_BR, self.reward_func_names, step, self._pending_extra_logs)
         return self._rewards_BR
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -286,8 +286,7 @@ class RegionGRPOTrainer(GRPOTrainer):
             self.newest_rollouts = gather_rollouts(self, inputs, batch, self.sampled_entropies)
             for name, value in self.adaptive_weights.values().items():  # those that this batch was scored with
                 self._metrics["train"][f"rewards/{name}/weight"].append(value)
-            sampled_BR = self._rewards_BR if self._chosen is None else self._chosen.sampled_BR
-            self.adaptive_weights.observe(sampled_BR, self.reward_func_names)
+            self.adaptive_weights.observe(self._sampled_BR, self.reward_func_names)
             self.apply_adaptive_weights()
             self._chosen = None
         return batch
@@ -358,8 +357,7 @@ class RegionGRPOTrainer(GRPOTrainer):
 
     def _get_output_dir(self, trial: Any) -> str:
         """Where checkpoints go: while one is written, the folder aside."""
-        staging = self.checkpoints.staging
-        return super()._get_output_dir(trial) if staging is None else str(staging)
+        return str(self.checkpoints.staging or super()._get_output_dir(trial))
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         self.checkpoints.save(partial(super()._save_checkpoint, model, trial), push=super()._push_from_checkpoint)

@@ -140,7 +140,7 @@ def write_expansion(plan: ExpansionPlan, out: Path) -> None:
             with a row per token.
     """
     with folder_appearing_whole(out) as folder:
-        model = _read_weights(plan)
+        model = _read_weights(plan.base, plan.source_kwargs, dtype="auto")
         _refuse_other_vocabularies(model, plan.base)
         differences = _expand_weights(model, plan)
         _clean_generation_config(model, plan.tokenizer)
@@ -151,13 +151,39 @@ def write_expansion(plan: ExpansionPlan, out: Path) -> None:
         plan.layout.save(folder)
 
 
-def _read_weights(plan: ExpansionPlan) -> PreTrainedModel:
-    refuse_pickled(plan.base, plan.base)
+def read_with_think_tags(
+    base: str,
+    think_tags: tuple[str, str],
+    chat_template: str | None = None,
+    source_kwargs: Mapping[str, Any] | None = None,
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A base model in float32, to be trained before it is expanded, and its tokenizer; each tag is one token, as then.
+
+    Raises:
+        UserError: as `plan_expansion` and `write_expansion` do.
+    """
+    source_kwargs = {**NO_CODE, **(source_kwargs or {})}
+    _, tokenizer = read_base(base, source_kwargs)
+    tokenizer.padding_side = "left"
+    if chat_template is not None:
+        tokenizer.chat_template = chat_template
+    model = _read_weights(base, source_kwargs, dtype="float32")
+    pieces = {tokenizer.convert_tokens_to_ids(tag): ids for tag, ids in add_think_tags(tokenizer, think_tags).items()}
+    if len(tokenizer) > model.get_input_embeddings().weight.size(0):
+        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    with torch.no_grad():
+        for tensor in _vocabulary_tensors(model):
+            _start_as_mean_of_pieces(tensor, pieces)
+    return model, tokenizer
+
+
+def _read_weights(base: str, source_kwargs: Mapping[str, Any], dtype: str) -> PreTrainedModel:
+    refuse_pickled(base, base)
     try:
-        return AutoModelForCausalLM.from_pretrained(plan.base, dtype="auto", **{**READ_AS_DATA, **plan.source_kwargs})
+        return AutoModelForCausalLM.from_pretrained(base, dtype=dtype, **{**READ_AS_DATA, **source_kwargs})
     except (SafetensorError, OSError) as error:
-        other = UserError(f"the weights of {plan.base} cannot be read: {' '.join(str(error).split())}")
-        raise why_not_read(plan.base, error) or other from error
+        other = UserError(f"the weights of {base} cannot be read: {' '.join(str(error).split())}")
+        raise why_not_read(base, error) or other from error
 
 
 def read_base(base: str, source_kwargs: dict[str, Any]) -> tuple[Any, PreTrainedTokenizerBase]:
@@ -272,16 +298,6 @@ def _expand_weights(model: PreTrainedModel, plan: ExpansionPlan) -> dict[str, to
             differences["output.bias"] = torch.zeros(layout.size)
         tensor[layout.standard_size :] = copies
     return differences if layout.holds_differences else {}
-
-
-@torch.no_grad()
-def learn_think_tags(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tags: tuple[str, str]) -> None:
-    """Make each tag one token of a model that is yet to be trained on it, as an expansion does."""
-    pieces = {tokenizer.convert_tokens_to_ids(tag): ids for tag, ids in add_think_tags(tokenizer, tags).items()}
-    if len(tokenizer) > model.get_input_embeddings().weight.size(0):
-        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
-    for tensor in _vocabulary_tensors(model):
-        _start_as_mean_of_pieces(tensor, pieces)
 
 
 def _start_as_mean_of_pieces(tensor: torch.Tensor, tag_pieces: Mapping[int, list[int]]) -> None:

@@ -95,10 +95,14 @@ def test_the_embedded_model_knows_the_words_of_the_tasks() -> None:
 
 
 def test_turns_are_too_long_where_their_end_would_be_cut_off() -> None:
-    base = untrained_base(load_settings("train", [*TINY, f"dataset.tasks=[{SUMS}]"]))
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(
+        untrained_base(load_settings("train", [*TINY, f"dataset.tasks=[{SUMS}]"]))
+    )
     # Six digits and signs, the box in five pieces, and what ends the turn.
     worked = [WorkedProblem([], "3+4=7;\\boxed{7}"), WorkedProblem([], "7")]
-    assert [turns_longer_than(limit, worked, base) for limit in (1, 2, 11, 12)] == [2, 1, 1, 0]
+    assert [turns_longer_than(limit, worked, tokenizer) for limit in (1, 2, 11, 12)] == [2, 1, 1, 0]
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from rlvr_vocab.config.load import read_settings
+from rlvr_vocab.runs import model
 from rlvr_vocab.runs.model import base_model
 from rlvr_vocab.runs.problems import load_run_problems
 from rlvr_vocab.training.models import warmup
@@ -54,6 +55,45 @@ def test_one_that_was_interrupted_goes_on_and_leaves_nothing_but_what_one_at_a_s
     assert resumed == whole and steps == [0, 1, 2, 3, 2, 3]
     assert "4 supervised steps" in said and "done before" not in said
     assert made_in(tmp_path / "resumed")[0] == whole and steps[6:] == []
+
+
+def cached_for(cache: Path, *words: str) -> str:
+    settings = read_settings("quickstart", [*SMALL, "warmup.max_steps=1", "warmup.until_accuracy=null", *words])
+    train = load_run_problems(settings, Console(quiet=True)).train
+    return Path(base_model(settings, train, Console(quiet=True))).name
+
+
+def test_what_decides_the_weights_decides_which_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLVR_VOCAB_CACHE", str(tmp_path))
+    usual = cached_for(tmp_path)
+    assert cached_for(tmp_path, "training.max_completion_length=5") == usual  # nothing is measured
+    assert cached_for(tmp_path, "training.learning_rate=1") == usual
+    others = ("warmup.learning_rate=1e-4", "model.think_tags=[<thinking>,</thinking>]", "seed=7")
+    measured = ("warmup.until_accuracy=0.9", "warmup.until_accuracy=0.9 training.max_completion_length=5")
+    found = {cached_for(tmp_path, *words.split()) for words in (*others, *measured)}
+    assert len(found) == 5 and usual not in found
+
+
+def test_a_named_revision_is_the_one_that_is_warmed_up_and_no_matter_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def read(base: str, tags, template, source_kwargs):
+        asked.append((base, template, source_kwargs))
+        raise InterruptedError
+
+    monkeypatch.setattr(model, "read_with_think_tags", read)
+    monkeypatch.setenv("RLVR_VOCAB_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "own.jinja").write_text("{{ messages }}")
+    words = ["model.model_kwargs.revision=abc", f"model.chat_template={tmp_path / 'own.jinja'}", "model.tiny=null"]
+    settings = read_settings("quickstart", [*SMALL, *words, "model.name=somebody/model"])
+    train = load_run_problems(settings, Console(quiet=True)).train
+    with pytest.raises(InterruptedError):
+        base_model(settings, train, Console(quiet=True))
+    assert asked == [("somebody/model", "{{ messages }}", {"revision": "abc"})]
+    assert model._source_kwargs_of("somebody/model", settings.model) == {"revision": "abc"}
+    assert model._source_kwargs_of(str(tmp_path / "cache" / "warmup" / "0123"), settings.model) == {}
 
 
 def test_what_was_left_by_a_process_killed_at_its_very_end_is_removed(made_in, tmp_path: Path) -> None:

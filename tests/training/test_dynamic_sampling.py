@@ -1,9 +1,12 @@
 """Groups whose rewards do not differ are set aside, and the batch is as full, and counted, as any."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.training.dynamic_sampling import DynamicSampling, _Group
 from rlvr_vocab.training.problem_order import ProblemOrder
 from rlvr_vocab.training.settings import ByDifficulty, CurriculumSettings
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
@@ -96,6 +99,40 @@ def test_where_nothing_teaches_the_last_round_fills_the_batch(expand_shape, make
     row = trainer.state.log_history[0]
     assert row["frac_reward_zero_std"] == 1 and row["dynamic/rounds"] == 5
     assert row["dynamic/completions_thrown_away"] == 4 * 16 and len(trainer.trained_on[0]) == 16
+
+
+def odd_ones_alone(solution, log_extra=None, **_):
+    """The same, but problems with even numbers have no score; and a column that is cut short, as by a failure."""
+    log_extra("note", [*solution][:-1])
+    scores = odd_ones(solution)
+    return [score if int(number) % 2 else None for score, number in zip(scores, solution, strict=True)]
+
+
+def test_a_round_in_which_nothing_can_be_scored_is_no_batch_without_rewards(expand_shape, make_trainer, tmp_path):
+    common = {"trainer": Planned, "max_rounds": ROUNDS, **FOUR_GROUPS}
+    folder = expand_shape("qwen3", size=None)
+    whole = make_trainer(folder, tmp_path / "all", reward=odd_ones, **common)
+    chosen = make_trainer(folder, tmp_path / "some", reward=odd_ones_alone, **common)
+    for trainer in (whole, chosen):
+        trainer.train()
+    assert chosen.trained_on == whole.trained_on
+    assert max(row["dynamic/rounds"] for row in chosen.state.log_history[:3]) > 1
+    trainer = make_trainer(folder, tmp_path / "none", reward=lambda solution, **_: [None] * len(solution), **common)
+    with pytest.raises(UserError, match=f"none of {ROUNDS * 16} completions has a reward"):
+        trainer.train()
+
+
+def test_a_reward_that_does_not_count_gives_a_group_no_spread():
+    rewards = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
+    for aggregation in ("sum_then_normalize", "normalize_then_sum"):
+        assert not _Group([], rewards).has_spread(torch.tensor([1.0, 0.0]), aggregation)
+        assert _Group([], rewards).has_spread(torch.tensor([1.0, 0.5]), aggregation)
+
+
+def test_completions_that_are_not_drawn_in_one_go_are_refused():
+    tools = SimpleNamespace(rollout_func=None, tools=[len], environment_factories=None)
+    with pytest.raises(UserError, match="not with rollout_func or tools"):
+        DynamicSampling.of(tools, 3, CurriculumSettings(), None)
 
 
 def test_a_resume_goes_on_with_the_problems_that_were_next(expand_shape, make_trainer, tmp_path):

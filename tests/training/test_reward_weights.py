@@ -47,7 +47,7 @@ def test_a_restored_window_goes_on_where_it_was(tmp_path):
 
 @pytest.mark.parametrize("nothing", [NAN, math.inf, -math.inf])
 def test_a_batch_without_a_finite_reward_stops_the_run(nothing):
-    reasons = {"a": ["", "raised KeyError: 'x' (mine.py, line 12)"]}
+    reasons = {"reason/a": ["", "raised KeyError: 'x' (mine.py, line 12)"]}
     with pytest.raises(UserError) as caught:
         require_scores(torch.full((2, 2), nothing), ["a", "b"], 7, reasons)
     assert str(caught.value) == (

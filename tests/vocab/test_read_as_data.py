@@ -15,9 +15,7 @@ from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.model import loading_kwargs, source_kwargs
 from rlvr_vocab.training.models.quantization import skeleton
-from rlvr_vocab.training.models.warmup import warm_up
-from rlvr_vocab.training.settings import WarmupSettings
-from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
+from rlvr_vocab.vocab.expand import Expansion, plan_expansion, read_with_think_tags, write_expansion
 from rlvr_vocab.vocab.peft.adapter import load_model
 from rlvr_vocab.vocab.read_as_data import pickled_weights, refuse_pickled, why_not_read
 
@@ -51,17 +49,7 @@ def expand(folder: Path, out: Path) -> None:
     write_expansion(plan_expansion(str(folder), Expansion(size=4)), out)
 
 
-def warmed_up(folder: Path, out: Path) -> None:
-    warm_up(
-        folder,
-        out,
-        out / "unfinished",
-        [],
-        ("<think>", "</think>"),
-        WarmupSettings(1),
-        42,
-        lambda model, tokenizer: None,
-    )
+TAGS = ("<think>", "</think>")
 
 
 @pytest.mark.parametrize(
@@ -71,6 +59,7 @@ def warmed_up(folder: Path, out: Path) -> None:
         lambda folder, out: load_settings("expand", [f"model.name={folder}", f"out={out}"]),
         lambda folder, out: load_settings("evaluate", [f"checkpoint={folder}", "dataset=arithmetic"]),
         lambda folder, out: expand(folder, out),
+        lambda folder, out: read_with_think_tags(str(folder), TAGS),
         lambda folder, out: load_model(folder),
     ],
 )
@@ -81,12 +70,6 @@ def test_pickled_weights_are_refused_in_one_line_and_stay_unread(
     with pytest.raises(UserError, match=r"holds only pickled weights \(pytorch_model.bin\), which are not read"):
         read(pickled, tmp_path / "out")
     assert not trace.exists() and not (tmp_path / "out").exists()
-
-
-def test_a_warm_up_does_not_read_pickled_weights_either(pickled: Path, trace: Path, tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=r"no file named model\.safetensors"):
-        warmed_up(pickled, tmp_path / "out")
-    assert not trace.exists()
 
 
 def test_a_pickle_beside_safetensors_is_passed_over(pickled: Path, trace: Path, expand_shape: Any) -> None:
@@ -167,7 +150,13 @@ def with_code(expand_shape: Callable[..., Path], tmp_path: Path, trace: Path, mo
 
 
 @pytest.mark.parametrize(
-    "read", [lambda folder: plan_expansion(str(folder), Expansion(size=4)), load_model], ids=["expand", "load_model"]
+    "read",
+    [
+        lambda folder: plan_expansion(str(folder), Expansion(size=4)),
+        lambda folder: read_with_think_tags(str(folder), TAGS),
+        load_model,
+    ],
+    ids=["expand", "warm-up", "load_model"],
 )
 def test_code_of_a_model_is_refused_in_one_line_and_not_run(
     read: Callable[[Path], Any], with_code: Path, trace: Path
@@ -177,11 +166,9 @@ def test_code_of_a_model_is_refused_in_one_line_and_not_run(
     assert "\n" not in str(caught.value) and not trace.exists()
 
 
-def test_the_skeleton_and_the_warm_up_run_no_code_either(with_code: Path, trace: Path, tmp_path: Path) -> None:
+def test_the_skeleton_runs_no_code_either(with_code: Path, trace: Path) -> None:
     with pytest.raises(ValueError, match="custom code"):
         skeleton(with_code)
-    with pytest.raises(UserError, match="brings Python code of its own"):
-        warmed_up(with_code, tmp_path / "out")
     assert not trace.exists()
 
 

@@ -13,8 +13,6 @@ from typing import Any
 
 from datasets import Dataset
 from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     PrinterCallback,
@@ -29,11 +27,9 @@ from trl import SFTConfig, SFTTrainer
 from rlvr_vocab.training.checkpointing.find import newest_checkpoint
 from rlvr_vocab.training.checkpointing.write import save_whole
 from rlvr_vocab.training.settings import WarmupSettings
-from rlvr_vocab.vocab.expand import learn_think_tags
-from rlvr_vocab.vocab.read_as_data import NO_CODE, READ_AS_DATA, reading
 
 Messages = list[dict[str, str]]
-AccuracyCheck = Callable[[PreTrainedModel, PreTrainedTokenizerBase], float | None]
+AccuracyCheck = Callable[[], float | None]
 ProgressReport = Callable[[int, int, Mapping[str, float]], None]
 
 
@@ -52,38 +48,34 @@ class WarmupOutcome:
 
 
 def warm_up(
-    base: str | Path,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
     out: Path,
     checkpoints: Path,
     problems: Sequence[WorkedProblem],
-    think_tags: tuple[str, str],
     settings: WarmupSettings,
     seed: int,
     measure_accuracy: AccuracyCheck,
     on_progress: ProgressReport = lambda step, total, figures: None,
+    use_cpu: bool = False,
 ) -> WarmupOutcome:
-    """Fine-tune `base` on worked solutions and save it to `out` as an ordinary model folder.
+    """Fine-tune a model on worked solutions and save it to `out` as an ordinary model folder.
 
     Args:
         checkpoints: where the newest checkpoint lies as long as it trains; one that is there already is gone on from.
-        think_tags: each of them becomes one token, where it is none of `base`, before the first step.
-        measure_accuracy: samples answers to problems outside `problems` and returns the share that is right, None
-            where no gold answer can be read.
+        measure_accuracy: samples the model's answers to problems outside `problems` and returns the share that is
+            right, None where no gold answer can be read.
         on_progress: called with (step, steps at most, figures): `loss` and `examples/s` now and then, `accuracy` where
             it was measured. The seconds of measuring do not count.
     """
-    with reading(str(base)):
-        model = AutoModelForCausalLM.from_pretrained(str(base), dtype="float32", **READ_AS_DATA)
-        tokenizer = AutoTokenizer.from_pretrained(str(base), padding_side="left", **NO_CODE)
-    learn_think_tags(model, tokenizer, think_tags)
     rows = [
         {"prompt": problem.prompt, "completion": [{"role": "assistant", "content": problem.turn}]}
         for problem in problems
     ]
-    watch = _WarmupWatch(settings, lambda: measure_accuracy(model, tokenizer), on_progress)
+    watch = _WarmupWatch(settings, measure_accuracy, on_progress)
     trainer = _WarmupTrainer(
         model=model,
-        args=_sft_config(settings, seed, checkpoints),
+        args=_sft_config(settings, seed, checkpoints, use_cpu),
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
         callbacks=[watch],
@@ -96,8 +88,8 @@ def warm_up(
     return WarmupOutcome(trainer.state.global_step, watch.accuracy)
 
 
-def _sft_config(settings: WarmupSettings, seed: int, checkpoints: Path) -> SFTConfig:
-    return SFTConfig(
+def _sft_config(settings: WarmupSettings, seed: int, checkpoints: Path, use_cpu: bool) -> SFTConfig:
+    config = SFTConfig(
         output_dir=str(checkpoints),
         max_steps=settings.max_steps,
         per_device_train_batch_size=settings.batch_size,
@@ -108,11 +100,14 @@ def _sft_config(settings: WarmupSettings, seed: int, checkpoints: Path) -> SFTCo
         completion_only_loss=True,
         gradient_checkpointing=False,
         bf16=False,
+        use_cpu=use_cpu,
         logging_steps=10,
         save_steps=settings.check_every,
         report_to="none",
         disable_tqdm=True,
     )
+    config._n_gpu = min(config.n_gpu, 1)  # of several GPUs that one process sees; TRL refuses to use them all
+    return config
 
 
 class _WarmupTrainer(SFTTrainer):

@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from rlvr_vocab.training.models import warmup
 from rlvr_vocab.training.models.warmup import WorkedProblem, warm_up
 from rlvr_vocab.training.settings import WarmupSettings
+from rlvr_vocab.vocab.expand import read_with_think_tags
 
 TAGS = ("<think>", "</think>")
 PROBLEM = WorkedProblem([{"role": "user", "content": "What is 3 + 4?"}], "<think>3 + 4</think>\\boxed{7}")
@@ -18,12 +19,13 @@ PROBLEM = WorkedProblem([{"role": "user", "content": "What is 3 + 4?"}], "<think
 def run(base, out, accuracies, problems=(PROBLEM,) * 8, **fields):
     seen, measured = [], iter(accuracies)
 
-    def measure(model, tokenizer):
+    def measure():
         return next(measured)
 
     settings = WarmupSettings(**{"max_steps": 6, "batch_size": 4, "check_every": 2, **fields})
     unfinished = out / "unfinished"
-    outcome = warm_up(base, out, unfinished, problems, TAGS, settings, 42, measure, lambda *row: seen.append(row))
+    trained = read_with_think_tags(str(base), TAGS)
+    outcome = warm_up(*trained, out, unfinished, problems, settings, 42, measure, lambda *row: seen.append(row))
     return outcome, seen
 
 
@@ -47,13 +49,13 @@ def test_its_speed_counts_the_examples_and_not_the_seconds_of_measuring(base, tm
         now.seconds += 2.0
         return step(*args, **kwargs)
 
-    def measured(model, tokenizer):
+    def measured():
         now.seconds += 1000.0
 
     monkeypatch.setattr(warmup.SFTTrainer, "training_step", in_two_seconds)
     settings, seen = WarmupSettings(max_steps=10, batch_size=4, check_every=2, until_accuracy=0.5), []
-    folders = (base, tmp_path, tmp_path / "unfinished")
-    warm_up(*folders, [PROBLEM] * 8, TAGS, settings, 42, measured, lambda *row: seen.append(row[2]))
+    given = (*read_with_think_tags(str(base), TAGS), tmp_path, tmp_path / "unfinished", [PROBLEM] * 8)
+    warm_up(*given, settings, 42, measured, lambda *row: seen.append(row[2]))
     assert [figures["examples/s"] for figures in seen if figures] == [4 / 2.0]
 
 
