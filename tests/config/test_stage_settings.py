@@ -6,6 +6,8 @@ from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.stages import hydra_text
 from rlvr_vocab.errors import UserError
 
+pytestmark = pytest.mark.slow  # each composes the configuration of several stages
+
 QUICK = ("experiment=quickstart", "exp_name=stages_test")
 
 

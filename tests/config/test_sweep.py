@@ -5,6 +5,8 @@ import pytest
 from rlvr_vocab.config.sweep import jobs_of
 from rlvr_vocab.errors import UserError
 
+pytestmark = pytest.mark.slow  # each composes several configurations
+
 
 def swept(*words: str) -> list[str]:
     return [str(job) for job in jobs_of("train", ["--multirun", *words])]

@@ -63,6 +63,7 @@ def cached_for(cache: Path, *words: str) -> str:
     return Path(base_model(settings, train, Console(quiet=True))).name
 
 
+@pytest.mark.slow
 def test_what_decides_the_weights_decides_which_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLVR_VOCAB_CACHE", str(tmp_path))
     usual = cached_for(tmp_path)

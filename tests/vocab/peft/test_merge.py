@@ -55,17 +55,12 @@ def difference(folder: Path, expected: dict[str, torch.Tensor]) -> float:
     return max((found[name].double() - tensor).abs().max().item() for name, tensor in expected.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "train_rows"),
     [
-        ("llama", "all"),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (
-                *(("qwen3", "none"), ("qwen3", "reasoning"), ("gpt2", "reasoning"), ("gemma3", "all")),
-                *(("phi", "reasoning"), ("gpt2_untied", "reasoning")),
-            )
-        ),
+        *(("qwen3", "none"), ("qwen3", "reasoning"), ("llama", "all"), ("gpt2", "reasoning"), ("gemma3", "all")),
+        *(("phi", "reasoning"), ("gpt2_untied", "reasoning")),
     ],
 )
 def test_merged_weights_are_those_of_the_formula(
