@@ -95,7 +95,10 @@ def draw(curve: dict[str, dict[str, float]], file: Path) -> None:
     axes = figure.subplots()
     for form, points in curve.items():
         axes.plot([float(rate) for rate in points], [100 * share for share in points.values()], "o-", label=form)
-    axes.set(xscale="log", xlabel="learning rate", ylabel="right answers, %, to problems kept for the choice")
+    rates = sorted({rate for points in curve.values() for rate in points}, key=float)
+    axes.set(xscale="log", xlabel="learning rate", ylabel="right answers, %")
+    axes.set_xticks([float(rate) for rate in rates], rates)
+    axes.minorticks_off()
     axes.legend()
     figure.savefig(file, dpi=150)
 
