@@ -39,6 +39,7 @@ from rlvr_vocab.vocab.chat import find_turn_ids
 from rlvr_vocab.vocab.expand import Expansion, ExpansionPlan, plan_expansion, read_with_think_tags
 from rlvr_vocab.vocab.layout import VocabLayout
 
+_OUTCOME = "warmup.json"
 # Whatever decides the bytes of a model made here is part of its cache key.
 _PACKAGES = ("torch", "transformers", "trl", "tokenizers")
 
@@ -70,38 +71,41 @@ def _untrained(model: ModelSettings, dataset: DatasetSettings | None, seed: int)
 
 
 def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Console) -> Path:
-    form, solutions = best_paid_form(settings, train), map(cell_text, train["solution"])
-    warmup, model, limits = settings.warmup, settings.model, settings.training.grpo
-    key = {
-        "base": (base, source_kwargs(model), _template_text(model.chat_template), model.think_tags),
-        "warmup": asdict(warmup),
-        "problems": fingerprint_of(zip(train["prompt"], train["reasoning"], solutions, strict=True)),
-        "form": form,
-        "seed": settings.seed,
-    }
-    if warmup.until_accuracy is not None:
-        sampled = [limits[name] for name in ("max_completion_length", "temperature")]
-        key["measured"] = (sampled, asdict(grader_of_warmup(settings)))
-    folder = _cached("warmup", key)
-    outcome_file = folder / "warmup.json"
+    form = best_paid_form(settings, train)
+    folder = _cached("warmup", _what_a_warmup_depends_on(base, settings, train, form))
     unfinished, lock = (folder.with_name(f"{folder.name}.{what}") for what in ("unfinished", "lock"))
     if folder.exists() and not unfinished.exists():
         console.print(f"warm-up: done before with the same settings, taken from {folder}")
     else:
         with only_writer(lock, "RLVR_VOCAB_CACHE", waiting=partial(_tell_of_another, console)):
             if not folder.exists():
-                made = unfinished / "model"
-                outcome = _run_warmup(base, made, unfinished, settings, train, form, console)
-                (made / outcome_file.name).write_text(json.dumps(outcome), encoding="utf-8")
+                made = _run_warmup(base, unfinished, settings, train, form, console)
                 make_readable(made)
                 made.replace(folder)
-            shutil.rmtree(unfinished, ignore_errors=True)  # gone already where another has waited for this one
+            if unfinished.exists():
+                shutil.rmtree(unfinished)
         with suppress(OSError):  # another holds it now
             lock.rmdir()
-    outcome = json.loads(outcome_file.read_text(encoding="utf-8"))
+    outcome = json.loads((folder / _OUTCOME).read_text(encoding="utf-8"))
     reached = "" if outcome["accuracy"] is None else f", sampled accuracy {outcome['accuracy']:.0%} at the last check"
     console.print(f"warm-up: {counted(outcome['steps'], 'supervised step')}{reached}")
     return folder
+
+
+def _what_a_warmup_depends_on(base: str, settings: RunSettings, train: Dataset, form: str) -> dict[str, Any]:
+    warmup, model, sampling = settings.warmup, settings.model, settings.training.grpo
+    solutions = map(cell_text, train["solution"])
+    found: dict[str, Any] = {
+        "base": (base, _source_kwargs_of(base, model), _template_text(model.chat_template), model.think_tags),
+        "warmup": asdict(warmup),
+        "problems": fingerprint_of(zip(train["prompt"], train["reasoning"], solutions, strict=True)),
+        "form": form,
+        "seed": settings.seed,
+    }
+    if warmup.until_accuracy is not None:
+        found["limit"], found["temperature"] = sampling["max_completion_length"], sampling["temperature"]
+        found["grader"] = asdict(grader_of_warmup(settings))
+    return found
 
 
 def _tell_of_another(console: Console, holder: str) -> None:
@@ -109,13 +113,14 @@ def _tell_of_another(console: Console, holder: str) -> None:
 
 
 def _run_warmup(
-    base: str, out: Path, checkpoints: Path, settings: RunSettings, train: Dataset, form: str, console: Console
-) -> dict[str, Any]:
+    base: str, unfinished: Path, settings: RunSettings, train: Dataset, form: str, console: Console
+) -> Path:
+    """The folder of the model, in `unfinished`, where a checkpoint lies as long as it trains."""
     warmup, tags = settings.warmup, settings.model.think_tags
     checked = min(warmup.num_check_problems, len(train) // 2) if warmup.until_accuracy is not None else 0
     check_rows = [train[index] for index in range(checked)]
     worked = [_worked_problem(train[index], form) for index in range(checked, len(train))]
-    limit = settings.training.grpo["max_completion_length"]
+    limit, temperature = (settings.training.grpo[name] for name in ("max_completion_length", "temperature"))
     model, tokenizer = read_with_think_tags(
         base, tags, _template_text(settings.model.chat_template), _source_kwargs_of(base, settings.model)
     )
@@ -127,12 +132,7 @@ def _run_warmup(
             markup=False,
         )
     grader = Grader(grader_of_warmup(settings), reward_context(settings))
-    sampling = SamplingSettings(
-        settings.training.grpo["max_completion_length"],
-        settings.training.grpo["temperature"],
-        checked or 1,
-        limit_key="training.max_completion_length",
-    )
+    sampling = SamplingSettings(limit, temperature, checked or 1, limit_key="training.max_completion_length")
 
     def measure() -> float | None:
         open_id, close_id = (tokenizer.convert_tokens_to_ids(tag) for tag in tags)
@@ -148,11 +148,13 @@ def _run_warmup(
             display.update(step, shown, total=total)
 
         use_cpu = bool(settings.training.grpo.get("use_cpu"))
-        outcome = warm_up(
-            model, tokenizer, out, checkpoints, worked, warmup, settings.seed, measure, show, use_cpu=use_cpu
-        )
+        outcome = warm_up(model, tokenizer, unfinished, worked, warmup, settings.seed, measure, show, use_cpu=use_cpu)
         display.update(outcome.steps, shown, total=outcome.steps)
-    return asdict(outcome)
+    made = unfinished / "model"
+    model.save_pretrained(made)
+    tokenizer.save_pretrained(str(made))
+    (made / _OUTCOME).write_text(json.dumps(asdict(outcome)), encoding="utf-8")
+    return made
 
 
 def turns_longer_than(limit: int, worked: Sequence[WorkedProblem], tokenizer: Any) -> int:

@@ -230,10 +230,11 @@ class _Group:
 
     def has_spread(self, weights_R: torch.Tensor, aggregation: str) -> bool:
         """Whether the rewards differ, as TRL counts it: their sum, or any of them where each is normalised first."""
-        each_alone = aggregation == "normalize_then_sum"
-        weighted_GR = self.rewards_GR[:, weights_R.to(self.rewards_GR.device) != 0]
-        spread = nanstd(weighted_GR if each_alone else self.total(weights_R).unsqueeze(1), dim=0)
-        return bool((spread > _NO_SPREAD).any())
+        if aggregation == "normalize_then_sum":
+            compared = self.rewards_GR[:, weights_R.to(self.rewards_GR.device) != 0]
+        else:
+            compared = self.total(weights_R).unsqueeze(1)
+        return bool((nanstd(compared, dim=0) > _NO_SPREAD).any())
 
     def pass_rate(self, reward: int, threshold: float) -> float:
         """The share of completions that a reward is no less than a threshold for."""

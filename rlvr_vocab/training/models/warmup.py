@@ -5,6 +5,7 @@ It goes on from its newest checkpoint when it was interrupted, and ends with the
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from rlvr_vocab.training.checkpointing.find import newest_checkpoint
 from rlvr_vocab.training.checkpointing.write import save_whole
 from rlvr_vocab.training.settings import WarmupSettings
 
+logger = logging.getLogger(__name__)
+
 Messages = list[dict[str, str]]
 AccuracyCheck = Callable[[], float | None]
 ProgressReport = Callable[[int, int, Mapping[str, float]], None]
@@ -50,7 +53,6 @@ class WarmupOutcome:
 def warm_up(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    out: Path,
     checkpoints: Path,
     problems: Sequence[WorkedProblem],
     settings: WarmupSettings,
@@ -59,7 +61,7 @@ def warm_up(
     on_progress: ProgressReport = lambda step, total, figures: None,
     use_cpu: bool = False,
 ) -> WarmupOutcome:
-    """Fine-tune a model on worked solutions and save it to `out` as an ordinary model folder.
+    """Fine-tune a model on worked solutions.
 
     Args:
         checkpoints: where the newest checkpoint lies as long as it trains; one that is there already is gone on from.
@@ -83,8 +85,6 @@ def warm_up(
     trainer.remove_callback(PrinterCallback)
     newest = newest_checkpoint(checkpoints)
     trainer.train(resume_from_checkpoint=None if newest is None else str(newest))
-    model.save_pretrained(out)
-    tokenizer.save_pretrained(str(out))
     return WarmupOutcome(trainer.state.global_step, watch.accuracy)
 
 
@@ -126,7 +126,9 @@ class _WarmupTrainer(SFTTrainer):
             finally:
                 self._staging = None
 
-        save_whole(Path(self.args.output_dir), self.state.global_step, write, publishes=True, keep=1)
+        full = save_whole(Path(self.args.output_dir), self.state.global_step, write, publishes=True, keep=1)
+        if full is not None:
+            logger.warning("%s; the warm-up goes on without it", full)
 
 
 class _WarmupWatch(TrainerCallback):

@@ -24,8 +24,10 @@ def run(base, out, accuracies, problems=(PROBLEM,) * 8, **fields):
 
     settings = WarmupSettings(**{"max_steps": 6, "batch_size": 4, "check_every": 2, **fields})
     unfinished = out / "unfinished"
-    trained = read_with_think_tags(str(base), TAGS)
-    outcome = warm_up(*trained, out, unfinished, problems, settings, 42, measure, lambda *row: seen.append(row))
+    model, tokenizer = read_with_think_tags(str(base), TAGS)
+    outcome = warm_up(model, tokenizer, unfinished, problems, settings, 42, measure, lambda *row: seen.append(row))
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
     return outcome, seen
 
 
@@ -54,7 +56,7 @@ def test_its_speed_counts_the_examples_and_not_the_seconds_of_measuring(base, tm
 
     monkeypatch.setattr(warmup.SFTTrainer, "training_step", in_two_seconds)
     settings, seen = WarmupSettings(max_steps=10, batch_size=4, check_every=2, until_accuracy=0.5), []
-    given = (*read_with_think_tags(str(base), TAGS), tmp_path, tmp_path / "unfinished", [PROBLEM] * 8)
+    given = (*read_with_think_tags(str(base), TAGS), tmp_path, [PROBLEM] * 8)
     warm_up(*given, settings, 42, measured, lambda *row: seen.append(row[2]))
     assert [figures["examples/s"] for figures in seen if figures] == [4 / 2.0]
 
