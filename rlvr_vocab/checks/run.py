@@ -41,6 +41,7 @@ LOGGED_METRICS = (
     *("answering/mean_length", "num_tokens", "step_time"),
     *("entropy/text", "entropy/thinking", "entropy/answering", "entropy/copies"),
     *("sampling/entropy/text", "sampling/entropy/thinking", "sampling/entropy/answering", "sampling/entropy/copies"),
+    *("hidden/capacity", "hidden/bound", "hidden/bound_per_thought"),
     *("groups/reward_std", "completions/duplicates", "completions/shared", "sampling/logp_gap", "weights/moved"),
     *("reward/sampled", "dynamic/rounds"),
 )

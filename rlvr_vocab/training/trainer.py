@@ -309,15 +309,16 @@ class RegionGRPOTrainer(GRPOTrainer):
             logps, entropies, aux_loss = super()._get_per_token_logps_and_entropies(
                 model, input_ids, attention_mask, *args, **kwargs
             )
-        copy_logps, copy_entropies = (
+        copy_logps, copy_entropies, copy_capacities = (
             torch.cat([each[name][:, -logps.size(1) :] for each in found])
-            for name in ("copy_log_probs", "copy_entropy")
+            for name in ("copy_log_probs", "copy_entropy", "copy_capacity")
         )
         self.text_kl.scored(logps, copy_logps)
         if in_the_loss:
             self._sampling_gap.loss_logps = logps.detach()
         if entropies is not None:
-            self._batch_metrics.log_entropies(entropies.detach(), copy_entropies.detach(), input_ids, attention_mask)
+            figures = entropies.detach(), copy_entropies.detach(), copy_capacities
+            self._batch_metrics.log_entropies(*figures, input_ids, attention_mask)
         return logps, entropies, aux_loss
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:

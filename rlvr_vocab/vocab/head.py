@@ -32,6 +32,7 @@ class RegionScores(ModelOutput):
         entropy: `(B, T - 1)` entropy over texts of the distribution that the label was scored under.
         copy_log_probs: `(B, T - 1)` log-probability of each label given its text.
         copy_entropy: `(B, T - 1)` what the entropy over ids has above that over texts.
+        copy_capacity: `(B, T - 1)` the most that it could be.
         aux_loss: load-balancing loss of a mixture-of-experts model, when its router logits were asked for.
     """
 
@@ -39,6 +40,7 @@ class RegionScores(ModelOutput):
     entropy: torch.Tensor | None = None
     copy_log_probs: torch.Tensor | None = None
     copy_entropy: torch.Tensor | None = None
+    copy_capacity: torch.Tensor | None = None
     aux_loss: torch.Tensor | None = None
 
 
@@ -132,12 +134,13 @@ def _score(
         scores = _in_place_of_forward(head, score, hidden.float() if cast_lm_head_to_fp32 else hidden)
     # `masked_scatter` keeps the graph even where nothing is scored, so that such a batch still has a backward.
     in_place = (each.new_zeros(scored.shape).masked_scatter(scored, each) for each in scores)
-    log_probs, copy_log_probs, entropy, copy_entropy = in_place
+    log_probs, copy_log_probs, entropy, copy_entropy, copy_capacity = in_place
     return RegionScores(
         log_probs=log_probs,
         entropy=entropy,
         copy_log_probs=copy_log_probs,
         copy_entropy=copy_entropy,
+        copy_capacity=copy_capacity,
         aux_loss=_router_loss(model, backbone, kwargs),
     )
 

@@ -38,12 +38,15 @@ class Scores(NamedTuple):
         copy_log_probs: the same given the target's text: `log_probs - copy_log_probs` is the text's log-probability.
         text_entropy: of the distribution over texts.
         copy_entropy: what is left of the entropy over ids: that of the ids of one text, in the mean over texts.
+        copy_capacity: what it would be if the open ids of each text were equally likely, the most it can be without
+            another distribution over texts. Has no gradient.
     """
 
     log_probs: torch.Tensor
     copy_log_probs: torch.Tensor
     text_entropy: torch.Tensor
     copy_entropy: torch.Tensor
+    copy_capacity: torch.Tensor
 
 
 def region_logprobs(
@@ -71,8 +74,8 @@ class _RegionLogProbs(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         head = HeadLogits(rows, policy, settings, compute_dtype_of(hidden))
         texts = policy.surface_ids(targets)
-        # log of the normaliser; logit of the target; log-sum-exp of its text's; entropies of texts and of ids
-        figures = torch.zeros(5, len(hidden), device=hidden.device, dtype=head.sum_dtype)
+        # log of the normaliser; logit of the target; log-sum-exp of its text's; entropies of texts and of ids; capacity
+        figures = torch.zeros(6, len(hidden), device=hidden.device, dtype=head.sum_dtype)
         for region, positions in _token_blocks(regions):
             score = _OnlineScore(targets[positions], texts[positions], head.sum_dtype)
             inputs = head.inputs(hidden, positions)
@@ -81,8 +84,10 @@ class _RegionLogProbs(torch.autograd.Function):
             figures[:, positions] = score.results()
         ctx.save_for_backward(hidden, *rows, targets, texts, regions, figures)
         ctx.policy, ctx.settings, ctx.compute_dtype = policy, settings, head.compute_dtype
-        log_z, target_z, text_z, text_entropy, id_entropy = figures
-        return target_z - log_z, target_z - text_z, text_entropy.clone(), id_entropy - text_entropy
+        log_z, target_z, text_z, text_entropy, id_entropy, capacity = figures
+        capacity = capacity.clone()
+        ctx.mark_non_differentiable(capacity)
+        return target_z - log_z, target_z - text_z, text_entropy.clone(), id_entropy - text_entropy, capacity
 
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
@@ -93,7 +98,7 @@ class _RegionLogProbs(torch.autograd.Function):
             grads = Gradients(hidden, rows, ctx.needs_input_grad, head.sum_dtype)
             for region, positions in _token_blocks(regions):
                 inputs = head.inputs(hidden, positions)
-                given = [None if each is None else each[positions].to(head.sum_dtype) for each in upstream]
+                given = [None if each is None else each[positions].to(head.sum_dtype) for each in upstream[:4]]
                 to_logits = _Upstream(targets[positions], texts[positions], figures[:, positions], *given)
                 for block in head.blocks(region):
                     logits = head.logits(inputs, region, block)
@@ -110,6 +115,7 @@ class _OnlineScore:
         self.max = zeros + 2 * FORBIDDEN
         # Sum of e^z; of e^z · z over ids, and over texts with z the log of their sum.
         self.total, self.total_id, self.total_text = zeros, zeros.clone(), zeros.clone()
+        self.total_open = zeros.clone()  # of e^z times the log of how many ids its text has
         self.target_z, self.text_z = zeros + FORBIDDEN, zeros + FORBIDDEN
 
     def add(self, block: TextBlock, logits: list[PieceLogits]) -> None:
@@ -120,6 +126,7 @@ class _OnlineScore:
         self.total_id = (self.total_id + self.total * shift) * rescale
         self.total_text = (self.total_text + self.total * shift) * rescale
         self.total = self.total * rescale
+        self.total_open = self.total_open * rescale
         self.max = new_max
         of_texts: torch.Tensor | None = None
         for each in logits:
@@ -137,6 +144,8 @@ class _OnlineScore:
                 each.piece.add_to_texts(of_texts, weights)
         if of_texts is not None:
             self.total = self.total + of_texts.sum(1)
+            if block.log_open is not None:
+                self.total_open = self.total_open + of_texts @ block.log_open.to(of_texts.dtype)
             self.total_text = self.total_text + row_dot(of_texts, finite_log(of_texts))
 
     def _note_targets(self, block: TextBlock, logits: list[PieceLogits]) -> None:
@@ -150,7 +159,8 @@ class _OnlineScore:
     def results(self) -> torch.Tensor:
         log_total = self.total.log()
         entropies = (log_total - total / self.total for total in (self.total_text, self.total_id))
-        return torch.stack([self.max + log_total, self.target_z, self.text_z, *entropies])
+        capacity = self.total_open / self.total
+        return torch.stack([self.max + log_total, self.target_z, self.text_z, *entropies, capacity])
 
 
 def _over_texts(values_nc: torch.Tensor, piece: Piece, block: TextBlock) -> torch.Tensor:
@@ -210,7 +220,7 @@ class _Upstream:
     def _with_entropies(
         self, block: TextBlock, logits: list[PieceLogits], log_p: list[torch.Tensor]
     ) -> list[torch.Tensor]:
-        text_entropy, id_entropy = self.figures[3:]
+        text_entropy, id_entropy = self.figures[3:5]
         zeros = torch.zeros_like(text_entropy)
         g_text, g_copy, g_logprobs = (
             zeros if each is None else each for each in (self.of_text_entropy, self.of_copy_entropy, self.of_logprobs)

@@ -73,11 +73,13 @@ class TextBlock:
         texts: their standard tokens.
         allows_standard: whether one of these may be sampled itself.
         copies: pieces of open copies; in a run that is held as a slice some may be closed.
+        log_open: for each text the log of how many ids of it are open; None where no text has two.
     """
 
     texts: slice
     allows_standard: bool
     copies: tuple[Piece, ...]
+    log_open: torch.Tensor | None = None
 
     @property
     def standard(self) -> Piece:
@@ -95,13 +97,21 @@ def text_blocks(layout: VocabLayout, allowed_R: torch.Tensor, size: int, device:
     runs, singles = _runs(layout, k_open)
     copies_of_each = int(k_open.sum()) / standard
     size, blocks = max(1, round(size / (1 + copies_of_each))), []
+    log_open_V = open_ids(layout, allowed_R).clamp(min=1).log()
     for start in range(0, standard, size):
         texts = slice(start, min(start + size, standard))
         copies = [*_runs_within(texts, runs, standard), *_singles_within(texts, singles, standard)]
         allows_standard = bool(allowed_R[texts].any())
         if copies or allows_standard:
-            blocks.append(TextBlock(texts, allows_standard, tuple(piece.to(device) for piece in copies)))
+            log_open = log_open_V[texts].to(device) if log_open_V[texts].any() else None
+            blocks.append(TextBlock(texts, allows_standard, tuple(piece.to(device) for piece in copies), log_open))
     return blocks
+
+
+def open_ids(layout: VocabLayout, allowed_R: torch.Tensor) -> torch.Tensor:
+    """How many ids of each text are open, `(V,)` float32; `allowed_R` says of each row whether it is."""
+    standard, sources = layout.standard_size, torch.tensor(layout.source_ids, dtype=torch.long)
+    return allowed_R[:standard].float().index_add(0, sources, allowed_R[standard : layout.rows].float())
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,11 @@ def test_each_token_is_scored_as_it_was_sampled_and_none_was_forbidden(
     assert regions_seen == {0, 1} or name != "phi"
 
 
+def has_thought(regions, batch):
+    """Which completions have thought."""
+    return ((regions == 1) & batch["completion_mask"].bool()).any(1)
+
+
 def test_logged_entropies_are_those_of_the_text_and_of_the_copies_while_thinking(expand_shape, make_trainer, tmp_path):
     size = {"max_completion_length": 40, "per_device_train_batch_size": 16}
     trainer = make_trainer(expand_shape("phi", size=None), tmp_path, trainer=Watched, **size)
@@ -103,6 +108,13 @@ def test_logged_entropies_are_those_of_the_text_and_of_the_copies_while_thinking
             assert row[f"sampling/entropy/{name}"] == pytest.approx(values.mean(), rel=1e-4)
             assert row[f"entropy/{name}"] == pytest.approx(values.mean(), rel=1e-3)  # one update on each batch
         assert 0.5 < row["entropy/copies"] < math.log(2) + 1e-6
+        bound = row["hidden/capacity"] - row["entropy/copies"] / math.log(2)
+        assert row["hidden/bound"] == pytest.approx(bound, abs=1e-5) and row["hidden/bound"] >= -1e-6
+        assert row["hidden/bound_per_thought"] == pytest.approx(
+            row["hidden/bound"] * thinking.sum() / int(has_thought(regions, batch).sum()), rel=1e-3, abs=1e-4
+        )
+        if step == 1:  # before the first update
+            assert row["hidden/bound"] == pytest.approx(0, abs=1e-4)
 
 
 @pytest.mark.slow

@@ -62,6 +62,7 @@ def test_metrics_have_a_row_per_step_with_the_names_of_the_log(run):
             "entropy/text",
             "entropy/thinking",
             "entropy/copies",
+            "hidden/bound",
         }
         assert row["thinking/mean_length"] + row["answering/mean_length"] == pytest.approx(
             row["completions/mean_length"]

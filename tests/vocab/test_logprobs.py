@@ -94,13 +94,19 @@ class Case:
         of_target = log_p.gather(1, self.targets[:, None]).squeeze(1)
         of_text = q.gather(1, texts[self.targets][:, None]).squeeze(1).log()
         entropy_of_texts = entropy(q)
-        return Scores(of_target, of_target - of_text, entropy_of_texts, entropy(log_p.exp()) - entropy_of_texts)
+        is_open = torch.isfinite(self.policy.bias)[self.regions].double()
+        open_ids = torch.zeros(POSITIONS, STANDARD, dtype=torch.float64).index_add(1, texts, is_open)
+        capacity = (q * open_ids.clamp(min=1).log()).sum(1).detach()
+        of_copies = entropy(log_p.exp()) - entropy_of_texts
+        return Scores(of_target, of_target - of_text, entropy_of_texts, of_copies, capacity)
 
     def gradients(self, scores, used):
         for leaf in self.leaves:
             leaf.grad = None
         upstream = torch.randn(4, POSITIONS, generator=torch.Generator().manual_seed(1))
-        sum((each * weight).sum() for each, weight, use in zip(scores, upstream, used, strict=True) if use).backward()
+        with_gradient = scores[:4]
+        used_of = zip(with_gradient, upstream, used, strict=True)
+        sum((each * weight).sum() for each, weight, use in used_of if use).backward()
         return [torch.zeros_like(leaf) if leaf.grad is None else leaf.grad.clone() for leaf in self.leaves]
 
 
@@ -151,13 +157,15 @@ def test_entropies_over_texts_and_over_copies_are_that_over_ids():
     assert scores.copy_entropy.mean() > 0.05
 
 
-def test_before_training_copies_hold_the_logarithm_of_their_number():
+def test_before_training_copies_hold_the_logarithm_of_their_number_and_tell_nothing():
     case = Case("frozen", sources="runs, holes and repeats", regions="all thinking")
     z = (case.hidden.double() @ case.weight.double().t()).log_softmax(-1)
     open_ids = 1 + torch.bincount(case.sources, minlength=STANDARD)
     open_ids[list(CONTROL)] = 1
     expected = (z.exp() * open_ids.log()).sum(1)
-    assert (case.scores(HeadSettings()).copy_entropy - expected).abs().max() < 1e-5
+    scores = case.scores(HeadSettings())
+    assert (scores.copy_entropy - expected).abs().max() < 1e-5
+    assert (scores.copy_capacity - expected).abs().max() < 1e-5
 
 
 def test_the_entropy_of_the_text_has_one_gradient_with_and_without_copies():

@@ -81,6 +81,13 @@ CURVES = (
         "not logged, thinking holds it: up to ln 2 = 0.69 nats with one copy of each.",
     ),
     CurveSpec(
+        "Hidden channel",
+        "bits per thinking token",
+        (("hidden/bound", "bound"), ("hidden/capacity", "capacity")),
+        note="What the choice between a token and its copies can tell at most of the problem, and no reader of the "
+        "text sees: log2 of the open ids less the entropy of the choice; 0 where they are drawn by chance.",
+    ),
+    CurveSpec(
         "Held-out answers",
         "share of answers",
         (("eval/format", "well formed"), ("eval/clipped_ratio", "cut off")),

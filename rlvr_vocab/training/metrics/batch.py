@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -61,14 +62,40 @@ class BatchMetrics:
             metrics[f"rewards/{name}/unscored"].append(missing.item())
 
     def log_entropies(
-        self, text_BC: torch.Tensor, copies_BC: torch.Tensor, ids_BT: torch.Tensor, mask_BT: torch.Tensor
+        self,
+        text_BC: torch.Tensor,
+        copies_BC: torch.Tensor,
+        capacity_BC: torch.Tensor,
+        ids_BT: torch.Tensor,
+        mask_BT: torch.Tensor,
     ) -> None:
         """Log entropies over texts, all and by region, and over the copies of a text where they are open.
 
+        Where there are copies, too, how far their choice is from chance, in bits: nobody who reads the text sees it.
+
         Args:
-            text_BC: of the last positions of the ids, like `copies_BC`.
+            text_BC: of the last positions of the ids, like `copies_BC` and what that could be at most.
         """
         self._log_by_region("", text_BC, copies_BC, ids_BT, mask_BT)
+        if self._trainer.policy.layout.size:
+            self._log_hidden_channel(copies_BC, capacity_BC, ids_BT, mask_BT)
+
+    def _log_hidden_channel(
+        self, copies_BC: torch.Tensor, capacity_BC: torch.Tensor, ids_BT: torch.Tensor, mask_BT: torch.Tensor
+    ) -> None:
+        trainer, kept = self._trainer, copies_BC.size(1)
+        thinking_BC = (scored_regions(ids_BT, trainer.policy.layout)[:, -kept:] == THINKING) & mask_BT[:, -kept:].bool()
+        capacity, entropy = (each[thinking_BC].double().sum() / math.log(2) for each in (capacity_BC, copies_BC))
+        completions = thinking_BC.any(1).sum().double()
+        sums = torch.stack([capacity, capacity - entropy, thinking_BC.sum().double(), completions])
+        capacity, bound, tokens, completions = trainer.accelerator.reduce(sums, reduction="sum")
+        metrics, step = trainer._metrics[self._mode], trainer.state.global_step
+        for name, total, number in (
+            ("hidden/capacity", capacity, tokens),
+            ("hidden/bound", bound, tokens),
+            ("hidden/bound_per_thought", bound, completions),
+        ):
+            self._means[self._mode].log(name, torch.stack([total, number]), step, metrics)
 
     def _log_by_region(
         self,
