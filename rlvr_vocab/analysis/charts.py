@@ -84,9 +84,15 @@ def style_of(number: int) -> tuple[str, Any]:
 
 @rc_context(RC)
 def line_chart(
-    lines: Sequence[Line], *, y_label: str, percent: bool = False, title: str = "", bands: Sequence[Band] = ()
+    lines: Sequence[Line],
+    *,
+    y_label: str,
+    x_label: str = "step",
+    percent: bool = False,
+    title: str = "",
+    bands: Sequence[Band] = (),
 ) -> Markup:
-    """Lines over steps as SVG.
+    """Lines over steps, or what `x_label` says, as SVG.
 
     Many points are drawn light, each of them, with their moving mean strong above; still more are thinned: the mean of
     each bin within the band from its lowest to its highest value. The words below the chart say which.
@@ -101,7 +107,7 @@ def line_chart(
     longest = max(len(line.steps) for line in drawn)
     notes = [_draw(axes, line, number, max(3, longest // _SMOOTHED_OVER | 1)) for number, line in enumerate(drawn)]
     _draw_bands(axes, bands)
-    _label(axes, y_label, " · ".join(["step", *sorted({note for note in notes if note})]))
+    _label(axes, y_label, " · ".join([x_label, *sorted({note for note in notes if note})]))
     axes.margins(x=0.02)
     axes.yaxis.set_major_formatter(FuncFormatter(_percent if percent else _plain))
     if percent:

@@ -17,12 +17,13 @@ from rlvr_vocab.config.command_sections import (
     ExpandSettings,
     GenerateSettings,
     MergeSettings,
+    ProbeSettings,
     ReportSettings,
     SamplesSettings,
     ScoreSettings,
 )
 from rlvr_vocab.config.problem_source import other_sets
-from rlvr_vocab.config.recorded import read_recorded
+from rlvr_vocab.config.recorded import read_recorded, required_value
 from rlvr_vocab.config.sections import ModelSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.data.files import check_file
@@ -30,14 +31,15 @@ from rlvr_vocab.data.overlap import check_other_set
 from rlvr_vocab.data.prompt_file import check_prompt_file
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
-from rlvr_vocab.record.files import STEP_FILES, step_files
+from rlvr_vocab.record.files import FINAL_MODEL, STEP_FILES, step_files
 from rlvr_vocab.record.measure import grader_in_words, same_grader
+from rlvr_vocab.record.probe import ARMS
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import check_new_file, check_new_folder
 from rlvr_vocab.runs.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder
 from rlvr_vocab.runs.rewards import grader_of_checkpoint, stand_in_context
-from rlvr_vocab.vocab.layout import refuse_expanded
+from rlvr_vocab.vocab.layout import VocabLayout, refuse_expanded
 from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_CONFIG, is_adapter
 
 _SAMPLING = ("max_new_tokens", "temperature")
@@ -69,6 +71,21 @@ def check_compare(settings: CompareSettings) -> None:
         raise UserError("runs: give two runs at least, as in runs=[out/a,out/b]")
     for run in settings.runs:
         check_is_run(run, "runs")
+
+
+def check_probe(settings: ProbeSettings) -> None:
+    unknown = [arm for arm in settings.arms or () if arm not in ARMS]
+    if unknown:
+        raise UserError(f"arms: no arm {unknown[0]}{did_you_mean(unknown[0], ARMS)}; there are {', '.join(ARMS)}")
+    for run in settings.run:
+        check_is_run(run, "run")
+        model = run / FINAL_MODEL
+        check_checkpoint_folder(model, None)
+        if not VocabLayout.load(model).size:
+            raise UserError(f"run={run}: has no reasoning tokens whose choice could mean anything")
+        grpo = required_value(read_recorded(run, resolve=True), "training", run)
+        if not grpo.get("temperature"):
+            raise UserError(f"run={run}: training.temperature is 0, and nothing is drawn")
 
 
 def check_is_run(folder: Path, key: str) -> None:

@@ -61,6 +61,28 @@ class CompareSettings:
 
 
 @dataclass(frozen=True)
+class ProbeSettings:
+    """`rlvr-vocab probe`.
+
+    Attributes:
+        run: one or several.
+        draws: versions of each thought in each arm, and answers after it.
+        telling_effect: the largest effect that a verdict of no sign may have missed.
+        out: where the verdict goes; the answers stay with their runs.
+    """
+
+    run: tuple[Path, ...]
+    arms: tuple[str, ...] | None
+    samples: Count
+    draws: Count
+    max_samples: Count | None
+    batch_size: Count
+    telling_effect: Annotated[float, Bounds(above=0)]
+    out: Path
+    seed: Seed
+
+
+@dataclass(frozen=True)
 class EvaluateSettings:
     """`rlvr-vocab evaluate`. checkpoint: one or several; out: None where several have their results beside them.
 
@@ -217,6 +239,18 @@ def read_compare(config: dict[str, Any], given: frozenset[str]) -> CompareSettin
     named = read(tuple[Path, ...], config["runs"], "runs")
     runs = tuple(_named(run) for each in named for run in _meant_by(each))
     return read_section(CompareSettings, config, ready={"runs": runs})
+
+
+def read_probe(config: dict[str, Any], given: frozenset[str]) -> ProbeSettings:
+    """One run has its probe beside it; several have theirs each beside itself, and what they come to together apart."""
+    named = [config["run"]] if isinstance(config["run"], str) else config["run"]
+    runs = tuple(_named(run) for each in read(tuple[Path, ...], named, "run") for run in _meant_by(each))
+    if not runs:
+        raise UserError("run=[]: give at least one")
+    default = runs[0] / "probe" if len(runs) == 1 else Path("out", "probe")
+    out = default if config["out"] is None else read(Path, config["out"], "out")
+    arms = [config["arms"]] if isinstance(config["arms"], str) else config["arms"]
+    return read_section(ProbeSettings, {**config, "arms": arms}, ready={"run": runs, "out": out})
 
 
 def _meant_by(folder: Path) -> list[Path]:

@@ -15,12 +15,14 @@ from rlvr_vocab.config.command_sections import (
     ExpandSettings,
     GenerateSettings,
     MergeSettings,
+    ProbeSettings,
     ReportSettings,
     SamplesSettings,
     ScoreSettings,
     read_check,
     read_compare,
     read_evaluate,
+    read_probe,
     read_report,
     read_score,
 )
@@ -162,6 +164,13 @@ _ROWS = (
         CompareSettings,
         read=read_compare,
         module="rlvr_vocab.commands.compare.command",
+    ),
+    Command(
+        "probe",
+        "whether reasoning tokens carry meaning: thoughts with other ids of the same text, answered again",
+        "rlvr-vocab probe run=out/grpo_reasoning_1000",
+        ProbeSettings,
+        read=read_probe,
     ),
 )
 COMMANDS = {command.name: command for command in _ROWS}

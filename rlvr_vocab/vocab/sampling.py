@@ -103,10 +103,23 @@ class TextFirstDraw:
 
     It is the same distribution. What a stock sampler costs grows with the number of ids, by a random number for each;
     there are as many texts as the base model has tokens. It keeps what a `SamplingRecorder` keeps.
+
+    Args:
+        uniforms_BT2: random numbers from 0 to 1 for the text and the id of each step, `(B, steps, 2)`: the same ones
+            draw the same token from the same distribution, and mostly so from one that is little different. Without
+            them those of torch's generator.
+        texts_BT: texts that are not drawn, `(B, steps)`; -1, and beyond its end, for those that are.
     """
 
-    def __init__(self, policy: RegionPolicy, temperature: float) -> None:
+    def __init__(
+        self,
+        policy: RegionPolicy,
+        temperature: float,
+        uniforms_BT2: torch.Tensor | None = None,
+        texts_BT: torch.Tensor | None = None,
+    ) -> None:
         self._policy, self._temperature = policy, temperature
+        self._uniforms_BT2, self._texts_BT = uniforms_BT2, texts_BT
         self._logps: list[torch.Tensor] = []
         self._entropies: list[tuple[torch.Tensor, torch.Tensor]] = []
 
@@ -116,14 +129,29 @@ class TextFirstDraw:
         log_p_BR = torch.add(bias_BR, scores, alpha=1 / self._temperature).log_softmax(dim=1)
         p_BR = log_p_BR.exp()
         of_texts_BV = policy.over_texts(p_BR)
-        ids_BM, exists_BM = policy.ids_of_texts(of_texts_BV.multinomial(1))
-        place_B1 = (p_BR.gather(1, ids_BM) * exists_BM).multinomial(1)
-        drawn_B1 = ids_BM.gather(1, place_B1)
+        ids_BM, exists_BM = policy.ids_of_texts(self._texts(of_texts_BV))
+        # Of a text that is given, and unlikely, every probability may be 0 in float32.
+        of_ids_BM = log_p_BR.gather(1, ids_BM).masked_fill(~exists_BM, FORBIDDEN).softmax(dim=1)
+        drawn_B1 = ids_BM.gather(1, self._draw(of_ids_BM, 1))
         self._logps.append(log_p_BR.gather(1, drawn_B1).squeeze(1))
         log_p_BR.clamp_(min=FORBIDDEN)  # 0 · -inf would be NaN
         of_ids, of_texts = -row_dot(p_BR, log_p_BR), -row_dot(of_texts_BV, finite_log(of_texts_BV))
         self._entropies.append((of_texts, of_ids - of_texts))
         return torch.full_like(scores, -torch.inf).scatter(1, drawn_B1, 0.0)
+
+    def _texts(self, of_texts_BV: torch.Tensor) -> torch.Tensor:
+        drawn_B1, step = self._draw(of_texts_BV, 0), len(self._logps)
+        if self._texts_BT is None or step >= self._texts_BT.size(1):
+            return drawn_B1
+        given_B1 = self._texts_BT[:, step : step + 1]
+        return torch.where(given_B1 >= 0, given_B1, drawn_B1)
+
+    def _draw(self, p_BN: torch.Tensor, which: int) -> torch.Tensor:
+        if self._uniforms_BT2 is None:
+            return p_BN.multinomial(1)
+        below_BN = p_BN.double().cumsum(dim=1)
+        at_B1 = self._uniforms_BT2[:, len(self._logps), which].unsqueeze(1) * below_BN[:, -1:]
+        return torch.searchsorted(below_BN, at_B1, right=True).clamp(max=p_BN.size(1) - 1)
 
     def logps(self, sequences: torch.Tensor) -> torch.Tensor:
         """`(B, steps)` log-probabilities of the ids that generation appended to its prompts."""
@@ -133,6 +161,9 @@ class TextFirstDraw:
         """As a recorder's."""
         over_texts, above = zip(*self._entropies, strict=True)
         return torch.stack(over_texts, dim=1), torch.stack(above, dim=1)
+
+
+_TAKES_THE_LIKELIEST = {"do_sample": False, "temperature": None, "top_k": None, "top_p": None}  # the one that is drawn
 
 
 class RegionSampler:
@@ -149,6 +180,7 @@ class RegionSampler:
         self.last_logps: torch.Tensor | None = None
         self.last_entropies: tuple[torch.Tensor, torch.Tensor] | None = None
         self._recording = False
+        self._draw: TextFirstDraw | None = None
         self._own_generate = model.generate
         self._model = model
 
@@ -162,6 +194,10 @@ class RegionSampler:
         temperature = self._temperature(generation_config, kwargs)
         processors = LogitsProcessorList(logits_processor or [])
         given = {"generation_config": generation_config, "logits_processor": processors, **kwargs}
+        if self._draw is not None:
+            given.update(_TAKES_THE_LIKELIEST)
+            with _last_of_all(self._draw, self._generating):
+                return self._own_generate(*args, **given)
         draws = self._recording and temperature is not None and self._draws_from_all(generation_config, kwargs)
         if not draws:
             processors.append(RegionLogitsProcessor(self.policy, temperature))
@@ -170,11 +206,10 @@ class RegionSampler:
         recorder: SamplingRecorder | TextFirstDraw
         if draws and temperature is not None:
             recorder = TextFirstDraw(self.policy, temperature)
-            given.update(do_sample=False, temperature=None, top_k=None, top_p=None)  # takes the likeliest: what it drew
+            given.update(_TAKES_THE_LIKELIEST)
         else:
             recorder = SamplingRecorder(self.policy, greedy=temperature is None)
-        generating = self._model.get_base_model() if isinstance(self._model, PeftModel) else self._model
-        with _last_of_all(recorder, generating):
+        with _last_of_all(recorder, self._generating):
             output = self._own_generate(*args, **given)
         self.last_logps = recorder.logps(output if isinstance(output, torch.Tensor) else output.sequences)
         self.last_entropies = recorder.entropies()
@@ -188,6 +223,19 @@ class RegionSampler:
             yield
         finally:
             self._recording = False
+
+    @contextmanager
+    def drawing(self, draw: TextFirstDraw) -> Iterator[None]:
+        """Inside the block a call draws by that, at its temperature, whatever the call says of sampling."""
+        self._draw = draw
+        try:
+            yield
+        finally:
+            self._draw = None
+
+    @property
+    def _generating(self) -> PreTrainedModel:
+        return self._model.get_base_model() if isinstance(self._model, PeftModel) else self._model
 
     def _temperature(self, config: GenerationConfig | None, kwargs: dict[str, Any]) -> float | None:
         """What Transformers will divide by; None for a greedy search."""

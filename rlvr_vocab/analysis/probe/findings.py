@@ -1,0 +1,220 @@
+"""Whether the choice among the ids of a text carries meaning: contrasts of arms, a verdict, bits that are used.
+
+One contrast decides, fixed beforehand: redrawn choices against permuted ones, in what is measured on held-out
+problems. The others are corrected for their number (Holm), and the verdict does not rest on them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import exp, log
+from typing import Any, Literal
+
+import numpy as np
+
+from rlvr_vocab.analysis.compare.comparison import Comparison, compare_arms, holm, interval_text, p_text
+from rlvr_vocab.analysis.compare.runs import ArmResults, RunResults
+from rlvr_vocab.record.measure import Measure
+from rlvr_vocab.record.probe import ARMS, ProbeAnswer
+from rlvr_vocab.statistics import Interval, mean_interval
+
+ProbeVerdict = Literal["carries meaning", "no sign of meaning", "too few problems to tell"]
+_LOG_P = Measure(is_share=False, grader="log p of the gold answer")
+_DONOR = Measure(is_share=False, grader="log p of the donor's answer")
+
+
+@dataclass(frozen=True)
+class ProbedRun:
+    """The answers of one run by arm, and the text of each problem by its number."""
+
+    folder: str
+    problems: Sequence[str]
+    answers: Mapping[str, Sequence[ProbeAnswer]]
+    without_thought: int
+
+
+@dataclass(frozen=True)
+class ArmFigures:
+    """An arm in short; `value`: accuracy, or the mean score; `gold_logp`: mean over the answers that have one."""
+
+    arm: str
+    value: float
+    gold_logp: float | None
+    copies_logp: float
+    against_redrawn: Comparison | None
+
+
+@dataclass(frozen=True)
+class UsedBits:
+    """Bits about the gold answer that the own choices hold beyond permuted ones.
+
+    Attributes:
+        interval: of log2 p(gold | own ids) - log2 mean p(gold | permuted ids), over problems.
+        bias: by which the logarithm of a mean over so few permutations makes it too large, to first order.
+    """
+
+    interval: Interval
+    bias: float
+    permutations: int
+
+
+@dataclass(frozen=True)
+class ProbeFindings:
+    """What a probe found.
+
+    Attributes:
+        primary: redrawn against permuted choices; higher where places matter.
+        contrasts: the others, by what they ask; their p-values are adjusted for their number.
+        telling_effect: from which effect on one would have been worth telling.
+    """
+
+    verdict: ProbeVerdict
+    sentence: str
+    primary: Comparison
+    contrasts: Mapping[str, Comparison]
+    arms: Sequence[ArmFigures]
+    used: UsedBits | None
+    telling_effect: float
+    measure: Measure
+    runs: Sequence[str]
+    thoughts: int
+    without_thought: int
+
+
+def probe_findings(runs: Sequence[ProbedRun], measure: Measure, telling_effect: float) -> ProbeFindings:
+    """The verdict and everything beside it.
+
+    Args:
+        telling_effect: a probe that would have missed so large an effect tells nothing.
+    """
+    value, gold = (lambda each: each.value), (lambda each: each.gold_logp)
+    primary = _contrast(runs, "permuted", "redrawn", value, measure)
+    asked: dict[str, Comparison | None] = {
+        "redrawn against own: does the harness do harm?": _contrast(runs, "own", "redrawn", value, measure),
+        "redrawn against transplanted": _contrast(runs, "transplanted", "redrawn", value, measure),
+        "redrawn against permuted, log p(gold)": _contrast(runs, "permuted", "redrawn", gold, _LOG_P),
+        "redrawn against transplanted, log p(gold)": _contrast(runs, "transplanted", "redrawn", gold, _LOG_P),
+        "towards the donor's answer, log p": _towards_donors(runs),
+    }
+    contrasts = {name: found for name, found in asked.items() if found is not None}
+    adjusted = holm([found.p for found in contrasts.values()])
+    contrasts = {
+        name: replace(found, adjusted_p=p) for (name, found), p in zip(contrasts.items(), adjusted, strict=True)
+    }
+    assert primary is not None
+    verdict = _verdict(primary, telling_effect)
+    return ProbeFindings(
+        verdict=verdict,
+        sentence=_sentence(verdict, primary),
+        primary=primary,
+        contrasts=contrasts,
+        arms=[_figures(runs, arm, measure) for arm in ARMS if all(arm in run.answers for run in runs)],
+        used=_used_bits(runs),
+        telling_effect=telling_effect,
+        measure=measure,
+        runs=[run.folder for run in runs],
+        thoughts=sum(len({(each.problem, each.sample) for each in run.answers["own"]}) for run in runs),
+        without_thought=sum(run.without_thought for run in runs),
+    )
+
+
+def _verdict(primary: Comparison, telling_effect: float) -> ProbeVerdict:
+    if primary.low > 0:
+        return "carries meaning"
+    return "no sign of meaning" if primary.smallest_effect <= telling_effect else "too few problems to tell"
+
+
+def _sentence(verdict: ProbeVerdict, primary: Comparison) -> str:
+    measure = primary.measure
+    figures = f"{measure.difference(primary.difference)}, {interval_text(primary)}, {p_text(primary.p)}"
+    seen = f"an effect of {measure.difference(primary.smallest_effect, sign=False)} would have been seen"
+    dealt = "with the copies dealt out anew over all thoughts, answers are"
+    rest = {
+        "carries meaning": f"{dealt} worse",
+        "no sign of meaning": f"{dealt} as good, and {seen}",
+        "too few problems to tell": f"only {seen}",
+    }
+    return f"{verdict.capitalize()}: {rest[verdict]} (redrawn less permuted: {figures})."
+
+
+ValueOf = Callable[[ProbeAnswer], float | None]
+
+
+def _contrast(
+    runs: Sequence[ProbedRun],
+    baseline: str,
+    other: str,
+    value_of: ValueOf,
+    measure: Measure,
+) -> Comparison | None:
+    """The other arm against the baseline, paired by problem and by run; None where the values are not there."""
+    return _compared(_results(runs, baseline, value_of), _results(runs, other, value_of), measure)
+
+
+def _towards_donors(runs: Sequence[ProbedRun]) -> Comparison | None:
+    """How much likelier a donor's answer is after its choices than after permuted ones."""
+    without = _results(runs, "transplanted", lambda each: each.permuted_donor_logp)
+    with_donors = _results(runs, "transplanted", lambda each: each.donor_logp)
+    return _compared(replace(without, name="permuted"), with_donors, _DONOR)
+
+
+def _compared(baseline: ArmResults, other: ArmResults, measure: Measure) -> Comparison | None:
+    if any(not run.scores for each in (baseline, other) for run in each.runs):
+        return None
+    return compare_arms(baseline, other, paired=True, measure=measure)
+
+
+def _results(runs: Sequence[ProbedRun], arm: str, value_of: ValueOf) -> ArmResults:
+    found = []
+    for run in runs:
+        told = [(each.problem, value) for each in run.answers.get(arm, ()) if (value := value_of(each)) is not None]
+        found.append(RunResults(run.folder, [run.problems[number] for number, _ in told], [value for _, value in told]))
+    return ArmResults(arm, found)
+
+
+def _figures(runs: Sequence[ProbedRun], arm: str, measure: Measure) -> ArmFigures:
+    answers = [each for run in runs for each in run.answers[arm]]
+    gold = [each.gold_logp for each in answers if each.gold_logp is not None]
+    values = [value for each in answers if (value := each.value) is not None]
+    compared = None if arm == "redrawn" else _contrast(runs, "redrawn", arm, lambda each: each.value, measure)
+    return ArmFigures(
+        arm,
+        float(np.mean(values)) if values else float("nan"),
+        float(np.mean(gold)) if gold else None,
+        float(np.mean([each.copies_logp for each in answers])),
+        compared,
+    )
+
+
+def _used_bits(runs: Sequence[ProbedRun]) -> UsedBits | None:
+    by_problem: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    permutations = 0
+    for run in runs:
+        own = {(each.problem, each.sample): each.gold_logp for each in run.answers["own"]}
+        permuted: dict[tuple[int, int], list[float]] = defaultdict(list)
+        for each in run.answers["permuted"]:
+            if each.gold_logp is not None:
+                permuted[each.problem, each.sample].append(each.gold_logp)
+        for place, logps in permuted.items():
+            of_own = own.get(place)
+            if of_own is None:
+                continue
+            top = max(logps)
+            shares = np.array([exp(each - top) for each in logps])
+            bits = (of_own - top - log(shares.mean())) / log(2)
+            bias = shares.var(ddof=1) / (2 * len(shares) * shares.mean() ** 2) / log(2) if len(shares) > 1 else 0.0
+            by_problem[run.problems[place[0]]].append((bits, float(bias)))
+            permutations = max(permutations, len(logps))
+    if len(by_problem) < 2:
+        return None
+    means = np.array([np.mean(each, axis=0) for each in by_problem.values()])
+    interval = mean_interval(means[:, 0])
+    assert interval is not None
+    return UsedBits(interval, float(means[:, 1].mean()), permutations)
+
+
+def as_json(found: ProbeFindings) -> dict[str, Any]:
+    """The content of probe.json."""
+    return asdict(found)

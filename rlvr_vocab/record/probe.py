@@ -1,0 +1,74 @@
+"""The answers of a probe, one JSON object a line; no torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rlvr_vocab.atomic_file import write_whole
+from rlvr_vocab.errors import UserError
+
+# What becomes of the ids of a thought before its answer is sampled again, and what that tells.
+ARMS = {
+    "own": "as sampled",
+    "redrawn": "each drawn anew from the model's own p(copy | text so far): the harness, which must do no harm",
+    "permuted": "those of each text dealt out anew over all thoughts: each keeps its rate, and loses its place",
+    "transplanted": "those of another problem's thought, the nth of a text for the nth",
+    "sources": "all standard tokens: includes the shock of an unusual input",
+    "copies": "all copies: includes the shock of an unusual input",
+    "coin": "by chance: includes the shock of an unusual input",
+    **{f"dose_{share}": f"{share} % of them exchanged" for share in (10, 30, 50, 70, 90)},
+    **{f"cut_{share}": f"the thought closed after {share} % of its tokens" for share in (0, 25, 50, 75)},
+}
+
+
+@dataclass(frozen=True)
+class ProbeAnswer:
+    """One answer after one version of a thought.
+
+    Attributes:
+        draw: which of the versions of this arm; answers with the same draw are sampled by the same random numbers.
+        score: what the grader gives; None where it has none.
+        right: whether that is right; None where nothing is right or wrong.
+        gold_logp: log-probability of the gold answer, in the words of the model's own; None where it is not known.
+        donor_logp: that of the gold answer to the donor's problem; `permuted_donor_logp`: of the same after the thought
+            as the permuted arm has it, with no choice of the donor's but by chance.
+        donor: the problem that a transplanted thought has its choices from.
+        copies_logp: of the choice of ids, given the text and what stands before.
+    """
+
+    problem: int
+    sample: int
+    draw: int
+    score: float | None
+    right: bool | None
+    gold_logp: float | None
+    donor_logp: float | None
+    permuted_donor_logp: float | None
+    donor: int | None
+    copies_logp: float
+    answer: str
+
+    @property
+    def value(self) -> float | None:
+        return self.score if self.right is None else float(self.right)
+
+
+def write_answers(answers: Sequence[ProbeAnswer], path: Path) -> None:
+    """The file appears whole or not at all."""
+    lines = (json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in answers)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, "".join(lines), errors="surrogatepass")
+
+
+def read_answers(path: Path) -> list[ProbeAnswer]:
+    """What `write_answers` wrote; raises UserError where a line holds something else."""
+    found = []
+    for number, line in enumerate(path.read_bytes().decode("utf-8", errors="surrogatepass").splitlines(), start=1):
+        try:
+            found.append(ProbeAnswer(**json.loads(line)))
+        except (ValueError, TypeError) as error:
+            raise UserError(f"{path}, line {number}: no answer of a probe ({error})") from error
+    return found

@@ -1,0 +1,111 @@
+"""Verdicts of a probe on answers that are made up, so that the truth is known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rlvr_vocab.analysis.probe.findings import ProbedRun, as_json, probe_findings
+from rlvr_vocab.analysis.probe.page import probe_page
+from rlvr_vocab.analysis.report.page import render
+from rlvr_vocab.record.measure import Measure
+from rlvr_vocab.record.probe import ARMS, ProbeAnswer, read_answers, write_answers
+
+DRAWS = 4
+TELLING = 0.05
+
+
+def made_up(effect=0.0, problems=500, seed=0, coupled=0.9, folder="run", draws=DRAWS, arms=tuple(ARMS)):
+    """A run of 70 % right answers, less `effect` of them where choices are not the model's own.
+
+    coupled: how often an arm answers as the own one, by the same random numbers.
+    """
+    random = np.random.default_rng(seed)
+    ease = random.beta(2, 1, problems)
+    of_own = random.random((problems, draws))
+    answers = {}
+    for arm in arms:
+        of_arm = np.where(random.random((problems, draws)) < coupled, of_own, random.random((problems, draws)))
+        change = effect if arm in ("permuted", "transplanted", "coin") else 0.0
+        chance = ease * (1 - change)
+        answers[arm] = [
+            ProbeAnswer(
+                problem=problem,
+                sample=0,
+                draw=draw,
+                score=float(of_arm[problem, draw] < chance[problem]),
+                right=bool(of_arm[problem, draw] < chance[problem]),
+                gold_logp=float(np.log(chance[problem])),
+                donor_logp=-9.0 if arm == "transplanted" else None,
+                permuted_donor_logp=-9.0 if arm == "transplanted" else None,
+                donor=None,
+                copies_logp=-4.0,
+                answer="7",
+            )
+            for problem in range(problems)
+            for draw in range(draws)
+        ]
+    return ProbedRun(folder, [f"problem {number}" for number in range(problems)], answers, 3)
+
+
+def findings(*runs):
+    return probe_findings(runs, Measure(), TELLING)
+
+
+def test_a_large_effect_of_place_carries_meaning():
+    found = findings(made_up(0.3))
+    assert found.verdict == "carries meaning"
+    assert found.primary.difference == pytest.approx(0.2, abs=0.04)  # 0.3 of the 2/3 that are right
+    assert found.sentence.startswith("Carries meaning: ")
+
+
+def test_without_one_many_problems_show_no_sign_and_few_cannot_tell():
+    assert findings(made_up(0.0)).verdict == "no sign of meaning"
+    found = findings(made_up(0.0, problems=25, coupled=0.3))
+    assert found.verdict == "too few problems to tell" and found.primary.smallest_effect > TELLING
+
+
+def test_of_many_runs_without_an_effect_few_are_called_meaningful():
+    runs = (made_up(0.0, problems=60, seed=seed, arms=("own", "redrawn", "permuted")) for seed in range(100))
+    assert [findings(run).verdict for run in runs].count("carries meaning") <= 6
+
+
+def test_answers_that_never_differ_are_no_sign_and_nothing_is_nan():
+    run = made_up()
+    alike = dict.fromkeys(ARMS, run.answers["own"])
+    found = findings(replace(run, answers=alike))
+    assert found.verdict == "no sign of meaning" and found.primary.difference == 0
+    assert "nan" not in str(as_json(found)).lower()
+
+
+def test_several_runs_are_taken_as_draws_of_the_seed():
+    found = findings(*(made_up(0.3, seed=seed, folder=f"run{seed}", problems=200) for seed in range(3)))
+    assert found.verdict == "carries meaning" and found.primary.counts == (3, 3)
+
+
+def test_used_bits_are_what_permuting_takes_away():
+    run = made_up(problems=50)
+    permuted = [replace(each, gold_logp=each.gold_logp - np.log(2)) for each in run.answers["permuted"]]
+    used = findings(replace(run, answers={**run.answers, "permuted": permuted})).used
+    assert used.interval.estimate == pytest.approx(1.0) and used.bias == pytest.approx(0.0)
+    assert used.permutations == DRAWS
+
+
+def test_an_arm_that_was_not_asked_for_is_left_out():
+    run = made_up()
+    found = findings(replace(run, answers={arm: run.answers[arm] for arm in ("own", "redrawn", "permuted")}))
+    assert [each.arm for each in found.arms] == ["own", "redrawn", "permuted"]
+    assert not any("donor" in name or "transplanted" in name for name in found.contrasts)
+    render(probe_page(found, "rlvr-vocab probe"))
+
+
+def test_the_page_escapes_what_it_shows_and_draws_doses_and_cuts():
+    page = render(probe_page(findings(made_up(folder="<b>run</b>")), "rlvr-vocab probe run='<b>'"))
+    assert "<b>" not in page.partition("</style>")[2]
+    assert "Dose and response" in page and "Thoughts cut short" in page
+
+
+def test_answers_are_read_as_they_were_written(tmp_path):
+    answers = made_up(problems=3).answers["transplanted"]
+    write_answers(answers, tmp_path / "a.jsonl")
+    assert read_answers(tmp_path / "a.jsonl") == answers

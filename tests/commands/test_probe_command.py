@@ -1,0 +1,133 @@
+"""`rlvr-vocab probe` on small runs: arms that change nothing, arms that do, what is written, what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from rlvr_vocab.cli import main
+from rlvr_vocab.record.probe import ARMS, read_answers
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.regions import scored_regions
+
+pytestmark = pytest.mark.slow  # a minute
+SMALL = (
+    *("warmup.max_steps=120", "warmup.until_accuracy=null", "training.max_steps=4", "training.learning_rate=2e-3"),
+    *("training.per_device_train_batch_size=32", "training.eval_steps=null", "dataset.max_eval_samples=24"),
+    *("report=false", "training.entropy_coef=0.1"),
+)
+SAME_TEXT = [arm for arm in ARMS if not arm.startswith("cut")]
+PROBE = ("draws=3", "batch_size=32")
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory):
+    runs, cache = tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("cache")
+
+    def trained(name: str, *words: str) -> Path:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("RLVR_VOCAB_CACHE", str(cache))
+            if not (runs / name).exists():
+                assert main(["quickstart", *SMALL, f"output_dir={runs / name}", *words]) == 0
+        return runs / name
+
+    return trained
+
+
+def probed(run: Path, *words: str) -> dict:
+    assert main(["probe", f"run={run}", *PROBE, *words]) == 0
+    return json.loads((run / "probe" / "probe.json").read_text())
+
+
+def answers(run: Path, arm: str):
+    return read_answers(run / "probe" / f"{arm}.jsonl")
+
+
+def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    capsys.readouterr()
+    assert main(["probe", *words]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1
+    return error
+
+
+def test_frozen_copies_are_answered_alike_in_every_arm_that_keeps_the_text(train):
+    run = train("frozen", "model.reasoning_rows=frozen")
+    found = probed(run)
+    own = answers(run, "own")
+    assert len({each.answer for each in own}) > 3
+    for arm in SAME_TEXT:
+        by_place = {(each.problem, each.draw): each for each in answers(run, arm)}
+        for each in own:
+            if (each.problem, each.draw) in by_place:
+                other = by_place[each.problem, each.draw]
+                assert other.answer == each.answer and abs(other.gold_logp - each.gold_logp) < 1e-5
+    assert found["primary"]["difference"] == 0 and found["verdict"] != "carries meaning"
+    assert abs(found["used"]["interval"]["estimate"]) < 1e-5
+    assert "NaN" not in (run / "probe" / "probe.json").read_text()
+
+
+def test_log_p_of_the_gold_answer_is_that_of_the_definition(train):
+    run = train("moved", "model.reasoning_rows=independent")
+    probed(run)
+    model, layout = AutoModelForCausalLM.from_pretrained(run / "final_model"), VocabLayout.load(run / "final_model")
+    from rlvr_vocab.evaluation.probe import Prober
+
+    asked = []
+    own_scores = Prober._scores
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Prober, "_scores", lambda *each: asked.append((each[1:], own_scores(*each))) or asked[-1][1])
+        for path in (run / "probe").glob("own.jsonl"):
+            path.unlink()
+        probed(run)
+    (prefixes, ids, _), found = next(each for each in asked if each[0][2] == "log_probs")
+    bias = RegionPolicy(layout).bias.double()
+    for prefix, own, logps in list(zip(prefixes, ids, found, strict=True))[:8]:
+        sequence = torch.tensor([[*prefix, *own]])
+        with torch.no_grad():
+            log_p = (
+                model(sequence).logits[:, :-1].double() + bias[scored_regions(sequence, layout)[:, 1:]]
+            ).log_softmax(-1)
+        expected = log_p.gather(2, sequence[:, 1:].unsqueeze(2))[0, len(prefix) - 1 :, 0]
+        assert (expected - torch.from_numpy(logps)).abs().max() < 1e-4
+
+
+def test_arms_that_are_lost_come_out_with_the_same_bytes(train):
+    run = train("moved", "model.reasoning_rows=independent")
+    probed(run)
+    before = {path.name: path.read_bytes() for path in (run / "probe").iterdir()}
+    for name in ("permuted.jsonl", "transplanted.jsonl", "dose_50.jsonl", "probe.json"):
+        (run / "probe" / name).unlink()
+    probed(run)
+    assert {path.name: path.read_bytes() for path in (run / "probe").iterdir()} == before
+
+
+def test_cut_thoughts_and_exchanged_ones_are_not_the_same(train):
+    run = train("moved", "model.reasoning_rows=independent")
+    found = probed(run)
+    by_arm = {each["arm"]: each for each in found["arms"]}
+    assert by_arm["cut_0"]["gold_logp"] != by_arm["own"]["gold_logp"] != by_arm["copies"]["gold_logp"]
+    assert [each["arm"] for each in found["arms"]] == list(ARMS)
+
+
+def test_several_runs_are_told_together(train, tmp_path):
+    run, other = train("moved", "model.reasoning_rows=independent"), train("frozen", "model.reasoning_rows=frozen")
+    assert main(["probe", f"run=[{run},{other}]", *PROBE, f"out={tmp_path / 'both'}"]) == 0
+    found = json.loads((tmp_path / "both" / "probe.json").read_text())
+    assert found["runs"] == [str(run), str(other)] and len(found["primary"]["other_scores"]) == 2
+
+
+def test_another_question_is_not_mixed_with_the_answers_that_are_there(train, capsys):
+    run = train("moved", "model.reasoning_rows=independent")
+    probed(run)
+    assert "draws=3 (now 2)" in error_of(capsys, f"run={run}", "draws=2", "batch_size=32")
+
+
+def test_what_cannot_be_probed_is_refused(train, capsys, tmp_path):
+    assert "no such folder" in error_of(capsys, f"run={tmp_path / 'nothing'}")
+    baseline = train("baseline", "model.reasoning_vocab_size=0")
+    assert "no reasoning tokens" in error_of(capsys, f"run={baseline}")
+    assert "did you mean permuted?" in error_of(capsys, f"run={train('moved')}", "arms=[permutted]")

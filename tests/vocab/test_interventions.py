@@ -1,0 +1,127 @@
+"""Thoughts with other ids of the same text."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from rlvr_vocab.vocab.interventions import CopyExchange
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.policy import RegionPolicy
+
+STANDARD, OPEN, CLOSE, END = 12, 9, 10, 11
+PROMPT = [1, 2]
+
+
+def exchange_of(mode="expand", copies=2):
+    layout = VocabLayout(STANDARD, tuple(range(8)) * copies, OPEN, CLOSE, (), (OPEN, CLOSE, END), mode, True)
+    return CopyExchange(RegionPolicy(layout))
+
+
+def thought_of(exchange, inside, before=(3,)):
+    return exchange.thought(PROMPT, [*before, OPEN, *inside, CLOSE, 4, END])
+
+
+def thoughts_of(exchange, count=40, length=6):
+    random = np.random.default_rng(0)
+    return [
+        thought_of(exchange, [int(random.choice([s, s + 12, s + 20])) for s in random.integers(0, 8, length)])
+        for _ in range(count)
+    ]
+
+
+@pytest.fixture
+def random():
+    return np.random.default_rng(1)
+
+
+def test_a_thought_ends_with_its_closing_tag_and_only_thinking_places_can_be_exchanged():
+    thought = thought_of(exchange_of(), [3, 15, 8])  # 8 has no copy
+    assert thought.ids == (3, OPEN, 3, 15, 8, CLOSE) and thought.start == 2
+    assert thought.places == (2, 3)
+
+
+@pytest.mark.parametrize("completion", [[3, 4, END], [3, OPEN, 3, 15]])
+def test_there_is_none_where_thinking_does_not_begin_or_does_not_end(completion):
+    assert exchange_of().thought(PROMPT, completion) is None
+
+
+def every_arm(exchange, thoughts, random):
+    one, other = thoughts[0], thoughts[1]
+    yield exchange.sources(one)
+    yield exchange.copies(one, random)
+    yield exchange.coin(one, random)
+    yield exchange.dose(one, 0.5, random)
+    yield exchange.transplanted(one, other, random)
+    yield exchange.permuted(thoughts, random)[0]
+
+
+def test_no_exchange_changes_the_text_or_opens_what_is_closed(random):
+    exchange = exchange_of()
+    thoughts = thoughts_of(exchange)
+    for changed in every_arm(exchange, thoughts, random):
+        assert exchange.texts(changed) == exchange.texts(thoughts[0])
+        for place, token in enumerate(changed.ids):
+            assert token == thoughts[0].ids[place] or (
+                place in thoughts[0].places and token in exchange.open_ids(token)
+            )
+
+
+def test_sources_and_copies_are_what_they_say(random):
+    exchange = exchange_of()
+    thought = thoughts_of(exchange)[0]
+    assert all(exchange.sources(thought).ids[place] < STANDARD for place in thought.places)
+    assert all(exchange.copies(thought, random).ids[place] >= STANDARD for place in thought.places)
+    assert {exchange.coin(thought, random).ids[thought.places[0]] for _ in range(50)} == set(
+        exchange.open_ids(thought.ids[thought.places[0]])
+    )
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_a_dose_exchanges_its_share_of_the_places(share, random):
+    exchange = exchange_of()
+    thought = thoughts_of(exchange, length=20)[0]
+    changed = exchange.dose(thought, share, random)
+    assert sum(a != b for a, b in zip(thought.ids, changed.ids, strict=True)) == round(share * 20)
+
+
+def test_permuting_keeps_the_rate_of_every_id_and_moves_them(random):
+    exchange = exchange_of()
+    thoughts = thoughts_of(exchange)
+    dealt = exchange.permuted(thoughts, random)
+    assert Counter(token for each in dealt for token in each.ids) == Counter(
+        token for each in thoughts for token in each.ids
+    )
+    moved = sum(a != b for one, two in zip(thoughts, dealt, strict=True) for a, b in zip(one.ids, two.ids, strict=True))
+    assert moved > 80  # of 240; a third stays by chance where three ids are as likely
+
+
+def test_a_transplant_takes_the_nth_choice_of_a_text_from_the_donor(random):
+    exchange = exchange_of()
+    thought, donor = thought_of(exchange, [3, 5, 3, 3]), thought_of(exchange, [23, 15, 17, 15, 15])
+    assert exchange.transplanted(thought, donor, random).ids[2:-1] == (23, 17, 15, 15)
+
+
+def test_what_the_donor_lacks_is_drawn_by_chance(random):
+    exchange = exchange_of()
+    thought, donor = thought_of(exchange, [3]), thought_of(exchange, [5])
+    drawn = {exchange.transplanted(thought, donor, random).ids[2] for _ in range(60)}
+    assert drawn == {3, 15, 23}
+
+
+@pytest.mark.parametrize(("share", "inside"), [(0, ()), (0.25, (3,)), (0.75, (3, 15, 5))])
+def test_a_cut_closes_the_thought_early(share, inside):
+    exchange = exchange_of()
+    cut = exchange.cut(thought_of(exchange, [3, 15, 5, 6]), share)
+    assert cut.ids == (3, OPEN, *inside, CLOSE)
+
+
+def test_where_copies_replace_their_sources_those_are_never_chosen(random):
+    exchange = exchange_of("replace")
+    thought = thought_of(exchange, [15, 23, 17])
+    assert exchange.open_ids(15) == [15, 23]
+    assert all(exchange.coin(thought, random).ids[place] >= STANDARD for place in thought.places)
+
+
+def test_with_one_copy_in_the_place_of_its_source_there_is_nothing_to_exchange():
+    assert thought_of(exchange_of("replace", copies=1), [15, 17]).places == ()
