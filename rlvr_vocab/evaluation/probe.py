@@ -141,8 +141,9 @@ class Prober:
     def _transplants(self, thoughts: Sequence[RecordedThought], draws: int) -> list[_Version]:
         """From thoughts on problems with another gold answer, those whose choices are as likely as the own ones."""
         wanted, candidates = self._copies_logps([each.thought for each in thoughts]), []
-        for each in thoughts:
-            others = [other for other in thoughts if _gold(other) != _gold(each)]
+        golds = list(map(_gold, thoughts))
+        for each, own_gold in zip(thoughts, golds, strict=True):
+            others = [other for other, gold in zip(thoughts, golds, strict=True) if gold != own_gold]
             random = self._random("transplanted", each.problem, each.sample)
             chosen = random.permutation(len(others))[: _DONORS * draws]
             donors = [others[number] for number in chosen]

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import region_of_next, scored_regions
-from rlvr_vocab.vocab.sampling import RegionLogitsProcessor, SamplingRecorder, attach_region_sampler
+from rlvr_vocab.vocab.sampling import RegionLogitsProcessor, SamplingRecorder, TextFirstDraw, attach_region_sampler
 
 PLAIN = {"do_sample": True, "top_k": 0, "top_p": 1.0}
 
@@ -181,3 +181,44 @@ def test_what_is_forbidden_adds_nothing_to_an_entropy(forbidden):
     over_texts, above = recorder.entropies()
     assert over_texts.flatten().tolist() == pytest.approx([math.log(2), 0.0], abs=1e-6)
     assert above.flatten().tolist() == pytest.approx([0.0, 0.0], abs=1e-6)
+
+
+def drawn_by(sampler, model, policy, ids, uniforms, texts=None, temperature=0.8):
+    with sampler.drawing(TextFirstDraw(policy, temperature, uniforms, texts)):
+        return model.generate(ids, max_new_tokens=uniforms.size(1), min_new_tokens=None)[:, ids.size(1) :]
+
+
+def test_the_same_random_numbers_draw_the_same_ids_whatever_else_is_in_the_batch(expand_shape):
+    model, policy = load(expand_shape("phi", size=None))
+    sampler, ids = attach_region_sampler(model, policy), prompts(policy.layout, 4)
+    uniforms = torch.rand(4, 20, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    together = drawn_by(sampler, model, policy, ids, uniforms)
+    alone = torch.cat([drawn_by(sampler, model, policy, ids[[row]], uniforms[[row]]) for row in range(4)])
+    assert torch.equal(together, alone)
+    assert not torch.equal(together, drawn_by(sampler, model, policy, ids, uniforms.flip(0)))
+
+
+def test_random_numbers_draw_from_the_distribution_of_the_definition(expand_shape):
+    model, policy = load(expand_shape("phi", size=None))
+    sampler, draws = attach_region_sampler(model, policy), 4000
+    ids = prompts(policy.layout, 1).expand(draws, -1)
+    uniforms = torch.rand(draws, 1, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    drawn = drawn_by(sampler, model, policy, ids, uniforms, temperature=0.5).squeeze(1)
+    p = definition(model, policy, torch.cat([ids[:1], drawn[:1, None]], 1), 0.5)[0, -1].exp()
+    shares = torch.bincount(drawn, minlength=len(p)).double() / draws
+    assert ((shares - p).abs() <= 5 * (p * (1 - p) / draws).sqrt() + 3 / draws).all()
+
+
+def test_given_texts_come_out_under_ids_drawn_as_the_model_would(expand_shape):
+    model, policy = load(expand_shape("phi", size=None))
+    sampler, draws = attach_region_sampler(model, policy), 2000
+    prompt = prompts(policy.layout, 1)  # which is thinking
+    ids, text = prompt.expand(draws, -1), 40
+    uniforms = torch.rand(draws, 3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    texts = torch.tensor([[text, -1]]).expand(draws, -1)
+    drawn = drawn_by(sampler, model, policy, ids, uniforms, texts)
+    assert (policy.surface_ids(drawn[:, 0]) == text).all() and len(set(drawn[:, 1].tolist())) > 10
+    log_p = definition(model, policy, torch.cat([prompt, prompt[:, :1]], 1), 0.8)[0, -1]
+    copy = int((policy.surface_ids(torch.arange(policy.layout.rows)) == text).nonzero()[1])
+    share = (log_p[copy] - log_p[[text, copy]].logsumexp(0)).exp()
+    assert abs((drawn[:, 0] == copy).double().mean() - share) < 5 * (share * (1 - share) / draws).sqrt()
