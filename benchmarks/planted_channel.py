@@ -21,6 +21,7 @@ import torch
 from scipy.optimize import brentq
 from transformers import AutoModelForCausalLM
 
+from rlvr_vocab.analysis.compare.comparison import Comparison
 from rlvr_vocab.analysis.probe.findings import ProbedRun, ProbeFindings, probe_findings
 from rlvr_vocab.evaluation.probe import Prober
 from rlvr_vocab.evaluation.sampling import SamplingSettings, chat_ids, load_checkpoint
@@ -149,14 +150,20 @@ def probe(model: Path, folder: Path, seed: int, problems: int, draws: int) -> Pr
 def in_words(found: ProbeFindings) -> str:
     accuracy = {each.arm: each.value for each in found.arms}
     assert found.used is not None
-    used, pull = found.used.interval, found.contrasts["towards the donor's answer, log p"]
-    return (
-        f"{found.verdict}; accuracy {', '.join(f'{arm} {100 * accuracy[arm]:.1f}' for arm in ARMS)}; redrawn less "
-        f"permuted {100 * found.primary.difference:+.1f} ({100 * found.primary.low:+.1f} to {100 * found.primary.high:+.1f}); "
-        f"used {used.estimate - found.used.bias:.3f} bits ({used.low - found.used.bias:.3f} to "
-        f"{used.high - found.used.bias:.3f}), bias {found.used.bias:.3f} taken off; towards the donor {pull.difference:+.2f} "
-        f"nats ({pull.low:+.2f} to {pull.high:+.2f})"
+    used, bias, pull = found.used.interval, found.used.bias, found.contrasts["towards the donor's answer, log p"]
+    return "; ".join(
+        (
+            found.verdict,
+            "accuracy " + ", ".join(f"{arm} {100 * accuracy[arm]:.1f}" for arm in ARMS),
+            f"redrawn less permuted {with_interval(100 * found.primary.difference, found.primary, 100)}",
+            f"used {used.estimate - bias:.3f} bits ({used.low - bias:.3f} to {used.high - bias:.3f})",
+            f"towards the donor {with_interval(pull.difference, pull)} nats",
+        )
     )
+
+
+def with_interval(value: float, found: Comparison, unit: float = 1) -> str:
+    return f"{value:+.2f} ({unit * found.low:+.2f} to {unit * found.high:+.2f})"
 
 
 if __name__ == "__main__":

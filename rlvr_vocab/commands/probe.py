@@ -22,7 +22,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.probe import Prober, RecordedThought
 from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint
 from rlvr_vocab.progress import stage
-from rlvr_vocab.record.files import FINAL_MODEL
+from rlvr_vocab.record.files import FINAL_MODEL, PROBE, PROBE_FOLDER, PROBE_PAGE
 from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.record.probe import ARMS, read_answers, write_answers
 from rlvr_vocab.rewards.grader import Grader
@@ -46,10 +46,10 @@ def run(settings: ProbeSettings) -> int:
         raise UserError("run: the runs are not graded alike, so that nothing can be said of them together")
     probed = [_probed(settings, folder, each, console) for folder, each in zip(settings.run, trained, strict=True)]
     found = probe_findings(probed, measures[0], settings.telling_effect)
-    write_json_whole(settings.out / "probe.json", as_json(found), "out")
-    write_whole(settings.out / "probe.html", render(probe_page(found, _command(settings))))
+    write_json_whole(settings.out / PROBE, as_json(found), "out")
+    write_whole(settings.out / PROBE_PAGE, render(probe_page(found, _command(settings))))
     _print(console, found)
-    console.print(f"probe.html and probe.json are in {settings.out}", markup=False)
+    console.print(f"{PROBE_PAGE} and {PROBE} are in {settings.out}", markup=False)
     return 0
 
 
@@ -65,7 +65,7 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
     arms = [arm for arm in ARMS if settings.arms is None or arm in settings.arms or arm in _ALWAYS]
     if VocabLayout.load(folder / FINAL_MODEL).mode == "replace" and "sources" in arms:
         arms.remove("sources")  # which are closed while thinking
-    place = folder / "probe"
+    place = folder / PROBE_FOLDER
     with only_writer(place, "run"):
         _require_same(place, _depends_on(settings, folder, rows))
         missing = [arm for arm in arms if not (place / f"{arm}.jsonl").exists()]
@@ -84,7 +84,7 @@ def _answer(
     arms: Sequence[str],
     console: Console,
 ) -> None:
-    model, place, grpo = folder / FINAL_MODEL, folder / "probe", trained.training.grpo
+    model, place, grpo = folder / FINAL_MODEL, folder / PROBE_FOLDER, trained.training.grpo
     sampling = SamplingSettings(
         max_new_tokens=grpo["max_completion_length"],
         temperature=grpo["temperature"],

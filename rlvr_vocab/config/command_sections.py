@@ -13,6 +13,7 @@ from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RewardSet
 from rlvr_vocab.config.values import read, read_section
 from rlvr_vocab.data.source import AnswerFormat
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.files import PROBE_FOLDER
 from rlvr_vocab.rewards.reward import RewardSpec
 
 
@@ -247,7 +248,7 @@ def read_probe(config: dict[str, Any], given: frozenset[str]) -> ProbeSettings:
     runs = tuple(_named(run) for each in read(tuple[Path, ...], named, "run") for run in _meant_by(each))
     if not runs:
         raise UserError("run=[]: give at least one")
-    default = runs[0] / "probe" if len(runs) == 1 else Path("out", "probe")
+    default = runs[0] / PROBE_FOLDER if len(runs) == 1 else Path("out", PROBE_FOLDER)
     out = default if config["out"] is None else read(Path, config["out"], "out")
     arms = [config["arms"]] if isinstance(config["arms"], str) else config["arms"]
     return read_section(ProbeSettings, {**config, "arms": arms}, ready={"run": runs, "out": out})

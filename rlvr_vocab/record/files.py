@@ -13,6 +13,8 @@ INITIAL_MODEL, FINAL_ADAPTER, FINAL_MODEL = "initial_model", "final_adapter", "f
 METRICS, COMPLETIONS, SUMMARY = "metrics.jsonl", "completions", "summary.json"
 CONFIG, ENVIRONMENT, PROBLEMS, CHANGES = "config.yaml", "environment.json", "problems.json", "changes.jsonl"
 STAGE_RECORD, WANDB = "stage.json", "wandb.json"
+# What `rlvr-vocab probe` finds, in the run's folder or in one of several runs.
+PROBE_FOLDER, PROBE, PROBE_PAGE = "probe", "probe.json", "probe.html"
 # In the folder of an evaluation by `rlvr-vocab evaluate`, beside its summary.json.
 EVALUATION_RESULTS, EVALUATION_SETTINGS = "results.jsonl", "settings.json"
 STEP_FILES = "step_*.parquet"
@@ -90,6 +92,7 @@ _KINDS: dict[str, dict[str, Any]] = {
         "names_on_hub": [str],
     },
     PROBLEMS: {"held_out": dict, "training": [dict]},
+    PROBE: {"sentence": str},
 }
 # Those without which the outcome of a run cannot be shown; the others came later.
 _LATER = {

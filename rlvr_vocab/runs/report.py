@@ -23,7 +23,17 @@ from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
-from rlvr_vocab.record.files import CHANGES, COMPLETIONS, ENVIRONMENT, INITIAL_MODEL, PROBLEMS, SUMMARY, read_record
+from rlvr_vocab.record.files import (
+    CHANGES,
+    COMPLETIONS,
+    ENVIRONMENT,
+    INITIAL_MODEL,
+    PROBE,
+    PROBE_FOLDER,
+    PROBLEMS,
+    SUMMARY,
+    read_record,
+)
 from rlvr_vocab.record.inventory import RunInventory
 from rlvr_vocab.record.measure import GraderRecord, Measure
 from rlvr_vocab.record.metrics import RunRecord, read_rows
@@ -76,6 +86,7 @@ def report_of(record: RunRecord, max_samples: int) -> RunReport:
     folder = record.folder
     marker, why_unmarked = _or_why(lambda: _marker(folder / INITIAL_MODEL))
     vocabulary, why_untold = _or_why(lambda: analyse_vocabulary(record))
+    probe, why_unprobed = _or_why(lambda: read_record(folder / PROBE_FOLDER, PROBE))
     return RunReport(
         record=record,
         held_out=held_out_of(record),
@@ -87,7 +98,8 @@ def report_of(record: RunRecord, max_samples: int) -> RunReport:
         environment=read_record(folder, ENVIRONMENT),
         configuration=_configuration(folder),
         max_samples=max_samples,
-        unreadable=tuple(filter(None, (why_unmarked, why_untold))),
+        unreadable=tuple(filter(None, (why_unmarked, why_untold, why_unprobed))),
+        probe=None if probe is None else probe["sentence"],
     )
 
 

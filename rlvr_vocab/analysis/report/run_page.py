@@ -67,6 +67,7 @@ class RunReport:
         vocabulary: what became of it; None where no model of the run says what it is.
         problems: what preparation read and left out (problems.json); None in a run that did not write it down.
         environment: environment.json.
+        probe: the verdict of a probe, a sentence; None where nobody has asked.
         unreadable: why the marker or the vocabulary is not there, where a file of theirs is damaged.
     """
 
@@ -81,6 +82,7 @@ class RunReport:
     configuration: Configuration
     max_samples: int
     unreadable: Sequence[str] = ()
+    probe: str | None = None
 
 
 def run_page(report: RunReport) -> Page:
@@ -110,6 +112,7 @@ def _outcome(report: RunReport) -> Markup:
         ("group size", f"{run.num_generations:,}"),
         ("seed", str(run.seed)),
         *_of_summary(record),
+        *([] if report.probe is None else [("what the copies mean", report.probe)]),
     ]
     lines = [paragraph(f"Damaged: {line}.", "missing") for line in record.damage]
     return Markup().join([*lines, facts(pairs), *_by_task(report.held_out)])

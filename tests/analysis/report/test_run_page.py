@@ -363,3 +363,11 @@ def test_sections_of_a_page_have_anchors_of_their_own() -> None:
         render(Page("t", "s", twice))
     page = render(Page("<t>", "a\x00b\udfff", [Section("A & B", Markup("<p>c</p>"), "a")]))
     assert "<h1>&lt;t&gt;</h1>" in page and "a�b�" in page and 'href="#a">A &amp; B<' in page and "<p>c</p>" in page
+
+
+def test_what_a_probe_found_stands_with_the_outcome(run):
+    assert "what the copies mean" not in report(run)
+    (run / "probe").mkdir()
+    write_json(run / "probe" / "probe.json", {"sentence": "No sign of meaning: <b>as good</b>."})
+    shown = report(run)
+    assert "what the copies mean" in shown and "No sign of meaning: &lt;b&gt;as good&lt;/b&gt;." in shown
