@@ -23,10 +23,11 @@ from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.analysis.compare.comparison import Comparison
 from rlvr_vocab.analysis.probe.findings import ProbedRun, ProbeFindings, probe_findings
+from rlvr_vocab.atomic_file import folder_appearing_whole
 from rlvr_vocab.evaluation.probe import Prober
 from rlvr_vocab.evaluation.sampling import SamplingSettings, chat_ids, load_checkpoint
 from rlvr_vocab.record.measure import Measure
-from rlvr_vocab.record.probe import read_answers, write_answers
+from rlvr_vocab.record.probe import ProbeAnswer, read_rows, write_rows
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader, GraderSpec
 from rlvr_vocab.rewards.reward import RewardSpec
@@ -53,9 +54,9 @@ def main() -> None:
         for seed in arguments.seeds:
             folder = arguments.out / f"{bits:g}_bits_seed{seed}"
             model = folder / "model"
-            if not (folder / "trained").exists():
-                plant(model, bits, seed, arguments.steps)
-                (folder / "trained").touch()
+            if not model.exists():
+                with folder_appearing_whole(model) as unfinished:
+                    plant(unfinished, bits, seed, arguments.steps)
             found = probe(model, folder / "probe", seed, arguments.problems, arguments.draws)
             print(f"{bits:g} bits, seed {seed}: {in_words(found)}", flush=True)
 
@@ -140,10 +141,10 @@ def probe(model: Path, folder: Path, seed: int, problems: int, draws: int) -> Pr
         grader = Grader(GraderSpec((RewardSpec("accuracy"),), 1.0), context)
         sampling = SamplingSettings(max_new_tokens=24, batch_size=256, seed=seed)
         prober = Prober(load_checkpoint(model), grader, sampling)
-        thoughts, _ = prober.think(rows, 1, lambda done: None)
+        thoughts = prober.recorded(prober.think(rows, 1, lambda done: None), rows)
         for arm in ARMS:
-            write_answers(prober.answers(arm, thoughts, draws, lambda done: None), folder / f"{arm}.jsonl")
-    answers = {arm: read_answers(folder / f"{arm}.jsonl") for arm in ARMS}
+            write_rows(prober.answers(arm, thoughts, draws, lambda done: None), folder / f"{arm}.jsonl")
+    answers = {arm: read_rows(folder / f"{arm}.jsonl", ProbeAnswer) for arm in ARMS}
     return probe_findings([ProbedRun(str(model), names, answers, 0)], Measure(), TELLING_EFFECT)
 
 

@@ -31,7 +31,7 @@ from rlvr_vocab.data.overlap import check_other_set
 from rlvr_vocab.data.prompt_file import check_prompt_file
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
-from rlvr_vocab.record.files import FINAL_MODEL, STEP_FILES, step_files
+from rlvr_vocab.record.files import FINAL_MODEL, PROBE, STEP_FILES, step_files
 from rlvr_vocab.record.measure import grader_in_words, same_grader
 from rlvr_vocab.record.probe import ARMS
 from rlvr_vocab.rewards.build import RewardContext
@@ -77,6 +77,9 @@ def check_probe(settings: ProbeSettings) -> None:
     unknown = [arm for arm in settings.arms or () if arm not in ARMS]
     if unknown:
         raise UserError(f"arms: no arm {unknown[0]}{did_you_mean(unknown[0], ARMS)}; there are {', '.join(ARMS)}")
+    if len({run.absolute() for run in settings.run}) < len(settings.run):
+        raise UserError("run: the same run stands there twice")
+    check_new_file(settings.out / PROBE, "out", ())
     for run in settings.run:
         check_is_run(run, "run")
         model = run / FINAL_MODEL

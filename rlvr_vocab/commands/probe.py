@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +20,18 @@ from rlvr_vocab.atomic_file import read_json, write_json_whole, write_whole
 from rlvr_vocab.config.command_sections import ProbeSettings
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.config.values import as_typed
+from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.evaluation.probe import Prober, RecordedThought
+from rlvr_vocab.evaluation.probe import Prober
 from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint
 from rlvr_vocab.progress import stage
-from rlvr_vocab.record.files import FINAL_MODEL, PROBE, PROBE_FOLDER, PROBE_PAGE
-from rlvr_vocab.record.measure import Measure
-from rlvr_vocab.record.probe import ARMS, read_answers, write_answers
+from rlvr_vocab.record.files import EVALUATION_SETTINGS, FINAL_MODEL, PROBE, PROBE_FOLDER, PROBE_PAGE
+from rlvr_vocab.record.measure import Measure, grader_in_words, same_grader
+from rlvr_vocab.record.probe import ARMS, ProbeAnswer, SampledThought, read_rows, write_rows
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.lock import only_writer
+from rlvr_vocab.runs.problem_account import fingerprint_of
 from rlvr_vocab.runs.problems import load_run_problems
 from rlvr_vocab.runs.rewards import grader_of_run, reward_context
 from rlvr_vocab.terminal import make_console, quiet_libraries
@@ -34,6 +39,8 @@ from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.weights_fingerprint import weights_fingerprint
 
 _ALWAYS = ("own", "redrawn", "permuted")
+_THOUGHTS = "thoughts.jsonl"
+_TYPED = ("max_samples", "samples", "draws", "seed")  # keys that the answers depend on
 
 
 def run(settings: ProbeSettings) -> int:
@@ -41,11 +48,15 @@ def run(settings: ProbeSettings) -> int:
     quiet_libraries()
     console = make_console()
     trained = [read_settings("train", [f"config={folder}"]) for folder in settings.run]
-    measures = [Measure.of(grader_of_run(each).record()) for each in trained]
-    if len(set(measures)) > 1:
-        raise UserError("run: the runs are not graded alike, so that nothing can be said of them together")
+    graders = [grader_of_run(each).record() for each in trained]
+    for folder, grader in zip(settings.run[1:], graders[1:], strict=True):
+        if not same_grader(graders[0], grader):
+            raise UserError(
+                f"run={folder}: graded by {grader_in_words(grader)}, and {settings.run[0]} by "
+                f"{grader_in_words(graders[0])}, so that nothing can be said of them together"
+            )
     probed = [_probed(settings, folder, each, console) for folder, each in zip(settings.run, trained, strict=True)]
-    found = probe_findings(probed, measures[0], settings.telling_effect)
+    found = probe_findings(probed, Measure.of(graders[0]), settings.telling_effect)
     write_json_whole(settings.out / PROBE, as_json(found), "out")
     write_whole(settings.out / PROBE_PAGE, render(probe_page(found, _command(settings))))
     _print(console, found)
@@ -53,10 +64,15 @@ def run(settings: ProbeSettings) -> int:
     return 0
 
 
+def _as_it_ended(trained: RunSettings) -> RunSettings:
+    """Of a run in stages the last one, by whose settings its model answers."""
+    return trained.stages[-1].run if trained.stages else trained
+
+
 def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console: Console) -> ProbedRun:
     """The answers of a run by arm: those that are there, and those that are missing, which are written beside them.
 
-    An arm is on disk as soon as it is answered, and answered alike whichever were there before.
+    The thoughts, and each arm once it is answered, are on disk; what is there is taken, and changes nothing else.
     """
     problems = load_run_problems(trained, console).held_out
     if problems is None:
@@ -67,13 +83,14 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
         arms.remove("sources")  # which are closed while thinking
     place = folder / PROBE_FOLDER
     with only_writer(place, "run"):
-        _require_same(place, _depends_on(settings, folder, rows))
+        _require_same(place, _depends_on(settings, folder, trained, rows))
         missing = [arm for arm in arms if not (place / f"{arm}.jsonl").exists()]
-        if missing or not (place / "thoughts.json").exists():
+        if missing:
             _answer(settings, folder, trained, rows, missing, console)
-    answers = {arm: read_answers(place / f"{arm}.jsonl") for arm in arms}
-    without = read_json(place / "thoughts.json")["without_thought"]
-    return ProbedRun(str(folder), [row["problem"] for row in rows], answers, without)
+    answers = {arm: read_rows(place / f"{arm}.jsonl", ProbeAnswer) for arm in arms}
+    sampled = read_rows(place / _THOUGHTS, SampledThought)
+    with_thought = {(each.problem, each.sample) for each in answers["own"]}
+    return ProbedRun(str(folder), [row["problem"] for row in rows], answers, len(sampled) - len(with_thought))
 
 
 def _answer(
@@ -84,47 +101,51 @@ def _answer(
     arms: Sequence[str],
     console: Console,
 ) -> None:
-    model, place, grpo = folder / FINAL_MODEL, folder / PROBE_FOLDER, trained.training.grpo
-    sampling = SamplingSettings(
-        max_new_tokens=grpo["max_completion_length"],
-        temperature=grpo["temperature"],
-        batch_size=settings.batch_size,
-        seed=settings.seed,
-    )
-    grader = Grader(grader_of_run(trained), reward_context(trained, VocabLayout.load(model)))
+    model, place = folder / FINAL_MODEL, folder / PROBE_FOLDER
+    sampling = replace(_sampling(settings, trained), batch_size=settings.batch_size)
+    grader = Grader(grader_of_run(trained), reward_context(_as_it_ended(trained), VocabLayout.load(model)))
     prober = Prober(load_checkpoint(model), grader, sampling)
-    with stage(console, "thoughts", len(rows) * settings.samples) as display:
-        thoughts, without = prober.think(rows, settings.samples, display.update)
-    _require_thoughts(thoughts, folder)
-    write_json_whole(place / "thoughts.json", {"thoughts": len(thoughts), "without_thought": without}, "run")
+    if not (place / _THOUGHTS).exists():
+        with stage(console, "thoughts", len(rows) * settings.samples) as display:
+            write_rows(prober.think(rows, settings.samples, display.update), place / _THOUGHTS)
+    thoughts = prober.recorded(read_rows(place / _THOUGHTS, SampledThought), rows)
+    if len({each.problem for each in thoughts if each.thought.places}) < 2:
+        raise UserError(f"run={folder}: on fewer than two problems its model ends a thought with anything to exchange")
     for arm in arms:
         with stage(console, f"{arm}: answers", len(thoughts) * settings.draws) as display:
-            write_answers(prober.answers(arm, thoughts, settings.draws, display.update), place / f"{arm}.jsonl")
+            write_rows(prober.answers(arm, thoughts, settings.draws, display.update), place / f"{arm}.jsonl")
 
 
-def _require_thoughts(thoughts: Sequence[RecordedThought], folder: Path) -> None:
-    if len({each.problem for each in thoughts}) < 2:
-        raise UserError(f"run={folder}: its model closes its thinking on fewer than two problems: nothing to exchange")
+def _sampling(settings: ProbeSettings, trained: RunSettings) -> SamplingSettings:
+    grpo = _as_it_ended(trained).training.grpo
+    return SamplingSettings(grpo["max_completion_length"], grpo["temperature"], seed=settings.seed)
 
 
-def _depends_on(settings: ProbeSettings, folder: Path, rows: Sequence[Any]) -> dict[str, Any]:
+def _depends_on(settings: ProbeSettings, folder: Path, trained: RunSettings, rows: Sequence[Any]) -> dict[str, Any]:
+    sampling = _sampling(settings, trained)
     return {
         "weights": weights_fingerprint(folder / FINAL_MODEL),
-        "problems": len(rows),
-        **{name: getattr(settings, name) for name in ("samples", "draws", "batch_size", "seed")},
+        "problems": fingerprint_of((row["prompt"], cell_text(row.get("solution"))) for row in rows),
+        "grader": grader_of_run(trained).record(),
+        "max_new_tokens": sampling.max_new_tokens,
+        "temperature": sampling.temperature,
+        **{name: getattr(settings, name) for name in ("max_samples", "samples", "draws", "seed")},
     }
 
 
 def _require_same(place: Path, wanted: dict[str, Any]) -> None:
-    """Answers to another question are not mixed with these."""
-    file = place / "settings.json"
-    if not file.exists():
+    """Answers to another question are not mixed with these; settings without thoughts bind nobody."""
+    file = place / EVALUATION_SETTINGS
+    there = read_json(file) if (place / _THOUGHTS).exists() and file.exists() else None
+    if there is None:
         write_json_whole(file, wanted, "run")
         return
-    there = read_json(file)
-    others = [f"{name}={there.get(name)} (now {wanted[name]})" for name in wanted if there.get(name) != wanted[name]]
+    others = [name for name in wanted if there.get(name) != json.loads(json.dumps(wanted[name]))]
     if others:
-        raise UserError(f"{place}: holds a probe with {', '.join(others)}; delete it, or ask the same")
+        words = ", ".join(
+            f"{name}={there.get(name)} (now {wanted[name]})" if name in _TYPED else f"other {name}" for name in others
+        )
+        raise UserError(f"{place}: holds a probe with {words}; delete it, or ask the same")
 
 
 def _print(console: Console, found: ProbeFindings) -> None:
@@ -145,7 +166,9 @@ def _print(console: Console, found: ProbeFindings) -> None:
 
 
 def _command(settings: ProbeSettings) -> str:
+    """What makes the probe again."""
     runs = ",".join(map(str, settings.run))
     words = [f"run=[{runs}]" if len(settings.run) > 1 else f"run={runs}"]
-    words += [f"{name}={getattr(settings, name)}" for name in ("samples", "draws", "seed")]
+    words += [f"arms=[{','.join(settings.arms)}]"] if settings.arms is not None else []
+    words += [f"{name}={as_typed(getattr(settings, name))}" for name in (*_TYPED, "telling_effect", "out")]
     return shlex.join(["rlvr-vocab", "probe", *words])

@@ -261,7 +261,7 @@ def _meant_by(folder: Path) -> list[Path]:
     found = Path(folder.anchor or ".").glob(str(folder.relative_to(folder.anchor)))
     fitting = sorted(each for each in found if (each / "config.yaml").is_file())
     if not fitting:
-        raise UserError(f"runs={folder}: no folder of a run fits")
+        raise UserError(f"{folder}: no folder of a run fits")
     return fitting
 
 

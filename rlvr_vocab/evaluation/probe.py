@@ -1,7 +1,7 @@
 """Samples thoughts, exchanges their ids for others of the same text, and samples what is answered then.
 
-Everything is drawn from random numbers of its own problem, sample and draw: the same answer comes out in whatever
-batch, and in all arms by the same numbers, so that arms which leave the model's distributions as they are answer alike.
+Everything is drawn from random numbers of its own problem, sample and draw, in all arms from the same: those that leave
+the model's distributions as they are answer alike, and up to rounding the batch makes no difference.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, chat_ids
-from rlvr_vocab.record.probe import ARMS, ProbeAnswer
+from rlvr_vocab.record.probe import ARMS, ProbeAnswer, SampledThought
 from rlvr_vocab.rewards.grader import Grade, Grader
 from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.head import attach_region_head
@@ -29,7 +29,7 @@ _DONORS = 4  # tried for each transplant; the one whose choices are as likely as
 
 @dataclass(frozen=True)
 class RecordedThought:
-    """A thought as it was sampled, and the answer that followed; `row` is its problem."""
+    """A thought as it was sampled, and the text of the answer that followed; `row` is its problem."""
 
     problem: int
     sample: int
@@ -37,6 +37,10 @@ class RecordedThought:
     thought: Thought
     answer_text: str
     answer: str | None
+
+    @property
+    def gold(self) -> str | None:
+        return cell_text(self.row.get("solution"))
 
 
 @dataclass(frozen=True)
@@ -75,26 +79,35 @@ class Prober:
 
     def think(
         self, rows: Sequence[Mapping[str, Any]], samples: int, on_progress: Callable[[int], None]
-    ) -> tuple[list[RecordedThought], int]:
-        """Thoughts on each problem, and how many completions had none that ended."""
+    ) -> list[SampledThought]:
+        """Completions for each problem."""
         questions = [(problem, sample) for problem in range(len(rows)) for sample in range(samples)]
         prompts = chat_ids(self._tokenizer, [rows[problem]["prompt"] for problem, _ in questions])
-        limit, found = self._sampling.max_new_tokens, []
+        limit, found = self._sampling.max_new_tokens, list[SampledThought]()
         for start, end in self._batches(len(questions)):
             uniforms = [self._uniforms(_OF_THOUGHTS, *each, count=limit) for each in questions[start:end]]
             completions = self._sample(prompts[start:end], uniforms, [limit] * (end - start))
             grades = self._grades(
                 [rows[problem] for problem, _ in questions[start:end]], prompts[start:end], completions
             )
-            for (problem, sample), prompt, ids, grade in zip(
-                questions[start:end], prompts[start:end], completions, grades, strict=True
-            ):
-                thought = self._exchange.thought(prompt, ids)
-                if thought is not None:
-                    text = self._tokenizer.decode(self._without_end(ids[len(thought.ids) :]))
-                    found.append(RecordedThought(problem, sample, rows[problem], thought, text, grade.answer))
+            found += [
+                SampledThought(problem, sample, prompt, ids, grade.answer)
+                for (problem, sample), prompt, ids, grade in zip(
+                    questions[start:end], prompts[start:end], completions, grades, strict=True
+                )
+            ]
             on_progress(end)
-        return found, len(questions) - len(found)
+        return found
+
+    def recorded(self, sampled: Sequence[SampledThought], rows: Sequence[Mapping[str, Any]]) -> list[RecordedThought]:
+        """Those that hold a thought which ends."""
+        found = []
+        for each in sampled:
+            thought = self._exchange.thought(each.prompt_ids, each.completion_ids)
+            if thought is not None:
+                text = self._tokenizer.decode(self._without_end(each.completion_ids[len(thought.ids) :]))
+                found.append(RecordedThought(each.problem, each.sample, rows[each.problem], thought, text, each.answer))
+        return found
 
     def answers(
         self, arm: str, thoughts: Sequence[RecordedThought], draws: int, on_progress: Callable[[int], None]
@@ -108,19 +121,20 @@ class Prober:
 
     def _versions(self, arm: str, thoughts: Sequence[RecordedThought], draws: int) -> list[_Version]:
         if arm == "permuted":
-            dealt = self._permuted(thoughts, draws)
             return [
-                _Version(each, *of_draw) for each, of_each in zip(thoughts, dealt, strict=True) for of_draw in of_each
+                _Version(each, thought, draw)
+                for each, dealt in zip(thoughts, self._permuted(thoughts, draws), strict=True)
+                for draw, thought in enumerate(dealt)
             ]
         if arm == "transplanted":
             return self._transplants(thoughts, draws)
         return [_Version(each, self._version(arm, each, draw), draw) for each in thoughts for draw in range(draws)]
 
-    def _permuted(self, thoughts: Sequence[RecordedThought], draws: int) -> list[list[tuple[Thought, int]]]:
-        """For each thought its permutations with the number of their draw."""
+    def _permuted(self, thoughts: Sequence[RecordedThought], draws: int) -> list[tuple[Thought, ...]]:
+        """For each thought its permutations, one for each draw."""
         plain = [each.thought for each in thoughts]
         dealt = (self._exchange.permuted(plain, self._random("permuted", draw)) for draw in range(draws))
-        return [[(thought, draw) for draw, thought in enumerate(of_each)] for of_each in zip(*dealt, strict=True)]
+        return list(zip(*dealt, strict=True))
 
     def _version(self, arm: str, recorded: RecordedThought, draw: int) -> Thought:
         thought, exchange = recorded.thought, self._exchange
@@ -141,7 +155,7 @@ class Prober:
     def _transplants(self, thoughts: Sequence[RecordedThought], draws: int) -> list[_Version]:
         """From thoughts on problems with another gold answer, those whose choices are as likely as the own ones."""
         wanted, candidates = self._copies_logps([each.thought for each in thoughts]), []
-        golds = list(map(_gold, thoughts))
+        golds = [each.gold for each in thoughts]
         for each, own_gold in zip(thoughts, golds, strict=True):
             others = [other for other, gold in zip(thoughts, golds, strict=True) if gold != own_gold]
             random = self._random("transplanted", each.problem, each.sample)
@@ -156,7 +170,7 @@ class Prober:
             away = sorted((abs(next(logps) - own), number) for number in range(len(tried)))
             for draw, (_, number) in enumerate(away[:draws]):
                 donor, thought = tried[number]
-                versions.append(_Version(each, thought, draw, donor, dealt[draw][0]))
+                versions.append(_Version(each, thought, draw, donor, dealt[draw]))
         return versions
 
     def _answered(self, versions: Sequence[_Version], redraw: bool) -> list[ProbeAnswer]:
@@ -191,16 +205,10 @@ class Prober:
             [list(each.thought.prompt_ids) for each in versions],
             [[*each.thought.ids, *answer] for each, answer in zip(versions, answers, strict=True)],
         )
-        gold = self._answer_logps([(each.of, each.thought, _gold(each.of)) for each in versions])
-        of_donors, without = (
-            self._answer_logps(
-                [
-                    (each.of, getattr(each, name) or each.thought, None if each.donor is None else _gold(each.donor))
-                    for each in versions
-                ]
-            )
-            for name in ("thought", "without_donor")
-        )
+        donors = [None if each.donor is None else each.donor.gold for each in versions]
+        own, without = [each.thought for each in versions], [each.without_donor or each.thought for each in versions]
+        gold = self._gold_logps(versions, own, [each.of.gold for each in versions])
+        of_donors, of_others = self._gold_logps(versions, own, donors), self._gold_logps(versions, without, donors)
         copies = self._copies_logps([each.thought for each in versions])
         threshold = self._grader.spec.threshold
         return [
@@ -215,24 +223,41 @@ class Prober:
                 of_other,
                 None if each.donor is None else each.donor.problem,
                 of_copies,
+                _exchanged(each),
                 self._tokenizer.decode(self._without_end(answer)),
             )
             for each, answer, grade, of_gold, of_donor, of_other, of_copies in zip(
-                versions, answers, grades, gold, of_donors, without, copies, strict=True
+                versions, answers, grades, gold, of_donors, of_others, copies, strict=True
             )
         ]
 
-    def _answer_logps(self, asked: Sequence[tuple[RecordedThought, Thought, str | None]]) -> list[float | None]:
-        """Of a gold answer after a thought, in the words of the model's own answer, to the end of the turn."""
-        texts = [None if gold is None else _answer_with(gold, recorded) for recorded, _, gold in asked]
-        places = [place for place, text in enumerate(texts) if text is not None]
-        end = [min(self._end_ids)] if self._end_ids else []
-        prefixes = [[*asked[place][1].prompt_ids, *asked[place][1].ids] for place in places]
-        answers = [[*self._tokenizer(texts[place], add_special_tokens=False)["input_ids"], *end] for place in places]
-        found: list[float | None] = [None] * len(asked)
-        for place, scores in zip(places, self._scores(prefixes, answers, "log_probs"), strict=True):
+    def _gold_logps(
+        self, versions: Sequence[_Version], thoughts: Sequence[Thought], golds: Sequence[str | None]
+    ) -> list[float | None]:
+        """Of a gold answer in the place of the model's own, the words before it given; None where it has no place."""
+        found: list[float | None] = [None] * len(versions)
+        prefixes, ids, places = [], [], []
+        for place, (version, thought, gold) in enumerate(zip(versions, thoughts, golds, strict=True)):
+            in_place = None if gold is None else self._in_place(gold, version.of)
+            if in_place is not None:
+                prefixes.append([*thought.prompt_ids, *thought.ids, *in_place[0]])
+                ids.append(in_place[1])
+                places.append(place)
+        for place, scores in zip(places, self._scores(prefixes, ids, "log_probs"), strict=True):
             found[place] = float(scores.sum())
         return found
+
+    def _in_place(self, gold: str, recorded: RecordedThought) -> tuple[list[int], list[int]] | None:
+        """The ids before a gold answer that stands where the model's own did, and its own with the one that ends it."""
+        before, after = _around_answer(recorded)
+        if self._tokenizer.convert_ids_to_tokens(self._policy.layout.think_open_id) in before:  # under other rules
+            return None
+        head, through, whole = (
+            self._tokenizer(text, add_special_tokens=False)["input_ids"]
+            for text in (before, before + gold, before + gold + after)
+        )
+        same = next((place for place, (a, b) in enumerate(zip(head, whole, strict=False)) if a != b), len(head))
+        return whole[:same], whole[same : max(len(through), same) + 1]
 
     def _copies_logps(self, thoughts: Sequence[Thought]) -> list[float]:
         found: list[float] = []
@@ -314,11 +339,18 @@ class Prober:
         return [(start, min(start + size, count)) for start in range(0, count, size)]
 
 
-def _gold(recorded: RecordedThought) -> str | None:
-    return cell_text(recorded.row.get("solution"))
+def _exchanged(version: _Version) -> float:
+    places = version.thought.places
+    own, now = version.of.thought.ids, version.thought.ids
+    return sum(own[place] != now[place] for place in places) / len(places) if places else 0.0
 
 
-def _answer_with(gold: str, recorded: RecordedThought) -> str:
-    """The model's own answer with a gold one in the place of what it found; a box where it found nothing."""
-    before, found, after = recorded.answer_text.rpartition(recorded.answer) if recorded.answer else ("", "", "")
-    return f"{before}{gold}{after}" if found else f"\\boxed{{{gold}}}"
+def _around_answer(recorded: RecordedThought) -> tuple[str, str]:
+    """The model's own answer without what it found: where that stands in a box, else where it stands last."""
+    text, answer = recorded.answer_text, recorded.answer
+    for form in ("\\boxed{%s}", "%s"):
+        if answer and (found := form % answer) in text:
+            before, _, after = text.rpartition(found)
+            opened, closed = form.split("%s")
+            return before + opened, closed + after
+    return "\\boxed{", "}"

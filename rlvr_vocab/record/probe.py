@@ -1,4 +1,4 @@
-"""The answers of a probe, one JSON object a line; no torch."""
+"""The thoughts and answers of a probe, one JSON object a line; no torch."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.errors import UserError
@@ -25,6 +26,17 @@ ARMS = {
 
 
 @dataclass(frozen=True)
+class SampledThought:
+    """A completion that a probe begins with; `answer`: what the grader reads as its final answer, None where none."""
+
+    problem: int
+    sample: int
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    answer: str | None
+
+
+@dataclass(frozen=True)
 class ProbeAnswer:
     """One answer after one version of a thought.
 
@@ -37,6 +49,7 @@ class ProbeAnswer:
             as the permuted arm has it, with no choice of the donor's but by chance.
         donor: the problem that a transplanted thought has its choices from.
         copies_logp: of the choice of ids, given the text and what stands before.
+        exchanged: share of the places with a choice at which the id is not the own one.
     """
 
     problem: int
@@ -49,6 +62,7 @@ class ProbeAnswer:
     permuted_donor_logp: float | None
     donor: int | None
     copies_logp: float
+    exchanged: float
     answer: str
 
     @property
@@ -56,19 +70,23 @@ class ProbeAnswer:
         return self.score if self.right is None else float(self.right)
 
 
-def write_answers(answers: Sequence[ProbeAnswer], path: Path) -> None:
+Row = TypeVar("Row", SampledThought, ProbeAnswer)
+
+
+def write_rows(rows: Sequence[SampledThought] | Sequence[ProbeAnswer], path: Path) -> None:
     """The file appears whole or not at all."""
-    lines = (json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in answers)
+    lines = (json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in rows)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, "".join(lines), errors="surrogatepass")
 
 
-def read_answers(path: Path) -> list[ProbeAnswer]:
-    """What `write_answers` wrote; raises UserError where a line holds something else."""
+def read_rows(path: Path, kind: type[Row]) -> list[Row]:
+    """What `write_rows` wrote; raises UserError where a line holds something else."""
     found = []
-    for number, line in enumerate(path.read_bytes().decode("utf-8", errors="surrogatepass").splitlines(), start=1):
+    lines = path.read_bytes().split(b"\n")  # text of a model may hold what else Python takes for the end of a line
+    for number, line in enumerate(filter(None, lines), start=1):
         try:
-            found.append(ProbeAnswer(**json.loads(line)))
+            found.append(kind(**json.loads(line.decode("utf-8", errors="surrogatepass"))))
         except (ValueError, TypeError) as error:
-            raise UserError(f"{path}, line {number}: no answer of a probe ({error})") from error
+            raise UserError(f"{path}, line {number}: not of a probe of this version ({error})") from error
     return found

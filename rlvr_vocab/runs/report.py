@@ -99,7 +99,7 @@ def report_of(record: RunRecord, max_samples: int) -> RunReport:
         configuration=_configuration(folder),
         max_samples=max_samples,
         unreadable=tuple(filter(None, (why_unmarked, why_untold, why_unprobed))),
-        probe=None if probe is None else probe["sentence"],
+        probe=None if probe is None else probe.get("sentence"),
     )
 
 

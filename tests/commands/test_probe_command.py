@@ -8,7 +8,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.record.probe import ARMS, read_answers
+from rlvr_vocab.evaluation.probe import Prober
+from rlvr_vocab.record.probe import ARMS, ProbeAnswer, read_rows
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import scored_regions
@@ -43,7 +44,7 @@ def probed(run: Path, *words: str) -> dict:
 
 
 def answers(run: Path, arm: str):
-    return read_answers(run / "probe" / f"{arm}.jsonl")
+    return read_rows(run / "probe" / f"{arm}.jsonl", ProbeAnswer)
 
 
 def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -74,8 +75,6 @@ def test_log_p_of_the_gold_answer_is_that_of_the_definition(train):
     run = train("moved", "model.reasoning_rows=independent")
     probed(run)
     model, layout = AutoModelForCausalLM.from_pretrained(run / "final_model"), VocabLayout.load(run / "final_model")
-    from rlvr_vocab.evaluation.probe import Prober
-
     asked = []
     own_scores = Prober._scores
     with pytest.MonkeyPatch.context() as patch:
@@ -99,7 +98,7 @@ def test_arms_that_are_lost_come_out_with_the_same_bytes(train):
     run = train("moved", "model.reasoning_rows=independent")
     probed(run)
     before = {path.name: path.read_bytes() for path in (run / "probe").iterdir()}
-    for name in ("permuted.jsonl", "transplanted.jsonl", "dose_50.jsonl", "probe.json"):
+    for name in ("thoughts.jsonl", "permuted.jsonl", "transplanted.jsonl", "dose_50.jsonl", "probe.json"):
         (run / "probe" / name).unlink()
     probed(run)
     assert {path.name: path.read_bytes() for path in (run / "probe").iterdir()} == before
@@ -130,4 +129,6 @@ def test_what_cannot_be_probed_is_refused(train, capsys, tmp_path):
     assert "no such folder" in error_of(capsys, f"run={tmp_path / 'nothing'}")
     baseline = train("baseline", "model.reasoning_vocab_size=0")
     assert "no reasoning tokens" in error_of(capsys, f"run={baseline}")
+    run = train("moved")
+    assert "stands there twice" in error_of(capsys, f"run=[{run},{run}]")
     assert "did you mean permuted?" in error_of(capsys, f"run={train('moved')}", "arms=[permutted]")

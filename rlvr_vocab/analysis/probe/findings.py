@@ -16,11 +16,13 @@ import numpy as np
 
 from rlvr_vocab.analysis.compare.comparison import Comparison, compare_arms, holm, interval_text, p_text
 from rlvr_vocab.analysis.compare.runs import ArmResults, RunResults
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.record.probe import ARMS, ProbeAnswer
 from rlvr_vocab.statistics import Interval, mean_interval
 
-ProbeVerdict = Literal["carries meaning", "no sign of meaning", "too few problems to tell"]
+ProbeVerdict = Literal["carries meaning", "no sign of meaning", "too few problems to tell", "cannot tell"]
+_HARM, _LEAST_EXCHANGED = "own against redrawn: does redrawing do harm?", 0.1
 _LOG_P = Measure(is_share=False, grader="log p of the gold answer")
 _DONOR = Measure(is_share=False, grader="log p of the donor's answer")
 
@@ -37,12 +39,19 @@ class ProbedRun:
 
 @dataclass(frozen=True)
 class ArmFigures:
-    """An arm in short; `value`: accuracy, or the mean score; `gold_logp`: mean over the answers that have one."""
+    """The means of an arm.
+
+    Attributes:
+        value: accuracy, or the score.
+        gold_logp: over the answers that have one.
+        exchanged: share of the choices that are not the own ones.
+    """
 
     arm: str
     value: float
     gold_logp: float | None
     copies_logp: float
+    exchanged: float
     against_redrawn: Comparison | None
 
 
@@ -52,7 +61,7 @@ class UsedBits:
 
     Attributes:
         interval: of log2 p(gold | own ids) - log2 mean p(gold | permuted ids), over problems.
-        bias: by which the logarithm of a mean over so few permutations makes it too large, to first order.
+        bias: about by how much the logarithm of a mean over so few permutations makes it too large, to first order.
     """
 
     interval: Interval
@@ -92,25 +101,29 @@ def probe_findings(runs: Sequence[ProbedRun], measure: Measure, telling_effect: 
     value, gold = (lambda each: each.value), (lambda each: each.gold_logp)
     primary = _contrast(runs, "permuted", "redrawn", value, measure)
     asked: dict[str, Comparison | None] = {
-        "redrawn against own: does the harness do harm?": _contrast(runs, "own", "redrawn", value, measure),
+        _HARM: _contrast(runs, "redrawn", "own", value, measure),
         "redrawn against transplanted": _contrast(runs, "transplanted", "redrawn", value, measure),
         "redrawn against permuted, log p(gold)": _contrast(runs, "permuted", "redrawn", gold, _LOG_P),
         "redrawn against transplanted, log p(gold)": _contrast(runs, "transplanted", "redrawn", gold, _LOG_P),
         "towards the donor's answer, log p": _towards_donors(runs),
     }
+    if primary is None:
+        raise UserError("the grader of the run has no score for the answers, so that nothing can be said of them")
     contrasts = {name: found for name, found in asked.items() if found is not None}
     adjusted = holm([found.p for found in contrasts.values()])
     contrasts = {
         name: replace(found, adjusted_p=p) for (name, found), p in zip(contrasts.items(), adjusted, strict=True)
     }
-    assert primary is not None
-    verdict = _verdict(primary, telling_effect)
+    arms = [figures for arm in ARMS if (figures := _figures(runs, arm, measure)) is not None]
+    exchanged = next(each.exchanged for each in arms if each.arm == "permuted")
+    obstacle = _obstacle(primary, contrasts.get(_HARM), exchanged, telling_effect)
+    verdict = _verdict(primary, obstacle, telling_effect)
     return ProbeFindings(
         verdict=verdict,
-        sentence=_sentence(verdict, primary),
+        sentence=_sentence(verdict, primary, obstacle),
         primary=primary,
         contrasts=contrasts,
-        arms=[_figures(runs, arm, measure) for arm in ARMS if all(arm in run.answers for run in runs)],
+        arms=arms,
         used=_used_bits(runs),
         telling_effect=telling_effect,
         measure=measure,
@@ -120,21 +133,42 @@ def probe_findings(runs: Sequence[ProbedRun], measure: Measure, telling_effect: 
     )
 
 
-def _verdict(primary: Comparison, telling_effect: float) -> ProbeVerdict:
+def _obstacle(primary: Comparison, harm: Comparison | None, exchanged: float, telling_effect: float) -> str:
+    """Why no number of problems would let this probe rule an effect out; empty where some would."""
+    measure, redrawn = primary.measure, float(np.mean(primary.other_scores))
+    if exchanged < _LEAST_EXCHANGED:
+        return f"dealing them out anew exchanged {exchanged:.0%} of the choices"
+    if measure.is_share and redrawn < telling_effect:
+        return f"after redrawn choices {measure.value(redrawn)} of the answers are right, and hardly fewer can be"
+    if not primary.variance.total:
+        return "no answer scores otherwise than another"
+    if harm is not None and harm.low > 0:
+        return (
+            f"own choices are better than redrawn ones ({measure.difference(harm.difference)}, {interval_text(harm)}): "
+            "what was thought after a choice goes with it, which redrawing breaks"
+        )
+    return ""
+
+
+def _verdict(primary: Comparison, obstacle: str, telling_effect: float) -> ProbeVerdict:
     if primary.low > 0:
         return "carries meaning"
-    return "no sign of meaning" if primary.smallest_effect <= telling_effect else "too few problems to tell"
+    if obstacle:
+        return "cannot tell"
+    seen = primary.smallest_effect <= telling_effect and primary.high < telling_effect
+    return "no sign of meaning" if seen else "too few problems to tell"
 
 
-def _sentence(verdict: ProbeVerdict, primary: Comparison) -> str:
+def _sentence(verdict: ProbeVerdict, primary: Comparison, obstacle: str) -> str:
     measure = primary.measure
     figures = f"{measure.difference(primary.difference)}, {interval_text(primary)}, {p_text(primary.p)}"
     seen = f"an effect of {measure.difference(primary.smallest_effect, sign=False)} would have been seen"
     dealt = "with the copies dealt out anew over all thoughts, answers are"
     rest = {
         "carries meaning": f"{dealt} worse",
-        "no sign of meaning": f"{dealt} as good, and {seen}",
+        "no sign of meaning": f"{dealt} {'better' if primary.high < 0 else 'as good'}, and {seen}",
         "too few problems to tell": f"only {seen}",
+        "cannot tell": obstacle,
     }
     return f"{verdict.capitalize()}: {rest[verdict]} (redrawn less permuted: {figures})."
 
@@ -174,17 +208,20 @@ def _results(runs: Sequence[ProbedRun], arm: str, value_of: ValueOf) -> ArmResul
     return ArmResults(arm, found)
 
 
-def _figures(runs: Sequence[ProbedRun], arm: str, measure: Measure) -> ArmFigures:
-    answers = [each for run in runs for each in run.answers[arm]]
-    gold = [each.gold_logp for each in answers if each.gold_logp is not None]
+def _figures(runs: Sequence[ProbedRun], arm: str, measure: Measure) -> ArmFigures | None:
+    """None for an arm that was not asked for, or that no thought could be given."""
+    answers = [each for run in runs for each in run.answers.get(arm, ())]
     values = [value for each in answers if (value := each.value) is not None]
-    compared = None if arm == "redrawn" else _contrast(runs, "redrawn", arm, lambda each: each.value, measure)
+    if not values:
+        return None
+    gold = [each.gold_logp for each in answers if each.gold_logp is not None]
     return ArmFigures(
         arm,
-        float(np.mean(values)) if values else float("nan"),
+        float(np.mean(values)),
         float(np.mean(gold)) if gold else None,
         float(np.mean([each.copies_logp for each in answers])),
-        compared,
+        float(np.mean([each.exchanged for each in answers])),
+        None if arm == "redrawn" else _contrast(runs, "redrawn", arm, lambda each: each.value, measure),
     )
 
 

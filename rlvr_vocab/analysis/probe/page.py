@@ -56,8 +56,8 @@ def _facts(found: ProbeFindings) -> Iterator[tuple[str, str]]:
         used = found.used.interval
         yield (
             "bits about the answer in the own choices",
-            f"{used.estimate:+.3f} ({used.low:+.3f} to {used.high:+.3f}), of which {found.used.bias:.3f} are bias by "
-            f"{found.used.permutations} permutations",
+            f"{used.estimate:+.3f} ({used.low:+.3f} to {used.high:+.3f}); about {found.used.bias:.3f} of it is bias "
+            f"by {found.used.permutations} permutations",
         )
 
 
@@ -70,6 +70,7 @@ def _arms(found: ProbeFindings) -> Markup:
             *_differences(each),
             "-" if each.gold_logp is None else f"{each.gold_logp:.3f}".replace("-", "−"),
             f"{each.copies_logp:.2f}".replace("-", "−"),
+            f"{each.exchanged:.0%}",
             ARMS[each.arm],
         )
         for each in found.arms
@@ -81,9 +82,10 @@ def _arms(found: ProbeFindings) -> Markup:
         "95 % interval",
         "log p of the gold answer",
         "log p of the choices",
+        "exchanged",
         "what was done",
     )
-    return table(columns, rows, {1, 2, 3, 4, 5})
+    return table(columns, rows, {1, 2, 3, 4, 5, 6})
 
 
 def _differences(each: ArmFigures) -> tuple[str, str]:

@@ -8,8 +8,9 @@ import pytest
 from rlvr_vocab.analysis.probe.findings import ProbedRun, as_json, probe_findings
 from rlvr_vocab.analysis.probe.page import probe_page
 from rlvr_vocab.analysis.report.page import render
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.measure import Measure
-from rlvr_vocab.record.probe import ARMS, ProbeAnswer, read_answers, write_answers
+from rlvr_vocab.record.probe import ARMS, ProbeAnswer, SampledThought, read_rows, write_rows
 
 DRAWS = 4
 TELLING = 0.05
@@ -40,6 +41,7 @@ def made_up(effect=0.0, problems=500, seed=0, coupled=0.9, folder="run", draws=D
                 permuted_donor_logp=-9.0 if arm == "transplanted" else None,
                 donor=None,
                 copies_logp=-4.0,
+                exchanged=0.0 if arm == "own" else 0.5,
                 answer="7",
             )
             for problem in range(problems)
@@ -72,10 +74,56 @@ def test_of_many_runs_without_an_effect_few_are_called_meaningful():
 
 def test_answers_that_never_differ_are_no_sign_and_nothing_is_nan():
     run = made_up()
-    alike = dict.fromkeys(ARMS, run.answers["own"])
+    own = [replace(each, exchanged=0.5) for each in run.answers["own"]]
+    alike = {arm: list(own) for arm in ARMS}
     found = findings(replace(run, answers=alike))
     assert found.verdict == "no sign of meaning" and found.primary.difference == 0
     assert "nan" not in str(as_json(found)).lower()
+
+
+def with_values(run, **values):
+    """The answers of some arms all right or all wrong."""
+    changed = {
+        arm: [replace(each, right=bool(right), score=float(right)) for each in run.answers[arm]]
+        for arm, right in values.items()
+    }
+    return replace(run, answers={**run.answers, **changed})
+
+
+def test_where_hardly_any_answer_is_right_nothing_could_be_seen():
+    found = findings(with_values(made_up(), own=0, redrawn=0, permuted=0))
+    assert found.verdict == "cannot tell" and "0.0% of the answers are right" in found.sentence
+
+
+def test_where_hardly_anything_was_exchanged_nothing_could_be_seen():
+    run = made_up()
+    kept = [replace(each, exchanged=0.02) for each in run.answers["permuted"]]
+    found = findings(replace(run, answers={**run.answers, "permuted": kept}))
+    assert found.verdict == "cannot tell" and "exchanged 2% of the choices" in found.sentence
+
+
+def test_where_redrawing_does_harm_permuting_cannot_show_more():
+    found = findings(harmed())
+    assert found.verdict == "cannot tell" and "own choices are better than redrawn ones" in found.sentence
+
+
+def harmed():
+    run = made_up(0.3)
+    return replace(run, answers={**run.answers, "redrawn": run.answers["permuted"]})
+
+
+def test_scores_that_never_differ_say_nothing():
+    run = made_up(problems=50)
+    alike = {arm: [replace(each, right=None, score=0.5) for each in rows] for arm, rows in run.answers.items()}
+    found = probe_findings([replace(run, answers=alike)], Measure(is_share=False, grader="mine"), TELLING)
+    assert found.verdict == "cannot tell" and "no answer scores otherwise" in found.sentence
+
+
+def test_answers_without_a_score_are_refused_in_a_sentence():
+    run = made_up(problems=5)
+    none = {arm: [replace(each, right=None, score=None) for each in rows] for arm, rows in run.answers.items()}
+    with pytest.raises(UserError, match="no score for the answers"):
+        findings(replace(run, answers=none))
 
 
 def test_several_runs_are_taken_as_draws_of_the_seed():
@@ -107,5 +155,11 @@ def test_the_page_escapes_what_it_shows_and_draws_doses_and_cuts():
 
 def test_answers_are_read_as_they_were_written(tmp_path):
     answers = made_up(problems=3).answers["transplanted"]
-    write_answers(answers, tmp_path / "a.jsonl")
-    assert read_answers(tmp_path / "a.jsonl") == answers
+    write_rows(answers, tmp_path / "a.jsonl")
+    assert read_rows(tmp_path / "a.jsonl", ProbeAnswer) == answers
+
+
+def test_whatever_a_model_has_written_is_read_again(tmp_path):
+    thoughts = [SampledThought(0, 0, [1], [2, 3], "a\u2028b\u0085c\ud800")]
+    write_rows(thoughts, tmp_path / "a.jsonl")
+    assert read_rows(tmp_path / "a.jsonl", SampledThought) == thoughts
