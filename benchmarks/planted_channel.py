@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--bits", nargs="+", type=float, default=[0, 0.25, 0.5, 1])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--problems", type=int, default=500)
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--draws", type=int, default=16)
     arguments = parser.parse_args()
     for bits in arguments.bits:
@@ -72,7 +72,7 @@ def errs(bits: float) -> float:
     return float(brentq(missing, 1e-9, 0.5))
 
 
-def plant(folder: Path, bits: float, seed: int, steps: int, batch: int = 128) -> None:
+def plant(folder: Path, bits: float, seed: int, steps: int, batch: int = 64) -> None:
     """Write a model with the channel."""
     words = ["model=tiny", "model.reasoning_vocab_size=full", "model.reasoning_rows=independent", f"seed={seed}"]
     command = [sys.executable, "-m", "rlvr_vocab.cli", "expand", *words, f"out={folder}"]
