@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from rlvr_vocab.analysis.charts import Chart, Line, figure, line_chart
 from rlvr_vocab.analysis.compare.comparison import Comparison, interval_points, p_text
 from rlvr_vocab.analysis.probe.findings import ArmFigures, ProbeFindings
-from rlvr_vocab.analysis.report.page import Page, Section, chart_grid, facts, paragraph, preformatted, table
+from rlvr_vocab.analysis.report.page import Page, Section, chart_grid, facts, folded, paragraph, preformatted, table
 from rlvr_vocab.analysis.svg import INK, RC, as_svg
 from rlvr_vocab.record.probe import ARMS
 
@@ -29,8 +29,8 @@ def probe_page(found: ProbeFindings, command: str) -> Page:
 
 def _verdict(found: ProbeFindings) -> Markup:
     charts = [_arm_chart(found)]
-    doses = _curve(found, "dose", "share of the choices exchanged", start="own")
-    cuts = _curve(found, "cut", "share of the thought kept", end="own")
+    doses = _curve(found, "dose", "of the choices exchanged", start="own")
+    cuts = _curve(found, "cut", "of the thought kept", end="own")
     charts += [each for each in (doses, cuts) if each is not None]
     note = (
         "A reasoning token reads as its source. Exchanged for it, the ids of a thought change and its text does not; "
@@ -71,7 +71,6 @@ def _arms(found: ProbeFindings) -> Markup:
             "-" if each.gold_logp is None else f"{each.gold_logp:.3f}".replace("-", "−"),
             f"{each.copies_logp:.2f}".replace("-", "−"),
             f"{each.exchanged:.0%}",
-            ARMS[each.arm],
         )
         for each in found.arms
     ]
@@ -83,9 +82,9 @@ def _arms(found: ProbeFindings) -> Markup:
         "log p of the gold answer",
         "log p of the choices",
         "exchanged",
-        "what was done",
     )
-    return table(columns, rows, {1, 2, 3, 4, 5, 6})
+    meant = [(each.arm.replace("_", " "), ARMS[each.arm]) for each in found.arms]
+    return table(columns, rows, {1, 2, 3, 4, 5, 6}) + folded("What each arm is", table(("arm", "its choices"), meant))
 
 
 def _differences(each: ArmFigures) -> tuple[str, str]:
@@ -129,15 +128,23 @@ def _in_words(found: Comparison) -> str:
 
 
 def _curve(found: ProbeFindings, kind: str, x_label: str, start: str = "", end: str = "") -> Chart | None:
-    """Accuracy over the share of an intervention, with another arm at its start or its end."""
-    by_arm = {each.arm: each.value for each in found.arms}
-    points = [(int(arm.partition("_")[2]), value) for arm, value in by_arm.items() if arm.startswith(f"{kind}_")]
+    """What is measured over the share of an intervention, with another arm at its start or its end.
+
+    The bars are the intervals of the differences from the redrawn arm.
+    """
+    by_arm = {each.arm: each for each in found.arms}
+    points = [(int(arm.partition("_")[2]), each) for arm, each in by_arm.items() if arm.startswith(f"{kind}_")]
     points += [(0, by_arm[start])] if start in by_arm else []
     points += [(100, by_arm[end])] if end in by_arm else []
     if len(points) < 3:
         return None
-    shares, values = zip(*sorted(points), strict=True)
-    line = Line(found.measure.name, list(shares), list(values))
+    shares, arms = zip(*sorted(points, key=lambda point: point[0]), strict=True)
+    redrawn = by_arm["redrawn"].value
+    low, high = (
+        [redrawn + (0.0 if each.against_redrawn is None else getattr(each.against_redrawn, side)) for each in arms]
+        for side in ("low", "high")
+    )
+    line = Line(found.measure.name, list(shares), [each.value for each in arms], low, high)
     title = {"dose": "Dose and response", "cut": "Thoughts cut short"}[kind]
     percent = found.measure.is_share
     return Chart(title, line_chart([line], y_label=found.measure.name, x_label=f"% {x_label}", percent=percent))
