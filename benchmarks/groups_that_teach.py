@@ -41,7 +41,7 @@ STUDIES = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--studies", nargs="+", default=list(STUDIES))
+    parser.add_argument("--studies", nargs="+", choices=STUDIES, default=list(STUDIES))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--samples", type=int, default=4)
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time, of one thread each")
