@@ -151,7 +151,7 @@ def probe(model: Path, folder: Path, seed: int, problems: int, draws: int) -> Pr
 def in_words(found: ProbeFindings) -> str:
     accuracy = {each.arm: each.value for each in found.arms}
     assert found.used is not None
-    used, bias, pull = found.used.interval, found.used.bias, found.contrasts["towards the donor's answer, log p"]
+    used, bias, pull = found.used.interval, found.used.bias, found.contrasts["donor"]
     return "; ".join(
         (
             found.verdict,

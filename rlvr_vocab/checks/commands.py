@@ -23,7 +23,7 @@ from rlvr_vocab.config.command_sections import (
     ScoreSettings,
 )
 from rlvr_vocab.config.problem_source import other_sets
-from rlvr_vocab.config.recorded import read_recorded, required_value
+from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import ModelSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.data.files import check_file
@@ -86,9 +86,6 @@ def check_probe(settings: ProbeSettings) -> None:
         check_checkpoint_folder(model, None)
         if not VocabLayout.load(model).size:
             raise UserError(f"run={run}: has no reasoning tokens whose choice could mean anything")
-        grpo = required_value(read_recorded(run, resolve=True), "training", run)
-        if not grpo.get("temperature"):
-            raise UserError(f"run={run}: training.temperature is 0, and nothing is drawn")
 
 
 def check_is_run(folder: Path, key: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rlvr_vocab.analysis.compare.comparison import interval_points
-from rlvr_vocab.analysis.probe.findings import ProbedRun, ProbeFindings, as_json, probe_findings
+from rlvr_vocab.analysis.probe.findings import ProbedRun, ProbeFindings, probe_findings
 from rlvr_vocab.analysis.probe.page import probe_page
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.atomic_file import read_json, write_json_whole, write_whole
@@ -32,7 +32,7 @@ from rlvr_vocab.record.probe import ARMS, ProbeAnswer, SampledThought, read_rows
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.problem_account import fingerprint_of
-from rlvr_vocab.runs.problems import load_run_problems
+from rlvr_vocab.runs.problems import held_out_problems, stages_of
 from rlvr_vocab.runs.rewards import grader_of_run, reward_context
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -57,16 +57,11 @@ def run(settings: ProbeSettings) -> int:
             )
     probed = [_probed(settings, folder, each, console) for folder, each in zip(settings.run, trained, strict=True)]
     found = probe_findings(probed, Measure.of(graders[0]), settings.telling_effect)
-    write_json_whole(settings.out / PROBE, as_json(found), "out")
+    write_json_whole(settings.out / PROBE, asdict(found), "out")
     write_whole(settings.out / PROBE_PAGE, render(probe_page(found, _command(settings))))
     _print(console, found)
     console.print(f"{PROBE_PAGE} and {PROBE} are in {settings.out}", markup=False)
     return 0
-
-
-def _as_it_ended(trained: RunSettings) -> RunSettings:
-    """Of a run in stages the last one, by whose settings its model answers."""
-    return trained.stages[-1].run if trained.stages else trained
 
 
 def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console: Console) -> ProbedRun:
@@ -74,7 +69,7 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
 
     The thoughts, and each arm once it is answered, are on disk; what is there is taken, and changes nothing else.
     """
-    problems = load_run_problems(trained, console).held_out
+    problems = held_out_problems(trained, console)
     if problems is None:
         raise UserError(f"run={folder}: has no held-out problems to answer")
     rows = list(problems)[: settings.max_samples]
@@ -103,7 +98,7 @@ def _answer(
 ) -> None:
     model, place = folder / FINAL_MODEL, folder / PROBE_FOLDER
     sampling = replace(_sampling(settings, trained), batch_size=settings.batch_size)
-    grader = Grader(grader_of_run(trained), reward_context(_as_it_ended(trained), VocabLayout.load(model)))
+    grader = Grader(grader_of_run(trained), reward_context(stages_of(trained)[-1].run, VocabLayout.load(model)))
     prober = Prober(load_checkpoint(model), grader, sampling)
     if not (place / _THOUGHTS).exists():
         with stage(console, "thoughts", len(rows) * settings.samples) as display:
@@ -117,7 +112,7 @@ def _answer(
 
 
 def _sampling(settings: ProbeSettings, trained: RunSettings) -> SamplingSettings:
-    grpo = _as_it_ended(trained).training.grpo
+    grpo = stages_of(trained)[-1].run.training.grpo
     return SamplingSettings(grpo["max_completion_length"], grpo["temperature"], seed=settings.seed)
 
 

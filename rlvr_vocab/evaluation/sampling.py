@@ -160,7 +160,7 @@ def _sample_batch(checkpoint: Checkpoint, prompts: Sequence[Messages], settings:
         # Transformers would otherwise cut the distribution to its 50 likeliest ids.
         **({"temperature": settings.temperature, "top_k": 0, "top_p": settings.top_p} if sampled else {}),
     )
-    ends = torch.tensor(_end_ids(model), device=output.device)
+    ends = torch.tensor(end_ids_of(model), device=output.device)
     prompt_length = inputs["input_ids"].size(1)
     rows = zip(inputs["input_ids"], inputs["attention_mask"].bool(), output[:, prompt_length:], strict=True)
     return [_completion(checkpoint, prompt[mask].tolist(), ids, ends) for prompt, mask, ids in rows]
@@ -173,6 +173,7 @@ def _completion(checkpoint: Checkpoint, prompt_ids: list[int], ids: torch.Tensor
     return Completion(prompt_ids, completion_ids, turn, finished=bool(len(stops)))
 
 
-def _end_ids(model: PreTrainedModel) -> list[int]:
+def end_ids_of(model: PreTrainedModel) -> list[int]:
+    """The ids that end a turn, by its generation config."""
     ends = model.generation_config.eos_token_id
     return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)

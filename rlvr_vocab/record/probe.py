@@ -14,7 +14,7 @@ from rlvr_vocab.errors import UserError
 # What becomes of the ids of a thought before its answer is sampled again, and what that tells.
 ARMS = {
     "own": "as sampled",
-    "redrawn": "each drawn anew from the model's own p(copy | text so far): the harness, which must do no harm",
+    "redrawn": "each drawn anew from the model's own p(copy | text so far): the harness, which should do no harm",
     "permuted": "those of each text dealt out anew over all thoughts: each keeps its rate, and loses its place",
     "transplanted": "those of another problem's thought, the nth of a text for the nth",
     "sources": "all standard tokens: includes the shock of an unusual input",

@@ -17,6 +17,11 @@ _ROUNDING = 1e-9  # of a sum of rewards
 KINDS = ("task", "difficulty")
 
 
+def is_right(score: float | None, threshold: float | None) -> bool | None:
+    """Whether a score is that of a right answer; None where there is none, or nothing is right or wrong."""
+    return None if score is None or threshold is None else score >= threshold - _ROUNDING
+
+
 @dataclass(frozen=True)
 class ProblemResult:
     """One sampled answer to one problem; `score` is None where the grader has none for it.
@@ -55,7 +60,7 @@ class ProblemResult:
     @property
     def right(self) -> bool | None:
         """Whether it is right; None where it has no score, or nothing is right or wrong."""
-        return None if self.score is None or self.threshold is None else self.score >= self.threshold - _ROUNDING
+        return is_right(self.score, self.threshold)
 
     @property
     def value(self) -> float | None:

@@ -80,7 +80,7 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
         UserError: a set cannot be read or is too small, or a reward cannot score its problems.
     """
     own = _load(settings, console)
-    held_out = None if own.eval is None else _measured_on(settings, own.eval, console)
+    held_out = _measured_on(settings, own.eval, console)
     loaded = {settings.dataset: own}
     with_usable_golds: dict[DatasetSettings, Dataset] = {}
     by_stage, accounts = [], []
@@ -115,8 +115,15 @@ def _load(settings: RunSettings, console: Console) -> ProblemSets:
     return sets
 
 
-def _measured_on(settings: RunSettings, held_out: Dataset, console: Console) -> Dataset:
+def held_out_problems(settings: RunSettings, console: Console) -> Dataset | None:
+    """What a run was measured on, without a look at what it trained on."""
+    return _measured_on(settings, _load(settings, console).eval, console)
+
+
+def _measured_on(settings: RunSettings, held_out: Dataset | None, console: Console) -> Dataset | None:
     """The held-out problems that the grader of the run can grade."""
+    if held_out is None:
+        return None
     grader = RewardSettings(grader_of_run(settings).functions)
     usable = usable_problems(held_out, "held out", console) if needs_gold_answers(grader) else held_out
     if not len(usable):

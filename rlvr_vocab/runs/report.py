@@ -86,7 +86,7 @@ def report_of(record: RunRecord, max_samples: int) -> RunReport:
     folder = record.folder
     marker, why_unmarked = _or_why(lambda: _marker(folder / INITIAL_MODEL))
     vocabulary, why_untold = _or_why(lambda: analyse_vocabulary(record))
-    probe, why_unprobed = _or_why(lambda: read_record(folder / PROBE_FOLDER, PROBE))
+    probe, why_unprobed = _or_why(lambda: _probe_sentence(folder / PROBE_FOLDER))
     return RunReport(
         record=record,
         held_out=held_out_of(record),
@@ -99,8 +99,17 @@ def report_of(record: RunRecord, max_samples: int) -> RunReport:
         configuration=_configuration(folder),
         max_samples=max_samples,
         unreadable=tuple(filter(None, (why_unmarked, why_untold, why_unprobed))),
-        probe=None if probe is None else probe.get("sentence"),
+        probe=probe,
     )
+
+
+def _probe_sentence(folder: Path) -> str | None:
+    probe = read_record(folder, PROBE)
+    if probe is None:
+        return None
+    if not isinstance(probe.get("sentence"), str):
+        raise UserError(f"{folder / PROBE}: has no sentence that tells the verdict")
+    return str(probe["sentence"])
 
 
 def held_out_of(record: RunRecord) -> HeldOutAnswers:

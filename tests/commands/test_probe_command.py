@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.evaluation.probe import Prober
+from rlvr_vocab.evaluation.continuation import Continuations
 from rlvr_vocab.record.probe import ARMS, ProbeAnswer, read_rows
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
@@ -77,22 +77,27 @@ def test_log_p_of_the_gold_answer_is_that_of_the_definition(train):
     probed(run)
     model, layout = AutoModelForCausalLM.from_pretrained(run / "final_model"), VocabLayout.load(run / "final_model")
     asked = []
-    own_scores = Prober._scores
+    own_logps = Continuations.logps
+
+    def noted(self, prompts, ids, of="log_probs"):
+        found = own_logps(self, prompts, ids, of)
+        asked.append((prompts, ids, of, found))
+        return found
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Prober, "_scores", lambda *each: asked.append((each[1:], own_scores(*each))) or asked[-1][1])
-        for path in (run / "probe").glob("own.jsonl"):
-            path.unlink()
+        patch.setattr(Continuations, "logps", noted)
+        (run / "probe" / "own.jsonl").unlink()
         probed(run)
-    (prefixes, ids, _), found = next(each for each in asked if each[0][2] == "log_probs")
+    prefixes, ids, _, found = next(each for each in asked if each[2] == "log_probs")
     bias = RegionPolicy(layout).bias.double()
-    for prefix, own, logps in list(zip(prefixes, ids, found, strict=True))[:8]:
+    for prefix, own, logp in list(zip(prefixes, ids, found, strict=True))[:8]:
         sequence = torch.tensor([[*prefix, *own]])
         with torch.no_grad():
             log_p = (
                 model(sequence).logits[:, :-1].double() + bias[scored_regions(sequence, layout)[:, 1:]]
             ).log_softmax(-1)
         expected = log_p.gather(2, sequence[:, 1:].unsqueeze(2))[0, len(prefix) - 1 :, 0]
-        assert (expected - torch.from_numpy(logps)).abs().max() < 1e-4
+        assert abs(expected.sum().item() - logp) < 1e-4
 
 
 def test_arms_that_are_lost_come_out_with_the_same_bytes(train):

@@ -19,6 +19,7 @@ from rlvr_vocab.analysis.compare.interval import (
 )
 from rlvr_vocab.analysis.compare.runs import ArmResults, match_scores
 from rlvr_vocab.counted import counted
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.measure import ACCURACY, Measure
 
 _RUNS_FOR_A_FIRM_EFFECT = 5  # runs of an arm
@@ -153,6 +154,8 @@ def _figures(
     comparisons: int,
 ) -> Comparison:
     scores = match_scores(baseline, other, paired)
+    if not (measure.is_share or scores.range):
+        raise UserError(f"{baseline.name} and {other.name}: all answers have the same {measure.name}; nothing differs")
     largest = 1.0 if measure.is_share else math.inf
     variance, error = difference_variance(scores, 1.0 if measure.is_share else scores.range), 1 - confidence
     of_baseline, of_other = (np.nanmean(table, axis=1) for table in (scores.baseline, scores.other))

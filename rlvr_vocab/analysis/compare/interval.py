@@ -192,8 +192,6 @@ def smallest_effect(variance: DifferenceVariance, error: float, power: float) ->
     def missing(effect: float) -> float:
         return float(special.ndtr((effect - widths) / deviation).mean()) - power
 
-    if not deviation:
-        return 0.0
     enough = widths.max() + 10 * deviation
     return 0.0 if missing(0.0) >= 0 else float(optimize.brentq(missing, 0.0, enough, rtol=1e-9))
 

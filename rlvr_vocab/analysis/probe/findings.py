@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from math import exp, log
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -22,9 +21,18 @@ from rlvr_vocab.record.probe import ARMS, ProbeAnswer
 from rlvr_vocab.statistics import Interval, mean_interval
 
 ProbeVerdict = Literal["carries meaning", "no sign of meaning", "too few problems to tell", "cannot tell"]
-_HARM, _LEAST_EXCHANGED = "own against redrawn: does redrawing do harm?", 0.1
-_LOG_P = Measure(is_share=False, grader="log p of the gold answer")
-_DONOR = Measure(is_share=False, grader="log p of the donor's answer")
+# What is asked beside the primary contrast.
+CONTRASTS = {
+    "harm": "own against redrawn: does redrawing do harm?",
+    "transplanted": "redrawn against transplanted",
+    "permuted_gold": "redrawn against permuted, log p(gold)",
+    "transplanted_gold": "redrawn against transplanted, log p(gold)",
+    "donor": "towards the donor's answer, log p",
+}
+_LEAST_EXCHANGED = 0.1  # share of the choices that the permuted arm must have changed to tell anything
+# In nats; `grader` is what a measure is called where there is no share of right answers.
+_GOLD_LOGP = Measure(is_share=False, grader="log p of the gold answer")
+_DONOR_LOGP = Measure(is_share=False, grader="log p of the donor's answer")
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ class ProbeFindings:
 
     Attributes:
         primary: redrawn against permuted choices; higher where places matter.
-        contrasts: the others, by what they ask; their p-values are adjusted for their number.
+        contrasts: the others, by their names in `CONTRASTS`; their p-values are adjusted for their number.
         telling_effect: from which effect on one would have been worth telling.
     """
 
@@ -101,14 +109,14 @@ def probe_findings(runs: Sequence[ProbedRun], measure: Measure, telling_effect: 
     value, gold = (lambda each: each.value), (lambda each: each.gold_logp)
     primary = _contrast(runs, "permuted", "redrawn", value, measure)
     asked: dict[str, Comparison | None] = {
-        _HARM: _contrast(runs, "redrawn", "own", value, measure),
-        "redrawn against transplanted": _contrast(runs, "transplanted", "redrawn", value, measure),
-        "redrawn against permuted, log p(gold)": _contrast(runs, "permuted", "redrawn", gold, _LOG_P),
-        "redrawn against transplanted, log p(gold)": _contrast(runs, "transplanted", "redrawn", gold, _LOG_P),
-        "towards the donor's answer, log p": _towards_donors(runs),
+        "harm": _contrast(runs, "redrawn", "own", value, measure),
+        "transplanted": _contrast(runs, "transplanted", "redrawn", value, measure),
+        "permuted_gold": _contrast(runs, "permuted", "redrawn", gold, _GOLD_LOGP),
+        "transplanted_gold": _contrast(runs, "transplanted", "redrawn", gold, _GOLD_LOGP),
+        "donor": _towards_donors(runs),
     }
     if primary is None:
-        raise UserError("the grader of the run has no score for the answers, so that nothing can be said of them")
+        raise UserError("the grader of the run has one score for all answers, or none: nothing can be said of them")
     contrasts = {name: found for name, found in asked.items() if found is not None}
     adjusted = holm([found.p for found in contrasts.values()])
     contrasts = {
@@ -116,7 +124,7 @@ def probe_findings(runs: Sequence[ProbedRun], measure: Measure, telling_effect: 
     }
     arms = [figures for arm in ARMS if (figures := _figures(runs, arm, measure)) is not None]
     exchanged = next(each.exchanged for each in arms if each.arm == "permuted")
-    obstacle = _obstacle(primary, contrasts.get(_HARM), exchanged, telling_effect)
+    obstacle = _obstacle(primary, contrasts.get("harm"), exchanged, telling_effect)
     verdict = _verdict(primary, obstacle, telling_effect)
     return ProbeFindings(
         verdict=verdict,
@@ -140,8 +148,6 @@ def _obstacle(primary: Comparison, harm: Comparison | None, exchanged: float, te
         return f"dealing them out anew exchanged {exchanged:.0%} of the choices"
     if measure.is_share and redrawn < telling_effect:
         return f"after redrawn choices {measure.value(redrawn)} of the answers are right, and hardly fewer can be"
-    if not primary.variance.total:
-        return "no answer scores otherwise than another"
     if harm is not None and harm.low > 0:
         return (
             f"own choices are better than redrawn ones ({measure.difference(harm.difference)}, {interval_text(harm)}): "
@@ -183,7 +189,7 @@ def _contrast(
     value_of: ValueOf,
     measure: Measure,
 ) -> Comparison | None:
-    """The other arm against the baseline, paired by problem and by run; None where the values are not there."""
+    """The other arm against the baseline, paired by problem and by run; None where values are missing or all one."""
     return _compared(_results(runs, baseline, value_of), _results(runs, other, value_of), measure)
 
 
@@ -191,11 +197,12 @@ def _towards_donors(runs: Sequence[ProbedRun]) -> Comparison | None:
     """How much likelier a donor's answer is after its choices than after permuted ones."""
     without = _results(runs, "transplanted", lambda each: each.permuted_donor_logp)
     with_donors = _results(runs, "transplanted", lambda each: each.donor_logp)
-    return _compared(replace(without, name="permuted"), with_donors, _DONOR)
+    return _compared(replace(without, name="permuted"), with_donors, _DONOR_LOGP)
 
 
 def _compared(baseline: ArmResults, other: ArmResults, measure: Measure) -> Comparison | None:
-    if any(not run.scores for each in (baseline, other) for run in each.runs):
+    scores = [run.scores for each in (baseline, other) for run in each.runs]
+    if not all(scores) or not (measure.is_share or len({score for each in scores for score in each}) > 1):
         return None
     return compare_arms(baseline, other, paired=True, measure=measure)
 
@@ -226,32 +233,31 @@ def _figures(runs: Sequence[ProbedRun], arm: str, measure: Measure) -> ArmFigure
 
 
 def _used_bits(runs: Sequence[ProbedRun]) -> UsedBits | None:
+    """None where fewer than two problems have a log-probability of their gold answer."""
     by_problem: dict[str, list[tuple[float, float]]] = defaultdict(list)
     permutations = 0
     for run in runs:
-        own = {(each.problem, each.sample): each.gold_logp for each in run.answers["own"]}
-        permuted: dict[tuple[int, int], list[float]] = defaultdict(list)
-        for each in run.answers["permuted"]:
-            if each.gold_logp is not None:
-                permuted[each.problem, each.sample].append(each.gold_logp)
-        for place, logps in permuted.items():
-            of_own = own.get(place)
-            if of_own is None:
-                continue
-            top = max(logps)
-            shares = np.array([exp(each - top) for each in logps])
-            bits = (of_own - top - log(shares.mean())) / log(2)
-            bias = shares.var(ddof=1) / (2 * len(shares) * shares.mean() ** 2) / log(2) if len(shares) > 1 else 0.0
-            by_problem[run.problems[place[0]]].append((bits, float(bias)))
-            permutations = max(permutations, len(logps))
-    if len(by_problem) < 2:
-        return None
+        own, permuted = _gold_logps(run, "own"), _gold_logps(run, "permuted")
+        for place in own.keys() & permuted.keys():
+            by_problem[run.problems[place[0]]].append(_bits(own[place][0], np.array(permuted[place])))
+            permutations = max(permutations, len(permuted[place]))
     means = np.array([np.mean(each, axis=0) for each in by_problem.values()])
-    interval = mean_interval(means[:, 0])
-    assert interval is not None
-    return UsedBits(interval, float(means[:, 1].mean()), permutations)
+    interval = mean_interval(means[:, 0]) if len(means) > 1 else None
+    return None if interval is None else UsedBits(interval, float(means[:, 1].mean()), permutations)
 
 
-def as_json(found: ProbeFindings) -> dict[str, Any]:
-    """The content of probe.json."""
-    return asdict(found)
+def _gold_logps(run: ProbedRun, arm: str) -> dict[tuple[int, int], list[float]]:
+    """Of the draws of each thought: one figure for `own`, whose draws have the same ids."""
+    found = defaultdict(list)
+    for each in run.answers[arm]:
+        if each.gold_logp is not None:
+            found[each.problem, each.sample].append(each.gold_logp)
+    return found
+
+
+def _bits(own: float, permuted: np.ndarray) -> tuple[float, float]:
+    """log2 p(own) - log2 mean p(permuted), and its bias to first order."""
+    share = np.exp(permuted - permuted.max())  # of the likeliest
+    bits = (own - permuted.max() - np.log(share.mean())) / np.log(2)
+    variance = share.var(ddof=1) if len(share) > 1 else 0.0  # one permutation tells none
+    return float(bits), float(variance / (2 * len(share) * share.mean() ** 2) / np.log(2))

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from rlvr_vocab.analysis.charts import Chart, Line, figure, line_chart
 from rlvr_vocab.analysis.compare.comparison import Comparison, interval_points, p_text
-from rlvr_vocab.analysis.probe.findings import ArmFigures, ProbeFindings
+from rlvr_vocab.analysis.probe.findings import CONTRASTS, ArmFigures, ProbeFindings
 from rlvr_vocab.analysis.report.page import Page, Section, chart_grid, facts, folded, paragraph, preformatted, table
 from rlvr_vocab.analysis.svg import INK, RC, as_svg
 from rlvr_vocab.record.probe import ARMS
@@ -94,7 +94,7 @@ def _differences(each: ArmFigures) -> tuple[str, str]:
 
 def _contrasts(found: ProbeFindings) -> Markup:
     rows = [
-        (name, each.measure.difference(each.difference), interval_points(each), p_text(each.adjusted_p))
+        (CONTRASTS[name], each.measure.difference(each.difference), interval_points(each), p_text(each.adjusted_p))
         for name, each in found.contrasts.items()
     ]
     note = (

@@ -84,8 +84,8 @@ CURVES = (
         "Hidden channel",
         "bits per thinking token",
         (("hidden/bound", "bound"), ("hidden/capacity", "capacity")),
-        note="What the choice between a token and its copies can tell at most of the problem, and no reader of the "
-        "text sees: log2 of the open ids less the entropy of the choice; 0 where they are drawn by chance.",
+        note="What each choice between a token and its copies can tell at most of the problem, given what stands "
+        "before it, and no reader of the text sees: log2 of the open ids less the choice's entropy; 0 at chance.",
     ),
     CurveSpec(
         "Held-out answers",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -47,7 +47,8 @@ class BatchMetrics:
             )
             length = batch["completion_ids"].size(1)
             text_BC, copies_BC = (_padded(rows, length, ids.device) for rows in entropies)
-            self._log_by_region("sampling/", text_BC, copies_BC, ids, mask)
+            regions_BC = scored_regions(ids, trainer.policy.layout)[:, -length:]
+            self._log_by_region("sampling/", text_BC, copies_BC, regions_BC, mask[:, -length:])
 
     def _log_groups(self, rewards_BR: torch.Tensor) -> None:
         trainer, metrics = self._trainer, self._trainer._metrics["train"]
@@ -76,49 +77,52 @@ class BatchMetrics:
         Args:
             text_BC: of the last positions of the ids, like `copies_BC` and what that could be at most.
         """
-        self._log_by_region("", text_BC, copies_BC, ids_BT, mask_BT)
+        kept = text_BC.size(1)
+        regions_BC = scored_regions(ids_BT, self._trainer.policy.layout)[:, -kept:]
+        self._log_by_region("", text_BC, copies_BC, regions_BC, mask_BT[:, -kept:])
         if self._trainer.policy.layout.size:
-            self._log_hidden_channel(copies_BC, capacity_BC, ids_BT, mask_BT)
+            self._log_hidden_channel(copies_BC, capacity_BC, (regions_BC == THINKING) & mask_BT[:, -kept:].bool())
 
     def _log_hidden_channel(
-        self, copies_BC: torch.Tensor, capacity_BC: torch.Tensor, ids_BT: torch.Tensor, mask_BT: torch.Tensor
+        self, copies_BC: torch.Tensor, capacity_BC: torch.Tensor, thinking_BC: torch.Tensor
     ) -> None:
-        trainer, kept = self._trainer, copies_BC.size(1)
-        thinking_BC = (scored_regions(ids_BT, trainer.policy.layout)[:, -kept:] == THINKING) & mask_BT[:, -kept:].bool()
         capacity, entropy = (each[thinking_BC].double().sum() / math.log(2) for each in (capacity_BC, copies_BC))
-        completions = thinking_BC.any(1).sum().double()
-        sums = torch.stack([capacity, capacity - entropy, thinking_BC.sum().double(), completions])
-        capacity, bound, tokens, completions = trainer.accelerator.reduce(sums, reduction="sum")
-        metrics, step = trainer._metrics[self._mode], trainer.state.global_step
-        for name, total, number in (
-            ("hidden/capacity", capacity, tokens),
-            ("hidden/bound", bound, tokens),
-            ("hidden/bound_per_thought", bound, completions),
-        ):
-            self._means[self._mode].log(name, torch.stack([total, number]), step, metrics)
+        tokens, completions = (each.sum().double() for each in (thinking_BC, thinking_BC.any(1)))
+        capacity, bound, tokens, completions = self._trainer.accelerator.reduce(
+            torch.stack([capacity, capacity - entropy, tokens, completions]), reduction="sum"
+        )
+        self._log_means(
+            {
+                "hidden/capacity": torch.stack([capacity, tokens]),
+                "hidden/bound": torch.stack([bound, tokens]),
+                "hidden/bound_per_thought": torch.stack([bound, completions]),
+            }
+        )
 
     def _log_by_region(
         self,
         before: str,
         text_BC: torch.Tensor,
         copies_BC: torch.Tensor,
-        ids_BT: torch.Tensor,
-        mask_BT: torch.Tensor,
+        regions_BC: torch.Tensor,
+        mask_BC: torch.Tensor,
     ) -> None:
-        trainer, kept = self._trainer, text_BC.size(1)
-        regions_BC = scored_regions(ids_BT, trainer.policy.layout)[:, -kept:]
-        of_both = [region_entropies(each, regions_BC, mask_BT[:, -kept:]) for each in (text_BC, copies_BC)]
-        of_text, of_copies = trainer.accelerator.reduce(torch.stack(of_both), reduction="sum")
+        of_both = [region_entropies(each, regions_BC, mask_BC) for each in (text_BC, copies_BC)]
+        of_text, of_copies = self._trainer.accelerator.reduce(torch.stack(of_both), reduction="sum")
         sums = {
-            "entropy/text": of_text.sum(0),
-            "entropy/thinking": of_text[THINKING],
-            "entropy/answering": of_text[ANSWERING],
+            f"{before}entropy/text": of_text.sum(0),
+            f"{before}entropy/thinking": of_text[THINKING],
+            f"{before}entropy/answering": of_text[ANSWERING],
         }
-        if trainer.policy.layout.size:
-            sums["entropy/copies"] = of_copies[THINKING]
-        metrics, step = trainer._metrics[self._mode], trainer.state.global_step
+        if self._trainer.policy.layout.size:
+            sums[f"{before}entropy/copies"] = of_copies[THINKING]
+        self._log_means(sums)
+
+    def _log_means(self, sums: Mapping[str, torch.Tensor]) -> None:
+        """Args: a sum and the number that it is of, by name."""
+        trainer = self._trainer
         for name, each in sums.items():
-            self._means[self._mode].log(f"{before}{name}", each, step, metrics)
+            self._means[self._mode].log(name, each, trainer.state.global_step, trainer._metrics[self._mode])
 
     def drop_all_scored(self) -> None:
         """A function that scored every row of a log's steps gets no `unscored` in it."""

@@ -1,11 +1,11 @@
 """Verdicts of a probe on answers that are made up, so that the truth is known."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
-from rlvr_vocab.analysis.probe.findings import ProbedRun, as_json, probe_findings
+from rlvr_vocab.analysis.probe.findings import ProbedRun, probe_findings
 from rlvr_vocab.analysis.probe.page import probe_page
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.errors import UserError
@@ -37,8 +37,8 @@ def made_up(effect=0.0, problems=500, seed=0, coupled=0.9, folder="run", draws=D
                 score=float(of_arm[problem, draw] < chance[problem]),
                 right=bool(of_arm[problem, draw] < chance[problem]),
                 gold_logp=float(np.log(chance[problem])),
-                donor_logp=-9.0 if arm == "transplanted" else None,
-                permuted_donor_logp=-9.0 if arm == "transplanted" else None,
+                donor_logp=-9.0 - ease[problem] if arm == "transplanted" else None,
+                permuted_donor_logp=-9.0 - ease[problem] if arm == "transplanted" else None,
                 donor=None,
                 copies_logp=-4.0,
                 exchanged=0.0 if arm == "own" else 0.5,
@@ -78,7 +78,7 @@ def test_answers_that_never_differ_are_no_sign_and_nothing_is_nan():
     alike = {arm: list(own) for arm in ARMS}
     found = findings(replace(run, answers=alike))
     assert found.verdict == "no sign of meaning" and found.primary.difference == 0
-    assert "nan" not in str(as_json(found)).lower()
+    assert "nan" not in str(asdict(found)).lower()
 
 
 def with_values(run, **values):
@@ -112,17 +112,28 @@ def harmed():
     return replace(run, answers={**run.answers, "redrawn": run.answers["permuted"]})
 
 
-def test_scores_that_never_differ_say_nothing():
+def test_scores_that_never_differ_are_refused_in_a_sentence():
     run = made_up(problems=50)
     alike = {arm: [replace(each, right=None, score=0.5) for each in rows] for arm, rows in run.answers.items()}
-    found = probe_findings([replace(run, answers=alike)], Measure(is_share=False, grader="mine"), TELLING)
-    assert found.verdict == "cannot tell" and "no answer scores otherwise" in found.sentence
+    with pytest.raises(UserError, match="one score for all answers, or none"):
+        probe_findings([replace(run, answers=alike)], Measure(is_share=False, grader="mine"), TELLING)
+
+
+def test_a_contrast_of_answers_that_never_differ_is_left_out_and_the_others_stay():
+    run = made_up(problems=50)
+    scores = {"own": 1.0, "redrawn": 1.0, "permuted": 0.2}
+    changed = {
+        arm: [replace(each, right=None, score=scores.get(arm, each.score)) for each in rows]
+        for arm, rows in run.answers.items()
+    }
+    found = probe_findings([replace(run, answers=changed)], Measure(is_share=False, grader="mine"), TELLING)
+    assert found.verdict == "carries meaning" and "harm" not in found.contrasts and "transplanted" in found.contrasts
 
 
 def test_answers_without_a_score_are_refused_in_a_sentence():
     run = made_up(problems=5)
     none = {arm: [replace(each, right=None, score=None) for each in rows] for arm, rows in run.answers.items()}
-    with pytest.raises(UserError, match="no score for the answers"):
+    with pytest.raises(UserError, match="one score for all answers, or none"):
         findings(replace(run, answers=none))
 
 
@@ -143,7 +154,7 @@ def test_an_arm_that_was_not_asked_for_is_left_out():
     run = made_up()
     found = findings(replace(run, answers={arm: run.answers[arm] for arm in ("own", "redrawn", "permuted")}))
     assert [each.arm for each in found.arms] == ["own", "redrawn", "permuted"]
-    assert not any("donor" in name or "transplanted" in name for name in found.contrasts)
+    assert found.contrasts.keys() == {"harm", "permuted_gold"}
     render(probe_page(found, "rlvr-vocab probe"))
 
 
