@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-slow test-vllm test-slurm check format clean moved
+.PHONY: help setup quickstart demo test test-slow test-vllm test-slurm check format clean moved
 
 help:  ## list the targets
 	@echo "make <target>, with Python 3.11 or newer:"
@@ -31,6 +31,9 @@ setup: $(STAMP)  ## make the virtual environment in .venv (the other targets do 
 
 quickstart: $(STAMP)  ## train a tiny model on a CPU, start to finish; ARGS="key=value ..."
 	@$(VENV)/bin/rlvr-vocab quickstart overwrite=true $(ARGS)
+
+demo: $(STAMP)  ## train SmolLM2, a pretrained model, on a CPU, in half an hour; MODEL=its folder, ARGS="key=value ..."
+	@$(VENV)/bin/rlvr-vocab train experiment=smollm2_gym overwrite=true $(if $(MODEL),model.name=$(MODEL)) $(ARGS)
 
 # One torch thread for each worker: more than the cores can run is slower than one process.
 test: $(STAMP)  ## run the quick tests, in five minutes; PYTEST_WORKERS=2, ARGS="-k name"

@@ -1,9 +1,11 @@
-"""The learning curve of a baseline laid over that of TRL's own `GRPOTrainer`, from the same model, problems and seed.
+"""The learning curve of a baseline laid over that of TRL's own `GRPOTrainer`, from the same model, problems and seed,
+and what a step takes in either.
 
     rlvr-vocab quickstart seed=0 model.reasoning_vocab_size=0
-    python benchmarks/against_trl.py out/quickstart_baseline_seed0 PICTURE.png
+    python benchmarks/against_trl.py out/quickstart_baseline_seed0 THEIRS.jsonl
 
-The second line trains the run's initial model once more, by TRL alone, with its number of threads.
+The second line trains the run's initial model once more, by TRL alone, with its number of threads, and writes what it
+logs; docs/draw_learning.py draws both. The first step is not timed: it allocates the state of the optimizer.
 """
 
 from __future__ import annotations
@@ -11,9 +13,13 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import time
 from pathlib import Path
+from statistics import mean
+from typing import Any
 
 from rich.console import Console
+from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 from rlvr_vocab.config.load import read_settings
@@ -27,9 +33,10 @@ from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
 
-def main(run: Path, picture: Path) -> None:
+def main(run: Path, log: Path) -> None:
     ours = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
-    theirs = plain_trl(run)
+    theirs, seconds = plain_trl(run)
+    log.write_text("".join(json.dumps(row) + "\n" for row in theirs), encoding="utf-8")
     curves = {
         "rlvr_vocab": [row["reward"] for row in ours if "reward" in row],
         "TRL": [row["reward"] for row in theirs if "reward" in row],
@@ -41,11 +48,33 @@ def main(run: Path, picture: Path) -> None:
         ends = (rewards[:10], rewards[-10:])
         print(name, "mean reward of the first and last ten steps", *(f"{sum(end) / len(end):.4f}" for end in ends))
     print(f"the rewards of a step differ first at step {first}" if first else "the rewards of all steps are the same")
-    draw(curves, picture)
+    print("seconds a step: rlvr_vocab", in_words(ours[1:]), f"TRL {mean(seconds[1:]):.2f}")
 
 
-def plain_trl(run: Path) -> list[dict[str, float]]:
-    """What TRL logs."""
+def in_words(rows: list[dict[str, float]]) -> str:
+    """The mean time of a step, and of its phases."""
+    timed = [row for row in rows if "step_time" in row]
+    phases = [name for name in timed[0] if name.startswith("time/") and not name.endswith("per_second")]
+    of_phases = ", ".join(f"{name.removeprefix('time/')} {mean(row[name] for row in timed):.2f}" for name in phases)
+    return f"{mean(row['step_time'] for row in timed):.2f} ({of_phases}),"
+
+
+class StepSeconds(TrainerCallback):
+    """The whole of each step, its update included."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self._began = 0.0
+
+    def on_step_begin(self, *_: Any, **__: Any) -> None:
+        self._began = time.perf_counter()
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        self.seconds.append(time.perf_counter() - self._began)
+
+
+def plain_trl(run: Path) -> tuple[list[dict[str, float]], list[float]]:
+    """What TRL logs, and the seconds of each step."""
     settings = read_settings("train", [f"config={run}"])
     if settings.model.reasoning_vocab_size != 0:
         sys.exit(f"{run} has a reasoning vocabulary, which TRL knows nothing of")
@@ -60,21 +89,10 @@ def plain_trl(run: Path) -> list[dict[str, float]]:
             args=grpo_config({**settings.training.grpo, "seed": settings.seed, **own, **loading}),
             reward_funcs=[reward.function for reward in rewards],
             train_dataset=load_run_problems(settings, Console()).train,
+            callbacks=[watch := StepSeconds()],
         )
         trainer.train()
-    return trainer.state.log_history
-
-
-def draw(curves: dict[str, list[float]], file: Path) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6, 3), layout="constrained")
-    axes = figure.subplots()
-    for (name, rewards), (width, colour) in zip(curves.items(), ((4, "#9ecae1"), (1, "#08306b")), strict=True):
-        axes.plot(range(1, len(rewards) + 1), rewards, linewidth=width, color=colour, label=name)
-    axes.set(xlabel="step", ylabel="mean reward of the sampled answers")
-    axes.legend()
-    figure.savefig(file, dpi=150)
+    return trainer.state.log_history, watch.seconds
 
 
 if __name__ == "__main__":

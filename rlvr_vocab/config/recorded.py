@@ -71,6 +71,7 @@ def _add_later_keys(config: Mapping[str, Any]) -> None:
     config["dataset"].setdefault("tasks", None)
     config["dataset"].setdefault("num_problems", None)
     model.setdefault("reasoning_rank", 16)
+    model.setdefault("hidden_bits", None)
 
 
 def required_value(config: Mapping[str, Any], key: str, folder: Path) -> Any:

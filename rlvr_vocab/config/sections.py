@@ -38,6 +38,7 @@ class ModelSettings:
     reasoning_rows: RowForm
     reasoning_rank: Count
     preserve_odds: bool
+    hidden_bits: NotNegative | None
     think_tags: tuple[str, str]
     init_noise: NotNegative
     pure_bf16: bool

@@ -32,6 +32,7 @@ from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.model_folder import naming_model_keys
 from rlvr_vocab.runs.problem_account import fingerprint_of
 from rlvr_vocab.runs.rewards import best_paid_form, grader_of_warmup, reward_context
+from rlvr_vocab.training.arguments import has_bf16
 from rlvr_vocab.training.models.quantization import quantization_config
 from rlvr_vocab.training.models.tiny import CONTEXT, write_tiny_model
 from rlvr_vocab.training.models.warmup import WorkedProblem, warm_up
@@ -102,10 +103,19 @@ def _what_a_warmup_depends_on(base: str, settings: RunSettings, train: Dataset, 
         "form": form,
         "seed": settings.seed,
     }
+    if _warms_up_in_bf16(settings):
+        found["bf16"] = True
     if warmup.until_accuracy is not None:
         found["limit"], found["temperature"] = sampling["max_completion_length"], sampling["temperature"]
         found["grader"] = asdict(grader_of_warmup(settings))
     return found
+
+
+def _warms_up_in_bf16(settings: RunSettings) -> bool:
+    """As its GRPO trains."""
+    grpo = settings.training.grpo
+    asked = not grpo.get("fp16") if grpo.get("bf16") is None else grpo["bf16"]
+    return bool(asked) and has_bf16(bool(grpo.get("use_cpu")))
 
 
 def _tell_of_another(console: Console, holder: str) -> None:
@@ -147,8 +157,11 @@ def _run_warmup(
             shown.update({name: format(value, forms[name]) for name, value in figures.items()})
             display.update(step, shown, total=total)
 
-        use_cpu = bool(settings.training.grpo.get("use_cpu"))
-        outcome = warm_up(model, tokenizer, unfinished, worked, warmup, settings.seed, measure, show, use_cpu=use_cpu)
+        outcome = warm_up(
+            *(model, tokenizer, unfinished, worked, warmup, settings.seed, measure, show),
+            use_cpu=bool(settings.training.grpo.get("use_cpu")),
+            bf16=_warms_up_in_bf16(settings),
+        )
         display.update(outcome.steps, shown, total=outcome.steps)
     made = unfinished / "model"
     model.save_pretrained(made)
@@ -197,6 +210,7 @@ def expansion_plan(base: str, model: ModelSettings, seed: int, open_thinking: st
         init_noise=model.init_noise,
         reasoning_rows=model.rows_in_force,
         reasoning_rank=model.reasoning_rank,
+        hidden_bits=model.hidden_bits,
         open_thinking=open_thinking,  # type: ignore[arg-type]  # checked when the settings were read
         chat_template=_template_text(model.chat_template),
         seed=seed,

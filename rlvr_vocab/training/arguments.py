@@ -43,31 +43,30 @@ class GRPOConfig(trl.GRPOConfig):
             fields["max_steps"] = -1
         if fields["bf16"] is None:
             fields["bf16"] = not fields["fp16"]
-        if fields["bf16"]:
-            self._ask_for_bf16()
-        super().__post_init__()
-
-    def _ask_for_bf16(self) -> None:
-        fields: dict[str, Any] = self.__dict__
-        found = None if fields["use_cpu"] else torch.accelerator.current_accelerator(check_available=True)
-        device = "cpu" if found is None else found.type
-        if not _has_bf16(device):
+        if fields["bf16"] and not has_bf16(fields["use_cpu"]):
             logger.warning("bf16: this machine computes bfloat16 slowly or not at all, training in float32")
             fields["bf16"] = False
-        elif device == "cpu":
+        if fields["bf16"] and device_type(fields["use_cpu"]) == "cpu":
             fields["use_cpu"] = True  # or Transformers asks for a GPU
+        super().__post_init__()
 
 
 # AVX512-BF16, AMX-BF16, and BF16 of ARM, as torch calls them.
 _CPU_FEATURES = ("avx512_bf16", "amx_bf16", "bf16")
 
 
-def _has_bf16(device: str) -> bool:
-    """Whether a type of device has instructions of its own for bfloat16; torch before 2.11 knows it of no CPU."""
+def has_bf16(use_cpu: bool) -> bool:
+    """Whether what a run trains on has instructions of its own for bfloat16; torch before 2.11 knows it of no CPU."""
+    device = device_type(use_cpu)
     if device == "cpu":
         capabilities: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
         return any(capabilities.get(feature) for feature in _CPU_FEATURES)
     return device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def device_type(use_cpu: bool) -> str:
+    found = None if use_cpu else torch.accelerator.current_accelerator(check_available=True)
+    return "cpu" if found is None else found.type
 
 
 def fitting_prompts(dataset: Any, tokenizer: PreTrainedTokenizerBase, limit: int | None) -> Any:

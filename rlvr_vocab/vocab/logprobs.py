@@ -37,7 +37,8 @@ class Scores(NamedTuple):
         log_probs: of the targets; one that its region forbids has about `FORBIDDEN`.
         copy_log_probs: the same given the target's text: `log_probs - copy_log_probs` is the text's log-probability.
         text_entropy: of the distribution over texts.
-        copy_entropy: what is left of the entropy over ids: that of the ids of one text, in the mean over texts.
+        copy_entropy: what is left of the entropy over ids: that of the ids of one text, in the mean over texts. Has no
+            gradient under a policy with `hidden_bits`.
         copy_capacity: what it would be if the open ids of each text were equally likely, the most it can be without
             another distribution over texts. Has no gradient.
     """
@@ -64,7 +65,14 @@ def region_logprobs(
         targets_N: the ids to score, int64.
         regions_N: region in which each target was chosen, int64.
     """
-    return Scores(*_RegionLogProbs.apply(hidden_NH, *rows, targets_N, regions_N, policy, settings))
+    scores = Scores(*_RegionLogProbs.apply(hidden_NH, *rows, targets_N, regions_N, policy, settings))
+    if policy.choice_limit is None:
+        return scores
+    log_own, log_chance = (
+        each.to(scores.log_probs.dtype).log() for each in policy.choice_limit.of(targets_N, regions_N)
+    )
+    of_choice = torch.logaddexp(scores.copy_log_probs + log_own, log_chance)
+    return scores._replace(log_probs=scores.log_probs - scores.copy_log_probs + of_choice, copy_log_probs=of_choice)
 
 
 class _RegionLogProbs(torch.autograd.Function):
@@ -77,7 +85,8 @@ class _RegionLogProbs(torch.autograd.Function):
         # log of the normaliser; logit of the target; log-sum-exp of its text's; entropies of texts and of ids; capacity
         figures = torch.zeros(6, len(hidden), device=hidden.device, dtype=head.sum_dtype)
         for region, positions in _token_blocks(regions):
-            score = _OnlineScore(targets[positions], texts[positions], head.sum_dtype)
+            limit = None if policy.choice_limit is None else policy.choice_limit.rows(region, hidden.device)
+            score = _OnlineScore(targets[positions], texts[positions], head.sum_dtype, limit)
             inputs = head.inputs(hidden, positions)
             for block in head.blocks(region):
                 score.add(block, head.logits(inputs, region, block))
@@ -85,9 +94,9 @@ class _RegionLogProbs(torch.autograd.Function):
         ctx.save_for_backward(hidden, *rows, targets, texts, regions, figures)
         ctx.policy, ctx.settings, ctx.compute_dtype = policy, settings, head.compute_dtype
         log_z, target_z, text_z, text_entropy, id_entropy, capacity = figures
-        capacity = capacity.clone()
-        ctx.mark_non_differentiable(capacity)
-        return target_z - log_z, target_z - text_z, text_entropy.clone(), id_entropy - text_entropy, capacity
+        capacity, copy_entropy = capacity.clone(), id_entropy - text_entropy
+        ctx.mark_non_differentiable(capacity, *([] if policy.choice_limit is None else [copy_entropy]))
+        return target_z - log_z, target_z - text_z, text_entropy.clone(), copy_entropy, capacity
 
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
@@ -109,8 +118,18 @@ class _RegionLogProbs(torch.autograd.Function):
 class _OnlineScore:
     """Running sums over the blocks of one block of positions, relative to the largest logit so far."""
 
-    def __init__(self, targets_n: torch.Tensor, texts_n: torch.Tensor, dtype: torch.dtype) -> None:
-        self.targets, self.texts = targets_n, texts_n
+    def __init__(
+        self,
+        targets_n: torch.Tensor,
+        texts_n: torch.Tensor,
+        dtype: torch.dtype,
+        limit: tuple[torch.Tensor, torch.Tensor] | None,
+    ) -> None:
+        """
+        Args:
+            limit: `own` and `chance` of each row, see `ChoiceLimit`; None where choices are the model's own.
+        """
+        self.targets, self.texts, self._limit = targets_n, texts_n, limit
         zeros = torch.zeros(len(targets_n), device=targets_n.device, dtype=dtype)
         self.max = zeros + 2 * FORBIDDEN
         # Sum of e^z; of e^z · z over ids, and over texts with z the log of their sum.
@@ -129,24 +148,30 @@ class _OnlineScore:
         self.total_open = self.total_open * rescale
         self.max = new_max
         of_texts: torch.Tensor | None = None
+        limit = None if len(logits) == 1 else self._limit
         for each in logits:
             z = each.z.sub_(new_max.unsqueeze(1))
             weights = z.exp()
-            alone = len(logits) == 1
-            of_ids = row_dot(weights, z)
-            self.total_id = self.total_id + of_ids
-            if alone:
-                self.total = self.total + weights.sum(1)
+            if len(logits) == 1:
+                of_ids = row_dot(weights, z)
+                self.total, self.total_id = self.total + weights.sum(1), self.total_id + of_ids
                 self.total_text = self.total_text + of_ids
-            elif of_texts is None:
+                continue
+            if limit is None:
+                self.total_id = self.total_id + row_dot(weights, z)
+            if of_texts is None:
                 of_texts = _over_texts(weights, each.piece, block)
             else:
                 each.piece.add_to_texts(of_texts, weights)
-        if of_texts is not None:
-            self.total = self.total + of_texts.sum(1)
-            if block.log_open is not None:
-                self.total_open = self.total_open + of_texts @ block.log_open.to(of_texts.dtype)
-            self.total_text = self.total_text + row_dot(of_texts, finite_log(of_texts))
+        if of_texts is None:
+            return
+        self.total = self.total + of_texts.sum(1)
+        if block.log_open is not None:
+            # Not `@`, which autocast would compute in bfloat16.
+            self.total_open = self.total_open + (of_texts * block.log_open.to(of_texts.dtype)).sum(1)
+        if limit is not None:
+            self.total_id = self.total_id + sum(_limited(each, of_texts, *limit) for each in logits)
+        self.total_text = self.total_text + row_dot(of_texts, finite_log(of_texts))
 
     def _note_targets(self, block: TextBlock, logits: list[PieceLogits]) -> None:
         local_texts = self.texts - block.texts.start
@@ -161,6 +186,13 @@ class _OnlineScore:
         entropies = (log_total - total / self.total for total in (self.total_text, self.total_id))
         capacity = self.total_open / self.total
         return torch.stack([self.max + log_total, self.target_z, self.text_z, *entropies, capacity])
+
+
+def _limited(each: PieceLogits, of_texts: torch.Tensor, own_R: torch.Tensor, chance_R: torch.Tensor) -> torch.Tensor:
+    """A piece's part of the sum of e^z · z over ids, where the choice among the ids of a text is limited."""
+    own, chance = (table[each.piece.ids].to(of_texts.dtype) for table in (own_R, chance_R))
+    weights = each.z.exp().mul_(own).add_(each.piece.of_texts(of_texts) * chance)
+    return row_dot(weights, finite_log(weights))
 
 
 def _over_texts(values_nc: torch.Tensor, piece: Piece, block: TextBlock) -> torch.Tensor:

@@ -21,8 +21,8 @@ from rlvr_vocab.vocab.regions import region_of_next
 class RegionLogitsProcessor(LogitsProcessor):
     """Adds `temperature × bias` to the logits, which Transformers divides by the temperature afterwards.
 
-    A greedy search (`temperature` None) takes the argmax under the forbids alone: odds between copies are for
-    sampling.
+    Of a layout with `hidden_bits` the choice among the ids of a text is limited, too. A greedy search (`temperature`
+    None) takes the argmax under the forbids alone: odds between copies are for sampling.
     """
 
     def __init__(self, policy: RegionPolicy, temperature: float | None) -> None:
@@ -43,7 +43,11 @@ class RegionLogitsProcessor(LogitsProcessor):
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if self._scaled_bias is None:
             self._scaled_bias = self._bias_before_temperature(scores)
-        return scores + self._scaled_bias[region_of_next(input_ids, self.policy.layout)]
+        regions = region_of_next(input_ids, self.policy.layout)
+        scores = scores + self._scaled_bias[regions]
+        if self.temperature is None or self.policy.choice_limit is None:
+            return scores
+        return self.policy.choice_limit.apply_to_scores(scores, regions, self.temperature)
 
     def _bias_before_temperature(self, scores: torch.Tensor) -> torch.Tensor:
         bias = self.policy.bias_on(scores.device)
@@ -125,15 +129,24 @@ class TextFirstDraw:
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         policy = self._policy
-        bias_BR = policy.bias_on(scores.device, finite=True)[region_of_next(input_ids, policy.layout)]
+        regions = region_of_next(input_ids, policy.layout)
+        bias_BR = policy.bias_on(scores.device, finite=True)[regions]
         log_p_BR = torch.add(bias_BR, scores, alpha=1 / self._temperature).log_softmax(dim=1)
         p_BR = log_p_BR.exp()
         of_texts_BV = policy.over_texts(p_BR)
         ids_BM, exists_BM = policy.ids_of_texts(self._texts(of_texts_BV))
         # Of a text that is given, and unlikely, every probability may be 0 in float32.
-        of_ids_BM = log_p_BR.gather(1, ids_BM).masked_fill(~exists_BM, FORBIDDEN).softmax(dim=1)
-        drawn_B1 = ids_BM.gather(1, self._draw(of_ids_BM, 1))
-        self._logps.append(log_p_BR.gather(1, drawn_B1).squeeze(1))
+        log_p_BM = log_p_BR.gather(1, ids_BM).masked_fill(~exists_BM, FORBIDDEN)
+        of_ids_BM = log_p_BM.softmax(dim=1)
+        if policy.choice_limit is not None:
+            own_BM, chance_BM = policy.choice_limit.of(ids_BM, regions.unsqueeze(1))
+            of_ids_BM = (own_BM * of_ids_BM + chance_BM) * exists_BM
+            log_p_BM = log_p_BM.logsumexp(dim=1, keepdim=True) + of_ids_BM.log()
+            p_BR = policy.choice_limit.apply(p_BR, regions)
+            log_p_BR = p_BR.log()
+        nth_B1 = self._draw(of_ids_BM, 1)
+        drawn_B1 = ids_BM.gather(1, nth_B1)
+        self._logps.append(log_p_BM.gather(1, nth_B1).squeeze(1))
         log_p_BR.clamp_(min=FORBIDDEN)  # 0 · -inf would be NaN
         of_ids, of_texts = -row_dot(p_BR, log_p_BR), -row_dot(of_texts_BV, finite_log(of_texts_BV))
         self._entropies.append((of_texts, of_ids - of_texts))

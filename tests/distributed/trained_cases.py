@@ -138,7 +138,7 @@ def train(case: dict[str, Any]) -> None:
     lora = case.get("lora")
     rows = [{"prompt": [{"role": "user", "content": text}], "solution": text} for text in QUESTIONS * 4]
     seen.clear()
-    arguments_module._has_bf16 = lambda device: True  # a CPU computes in bfloat16 too, slowly
+    arguments_module.has_bf16 = lambda use_cpu: True  # a CPU computes in bfloat16 too, slowly
     adaptive = {"is_short": AdaptiveWeight(1.0, 1.0, Adaptation(below=0.4, window=1))} if case.get("adaptive") else None
     trainer = (ForcedTrainer if case.get("forced", True) else WatchedTrainer)(
         case["folder"],

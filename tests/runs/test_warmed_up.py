@@ -73,6 +73,9 @@ def test_what_decides_the_weights_decides_which_is_taken(tmp_path: Path, monkeyp
     measured = ("warmup.until_accuracy=0.9", "warmup.until_accuracy=0.9 training.max_completion_length=5")
     found = {cached_for(tmp_path, *words.split()) for words in (*others, *measured)}
     assert len(found) == 5 and usual not in found
+    monkeypatch.setattr(model, "has_bf16", lambda use_cpu: True)
+    assert cached_for(tmp_path) == usual  # quickstart sets training.bf16=false
+    assert cached_for(tmp_path, "training.bf16=true") not in {usual, *found}
 
 
 def test_a_named_revision_is_the_one_that_is_warmed_up_and_no_matter_afterwards(

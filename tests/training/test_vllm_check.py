@@ -42,6 +42,8 @@ class Engine:
             for token, push in self.generation_kwargs.get("logit_bias", {}).items():
                 logits[token] += push
             logp = (logits + bias).log_softmax(0)
+            if policy.choice_limit is not None:
+                logp = policy.choice_limit.apply(logp.exp()[None], region_of_next(ids, policy.layout)).log()[0]
             token = torch.multinomial(logp.exp(), 1)
             logps.append(float(logp[token]) - (1.0 if self.fault == "other weights" else 0.0))
             ids = torch.cat([ids, token.unsqueeze(0)], dim=1)
@@ -50,8 +52,8 @@ class Engine:
 
 @pytest.fixture
 def asked(make_trainer, expand_shape, tmp_path):
-    def ask(fault=None):
-        trainer = make_trainer(expand_shape("llama", size=None), tmp_path, temperature=0.8)
+    def ask(fault=None, **expansion):
+        trainer = make_trainer(expand_shape("llama", size=None, **expansion), tmp_path, temperature=0.8)
         trainer.vllm_generation = Engine(trainer, fault)
         VLLMCheck(trainer).on_train_begin(trainer.args, trainer.state, trainer.control)
         return trainer.vllm_generation
@@ -62,6 +64,12 @@ def asked(make_trainer, expand_shape, tmp_path):
 def test_a_sampler_of_the_policy_passes_and_keeps_its_settings(asked):
     engine = asked()
     assert (engine.max_completion_length, engine.generation_kwargs) == (16, {})
+
+
+def test_so_does_one_that_draws_choices_by_chance(asked):
+    """Pushed to one id it takes the other of the text half of the time."""
+    for _ in range(5):
+        asked(hidden_bits=0.0)
 
 
 @pytest.mark.parametrize(

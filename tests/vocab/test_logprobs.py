@@ -39,10 +39,18 @@ class Case:
     """Random inputs: `rows` as the function takes them, `leaves` of its gradients, `whole()` the stock table."""
 
     def __init__(
-        self, form="independent", mode="expand", sources="the first 40", regions="mixed", bias=False, odds=True
+        self,
+        form="independent",
+        mode="expand",
+        sources="the first 40",
+        regions="mixed",
+        bias=False,
+        odds=True,
+        bits=None,
     ):
         self.sources = torch.tensor(SOURCES[sources], dtype=torch.long)
-        self.policy = RegionPolicy(VocabLayout(STANDARD, SOURCES[sources], 50, 51, (), CONTROL, mode, odds))
+        layout = VocabLayout(STANDARD, SOURCES[sources], 50, 51, (), CONTROL, mode, odds, hidden_bits=bits)
+        self.policy = RegionPolicy(layout)
         self.regions = torch.tensor(MIXES[regions])
         generator = torch.Generator().manual_seed(0)
 
@@ -89,6 +97,9 @@ class Case:
         if settings.softcap is not None:
             z = settings.softcap * torch.tanh(z / settings.softcap)
         log_p = (z / settings.temperature + self.policy.bias[self.regions].double()).log_softmax(-1)
+        if self.policy.choice_limit is not None:
+            p = self.policy.choice_limit.apply(log_p.exp(), self.regions)
+            log_p = torch.where(p > 0, p, 1.0).log().masked_fill(p == 0, -torch.inf)
         texts = self.policy.surface_ids(torch.arange(self.policy.layout.rows))
         q = torch.zeros(POSITIONS, STANDARD, dtype=torch.float64).index_add(1, texts, log_p.exp())
         of_target = log_p.gather(1, self.targets[:, None]).squeeze(1)
@@ -145,6 +156,26 @@ def test_scores_and_gradients_equal_a_dense_float64_reference(sources, form, mod
 def test_so_they_do_in_each_region_and_for_each_gradient(form, mix, used):
     case = Case(form, sources="runs, holes and repeats", regions=mix, odds=False)
     assert_equals_dense(case, HeadSettings(0.7), used)
+
+
+@pytest.mark.parametrize("bits", [0.0, 0.4, 9.0])
+@pytest.mark.parametrize("mode", ["expand", "replace"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("sources", ["all, thrice", "runs, holes and repeats"])
+def test_so_they_do_where_choices_are_limited(sources, form, mode, bits):
+    assert_equals_dense(Case(form, mode, sources, bits=bits), HeadSettings(0.7), UPSTREAM["KL of texts"])
+
+
+def test_in_bfloat16_before_training_the_choice_is_as_far_from_chance_as_in_float32():
+    case = Case("frozen", sources="all, thrice", regions="all thinking")
+    with torch.autocast("cpu", torch.bfloat16):
+        scores = case.scores(HeadSettings())
+    assert scores.copy_entropy.mean() > 0.5 and (scores.copy_entropy - scores.copy_capacity).abs().max() < 1e-5
+
+
+def test_a_limit_of_nothing_leaves_choices_at_chance():
+    scores = Case("low_rank", sources="all, thrice", regions="all thinking", bits=0.0).scores(HeadSettings())
+    assert (scores.copy_entropy - scores.copy_capacity).abs().max() < 1e-5
 
 
 def test_entropies_over_texts_and_over_copies_are_that_over_ids():

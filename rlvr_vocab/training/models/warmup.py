@@ -25,6 +25,7 @@ from transformers import (
 )
 from trl import SFTConfig, SFTTrainer
 
+from rlvr_vocab.training.arguments import device_type
 from rlvr_vocab.training.checkpointing.find import newest_checkpoint
 from rlvr_vocab.training.checkpointing.write import save_whole
 from rlvr_vocab.training.settings import WarmupSettings
@@ -60,6 +61,7 @@ def warm_up(
     measure_accuracy: AccuracyCheck,
     on_progress: ProgressReport = lambda step, total, figures: None,
     use_cpu: bool = False,
+    bf16: bool = False,
 ) -> WarmupOutcome:
     """Fine-tune a model on worked solutions.
 
@@ -69,26 +71,32 @@ def warm_up(
             right, None where no gold answer can be read.
         on_progress: called with (step, steps at most, figures): `loss` and `examples/s` now and then, `accuracy` where
             it was measured. The seconds of measuring do not count.
+        bf16: train and measure in bfloat16 autocast; for a device that computes it (`has_bf16`).
     """
     rows = [
         {"prompt": problem.prompt, "completion": [{"role": "assistant", "content": problem.turn}]}
         for problem in problems
     ]
-    watch = _WarmupWatch(settings, measure_accuracy, on_progress)
     trainer = _WarmupTrainer(
         model=model,
-        args=_sft_config(settings, seed, checkpoints, use_cpu),
+        args=_sft_config(settings, seed, checkpoints, use_cpu, bf16),
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
-        callbacks=[watch],
     )
+
+    def measure() -> float | None:
+        with trainer.accelerator.autocast():
+            return measure_accuracy()
+
+    watch = _WarmupWatch(settings, measure, on_progress)
+    trainer.add_callback(watch)
     trainer.remove_callback(PrinterCallback)
     newest = newest_checkpoint(checkpoints)
     trainer.train(resume_from_checkpoint=None if newest is None else str(newest))
     return WarmupOutcome(trainer.state.global_step, watch.accuracy)
 
 
-def _sft_config(settings: WarmupSettings, seed: int, checkpoints: Path, use_cpu: bool) -> SFTConfig:
+def _sft_config(settings: WarmupSettings, seed: int, checkpoints: Path, use_cpu: bool, bf16: bool) -> SFTConfig:
     config = SFTConfig(
         output_dir=str(checkpoints),
         max_steps=settings.max_steps,
@@ -99,8 +107,8 @@ def _sft_config(settings: WarmupSettings, seed: int, checkpoints: Path, use_cpu:
         seed=seed,
         completion_only_loss=True,
         gradient_checkpointing=False,
-        bf16=False,
-        use_cpu=use_cpu,
+        bf16=bf16,
+        use_cpu=device_type(use_cpu) == "cpu",  # or Transformers asks for a GPU that computes in bfloat16
         logging_steps=10,
         save_steps=settings.check_every,
         report_to="none",

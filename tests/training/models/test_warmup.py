@@ -76,6 +76,22 @@ def test_without_a_target_it_runs_to_its_end_and_the_worked_answer_gets_likelier
     assert math.isfinite(losses[1]) and losses[1] < losses[0] - 0.1
 
 
+@pytest.mark.parametrize("bf16", [True, False])
+def test_it_trains_and_measures_in_bfloat16_where_that_is_asked(base, tmp_path, bf16):
+    model, tokenizer = read_with_think_tags(str(base), TAGS)
+    computed = []
+    model.get_input_embeddings().register_forward_hook(lambda *_: computed.append(torch.is_autocast_enabled("cpu")))
+
+    def measure():
+        model(input_ids=torch.tensor([[1, 2]]))
+        computed.append(torch.is_autocast_enabled("cpu"))
+
+    settings = WarmupSettings(max_steps=2, batch_size=2, check_every=2, until_accuracy=0.5)
+    warm_up(model, tokenizer, tmp_path, [PROBLEM] * 8, settings, 42, measure, bf16=bf16)
+    assert len(computed) == 4 and set(computed) == {bf16}
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+
+
 def sums(count):
     return [
         WorkedProblem([{"role": "user", "content": f"What is {n} + 4?"}], f"<think>{n} + 4</think>\\boxed{{{n + 4}}}")
