@@ -6,10 +6,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.files import PROBE, PROBE_FOLDER, read_record
 
 # What becomes of the ids of a thought before its answer is sampled again, and what that tells.
 ARMS = {
@@ -23,6 +24,18 @@ ARMS = {
     **{f"dose_{share}": f"{share} % of them exchanged" for share in (10, 30, 50, 70, 90)},
     **{f"cut_{share}": f"the thought closed after {share} % of its tokens" for share in (0, 25, 50, 75)},
 }
+
+
+def told_by_probe(run: Path, what: Literal["verdict", "sentence"]) -> str | None:
+    """What the probe of one run says of it; None where nobody has asked.
+
+    Raises:
+        UserError: its file is damaged.
+    """
+    probe = read_record(run / PROBE_FOLDER, PROBE)
+    if probe is not None and what not in probe:
+        raise UserError(f"{run / PROBE_FOLDER / PROBE} is damaged: it has no {what}")
+    return None if probe is None else str(probe[what])
 
 
 @dataclass(frozen=True)

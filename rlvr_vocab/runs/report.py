@@ -28,8 +28,6 @@ from rlvr_vocab.record.files import (
     COMPLETIONS,
     ENVIRONMENT,
     INITIAL_MODEL,
-    PROBE,
-    PROBE_FOLDER,
     PROBLEMS,
     SUMMARY,
     read_record,
@@ -37,6 +35,7 @@ from rlvr_vocab.record.files import (
 from rlvr_vocab.record.inventory import RunInventory
 from rlvr_vocab.record.measure import GraderRecord, Measure
 from rlvr_vocab.record.metrics import RunRecord, read_rows
+from rlvr_vocab.record.probe import told_by_probe
 from rlvr_vocab.record.results import ProblemResult, read_results
 from rlvr_vocab.runs.record import configuration_keys, default_keys, run_record
 from rlvr_vocab.secret_words import without_secrets
@@ -86,7 +85,7 @@ def report_of(record: RunRecord, max_samples: int) -> RunReport:
     folder = record.folder
     marker, why_unmarked = _or_why(lambda: _marker(folder / INITIAL_MODEL))
     vocabulary, why_untold = _or_why(lambda: analyse_vocabulary(record))
-    probe, why_unprobed = _or_why(lambda: _probe_sentence(folder / PROBE_FOLDER))
+    probe, why_unprobed = _or_why(lambda: told_by_probe(folder, "sentence"))
     return RunReport(
         record=record,
         held_out=held_out_of(record),
@@ -101,15 +100,6 @@ def report_of(record: RunRecord, max_samples: int) -> RunReport:
         unreadable=tuple(filter(None, (why_unmarked, why_untold, why_unprobed))),
         probe=probe,
     )
-
-
-def _probe_sentence(folder: Path) -> str | None:
-    probe = read_record(folder, PROBE)
-    if probe is None:
-        return None
-    if not isinstance(probe.get("sentence"), str):
-        raise UserError(f"{folder / PROBE}: has no sentence that tells the verdict")
-    return str(probe["sentence"])
 
 
 def held_out_of(record: RunRecord) -> HeldOutAnswers:

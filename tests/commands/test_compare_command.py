@@ -1,5 +1,6 @@
 """`rlvr-vocab compare` on made-up folders of runs: arms, warnings, files, refusals."""
 
+import json
 import os
 import subprocess
 import sys
@@ -158,6 +159,20 @@ def test_the_page_is_whole_and_escaped(made: Maker) -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert page.count("<svg") == 3  # the difference, the runs, the reward
     assert "rlvr-vocab compare" in page and "higher" in page
+
+
+def test_what_a_probe_said_of_a_run_stands_beside_it(made: Maker) -> None:
+    runs = [*three(made, "b"), *three(made, "r", n=100)]
+    compare(runs)
+    page = Path("compared/comparison.html")
+    assert "what the copies mean" not in page.read_text()
+    probe = Path(runs[-1]) / "probe"
+    probe.mkdir()
+    (probe / "probe.json").write_text(json.dumps({"verdict": "no sign of meaning", "sentence": "No."}))
+    _, found = compare(runs)
+    assert "no sign of meaning" in page.read_text() and "not probed" in page.read_text()
+    told = [run["copies"] for arm in found["arms"] for run in arm["runs"]]
+    assert told == [*[None] * (len(runs) - 1), "no sign of meaning"]
 
 
 def test_no_claim_is_made_of_a_broken_file(made: Maker, capsys: pytest.CaptureFixture[str]) -> None:

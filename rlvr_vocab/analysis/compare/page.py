@@ -96,6 +96,7 @@ def _method(found: Comparison) -> str:
 
 def _runs(compared: ComparisonResult) -> Markup:
     means, rows, measure = [], [], compared.measure
+    probed = any(run.copies_mean for arm in compared.arms for run in arm.runs)
     for arm in compared.arms:
         scores = [sum(run.results.scores) / len(run.results.scores) for run in arm.runs]
         deviation = seed_deviation(scores)
@@ -103,13 +104,15 @@ def _runs(compared: ComparisonResult) -> Markup:
         means.append((arm.name, measure.value(sum(scores) / len(scores), " "), spread, len(scores)))
         rows += [
             (arm.name, str(run.seed), run.folder, measure.value(score, " "), f"{len(run.answers):,}")
+            + ((run.copies_mean or "not probed",) if probed else ())
             for run, score in zip(arm.runs, scores, strict=True)
         ]
+    columns = ("arm", "seed", "run", measure.name, "answers") + ("what the copies mean",) * probed
     return Markup().join(
         [
             paragraph(f"{measure.name.capitalize()}{measure.by}: {compared.measured}."),
             table(("arm", f"mean {measure.name}", "standard deviation over seeds", "runs"), means, {1, 2, 3}),
-            table(("arm", "seed", "run", measure.name, "answers"), rows, {3, 4}),
+            table(columns, rows, {3, 4}),
         ]
     )
 

@@ -150,7 +150,15 @@ def as_json(compared: ComparisonResult) -> dict[str, Any]:
             {
                 "name": arm.name,
                 "value": arm.value,
-                "runs": [{"folder": run.folder, "seed": run.seed, "answers": len(run.answers)} for run in arm.runs],
+                "runs": [
+                    {
+                        "folder": run.folder,
+                        "seed": run.seed,
+                        "answers": len(run.answers),
+                        "copies_mean": run.copies_mean,
+                    }
+                    for run in arm.runs
+                ],
             }
             for arm in compared.arms
         ],

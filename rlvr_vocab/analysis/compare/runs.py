@@ -160,6 +160,7 @@ class ComparedRun:
         selects_best: whether it kept its best checkpoint instead of the last.
         grader: what graded the answers, as `GraderSpec.record` writes it; None where the run did not write it down.
         damage: a sentence on each file of it that is lost or changed.
+        copies_mean: the verdict of its probe; None where nobody has asked.
     """
 
     folder: str
@@ -176,6 +177,7 @@ class ComparedRun:
     selects_best: bool = False
     grader: GraderRecord | None = None
     damage: Sequence[str] = ()
+    copies_mean: str | None = None
 
     @property
     def results(self) -> RunResults:

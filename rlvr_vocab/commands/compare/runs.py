@@ -29,6 +29,7 @@ from rlvr_vocab.record.files import (
 )
 from rlvr_vocab.record.inventory import RunInventory
 from rlvr_vocab.record.metrics import read_metrics, split_evaluations
+from rlvr_vocab.record.probe import told_by_probe
 from rlvr_vocab.record.results import read_results
 from rlvr_vocab.runs.record import configuration_keys, default_keys
 from rlvr_vocab.secret_words import MASK, is_secret
@@ -114,6 +115,7 @@ def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -
         summary=summary,
         environment=read_record(folder, ENVIRONMENT),
         damage=tuple(records.damage()),
+        copies_mean=told_by_probe(folder, "verdict"),
         completions=CompletionFiles(folder / COMPLETIONS),
         selects_best=bool(training.get("load_best_model_at_end")) or training.get("save_strategy") == "best",
     )
