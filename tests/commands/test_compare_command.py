@@ -171,7 +171,7 @@ def test_what_a_probe_said_of_a_run_stands_beside_it(made: Maker) -> None:
     (probe / "probe.json").write_text(json.dumps({"verdict": "no sign of meaning", "sentence": "No."}))
     _, found = compare(runs)
     assert "no sign of meaning" in page.read_text() and "not probed" in page.read_text()
-    told = [run["copies"] for arm in found["arms"] for run in arm["runs"]]
+    told = [run["copies_mean"] for arm in found["arms"] for run in arm["runs"]]
     assert told == [*[None] * (len(runs) - 1), "no sign of meaning"]
 
 

@@ -110,19 +110,22 @@ class BatchMetrics:
         of_both = [region_entropies(each, regions_BC, mask_BC) for each in (text_BC, copies_BC)]
         of_text, of_copies = self._trainer.accelerator.reduce(torch.stack(of_both), reduction="sum")
         sums = {
-            f"{before}entropy/text": of_text.sum(0),
-            f"{before}entropy/thinking": of_text[THINKING],
-            f"{before}entropy/answering": of_text[ANSWERING],
+            "entropy/text": of_text.sum(0),
+            "entropy/thinking": of_text[THINKING],
+            "entropy/answering": of_text[ANSWERING],
         }
         if self._trainer.policy.layout.size:
-            sums[f"{before}entropy/copies"] = of_copies[THINKING]
-        self._log_means(sums)
+            sums["entropy/copies"] = of_copies[THINKING]
+        self._log_means(sums, before)
 
-    def _log_means(self, sums: Mapping[str, torch.Tensor]) -> None:
-        """Args: a sum and the number that it is of, by name."""
-        trainer = self._trainer
+    def _log_means(self, sums: Mapping[str, torch.Tensor], before: str = "") -> None:
+        """
+        Args:
+            sums: a sum and the number that it is of, by name; `before` is put before each name.
+        """
+        metrics, step = self._trainer._metrics[self._mode], self._trainer.state.global_step
         for name, each in sums.items():
-            self._means[self._mode].log(name, each, trainer.state.global_step, trainer._metrics[self._mode])
+            self._means[self._mode].log(f"{before}{name}", each, step, metrics)
 
     def drop_all_scored(self) -> None:
         """A function that scored every row of a log's steps gets no `unscored` in it."""
