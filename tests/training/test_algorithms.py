@@ -237,7 +237,8 @@ def test_without_reasoning_tokens_a_run_is_that_of_plain_trl(name, expand_shape,
     for (ids, mask), (their_ids, their_mask) in zip(batches, their_batches, strict=True):
         assert torch.equal(ids, their_ids) and torch.equal(mask, their_mask)
     assert 0 < sum(mask.sum() for _, mask in batches) < sum(mask.numel() for _, mask in batches)
-    assert len(losses) == 4 and losses == pytest.approx(their_losses, rel=0, abs=LAST_DIGIT)
+    # With AVX512 a loss above 2 is off by two of the last digits that it has.
+    assert len(losses) == 4 and losses == pytest.approx(their_losses, rel=3e-7, abs=LAST_DIGIT)
     assert weights.keys() == their_weights.keys()
     assert max((weights[name] - weight).abs().max() for name, weight in their_weights.items()) <= LAST_DIGIT
     for row, their_row in zip(rows, their_rows, strict=True):
