@@ -32,7 +32,7 @@ from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.model_folder import naming_model_keys
 from rlvr_vocab.runs.problem_account import fingerprint_of
 from rlvr_vocab.runs.rewards import best_paid_form, grader_of_warmup, reward_context
-from rlvr_vocab.training.arguments import has_bf16
+from rlvr_vocab.training.arguments import asks_for_bf16, has_bf16
 from rlvr_vocab.training.models.quantization import quantization_config
 from rlvr_vocab.training.models.tiny import CONTEXT, write_tiny_model
 from rlvr_vocab.training.models.warmup import WorkedProblem, warm_up
@@ -114,8 +114,7 @@ def _what_a_warmup_depends_on(base: str, settings: RunSettings, train: Dataset, 
 def _warms_up_in_bf16(settings: RunSettings) -> bool:
     """As its GRPO trains."""
     grpo = settings.training.grpo
-    asked = not grpo.get("fp16") if grpo.get("bf16") is None else grpo["bf16"]
-    return bool(asked) and has_bf16(bool(grpo.get("use_cpu")))
+    return asks_for_bf16(grpo) and has_bf16(bool(grpo.get("use_cpu")))
 
 
 def _tell_of_another(console: Console, holder: str) -> None:

@@ -41,14 +41,18 @@ class GRPOConfig(trl.GRPOConfig):
             fields["warmup_steps"] = self.warmup_ratio  # transformers 5: below 1 it is a share of the steps
         if fields["max_steps"] is None:
             fields["max_steps"] = -1
-        if fields["bf16"] is None:
-            fields["bf16"] = not fields["fp16"]
+        fields["bf16"] = asks_for_bf16(fields)
         if fields["bf16"] and not has_bf16(fields["use_cpu"]):
             logger.warning("bf16: this machine computes bfloat16 slowly or not at all, training in float32")
             fields["bf16"] = False
         if fields["bf16"] and device_type(fields["use_cpu"]) == "cpu":
             fields["use_cpu"] = True  # or Transformers asks for a GPU
         super().__post_init__()
+
+
+def asks_for_bf16(fields: Mapping[str, Any]) -> bool:
+    """Whether a run's fields of TRL ask for bfloat16; unless they say otherwise they do."""
+    return bool(not fields.get("fp16") if fields.get("bf16") is None else fields["bf16"])
 
 
 # AVX512-BF16, AMX-BF16, and BF16 of ARM, as torch calls them.

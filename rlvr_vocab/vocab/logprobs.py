@@ -147,30 +147,34 @@ class _OnlineScore:
         self.total = self.total * rescale
         self.total_open = self.total_open * rescale
         self.max = new_max
-        of_texts: torch.Tensor | None = None
-        limit = None if len(logits) == 1 else self._limit
         for each in logits:
-            z = each.z.sub_(new_max.unsqueeze(1))
-            weights = z.exp()
-            if len(logits) == 1:
-                of_ids = row_dot(weights, z)
-                self.total, self.total_id = self.total + weights.sum(1), self.total_id + of_ids
-                self.total_text = self.total_text + of_ids
-                continue
-            if limit is None:
-                self.total_id = self.total_id + row_dot(weights, z)
-            if of_texts is None:
-                of_texts = _over_texts(weights, each.piece, block)
-            else:
+            each.z.sub_(new_max.unsqueeze(1))
+        if len(logits) == 1:
+            self._add_texts_of_one_id(logits[0])
+        else:
+            self._add_texts_of_several(block, logits)
+
+    def _add_texts_of_one_id(self, each: PieceLogits) -> None:
+        weights = each.z.exp()
+        weighted = row_dot(weights, each.z)
+        self.total = self.total + weights.sum(1)
+        self.total_id, self.total_text = self.total_id + weighted, self.total_text + weighted
+
+    def _add_texts_of_several(self, block: TextBlock, logits: list[PieceLogits]) -> None:
+        weights = logits[0].z.exp()
+        of_texts = _over_texts(weights, logits[0].piece, block)
+        for index, each in enumerate(logits):
+            if index:
+                weights = each.z.exp()
                 each.piece.add_to_texts(of_texts, weights)
-        if of_texts is None:
-            return
+            if self._limit is None:
+                self.total_id = self.total_id + row_dot(weights, each.z)
+        if self._limit is not None:
+            self.total_id = self.total_id + sum(_limited(each, of_texts, *self._limit) for each in logits)
         self.total = self.total + of_texts.sum(1)
         if block.log_open is not None:
             # Not `@`, which autocast would compute in bfloat16.
             self.total_open = self.total_open + (of_texts * block.log_open.to(of_texts.dtype)).sum(1)
-        if limit is not None:
-            self.total_id = self.total_id + sum(_limited(each, of_texts, *limit) for each in logits)
         self.total_text = self.total_text + row_dot(of_texts, finite_log(of_texts))
 
     def _note_targets(self, block: TextBlock, logits: list[PieceLogits]) -> None:
