@@ -31,6 +31,7 @@ from rlvr_vocab.rewards.build import RewardContext, build_rewards, required_colu
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import check_run_folder
 from rlvr_vocab.runs.rewards import GOLD_COLUMNS, NAME_GOLD_ANSWERS, grader_of_run, solved_by, stand_in_context
+from rlvr_vocab.training.placebo import refuse_beside_placebo
 from rlvr_vocab.vocab.refuse_off_policy import OF_TRANSFORMERS, OF_VLLM, refuse_off_policy, refuse_off_policy_options
 
 # What `until` of a stage may look at; docs/files.md says what each is.
@@ -88,6 +89,10 @@ def check_training(settings: RunSettings) -> None:
     check_curriculum(settings)
     check_batches(settings.training.grpo)
     check_loss(settings.training.grpo)
+    if settings.training.placebo:
+        if not reasoning:
+            raise UserError("training.placebo=true: without a reasoning vocabulary there is no choice to be reinforced")
+        refuse_beside_placebo(settings.training.grpo)
     check_resumable(settings.training.grpo, staged=bool(settings.resolved["stages"]))
     check_rollouts(settings.model, settings.training.grpo)
     check_vllm(settings.training.grpo)
@@ -209,6 +214,9 @@ def _is_positive(share: object) -> bool:
 
 
 def check_warmup(settings: RunSettings) -> None:
+    if settings.warmup.planted_bits is not None:
+        _check_planted(settings)
+        return
     if settings.warmup.max_steps and settings.dataset.columns.answer is None:
         raise UserError(
             "warmup.max_steps needs worked solutions and gold answers, and dataset.columns.answer=null says that there "
@@ -226,6 +234,16 @@ def check_warmup(settings: RunSettings) -> None:
             "warmup.max_steps needs worked solutions: name their column with dataset.columns.reasoning, "
             "or set warmup.max_steps=0"
         )
+
+
+def _check_planted(settings: RunSettings) -> None:
+    model, wanted = settings.model, "warmup.planted_bits needs"
+    if not settings.warmup.max_steps:
+        raise UserError(f"{wanted} steps to learn them: set warmup.max_steps")
+    if not model.adds_copies:
+        raise UserError(f"{wanted} copies to tell them by: set model.reasoning_vocab_size")
+    if model.rows_in_force != "independent":
+        raise UserError(f"{wanted} model.reasoning_rows=independent, and here it is {model.rows_in_force}")
 
 
 def check_rewards(rewards: RewardSettings) -> None:

@@ -28,7 +28,7 @@ from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint
 from rlvr_vocab.progress import stage
 from rlvr_vocab.record.files import EVALUATION_SETTINGS, FINAL_MODEL, PROBE, PROBE_FOLDER, PROBE_PAGE
 from rlvr_vocab.record.measure import Measure, grader_in_words, same_grader
-from rlvr_vocab.record.probe import ARMS, ProbeAnswer, SampledThought, read_rows, write_rows
+from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought, read_rows, write_rows
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.problem_account import fingerprint_of
@@ -39,8 +39,8 @@ from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.weights_fingerprint import weights_fingerprint
 
 _ALWAYS = ("own", "redrawn", "permuted")
-_THOUGHTS = "thoughts.jsonl"
-_TYPED = ("max_samples", "samples", "draws", "seed")  # keys that the answers depend on
+_THOUGHTS, _PERMUTED = "thoughts.jsonl", "permutations.jsonl"
+_TYPED = ("max_samples", "samples", "draws", "permutations", "seed")  # keys that the answers depend on
 
 
 def run(settings: ProbeSettings) -> int:
@@ -80,12 +80,14 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
     with only_writer(place, "run"):
         _require_same(place, _depends_on(settings, folder, trained, rows))
         missing = [arm for arm in arms if not (place / f"{arm}.jsonl").exists()]
-        if missing:
+        if missing or not (place / _PERMUTED).exists():
             _answer(settings, folder, trained, rows, missing, console)
     answers = {arm: read_rows(place / f"{arm}.jsonl", ProbeAnswer) for arm in arms}
+    permuted = read_rows(place / _PERMUTED, PermutedThought)
     sampled = read_rows(place / _THOUGHTS, SampledThought)
     with_thought = {(each.problem, each.sample) for each in answers["own"]}
-    return ProbedRun(str(folder), [row["problem"] for row in rows], answers, len(sampled) - len(with_thought))
+    without = len(sampled) - len(with_thought)
+    return ProbedRun(str(folder), [row["problem"] for row in rows], answers, permuted, without)
 
 
 def _answer(
@@ -109,6 +111,9 @@ def _answer(
     for arm in arms:
         with stage(console, f"{arm}: answers", len(thoughts) * settings.draws) as display:
             write_rows(prober.answers(arm, thoughts, settings.draws, display.update), place / f"{arm}.jsonl")
+    if not (place / _PERMUTED).exists():
+        with stage(console, "log p of gold answers, permuted", settings.permutations) as display:
+            write_rows(prober.permuted_golds(thoughts, settings.permutations, display.update), place / _PERMUTED)
 
 
 def _sampling(settings: ProbeSettings, trained: RunSettings) -> SamplingSettings:
@@ -124,7 +129,7 @@ def _depends_on(settings: ProbeSettings, folder: Path, trained: RunSettings, row
         "grader": grader_of_run(trained).record(),
         "max_new_tokens": sampling.max_new_tokens,
         "temperature": sampling.temperature,
-        **{name: getattr(settings, name) for name in ("max_samples", "samples", "draws", "seed")},
+        **{name: getattr(settings, name) for name in _TYPED},
     }
 
 

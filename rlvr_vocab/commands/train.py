@@ -33,7 +33,7 @@ from rlvr_vocab.runs.final_model import save_final_model
 from rlvr_vocab.runs.folder import start_run_folder
 from rlvr_vocab.runs.held_out import HeldOutEvaluator, held_out_figures
 from rlvr_vocab.runs.lock import only_writer
-from rlvr_vocab.runs.model import base_model, expansion_plan, untrained_base
+from rlvr_vocab.runs.model import base_model, expansion_plan, plant, untrained_base
 from rlvr_vocab.runs.monitor import RunDoctor, alert, start_wandb
 from rlvr_vocab.runs.problem_account import check_same_division, write_drawn
 from rlvr_vocab.runs.problems import RunProblems, load_run_problems, stages_of, uses_system_prompt
@@ -147,13 +147,13 @@ def _prepare(
     for stage, rows in zip(stages_of(settings), problems.by_stage, strict=True):
         with naming_the_stage(stage.name):
             ProblemOrder.of(rows, settings.seed, stage.run.dataset.curriculum)  # for what it refuses
-    warmed_up = settings.warmup.max_steps > 0
+    warmed_up = settings.warmup.on_solutions
     base = in_one_process(_base_model, settings, problems.train) if warmed_up else untrained_base(settings)
     plan = expansion_plan(base, settings.model, settings.seed, settings.dataset.open_thinking)
     stages = _stages(settings, problems, plan, console)
     for doubt in thinking_doubts(stages, plan):
         console.print(f"warning: {doubt}", style="yellow", markup=False)
-    initial_model = _write_initial_model(settings, plan, console)
+    initial_model = _write_initial_model(settings, plan, problems.train, console)
     held_out = HeldOutEvaluator(stages[-1].settings, plan.layout, problems.held_out, console)
     if PartialState().is_main_process:
         prompts = [(len(stage.train), stage.longest_prompt) for stage in stages]
@@ -204,7 +204,7 @@ def _checkpoint(training: StagedRun, plan: ExpansionPlan) -> Checkpoint:
     return Checkpoint(on_its_device(training.trainer), training.trainer.processing_class, plan.layout)
 
 
-def _write_initial_model(settings: RunSettings, plan: ExpansionPlan, console: Console) -> Path:
+def _write_initial_model(settings: RunSettings, plan: ExpansionPlan, train: Dataset, console: Console) -> Path:
     folder = settings.output_dir / INITIAL_MODEL
     state = PartialState()
     if state.is_main_process:
@@ -216,6 +216,8 @@ def _write_initial_model(settings: RunSettings, plan: ExpansionPlan, console: Co
         if not folder.exists():
             with folder_appearing_whole(folder) as whole:
                 write_expansion(plan, whole)
+                if settings.warmup.planted_bits is not None:
+                    plant(whole, settings, train, console)
                 write_manifest(whole)
     state.wait_for_everyone()
     layout = VocabLayout.load(folder)

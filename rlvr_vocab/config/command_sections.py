@@ -68,6 +68,7 @@ class ProbeSettings:
     Attributes:
         run: one or several.
         draws: versions of each thought in each arm, and answers after it.
+        permutations: of each thought, for the bits that its own choices hold beyond permuted ones.
         telling_effect: the largest effect that a verdict of no sign may have missed.
         out: where the verdict goes; the answers stay with their runs.
     """
@@ -76,6 +77,7 @@ class ProbeSettings:
     arms: tuple[str, ...] | None
     samples: Count
     draws: Count
+    permutations: Count
     max_samples: Count | None
     batch_size: Count
     telling_effect: Annotated[float, Bounds(above=0)]

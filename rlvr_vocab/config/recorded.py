@@ -65,6 +65,7 @@ def _add_later_keys(config: Mapping[str, Any]) -> None:
     pulled = any(each.get("beta") for each in (training, *of_stages) if isinstance(each, Mapping))
     copies = model.get("reasoning_vocab_size") or model.get("source_ids")
     training.setdefault("kl_over", "ids" if pulled and copies else "text")
+    training.setdefault("placebo", False)
     training.setdefault("dynamic_sampling", False)
     training.setdefault("max_rounds", 8)
     model.setdefault("reasoning_rows", "independent" if copies else "low_rank")
@@ -72,6 +73,7 @@ def _add_later_keys(config: Mapping[str, Any]) -> None:
     config["dataset"].setdefault("num_problems", None)
     model.setdefault("reasoning_rank", 16)
     model.setdefault("hidden_bits", None)
+    config["warmup"].setdefault("planted_bits", None)
 
 
 def required_value(config: Mapping[str, Any], key: str, folder: Path) -> Any:

@@ -130,6 +130,7 @@ class TrainingSettings:
     warmup_ratio: Annotated[float, Bounds(least=0, below=1)] | None
     kl_log_steps: Annotated[int, Bounds(least=0)] | None
     kl_over: KLOver
+    placebo: bool
     dynamic_sampling: bool
     max_rounds: Count
     max_tokens: Count | None
@@ -200,7 +201,10 @@ class StageSettings:
 KINDS = {"int": int, "float": float, "bool": bool, "str": str, "dict": dict, "list": list}
 # TRL's annotation allows num_generations=None, and then divides by it.
 NEVER_NONE = {name for name, field in GRPO_FIELDS.items() if not field.optional} | {"num_generations"}
-OURS = ("max_prompt_length", "warmup_ratio", "kl_log_steps", "kl_over", "dynamic_sampling", "max_rounds", "max_tokens")
+OURS = (
+    *("max_prompt_length", "warmup_ratio", "kl_log_steps", "kl_over", "placebo"),
+    *("dynamic_sampling", "max_rounds", "max_tokens"),
+)
 _AT_LEAST_0, _AT_LEAST_1, _SHARE = Bounds(least=0), Bounds(least=1), Bounds(least=0, most=1)
 # TRL and Transformers take any number for these, and fail later or not at all.
 GRPO_BOUNDS = {

@@ -1,4 +1,4 @@
-"""The embedded task: sums of two numbers, made on the spot from a seed."""
+"""The embedded task: sums of two numbers, or remainders of one, made on the spot from a seed."""
 
 import random
 from dataclasses import dataclass
@@ -13,36 +13,53 @@ ARITHMETIC_COLUMNS = ("problem", "answer", "reasoning")
 
 @dataclass(frozen=True)
 class ArithmeticTask:
-    """Sums a+b, where a and b have up to `digits` digits.
+    """Sums a+b, where a and b have up to `digits` digits; or remainders of such an a.
 
     Args:
-        digits: Most digits of a summand.
-        num_problems: Number of problems; no two have the same summands, in whatever order.
+        digits: Most digits of a number.
+        num_problems: Number of problems; no two have the same numbers, in whatever order.
+        modulus: Ask for the remainder of one number by this, in place of a sum.
 
     Raises:
-        UserError: If there are not that many different sums.
+        UserError: If there are not that many different problems.
     """
 
     digits: Annotated[int, Bounds(least=1, most=9)] = 2
     num_problems: Count = 5000
+    modulus: Count | None = None
 
     def __post_init__(self) -> None:
         numbers = 10**self.digits
-        pairs = numbers * (numbers + 1) // 2  # a+b and b+a being the same
-        if self.num_problems > pairs:
+        different = numbers * (numbers + 1) // 2 if self.modulus is None else numbers  # a+b and b+a being the same
+        if self.num_problems > different:
             raise UserError(
                 f"dataset.generator.num_problems is {self.num_problems}; with digits={self.digits}"
-                f" it must be from 1 to {pairs}"
+                f" it must be from 1 to {different}"
             )
 
 
-def addition_problems(task: ArithmeticTask, seed: int) -> list[dict[str, str]]:
-    """Rows with the columns `problem`, `answer` and `reasoning`; the same seed gives the same rows.
+def arithmetic_problems(task: ArithmeticTask, seed: int) -> list[dict[str, str]]:
+    """Rows with the columns `problem`, `answer` and `reasoning`; the same seed gives the same rows."""
+    return _sums(task, seed) if task.modulus is None else _remainders(task, task.modulus, seed)
 
-    Of a+b and b+a at most one occurs: the mirror of a held-out sum would tell its answer.
+
+def _remainders(task: ArithmeticTask, modulus: int, seed: int) -> list[dict[str, str]]:
+    numbers = random.Random(seed).sample(range(10**task.digits), task.num_problems)
+    return [
+        {
+            "problem": f"{number} mod {modulus} =",
+            "answer": str(number % modulus),
+            "reasoning": f"{number}={number // modulus}*{modulus}+{number % modulus}",
+        }
+        for number in numbers
+    ]
+
+
+def _sums(task: ArithmeticTask, seed: int) -> list[dict[str, str]]:
+    """Of a+b and b+a at most one occurs: the mirror of a held-out sum would tell its answer.
 
     Example:
-        >>> addition_problems(ArithmeticTask(digits=1, num_problems=1), seed=0)
+        >>> _sums(ArithmeticTask(digits=1, num_problems=1), seed=0)
         [{'problem': '4+9=', 'answer': '13', 'reasoning': '4+9=13'}]
     """
     generator = random.Random(seed)

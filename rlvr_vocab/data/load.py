@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rlvr_vocab.counted import counted
-from rlvr_vocab.data.arithmetic import ARITHMETIC_COLUMNS, ArithmeticTask, addition_problems
+from rlvr_vocab.data.arithmetic import ARITHMETIC_COLUMNS, ArithmeticTask, arithmetic_problems
 from rlvr_vocab.data.files import expanded, local_file, one_line, read_rows
 from rlvr_vocab.data.reasoning_gym.problems import COLUMNS as GYM_COLUMNS
 from rlvr_vocab.data.reasoning_gym.problems import gym_rows
@@ -204,7 +204,7 @@ def read_usable_rows(source: ProblemSource, seed: int) -> UsableRows:
     if isinstance(source.generator, GymProblems):
         return gym_rows(source.generator, source.split, seed)
     if source.name == ARITHMETIC:
-        where, rows = source.name, addition_problems(source.generator or ArithmeticTask(), seed)
+        where, rows = source.name, arithmetic_problems(source.generator or ArithmeticTask(), seed)
     else:
         where, rows = named_rows(source.name, source.subset, source.split)
     require_table(rows, source.columns, where)

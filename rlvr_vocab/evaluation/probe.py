@@ -15,13 +15,14 @@ import numpy as np
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.evaluation.continuation import Continuations
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, chat_ids
-from rlvr_vocab.record.probe import ARMS, ProbeAnswer, SampledThought
+from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought
 from rlvr_vocab.record.results import is_right
 from rlvr_vocab.rewards.grader import Grade, Grader
 from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.interventions import CopyExchange, Thought
 
 _OF_THOUGHTS, _OF_ANSWERS, _OF_ARMS, _OF_CHOICES = range(4)  # what random numbers are for
+_BEYOND_DRAWS = 1_000_000  # where the random numbers of further permutations begin
 _DONORS = 4  # tried for each transplant; the one whose choices are as likely as the model's own is taken
 
 
@@ -124,6 +125,28 @@ class Prober:
             found += self._answered(versions[start:end], redraw=arm == "redrawn")
             on_progress(end)
         return found
+
+    def permuted_golds(
+        self, thoughts: Sequence[RecordedThought], permutations: int, on_progress: Callable[[int], None]
+    ) -> list[PermutedThought]:
+        """How likely the gold answer is after each of so many permutations; thoughts whose gold has no place left out.
+
+        They are others than those of the arm, whose answers are sampled.
+        """
+        by_thought: list[list[float]] = [[] for _ in thoughts]
+        for deal in range(permutations):
+            random = self._random("permuted", _BEYOND_DRAWS + deal)
+            dealt = self._exchange.permuted([each.thought for each in thoughts], random)
+            for start, end in self._batches(len(thoughts)):
+                asked = [(each, each.gold, dealt[start + n]) for n, each in enumerate(thoughts[start:end])]
+                for number, logp in enumerate(self._gold_logps(asked), start):
+                    by_thought[number] += [] if logp is None else [logp]
+            on_progress(deal + 1)
+        return [
+            PermutedThought(each.problem, each.sample, logps)
+            for each, logps in zip(thoughts, by_thought, strict=True)
+            if logps
+        ]
 
     def _versions(self, arm: str, thoughts: Sequence[RecordedThought], draws: int) -> list[_Version]:
         if arm == "permuted":

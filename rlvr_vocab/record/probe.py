@@ -83,10 +83,19 @@ class ProbeAnswer:
         return self.score if self.right is None else float(self.right)
 
 
-Row = TypeVar("Row", SampledThought, ProbeAnswer)
+@dataclass(frozen=True)
+class PermutedThought:
+    """Log-probabilities of the gold answer after a thought whose choices were dealt out anew, time after time."""
+
+    problem: int
+    sample: int
+    gold_logps: list[float]
 
 
-def write_rows(rows: Sequence[SampledThought] | Sequence[ProbeAnswer], path: Path) -> None:
+Row = TypeVar("Row", SampledThought, ProbeAnswer, PermutedThought)
+
+
+def write_rows(rows: Sequence[Row], path: Path) -> None:
     """The file appears whole or not at all."""
     lines = (json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in rows)
     path.parent.mkdir(parents=True, exist_ok=True)

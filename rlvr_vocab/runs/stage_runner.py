@@ -239,6 +239,7 @@ def _stage_trainer(
         args=args,
         kl_log_steps=settings.training.kl_log_steps,
         kl_over=settings.training.kl_over,
+        placebo=settings.training.placebo,
         max_rounds=settings.training.max_rounds if settings.training.dynamic_sampling else 1,
         curriculum=settings.dataset.curriculum,
         solved_by=solved_by(settings),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-import trl.trainer.grpo_trainer as trl_grpo
 from peft import LoraConfig, PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback
 from transformers.trainer import TRAINING_ARGS_NAME
@@ -39,6 +38,8 @@ from rlvr_vocab.training.metrics.step_clock import StepClock
 from rlvr_vocab.training.metrics.wandb_steps import log_run_steps_to_wandb
 from rlvr_vocab.training.models.initial import initial_folder
 from rlvr_vocab.training.models.lora import as_lora, complete_adapter, lora_config, without_dropout
+from rlvr_vocab.training.placebo import refuse_beside_placebo
+from rlvr_vocab.training.region_head import region_head_in_trl
 from rlvr_vocab.training.reward_weights import AdaptiveWeights, require_scores
 from rlvr_vocab.training.settings import CurriculumSettings, KLOver, Lora
 from rlvr_vocab.training.sharding import is_sharded, keep_float32, require_sharding, without_tied_copies
@@ -48,11 +49,10 @@ from rlvr_vocab.training.vllm_check import VLLMCheck
 from rlvr_vocab.training.weight_checks import UpdateCheck, UpdatedShare
 from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.expand import Expansion
-from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.adapter_base import record_base
 from rlvr_vocab.vocab.policy import RegionPolicy
-from rlvr_vocab.vocab.reasoning_rows import held_rows, hold_differences, save_differences
+from rlvr_vocab.vocab.reasoning_rows import held_rows, save_differences
 from rlvr_vocab.vocab.refuse_off_policy import refuse_altered, refuse_off_policy
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
@@ -61,25 +61,6 @@ logger = logging.getLogger(__name__)
 
 # Figures of the model that a trainer holds, by name.
 Measure = Callable[["RegionGRPOTrainer"], Mapping[str, float | None]]
-
-
-@contextmanager
-def region_head_in_trl(policy: RegionPolicy, initial_model: Path, *, adapter: bool) -> Iterator[None]:
-    """While a `GRPOTrainer` is constructed it gives policy and reference a fused head: ours, in its place.
-
-    It is the moment, too, at which their copies are taken into the form of the initial model.
-    """
-    original = trl_grpo.add_fused_lm_head
-
-    def add_region_head(model: PreTrainedModel, **settings: Any) -> None:
-        hold_differences(model, initial_model, adapter=adapter)
-        attach_region_head(model, policy=policy, **settings)
-
-    trl_grpo.add_fused_lm_head = add_region_head
-    try:
-        yield
-    finally:
-        trl_grpo.add_fused_lm_head = original
 
 
 class RegionGRPOTrainer(GRPOTrainer):
@@ -118,6 +99,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         expansion: Expansion | None = None,
         kl_log_steps: int | None = 0,
         kl_over: KLOver = "text",
+        placebo: bool = False,
         max_rounds: int = 1,
         curriculum: CurriculumSettings | None = None,
         solved_by: tuple[str, float] | None = None,
@@ -138,6 +120,7 @@ class RegionGRPOTrainer(GRPOTrainer):
             expansion: the same with all that there is to choose.
             kl_log_steps: log `kl` to the initial model every so many steps when `beta` is 0; 0 = never; None:
                 as the command line does by default.
+            placebo: reinforce other choices among the ids of a text than were sampled, so that they can mean nothing.
             max_rounds: of drawing for a batch; above 1 further problems take the place of groups whose rewards do not
                 differ, dynamic sampling.
             curriculum: which problems are drawn, by how those before were answered.
@@ -175,7 +158,10 @@ class RegionGRPOTrainer(GRPOTrainer):
         self.sampled_entropies: SampledEntropies | None = None
         self._chosen: ChosenBatch | None = None
         refuse_off_policy(vars(args), reasoning=self.policy.layout.size > 0)
-        with region_head_in_trl(self.policy, self.initial_model, adapter=lora is not None or loaded is not None):
+        if placebo:
+            refuse_beside_placebo(vars(args))
+        adapter = lora is not None or loaded is not None
+        with region_head_in_trl(self.policy, self.initial_model, adapter=adapter, placebo=placebo):
             super().__init__(
                 model=str(self.initial_model) if loaded is None else loaded,
                 reward_funcs=reward_funcs,
@@ -309,13 +295,13 @@ class RegionGRPOTrainer(GRPOTrainer):
             logps, entropies, aux_loss = super()._get_per_token_logps_and_entropies(
                 model, input_ids, attention_mask, *args, **kwargs
             )
-        copy_logps, copy_entropies, copy_capacities = (
+        copy_logps, copy_entropies, copy_capacities, sampled_logps = (
             torch.cat([each[name][:, -logps.size(1) :] for each in found])
-            for name in ("copy_log_probs", "copy_entropy", "copy_capacity")
+            for name in ("copy_log_probs", "copy_entropy", "copy_capacity", "sampled_log_probs")
         )
         self.text_kl.scored(logps, copy_logps)
         if in_the_loss:
-            self._sampling_gap.loss_logps = logps.detach()
+            self._sampling_gap.loss_logps = sampled_logps.detach()
         if entropies is not None:
             figures = entropies.detach(), copy_entropies.detach(), copy_capacities
             self._batch_metrics.log_entropies(*figures, input_ids, attention_mask)

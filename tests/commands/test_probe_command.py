@@ -22,7 +22,7 @@ SMALL = (
 )
 MOVED = ("model.reasoning_rows=independent", "model.init_noise=0.5")  # copies that are not their sources
 SAME_TEXT = [arm for arm in ARMS if not arm.startswith("cut")]
-PROBE = ("draws=3", "batch_size=32")
+PROBE = ("draws=3", "permutations=8", "batch_size=32")
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,14 @@ def test_arms_that_are_lost_come_out_with_the_same_bytes(train):
     run = train("moved", *MOVED)
     probed(run)
     before = {path.name: path.read_bytes() for path in (run / "probe").iterdir()}
-    for name in ("thoughts.jsonl", "permuted.jsonl", "transplanted.jsonl", "dose_50.jsonl", "probe.json"):
+    for name in (
+        "thoughts.jsonl",
+        "permutations.jsonl",
+        "permuted.jsonl",
+        "transplanted.jsonl",
+        "dose_50.jsonl",
+        "probe.json",
+    ):
         (run / "probe" / name).unlink()
     probed(run)
     assert {path.name: path.read_bytes() for path in (run / "probe").iterdir()} == before
@@ -128,7 +135,7 @@ def test_several_runs_are_told_together(train, tmp_path):
 def test_another_question_is_not_mixed_with_the_answers_that_are_there(train, capsys):
     run = train("moved", *MOVED)
     probed(run)
-    assert "draws=3 (now 2)" in error_of(capsys, f"run={run}", "draws=2", "batch_size=32")
+    assert "draws=3 (now 2)" in error_of(capsys, f"run={run}", "draws=2", "permutations=8", "batch_size=32")
 
 
 def test_what_cannot_be_probed_is_refused(train, capsys, tmp_path):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rlvr_vocab.data.arithmetic import ArithmeticTask, addition_problems, worked_sum
+from rlvr_vocab.data.arithmetic import ArithmeticTask, arithmetic_problems, worked_sum
 from rlvr_vocab.errors import UserError
 
 
@@ -22,12 +22,12 @@ def sum_at_the_end_of(reasoning: str) -> int:
 
 
 def test_every_answer_is_the_sum_of_the_numbers_in_the_problem() -> None:
-    for row in addition_problems(ArithmeticTask(digits=3, num_problems=500), seed=1):
+    for row in arithmetic_problems(ArithmeticTask(digits=3, num_problems=500), seed=1):
         assert int(row["answer"]) == sum(summands(row["problem"]))
 
 
 def test_the_working_comes_to_the_answer() -> None:
-    for row in addition_problems(ArithmeticTask(digits=3, num_problems=500), seed=2):
+    for row in arithmetic_problems(ArithmeticTask(digits=3, num_problems=500), seed=2):
         assert sum_at_the_end_of(row["reasoning"]) == int(row["answer"])
 
 
@@ -47,7 +47,7 @@ def test_the_working_carries_from_the_right(a: int, b: int, steps: str) -> None:
 
 @pytest.mark.parametrize(("digits", "num_problems"), [(1, 55), (2, 5050)])
 def test_asking_for_all_pairs_gives_each_sum_once_in_one_of_its_two_orders(digits: int, num_problems: int) -> None:
-    rows = addition_problems(ArithmeticTask(digits, num_problems), seed=3)
+    rows = arithmetic_problems(ArithmeticTask(digits, num_problems), seed=3)
     pairs = [summands(row["problem"]) for row in rows]
     every = [(a, b) for a in range(10**digits) for b in range(a, 10**digits)]
     assert sorted((min(pair), max(pair)) for pair in pairs) == every
@@ -56,8 +56,8 @@ def test_asking_for_all_pairs_gives_each_sum_once_in_one_of_its_two_orders(digit
 
 def test_a_seed_gives_the_same_problems_and_another_seed_others() -> None:
     task = ArithmeticTask(num_problems=50)
-    assert addition_problems(task, seed=4) == addition_problems(task, seed=4)
-    assert addition_problems(task, seed=4) != addition_problems(task, seed=5)
+    assert arithmetic_problems(task, seed=4) == arithmetic_problems(task, seed=4)
+    assert arithmetic_problems(task, seed=4) != arithmetic_problems(task, seed=5)
 
 
 def test_more_sums_than_there_are_are_refused() -> None:

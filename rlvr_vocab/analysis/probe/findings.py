@@ -17,7 +17,7 @@ from rlvr_vocab.analysis.compare.comparison import Comparison, compare_arms, hol
 from rlvr_vocab.analysis.compare.runs import ArmResults, RunResults
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.measure import Measure
-from rlvr_vocab.record.probe import ARMS, ProbeAnswer
+from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer
 from rlvr_vocab.statistics import Interval, mean_interval
 
 ProbeVerdict = Literal["carries meaning", "no sign of meaning", "too few problems to tell", "cannot tell"]
@@ -37,11 +37,16 @@ _DONOR_LOGP = Measure(is_share=False, grader="log p of the donor's answer")
 
 @dataclass(frozen=True)
 class ProbedRun:
-    """The answers of one run by arm, and the text of each problem by its number."""
+    """The answers of one run by arm, and the text of each problem by its number.
+
+    Attributes:
+        permuted: the gold answers after many permutations.
+    """
 
     folder: str
     problems: Sequence[str]
     answers: Mapping[str, Sequence[ProbeAnswer]]
+    permuted: Sequence[PermutedThought]
     without_thought: int
 
 
@@ -237,22 +242,16 @@ def _used_bits(runs: Sequence[ProbedRun]) -> UsedBits | None:
     by_problem: dict[str, list[tuple[float, float]]] = defaultdict(list)
     permutations = 0
     for run in runs:
-        own, permuted = _gold_logps(run, "own"), _gold_logps(run, "permuted")
-        for place in own.keys() & permuted.keys():
-            by_problem[run.problems[place[0]]].append(_bits(own[place][0], np.array(permuted[place])))
-            permutations = max(permutations, len(permuted[place]))
+        # All draws of a thought have the same own ids.
+        own = {(each.problem, each.sample): each.gold_logp for each in run.answers["own"]}
+        for each in run.permuted:
+            gold_logp = own[each.problem, each.sample]
+            assert gold_logp is not None
+            by_problem[run.problems[each.problem]].append(_bits(gold_logp, np.array(each.gold_logps)))
+            permutations = len(each.gold_logps)
     means = np.array([np.mean(each, axis=0) for each in by_problem.values()])
     interval = mean_interval(means[:, 0]) if len(means) > 1 else None
     return None if interval is None else UsedBits(interval, float(means[:, 1].mean()), permutations)
-
-
-def _gold_logps(run: ProbedRun, arm: str) -> dict[tuple[int, int], list[float]]:
-    """Of the draws of each thought: one figure for `own`, whose draws have the same ids."""
-    found = defaultdict(list)
-    for each in run.answers[arm]:
-        if each.gold_logp is not None:
-            found[each.problem, each.sample].append(each.gold_logp)
-    return found
 
 
 def _bits(own: float, permuted: np.ndarray) -> tuple[float, float]:

@@ -10,9 +10,9 @@ from rlvr_vocab.analysis.probe.page import probe_page
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.measure import Measure
-from rlvr_vocab.record.probe import ARMS, ProbeAnswer, SampledThought, read_rows, write_rows
+from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought, read_rows, write_rows
 
-DRAWS = 4
+DRAWS, PERMUTATIONS = 4, 8
 TELLING = 0.05
 
 
@@ -47,7 +47,10 @@ def made_up(effect=0.0, problems=500, seed=0, coupled=0.9, folder="run", draws=D
             for problem in range(problems)
             for draw in range(draws)
         ]
-    return ProbedRun(folder, [f"problem {number}" for number in range(problems)], answers, 3)
+    permuted = [
+        PermutedThought(number, 0, [float(np.log(chance))] * PERMUTATIONS) for number, chance in enumerate(ease)
+    ]
+    return ProbedRun(folder, [f"problem {number}" for number in range(problems)], answers, permuted, 3)
 
 
 def findings(*runs):
@@ -144,10 +147,21 @@ def test_several_runs_are_taken_as_draws_of_the_seed():
 
 def test_used_bits_are_what_permuting_takes_away():
     run = made_up(problems=50)
-    permuted = [replace(each, gold_logp=each.gold_logp - np.log(2)) for each in run.answers["permuted"]]
-    used = findings(replace(run, answers={**run.answers, "permuted": permuted})).used
+    own = {each.problem: each.gold_logp for each in run.answers["own"]}
+    half = [replace(each, gold_logps=[own[each.problem] - np.log(2)] * PERMUTATIONS) for each in run.permuted]
+    used = findings(replace(run, permuted=half)).used
     assert used.interval.estimate == pytest.approx(1.0) and used.bias == pytest.approx(0.0)
-    assert used.permutations == DRAWS
+    assert used.permutations == PERMUTATIONS
+
+
+def test_the_bias_that_is_told_is_that_of_the_logarithm_of_a_mean():
+    random, problems = np.random.default_rng(0), 4000
+    run = made_up(problems=problems)
+    drawn = random.choice([0.9, 0.3], size=(problems, PERMUTATIONS))
+    permuted = [PermutedThought(number, 0, np.log(row).tolist()) for number, row in enumerate(drawn)]
+    own = [replace(each, gold_logp=float(np.log(0.6))) for each in run.answers["own"]]
+    used = findings(replace(run, permuted=permuted, answers={**run.answers, "own": own})).used
+    assert used.bias > 0.02 and used.interval.estimate == pytest.approx(used.bias, abs=0.01)
 
 
 def test_an_arm_that_was_not_asked_for_is_left_out():
