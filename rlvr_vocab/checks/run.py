@@ -93,6 +93,7 @@ def check_training(settings: RunSettings) -> None:
         if not reasoning:
             raise UserError("training.placebo=true: without a reasoning vocabulary there is no choice to be reinforced")
         refuse_beside_placebo(settings.training.grpo)
+    check_hidden_bits(settings)
     check_resumable(settings.training.grpo, staged=bool(settings.resolved["stages"]))
     check_rollouts(settings.model, settings.training.grpo)
     check_vllm(settings.training.grpo)
@@ -105,6 +106,21 @@ def check_training(settings: RunSettings) -> None:
     check_attention_precision(
         settings.model.model_kwargs.get("attn_implementation"), settings.model.loaded_dtype, settings.training.grpo
     )
+
+
+def check_hidden_bits(settings: RunSettings) -> None:
+    """Of a target: there are choices that can be steered to it."""
+    model, target = settings.model, settings.training.hidden_bits
+    if target is None:
+        return
+    if not model.adds_copies or model.rows_in_force == "frozen":
+        raise UserError(
+            f"training.hidden_bits={target}: there are no copies that could come to differ from their sources"
+        )
+    if model.hidden_bits is not None:
+        raise UserError(
+            f"training.hidden_bits={target}: choices under model.hidden_bits={model.hidden_bits} cannot be steered"
+        )
 
 
 def check_stage(stage: StageSettings) -> None:

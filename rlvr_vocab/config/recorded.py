@@ -66,6 +66,7 @@ def _add_later_keys(config: Mapping[str, Any]) -> None:
     copies = model.get("reasoning_vocab_size") or model.get("source_ids")
     training.setdefault("kl_over", "ids" if pulled and copies else "text")
     training.setdefault("placebo", False)
+    training.setdefault("hidden_bits", None)
     training.setdefault("dynamic_sampling", False)
     training.setdefault("max_rounds", 8)
     model.setdefault("reasoning_rows", "independent" if copies else "low_rank")

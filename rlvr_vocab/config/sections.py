@@ -131,6 +131,7 @@ class TrainingSettings:
     kl_log_steps: Annotated[int, Bounds(least=0)] | None
     kl_over: KLOver
     placebo: bool
+    hidden_bits: Annotated[float, Bounds(above=0)] | None
     dynamic_sampling: bool
     max_rounds: Count
     max_tokens: Count | None
@@ -202,7 +203,7 @@ KINDS = {"int": int, "float": float, "bool": bool, "str": str, "dict": dict, "li
 # TRL's annotation allows num_generations=None, and then divides by it.
 NEVER_NONE = {name for name, field in GRPO_FIELDS.items() if not field.optional} | {"num_generations"}
 OURS = (
-    *("max_prompt_length", "warmup_ratio", "kl_log_steps", "kl_over", "placebo"),
+    *("max_prompt_length", "warmup_ratio", "kl_log_steps", "kl_over", "placebo", "hidden_bits"),
     *("dynamic_sampling", "max_rounds", "max_tokens"),
 )
 _AT_LEAST_0, _AT_LEAST_1, _SHARE = Bounds(least=0), Bounds(least=1), Bounds(least=0, most=1)

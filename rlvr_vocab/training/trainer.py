@@ -25,7 +25,8 @@ from rlvr_vocab.training.checkpointing.save_and_resume import (
 )
 from rlvr_vocab.training.dynamic_sampling import ChosenBatch, DynamicSampling
 from rlvr_vocab.training.embedding_gradient import spare_embedding_gradient
-from rlvr_vocab.training.metrics.batch import BatchMetrics
+from rlvr_vocab.training.hidden_bits import HiddenBitsTarget
+from rlvr_vocab.training.metrics.batch import BatchMetrics, chosen_thinking
 from rlvr_vocab.training.metrics.completions import (
     CompletionRows,
     SampledEntropies,
@@ -74,6 +75,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         policy: the region policy of the folder, by which log-probabilities are computed and `generate` samples; vLLM
             reads its own from the same folder.
         text_kl: the KL over texts, and the log-probabilities of ids given their texts.
+        hidden_bits: steers what the choices among the ids of a text tell, where there is a target.
         dynamic_sampling: chooses the problems of each batch, where the loader does not.
         sampled_entropies: of what the newest tokens were drawn from; None where the sampler tells none.
         sampler: what generates, and records the log-probability of each sampled token.
@@ -85,6 +87,7 @@ class RegionGRPOTrainer(GRPOTrainer):
 
     log_completions: bool
     _rewards_BR: torch.Tensor
+    _hidden_term: torch.Tensor
 
     def __init__(
         self,
@@ -100,6 +103,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         kl_log_steps: int | None = 0,
         kl_over: KLOver = "text",
         placebo: bool = False,
+        hidden_bits: float | None = None,
         max_rounds: int = 1,
         curriculum: CurriculumSettings | None = None,
         solved_by: tuple[str, float] | None = None,
@@ -121,6 +125,7 @@ class RegionGRPOTrainer(GRPOTrainer):
             kl_log_steps: log `kl` to the initial model every so many steps when `beta` is 0; 0 = never; None:
                 as the command line does by default.
             placebo: reinforce other choices among the ids of a text than were sampled, so that they can mean nothing.
+            hidden_bits: what the choices among the ids of a text are to be steered to tell at most, per thinking token.
             max_rounds: of drawing for a batch; above 1 further problems take the place of groups whose rewards do not
                 differ, dynamic sampling.
             curriculum: which problems are drawn, by how those before were answered.
@@ -185,6 +190,9 @@ class RegionGRPOTrainer(GRPOTrainer):
         self.add_callback(UpdatedShare(self._metrics["train"]))
         self.add_callback(UpdateCheck())
         self.add_callback(self._clock)
+        self.hidden_bits = None if hidden_bits is None else HiddenBitsTarget(self._metrics["train"], hidden_bits)
+        if self.hidden_bits is not None:
+            self.add_callback(self.hidden_bits)
         log_run_steps_to_wandb(self, self.stage_context)
         if self.use_vllm and self.policy.layout.size:
             self._send_whole_tables()
@@ -302,8 +310,11 @@ class RegionGRPOTrainer(GRPOTrainer):
         self.text_kl.scored(logps, copy_logps)
         if in_the_loss:
             self._sampling_gap.loss_logps = sampled_logps.detach()
+            if self.hidden_bits is not None:
+                thinking = chosen_thinking(input_ids, attention_mask, self.policy.layout)[:, -logps.size(1) :]
+                self._hidden_term = self.hidden_bits.term(copy_entropies, copy_capacities, thinking)
         if entropies is not None:
-            figures = entropies.detach(), copy_entropies.detach(), copy_capacities
+            figures = entropies.detach(), copy_entropies.detach(), copy_capacities.detach()
             self._batch_metrics.log_entropies(*figures, input_ids, attention_mask)
         return logps, entropies, aux_loss
 
@@ -314,6 +325,8 @@ class RegionGRPOTrainer(GRPOTrainer):
             self.text_kl.in_the_loss(inputs) as given,
         ):
             loss: torch.Tensor = super()._compute_loss(model, given)
+        if self.hidden_bits is not None and self.model.training:
+            loss = loss + self._hidden_term / self.current_gradient_accumulation_steps
         self._clock.count_trained(inputs["completion_mask"])
         self._clock.enter("time/backward")
         return loss

@@ -23,8 +23,14 @@ SOURCES = {
     "none": (),
 }
 FORMS = ("independent", "shared", "low_rank", "frozen")
-# Which of the figures have a gradient: log-probs, those given the text, entropies over texts and over copies.
-UPSTREAM = {"all": (1, 1, 1, 1), "log-probs": (1, 0, 0, 0), "KL of texts": (1, 1, 0, 0), "entropy": (0, 0, 1, 0)}
+# Of which figures there is a gradient: log-probs, those given the text, entropies over texts and over copies, capacity.
+UPSTREAM = {
+    "all": (1, 1, 1, 1, 1),
+    "log-probs": (1, 0, 0, 0, 0),
+    "KL of texts": (1, 1, 0, 0, 0),
+    "entropy": (0, 0, 1, 0, 0),
+    "hidden bits": (0, 0, 0, 1, 1),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -107,16 +113,15 @@ class Case:
         entropy_of_texts = entropy(q)
         is_open = torch.isfinite(self.policy.bias)[self.regions].double()
         open_ids = torch.zeros(POSITIONS, STANDARD, dtype=torch.float64).index_add(1, texts, is_open)
-        capacity = (q * open_ids.clamp(min=1).log()).sum(1).detach()
+        capacity = (q * open_ids.clamp(min=1).log()).sum(1)
         of_copies = entropy(log_p.exp()) - entropy_of_texts
         return Scores(of_target, of_target - of_text, entropy_of_texts, of_copies, capacity)
 
     def gradients(self, scores, used):
         for leaf in self.leaves:
             leaf.grad = None
-        upstream = torch.randn(4, POSITIONS, generator=torch.Generator().manual_seed(1))
-        with_gradient = scores[:4]
-        used_of = zip(with_gradient, upstream, used, strict=True)
+        upstream = torch.randn(5, POSITIONS, generator=torch.Generator().manual_seed(1))
+        used_of = zip(scores, upstream, used, strict=True)
         sum((each * weight).sum() for each, weight, use in used_of if use).backward()
         return [torch.zeros_like(leaf) if leaf.grad is None else leaf.grad.clone() for leaf in self.leaves]
 

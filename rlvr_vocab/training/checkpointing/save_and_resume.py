@@ -84,6 +84,8 @@ class TrainerCheckpoints:
         self._records = inventory_in(checkpoint)
         self._trainer.adaptive_weights.restore(checkpoint)
         self._trainer.apply_adaptive_weights()
+        if self._trainer.hidden_bits is not None:
+            self._trainer.hidden_bits.restore(checkpoint)
         self._restore_order(checkpoint)
         restore = RestoreUnfinishedStep(self._trainer, checkpoint)
         self._trainer.add_callback(restore)
@@ -157,6 +159,8 @@ class TrainerCheckpoints:
             args.save_only_model, self.staging = model_alone, None
         if args.should_save:
             trainer.adaptive_weights.save(folder)
+            if trainer.hidden_bits is not None:
+                trainer.hidden_bits.save(folder)
             if trainer.dynamic_sampling is not None:
                 trainer.dynamic_sampling.order.save(folder)
             self._records = write_inventory(trainer.stage_context.run_folder, folder, self._records)
