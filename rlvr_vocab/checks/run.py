@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from rlvr_vocab.checks.hidden_channel import check_hidden_bits, check_placebo, check_planted
 from rlvr_vocab.checks.machine import check_attention_precision, check_vllm, check_wandb_login
 from rlvr_vocab.checks.model import (
     check_continuous_batching,
@@ -31,7 +32,6 @@ from rlvr_vocab.rewards.build import RewardContext, build_rewards, required_colu
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import check_run_folder
 from rlvr_vocab.runs.rewards import GOLD_COLUMNS, NAME_GOLD_ANSWERS, grader_of_run, solved_by, stand_in_context
-from rlvr_vocab.training.placebo import refuse_beside_placebo
 from rlvr_vocab.vocab.refuse_off_policy import OF_TRANSFORMERS, OF_VLLM, refuse_off_policy, refuse_off_policy_options
 
 # What `until` of a stage may look at; docs/files.md says what each is.
@@ -89,10 +89,7 @@ def check_training(settings: RunSettings) -> None:
     check_curriculum(settings)
     check_batches(settings.training.grpo)
     check_loss(settings.training.grpo)
-    if settings.training.placebo:
-        if not reasoning:
-            raise UserError("training.placebo=true: without a reasoning vocabulary there is no choice to be reinforced")
-        refuse_beside_placebo(settings.training.grpo)
+    check_placebo(settings)
     check_hidden_bits(settings)
     check_resumable(settings.training.grpo, staged=bool(settings.resolved["stages"]))
     check_rollouts(settings.model, settings.training.grpo)
@@ -106,21 +103,6 @@ def check_training(settings: RunSettings) -> None:
     check_attention_precision(
         settings.model.model_kwargs.get("attn_implementation"), settings.model.loaded_dtype, settings.training.grpo
     )
-
-
-def check_hidden_bits(settings: RunSettings) -> None:
-    """Of a target: there are choices that can be steered to it."""
-    model, target = settings.model, settings.training.hidden_bits
-    if target is None:
-        return
-    if not model.adds_copies or model.rows_in_force == "frozen":
-        raise UserError(
-            f"training.hidden_bits={target}: there are no copies that could come to differ from their sources"
-        )
-    if model.hidden_bits is not None:
-        raise UserError(
-            f"training.hidden_bits={target}: choices under model.hidden_bits={model.hidden_bits} cannot be steered"
-        )
 
 
 def check_stage(stage: StageSettings) -> None:
@@ -231,7 +213,7 @@ def _is_positive(share: object) -> bool:
 
 def check_warmup(settings: RunSettings) -> None:
     if settings.warmup.planted_bits is not None:
-        _check_planted(settings)
+        check_planted(settings)
         return
     if settings.warmup.max_steps and settings.dataset.columns.answer is None:
         raise UserError(
@@ -250,16 +232,6 @@ def check_warmup(settings: RunSettings) -> None:
             "warmup.max_steps needs worked solutions: name their column with dataset.columns.reasoning, "
             "or set warmup.max_steps=0"
         )
-
-
-def _check_planted(settings: RunSettings) -> None:
-    model, wanted = settings.model, "warmup.planted_bits needs"
-    if not settings.warmup.max_steps:
-        raise UserError(f"{wanted} steps to learn them: set warmup.max_steps")
-    if not model.adds_copies:
-        raise UserError(f"{wanted} copies to tell them by: set model.reasoning_vocab_size")
-    if model.rows_in_force != "independent":
-        raise UserError(f"{wanted} model.reasoning_rows=independent, and here it is {model.rows_in_force}")
 
 
 def check_rewards(rewards: RewardSettings) -> None:

@@ -60,7 +60,7 @@ def read_recorded(path: Path, resolve: bool = False) -> dict[str, Any]:
 
 def _add_later_keys(config: Mapping[str, Any]) -> None:
     """Say of a run that is older than a key what it was under: the key's default may be something else."""
-    model, training, stages = config["model"], config["training"], config.get("stages")
+    model, dataset, training, stages = config["model"], config["dataset"], config["training"], config.get("stages")
     of_stages = [stage.get("training") for stage in stages or () if isinstance(stage, Mapping)]
     pulled = any(each.get("beta") for each in (training, *of_stages) if isinstance(each, Mapping))
     copies = model.get("reasoning_vocab_size") or model.get("source_ids")
@@ -70,11 +70,13 @@ def _add_later_keys(config: Mapping[str, Any]) -> None:
     training.setdefault("dynamic_sampling", False)
     training.setdefault("max_rounds", 8)
     model.setdefault("reasoning_rows", "independent" if copies else "low_rank")
-    config["dataset"].setdefault("tasks", None)
-    config["dataset"].setdefault("num_problems", None)
+    dataset.setdefault("tasks", None)
+    dataset.setdefault("num_problems", None)
     model.setdefault("reasoning_rank", 16)
     model.setdefault("hidden_bits", None)
-    config["warmup"].setdefault("planted_bits", None)
+    for section, key in ((config.get("warmup"), "planted_bits"), (dataset.get("generator"), "modulus")):
+        if isinstance(section, dict):
+            section.setdefault(key, None)
 
 
 def required_value(config: Mapping[str, Any], key: str, folder: Path) -> Any:

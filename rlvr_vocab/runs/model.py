@@ -181,7 +181,8 @@ def plant(folder: Path, settings: RunSettings, train: Dataset, console: Console)
         def show(step: int, loss: float) -> None:
             display.update(step, {"loss": format(loss, ".3f")})
 
-        plant_channel(folder, problems, warmup, warmup.planted_bits, settings.seed, show)
+        temperature = settings.training.grpo["temperature"]
+        plant_channel(folder, problems, warmup, warmup.planted_bits, temperature, settings.seed, show)
 
 
 def turns_longer_than(limit: int, worked: Sequence[WorkedProblem], tokenizer: Any) -> int:

@@ -10,41 +10,55 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab.layout import VocabLayout
+
 HIDDEN_BITS_STATE = "hidden_bits.json"
-# The weight of the term: so much for the error of the newest step, and so much for each step's before it. An error is
+# The weight of the term: so much for the error of the newest step, and so much for that of each before. An error is
 # relative to the target, and never counts for more than the whole of it.
 _PROPORTIONAL, _INTEGRAL = 1.0, 0.05
+# The errors of the steps before count down to this: at a bound of 0 there is no gradient, and they would pile up.
+_LEAST_OF_BEFORE = -1.0
 
 
 class HiddenBitsTarget(TrainerCallback):
     """Adds to the loss the bound of the hidden channel times a weight: above 0 where it is too high, else below.
 
     Args:
-        metrics: of a trainer, by name; `hidden/bound` of each step is read there, and `hidden/weight` logged.
+        trainer: a `GRPOTrainer` of a model with copies.
         target: bits per thinking token, as `hidden/bound` has them.
+
+    Raises:
+        UserError: no choice could be steered.
     """
 
-    def __init__(self, metrics: dict[str, list[float]], target: float) -> None:
-        self._metrics, self._target = metrics, target
-        self._error = self._errors = 0.0
+    def __init__(self, trainer: Any, target: float) -> None:
+        refuse_without_choice(trainer.policy.layout, target)
+        self._trainer, self._target = trainer, target
+        self._of_step = torch.zeros(2, dtype=torch.float64)  # bits and thinking tokens
+        self._error = self._before = 0.0
 
     @property
     def weight(self) -> float:
-        return _PROPORTIONAL * self._error + _INTEGRAL * self._errors
+        return _PROPORTIONAL * self._error + self._before
 
     def term(self, copies_BC: torch.Tensor, capacity_BC: torch.Tensor, thinking_BC: torch.Tensor) -> torch.Tensor:
         """Of a micro-batch, with the gradient of its bound; arguments as `BatchMetrics.log_entropies` has them."""
-        nats = ((capacity_BC - copies_BC) * thinking_BC).sum() / thinking_BC.sum().clamp(min=1)
-        return self.weight * nats / math.log(2)
+        bits, tokens = ((capacity_BC - copies_BC) * thinking_BC).sum() / math.log(2), thinking_BC.sum()
+        self._of_step += torch.stack([bits.detach(), tokens]).double().cpu()
+        return self.weight * bits / tokens.clamp(min=1)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if bounds := self._metrics.get("hidden/bound"):  # else nothing was thought
-            self._error = max(-1.0, min(1.0, bounds[-1] / self._target - 1))
-            self._errors += self._error
-            self._metrics["hidden/weight"].append(self.weight)
+        accelerator = self._trainer.accelerator
+        bits, tokens = accelerator.reduce(self._of_step.to(accelerator.device), reduction="sum").tolist()
+        self._of_step.zero_()
+        if tokens:
+            self._error = max(-1.0, min(1.0, bits / tokens / self._target - 1))
+            self._before = max(_LEAST_OF_BEFORE, self._before + _INTEGRAL * self._error)
+        self._trainer._metrics["train"]["hidden/weight"].append(self.weight)
 
     def save(self, folder: Path) -> None:
-        state = {"error": self._error, "errors": self._errors}
+        state = {"error": self._error, "before": self._before}
         (folder / HIDDEN_BITS_STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
 
     def restore(self, folder: Path) -> None:
@@ -52,4 +66,14 @@ class HiddenBitsTarget(TrainerCallback):
         file = folder / HIDDEN_BITS_STATE
         if file.exists():
             state = json.loads(file.read_text(encoding="utf-8"))
-            self._error, self._errors = state["error"], state["errors"]
+            self._error, self._before = state["error"], state["before"]
+
+
+def refuse_without_choice(layout: VocabLayout, target: float) -> None:
+    """Raises UserError where a layout has no copies that could come to differ, or limits what they tell."""
+    if not layout.size or layout.reasoning_rows == "frozen":
+        raise UserError(f"training.hidden_bits={target}: there are no copies that could differ from their sources")
+    if layout.hidden_bits is not None:
+        raise UserError(
+            f"training.hidden_bits={target}: choices under model.hidden_bits={layout.hidden_bits} cannot be steered"
+        )

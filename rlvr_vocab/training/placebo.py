@@ -1,33 +1,35 @@
-"""What `training.placebo` cannot stand beside: whatever compares a token's log-probability with an earlier one."""
+"""What `training.placebo` cannot stand beside: whatever compares the scored id with the one that was sampled."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from rlvr_vocab.config.batches import completions_together, value_of
 from rlvr_vocab.errors import UserError
 
 
-def refuse_beside_placebo(fields: Mapping[str, Any]) -> None:
+def refuse_beside_placebo(fields: Mapping[str, Any], kl_over: str) -> None:
     """
     Args:
-        fields: of TRL's arguments, by name.
+        fields: of TRL's arguments, by name; what is missing or None is as by default.
 
     Raises:
-        UserError: one of them would compare the id that is scored with the one that was sampled.
+        UserError: one of them would compare the two.
     """
-    accumulated = fields.get("gradient_accumulation_steps") or 1
-    generate_every = (fields.get("steps_per_generation") or accumulated) * (fields.get("num_iterations") or 1)
+    _, steps = completions_together(fields)
+    together = steps * value_of(fields, "num_iterations")
     reasons = {
-        "beta": bool(fields.get("beta")),
-        "num_iterations": (fields.get("num_iterations") or 1) > 1,
-        "steps_per_generation": accumulated % generate_every != 0,
-        "off_policy_mask_threshold": fields.get("off_policy_mask_threshold") is not None,
-        "use_vllm": bool(fields.get("use_vllm")),
+        f"beta={fields.get('beta')} with training.kl_over={kl_over}": bool(fields.get("beta")) and kl_over == "ids",
+        f"num_iterations={fields.get('num_iterations')}": value_of(fields, "num_iterations") > 1,
+        f"steps_per_generation={steps}": value_of(fields, "gradient_accumulation_steps") % together != 0,
+        f"off_policy_mask_threshold={fields.get('off_policy_mask_threshold')}": (
+            fields.get("off_policy_mask_threshold") is not None
+        ),
+        "use_vllm=true": bool(fields.get("use_vllm")),
     }
-    for name, refused in reasons.items():
+    for words, refused in reasons.items():
         if refused:
             raise UserError(
-                f"training.placebo=true scores other ids than were sampled, and training.{name}={fields.get(name)} "
-                "would compare the two: leave it out"
+                f"training.placebo=true scores other ids than were sampled, and training.{words} would compare the two"
             )

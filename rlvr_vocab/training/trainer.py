@@ -124,7 +124,7 @@ class RegionGRPOTrainer(GRPOTrainer):
             expansion: the same with all that there is to choose.
             kl_log_steps: log `kl` to the initial model every so many steps when `beta` is 0; 0 = never; None:
                 as the command line does by default.
-            placebo: reinforce other choices among the ids of a text than were sampled, so that they can mean nothing.
+            placebo: reinforce another choice among the ids of a text than was sampled, so that none gets credit.
             hidden_bits: what the choices among the ids of a text are to be steered to tell at most, per thinking token.
             max_rounds: of drawing for a batch; above 1 further problems take the place of groups whose rewards do not
                 differ, dynamic sampling.
@@ -164,7 +164,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         self._chosen: ChosenBatch | None = None
         refuse_off_policy(vars(args), reasoning=self.policy.layout.size > 0)
         if placebo:
-            refuse_beside_placebo(vars(args))
+            refuse_beside_placebo(vars(args), kl_over)
         adapter = lora is not None or loaded is not None
         with region_head_in_trl(self.policy, self.initial_model, adapter=adapter, placebo=placebo):
             super().__init__(
@@ -190,7 +190,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         self.add_callback(UpdatedShare(self._metrics["train"]))
         self.add_callback(UpdateCheck())
         self.add_callback(self._clock)
-        self.hidden_bits = None if hidden_bits is None else HiddenBitsTarget(self._metrics["train"], hidden_bits)
+        self.hidden_bits = None if hidden_bits is None else HiddenBitsTarget(self, hidden_bits)
         if self.hidden_bits is not None:
             self.add_callback(self.hidden_bits)
         log_run_steps_to_wandb(self, self.stage_context)
@@ -307,7 +307,7 @@ class RegionGRPOTrainer(GRPOTrainer):
             torch.cat([each[name][:, -logps.size(1) :] for each in found])
             for name in ("copy_log_probs", "copy_entropy", "copy_capacity", "sampled_log_probs")
         )
-        self.text_kl.scored(logps, copy_logps)
+        self.text_kl.scored(logps, copy_logps, sampled_logps)
         if in_the_loss:
             self._sampling_gap.loss_logps = sampled_logps.detach()
             if self.hidden_bits is not None:

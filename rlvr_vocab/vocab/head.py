@@ -141,9 +141,8 @@ def _score(
             if not redraws:
                 own = of(labels[scored])
                 return *own, own.log_probs
-            with torch.no_grad():
-                sampled = of(labels[scored]).log_probs
-            return *of(redrawn_choices(labels[scored], of, policy)), sampled
+            redrawn, sampled_logps = redrawn_choices(labels[scored], of, policy)
+            return *of(redrawn), sampled_logps
 
     precision = torch.autocast(device.type, enabled=False) if cast_lm_head_to_fp32 else nullcontext()
     with precision:

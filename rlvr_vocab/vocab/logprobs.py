@@ -37,10 +37,10 @@ class Scores(NamedTuple):
         log_probs: of the targets; one that its region forbids has about `FORBIDDEN`.
         copy_log_probs: the same given the target's text: `log_probs - copy_log_probs` is the text's log-probability.
         text_entropy: of the distribution over texts.
-        copy_entropy: what is left of the entropy over ids: that of the ids of one text, in the mean over texts. Has no
-            gradient under a policy with `hidden_bits`.
+        copy_entropy: what is left of the entropy over ids: that of the ids of one text, in the mean over texts. Its
+            gradient holds the distribution over texts; it has none under a policy with `hidden_bits`.
         copy_capacity: what it would be if the open ids of each text were equally likely, the most it can be without
-            another distribution over texts.
+            another distribution over texts. Has no gradient.
     """
 
     log_probs: torch.Tensor
@@ -94,10 +94,9 @@ class _RegionLogProbs(torch.autograd.Function):
         ctx.save_for_backward(hidden, *rows, targets, texts, regions, figures)
         ctx.policy, ctx.settings, ctx.compute_dtype = policy, settings, head.compute_dtype
         log_z, target_z, text_z, text_entropy, id_entropy, capacity = figures
-        copy_entropy = id_entropy - text_entropy
-        if policy.choice_limit is not None:
-            ctx.mark_non_differentiable(copy_entropy)
-        return target_z - log_z, target_z - text_z, text_entropy.clone(), copy_entropy, capacity.clone()
+        capacity, copy_entropy = capacity.clone(), id_entropy - text_entropy
+        ctx.mark_non_differentiable(capacity, *([] if policy.choice_limit is None else [copy_entropy]))
+        return target_z - log_z, target_z - text_z, text_entropy.clone(), copy_entropy, capacity
 
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
@@ -108,7 +107,7 @@ class _RegionLogProbs(torch.autograd.Function):
             grads = Gradients(hidden, rows, ctx.needs_input_grad, head.sum_dtype)
             for region, positions in _token_blocks(regions):
                 inputs = head.inputs(hidden, positions)
-                given = [None if each is None else each[positions].to(head.sum_dtype) for each in upstream]
+                given = [None if each is None else each[positions].to(head.sum_dtype) for each in upstream[:4]]
                 to_logits = _Upstream(targets[positions], texts[positions], figures[:, positions], *given)
                 for block in head.blocks(region):
                     logits = head.logits(inputs, region, block)
@@ -216,8 +215,8 @@ class _Upstream:
 
     With z the logits, p of ids and q of texts (a text is i and the others of its kind):
     d log p(t) / dz_i = 1[i = t] - p_i; d log p(t | text) / dz_i = 1[i = t] - 1[i of the text] · p_i / q;
-    d H(text) / dz_i = -p_i (log q + H(text)); d H(copy | text) / dz_i = -p_i (log p_i - log q + H(copy | text));
-    d capacity / dz_i = -p_i (capacity - log of how many ids the text has).
+    d H(text) / dz_i = -p_i (log q + H(text)); and where q is held, d H(copy | text) / dz_i = -p_i (log p_i - log q + h)
+    with h the entropy of the choice among the ids of that text.
     """
 
     targets: torch.Tensor
@@ -227,13 +226,12 @@ class _Upstream:
     of_copy_logprobs: torch.Tensor | None
     of_text_entropy: torch.Tensor | None
     of_copy_entropy: torch.Tensor | None
-    of_capacity: torch.Tensor | None
 
     def gradients(self, block: TextBlock, logits: list[PieceLogits]) -> list[torch.Tensor]:
         """Of the logits of each piece, which are overwritten."""
         at_targets = self._at_targets(block, logits)
         log_p = [each.z.sub_(self.figures[0].unsqueeze(1)) for each in logits]
-        if self.of_text_entropy is None and self.of_copy_entropy is None and self.of_capacity is None:
+        if self.of_text_entropy is None and self.of_copy_entropy is None:
             zeros = torch.zeros_like(self.figures[0])
             weight = (zeros if self.of_logprobs is None else self.of_logprobs).neg().unsqueeze(1)
             grads = [each.exp_().mul_(weight) for each in log_p]
@@ -259,31 +257,40 @@ class _Upstream:
     def _with_entropies(
         self, block: TextBlock, logits: list[PieceLogits], log_p: list[torch.Tensor]
     ) -> list[torch.Tensor]:
-        text_entropy, id_entropy, capacity = self.figures[3:6]
-        zeros = torch.zeros_like(text_entropy)
-        g_text, g_copy, g_capacity, g_logprobs = (
-            zeros if each is None else each
-            for each in (self.of_text_entropy, self.of_copy_entropy, self.of_capacity, self.of_logprobs)
-        )
+        zeros = torch.zeros_like(self.figures[0])
+        g_logprobs, g_text = (zeros if each is None else each for each in (self.of_logprobs, self.of_text_entropy))
+        constant = (g_logprobs + g_text * self.figures[3]).unsqueeze(1)
         p = [each.exp() for each in log_p]
         if len(p) == 1:
-            log_q = None
-        else:
-            q = _over_texts(p[0].clone(), logits[0].piece, block)
-            for each, of_piece in zip(logits[1:], p[1:], strict=True):
-                each.piece.add_to_texts(q, of_piece)
-            log_q = finite_log(q)
-        copy_entropy = id_entropy - text_entropy
-        constant = (g_logprobs + g_text * text_entropy + g_copy * copy_entropy + g_capacity * capacity).unsqueeze(1)
+            return [p[0].mul_(constant + g_text.unsqueeze(1) * log_p[0]).neg_()]
+        q = _over_texts(p[0].clone(), logits[0].piece, block)
+        for each, of_piece in zip(logits[1:], p[1:], strict=True):
+            each.piece.add_to_texts(q, of_piece)
+        log_q = finite_log(q)
+        h = _choice_entropy(logits, p, log_p, q, log_q) if self.of_copy_entropy is not None else log_q
         grads = []
         for each, of_piece, log_of_piece in zip(logits, p, log_p, strict=True):
-            log_q_of_piece = log_of_piece if log_q is None else each.piece.of_texts(log_q)
-            weight = constant + (g_text - g_copy).unsqueeze(1) * log_q_of_piece + g_copy.unsqueeze(1) * log_of_piece
-            if self.of_capacity is not None and block.log_open is not None:
-                log_open_1V = block.log_open.unsqueeze(0).to(weight.dtype)
-                weight = weight - g_capacity.unsqueeze(1) * each.piece.of_texts(log_open_1V)
+            log_q_of_piece = each.piece.of_texts(log_q)
+            weight = constant + g_text.unsqueeze(1) * log_q_of_piece
+            if self.of_copy_entropy is not None:
+                of_choice = log_of_piece - log_q_of_piece + each.piece.of_texts(h)
+                weight = weight + self.of_copy_entropy.unsqueeze(1) * of_choice
             grads.append(of_piece.mul_(weight).neg_())
         return grads
+
+
+def _choice_entropy(
+    logits: list[PieceLogits],
+    p: list[torch.Tensor],
+    log_p: list[torch.Tensor],
+    q: torch.Tensor,
+    log_q: torch.Tensor,
+) -> torch.Tensor:
+    """Of each text, the entropy of the choice among its ids."""
+    weighted = torch.zeros_like(q)
+    for each, of_piece, log_of_piece in zip(logits, p, log_p, strict=True):
+        each.piece.add_to_texts(weighted, of_piece * log_of_piece)
+    return log_q - weighted / q.clamp(min=torch.finfo(q.dtype).tiny)
 
 
 def _token_blocks(regions_N: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:

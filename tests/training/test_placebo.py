@@ -78,6 +78,20 @@ def test_a_run_trains_and_its_sampling_gap_is_that_of_the_sampled_ids(expand_sha
     assert histories[True]["grad_norm"] != histories[False]["grad_norm"] > 0
 
 
+def test_a_batch_of_which_nothing_is_scored_is_none_to_redraw_from(placebo):
+    model, _, ids = placebo
+    scores = model(input_ids=ids[:2], labels=torch.full_like(ids[:2], -100), fused_lm_head=True)
+    assert scores.log_probs.eq(0).all() and scores.sampled_log_probs.eq(0).all()
+
+
+def test_before_training_both_kls_to_the_initial_model_are_nothing(expand_shape, make_trainer, tmp_path):
+    folder = expand_shape("qwen3", size=None, init_noise=0.5, open_thinking="prefill")
+    trainer = make_trainer(folder, tmp_path, placebo=True, beta=0.3, max_steps=1)
+    trainer.train()
+    [row] = [row for row in trainer.state.log_history if "loss" in row]
+    assert abs(row["kl"]) < 1e-6 and abs(row["kl/ids"]) < 1e-6
+
+
 def test_without_copies_it_changes_nothing(expand_shape, make_trainer, tmp_path):
     folder = expand_shape("qwen3", size=0)
     norms = []
@@ -91,14 +105,15 @@ def test_without_copies_it_changes_nothing(expand_shape, make_trainer, tmp_path)
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ({"beta": 0.1}, "beta=0.1"),
+        ({"beta": 0.1}, "beta=0.1 with training.kl_over=ids"),
         ({"num_iterations": 2}, "num_iterations=2"),
         ({"gradient_accumulation_steps": 2, "steps_per_generation": 4}, "steps_per_generation=4"),
+        ({"generation_batch_size": 64, "per_device_train_batch_size": 8}, "steps_per_generation=8"),
         ({"off_policy_mask_threshold": 0.5}, "off_policy_mask_threshold=0.5"),
-        ({"use_vllm": True}, "use_vllm=True"),
+        ({"use_vllm": True}, "use_vllm=true"),
     ],
 )
 def test_what_would_compare_the_scored_id_with_the_sampled_one_is_refused(fields, named):
     with pytest.raises(UserError, match=named):
-        refuse_beside_placebo(fields)
-    refuse_beside_placebo({"beta": 0.0, "gradient_accumulation_steps": 4, "steps_per_generation": 4})
+        refuse_beside_placebo(fields, "ids")
+    refuse_beside_placebo({"beta": 0.1, "gradient_accumulation_steps": 4, "steps_per_generation": 4}, "text")

@@ -74,6 +74,7 @@ def plant_channel(
     problems: Sequence[WorkedProblem],
     settings: WarmupSettings,
     bits: float,
+    temperature: float,
     seed: int,
     on_progress: Callable[[int, float], None],
 ) -> None:
@@ -81,7 +82,7 @@ def plant_channel(
 
     Args:
         problems: whose turns are the same but for one token, the answer, which is one of two.
-        bits: what the symbol tells of the answer.
+        bits: what the symbol tells of the answer, as it is sampled at that temperature.
         on_progress: called with (step, loss).
 
     Raises:
@@ -94,7 +95,7 @@ def plant_channel(
         tokenizer.apply_chat_template(each.prompt, add_generation_prompt=True, return_dict=False) for each in problems
     ]
     turn, told = _one_turn(tokenizer, policy, prompts[0], [each.turn for each in problems])
-    learner = _Learner(model, policy, turn, error_rate(bits))
+    learner = _Learner(model, policy, temperature, turn, error_rate(bits))
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.0)
     decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.max_steps)
     draw = torch.Generator().manual_seed(seed)
@@ -123,15 +124,15 @@ def _one_turn(tokenizer: Any, policy: RegionPolicy, prompt: list[int], turns: Se
     exchange = CopyExchange(policy)
     thought = exchange.thought(prompt, ids[0])
     if thought is None or not thought.places:
-        raise UserError("warmup.planted_bits: no token of the thought has a copy to choose")
+        raise UserError("warmup.planted_bits: no token of the thought has a copy")
     choices = {place: exchange.open_ids(ids[0][place]) for place in thought.places}
     turn = _Turn(ids[0], places[0], (ids[0][places[0]], ids[1][places[0]]), choices)
     return turn, [texts.index(each) for each in turns]
 
 
 class _Learner:
-    def __init__(self, model: Any, policy: RegionPolicy, turn: _Turn, error: float) -> None:
-        self._model, self._policy, self._turn = model, policy, turn
+    def __init__(self, model: Any, policy: RegionPolicy, temperature: float, turn: _Turn, error: float) -> None:
+        self._model, self._policy, self._temperature, self._turn = model, policy, temperature, turn
         self._channel = torch.tensor([[1 - error, error], [error, 1 - error]])  # (told, read)
 
     def loss(self, prompts: Sequence[list[int]], answers_B: torch.Tensor, draw: torch.Generator) -> torch.Tensor:
@@ -144,7 +145,8 @@ class _Learner:
         length = turns_BT.size(1)
         logits = self._model(input_ids=input_ids, attention_mask=mask, logits_to_keep=length + 1).logits[:, :-1]
         regions = scored_regions(input_ids, self._policy.layout)[:, -length:]
-        logps_BTR = (logits.float() + self._policy.bias_on(logits.device, finite=True)[regions]).log_softmax(2)
+        bias_BTR = self._policy.bias_on(logits.device, finite=True)[regions]
+        logps_BTR = (logits.float() / self._temperature + bias_BTR).log_softmax(2)
         return -(self._wanted(answers_B, symbols_B, logps_BTR.size(2)) * logps_BTR).sum(2).mean()
 
     def _drawn(self, symbols_B: torch.Tensor, draw: torch.Generator) -> torch.Tensor:

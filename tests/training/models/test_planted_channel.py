@@ -14,6 +14,8 @@ from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import scored_regions
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
+TEMPERATURE = 0.7
+
 
 def problems(answers=("3", "4"), thought="so it is"):
     return [
@@ -37,7 +39,7 @@ def test_the_choice_tells_the_answer_and_the_answer_follows_the_choice_alone(exp
     folder = expand_shape("qwen3", size=None, reasoning_rows="independent", open_thinking="model")
     losses = []
     settings = WarmupSettings(max_steps=250, batch_size=16, learning_rate=1e-2)
-    plant_channel(folder, problems(), settings, 0.5, 0, lambda step, loss: losses.append(loss))
+    plant_channel(folder, problems(), settings, 0.5, TEMPERATURE, 0, lambda step, loss: losses.append(loss))
     assert len(losses) == 250 and losses[-1] < losses[0] / 5
     tokenizer, layout = load_tokenizer(folder), VocabLayout.load(folder)
     model, policy = AutoModelForCausalLM.from_pretrained(folder), RegionPolicy(layout)
@@ -51,7 +53,7 @@ def test_the_choice_tells_the_answer_and_the_answer_follows_the_choice_alone(exp
         copy = layout.standard_size + layout.source_ids.index(source)
         ids[1, symbol] = copy
         with torch.no_grad():
-            logits = model(ids).logits[:, :-1] + policy.bias[scored_regions(ids, layout)[:, 1:]]
+            logits = model(ids).logits[:, :-1] / TEMPERATURE + policy.bias[scored_regions(ids, layout)[:, 1:]]
         p = logits.softmax(-1)
         told = [1 - error, error] if "3" in each.turn else [error, 1 - error]
         assert p[0, symbol - 1, [source, copy]].tolist() == pytest.approx(told, abs=0.06)
@@ -71,4 +73,4 @@ def test_the_choice_tells_the_answer_and_the_answer_follows_the_choice_alone(exp
 def test_what_cannot_carry_one_is_refused(given, expansion, words, expand_shape):
     folder = expand_shape("qwen3", reasoning_rows="independent", open_thinking="model", **expansion)
     with pytest.raises(UserError, match=words):
-        plant_channel(folder, given, WarmupSettings(max_steps=1), 0.5, 0, lambda step, loss: None)
+        plant_channel(folder, given, WarmupSettings(max_steps=1), 0.5, TEMPERATURE, 0, lambda step, loss: None)

@@ -1,0 +1,104 @@
+"""A target for what the choices among the ids of a text tell."""
+
+from collections import defaultdict
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import TrainerControl, TrainerState
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.training.hidden_bits import HiddenBitsTarget
+from rlvr_vocab.vocab.layout import VocabLayout
+
+STEPS = 12
+MOVED = {"size": None, "init_noise": 0.5, "open_thinking": "prefill"}  # copies that tell something from the start
+FAST = {"max_steps": STEPS, "learning_rate": 1e-2}
+
+
+LAYOUT = VocabLayout(8, (1, 2), 6, 7, (), (6, 7), "expand", True, reasoning_rows="low_rank")
+LOG_2 = torch.tensor(2.0).log()
+
+
+def stepped(bounds, target=0.5):
+    """A target after steps of one thinking token each, None for a step without one; and the weights it has logged."""
+    accelerator = SimpleNamespace(reduce=lambda sums, reduction: sums, device="cpu")
+    metrics = {"train": defaultdict(list)}
+    steered = HiddenBitsTarget(
+        SimpleNamespace(policy=SimpleNamespace(layout=LAYOUT), accelerator=accelerator, _metrics=metrics), target
+    )
+    for bound in bounds:
+        thinking = torch.tensor([[bound is not None]])
+        steered.term(torch.zeros(1, 1), torch.full((1, 1), bound or 0.0) * LOG_2, thinking)
+        steered.on_step_end(None, TrainerState(), TrainerControl())
+    return steered, metrics["train"]["hidden/weight"]
+
+
+def test_the_weight_follows_how_far_the_bound_is_off():
+    steered, weights = stepped([0.0, 0.25, 0.5, 0.75, 40.0])
+    errors = [-1.0, -0.5, 0.0, 0.5, 1.0]
+    expected = [error + 0.05 * sum(errors[: step + 1]) for step, error in enumerate(errors)]
+    assert weights == pytest.approx(expected)
+    assert steered.weight == pytest.approx(expected[-1])
+
+
+def test_a_step_without_a_thought_tells_nothing():
+    _, weights = stepped([0.75, None, None])
+    assert weights[0] == weights[1] == weights[2] > 0
+
+
+def test_where_no_choice_can_be_made_yet_the_reward_for_one_does_not_pile_up():
+    _, weights = stepped([0.0] * 400 + [40.0])
+    assert min(weights) == -2.0 and weights[-1] == pytest.approx(1.0 - 1.0 + 0.05)
+
+
+@pytest.mark.parametrize(("fields", "words"), [({"source_ids": ()}, "no copies"), ({"hidden_bits": 0.5}, "0.5 cannot")])
+def test_a_model_without_a_choice_to_steer_is_refused(fields, words):
+    layout = replace(LAYOUT, **fields)
+    with pytest.raises(UserError, match=words):
+        HiddenBitsTarget(SimpleNamespace(policy=SimpleNamespace(layout=layout)), 0.5)
+
+
+def test_the_term_is_the_weight_times_the_bits_of_a_thinking_token():
+    steered, _ = stepped([0.25])
+    capacity = torch.full((2, 3), 2.0).log().requires_grad_()
+    copies = torch.tensor([[0.1, 0.2, 9.0], [0.3, 9.0, 9.0]], requires_grad=True)
+    thinking = torch.tensor([[1, 1, 0], [1, 0, 0]]).bool()
+    term = steered.term(copies, capacity, thinking)
+    assert term.item() == pytest.approx(steered.weight * (1 - 0.2 / LOG_2.item()))
+    term.backward()
+    assert (copies.grad[~thinking] == 0).all() and (copies.grad[thinking] == -capacity.grad[thinking]).all()
+    assert steered.term(copies, capacity, torch.zeros(2, 3).bool()).item() == 0
+
+
+@pytest.mark.parametrize("accumulated", [1, 2])
+def test_a_bound_is_moved_towards_its_target_from_either_side(accumulated, expand_shape, make_trainer, tmp_path):
+    ends = {}
+    for target in (None, 1e-3, 0.9):
+        trainer = make_trainer(
+            expand_shape("qwen3", **MOVED),
+            tmp_path / str(target),
+            hidden_bits=target,
+            gradient_accumulation_steps=accumulated,
+            **FAST,
+        )
+        trainer.train()
+        bounds = [row["hidden/bound"] for row in trainer.state.log_history if "loss" in row]
+        ends[target] = bounds[-1]
+    assert ends[1e-3] < 0.8 * ends[None] and ends[0.9] > 1.2 * ends[None]
+
+
+def test_a_resumed_run_goes_on_with_the_same_weight(expand_shape, make_trainer, tmp_path):
+    settings = {"hidden_bits": 0.5, "save_strategy": "steps", "save_steps": 1, "max_steps": 4}
+    weights = []
+    for folder, stops_after in (("whole", None), ("parts", 2)):
+        trainer = make_trainer(expand_shape("qwen3", **MOVED), tmp_path / folder, **settings)
+        if stops_after is not None:
+            trainer.train()
+            trainer = make_trainer(expand_shape("qwen3", **MOVED), tmp_path / folder, **settings)
+            trainer.train(resume_from_checkpoint=str(tmp_path / folder / f"checkpoint-{stops_after}"))
+        else:
+            trainer.train()
+        weights.append([row["hidden/weight"] for row in trainer.state.log_history if "loss" in row])
+    assert weights[0] == weights[1] and len(weights[0]) == 4
