@@ -14,11 +14,9 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import VocabLayout
 
 HIDDEN_BITS_STATE = "hidden_bits.json"
-# The weight of the term: so much for the error of the newest step, and so much for that of each before. An error is
-# relative to the target, and never counts for more than the whole of it.
-_PROPORTIONAL, _INTEGRAL = 1.0, 0.05
-# The errors of the steps before count down to this: at a bound of 0 there is no gradient, and they would pile up.
-_LEAST_OF_BEFORE = -1.0
+# The weight of the term: so much for the error of the newest step, and so much for that of each before, which together
+# are at most so much. An error is relative to the target, and never counts for more than the whole of it.
+_PROPORTIONAL, _INTEGRAL, _MOST_OF_BEFORE = 1.0, 0.1, 4.0
 
 
 class HiddenBitsTarget(TrainerCallback):
@@ -53,8 +51,11 @@ class HiddenBitsTarget(TrainerCallback):
         bits, tokens = accelerator.reduce(self._of_step.to(accelerator.device), reduction="sum").tolist()
         self._of_step.zero_()
         if tokens:
-            self._error = max(-1.0, min(1.0, bits / tokens / self._target - 1))
-            self._before = max(_LEAST_OF_BEFORE, self._before + _INTEGRAL * self._error)
+            error = max(-1.0, min(1.0, bits / tokens / self._target - 1))
+            # What has piled up on the one side of the target is too much on the other.
+            before = self._before if error * self._error >= 0 else 0.0
+            self._before = max(-_MOST_OF_BEFORE, min(_MOST_OF_BEFORE, before + _INTEGRAL * error))
+            self._error = error
         self._trainer._metrics["train"]["hidden/weight"].append(self.weight)
 
     def save(self, folder: Path) -> None:
