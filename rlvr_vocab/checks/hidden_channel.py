@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from rlvr_vocab.config.batches import completions_together, value_of
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.placebo import refuse_beside_placebo
+from rlvr_vocab.training.placebo import PLACEBO_FIELDS, refuse_beside_placebo
 
 
 def check_hidden_bits(settings: RunSettings) -> None:
@@ -26,7 +27,10 @@ def check_placebo(settings: RunSettings) -> None:
         return
     if not settings.model.adds_copies:
         raise UserError("training.placebo=true: without a reasoning vocabulary there is no choice to be reinforced")
-    refuse_beside_placebo(settings.training.grpo, settings.training.kl_over)
+    grpo = settings.training.grpo
+    _, together = completions_together(grpo)
+    fields = {name: value_of(grpo, name) for name in PLACEBO_FIELDS}
+    refuse_beside_placebo({**fields, "steps_per_generation": together}, settings.training.kl_over)
 
 
 def check_planted(settings: RunSettings) -> None:

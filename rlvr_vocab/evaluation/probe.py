@@ -23,7 +23,7 @@ from rlvr_vocab.vocab.interventions import CopyExchange, Thought
 
 _OF_THOUGHTS, _OF_ANSWERS, _OF_ARMS, _OF_CHOICES = range(4)  # what random numbers are for
 _BEYOND_DRAWS = 1_000_000  # where the random numbers of further permutations begin
-_DONORS = 4  # tried for each transplant; the one whose choices are as likely as the model's own is taken
+_DONORS = 4  # looked at for each transplant; the one is taken whose choices were as likely where they were made
 
 
 @dataclass(frozen=True)
@@ -182,23 +182,21 @@ class Prober:
         return thought  # whose choices stay, or are drawn with the answer
 
     def _transplants(self, thoughts: Sequence[RecordedThought], draws: int) -> list[_Version]:
-        """From thoughts on problems with another gold answer, those whose choices are as likely as the own ones."""
-        wanted, candidates = self._copies_logps([each.thought for each in thoughts]), []
-        golds = [each.gold for each in thoughts]
-        for each, own_gold in zip(thoughts, golds, strict=True):
-            others = [other for other, gold in zip(thoughts, golds, strict=True) if gold != own_gold]
+        """From thoughts on problems with another gold answer, those whose choices were made as surely as the own ones.
+
+        Not those that are as likely here: where choices tell the answer, what tells another one is not.
+        """
+        logps = self._copies_logps([each.thought for each in thoughts])
+        sureness = [logp / max(1, len(each.thought.places)) for logp, each in zip(logps, thoughts, strict=True)]
+        golds, versions = [each.gold for each in thoughts], []
+        for own, (each, dealt) in enumerate(zip(thoughts, self._permuted(thoughts, draws), strict=True)):
+            others = [number for number, gold in enumerate(golds) if gold != golds[own]]
             random = self._random("transplanted", each.problem, each.sample)
-            chosen = random.permutation(len(others))[: _DONORS * draws]
-            donors = [others[number] for number in chosen]
-            candidates.append(
-                [(donor, self._exchange.transplanted(each.thought, donor.thought, random)) for donor in donors]
-            )
-        logps = iter(self._copies_logps([thought for tried in candidates for _, thought in tried]))
-        versions = []
-        for each, own, tried, dealt in zip(thoughts, wanted, candidates, self._permuted(thoughts, draws), strict=True):
-            away = sorted((abs(next(logps) - own), number) for number in range(len(tried)))
-            for draw, (_, number) in enumerate(away[:draws]):
-                donor, thought = tried[number]
+            tried = [others[number] for number in random.permutation(len(others))[: _DONORS * draws]]
+            tried.sort(key=lambda number: abs(sureness[number] - sureness[own]))
+            for draw, number in enumerate(tried[:draws]):
+                donor = thoughts[number]
+                thought = self._exchange.transplanted(each.thought, donor.thought, random)
                 versions.append(_Version(each, thought, draw, donor, dealt[draw]))
         return versions
 

@@ -5,28 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlvr_vocab.config.batches import completions_together, value_of
 from rlvr_vocab.errors import UserError
+
+# Of TRL's arguments, those that decide.
+PLACEBO_FIELDS = (
+    *("beta", "num_iterations", "gradient_accumulation_steps", "steps_per_generation"),
+    *("off_policy_mask_threshold", "use_vllm"),
+)
 
 
 def refuse_beside_placebo(fields: Mapping[str, Any], kl_over: str) -> None:
     """
     Args:
-        fields: of TRL's arguments, by name; what is missing or None is as by default.
+        fields: `PLACEBO_FIELDS` by name, as they will be.
 
     Raises:
         UserError: one of them would compare the two.
     """
-    _, steps = completions_together(fields)
-    together = steps * value_of(fields, "num_iterations")
+    beta, iterations, accumulated, together, threshold, vllm = (fields[name] for name in PLACEBO_FIELDS)
     reasons = {
-        f"beta={fields.get('beta')} with training.kl_over={kl_over}": bool(fields.get("beta")) and kl_over == "ids",
-        f"num_iterations={fields.get('num_iterations')}": value_of(fields, "num_iterations") > 1,
-        f"steps_per_generation={steps}": value_of(fields, "gradient_accumulation_steps") % together != 0,
-        f"off_policy_mask_threshold={fields.get('off_policy_mask_threshold')}": (
-            fields.get("off_policy_mask_threshold") is not None
-        ),
-        "use_vllm=true": bool(fields.get("use_vllm")),
+        f"beta={beta} with training.kl_over={kl_over}": bool(beta) and kl_over == "ids",
+        f"num_iterations={iterations}": iterations > 1,
+        f"steps_per_generation={together}": accumulated % (together * iterations) != 0,
+        f"off_policy_mask_threshold={threshold}": threshold is not None,
+        "use_vllm=true": bool(vllm),
     }
     for words, refused in reasons.items():
         if refused:

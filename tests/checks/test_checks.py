@@ -110,6 +110,7 @@ PLANTED = "experiment=planted_channel"
     ("words", "parts"),
     [
         (["quickstart", "training.placebo=true", "training.num_iterations=2"], ["training.num_iterations=2"]),
+        (["quickstart", "training.placebo=true", "training.generation_batch_size=256"], ["steps_per_generation=2"]),
         (
             ["quickstart", "training.placebo=true", "model.reasoning_vocab_size=0"],
             ["training.placebo=true", "no choice"],

@@ -12,6 +12,12 @@ from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import THINKING, scored_regions
 
 ROWS = 2048
+USUAL = {
+    **dict.fromkeys(("num_iterations", "gradient_accumulation_steps", "steps_per_generation"), 1),
+    "beta": 0.0,
+    "off_policy_mask_threshold": None,
+    "use_vllm": False,
+}
 
 
 def moved(folder):
@@ -108,12 +114,11 @@ def test_without_copies_it_changes_nothing(expand_shape, make_trainer, tmp_path)
         ({"beta": 0.1}, "beta=0.1 with training.kl_over=ids"),
         ({"num_iterations": 2}, "num_iterations=2"),
         ({"gradient_accumulation_steps": 2, "steps_per_generation": 4}, "steps_per_generation=4"),
-        ({"generation_batch_size": 64, "per_device_train_batch_size": 8}, "steps_per_generation=8"),
         ({"off_policy_mask_threshold": 0.5}, "off_policy_mask_threshold=0.5"),
         ({"use_vllm": True}, "use_vllm=true"),
     ],
 )
 def test_what_would_compare_the_scored_id_with_the_sampled_one_is_refused(fields, named):
     with pytest.raises(UserError, match=named):
-        refuse_beside_placebo(fields, "ids")
-    refuse_beside_placebo({"beta": 0.1, "gradient_accumulation_steps": 4, "steps_per_generation": 4}, "text")
+        refuse_beside_placebo({**USUAL, **fields}, "ids")
+    refuse_beside_placebo({**USUAL, "beta": 0.1, "gradient_accumulation_steps": 4, "steps_per_generation": 4}, "text")
