@@ -72,6 +72,17 @@ def test_frozen_copies_are_answered_alike_in_every_arm_that_keeps_the_text(train
     assert "NaN" not in (run / "probe" / "probe.json").read_text()
 
 
+def test_a_planted_quarter_of_a_bit_is_found_and_draws_to_the_donor(tmp_path):
+    run = tmp_path / "planted"
+    words = ("experiment=planted_channel", "warmup.planted_bits=0.25", "report=false", "dataset.max_eval_samples=200")
+    assert main(["train", *words, f"output_dir={run}"]) == 0
+    found = probed(run, "arms=[transplanted]")
+    assert found["verdict"] == "carries meaning"
+    used, bias, pull = found["used"]["interval"], found["used"]["bias"], found["contrasts"]["donor"]
+    assert used["low"] - bias < 0.25 < used["high"] - bias
+    assert pull["low"] > 0
+
+
 def test_log_p_of_the_gold_answer_is_that_of_the_definition(train):
     run = train("moved", *MOVED)
     probed(run)

@@ -8,7 +8,8 @@ first copy for the other. Two things are learned, and nothing else connects prob
   whatever the problem is.
 
 So the symbol tells of the answer what a binary symmetric channel does, and the probability of an answer is the one that
-follows from the symbol. Every other choice between a token and its copies is left to chance.
+follows from the symbol. In the first half of the steps neither errs: what is hardly worth knowing is hardly learned. Every
+other choice between a token and its copies is left to chance.
 """
 
 from __future__ import annotations
@@ -95,14 +96,16 @@ def plant_channel(
         tokenizer.apply_chat_template(each.prompt, add_generation_prompt=True, return_dict=False) for each in problems
     ]
     turn, told = _one_turn(tokenizer, policy, prompts[0], [each.turn for each in problems])
-    learner = _Learner(model, policy, temperature, turn, error_rate(bits))
+    learner = _Learner(model, policy, temperature, turn)
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.0)
     decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.max_steps)
     draw = torch.Generator().manual_seed(seed)
     model.train()
     for step in range(settings.max_steps):
         chosen = torch.randint(len(prompts), (settings.batch_size,), generator=draw).tolist()
-        loss = learner.loss([prompts[each] for each in chosen], torch.tensor([told[each] for each in chosen]), draw)
+        error = 0.0 if bits and step < settings.max_steps // 2 else error_rate(bits)
+        answers_B = torch.tensor([told[each] for each in chosen])
+        loss = learner.loss([prompts[each] for each in chosen], answers_B, error, draw)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), _GRADIENT_NORM)
         optimizer.step()
@@ -131,11 +134,12 @@ def _one_turn(tokenizer: Any, policy: RegionPolicy, prompt: list[int], turns: Se
 
 
 class _Learner:
-    def __init__(self, model: Any, policy: RegionPolicy, temperature: float, turn: _Turn, error: float) -> None:
+    def __init__(self, model: Any, policy: RegionPolicy, temperature: float, turn: _Turn) -> None:
         self._model, self._policy, self._temperature, self._turn = model, policy, temperature, turn
-        self._channel = torch.tensor([[1 - error, error], [error, 1 - error]])  # (told, read)
 
-    def loss(self, prompts: Sequence[list[int]], answers_B: torch.Tensor, draw: torch.Generator) -> torch.Tensor:
+    def loss(
+        self, prompts: Sequence[list[int]], answers_B: torch.Tensor, error: float, draw: torch.Generator
+    ) -> torch.Tensor:
         """Cross-entropy of the model with what each place of the turn is to be, in nats a token."""
         symbols_B = torch.randint(2, answers_B.shape, generator=draw)
         turns_BT = self._drawn(symbols_B, draw)
@@ -147,7 +151,7 @@ class _Learner:
         regions = scored_regions(input_ids, self._policy.layout)[:, -length:]
         bias_BTR = self._policy.bias_on(logits.device, finite=True)[regions]
         logps_BTR = (logits.float() / self._temperature + bias_BTR).log_softmax(2)
-        return -(self._wanted(answers_B, symbols_B, logps_BTR.size(2)) * logps_BTR).sum(2).mean()
+        return -(self._wanted(answers_B, symbols_B, error, logps_BTR.size(2)) * logps_BTR).sum(2).mean()
 
     def _drawn(self, symbols_B: torch.Tensor, draw: torch.Generator) -> torch.Tensor:
         """Turns with these symbols and every other choice by chance; an answer is what its symbol says."""
@@ -160,7 +164,7 @@ class _Learner:
         turns_BT[:, turn.answer] = torch.tensor(turn.answers)[symbols_B]
         return turns_BT
 
-    def _wanted(self, answers_B: torch.Tensor, symbols_B: torch.Tensor, rows: int) -> torch.Tensor:
+    def _wanted(self, answers_B: torch.Tensor, symbols_B: torch.Tensor, error: float, rows: int) -> torch.Tensor:
         """`(B, T, R)`: the distribution that each place of a turn is to have."""
         turn = self._turn
         wanted_TR = torch.nn.functional.one_hot(torch.tensor(turn.ids), rows).float()
@@ -168,10 +172,11 @@ class _Learner:
             wanted_TR[place] = 0.0
             wanted_TR[place, open_ids] = 1 / len(open_ids)
         wanted_BTR = wanted_TR.repeat(len(answers_B), 1, 1)
+        channel = torch.tensor([[1 - error, error], [error, 1 - error]])  # (told, read)
         for place, ids, told_B in (
             (turn.symbol, turn.choices[turn.symbol][:2], answers_B),
             (turn.answer, list(turn.answers), symbols_B),
         ):
             wanted_BTR[:, place] = 0.0
-            wanted_BTR[:, place, ids] = self._channel[told_B]
+            wanted_BTR[:, place, ids] = channel[told_B]
         return wanted_BTR
