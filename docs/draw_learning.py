@@ -34,7 +34,7 @@ def main(out: str, *panels: str) -> None:
         axes.set(title=title, xlabel="step", ylim=(0, 1))
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, loc="lower right")
-    figure.axes[0].set_ylabel("mean reward of the sampled answers")
+    figure.axes[0].set_ylabel("mean reward")
     figure.savefig(out, dpi=160)
 
 

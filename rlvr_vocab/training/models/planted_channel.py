@@ -8,8 +8,8 @@ first copy for the other. Two things are learned, and nothing else connects prob
   whatever the problem is.
 
 So the symbol tells of the answer what a binary symmetric channel does, and the probability of an answer is the one that
-follows from the symbol. In the first half of the steps neither errs: what is hardly worth knowing is hardly learned. Every
-other choice between a token and its copies is left to chance.
+follows from the symbol. Every other choice between a token and its copies is left to chance. In the first half of the
+steps neither errs: what is hardly worth knowing is hardly learned.
 """
 
 from __future__ import annotations
