@@ -15,8 +15,9 @@ from rlvr_vocab.vocab.layout import VocabLayout
 
 HIDDEN_BITS_STATE = "hidden_bits.json"
 # The weight of the term: so much for the error of the newest step, and so much for that of each before, which together
-# are at most so much. An error is relative to the target, and never counts for more than the whole of it.
-_PROPORTIONAL, _INTEGRAL, _MOST_OF_BEFORE = 1.0, 0.1, 4.0
+# are at most so much (where no choice can be made yet, they would pile up). An error is relative to the target, and
+# counts for the whole of it at most.
+_PROPORTIONAL, _INTEGRAL, _MOST_OF_BEFORE = 1.0, 0.1, 2.0
 
 
 class HiddenBitsTarget(TrainerCallback):
@@ -51,11 +52,8 @@ class HiddenBitsTarget(TrainerCallback):
         bits, tokens = accelerator.reduce(self._of_step.to(accelerator.device), reduction="sum").tolist()
         self._of_step.zero_()
         if tokens:
-            error = max(-1.0, min(1.0, bits / tokens / self._target - 1))
-            # What has piled up on the one side of the target is too much on the other.
-            before = self._before if error * self._error >= 0 else 0.0
-            self._before = max(-_MOST_OF_BEFORE, min(_MOST_OF_BEFORE, before + _INTEGRAL * error))
-            self._error = error
+            self._error = _within(1.0, bits / tokens / self._target - 1)
+            self._before = _within(_MOST_OF_BEFORE, self._before + _INTEGRAL * self._error)
         self._trainer._metrics["train"]["hidden/weight"].append(self.weight)
 
     def save(self, folder: Path) -> None:
@@ -68,6 +66,10 @@ class HiddenBitsTarget(TrainerCallback):
         if file.exists():
             state = json.loads(file.read_text(encoding="utf-8"))
             self._error, self._before = state["error"], state["before"]
+
+
+def _within(most: float, value: float) -> float:
+    return max(-most, min(most, value))
 
 
 def refuse_without_choice(layout: VocabLayout, target: float) -> None:

@@ -37,7 +37,7 @@ def stepped(bounds, target=0.5):
 
 def test_the_weight_follows_how_far_the_bound_is_off():
     steered, weights = stepped([0.0, 0.25, 0.375, 0.75, 40.0])
-    assert weights == pytest.approx([-1 - 0.1, -0.5 - 0.15, -0.25 - 0.175, 0.5 + 0.05, 1 + 0.15])
+    assert weights == pytest.approx([-1 - 0.1, -0.5 - 0.15, -0.25 - 0.175, 0.5 - 0.125, 1 - 0.025])
     assert steered.weight == weights[-1]
 
 
@@ -46,9 +46,9 @@ def test_a_step_without_a_thought_tells_nothing():
     assert weights[0] == weights[1] == weights[2] > 0
 
 
-def test_what_has_piled_up_where_no_choice_could_be_made_is_gone_once_the_target_is_passed():
-    _, weights = stepped([0.0] * 400 + [40.0])
-    assert min(weights) == -5.0 and weights[-1] == pytest.approx(1.1)
+def test_where_no_choice_can_be_made_yet_the_reward_for_one_does_not_pile_up():
+    _, weights = stepped([0.0] * 400 + [40.0] * 50)
+    assert min(weights) == -3.0 and weights[400] == pytest.approx(1 - 1.9) and weights[-1] == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize(("fields", "words"), [({"source_ids": ()}, "no copies"), ({"hidden_bits": 0.5}, "0.5 cannot")])
