@@ -5,21 +5,14 @@ from __future__ import annotations
 from rlvr_vocab.config.batches import completions_together, value_of
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.placebo import PLACEBO_FIELDS, refuse_beside_placebo
+from rlvr_vocab.training.refuse_control import PLACEBO_FIELDS, refuse_beside_placebo, refuse_target
 
 
 def check_hidden_bits(settings: RunSettings) -> None:
-    """Of a target: there are choices that can be steered to it."""
     model, target = settings.model, settings.training.hidden_bits
-    if target is None:
-        return
-    frozen_rows = model.trains_adapter and model.lora.train_rows == "none"
-    if not model.adds_copies or model.rows_in_force == "frozen" or frozen_rows:
-        raise UserError(f"training.hidden_bits={target}: there are no copies that could differ from their sources")
-    if model.hidden_bits is not None:
-        raise UserError(
-            f"training.hidden_bits={target}: choices under model.hidden_bits={model.hidden_bits} cannot be steered"
-        )
+    frozen = model.rows_in_force == "frozen" or (model.trains_adapter and model.lora.train_rows == "none")
+    if target is not None:
+        refuse_target(target, copies_differ=model.adds_copies and not frozen, limit=model.hidden_bits)
 
 
 def check_placebo(settings: RunSettings) -> None:
@@ -37,6 +30,8 @@ def check_planted(settings: RunSettings) -> None:
     model, warmup, wanted = settings.model, settings.warmup, "warmup.planted_bits needs"
     if model.tiny is None:
         raise UserError(f"{wanted} the embedded model, which learns it in a minute: model=tiny")
+    if settings.dataset.columns.answer is None:
+        raise UserError(f"{wanted} gold answers: set dataset.columns.answer")
     if not warmup.max_steps:
         raise UserError(f"{wanted} steps to learn them: set warmup.max_steps")
     if not model.adds_copies or model.reasoning_mode == "replace":

@@ -39,7 +39,7 @@ from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.weights_fingerprint import weights_fingerprint
 
 _ALWAYS = ("own", "redrawn", "permuted")
-_THOUGHTS, _PERMUTED = "thoughts.jsonl", "permutations.jsonl"
+_THOUGHTS, _PERMUTED = "thoughts.jsonl", "permutations_%d.jsonl"
 _TYPED = ("max_samples", "samples", "draws", "seed")  # keys that the answers depend on
 
 
@@ -80,10 +80,10 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
     with only_writer(place, "run"):
         _require_same(place, _depends_on(settings, folder, trained, rows))
         missing = [arm for arm in arms if not (place / f"{arm}.jsonl").exists()]
-        if missing or not _permuted(place, settings.permutations):
+        if missing or not (place / (_PERMUTED % settings.permutations)).exists():
             _answer(settings, folder, trained, rows, missing, console)
     answers = {arm: read_rows(place / f"{arm}.jsonl", ProbeAnswer) for arm in arms}
-    permuted = _permuted(place, settings.permutations)
+    permuted = read_rows(place / (_PERMUTED % settings.permutations), PermutedThought)
     sampled = read_rows(place / _THOUGHTS, SampledThought)
     with_thought = {(each.problem, each.sample) for each in answers["own"]}
     without = len(sampled) - len(with_thought)
@@ -111,16 +111,10 @@ def _answer(
     for arm in arms:
         with stage(console, f"{arm}: answers", len(thoughts) * settings.draws) as display:
             write_rows(prober.answers(arm, thoughts, settings.draws, display.update), place / f"{arm}.jsonl")
-    if not _permuted(place, settings.permutations):
+    permuted = place / (_PERMUTED % settings.permutations)
+    if not permuted.exists():
         with stage(console, "log p of gold answers, permuted", settings.permutations) as display:
-            write_rows(prober.permuted_golds(thoughts, settings.permutations, display.update), place / _PERMUTED)
-
-
-def _permuted(place: Path, permutations: int) -> list[PermutedThought]:
-    """What was scored after so many permutations; empty where that was not done yet."""
-    file = place / _PERMUTED
-    there = read_rows(file, PermutedThought) if file.exists() else []
-    return there if all(len(each.gold_logps) == permutations for each in there) else []
+            write_rows(prober.permuted_golds(thoughts, settings.permutations, display.update), permuted)
 
 
 def _sampling(settings: ProbeSettings, trained: RunSettings) -> SamplingSettings:

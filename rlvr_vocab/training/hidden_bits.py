@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.training.refuse_control import refuse_target
+from rlvr_vocab.vocab.regions import THINKING, scored_regions
 
 HIDDEN_BITS_STATE = "hidden_bits.json"
 # The weight of the term: so much for the error of the newest step, and so much for that of each before, which together
@@ -32,7 +32,10 @@ class HiddenBitsTarget(TrainerCallback):
     """
 
     def __init__(self, trainer: Any, target: float) -> None:
-        refuse_without_choice(trainer.policy.layout, target)
+        layout = trainer.policy.layout
+        refuse_target(
+            target, copies_differ=layout.size > 0 and layout.reasoning_rows != "frozen", limit=layout.hidden_bits
+        )
         self._trainer, self._target = trainer, target
         self._of_step = torch.zeros(2, dtype=torch.float64)  # bits and thinking tokens
         self._error = self._before = 0.0
@@ -41,8 +44,12 @@ class HiddenBitsTarget(TrainerCallback):
     def weight(self) -> float:
         return _PROPORTIONAL * self._error + self._before
 
-    def term(self, copies_BC: torch.Tensor, capacity_BC: torch.Tensor, thinking_BC: torch.Tensor) -> torch.Tensor:
+    def term(
+        self, copies_BC: torch.Tensor, capacity_BC: torch.Tensor, ids_BT: torch.Tensor, mask_BT: torch.Tensor
+    ) -> torch.Tensor:
         """Of a micro-batch, with the gradient of its bound; arguments as `BatchMetrics.log_entropies` has them."""
+        thinking_BT = (scored_regions(ids_BT, self._trainer.policy.layout) == THINKING) & mask_BT.bool()
+        thinking_BC = thinking_BT[:, -copies_BC.size(1) :]
         bits, tokens = ((capacity_BC - copies_BC) * thinking_BC).sum() / math.log(2), thinking_BC.sum()
         self._of_step += torch.stack([bits.detach(), tokens]).double().cpu()
         return self.weight * bits / tokens.clamp(min=1)
@@ -70,13 +77,3 @@ class HiddenBitsTarget(TrainerCallback):
 
 def _within(most: float, value: float) -> float:
     return max(-most, min(most, value))
-
-
-def refuse_without_choice(layout: VocabLayout, target: float) -> None:
-    """Raises UserError where a layout has no copies that could come to differ, or limits what they tell."""
-    if not layout.size or layout.reasoning_rows == "frozen":
-        raise UserError(f"training.hidden_bits={target}: there are no copies that could differ from their sources")
-    if layout.hidden_bits is not None:
-        raise UserError(
-            f"training.hidden_bits={target}: choices under model.hidden_bits={layout.hidden_bits} cannot be steered"
-        )

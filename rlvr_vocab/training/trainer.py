@@ -26,7 +26,7 @@ from rlvr_vocab.training.checkpointing.save_and_resume import (
 from rlvr_vocab.training.dynamic_sampling import ChosenBatch, DynamicSampling
 from rlvr_vocab.training.embedding_gradient import spare_embedding_gradient
 from rlvr_vocab.training.hidden_bits import HiddenBitsTarget
-from rlvr_vocab.training.metrics.batch import BatchMetrics, chosen_thinking
+from rlvr_vocab.training.metrics.batch import BatchMetrics
 from rlvr_vocab.training.metrics.completions import (
     CompletionRows,
     SampledEntropies,
@@ -39,7 +39,7 @@ from rlvr_vocab.training.metrics.step_clock import StepClock
 from rlvr_vocab.training.metrics.wandb_steps import log_run_steps_to_wandb
 from rlvr_vocab.training.models.initial import initial_folder
 from rlvr_vocab.training.models.lora import as_lora, complete_adapter, lora_config, without_dropout
-from rlvr_vocab.training.placebo import refuse_beside_placebo
+from rlvr_vocab.training.refuse_control import refuse_beside_placebo
 from rlvr_vocab.training.region_head import region_head_in_trl
 from rlvr_vocab.training.reward_weights import AdaptiveWeights, require_scores
 from rlvr_vocab.training.settings import CurriculumSettings, KLOver, Lora
@@ -186,16 +186,19 @@ class RegionGRPOTrainer(GRPOTrainer):
         spare_embedding_gradient(self.model, self.accelerator)
         self.dynamic_sampling = DynamicSampling.of(self, max_rounds, curriculum or CurriculumSettings(), solved_by)
         self.sampler = attach_region_sampler(self.accelerator.unwrap_model(self.model), self.policy)
-        self.remove_callback(PrinterCallback)
-        self.add_callback(UpdatedShare(self._metrics["train"]))
-        self.add_callback(UpdateCheck())
-        self.add_callback(self._clock)
         self.hidden_bits = None if hidden_bits is None else HiddenBitsTarget(self, hidden_bits)
-        if self.hidden_bits is not None:
-            self.add_callback(self.hidden_bits)
+        self._add_callbacks()
         log_run_steps_to_wandb(self, self.stage_context)
         if self.use_vllm and self.policy.layout.size:
             self._send_whole_tables()
+
+    def _add_callbacks(self) -> None:
+        self.remove_callback(PrinterCallback)
+        for callback in (UpdatedShare(self._metrics["train"]), UpdateCheck(), self._clock):
+            self.add_callback(callback)
+        if self.hidden_bits is not None:
+            self.add_callback(self.hidden_bits)
+        if self.use_vllm and self.policy.layout.size:
             self.add_callback(VLLMCheck(self))
 
     def create_accelerator_and_postprocess(self) -> None:
@@ -311,8 +314,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         if in_the_loss:
             self._sampling_gap.loss_logps = sampled_logps.detach()
             if self.hidden_bits is not None:
-                thinking = chosen_thinking(input_ids, attention_mask, self.policy.layout)[:, -logps.size(1) :]
-                self._hidden_term = self.hidden_bits.term(copy_entropies, copy_capacities, thinking)
+                self._hidden_term = self.hidden_bits.term(copy_entropies, copy_capacities, input_ids, attention_mask)
         if entropies is not None:
             figures = entropies.detach(), copy_entropies.detach(), copy_capacities.detach()
             self._batch_metrics.log_entropies(*figures, input_ids, attention_mask)

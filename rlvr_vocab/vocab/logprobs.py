@@ -161,16 +161,15 @@ class _OnlineScore:
         self.total_id, self.total_text = self.total_id + weighted, self.total_text + weighted
 
     def _add_texts_of_several(self, block: TextBlock, logits: list[PieceLogits]) -> None:
-        weights = logits[0].z.exp()
-        of_texts = _over_texts(weights, logits[0].piece, block)
-        for index, each in enumerate(logits):
-            if index:
-                weights = each.z.exp()
-                each.piece.add_to_texts(of_texts, weights)
-            if self._limit is None:
-                self.total_id = self.total_id + row_dot(weights, each.z)
+        weights = [each.z.exp() for each in logits]
+        if self._limit is None:
+            of_ids = sum(row_dot(*pair) for pair in zip(weights, (each.z for each in logits), strict=True))
+        of_texts = _over_texts(weights[0], logits[0].piece, block)
+        for each, weight in zip(logits[1:], weights[1:], strict=True):
+            each.piece.add_to_texts(of_texts, weight)
         if self._limit is not None:
-            self.total_id = self.total_id + sum(_limited(each, of_texts, *self._limit) for each in logits)
+            of_ids = sum(_limited(each, of_texts, *self._limit) for each in logits)
+        self.total_id = self.total_id + of_ids
         self.total = self.total + of_texts.sum(1)
         if block.log_open is not None:
             # Not `@`, which autocast would compute in bfloat16.

@@ -117,7 +117,7 @@ def test_arms_that_are_lost_come_out_with_the_same_bytes(train):
     before = {path.name: path.read_bytes() for path in (run / "probe").iterdir()}
     for name in (
         "thoughts.jsonl",
-        "permutations.jsonl",
+        "permutations_8.jsonl",
         "permuted.jsonl",
         "transplanted.jsonl",
         "dose_50.jsonl",

@@ -29,8 +29,8 @@ def stepped(bounds, target=0.5):
         SimpleNamespace(policy=SimpleNamespace(layout=LAYOUT), accelerator=accelerator, _metrics=metrics), target
     )
     for bound in bounds:
-        thinking = torch.tensor([[bound is not None]])
-        steered.term(torch.zeros(1, 1), torch.full((1, 1), bound or 0.0) * LOG_2, thinking)
+        ids = torch.tensor([[0 if bound is None else LAYOUT.think_open_id, 1]])
+        steered.term(torch.zeros(1, 1), torch.full((1, 1), bound or 0.0) * LOG_2, ids, torch.ones_like(ids))
         steered.on_step_end(None, TrainerState(), TrainerControl())
     return steered, metrics["train"]["hidden/weight"]
 
@@ -62,12 +62,13 @@ def test_the_term_is_the_weight_times_the_bits_of_a_thinking_token():
     steered, _ = stepped([0.25])
     capacity = torch.full((2, 3), 2.0).log().requires_grad_()
     copies = torch.tensor([[0.1, 0.2, 9.0], [0.3, 9.0, 9.0]], requires_grad=True)
+    ids = torch.tensor([[6, 1, 7, 0], [6, 7, 0, 0]])  # opened before, and closed by 7
     thinking = torch.tensor([[1, 1, 0], [1, 0, 0]]).bool()
-    term = steered.term(copies, capacity, thinking)
+    term = steered.term(copies, capacity, ids, torch.ones_like(ids))
     assert term.item() == pytest.approx(steered.weight * (1 - 0.2 / LOG_2.item()))
     term.backward()
     assert (copies.grad[~thinking] == 0).all() and (copies.grad[thinking] == -capacity.grad[thinking]).all()
-    assert steered.term(copies, capacity, torch.zeros(2, 3).bool()).item() == 0
+    assert steered.term(copies, capacity, torch.zeros_like(ids), torch.ones_like(ids)).item() == 0
 
 
 @pytest.mark.parametrize("accumulated", [1, 2])

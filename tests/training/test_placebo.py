@@ -5,7 +5,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.placebo import refuse_beside_placebo
+from rlvr_vocab.training.refuse_control import refuse_beside_placebo
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy

@@ -12,7 +12,6 @@ from trl.trainer.utils import nanstd
 
 from rlvr_vocab.rewards.turns import turn_text
 from rlvr_vocab.training.metrics.completions import SampledEntropies
-from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after, scored_regions
 
@@ -78,11 +77,11 @@ class BatchMetrics:
         Args:
             text_BC: of the last positions of the ids, like `copies_BC` and what that could be at most.
         """
-        kept, layout = text_BC.size(1), self._trainer.policy.layout
-        regions_BC = scored_regions(ids_BT, layout)[:, -kept:]
+        kept = text_BC.size(1)
+        regions_BC = scored_regions(ids_BT, self._trainer.policy.layout)[:, -kept:]
         self._log_by_region("", text_BC, copies_BC, regions_BC, mask_BT[:, -kept:])
-        if layout.size:
-            self._log_hidden_channel(copies_BC, capacity_BC, chosen_thinking(ids_BT, mask_BT, layout)[:, -kept:])
+        if self._trainer.policy.layout.size:
+            self._log_hidden_channel(copies_BC, capacity_BC, (regions_BC == THINKING) & mask_BT[:, -kept:].bool())
 
     def _log_hidden_channel(
         self, copies_BC: torch.Tensor, capacity_BC: torch.Tensor, thinking_BC: torch.Tensor
@@ -133,11 +132,6 @@ class BatchMetrics:
         metrics = self._trainer._metrics["train"]
         for name in [name for name, values in metrics.items() if name.endswith("/unscored") and not any(values)]:
             del metrics[name]
-
-
-def chosen_thinking(ids_BT: torch.Tensor, mask_BT: torch.Tensor, layout: VocabLayout) -> torch.Tensor:
-    """`(B, T)`: which ids, padding left out, were chosen while thinking."""
-    return (scored_regions(ids_BT, layout) == THINKING) & mask_BT.bool()
 
 
 def _padded(rows: Sequence[Sequence[float]], length: int, device: torch.device) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""What `training.placebo` cannot stand beside: whatever compares the scored id with the one that was sampled."""
+"""What `training.placebo` and `training.hidden_bits` cannot stand beside."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def refuse_beside_placebo(fields: Mapping[str, Any], kl_over: str) -> None:
         fields: `PLACEBO_FIELDS` by name, as they will be.
 
     Raises:
-        UserError: one of them would compare the two.
+        UserError: one of them would compare the id that is scored with the one that was sampled.
     """
     beta, iterations, accumulated, together, threshold, vllm = (fields[name] for name in PLACEBO_FIELDS)
     reasons = {
@@ -35,3 +35,18 @@ def refuse_beside_placebo(fields: Mapping[str, Any], kl_over: str) -> None:
             raise UserError(
                 f"training.placebo=true scores other ids than were sampled, and training.{words} would compare the two"
             )
+
+
+def refuse_target(target: float, *, copies_differ: bool, limit: float | None) -> None:
+    """
+    Args:
+        copies_differ: whether there are copies that can come to differ from their sources.
+        limit: `model.hidden_bits`.
+
+    Raises:
+        UserError: no choice could be steered to the target.
+    """
+    if not copies_differ:
+        raise UserError(f"training.hidden_bits={target}: there are no copies that could differ from their sources")
+    if limit is not None:
+        raise UserError(f"training.hidden_bits={target}: choices under model.hidden_bits={limit} cannot be steered")
