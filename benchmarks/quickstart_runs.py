@@ -1,4 +1,4 @@
-"""Runs of the quickstart side by side, of one thread each, trained and evaluated once however often it is asked for."""
+"""Runs of a recipe side by side, of one thread each, trained and evaluated once however often it is asked for."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ PROGRAM = [sys.executable, "-m", "rlvr_vocab.cli"]
 
 @dataclass(frozen=True)
 class Run:
-    """A quickstart in `out/<name>`, by what its arm is called, the words of the arm, and its seed."""
+    """A run in `out/<name>`, by what its arm is called, the words of the arm, its seed, and its recipe."""
 
     arm: str
     words: tuple[str, ...]
     seed: int
+    recipe: str = "quickstart"
 
     @property
     def name(self) -> str:
@@ -57,8 +58,9 @@ def _train_and_evaluate(run: Run, out: Path, samples: int, words: Sequence[str])
     folder = out / run.name
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     out.mkdir(parents=True, exist_ok=True)
-    train = ["quickstart", f"output_dir={folder}", f"exp_name={run.name}", *run.words, f"seed={run.seed}", *words]
-    evaluate = ["evaluate", f"checkpoint={folder}/final_model", "dataset=arithmetic", f"samples={samples}"]
+    named = [f"experiment={run.recipe}", f"output_dir={folder}", f"exp_name={run.name}", f"seed={run.seed}"]
+    train = ["train", *named, *run.words, *words]
+    evaluate = ["evaluate", f"checkpoint={folder}/final_model", f"samples={samples}"]
     with (out / f"{run.name}.log").open("w") as log:
         for command in ([*train, "report=false", "training.eval_steps=null", "overwrite=true"], evaluate):
             subprocess.run([*PROGRAM, *command], stdout=log, stderr=log, env=environment, check=True)

@@ -12,6 +12,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_and_all, nearest_word
 from rlvr_vocab.runs.model_folder import check_model_source
 from rlvr_vocab.vocab.layout import refuse_expanded
+from rlvr_vocab.vocab.parts import PARTS
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +54,8 @@ def check_trained_model(model: ModelSettings) -> None:
 def check_vocabulary(model: ModelSettings) -> None:
     n, tags = model.reasoning_vocab_size, model.think_tags
     if isinstance(n, int) and n < 0:
-        raise UserError(f"model.reasoning_vocab_size={n}: must be 0 (the baseline), above, or full")
+        named = ", ".join(("full", *PARTS))
+        raise UserError(f"model.reasoning_vocab_size={n}: must be 0 (the baseline), above, or one of {named}")
     if model.source_ids is not None and (not model.source_ids or min(model.source_ids) < 0):
         raise UserError(f"model.source_ids={short(model.source_ids)}: must be one or more ids, 0 or above")
     if tags[0] == tags[1] or not all(tag.strip() for tag in tags):

@@ -74,9 +74,12 @@ def _add_later_keys(config: Mapping[str, Any]) -> None:
     dataset.setdefault("num_problems", None)
     model.setdefault("reasoning_rank", 16)
     model.setdefault("hidden_bits", None)
-    for section, key in ((config.get("warmup"), "planted_bits"), (dataset.get("generator"), "modulus")):
+    for section, later in (
+        (config.get("warmup"), {"planted_bits": None}),
+        (dataset.get("generator"), {"modulus": None, "terms": None, "partial_sums": "whole"}),
+    ):
         if isinstance(section, dict):
-            section.setdefault(key, None)
+            section.update({key: value for key, value in later.items() if key not in section})
 
 
 def required_value(config: Mapping[str, Any], key: str, folder: Path) -> Any:

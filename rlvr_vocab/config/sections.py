@@ -23,6 +23,7 @@ from rlvr_vocab.training.settings import (
     WarmupSettings,
 )
 from rlvr_vocab.vocab.layout import RowForm
+from rlvr_vocab.vocab.parts import Part
 
 LONG_DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 NOT_FOR_FROM_PRETRAINED = ("torch_dtype", "load_in_8bit", "load_in_4bit")
@@ -31,7 +32,7 @@ NOT_FOR_FROM_PRETRAINED = ("torch_dtype", "load_in_8bit", "load_in_4bit")
 @dataclass(frozen=True)
 class ModelSettings:
     name: str
-    reasoning_vocab_size: int | Literal["full"]
+    reasoning_vocab_size: int | Literal["full"] | Part
     reasoning_multiplicity: Count
     source_ids: tuple[int, ...] | None
     reasoning_mode: Literal["expand", "replace"]

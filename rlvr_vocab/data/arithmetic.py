@@ -1,9 +1,9 @@
-"""The embedded task: sums of two numbers, or remainders of one, made on the spot from a seed."""
+"""The embedded task: sums of two numbers or of many digits, or remainders, made on the spot from a seed."""
 
 import random
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import Annotated
+from itertools import accumulate, zip_longest
+from typing import Annotated, Literal
 
 from rlvr_vocab.bounds import Bounds, Count
 from rlvr_vocab.errors import UserError
@@ -13,34 +13,63 @@ ARITHMETIC_COLUMNS = ("problem", "answer", "reasoning")
 
 @dataclass(frozen=True)
 class ArithmeticTask:
-    """Sums a+b, where a and b have up to `digits` digits; or remainders of such an a.
+    """Sums a+b, where a and b have up to `digits` digits; remainders of such an a; or sums of many digits.
 
     Args:
         digits: Most digits of a number.
-        num_problems: Number of problems; no two have the same numbers, in whatever order.
+        num_problems: Number of problems; no two have the same numbers, of a and b in whatever order.
         modulus: Ask for the remainder of one number by this, in place of a sum.
+        terms: Ask for the sum of so many digits, in place of two numbers.
+        partial_sums: What the working of such a sum has of each sum on the way, the last included.
 
     Raises:
-        UserError: If there are not that many different problems.
+        UserError: If there are not that many different problems, or `modulus` stands beside `terms`.
     """
 
     digits: Annotated[int, Bounds(least=1, most=9)] = 2
     num_problems: Count = 5000
     modulus: Count | None = None
+    terms: Annotated[int, Bounds(least=2, most=20)] | None = None
+    partial_sums: Literal["whole", "last_digit"] = "whole"
 
     def __post_init__(self) -> None:
+        if self.modulus is not None and self.terms is not None:
+            raise UserError("dataset.generator: modulus asks for a remainder and terms for a sum; set one of them")
         numbers = 10**self.digits
-        different = numbers * (numbers + 1) // 2 if self.modulus is None else numbers  # a+b and b+a being the same
+        different = numbers * (numbers + 1) // 2  # a+b and b+a being the same
+        if self.modulus is not None:
+            different = numbers
+        if self.terms is not None:
+            different = 10**self.terms
         if self.num_problems > different:
             raise UserError(
-                f"dataset.generator.num_problems is {self.num_problems}; with digits={self.digits}"
+                f"dataset.generator.num_problems is {self.num_problems}; with "
+                f"{f'digits={self.digits}' if self.terms is None else f'terms={self.terms}'}"
                 f" it must be from 1 to {different}"
             )
 
 
 def arithmetic_problems(task: ArithmeticTask, seed: int) -> list[dict[str, str]]:
     """Rows with the columns `problem`, `answer` and `reasoning`; the same seed gives the same rows."""
+    if task.terms is not None:
+        return _long_sums(task, task.terms, seed)
     return _sums(task, seed) if task.modulus is None else _remainders(task, task.modulus, seed)
+
+
+def _long_sums(task: ArithmeticTask, terms: int, seed: int) -> list[dict[str, str]]:
+    """
+    Example:
+        >>> _long_sums(ArithmeticTask(num_problems=1, partial_sums="last_digit"), terms=4, seed=0)
+        [{'problem': '6+3+1+1=', 'answer': '11', 'reasoning': '901'}]
+    """
+    numbers = random.Random(seed).sample(range(10**terms), task.num_problems)
+    return [_long_sum([int(digit) for digit in f"{number:0{terms}}"], task.partial_sums) for number in numbers]
+
+
+def _long_sum(digits: list[int], shown: Literal["whole", "last_digit"]) -> dict[str, str]:
+    sums = [str(each) for each in accumulate(digits)]
+    working = ",".join(sums[1:]) if shown == "whole" else "".join(each[-1] for each in sums[1:])
+    return {"problem": f"{'+'.join(map(str, digits))}=", "answer": sums[-1], "reasoning": working}
 
 
 def _remainders(task: ArithmeticTask, modulus: int, seed: int) -> list[dict[str, str]]:

@@ -23,6 +23,7 @@ from rlvr_vocab.atomic_file import folder_appearing_whole
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.chat import OpenThinking, find_turn_ids, open_thinking_in_template
 from rlvr_vocab.vocab.layout import Mode, RowForm, VocabLayout, default_source_ids, refuse_expanded, refuse_quantized
+from rlvr_vocab.vocab.parts import PARTS, Part, ids_of_part
 from rlvr_vocab.vocab.read_as_data import NO_CODE, READ_AS_DATA, refuse_pickled, why_not_read
 from rlvr_vocab.vocab.reasoning_rows import Difference, save_differences
 from rlvr_vocab.vocab.refuse_off_policy import NEUTRAL
@@ -34,7 +35,8 @@ class Expansion:
     """What to add to a base model.
 
     Attributes:
-        size: number of reasoning tokens; None copies every standard token `multiplicity` times.
+        size: number of reasoning tokens; None copies every standard token `multiplicity` times, and the name of a part
+            of the vocabulary those in it.
         multiplicity: how many copies of the whole vocabulary `size` may reach.
         source_ids: what each reasoning token copies, instead of `k mod V`; decides the size.
         init_noise: standard deviation of the noise on copied rows, relative to the row's own; 0 copies exactly.
@@ -45,7 +47,7 @@ class Expansion:
         chat_template: text of a template for a base model without one.
     """
 
-    size: int | None = 0
+    size: int | Part | None = 0
     multiplicity: int = 1
     source_ids: tuple[int, ...] | None = None
     mode: Mode = "expand"
@@ -60,8 +62,9 @@ class Expansion:
     seed: int = 42
 
     def __post_init__(self) -> None:
-        if self.size is not None and (isinstance(self.size, bool) or self.size < 0):
-            raise UserError(f"size={self.size}: must be 0 (the baseline), above, or None")
+        known = self.size is None or self.size in PARTS
+        if not known and (isinstance(self.size, bool | str) or self.size < 0):
+            raise UserError(f"size={self.size}: must be 0 (the baseline), above, {' or '.join(PARTS)}, or None")
         if not 0 <= self.init_noise < math.inf:
             raise UserError(f"init_noise={self.init_noise}: must be finite, at least 0")
         if self.init_noise and self.reasoning_rows == "frozen":
@@ -214,11 +217,7 @@ def _lay_out(
     expansion: Expansion,
     source_kwargs: Any,
 ) -> VocabLayout:
-    if expansion.source_ids is not None:
-        source_ids = expansion.source_ids
-    else:
-        size = standard_size * expansion.multiplicity if expansion.size is None else expansion.size
-        source_ids = default_source_ids(size, standard_size, expansion.multiplicity)
+    source_ids = _source_ids(tokenizer, standard_size, expansion)
     open_id, close_id = (tokenizer.convert_tokens_to_ids(tag) for tag in expansion.think_tags)
     return VocabLayout(
         standard_size=standard_size,
@@ -232,6 +231,15 @@ def _lay_out(
         reasoning_rows=expansion.reasoning_rows if source_ids else "independent",
         hidden_bits=expansion.hidden_bits if source_ids else None,
     )
+
+
+def _source_ids(tokenizer: PreTrainedTokenizerBase, standard_size: int, expansion: Expansion) -> tuple[int, ...]:
+    if expansion.source_ids is not None:
+        return expansion.source_ids
+    if isinstance(expansion.size, str):
+        return ids_of_part(expansion.size, tokenizer) * expansion.multiplicity
+    size = standard_size * expansion.multiplicity if expansion.size is None else expansion.size
+    return default_source_ids(size, standard_size, expansion.multiplicity)
 
 
 def _control_ids(

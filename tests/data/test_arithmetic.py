@@ -1,6 +1,7 @@
 """The generated sums are right, distinct and seeded."""
 
 import re
+from typing import Literal
 
 import pytest
 
@@ -52,6 +53,25 @@ def test_asking_for_all_pairs_gives_each_sum_once_in_one_of_its_two_orders(digit
     every = [(a, b) for a in range(10**digits) for b in range(a, 10**digits)]
     assert sorted((min(pair), max(pair)) for pair in pairs) == every
     assert {a < b for a, b in pairs} == {True, False}
+
+
+@pytest.mark.parametrize("shown", ["whole", "last_digit"])
+def test_the_working_of_a_long_sum_has_every_sum_on_the_way(shown: Literal["whole", "last_digit"]) -> None:
+    rows = arithmetic_problems(ArithmeticTask(num_problems=200, terms=5, partial_sums=shown), seed=1)
+    assert len({row["problem"] for row in rows}) == 200
+    for row in rows:
+        digits = [int(term) for term in row["problem"].removesuffix("=").split("+")]
+        sums = [str(sum(digits[:count])) for count in range(2, 6)]
+        assert len(digits) == 5 and max(digits) < 10 and row["answer"] == sums[-1]
+        last = "".join(each[-1] for each in sums)
+        assert row["reasoning"] == (",".join(sums) if shown == "whole" else last)
+
+
+def test_a_long_sum_is_no_remainder_and_there_are_so_many() -> None:
+    with pytest.raises(UserError, match="modulus asks for a remainder and terms for a sum"):
+        ArithmeticTask(modulus=2, terms=3)
+    with pytest.raises(UserError, match="with terms=3 it must be from 1 to 1000"):
+        ArithmeticTask(terms=3, num_problems=1001)
 
 
 def test_a_seed_gives_the_same_problems_and_another_seed_others() -> None:

@@ -1,6 +1,7 @@
 """The expanded checkpoint of every shape, opened with stock Transformers and compared with its base row by row."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -132,6 +133,14 @@ def test_source_ids_decide_what_is_copied(expand_shape):
     assert layout.source_ids == (65, 66, 65)
     rows = model.get_output_embeddings().weight
     assert torch.equal(rows[-3:], rows[[65, 66, 65]])
+
+
+@pytest.mark.parametrize("multiplicity", [1, 2])
+def test_a_part_of_the_vocabulary_is_copied_by_its_name(multiplicity, make_shape, expand_shape):
+    tokenizer = AutoTokenizer.from_pretrained(make_shape("qwen3").folder)
+    digits = [token for token in range(len(tokenizer)) if re.fullmatch(r" ?\d+", tokenizer.decode([token]))]
+    layout = VocabLayout.load(expand_shape("qwen3", size="digits", multiplicity=multiplicity))
+    assert digits and layout.source_ids == tuple(digits * multiplicity)
 
 
 @pytest.mark.parametrize("name", NAMES)
