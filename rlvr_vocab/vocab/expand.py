@@ -62,8 +62,7 @@ class Expansion:
     seed: int = 42
 
     def __post_init__(self) -> None:
-        known = self.size is None or self.size in PARTS
-        if not known and (isinstance(self.size, bool | str) or self.size < 0):
+        if self.size is not None and self.size not in PARTS and not (type(self.size) is int and self.size >= 0):
             raise UserError(f"size={self.size}: must be 0 (the baseline), above, {' or '.join(PARTS)}, or None")
         if not 0 <= self.init_noise < math.inf:
             raise UserError(f"init_noise={self.init_noise}: must be finite, at least 0")
