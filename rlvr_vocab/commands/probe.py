@@ -28,7 +28,7 @@ from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint
 from rlvr_vocab.progress import stage
 from rlvr_vocab.record.files import EVALUATION_SETTINGS, FINAL_MODEL, PROBE, PROBE_FOLDER, PROBE_PAGE
 from rlvr_vocab.record.measure import Measure, grader_in_words, same_grader
-from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought, read_rows, write_rows
+from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought, TokenMap, read_rows, write_rows
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.problem_account import fingerprint_of
@@ -39,7 +39,7 @@ from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.weights_fingerprint import weights_fingerprint
 
 _ALWAYS = ("own", "redrawn", "permuted")
-_THOUGHTS, _PERMUTED = "thoughts.jsonl", "permutations_%d.jsonl"
+_THOUGHTS, _PERMUTED, _MAPS = "thoughts.jsonl", "permutations_%d.jsonl", "token_maps_%d.jsonl"
 _TYPED = ("max_samples", "samples", "draws", "seed")  # keys that the answers depend on
 
 
@@ -57,8 +57,9 @@ def run(settings: ProbeSettings) -> int:
             )
     probed = [_probed(settings, folder, each, console) for folder, each in zip(settings.run, trained, strict=True)]
     found = probe_findings(probed, Measure.of(graders[0]), settings.telling_effect)
-    write_json_whole(settings.out / PROBE, asdict(found), "out")
-    write_whole(settings.out / PROBE_PAGE, render(probe_page(found, _command(settings))))
+    maps = read_rows(settings.run[0] / PROBE_FOLDER / (_MAPS % settings.token_maps), TokenMap)
+    write_json_whole(settings.out / PROBE, {**asdict(found), "token_maps": [asdict(each) for each in maps]}, "out")
+    write_whole(settings.out / PROBE_PAGE, render(probe_page(found, maps, _command(settings))))
     _print(console, found)
     console.print(f"{PROBE_PAGE} and {PROBE} are in {settings.out}", markup=False)
     return 0
@@ -80,7 +81,8 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
     with only_writer(place, "run"):
         _require_same(place, _depends_on(settings, folder, trained, rows))
         missing = [arm for arm in arms if not (place / f"{arm}.jsonl").exists()]
-        if missing or not (place / (_PERMUTED % settings.permutations)).exists():
+        wanted = (place / (_PERMUTED % settings.permutations), place / (_MAPS % settings.token_maps))
+        if missing or not all(each.exists() for each in wanted):
             _answer(settings, folder, trained, rows, missing, console)
     answers = {arm: read_rows(place / f"{arm}.jsonl", ProbeAnswer) for arm in arms}
     permuted = read_rows(place / (_PERMUTED % settings.permutations), PermutedThought)
@@ -115,6 +117,10 @@ def _answer(
     if not permuted.exists():
         with stage(console, "log p of gold answers, permuted", settings.permutations) as display:
             write_rows(prober.permuted_golds(thoughts, settings.permutations, display.update), permuted)
+    maps = place / (_MAPS % settings.token_maps)
+    if not maps.exists():
+        with stage(console, "thoughts token by token", settings.token_maps) as display:
+            write_rows(prober.token_maps(thoughts, settings.token_maps, display.update), maps)
 
 
 def _sampling(settings: ProbeSettings, trained: RunSettings) -> SamplingSettings:
@@ -172,6 +178,7 @@ def _command(settings: ProbeSettings) -> str:
     words = [f"run=[{runs}]" if len(settings.run) > 1 else f"run={runs}"]
     words += [f"arms=[{','.join(settings.arms)}]"] if settings.arms is not None else []
     words += [
-        f"{name}={as_typed(getattr(settings, name))}" for name in (*_TYPED, "permutations", "telling_effect", "out")
+        f"{name}={as_typed(getattr(settings, name))}"
+        for name in (*_TYPED, "permutations", "token_maps", "telling_effect", "out")
     ]
     return shlex.join(["rlvr-vocab", "probe", *words])

@@ -69,6 +69,7 @@ class ProbeSettings:
         run: one or several.
         draws: versions of each thought in each arm, and answers after it.
         permutations: of each thought, for the bits that its own choices hold beyond permuted ones.
+        token_maps: thoughts that the page shows token by token.
         telling_effect: the largest effect that a verdict of no sign may have missed.
         out: where the verdict goes; the answers stay with their runs.
     """
@@ -78,6 +79,7 @@ class ProbeSettings:
     samples: Count
     draws: Count
     permutations: Count
+    token_maps: Annotated[int, Bounds(least=0)]
     max_samples: Count | None
     batch_size: Count
     telling_effect: Annotated[float, Bounds(above=0)]

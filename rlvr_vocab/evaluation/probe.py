@@ -6,6 +6,7 @@ the model's distributions as they are answer alike, and up to rounding the batch
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,11 +16,12 @@ import numpy as np
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.evaluation.continuation import Continuations
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, chat_ids
-from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought
+from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought, TokenMap
 from rlvr_vocab.record.results import is_right
 from rlvr_vocab.rewards.grader import Grade, Grader
 from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.interventions import CopyExchange, Thought
+from rlvr_vocab.vocab.marking import Marker
 
 _OF_THOUGHTS, _OF_ANSWERS, _OF_ARMS, _OF_CHOICES = range(4)  # what random numbers are for
 _BEYOND_DRAWS = 1_000_000  # where the random numbers of further permutations begin
@@ -139,7 +141,7 @@ class Prober:
             dealt = self._exchange.permuted([each.thought for each in thoughts], random)
             for start, end in self._batches(len(thoughts)):
                 asked = [(each, each.gold, dealt[start + n]) for n, each in enumerate(thoughts[start:end])]
-                for number, logp in enumerate(self._gold_logps(asked), start):
+                for number, logp in enumerate(self._logps_in_place(asked), start):
                     by_thought[number] += [] if logp is None else [logp]
             on_progress(deal + 1)
         return [
@@ -147,6 +149,55 @@ class Prober:
             for each, logps in zip(thoughts, by_thought, strict=True)
             if logps
         ]
+
+    def token_maps(
+        self, thoughts: Sequence[RecordedThought], most: int, on_progress: Callable[[int], None]
+    ) -> list[TokenMap]:
+        """The first thoughts that have choices and an answer, token by token."""
+        found: list[TokenMap] = []
+        for each in thoughts:
+            if len(found) == most:
+                break
+            logp = self._logps_in_place([(each, each.answer, each.thought)])[0] if each.thought.places else None
+            if logp is not None:
+                found.append(self._token_map(each, logp))
+                on_progress(len(found))
+        return found
+
+    def _token_map(self, recorded: RecordedThought, answer_logp: float) -> TokenMap:
+        thought = recorded.thought
+        others = [(place, token) for place in thought.places for token in self._exchange.open_ids(thought.ids[place])]
+        versions = [
+            replace(thought, ids=(*thought.ids[:place], token, *thought.ids[place + 1 :])) for place, token in others
+        ]
+        chances: list[float] = []
+        logps: list[float | None] = []
+        for start, end in self._batches(len(versions)):
+            prompts = [[*thought.prompt_ids, *thought.ids[:place]] for place, _ in others[start:end]]
+            ids = [[token] for _, token in others[start:end]]
+            chances += np.exp(self._continuations.logps(prompts, ids, "copy_log_probs")).tolist()
+            logps += self._logps_in_place([(recorded, recorded.answer, each) for each in versions[start:end]])
+        by_place: dict[int, list[tuple[float, float]]] = {}
+        for (place, _), chance, logp in zip(others, chances, logps, strict=True):
+            assert logp is not None
+            by_place.setdefault(place, []).append((chance, logp - answer_logp))
+        bits: list[float | None] = [None] * len(thought.ids)
+        changes = bits.copy()
+        for place, told in by_place.items():
+            bits[place] = math.log2(len(told)) + sum(chance * math.log2(chance) for chance, _ in told if chance)
+            changes[place] = max((change for _, change in told), key=abs)
+        marker = Marker(self._tokenizer, self._layout)
+        return TokenMap(
+            recorded.problem,
+            recorded.sample,
+            str(recorded.row["prompt"][-1]["content"]),
+            str(recorded.answer),
+            answer_logp,
+            marker.pieces([[token] for token in thought.ids]),
+            [marker.copy_index(token) for token in thought.ids],
+            bits,
+            changes,
+        )
 
     def _versions(self, arm: str, thoughts: Sequence[RecordedThought], draws: int) -> list[_Version]:
         if arm == "permuted":
@@ -228,9 +279,9 @@ class Prober:
         completions = [[*thought.ids, *answer] for thought, answer in zip(thoughts, answers, strict=True)]
         figures = zip(
             self._grades([each.of.row for each in versions], prompts, completions),
-            self._gold_logps([(each.of, each.of.gold, each.thought) for each in versions]),
-            self._gold_logps([(each.of, each.donor_gold, each.thought) for each in versions]),
-            self._gold_logps([(each.of, each.donor_gold, each.without_donor) for each in versions]),
+            self._logps_in_place([(each.of, each.of.gold, each.thought) for each in versions]),
+            self._logps_in_place([(each.of, each.donor_gold, each.thought) for each in versions]),
+            self._logps_in_place([(each.of, each.donor_gold, each.without_donor) for each in versions]),
             self._continuations.logps(prompts, [each.ids for each in thoughts], "copy_log_probs"),
             strict=True,
         )
@@ -254,14 +305,16 @@ class Prober:
             )
         ]
 
-    def _gold_logps(self, asked: Sequence[tuple[RecordedThought, str | None, Thought | None]]) -> list[float | None]:
-        """Of a gold answer in the place of the model's own, after a thought and the words before it.
+    def _logps_in_place(
+        self, asked: Sequence[tuple[RecordedThought, str | None, Thought | None]]
+    ) -> list[float | None]:
+        """Of an answer in the place of the model's own, after a thought and the words before it.
 
         None where one of them is missing, or the answer has no place.
         """
         prompts, ids, places = [], [], []
-        for place, (recorded, gold, thought) in enumerate(asked):
-            in_place = None if gold is None else self._in_place(gold, recorded)
+        for place, (recorded, answer, thought) in enumerate(asked):
+            in_place = None if answer is None else self._in_place(answer, recorded)
             if in_place is not None and thought is not None:
                 prompts.append([*thought.prompt_ids, *thought.ids, *in_place[0]])
                 ids.append(in_place[1])
@@ -271,14 +324,14 @@ class Prober:
             found[place] = logp
         return found
 
-    def _in_place(self, gold: str, recorded: RecordedThought) -> tuple[list[int], list[int]] | None:
-        """The ids before a gold answer that stands where the model's own did, and its own with the one that ends it."""
+    def _in_place(self, answer: str, recorded: RecordedThought) -> tuple[list[int], list[int]] | None:
+        """The ids before an answer that stands where the model's own did, and its own with the one that ends it."""
         before, after = _around_answer(recorded)
         if self._tokenizer.convert_ids_to_tokens(self._layout.think_open_id) in before:  # under other rules
             return None
         head, through, whole = (
             self._tokenizer(text, add_special_tokens=False)["input_ids"]
-            for text in (before, before + gold, before + gold + after)
+            for text in (before, before + answer, before + answer + after)
         )
         same = next((place for place, (a, b) in enumerate(zip(head, whole, strict=False)) if a != b), len(head))
         return whole[:same], whole[same : max(len(through), same) + 1]

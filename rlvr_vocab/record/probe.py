@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.errors import UserError
@@ -24,18 +24,6 @@ ARMS = {
     **{f"dose_{share}": f"{share} % of them exchanged" for share in (10, 30, 50, 70, 90)},
     **{f"cut_{share}": f"the thought closed after {share} % of its tokens" for share in (0, 25, 50, 75)},
 }
-
-
-def told_by_probe(run: Path, what: Literal["verdict", "sentence"]) -> str | None:
-    """What the probe of one run says of it; None where nobody has asked.
-
-    Raises:
-        UserError: its file is damaged.
-    """
-    probe = read_record(run / PROBE_FOLDER, PROBE)
-    if probe is not None and what not in probe:
-        raise UserError(f"{run / PROBE_FOLDER / PROBE} is damaged: it has no {what}")
-    return None if probe is None else str(probe[what])
 
 
 @dataclass(frozen=True)
@@ -92,7 +80,55 @@ class PermutedThought:
     gold_logps: list[float]
 
 
-Row = TypeVar("Row", SampledThought, ProbeAnswer, PermutedThought)
+@dataclass(frozen=True)
+class TokenMap:
+    """A thought token by token: what its text does not show.
+
+    Attributes:
+        question: the last message of the prompt.
+        answer: of the model; `answer_logp` its log-probability in its place.
+        texts: of each token, and `copies` what it was written as: 0, or m for an m-th copy.
+        bits: how far the choice among the ids of this text was from chance; None where there was none.
+        changes: of `answer_logp` after the exchange of this token alone, for the id of its text that changes it most.
+    """
+
+    problem: int
+    sample: int
+    question: str
+    answer: str
+    answer_logp: float
+    texts: list[str]
+    copies: list[int]
+    bits: list[float | None]
+    changes: list[float | None]
+
+
+Row = TypeVar("Row", SampledThought, ProbeAnswer, PermutedThought, TokenMap)
+
+
+@dataclass(frozen=True)
+class ToldByProbe:
+    """What stands in the `probe.json` of a run for whoever shows the run."""
+
+    verdict: str
+    sentence: str
+    token_maps: Sequence[TokenMap]
+
+
+def told_by_probe(run: Path) -> ToldByProbe | None:
+    """What the probe of one run says of it; None where nobody has asked.
+
+    Raises:
+        UserError: its file is damaged.
+    """
+    probe = read_record(run / PROBE_FOLDER, PROBE)
+    if probe is None:
+        return None
+    missing = [name for name in ("verdict", "sentence") if name not in probe]
+    if missing:
+        raise UserError(f"{run / PROBE_FOLDER / PROBE} is damaged: it has no {missing[0]}")
+    maps = [TokenMap(**each) for each in probe.get("token_maps", ())]
+    return ToldByProbe(probe["verdict"], probe["sentence"], maps)
 
 
 def write_rows(rows: Sequence[Row], path: Path) -> None:

@@ -85,7 +85,7 @@ def report_of(record: RunRecord, max_samples: int) -> RunReport:
     folder = record.folder
     marker, why_unmarked = _or_why(lambda: _marker(folder / INITIAL_MODEL))
     vocabulary, why_untold = _or_why(lambda: analyse_vocabulary(record))
-    probe, why_unprobed = _or_why(lambda: told_by_probe(folder, "sentence"))
+    probe, why_unprobed = _or_why(lambda: told_by_probe(folder))
     return RunReport(
         record=record,
         held_out=held_out_of(record),

@@ -71,18 +71,24 @@ class Marker:
         A character whose bytes lie in several spans belongs to the one that ends it. Their texts put together are
         the text of all ids.
         """
-        text, told, found, index = self._text(ids), 0, list[TextSpan](), 0
+        runs = [(index, list(run)) for index, run in groupby(ids, key=self.copy_index)]
+        texts = self.pieces([run for _, run in runs])
+        return _joined([TextSpan(text, index) for text, (index, _) in zip(texts, runs, strict=True)])
+
+    def pieces(self, runs: Sequence[Sequence[int]]) -> list[str]:
+        """The surface text of runs of ids that follow one another, cut between them as `spans` is."""
+        text, told, found = self._text([token for run in runs for token in run]), 0, list[str]()
         before, run_ids, start = list[int](), list[int](), 0
-        for index, run in groupby(ids, key=self.copy_index):
+        for run in runs:
             run_ids += run
             written = self._text_after(before, run_ids)
             # An unfinished character stands as � at the end of `written`; in the whole text it is what it becomes.
             end = start + shared_prefix_length(written, text[start : start + len(written)])
-            found.append(TextSpan(text[told : max(told, end)], index))
+            found.append(text[told : max(told, end)])
             told = max(told, end)
             if start < end == start + len(written):
                 before, run_ids, start = run_ids, [], end
-        return _joined([*found, TextSpan(text[told:], index)])
+        return [*found[:-1], found[-1] + text[told:]] if found else []
 
     def _text_after(self, before: list[int], ids: list[int]) -> str:
         """The text of ids that follow others: some decoders strip the space in front of a text's first word."""

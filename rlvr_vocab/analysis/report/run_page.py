@@ -13,6 +13,7 @@ from markupsafe import Markup
 from rlvr_vocab.analysis.doctor.diagnose import not_watched
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.slowest_phase import slowest_phase
+from rlvr_vocab.analysis.probe.token_map import token_maps
 from rlvr_vocab.analysis.report.curves import curves, stages_of
 from rlvr_vocab.analysis.report.outcome import (
     HeldOutAnswers,
@@ -38,6 +39,7 @@ from rlvr_vocab.analysis.vocabulary import VocabularyAnalysis, vocabulary_charts
 from rlvr_vocab.counted import counted
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.metrics import RunRecord
+from rlvr_vocab.record.probe import ToldByProbe
 from rlvr_vocab.vocab.marking import Marker
 
 
@@ -67,7 +69,7 @@ class RunReport:
         vocabulary: what became of it; None where no model of the run says what it is.
         problems: what preparation read and left out (problems.json); None in a run that did not write it down.
         environment: environment.json.
-        probe: the verdict of a probe, a sentence; None where nobody has asked.
+        probe: what it says; None where nobody has asked.
         unreadable: why the marker or the vocabulary is not there, where a file of theirs is damaged.
     """
 
@@ -82,7 +84,7 @@ class RunReport:
     configuration: Configuration
     max_samples: int
     unreadable: Sequence[str] = ()
-    probe: str | None = None
+    probe: ToldByProbe | None = None
 
 
 def run_page(report: RunReport) -> Page:
@@ -112,7 +114,7 @@ def _outcome(report: RunReport) -> Markup:
         ("group size", f"{run.num_generations:,}"),
         ("seed", str(run.seed)),
         *_of_summary(record),
-        *([] if report.probe is None else [("what the copies mean", report.probe)]),
+        *([] if report.probe is None else [("what the copies mean", report.probe.sentence)]),
     ]
     lines = [paragraph(f"Damaged: {line}.", "missing") for line in record.damage]
     return Markup().join([*lines, facts(pairs), *_by_task(report.held_out)])
@@ -186,6 +188,13 @@ def _samples(report: RunReport) -> Markup:
 
 
 def _vocabulary(report: RunReport) -> Markup:
+    told = Markup()
+    if report.probe is not None and report.probe.token_maps:
+        told = heading("What the copies tell") + token_maps(report.probe.token_maps)
+    return _analysis(report) + told
+
+
+def _analysis(report: RunReport) -> Markup:
     analysis = report.vocabulary
     if analysis is None and report.unreadable:
         return paragraph(f"What became of the vocabulary is not known: {'; '.join(report.unreadable)}.", "missing")

@@ -102,6 +102,7 @@ def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -
     if changed is not None:
         raise UserError(f"runs: {folder}: {changed}; its own train command measures it again")
     summary, sampling = read_record(folder, SUMMARY), evaluate_settings(results)
+    probe = told_by_probe(folder)
     return ComparedRun(
         folder=str(folder),
         seed=_seed(folder, config),
@@ -115,7 +116,7 @@ def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -
         summary=summary,
         environment=read_record(folder, ENVIRONMENT),
         damage=tuple(records.damage()),
-        copies_mean=told_by_probe(folder, "verdict"),
+        copies_mean=None if probe is None else probe.verdict,
         completions=CompletionFiles(folder / COMPLETIONS),
         selects_best=bool(training.get("load_best_model_at_end")) or training.get("save_strategy") == "best",
     )

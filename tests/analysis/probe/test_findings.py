@@ -1,60 +1,19 @@
 """Verdicts of a probe on answers that are made up, so that the truth is known."""
 
+import re
 from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
-from rlvr_vocab.analysis.probe.findings import ProbedRun, probe_findings
+from rlvr_vocab.analysis.probe.findings import probe_findings
 from rlvr_vocab.analysis.probe.page import probe_page
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.measure import Measure
-from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought, read_rows, write_rows
+from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought, TokenMap, read_rows, write_rows
 
-DRAWS, PERMUTATIONS = 4, 8
-TELLING = 0.05
-
-
-def made_up(effect=0.0, problems=500, seed=0, coupled=0.9, folder="run", draws=DRAWS, arms=tuple(ARMS)):
-    """A run of 70 % right answers, less `effect` of them where choices are not the model's own.
-
-    coupled: how often an arm answers as the own one, by the same random numbers.
-    """
-    random = np.random.default_rng(seed)
-    ease = random.beta(2, 1, problems)
-    of_own = random.random((problems, draws))
-    answers = {}
-    for arm in arms:
-        of_arm = np.where(random.random((problems, draws)) < coupled, of_own, random.random((problems, draws)))
-        change = effect if arm in ("permuted", "transplanted", "coin") else 0.0
-        chance = ease * (1 - change)
-        answers[arm] = [
-            ProbeAnswer(
-                problem=problem,
-                sample=0,
-                draw=draw,
-                score=float(of_arm[problem, draw] < chance[problem]),
-                right=bool(of_arm[problem, draw] < chance[problem]),
-                gold_logp=float(np.log(chance[problem])),
-                donor_logp=-9.0 - ease[problem] if arm == "transplanted" else None,
-                permuted_donor_logp=-9.0 - ease[problem] if arm == "transplanted" else None,
-                donor=None,
-                copies_logp=-4.0,
-                exchanged=0.0 if arm == "own" else 0.5,
-                answer="7",
-            )
-            for problem in range(problems)
-            for draw in range(draws)
-        ]
-    permuted = [
-        PermutedThought(number, 0, [float(np.log(chance))] * PERMUTATIONS) for number, chance in enumerate(ease)
-    ]
-    return ProbedRun(folder, [f"problem {number}" for number in range(problems)], answers, permuted, 3)
-
-
-def findings(*runs):
-    return probe_findings(runs, Measure(), TELLING)
+from .made_up import PERMUTATIONS, TELLING, findings, made_up
 
 
 def test_a_large_effect_of_place_carries_meaning():
@@ -169,13 +128,16 @@ def test_an_arm_that_was_not_asked_for_is_left_out():
     found = findings(replace(run, answers={arm: run.answers[arm] for arm in ("own", "redrawn", "permuted")}))
     assert [each.arm for each in found.arms] == ["own", "redrawn", "permuted"]
     assert found.contrasts.keys() == {"harm", "permuted_gold"}
-    render(probe_page(found, "rlvr-vocab probe"))
+    render(probe_page(found, [], "rlvr-vocab probe"))
 
 
 def test_the_page_escapes_what_it_shows_and_draws_doses_and_cuts():
-    page = render(probe_page(findings(made_up(folder="<b>run</b>")), "rlvr-vocab probe run='<b>'"))
-    assert "<b>" not in page.partition("</style>")[2]
+    shown = TokenMap(0, 0, "<b>?</b>", "<b>", -0.1, ["<b>", "x", "y"], [0, 1, 2], [None, 0.9, 0.0], [None, -1.5, 0.2])
+    page = render(probe_page(findings(made_up(folder="<b>run</b>")), [shown], "rlvr-vocab probe run='<b>'"))
+    assert not re.search(r"<b>(run|\?|&lt;|<)|'<b>'", page.partition("</style>")[2])
     assert "Dose and response" in page and "Thoughts cut short" in page
+    assert '<span class="down3 chosen" title="copy 1; 0.90 bits from chance; exchanged: −1.50 nats">x</span>' in page
+    assert '<span class="up1" title="copy 2; 0.00 bits from chance; exchanged: +0.20 nats">y</span>' in page
 
 
 def test_answers_are_read_as_they_were_written(tmp_path):

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import differences
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.metrics import PHASES
+from rlvr_vocab.record.probe import TokenMap
 from rlvr_vocab.runs.record import run_record
 from rlvr_vocab.runs.report import MAX_SAMPLES, held_out_of, report_at_the_end, write_report
 
@@ -368,8 +370,13 @@ def test_sections_of_a_page_have_anchors_of_their_own() -> None:
 def test_what_a_probe_found_stands_with_the_outcome(run):
     assert "what the copies mean" not in report(run)
     (run / "probe").mkdir()
-    write_json(run / "probe" / "probe.json", {"sentence": "No sign of meaning: <b>as good</b>."})
+    said = {"verdict": "no sign of meaning", "sentence": "No sign of meaning: <b>as good</b>."}
+    write_json(run / "probe" / "probe.json", said)
+    assert "What the copies tell" not in report(run)
+    told = TokenMap(0, 0, "2+2=", "4", -0.1, ["<", "2"], [0, 1], [None, 0.5], [None, -4.0])
+    write_json(run / "probe" / "probe.json", {**said, "token_maps": [asdict(told)]})
     shown = report(run)
+    assert "What the copies tell" in shown and '<span class="down4 chosen"' in shown
     assert "what the copies mean" in shown and "No sign of meaning: &lt;b&gt;as good&lt;/b&gt;." in shown
     write_json(run / "probe" / "probe.json", {})
-    assert "probe.json is damaged: it has no sentence" in report(run)
+    assert "probe.json is damaged: it has no verdict" in report(run)

@@ -1,0 +1,55 @@
+"""Thoughts on a page, token by token: what a reader of their text does not see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup, escape
+
+from rlvr_vocab.analysis.report.page import SampleCard, paragraph, samples
+from rlvr_vocab.record.probe import TokenMap
+from rlvr_vocab.visible_text import visible_lines
+
+_LEVELS = (0.1, 0.3, 1.0, 3.0)  # nats from which on a change has the next colour
+_CHOSEN = 0.1  # bits from chance from which on a choice is underlined
+_NOTE = (
+    "The first thoughts that have choices and an answer. A token is coloured if another id of its text, in its place "
+    "alone, changes log p of the model's answer: red where that becomes less likely, green where more, in steps from "
+    f"{', '.join(f'{level:g}' for level in _LEVELS)} nats. It is underlined if the choice among the ids of its text "
+    f"was {_CHOSEN:g} bits or more from chance."
+)
+
+
+def token_maps(shown: Sequence[TokenMap]) -> Markup:
+    return paragraph(_NOTE, "note") + samples("Token by token", [_card(each) for each in shown])
+
+
+def _card(shown: TokenMap) -> SampleCard:
+    tokens = zip(shown.texts, shown.copies, shown.bits, shown.changes, strict=True)
+    changes = [change for change in shown.changes if change is not None]
+    facts = [
+        ("answer", visible_lines(shown.answer)),
+        ("log p of it", _signed(shown.answer_logp)),
+        ("largest change", _signed(max(changes, key=abs))),
+        ("bits from chance", f"{sum(bits or 0.0 for bits in shown.bits):.3f}"),
+    ]
+    return SampleCard(
+        f"problem {shown.problem}",
+        visible_lines(shown.question),
+        Markup().join(_token(*each) for each in tokens),
+        facts,
+    )
+
+
+def _token(text: str, copy: int, bits: float | None, change: float | None) -> Markup:
+    if bits is None or change is None:
+        return escape(visible_lines(text))
+    level = sum(abs(change) >= each for each in _LEVELS)
+    classes = [f"{'down' if change < 0 else 'up'}{level}"] * (level > 0) + ["chosen"] * (bits >= _CHOSEN)
+    written = f"copy {copy}" if copy else "standard"
+    told = f"{written}; {bits:.2f} bits from chance; exchanged: {_signed(change)} nats"
+    return Markup('<span class="{}" title="{}">{}</span>').format(" ".join(classes), told, visible_lines(text))
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−")
