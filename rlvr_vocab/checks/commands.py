@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rlvr_vocab.analysis.samples.filter import FILTER_KEYS, SampleFilter
@@ -86,6 +87,7 @@ def check_probe(settings: ProbeSettings) -> None:
         check_checkpoint_folder(model, None)
         if not VocabLayout.load(model).size:
             raise UserError(f"run={run}: has no reasoning tokens whose choice could mean anything")
+    _check_backend(settings.backend, [run / FINAL_MODEL for run in settings.run])
 
 
 def check_is_run(folder: Path, key: str) -> None:
@@ -157,6 +159,17 @@ def check_graders(settings: EvaluateSettings) -> None:
             )
 
 
+def _check_backend(backend: str, checkpoints: Sequence[Path]) -> None:
+    adapters = [each for each in checkpoints if is_adapter(each)]
+    if backend == "vllm" and adapters:
+        raise UserError(
+            f"backend=vllm: {adapters[0]} is an adapter: fold it into its base first, "
+            f"rlvr-vocab merge checkpoint={adapters[0]} out=…, or leave backend=transformers"
+        )
+    if backend == "vllm" and not installed("vllm"):
+        raise UserError("backend=vllm: vllm is not installed; install it, or leave backend=transformers")
+
+
 def check_each_checkpoint(settings: EvaluateSettings) -> None:
     """Every checkpoint can be sampled, by the backend that is asked for, and is asked for once."""
     checkpoints = settings.checkpoints
@@ -164,13 +177,7 @@ def check_each_checkpoint(settings: EvaluateSettings) -> None:
         if checkpoint.absolute() in [other.absolute() for other in checkpoints[:number]]:
             raise UserError(f"checkpoint={checkpoint}: given twice")
         check_checkpoint_folder(checkpoint, settings.base)
-        if settings.backend == "vllm" and is_adapter(checkpoint):
-            raise UserError(
-                f"backend=vllm: checkpoint={checkpoint} is an adapter: fold it into its base first, "
-                f"rlvr-vocab merge checkpoint={checkpoint} out=…, or leave backend=transformers"
-            )
-    if settings.backend == "vllm" and not installed("vllm"):
-        raise UserError("backend=vllm: vllm is not installed; install it, or leave backend=transformers")
+    _check_backend(settings.backend, checkpoints)
 
 
 def check_expand(settings: ExpandSettings) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.probe import Prober
-from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint
+from rlvr_vocab.evaluation.sampling import SamplingSettings, chat_ids, load_checkpoint
+from rlvr_vocab.evaluation.vllm_sampling import vllm_continuations
 from rlvr_vocab.progress import stage
 from rlvr_vocab.record.files import EVALUATION_SETTINGS, FINAL_MODEL, PROBE, PROBE_FOLDER, PROBE_PAGE
 from rlvr_vocab.record.measure import Measure, grader_in_words, same_grader
@@ -40,7 +42,7 @@ from rlvr_vocab.vocab.peft.weights_fingerprint import weights_fingerprint
 
 _ALWAYS = ("own", "redrawn", "permuted")
 _THOUGHTS, _PERMUTED, _MAPS = "thoughts.jsonl", "permutations_%d.jsonl", "token_maps_%d.jsonl"
-_TYPED = ("max_samples", "samples", "draws", "seed")  # keys that the answers depend on
+_TYPED = ("max_samples", "samples", "draws", "backend", "seed")  # keys that the answers depend on
 
 
 def run(settings: ProbeSettings) -> int:
@@ -83,7 +85,8 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
         missing = [arm for arm in arms if not (place / f"{arm}.jsonl").exists()]
         wanted = (place / (_PERMUTED % settings.permutations), place / (_MAPS % settings.token_maps))
         if missing or not all(each.exists() for each in wanted):
-            _answer(settings, folder, trained, rows, missing, console)
+            with _prober(settings, folder, trained, rows) as prober:
+                _answer(prober, settings, folder, rows, missing, console)
     answers = {arm: read_rows(place / f"{arm}.jsonl", ProbeAnswer) for arm in arms}
     permuted = read_rows(place / (_PERMUTED % settings.permutations), PermutedThought)
     sampled = read_rows(place / _THOUGHTS, SampledThought)
@@ -92,18 +95,31 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
     return ProbedRun(str(folder), [row["problem"] for row in rows], answers, permuted, without)
 
 
+@contextmanager
+def _prober(
+    settings: ProbeSettings, folder: Path, trained: RunSettings, rows: Sequence[Mapping[str, Any]]
+) -> Iterator[Prober]:
+    model = folder / FINAL_MODEL
+    sampling = replace(_sampling(settings, trained), batch_size=settings.batch_size)
+    checkpoint = load_checkpoint(model)
+    grader = Grader(grader_of_run(trained), reward_context(stages_of(trained)[-1].run, checkpoint.layout))
+    if settings.backend == "transformers":
+        yield Prober(checkpoint, grader, sampling)
+        return
+    longest = max(map(len, chat_ids(checkpoint.tokenizer, [row["prompt"] for row in rows])))
+    with vllm_continuations(model, checkpoint.layout, longest, sampling) as sample:
+        yield Prober(checkpoint, grader, sampling, sample)
+
+
 def _answer(
+    prober: Prober,
     settings: ProbeSettings,
     folder: Path,
-    trained: RunSettings,
-    rows: Sequence[Any],
+    rows: Sequence[Mapping[str, Any]],
     arms: Sequence[str],
     console: Console,
 ) -> None:
-    model, place = folder / FINAL_MODEL, folder / PROBE_FOLDER
-    sampling = replace(_sampling(settings, trained), batch_size=settings.batch_size)
-    grader = Grader(grader_of_run(trained), reward_context(stages_of(trained)[-1].run, VocabLayout.load(model)))
-    prober = Prober(load_checkpoint(model), grader, sampling)
+    place = folder / PROBE_FOLDER
     if not (place / _THOUGHTS).exists():
         with stage(console, "thoughts", len(rows) * settings.samples) as display:
             write_rows(prober.think(rows, settings.samples, display.update), place / _THOUGHTS)
@@ -147,6 +163,7 @@ def _require_same(place: Path, wanted: dict[str, Any]) -> None:
     if there is None:
         write_json_whole(file, wanted, "run")
         return
+    there = {"backend": "transformers", **there}  # of probes that had no other
     others = [name for name in wanted if there.get(name) != json.loads(json.dumps(wanted[name]))]
     if others:
         words = ", ".join(

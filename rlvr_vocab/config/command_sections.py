@@ -81,6 +81,7 @@ class ProbeSettings:
     permutations: Count
     token_maps: Annotated[int, Bounds(least=0)]
     max_samples: Count | None
+    backend: Literal["transformers", "vllm"]
     batch_size: Count
     telling_effect: Annotated[float, Bounds(above=0)]
     out: Path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +13,9 @@ from rlvr_vocab.evaluation.sampling import Checkpoint, end_ids_of
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.sampling import RegionSampler, TextFirstDraw
+
+# The ids that follow each prompt, up to the end of the turn: prompts, `(steps, 2)` random numbers for each.
+Continue = Callable[[Sequence[Sequence[int]], Sequence[np.ndarray]], list[list[int]]]
 
 
 class Continuations:

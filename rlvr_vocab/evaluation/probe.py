@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rlvr_vocab.data.answers import cell_text
-from rlvr_vocab.evaluation.continuation import Continuations
+from rlvr_vocab.evaluation.continuation import Continuations, Continue
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, chat_ids
 from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought, TokenMap
 from rlvr_vocab.record.results import is_right
@@ -80,12 +80,16 @@ class Prober:
     Args:
         checkpoint: as `load_checkpoint` gives it; its layout has copies.
         sampling: with a temperature above 0.
+        sample: what samples thoughts and answers; None: the checkpoint's model, which redraws and scores in any case.
     """
 
-    def __init__(self, checkpoint: Checkpoint, grader: Grader, sampling: SamplingSettings) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, grader: Grader, sampling: SamplingSettings, sample: Continue | None = None
+    ) -> None:
         self._tokenizer, self._layout = checkpoint.tokenizer, checkpoint.layout
         self._grader, self._sampling = grader, sampling
         self._continuations = Continuations(checkpoint, sampling.temperature)
+        self._sample = sample or self._continuations.sample
         self._exchange = CopyExchange(self._continuations.policy)
 
     def think(
@@ -99,7 +103,7 @@ class Prober:
             batch = questions[start:end]
             asked = [prompts[problem] for problem, _ in batch]
             uniforms = [self._uniforms(_OF_THOUGHTS, *each, count=self._sampling.max_new_tokens) for each in batch]
-            completions = self._continuations.sample(asked, uniforms)
+            completions = self._sample(asked, uniforms)
             grades = self._grades([rows[problem] for problem, _ in batch], asked, completions)
             found += [
                 SampledThought(*place, prompt, ids, grade.answer)
@@ -252,26 +256,27 @@ class Prober:
         return versions
 
     def _answered(self, versions: Sequence[_Version], redraw: bool) -> list[ProbeAnswer]:
+        if redraw:
+            versions = self._redrawn(versions)
         limit = self._sampling.max_new_tokens
         uniforms = [
             self._uniforms(_OF_ANSWERS, *each.place, count=max(1, limit - len(each.of.thought.ids)))
             for each in versions
         ]
-        if not redraw:
-            prompts = [[*each.thought.prompt_ids, *each.thought.ids] for each in versions]
-            return self._scored(versions, self._continuations.sample(prompts, uniforms))
+        prompts = [[*each.thought.prompt_ids, *each.thought.ids] for each in versions]
+        return self._scored(versions, self._sample(prompts, uniforms))
+
+    def _redrawn(self, versions: Sequence[_Version]) -> list[_Version]:
         texts = [self._exchange.texts(each.thought) for each in versions]
         uniforms = [
-            np.concatenate((self._uniforms(_OF_CHOICES, *each.place, count=len(text)), of_answer))
-            for each, text, of_answer in zip(versions, texts, uniforms, strict=True)
+            self._uniforms(_OF_CHOICES, *each.place, count=len(text))
+            for each, text in zip(versions, texts, strict=True)
         ]
-        sampled = self._continuations.sample([each.thought.prompt_ids for each in versions], uniforms, texts)
-        redrawn, answers = [], []
-        for each, ids in zip(versions, sampled, strict=True):
-            length = len(each.thought.ids)
-            redrawn.append(replace(each, thought=replace(each.thought, ids=tuple(ids[:length]))))
-            answers.append(ids[length:])
-        return self._scored(redrawn, answers)
+        drawn = self._continuations.sample([each.thought.prompt_ids for each in versions], uniforms, texts)
+        return [
+            replace(each, thought=replace(each.thought, ids=tuple(ids)))
+            for each, ids in zip(versions, drawn, strict=True)
+        ]
 
     def _scored(self, versions: Sequence[_Version], answers: Sequence[list[int]]) -> list[ProbeAnswer]:
         thoughts = [each.thought for each in versions]

@@ -1,6 +1,6 @@
-"""Samples chat answers with an offline vLLM engine on a model folder, under the region policy of our plugin.
+"""Samples with an offline vLLM engine on a model folder, under the region policy of our plugin.
 
-vLLM is imported by `vllm_sampler` alone: everything else of this room works without it.
+vLLM is imported once something is sampled: everything else of this room works without it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.evaluation.continuation import Continue
 from rlvr_vocab.evaluation.resumable import Sampler, seed_at
 from rlvr_vocab.evaluation.sampling import Completion, Messages, SamplingSettings, chat_ids, require_room_in
 from rlvr_vocab.vocab.chat import assistant_turn
@@ -54,14 +56,51 @@ def vllm_sampler(
         engine.llm_engine.engine_core.shutdown()
 
 
-def _start(folder: Path, config: Any, needed: int, seed: int) -> Any:
+@contextmanager
+def vllm_continuations(
+    folder: Path, layout: VocabLayout, longest: int, settings: SamplingSettings
+) -> Iterator[Continue]:
+    """What samples the ids that follow others, while the block runs; the engine leaves room for a model beside it.
+
+    Args:
+        longest: tokens of the longest prompt.
+    """
+    needed = longest + settings.max_new_tokens
+    engine = _start(folder, AutoConfig.from_pretrained(folder, **NO_CODE), needed, settings.seed, share=0.5)
+    try:
+        _require_policy(engine, folder, layout)
+        yield _continue(engine, settings.temperature)
+    finally:
+        engine.llm_engine.engine_core.shutdown()
+
+
+def _continue(engine: Any, temperature: float) -> Continue:
+    from vllm import SamplingParams
+
+    def sample(prompts: Sequence[Sequence[int]], uniforms: Sequence[np.ndarray]) -> list[list[int]]:
+        params = [
+            SamplingParams(
+                temperature=temperature, max_tokens=len(each), seed=int(each[0, 0] * 2**32), detokenize=False
+            )
+            for each in uniforms
+        ]
+        answers = engine.generate([{"prompt_token_ids": list(each)} for each in prompts], params, use_tqdm=False)
+        return [list(answer.outputs[0].token_ids) for answer in answers]
+
+    return sample
+
+
+def _start(folder: Path, config: Any, needed: int, seed: int, share: float = 0.9) -> Any:
     # Else vLLM logs to the screen what only its developers read.
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     from vllm import LLM
+    from vllm.platforms import current_platform
 
     # "auto" would take weights in float32 for float16, and so another model than Transformers samples.
     dtype = str(config.dtype).removeprefix("torch.") if config.dtype is not None else "auto"
-    return LLM(str(folder), dtype=dtype, max_model_len=needed, seed=seed)
+    # A request with a seed whose prompt is taken in several parts ends vLLM 0.31 on a CPU.
+    parts = {"enable_chunked_prefill": False} if current_platform.is_cpu() else {}
+    return LLM(str(folder), dtype=dtype, max_model_len=needed, seed=seed, gpu_memory_utilization=share, **parts)
 
 
 def _require_policy(engine: Any, folder: Path, layout: VocabLayout) -> None:
