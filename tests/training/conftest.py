@@ -1,6 +1,7 @@
 """Short GRPO runs on tiny expanded models."""
 
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -24,72 +25,58 @@ PROBLEMS = (
 
 @pytest.fixture(scope="session")
 def make_trainer() -> Callable[..., Any]:
-    """A `RegionGRPOTrainer` for two steps on a folder; keyword arguments are fields of `GRPOConfig`."""
+    """A `RegionGRPOTrainer` for two steps on a folder; keyword arguments are its own, else fields of `GRPOConfig`."""
     from datasets import Dataset
 
     from rlvr_vocab.training.arguments import grpo_config
     from rlvr_vocab.training.models.quantization import quantization_config
     from rlvr_vocab.training.trainer import RegionGRPOTrainer
 
+    of_trainer = signature(RegionGRPOTrainer.__init__).parameters
+
     def make(
         folder: Path,
         out: Path,
         *,
         trainer: type = RegionGRPOTrainer,
-        kl_log_steps: int = 0,
-        kl_over: Any = "text",
-        placebo: bool = False,
-        hidden_bits: float | None = None,
-        callbacks: Any = (),
-        adaptive_weights: Any = None,
         lora: Any = None,
         bits: Any = None,
         reward: Any = None,
         rows: Any = None,
-        max_rounds: int = 1,
-        curriculum: Any = None,
-        solved_by: Any = None,
-        **args: Any,
+        callbacks: Any = (),
+        **given: Any,
     ) -> Any:
+        own = {name: given.pop(name) for name in list(given) if name in of_trainer}
         if rows is None:
             rows = [{"prompt": list(prompt), "solution": str(number)} for number, prompt in enumerate(PROBLEMS * 3)]
-        config = grpo_config(
-            {
-                "output_dir": str(out),
-                "max_steps": 2,
-                "per_device_train_batch_size": 4,
-                "num_generations": 4,
-                "max_completion_length": 16,
-                "learning_rate": 1e-3,
-                "temperature": 1.0,
-                "logging_steps": 1,
-                "save_strategy": "no",
-                "report_to": "none",
-                "use_cpu": True,
-                "bf16": False,
-                "gradient_checkpointing": False,
-                "model_init_kwargs": {"dtype": "float32"},
-                **args,
-            }
-        )
-        made = trainer(
+        return trainer(
             folder,
-            args=config,
-            kl_log_steps=kl_log_steps,
-            kl_over=kl_over,
-            **({"placebo": True} if placebo else {}),
-            **({} if hidden_bits is None else {"hidden_bits": hidden_bits}),
-            **({} if lora is None else {"peft_config": lora}),
+            args=grpo_config(
+                {
+                    "output_dir": str(out),
+                    "max_steps": 2,
+                    "per_device_train_batch_size": 4,
+                    "num_generations": 4,
+                    "max_completion_length": 16,
+                    "learning_rate": 1e-3,
+                    "temperature": 1.0,
+                    "logging_steps": 1,
+                    "save_strategy": "no",
+                    "report_to": "none",
+                    "use_cpu": True,
+                    "bf16": False,
+                    "gradient_checkpointing": False,
+                    "model_init_kwargs": {"dtype": "float32"},
+                    **given,
+                }
+            ),
+            peft_config=lora,
             quantization_config=None if bits is None else quantization_config(bits, folder, "float32"),
-            **({} if adaptive_weights is None else {"adaptive_weights": adaptive_weights}),
-            max_rounds=max_rounds,
-            curriculum=curriculum,
-            solved_by=solved_by,
             reward_funcs=[accuracy, spread] if reward is None else [reward],
             train_dataset=Dataset.from_list(rows),
             callbacks=list(callbacks),
+            **own,
         )
-        return made
 
     return make
 

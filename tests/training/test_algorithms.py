@@ -179,7 +179,7 @@ def test_advantages_are_those_of_the_paper(name, expand_shape, make_trainer, tmp
 
 
 class Plain(GRPOTrainer):
-    def __init__(self, folder, *, kl_log_steps, kl_over, max_rounds, curriculum, solved_by, **kwargs):
+    def __init__(self, folder, **kwargs):
         super().__init__(model=str(folder), processing_class=load_tokenizer(folder), **kwargs)
 
 
