@@ -58,7 +58,7 @@ def main() -> None:
             [run for each in by_seed for run in each], arguments.out, arguments.jobs, arguments.samples, arguments.words
         )
         for arm, taken in runs.items():
-            print(f"{study} {arm}: {in_short([arguments.out / run.name for run in taken])}", flush=True)
+            print(f"{study} {arm}: {in_short([run.folder(arguments.out) for run in taken])}", flush=True)
         baseline, *others = runs
         for arm in others:
             compare([*runs[baseline], *runs[arm]], arguments.out, f"{study}_{arm}")

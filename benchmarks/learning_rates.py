@@ -1,6 +1,7 @@
 """Reasoning vocabularies of several kinds, each at its own best learning rate, against the baseline.
 
-    python benchmarks/learning_rates.py OUT [--recipe short_thoughts] [--jobs 2] [--arms shared low_rank] [--rates 2e-4]
+    python benchmarks/learning_rates.py OUT [--recipe short_thoughts] [--jobs 2] [--arms baseline replace]
+        [--controls frozen] [--rates 1e-4 2e-4]
 
 First each arm trains at each rate, with seeds of their own; the best rate is chosen by answers to problems that no
 such run has trained on and no reported figure is measured on. Then each arm trains at its best rate with the seeds
@@ -31,6 +32,8 @@ ARMS = {
 CONTROLS = {
     "frozen": (BASELINE, ("model.reasoning_rows=frozen",)),
     "placebo": ("low_rank", ("training.placebo=true",)),
+    "three_frozen": ("three_copies", (*ARMS["three_copies"], "model.reasoning_rows=frozen")),
+    "three_placebo": ("three_copies", (*ARMS["three_copies"], "training.placebo=true")),
     "long_thoughts": (  # for short_thoughts alone: the whole partial sums, and room for them
         BASELINE,
         (*ARMS[BASELINE], "dataset.generator.partial_sums=whole", "training.max_completion_length=20"),
@@ -57,6 +60,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time, of one thread each")
     parser.add_argument("words", nargs="*", help="further key=value for every run")
     arguments = parser.parse_intermixed_args()
+    for control in arguments.controls:
+        if CONTROLS[control][0] not in arguments.arms:
+            parser.error(f"--controls {control} trains at the rate of {CONTROLS[control][0]}: name that in --arms")
     recipe = arguments.recipe
     search = {
         arm: {rate: [run_of(arm, rate, seed, recipe) for seed in arguments.search_seeds] for rate in arguments.rates}
@@ -71,13 +77,13 @@ def main() -> None:
         shown = "  ".join(f"{rate} {accuracy:.1%}" for rate, accuracy in points.items())
         print(f"{arm:<12} best {best[arm]}:  {shown}", flush=True)
     draw(curve, arguments.out / "learning_rates.png")
-    best |= {control: best[CONTROLS[control][0]] for control in arguments.controls if CONTROLS[control][0] in best}
+    best |= {control: best[CONTROLS[control][0]] for control in arguments.controls}
     reported = {arm: [run_of(arm, rate, seed, recipe) for seed in arguments.seeds] for arm, rate in best.items()}
     take([run for runs in zip(*reported.values(), strict=True) for run in runs], *the_same)
     for arm in best:
         if BASELINE in best and arm != BASELINE:
             print(f"\n{arm} at {best[arm]} against the baseline at {best[BASELINE]}", flush=True)
-            key = "exp_name" if arm == "long_thoughts" else "model.reasoning_vocab_size"
+            key = "dataset.generator.partial_sums" if arm == "long_thoughts" else "model.reasoning_vocab_size"
             compare([*reported[BASELINE], *reported[arm]], arguments.out, f"{BASELINE}_and_{arm}", f"key={key}")
 
 

@@ -18,7 +18,7 @@ PROGRAM = [sys.executable, "-m", "rlvr_vocab.cli"]
 
 @dataclass(frozen=True)
 class Run:
-    """A run in `out/<name>`, by what its arm is called, the words of the arm, its seed, and its recipe."""
+    """A run in `out/<recipe>/<name>`, by what its arm is called, the words of the arm, its seed, and its recipe."""
 
     arm: str
     words: tuple[str, ...]
@@ -29,8 +29,11 @@ class Run:
     def name(self) -> str:
         return f"{self.arm}_seed{self.seed}"
 
+    def folder(self, out: Path) -> Path:
+        return out / self.recipe / self.name
+
     def answers(self, out: Path) -> Path:
-        return out / self.name / "final_model" / "evaluation" / "arithmetic" / "results.jsonl"
+        return self.folder(out) / "final_model" / "evaluation" / "arithmetic" / "results.jsonl"
 
     def accuracy(self, out: Path, without: frozenset[tuple[str, ...]] = frozenset()) -> float:
         """The mean over held-out problems of the share of right answers."""
@@ -42,8 +45,9 @@ class Run:
 
 
 def summands(prompt: str) -> tuple[str, ...]:
-    """Of 3+4= and of 4+3= alike."""
-    return tuple(sorted(prompt.rstrip("=").split("+")))
+    """Of 3+4= and of 4+3= alike; the terms of a longer sum in their order, which its working goes by."""
+    terms = prompt.rstrip("=").split("+")
+    return tuple(sorted(terms) if len(terms) == 2 else terms)
 
 
 def take(runs: Iterable[Run], out: Path, jobs: int, samples: int, words: Sequence[str] = ()) -> None:
@@ -55,13 +59,13 @@ def take(runs: Iterable[Run], out: Path, jobs: int, samples: int, words: Sequenc
 
 
 def _train_and_evaluate(run: Run, out: Path, samples: int, words: Sequence[str]) -> Run:
-    folder = out / run.name
+    folder = run.folder(out)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    out.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     named = [f"experiment={run.recipe}", f"output_dir={folder}", f"exp_name={run.name}", f"seed={run.seed}"]
     train = ["train", *named, *run.words, *words]
     evaluate = ["evaluate", f"checkpoint={folder}/final_model", f"samples={samples}"]
-    with (out / f"{run.name}.log").open("w") as log:
+    with folder.with_name(f"{run.name}.log").open("w") as log:
         for command in ([*train, "report=false", "training.eval_steps=null", "overwrite=true"], evaluate):
             subprocess.run([*PROGRAM, *command], stdout=log, stderr=log, env=environment, check=True)
     return run
@@ -69,6 +73,6 @@ def _train_and_evaluate(run: Run, out: Path, samples: int, words: Sequence[str])
 
 def compare(runs: Sequence[Run], out: Path, name: str, *words: str) -> None:
     """What `rlvr-vocab compare` says of them, under `out/name`."""
-    folders = ",".join(str(out / run.name) for run in runs)
+    folders = ",".join(str(run.folder(out)) for run in runs)
     told = [f"runs=[{folders}]", "evaluation=arithmetic", f"out={out / name}", *words]
     subprocess.run([*PROGRAM, "compare", *told], check=True)

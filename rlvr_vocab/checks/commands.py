@@ -87,7 +87,7 @@ def check_probe(settings: ProbeSettings) -> None:
         check_checkpoint_folder(model, None)
         if not VocabLayout.load(model).size:
             raise UserError(f"run={run}: has no reasoning tokens whose choice could mean anything")
-    _check_backend(settings.backend, [run / FINAL_MODEL for run in settings.run])
+    _check_backend(settings.backend, [run / FINAL_MODEL for run in settings.run], "leave backend=transformers")
 
 
 def check_is_run(folder: Path, key: str) -> None:
@@ -159,13 +159,11 @@ def check_graders(settings: EvaluateSettings) -> None:
             )
 
 
-def _check_backend(backend: str, checkpoints: Sequence[Path]) -> None:
+def _check_backend(backend: str, checkpoints: Sequence[Path], for_adapter: str) -> None:
+    """`for_adapter`: what to do about an adapter, the place of which goes into its braces."""
     adapters = [each for each in checkpoints if is_adapter(each)]
     if backend == "vllm" and adapters:
-        raise UserError(
-            f"backend=vllm: {adapters[0]} is an adapter: fold it into its base first, "
-            f"rlvr-vocab merge checkpoint={adapters[0]} out=…, or leave backend=transformers"
-        )
+        raise UserError(f"backend=vllm: {adapters[0]} is an adapter: {for_adapter.format(adapters[0])}")
     if backend == "vllm" and not installed("vllm"):
         raise UserError("backend=vllm: vllm is not installed; install it, or leave backend=transformers")
 
@@ -177,7 +175,11 @@ def check_each_checkpoint(settings: EvaluateSettings) -> None:
         if checkpoint.absolute() in [other.absolute() for other in checkpoints[:number]]:
             raise UserError(f"checkpoint={checkpoint}: given twice")
         check_checkpoint_folder(checkpoint, settings.base)
-    _check_backend(settings.backend, checkpoints)
+    _check_backend(
+        settings.backend,
+        checkpoints,
+        "fold it into its base first, rlvr-vocab merge checkpoint={0} out=…, or leave backend=transformers",
+    )
 
 
 def check_expand(settings: ExpandSettings) -> None:

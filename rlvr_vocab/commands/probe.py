@@ -25,7 +25,7 @@ from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.probe import Prober
-from rlvr_vocab.evaluation.sampling import SamplingSettings, chat_ids, load_checkpoint
+from rlvr_vocab.evaluation.sampling import SamplingSettings, chat_ids, load_checkpoint, require_room
 from rlvr_vocab.evaluation.vllm_sampling import vllm_continuations
 from rlvr_vocab.progress import stage
 from rlvr_vocab.record.files import EVALUATION_SETTINGS, FINAL_MODEL, PROBE, PROBE_FOLDER, PROBE_PAGE
@@ -59,9 +59,10 @@ def run(settings: ProbeSettings) -> int:
             )
     probed = [_probed(settings, folder, each, console) for folder, each in zip(settings.run, trained, strict=True)]
     found = probe_findings(probed, Measure.of(graders[0]), settings.telling_effect)
-    maps = read_rows(settings.run[0] / PROBE_FOLDER / (_MAPS % settings.token_maps), TokenMap)
-    write_json_whole(settings.out / PROBE, {**asdict(found), "token_maps": [asdict(each) for each in maps]}, "out")
-    write_whole(settings.out / PROBE_PAGE, render(probe_page(found, maps, _command(settings))))
+    shown = read_rows(_maps_of(settings), TokenMap) if settings.token_maps else None
+    maps = [asdict(each) for each in shown or ()]
+    write_json_whole(settings.out / PROBE, {**asdict(found), "token_maps": maps}, "out")
+    write_whole(settings.out / PROBE_PAGE, render(probe_page(found, shown, _command(settings))))
     _print(console, found)
     console.print(f"{PROBE_PAGE} and {PROBE} are in {settings.out}", markup=False)
     return 0
@@ -83,10 +84,13 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
     with only_writer(place, "run"):
         _require_same(place, _depends_on(settings, folder, trained, rows))
         missing = [arm for arm in arms if not (place / f"{arm}.jsonl").exists()]
-        wanted = (place / (_PERMUTED % settings.permutations), place / (_MAPS % settings.token_maps))
-        if missing or not all(each.exists() for each in wanted):
-            with _prober(settings, folder, trained, rows) as prober:
-                _answer(prober, settings, folder, rows, missing, console)
+        scored = [place / (_PERMUTED % settings.permutations)]
+        if settings.token_maps and folder == settings.run[0]:
+            scored.append(_maps_of(settings))
+        samples = bool(missing) or not (place / _THOUGHTS).exists()
+        if samples or not all(each.exists() for each in scored):
+            with _prober(settings, folder, trained, rows, samples) as prober:
+                _answer(prober, settings, folder, rows, missing, scored, console)
     answers = {arm: read_rows(place / f"{arm}.jsonl", ProbeAnswer) for arm in arms}
     permuted = read_rows(place / (_PERMUTED % settings.permutations), PermutedThought)
     sampled = read_rows(place / _THOUGHTS, SampledThought)
@@ -97,16 +101,19 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
 
 @contextmanager
 def _prober(
-    settings: ProbeSettings, folder: Path, trained: RunSettings, rows: Sequence[Mapping[str, Any]]
+    settings: ProbeSettings, folder: Path, trained: RunSettings, rows: Sequence[Mapping[str, Any]], samples: bool
 ) -> Iterator[Prober]:
+    """`samples`: whether thoughts or answers are missing, and not figures of them alone."""
     model = folder / FINAL_MODEL
     sampling = replace(_sampling(settings, trained), batch_size=settings.batch_size)
     checkpoint = load_checkpoint(model)
     grader = Grader(grader_of_run(trained), reward_context(stages_of(trained)[-1].run, checkpoint.layout))
-    if settings.backend == "transformers":
+    prompts = [row["prompt"] for row in rows]
+    require_room(checkpoint.model.config, checkpoint.tokenizer, prompts, sampling)
+    if settings.backend == "transformers" or not samples:
         yield Prober(checkpoint, grader, sampling)
         return
-    longest = max(map(len, chat_ids(checkpoint.tokenizer, [row["prompt"] for row in rows])))
+    longest = max(map(len, chat_ids(checkpoint.tokenizer, prompts)))
     with vllm_continuations(model, checkpoint.layout, longest, sampling) as sample:
         yield Prober(checkpoint, grader, sampling, sample)
 
@@ -117,8 +124,10 @@ def _answer(
     folder: Path,
     rows: Sequence[Mapping[str, Any]],
     arms: Sequence[str],
+    scored: Sequence[Path],
     console: Console,
 ) -> None:
+    """Write what is missing: thoughts, these arms, and those of the files `scored` that are not there."""
     place = folder / PROBE_FOLDER
     if not (place / _THOUGHTS).exists():
         with stage(console, "thoughts", len(rows) * settings.samples) as display:
@@ -129,19 +138,25 @@ def _answer(
     for arm in arms:
         with stage(console, f"{arm}: answers", len(thoughts) * settings.draws) as display:
             write_rows(prober.answers(arm, thoughts, settings.draws, display.update), place / f"{arm}.jsonl")
-    permuted = place / (_PERMUTED % settings.permutations)
+    permuted, *maps = scored
     if not permuted.exists():
         with stage(console, "log p of gold answers, permuted", settings.permutations) as display:
             write_rows(prober.permuted_golds(thoughts, settings.permutations, display.update), permuted)
-    maps = place / (_MAPS % settings.token_maps)
-    if not maps.exists():
+    if maps and not maps[0].exists():
         with stage(console, "thoughts token by token", settings.token_maps) as display:
-            write_rows(prober.token_maps(thoughts, settings.token_maps, display.update), maps)
+            write_rows(prober.token_maps(thoughts, settings.token_maps, display.update), maps[0])
+
+
+def _maps_of(settings: ProbeSettings) -> Path:
+    """The page shows thoughts of the first run alone."""
+    return settings.run[0] / PROBE_FOLDER / (_MAPS % settings.token_maps)
 
 
 def _sampling(settings: ProbeSettings, trained: RunSettings) -> SamplingSettings:
     grpo = stages_of(trained)[-1].run.training.grpo
-    return SamplingSettings(grpo["max_completion_length"], grpo["temperature"], seed=settings.seed)
+    limit = grpo["max_completion_length"]
+    key = "training.max_completion_length"
+    return SamplingSettings(limit, grpo["temperature"], seed=settings.seed, limit_key=key)
 
 
 def _depends_on(settings: ProbeSettings, folder: Path, trained: RunSettings, rows: Sequence[Any]) -> dict[str, Any]:

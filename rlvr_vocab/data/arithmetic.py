@@ -29,7 +29,7 @@ class ArithmeticTask:
     digits: Annotated[int, Bounds(least=1, most=9)] = 2
     num_problems: Count = 5000
     modulus: Count | None = None
-    terms: Annotated[int, Bounds(least=2, most=20)] | None = None
+    terms: Annotated[int, Bounds(least=2, most=18)] | None = None
     partial_sums: Literal["whole", "last_digit"] = "whole"
 
     def __post_init__(self) -> None:

@@ -25,6 +25,7 @@ from rlvr_vocab.vocab.marking import Marker
 
 _OF_THOUGHTS, _OF_ANSWERS, _OF_ARMS, _OF_CHOICES = range(4)  # what random numbers are for
 _BEYOND_DRAWS = 1_000_000  # where the random numbers of further permutations begin
+_EXCHANGED = 200  # tokens of a thought that are exchanged one by one, those whose choices are furthest from chance
 _DONORS = 4  # looked at for each transplant; the one is taken whose choices were as likely where they were made
 
 
@@ -157,51 +158,59 @@ class Prober:
     def token_maps(
         self, thoughts: Sequence[RecordedThought], most: int, on_progress: Callable[[int], None]
     ) -> list[TokenMap]:
-        """The first thoughts that have choices and an answer, token by token."""
-        found: list[TokenMap] = []
+        """Of so many problems the first thought that has choices and an answer, token by token."""
+        found: dict[int, TokenMap] = {}
         for each in thoughts:
             if len(found) == most:
                 break
-            logp = self._logps_in_place([(each, each.answer, each.thought)])[0] if each.thought.places else None
-            if logp is not None:
-                found.append(self._token_map(each, logp))
+            answer = each.answer or each.gold
+            logp = self._logps_in_place([(each, answer, each.thought)])[0] if each.thought.places else None
+            if answer is not None and logp is not None and each.problem not in found:
+                found[each.problem] = self._token_map(each, answer, logp)
                 on_progress(len(found))
-        return found
+        return list(found.values())
 
-    def _token_map(self, recorded: RecordedThought, answer_logp: float) -> TokenMap:
-        thought = recorded.thought
-        others = [(place, token) for place in thought.places for token in self._exchange.open_ids(thought.ids[place])]
+    def _token_map(self, recorded: RecordedThought, answer: str, answer_logp: float) -> TokenMap:
+        thought, marker = recorded.thought, Marker(self._tokenizer, self._layout)
+        bits, changes = self._bits_from_chance(thought), dict[int, float]()
+        tried = sorted(thought.places, key=lambda place: -bits[place])[:_EXCHANGED]
         versions = [
-            replace(thought, ids=(*thought.ids[:place], token, *thought.ids[place + 1 :])) for place, token in others
+            (place, replace(thought, ids=(*thought.ids[:place], token, *thought.ids[place + 1 :])))
+            for place in sorted(tried)
+            for token in self._exchange.open_ids(thought.ids[place])
+            if token != thought.ids[place]
         ]
-        chances: list[float] = []
-        logps: list[float | None] = []
         for start, end in self._batches(len(versions)):
-            prompts = [[*thought.prompt_ids, *thought.ids[:place]] for place, _ in others[start:end]]
-            ids = [[token] for _, token in others[start:end]]
-            chances += np.exp(self._continuations.logps(prompts, ids, "copy_log_probs")).tolist()
-            logps += self._logps_in_place([(recorded, recorded.answer, each) for each in versions[start:end]])
-        by_place: dict[int, list[tuple[float, float]]] = {}
-        for (place, _), chance, logp in zip(others, chances, logps, strict=True):
-            assert logp is not None
-            by_place.setdefault(place, []).append((chance, logp - answer_logp))
-        bits: list[float | None] = [None] * len(thought.ids)
-        changes = bits.copy()
-        for place, told in by_place.items():
-            bits[place] = math.log2(len(told)) + sum(chance * math.log2(chance) for chance, _ in told if chance)
-            changes[place] = max((change for _, change in told), key=abs)
-        marker = Marker(self._tokenizer, self._layout)
+            logps = self._logps_in_place([(recorded, answer, version) for _, version in versions[start:end]])
+            for (place, _), logp in zip(versions[start:end], logps, strict=True):
+                assert logp is not None
+                changes[place] = max(changes.get(place, 0.0), logp - answer_logp, key=abs)
+        everywhere = range(len(thought.ids))
         return TokenMap(
             recorded.problem,
             recorded.sample,
             str(recorded.row["prompt"][-1]["content"]),
-            str(recorded.answer),
+            answer,
             answer_logp,
             marker.pieces([[token] for token in thought.ids]),
             [marker.copy_index(token) for token in thought.ids],
-            bits,
-            changes,
+            [bits.get(place) for place in everywhere],
+            [changes.get(place) for place in everywhere],
         )
+
+    def _bits_from_chance(self, thought: Thought) -> dict[int, float]:
+        """By place: how many bits less than chance the choice among the open ids of its text has."""
+        open_ids = {place: self._exchange.open_ids(thought.ids[place]) for place in thought.places}
+        bits = {place: math.log2(len(ids)) for place, ids in open_ids.items()}
+        for number in range(max(map(len, open_ids.values()))):
+            others = list(thought.ids)
+            for place, ids in open_ids.items():
+                others[place] = ids[min(number, len(ids) - 1)]
+            chances = np.exp(self._continuations.choice_logps(thought.prompt_ids, thought.ids, others))
+            for place, ids in open_ids.items():
+                if number < len(ids) and chances[place]:
+                    bits[place] += chances[place] * math.log2(chances[place])
+        return bits
 
     def _versions(self, arm: str, thoughts: Sequence[RecordedThought], draws: int) -> list[_Version]:
         if arm == "permuted":
@@ -256,15 +265,20 @@ class Prober:
         return versions
 
     def _answered(self, versions: Sequence[_Version], redraw: bool) -> list[ProbeAnswer]:
+        """Where a thought leaves no room for an answer, that is empty."""
         if redraw:
             versions = self._redrawn(versions)
-        limit = self._sampling.max_new_tokens
+        rooms = [max(0, self._sampling.max_new_tokens - len(each.of.thought.ids)) for each in versions]
         uniforms = [
-            self._uniforms(_OF_ANSWERS, *each.place, count=max(1, limit - len(each.of.thought.ids)))
-            for each in versions
+            self._uniforms(_OF_ANSWERS, *each.place, count=room) for each, room in zip(versions, rooms, strict=True)
         ]
-        prompts = [[*each.thought.prompt_ids, *each.thought.ids] for each in versions]
-        return self._scored(versions, self._sample(prompts, uniforms))
+        answers: list[list[int]] = [[] for _ in versions]
+        asked = [number for number, room in enumerate(rooms) if room]
+        prompts = [[*versions[number].thought.prompt_ids, *versions[number].thought.ids] for number in asked]
+        if asked:
+            for number, ids in zip(asked, self._sample(prompts, [uniforms[each] for each in asked]), strict=True):
+                answers[number] = ids
+        return self._scored(versions, answers)
 
     def _redrawn(self, versions: Sequence[_Version]) -> list[_Version]:
         texts = [self._exchange.texts(each.thought) for each in versions]

@@ -92,7 +92,7 @@ _KINDS: dict[str, dict[str, Any]] = {
         "names_on_hub": [str],
     },
     PROBLEMS: {"held_out": dict, "training": [dict]},
-    PROBE: {"verdict": str, "sentence": str},
+    PROBE: {"verdict": str, "sentence": str, "token_maps": [dict]},
 }
 # Those without which the outcome of a run cannot be shown; the others came later.
 _LATER = {

@@ -86,10 +86,11 @@ class TokenMap:
 
     Attributes:
         question: the last message of the prompt.
-        answer: of the model; `answer_logp` its log-probability in its place.
+        answer: of the model, else the gold one; `answer_logp` its log-probability in the place of the model's own.
         texts: of each token, and `copies` what it was written as: 0, or m for an m-th copy.
         bits: how far the choice among the ids of this text was from chance; None where there was none.
-        changes: of `answer_logp` after the exchange of this token alone, for the id of its text that changes it most.
+        changes: of `answer_logp` after the exchange of this token alone, for the id of its text that changes it most;
+            None where that was not tried.
     """
 
     problem: int
@@ -101,6 +102,10 @@ class TokenMap:
     copies: list[int]
     bits: list[float | None]
     changes: list[float | None]
+
+    def __post_init__(self) -> None:
+        if len({len(each) for each in (self.texts, self.copies, self.bits, self.changes)}) > 1:
+            raise ValueError("a thought has not as many figures as tokens")
 
 
 Row = TypeVar("Row", SampledThought, ProbeAnswer, PermutedThought, TokenMap)
@@ -124,11 +129,11 @@ def told_by_probe(run: Path) -> ToldByProbe | None:
     probe = read_record(run / PROBE_FOLDER, PROBE)
     if probe is None:
         return None
-    missing = [name for name in ("verdict", "sentence") if name not in probe]
-    if missing:
-        raise UserError(f"{run / PROBE_FOLDER / PROBE} is damaged: it has no {missing[0]}")
-    maps = [TokenMap(**each) for each in probe.get("token_maps", ())]
-    return ToldByProbe(probe["verdict"], probe["sentence"], maps)
+    try:
+        maps = [TokenMap(**each) for each in probe.get("token_maps", ())]
+        return ToldByProbe(probe["verdict"], probe["sentence"], maps)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{run / PROBE_FOLDER / PROBE} is damaged: {error}") from error
 
 
 def write_rows(rows: Sequence[Row], path: Path) -> None:

@@ -23,6 +23,7 @@ _AS_KEYS = {
     "base": ("model.name=", ""),
     "base with code": ("model.name=", "; model.model_kwargs.trust_remote_code=true does, if you trust it"),
     "quantized base": ("model.name=", ", and set model.model_kwargs.load_in_4bit=true to quantize it here"),
+    "part": ("model.reasoning_vocab_size=", ""),
     "size": ("model.reasoning_vocab_size: ", ", or set model.reasoning_multiplicity"),
 }
 

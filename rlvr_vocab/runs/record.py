@@ -59,6 +59,12 @@ def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
     return replace(_facts(config, folder), stages=tuple(stages))
 
 
+def _arithmetic_digits(generator: Mapping[str, Any]) -> int | None:
+    """None where more of them would change nothing."""
+    digits: int | None = None if generator.get("terms") else generator.get("digits")
+    return digits
+
+
 def _of_stage(config: Mapping[str, Any], stage: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration with what a stage sets over it."""
     over = {key: {**config[key], **stage[key]} for key in ("training", "dataset") if stage.get(key)}
@@ -90,7 +96,7 @@ def _facts(config: Mapping[str, Any], folder: Path, stage: str = "") -> RunFacts
         completions_per_step=_completions_per_step(grpo),
         together=_together(grpo),
         longest_completion=_longest_completion(folder, stage),
-        arithmetic_digits=(dataset.get("generator") or {}).get("digits"),
+        arithmetic_digits=_arithmetic_digits(dataset.get("generator") or {}),
         warmup_steps=warmup.get("max_steps") or 0,
         warmup_until=warmup.get("until_accuracy"),
         **{name: value_of(training, name) for name in _TRAINING},

@@ -25,5 +25,5 @@ def ids_of_part(part: Part, tokenizer: Any) -> tuple[int, ...]:
     belongs = str.isdecimal if part == "digits" else lambda text: text.lower() in CONNECTIVES
     found = tuple(token for token, text in enumerate(texts) if belongs(text))
     if not found:
-        raise UserError(f"{part}: no token of the vocabulary is one of them", about="size")
+        raise UserError(f"{part}: no token of the vocabulary is one of them", about="part")
     return found

@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from rlvr_vocab.checks.machine import installed
 from rlvr_vocab.cli import main
 from rlvr_vocab.evaluation.continuation import Continuations
 from rlvr_vocab.record.probe import ARMS, ProbeAnswer, read_rows
@@ -81,6 +82,7 @@ def test_a_planted_quarter_of_a_bit_is_found_and_draws_to_the_donor(tmp_path):
     used, bias, pull = found["used"]["interval"], found["used"]["bias"], found["contrasts"]["donor"]
     assert used["low"] - bias < 0.25 < used["high"] - bias
     assert pull["low"] > 0
+    assert len(found["token_maps"]) == 6
     for told in found["token_maps"]:  # the first dot tells, the others do not
         assert told["texts"] == ["<think>", ".", ".", ".", "</think>"]
         assert [change is None for change in told["changes"]] == [True, False, False, False, True]
@@ -162,3 +164,8 @@ def test_what_cannot_be_probed_is_refused(train, capsys, tmp_path):
     run = train("moved")
     assert "stands there twice" in error_of(capsys, f"run=[{run},{run}]")
     assert "did you mean permuted?" in error_of(capsys, f"run={train('moved')}", "arms=[permutted]")
+
+
+@pytest.mark.skipif(installed("vllm"), reason="vllm is installed here")
+def test_an_engine_that_is_not_there_is_refused(train, capsys):
+    assert "vllm is not installed" in error_of(capsys, f"run={train('moved', *MOVED)}", "backend=vllm")

@@ -1,7 +1,7 @@
 """The generated sums are right, distinct and seeded."""
 
 import re
-from typing import Literal
+from typing import Literal, get_args, get_type_hints
 
 import pytest
 
@@ -65,6 +65,12 @@ def test_the_working_of_a_long_sum_has_every_sum_on_the_way(shown: Literal["whol
         assert len(digits) == 5 and max(digits) < 10 and row["answer"] == sums[-1]
         last = "".join(each[-1] for each in sums)
         assert row["reasoning"] == (",".join(sums) if shown == "whole" else last)
+
+
+def test_the_longest_sum_can_be_made() -> None:
+    [bounds] = get_args(get_args(get_type_hints(ArithmeticTask, include_extras=True)["terms"])[0])[1:]
+    [row] = arithmetic_problems(ArithmeticTask(num_problems=1, terms=bounds.most), seed=0)
+    assert row["problem"].count("+") == bounds.most - 1 >= 10
 
 
 def test_a_long_sum_is_no_remainder_and_there_are_so_many() -> None:

@@ -1,5 +1,6 @@
 """`probe backend=vllm`: what an engine samples after a thought follows the policy, and the seed that it is given."""
 
+import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ import torch
 
 pytest.importorskip("vllm", reason="vllm is not installed here: make test-vllm has an environment of its own")
 
+from rlvr_vocab.cli import main
 from rlvr_vocab.evaluation.sampling import SamplingSettings, chat_ids
 from rlvr_vocab.evaluation.vllm_sampling import vllm_continuations
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -47,3 +49,16 @@ def test_what_follows_a_thought_keeps_the_policy_and_its_seed(chatty_smollm2: Ca
         for token, region in zip(ids, regions, strict=True):
             reasoning[region] += token >= layout.standard_size
     assert reasoning[THINKING] > 0 and reasoning[ANSWERING] == 0
+
+
+@pytest.mark.slow
+def test_a_planted_channel_is_found_whatever_samples(tmp_path: Path) -> None:
+    run = tmp_path / "planted"
+    words = ("experiment=planted_channel", "report=false", "dataset.max_eval_samples=60", "warmup.max_steps=400")
+    assert main(["train", *words, f"output_dir={run}"]) == 0
+    asked = ["probe", f"run={run}", "backend=vllm", "arms=[transplanted]", "draws=2"]
+    assert main([*asked, "permutations=4"]) == 0
+    found = json.loads((run / "probe" / "probe.json").read_text())
+    assert found["verdict"] == "carries meaning" and found["contrasts"]["donor"]["low"] > 0
+    assert json.loads((run / "probe" / "settings.json").read_text())["backend"] == "vllm"
+    assert main([*asked, "permutations=8"]) == 0  # scored by the model alone

@@ -17,13 +17,18 @@ from rlvr_vocab.analysis.svg import INK, RC, as_svg
 from rlvr_vocab.record.probe import ARMS, TokenMap
 
 
-def probe_page(found: ProbeFindings, shown: Sequence[TokenMap], command: str) -> Page:
-    """The page as it can be rendered; `command` makes the probe again."""
+def probe_page(found: ProbeFindings, shown: Sequence[TokenMap] | None, command: str) -> Page:
+    """The page as it can be rendered.
+
+    Args:
+        shown: thoughts of the first run; None where none was asked for.
+        command: makes the probe again.
+    """
     drawn = [
         Section("Verdict", _verdict(found), "verdict"),
         Section("Every arm", _arms(found), "arms"),
         Section("Other contrasts", _contrasts(found), "contrasts"),
-        *([Section("Where it is told", token_maps(shown), "tokens")] if shown else []),
+        *([Section("Where it is told", token_maps(shown), "tokens")] if shown is not None else []),
         Section("How to make it again", preformatted(command), "again"),
     ]
     return Page("What the copies mean", found.sentence, drawn, kind="rlvr-vocab probe")

@@ -13,20 +13,22 @@ from rlvr_vocab.visible_text import visible_lines
 _LEVELS = (0.1, 0.3, 1.0, 3.0)  # nats from which on a change has the next colour
 _CHOSEN = 0.1  # bits from chance from which on a choice is underlined
 _NOTE = (
-    "The first thoughts that have choices and an answer. A token is coloured if another id of its text, in its place "
-    "alone, changes log p of the model's answer: red where that becomes less likely, green where more, in steps from "
-    f"{', '.join(f'{level:g}' for level in _LEVELS)} nats. It is underlined if the choice among the ids of its text "
-    f"was {_CHOSEN:g} bits or more from chance."
+    "Thoughts of the first run, on the first problems where they have choices and an answer. A token is coloured if "
+    "another id of its text, in its place alone, changes log p of the answer: red where that becomes less likely, "
+    f"green where more, in steps from {', '.join(f'{level:g}' for level in _LEVELS)} nats. It is underlined if the "
+    f"choice among the ids of its text was {_CHOSEN:g} bits or more from chance."
 )
 
 
 def token_maps(shown: Sequence[TokenMap]) -> Markup:
+    if not shown:
+        return paragraph("No thought with choices has an answer, its own or a gold one, to be followed.", "missing")
     return paragraph(_NOTE, "note") + samples("Token by token", [_card(each) for each in shown])
 
 
 def _card(shown: TokenMap) -> SampleCard:
     tokens = zip(shown.texts, shown.copies, shown.bits, shown.changes, strict=True)
-    changes = [change for change in shown.changes if change is not None]
+    changes = [change or 0.0 for change in shown.changes]
     facts = [
         ("answer", visible_lines(shown.answer)),
         ("log p of it", _signed(shown.answer_logp)),
@@ -42,12 +44,12 @@ def _card(shown: TokenMap) -> SampleCard:
 
 
 def _token(text: str, copy: int, bits: float | None, change: float | None) -> Markup:
-    if bits is None or change is None:
+    if bits is None:
         return escape(visible_lines(text))
-    level = sum(abs(change) >= each for each in _LEVELS)
-    classes = [f"{'down' if change < 0 else 'up'}{level}"] * (level > 0) + ["chosen"] * (bits >= _CHOSEN)
-    written = f"copy {copy}" if copy else "standard"
-    told = f"{written}; {bits:.2f} bits from chance; exchanged: {_signed(change)} nats"
+    level = sum(abs(change or 0.0) >= each for each in _LEVELS)
+    classes = [f"{'down' if (change or 0.0) < 0 else 'up'}{level}"] * (level > 0) + ["chosen"] * (bits >= _CHOSEN)
+    exchanged = "not exchanged" if change is None else f"exchanged: {_signed(change)} nats"
+    told = f"{f'copy {copy}' if copy else 'standard'}; {bits:.2f} bits from chance; {exchanged}"
     return Markup('<span class="{}" title="{}">{}</span>').format(" ".join(classes), told, visible_lines(text))
 
 

@@ -128,7 +128,7 @@ def test_an_arm_that_was_not_asked_for_is_left_out():
     found = findings(replace(run, answers={arm: run.answers[arm] for arm in ("own", "redrawn", "permuted")}))
     assert [each.arm for each in found.arms] == ["own", "redrawn", "permuted"]
     assert found.contrasts.keys() == {"harm", "permuted_gold"}
-    render(probe_page(found, [], "rlvr-vocab probe"))
+    render(probe_page(found, None, "rlvr-vocab probe"))
 
 
 def test_the_page_escapes_what_it_shows_and_draws_doses_and_cuts():

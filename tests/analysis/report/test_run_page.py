@@ -379,4 +379,7 @@ def test_what_a_probe_found_stands_with_the_outcome(run):
     assert "What the copies tell" in shown and '<span class="down4 chosen"' in shown
     assert "what the copies mean" in shown and "No sign of meaning: &lt;b&gt;as good&lt;/b&gt;." in shown
     write_json(run / "probe" / "probe.json", {})
-    assert "probe.json is damaged: it has no verdict" in report(run)
+    assert "probe.json is damaged: &#39;verdict&#39;" in report(run)
+    for damaged in ({"problem": 0}, {**asdict(told), "bits": [0.5]}):
+        write_json(run / "probe" / "probe.json", {**said, "token_maps": [damaged]})
+        assert "probe.json is damaged: " in report(run)
