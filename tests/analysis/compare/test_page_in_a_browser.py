@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,19 +13,11 @@ from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparedRun, KeyDiffer
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.record.results import ProblemResult
 
-from ..browser import Browser, browser, chromium
+from ..browser import Browser
 
 pytestmark = pytest.mark.slow
 
 HOSTILE = f"{'w' * 300}<script>alert(1)</script>"
-
-
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if chromium() is None:
-        pytest.skip("no Chromium is installed")
-    with browser(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

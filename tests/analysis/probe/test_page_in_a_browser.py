@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,20 +10,12 @@ from rlvr_vocab.analysis.probe.page import probe_page
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.record.probe import TokenMap
 
-from ..browser import Browser, browser, chromium
+from ..browser import Browser
 from .made_up import findings, made_up
 
 pytestmark = pytest.mark.slow
 
 HOSTILE = f"{'w' * 300}<script>alert(1)</script>\"' onmouseover=alert(1)"
-
-
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if chromium() is None:
-        pytest.skip("no Chromium is installed")
-    with browser(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

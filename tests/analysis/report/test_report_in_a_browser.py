@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from rlvr_vocab.config.command_sections import ReportSettings
 from rlvr_vocab.runs.report import write_report
 
-from ..browser import Browser, browser, chromium
+from ..browser import Browser
 from .report_run import HOSTILE, answer, completion, metrics, write_completions, write_json, write_rows, write_run
 
 PHONE, DESK = 390, 1400
@@ -29,14 +29,6 @@ OUTSIDE = """JSON.stringify([...document.querySelectorAll('svg text')].filter(ea
   const word = each.getBoundingClientRect(), figure = each.closest('figure').getBoundingClientRect();
   return word.left < figure.left - 2 || word.right > figure.right + 2;
 }).map(each => each.textContent))"""
-
-
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if chromium() is None:
-        pytest.skip("no Chromium is installed")
-    with browser(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
