@@ -14,7 +14,7 @@ import json
 from pathlib import Path
 from statistics import mean
 
-from quickstart_runs import Run, compare, take
+from recipe_runs import Run, compare, take
 
 COMMON = (
     *("model.reasoning_vocab_size=0", "training.lr_scheduler_type=constant_with_warmup", "training.warmup_ratio=null"),

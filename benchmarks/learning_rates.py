@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
-from quickstart_runs import Run, compare, summands, take
+from recipe_runs import Run, compare, summands, take
 
 BASELINE = "baseline"
 ARMS = {
@@ -32,7 +32,6 @@ ARMS = {
 CONTROLS = {
     "frozen": (BASELINE, ("model.reasoning_rows=frozen",)),
     "placebo": ("low_rank", ("training.placebo=true",)),
-    "three_frozen": ("three_copies", (*ARMS["three_copies"], "model.reasoning_rows=frozen")),
     "three_placebo": ("three_copies", (*ARMS["three_copies"], "training.placebo=true")),
     "long_thoughts": (  # for short_thoughts alone: the whole partial sums, and room for them
         BASELINE,

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from quickstart_runs import PROGRAM
+from recipe_runs import PROGRAM
 
 from rlvr_vocab.record.files import PROBE, PROBE_FOLDER, SUMMARY
 

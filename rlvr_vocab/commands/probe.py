@@ -84,13 +84,10 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
     with only_writer(place, "run"):
         _require_same(place, _depends_on(settings, folder, trained, rows))
         missing = [arm for arm in arms if not (place / f"{arm}.jsonl").exists()]
-        scored = [place / (_PERMUTED % settings.permutations)]
-        if settings.token_maps and folder == settings.run[0]:
-            scored.append(_maps_of(settings))
         samples = bool(missing) or not (place / _THOUGHTS).exists()
-        if samples or not all(each.exists() for each in scored):
+        if samples or _not_scored(settings, folder):
             with _prober(settings, folder, trained, rows, samples) as prober:
-                _answer(prober, settings, folder, rows, missing, scored, console)
+                _answer(prober, settings, folder, rows, missing, console)
     answers = {arm: read_rows(place / f"{arm}.jsonl", ProbeAnswer) for arm in arms}
     permuted = read_rows(place / (_PERMUTED % settings.permutations), PermutedThought)
     sampled = read_rows(place / _THOUGHTS, SampledThought)
@@ -124,10 +121,9 @@ def _answer(
     folder: Path,
     rows: Sequence[Mapping[str, Any]],
     arms: Sequence[str],
-    scored: Sequence[Path],
     console: Console,
 ) -> None:
-    """Write what is missing: thoughts, these arms, and those of the files `scored` that are not there."""
+    """Write what is missing: thoughts, these arms, and what is only scored."""
     place = folder / PROBE_FOLDER
     if not (place / _THOUGHTS).exists():
         with stage(console, "thoughts", len(rows) * settings.samples) as display:
@@ -138,13 +134,20 @@ def _answer(
     for arm in arms:
         with stage(console, f"{arm}: answers", len(thoughts) * settings.draws) as display:
             write_rows(prober.answers(arm, thoughts, settings.draws, display.update), place / f"{arm}.jsonl")
-    permuted, *maps = scored
-    if not permuted.exists():
+    missing = _not_scored(settings, folder)
+    if (permuted := place / (_PERMUTED % settings.permutations)) in missing:
         with stage(console, "log p of gold answers, permuted", settings.permutations) as display:
             write_rows(prober.permuted_golds(thoughts, settings.permutations, display.update), permuted)
-    if maps and not maps[0].exists():
+    if (maps := _maps_of(settings)) in missing:
         with stage(console, "thoughts token by token", settings.token_maps) as display:
-            write_rows(prober.token_maps(thoughts, settings.token_maps, display.update), maps[0])
+            write_rows(prober.token_maps(thoughts, settings.token_maps, display.update), maps)
+
+
+def _not_scored(settings: ProbeSettings, folder: Path) -> list[Path]:
+    """The files of figures, for which nothing is sampled, that are not there."""
+    wanted = [folder / PROBE_FOLDER / (_PERMUTED % settings.permutations)]
+    wanted += [_maps_of(settings)] if settings.token_maps and folder == settings.run[0] else []
+    return [each for each in wanted if not each.exists()]
 
 
 def _maps_of(settings: ProbeSettings) -> Path:

@@ -66,7 +66,9 @@ def vllm_continuations(
         longest: tokens of the longest prompt.
     """
     needed = longest + settings.max_new_tokens
-    engine = _start(folder, AutoConfig.from_pretrained(folder, **NO_CODE), needed, settings.seed, share=0.5)
+    engine = _start(
+        folder, AutoConfig.from_pretrained(folder, **NO_CODE), needed, settings.seed, gpu_memory_utilization=0.5
+    )
     try:
         _require_policy(engine, folder, layout)
         yield _continue(engine, settings.temperature)
@@ -90,7 +92,7 @@ def _continue(engine: Any, temperature: float) -> Continue:
     return sample
 
 
-def _start(folder: Path, config: Any, needed: int, seed: int, share: float = 0.9) -> Any:
+def _start(folder: Path, config: Any, needed: int, seed: int, **more: Any) -> Any:
     # Else vLLM logs to the screen what only its developers read.
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     from vllm import LLM
@@ -99,8 +101,9 @@ def _start(folder: Path, config: Any, needed: int, seed: int, share: float = 0.9
     # "auto" would take weights in float32 for float16, and so another model than Transformers samples.
     dtype = str(config.dtype).removeprefix("torch.") if config.dtype is not None else "auto"
     # A request with a seed whose prompt is taken in several parts ends vLLM 0.31 on a CPU.
-    parts = {"enable_chunked_prefill": False} if current_platform.is_cpu() else {}
-    return LLM(str(folder), dtype=dtype, max_model_len=needed, seed=seed, gpu_memory_utilization=share, **parts)
+    if current_platform.is_cpu():
+        more["enable_chunked_prefill"] = False
+    return LLM(str(folder), dtype=dtype, max_model_len=needed, seed=seed, **more)
 
 
 def _require_policy(engine: Any, folder: Path, layout: VocabLayout) -> None:

@@ -32,7 +32,7 @@ def _card(shown: TokenMap) -> SampleCard:
     facts = [
         ("answer", visible_lines(shown.answer)),
         ("log p of it", _signed(shown.answer_logp)),
-        ("largest change", _signed(max(changes, key=abs))),
+        ("largest change", _signed(max(changes, key=abs, default=0.0))),
         ("bits from chance", f"{sum(bits or 0.0 for bits in shown.bits):.3f}"),
     ]
     return SampleCard(

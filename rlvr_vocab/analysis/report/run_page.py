@@ -190,7 +190,7 @@ def _samples(report: RunReport) -> Markup:
 def _vocabulary(report: RunReport) -> Markup:
     told = Markup()
     if report.probe is not None and report.probe.token_maps:
-        told = heading("What the copies tell") + token_maps(report.probe.token_maps)
+        told = heading("Where it is told") + token_maps(report.probe.token_maps)
     return _analysis(report) + told
 
 

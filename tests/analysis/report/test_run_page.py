@@ -372,11 +372,11 @@ def test_what_a_probe_found_stands_with_the_outcome(run):
     (run / "probe").mkdir()
     said = {"verdict": "no sign of meaning", "sentence": "No sign of meaning: <b>as good</b>."}
     write_json(run / "probe" / "probe.json", said)
-    assert "What the copies tell" not in report(run)
+    assert "Where it is told" not in report(run)
     told = TokenMap(0, 0, "2+2=", "4", -0.1, ["<", "2"], [0, 1], [None, 0.5], [None, -4.0])
     write_json(run / "probe" / "probe.json", {**said, "token_maps": [asdict(told)]})
     shown = report(run)
-    assert "What the copies tell" in shown and '<span class="down4 chosen"' in shown
+    assert "Where it is told" in shown and '<span class="down4 chosen"' in shown
     assert "what the copies mean" in shown and "No sign of meaning: &lt;b&gt;as good&lt;/b&gt;." in shown
     write_json(run / "probe" / "probe.json", {})
     assert "probe.json is damaged: &#39;verdict&#39;" in report(run)
