@@ -35,7 +35,8 @@ COLUMNS = (
     "verdict",
     "redrawn less permuted",
     "transplanted",
-    "bits used, less bias",
+    "bits used, less bias, by own ids",
+    "by own and redrawn ids",
     "towards the donor",
 )
 
@@ -86,13 +87,14 @@ def rlvr_vocab(*words: str) -> None:
 def figures(found: Mapping[str, Any]) -> list[str]:
     primary, pull = found["primary"], found["contrasts"]["donor"]
     transplanted = next(each["value"] for each in found["arms"] if each["arm"] == "transplanted")
-    used, bias = found["used"]["interval"], found["used"]["bias"]
+    used, bias = found["used"], found["used"]["bias"]
+    bits = (tuple(used[name][end] - bias for end in ("estimate", "low", "high")) for name in ("own", "redrawn"))
     points = (100 * primary[name] for name in ("difference", "low", "high"))
     return [
         found["verdict"],
         "{:+.1f} points ({:+.1f} to {:+.1f})".format(*points),
         f"{100 * transplanted:.1f} %",
-        f"{used['estimate'] - bias:.3f} ({used['low'] - bias:.3f} to {used['high'] - bias:.3f})",
+        *("{:.3f} ({:.3f} to {:.3f})".format(*each) for each in bits),
         f"{pull['difference']:+.2f} nats ({pull['low']:+.2f} to {pull['high']:+.2f})",
     ]
 

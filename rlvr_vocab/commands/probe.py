@@ -205,6 +205,8 @@ def _print(console: Console, found: ProbeFindings) -> None:
         )
     console.print(table)
     console.print(found.sentence, markup=False)
+    if found.used is not None:
+        console.print(f"Bits about the answer in the choices: {found.used.in_words()}.", markup=False)
 
 
 def _command(settings: ProbeSettings) -> str:

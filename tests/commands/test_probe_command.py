@@ -69,7 +69,7 @@ def test_frozen_copies_are_answered_alike_in_every_arm_that_keeps_the_text(train
                 other = by_place[each.problem, each.draw]
                 assert other.answer == each.answer and abs(other.gold_logp - each.gold_logp) < 1e-5
     assert found["primary"]["difference"] == 0 and found["verdict"] != "carries meaning"
-    assert abs(found["used"]["interval"]["estimate"]) < 1e-5
+    assert abs(found["used"]["own"]["estimate"]) < 1e-5 > abs(found["used"]["redrawn"]["estimate"])
     assert "NaN" not in (run / "probe" / "probe.json").read_text()
 
 
@@ -79,8 +79,9 @@ def test_a_planted_quarter_of_a_bit_is_found_and_draws_to_the_donor(tmp_path):
     assert main(["train", *words, f"output_dir={run}"]) == 0
     found = probed(run, "arms=[transplanted]")
     assert found["verdict"] == "carries meaning"
-    used, bias, pull = found["used"]["interval"], found["used"]["bias"], found["contrasts"]["donor"]
-    assert used["low"] - bias < 0.25 < used["high"] - bias
+    used, pull = found["used"], found["contrasts"]["donor"]
+    for bits in (used["own"], used["redrawn"]):
+        assert bits["low"] - used["bias"] < 0.25 < bits["high"] - used["bias"]
     assert pull["low"] > 0
     assert len(found["token_maps"]) == 6
     for told in found["token_maps"]:  # the first dot tells, the others do not

@@ -6,6 +6,7 @@ problems. The others are corrected for their number (Holm), and the verdict does
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -70,16 +71,30 @@ class ArmFigures:
 
 @dataclass(frozen=True)
 class UsedBits:
-    """Bits about the gold answer that the own choices hold beyond permuted ones.
+    """Bits about the gold answer that the model's choices hold beyond permuted ones, over problems.
 
     Attributes:
-        interval: of log2 p(gold | own ids) - log2 mean p(gold | permuted ids), over problems.
-        bias: about by how much the logarithm of a mean over so few permutations makes it too large, to first order.
+        own: of log2 p(gold | own ids) - log2 mean p(gold | permuted ids).
+        redrawn: the same with the mean of log2 p(gold | ids) over own and redrawn ids. Where redrawing does no harm it
+            has the same expectation as `own`, without most of the chance by which one thought's ids were drawn.
+        bias: about by how much the logarithm of a mean over so few permutations makes both too large, to first order.
     """
 
-    interval: Interval
+    own: Interval
+    redrawn: Interval
     bias: float
     permutations: int
+
+    def in_words(self) -> str:
+        """Both figures less the bias."""
+        own, redrawn = (
+            f"{each.estimate - self.bias:+.3f} ({each.low - self.bias:+.3f} to {each.high - self.bias:+.3f})"
+            for each in (self.own, self.redrawn)
+        )
+        return (
+            f"{own} by own ids; {redrawn} by own and redrawn ids, the same where redrawing does no harm; "
+            f"less about {self.bias:.3f} of bias by {self.permutations} permutations"
+        )
 
 
 @dataclass(frozen=True)
@@ -239,24 +254,38 @@ def _figures(runs: Sequence[ProbedRun], arm: str, measure: Measure) -> ArmFigure
 
 def _used_bits(runs: Sequence[ProbedRun]) -> UsedBits | None:
     """None where fewer than two problems have a log-probability of their gold answer."""
-    by_problem: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    by_problem: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     permutations = 0
     for run in runs:
-        # All draws of a thought have the same own ids.
-        own = {(each.problem, each.sample): each.gold_logp for each in run.answers["own"]}
+        own = _gold_bits(run.answers["own"])  # all draws of a thought have the same own ids
+        redrawn = _gold_bits(run.answers["redrawn"])
         for each in run.permuted:
-            gold_logp = own[each.problem, each.sample]
-            assert gold_logp is not None
-            by_problem[run.problems[each.problem]].append(_bits(gold_logp, np.array(each.gold_logps)))
+            of_own, *_ = own[each.problem, each.sample]
+            drawn = [of_own, *redrawn[each.problem, each.sample]]
+            of_permuted, bias = _mean_in_bits(np.array(each.gold_logps))
+            figures = of_own - of_permuted, float(np.mean(drawn)) - of_permuted, bias
+            by_problem[run.problems[each.problem]].append(figures)
             permutations = len(each.gold_logps)
-    means = np.array([np.mean(each, axis=0) for each in by_problem.values()])
-    interval = mean_interval(means[:, 0]) if len(means) > 1 else None
-    return None if interval is None else UsedBits(interval, float(means[:, 1].mean()), permutations)
+    if len(by_problem) < 2:
+        return None
+    by_own, by_redrawn, biases = np.array([np.mean(each, axis=0) for each in by_problem.values()]).T
+    own_interval, redrawn_interval = mean_interval(by_own), mean_interval(by_redrawn)
+    assert own_interval is not None and redrawn_interval is not None
+    return UsedBits(own_interval, redrawn_interval, float(biases.mean()), permutations)
 
 
-def _bits(own: float, permuted: np.ndarray) -> tuple[float, float]:
-    """log2 p(own) - log2 mean p(permuted), and its bias to first order."""
-    share = np.exp(permuted - permuted.max())  # of the likeliest
-    bits = (own - permuted.max() - np.log(share.mean())) / np.log(2)
+def _gold_bits(answers: Sequence[ProbeAnswer]) -> dict[tuple[int, int], list[float]]:
+    """log2 p(gold) by problem and sample; of one thought all have one, or none."""
+    found: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for each in answers:
+        if each.gold_logp is not None:
+            found[each.problem, each.sample].append(each.gold_logp / math.log(2))
+    return found
+
+
+def _mean_in_bits(logps: np.ndarray) -> tuple[float, float]:
+    """log2 of the mean of p, and by how much it is too small, to first order."""
+    share = np.exp(logps - logps.max())  # of the likeliest
     variance = share.var(ddof=1) if len(share) > 1 else 0.0  # one permutation tells none
+    bits = (logps.max() + np.log(share.mean())) / np.log(2)
     return float(bits), float(variance / (2 * len(share) * share.mean() ** 2) / np.log(2))

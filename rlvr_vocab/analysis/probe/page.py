@@ -60,12 +60,7 @@ def _facts(found: ProbeFindings) -> Iterator[tuple[str, str]]:
     )
     yield "runs", f"{len(found.runs):,}"
     if found.used is not None:
-        used = found.used.interval
-        yield (
-            "bits about the answer in the own choices",
-            f"{used.estimate:+.3f} ({used.low:+.3f} to {used.high:+.3f}); about {found.used.bias:.3f} of it is bias "
-            f"by {found.used.permutations} permutations",
-        )
+        yield "bits about the answer in the choices", found.used.in_words()
 
 
 def _arms(found: ProbeFindings) -> Markup:

@@ -109,7 +109,7 @@ def test_used_bits_are_what_permuting_takes_away():
     own = {each.problem: each.gold_logp for each in run.answers["own"]}
     half = [replace(each, gold_logps=[own[each.problem] - np.log(2)] * PERMUTATIONS) for each in run.permuted]
     used = findings(replace(run, permuted=half)).used
-    assert used.interval.estimate == pytest.approx(1.0) and used.bias == pytest.approx(0.0)
+    assert used.own.estimate == pytest.approx(1.0) and used.bias == pytest.approx(0.0)
     assert used.permutations == PERMUTATIONS
 
 
@@ -120,7 +120,29 @@ def test_the_bias_that_is_told_is_that_of_the_logarithm_of_a_mean():
     permuted = [PermutedThought(number, 0, np.log(row).tolist()) for number, row in enumerate(drawn)]
     own = [replace(each, gold_logp=float(np.log(0.6))) for each in run.answers["own"]]
     used = findings(replace(run, permuted=permuted, answers={**run.answers, "own": own})).used
-    assert used.bias > 0.02 and used.interval.estimate == pytest.approx(used.bias, abs=0.01)
+    assert used.bias > 0.02 and used.own.estimate == pytest.approx(used.bias, abs=0.01)
+
+
+def test_a_channel_of_known_bits_is_told_within_a_tenth_by_redrawn_draws():
+    error, problems, draws, permutations = 0.2145, 500, 16, 32  # a quarter of a bit
+    told = 1 + error * np.log2(error) + (1 - error) * np.log2(1 - error)
+    random, run = np.random.default_rng(0), made_up(problems=problems, draws=draws)
+    right = np.log(np.where(random.random((problems, draws + 1)) < error, error, 1 - error))
+    permuted = np.log(random.choice([error, 1 - error], size=(problems, permutations)))
+    logp_of = {
+        "own": lambda problem, draw: right[problem, draws],
+        "redrawn": lambda problem, draw: right[problem, draw],
+    }
+    answers = {
+        arm: [replace(each, gold_logp=float(logp(each.problem, each.draw))) for each in run.answers[arm]]
+        for arm, logp in logp_of.items()
+    }
+    dealt = [PermutedThought(number, 0, row.tolist()) for number, row in enumerate(permuted)]
+    used = findings(replace(run, answers={**run.answers, **answers}, permuted=dealt)).used
+    widths = [each.high - each.low for each in (used.own, used.redrawn)]
+    assert used.redrawn.estimate - used.bias == pytest.approx(told, rel=0.1)
+    assert used.redrawn.low - used.bias < told < used.redrawn.high - used.bias
+    assert widths[0] > 0.5 * told and widths[1] < 0.2 * told
 
 
 def test_an_arm_that_was_not_asked_for_is_left_out():
@@ -136,6 +158,7 @@ def test_the_page_escapes_what_it_shows_and_draws_doses_and_cuts():
     page = render(probe_page(findings(made_up(folder="<b>run</b>")), [shown], "rlvr-vocab probe run='<b>'"))
     assert not re.search(r"<b>(run|\?|&lt;|<)|'<b>'", page.partition("</style>")[2])
     assert "Dose and response" in page and "Thoughts cut short" in page
+    assert "by own ids; " in page and "by own and redrawn ids, the same where redrawing does no harm" in page
     assert '<span class="down3 chosen" title="copy 1; 0.90 bits from chance; exchanged: −1.50 nats">x</span>' in page
     assert '<span class="up1" title="copy 2; 0.00 bits from chance; exchanged: +0.20 nats">y</span>' in page
 
