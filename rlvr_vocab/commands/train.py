@@ -43,10 +43,11 @@ from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.runs.report import report_at_the_end
 from rlvr_vocab.runs.stage_runner import StagedRun
 from rlvr_vocab.runs.stages import Stage
-from rlvr_vocab.runs.summary import restored_summary, write_summary
+from rlvr_vocab.runs.summary import peaks_of_run, restored_summary, write_summary
 from rlvr_vocab.runs.thinking import thinking_doubts
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.training.checkpointing.write import full_disk_in_a_line
+from rlvr_vocab.training.metrics.peak_memory import peak_memory
 from rlvr_vocab.training.problem_order import ProblemOrder
 from rlvr_vocab.training.sharding import RunOnceSharded, is_sharded, on_its_device
 from rlvr_vocab.training.stage import StopOnSignalOrTime
@@ -65,7 +66,8 @@ def run(settings: RunSettings) -> int:
     with lock, full_disk_in_a_line(settings.output_dir):
         code = _run(settings, stop, console)
         if settings.report and state.is_main_process:
-            report_at_the_end(settings.output_dir, console, checked_record)
+            with peak_memory.phase("report"):
+                report_at_the_end(settings.output_dir, console, checked_record)
         return code
 
 
@@ -80,6 +82,7 @@ def _run(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> i
         save_final_model(training.trainer, settings, training.steps, Measure.of(held_out.graded_by), console)
         summary = _summary(settings, training, plan) | measured
         summary["seconds"] = round(time.monotonic() - started + training.seconds_of_earlier_starts, 1)
+        summary["peak_memory"] = peaks_of_run(settings.output_dir)
         if is_main:
             write_drawn(settings.output_dir, [record.drawn for record in training.records])
             summary["findings"] = [asdict(finding) for finding in training.doctor.finish(summary)]
@@ -167,6 +170,7 @@ def _prepare(
     return training, held_out, plan
 
 
+@peak_memory.phase("warmup")
 def _base_model(settings: RunSettings, train: Dataset) -> str:
     """With a screen of its own: it may be another process than the one that goes on."""
     return base_model(settings, train, make_console())
@@ -204,6 +208,7 @@ def _checkpoint(training: StagedRun, plan: ExpansionPlan) -> Checkpoint:
     return Checkpoint(on_its_device(training.trainer), training.trainer.processing_class, plan.layout)
 
 
+@peak_memory.phase("expansion")
 def _write_initial_model(settings: RunSettings, plan: ExpansionPlan, train: Dataset, console: Console) -> Path:
     folder = settings.output_dir / INITIAL_MODEL
     state = PartialState()

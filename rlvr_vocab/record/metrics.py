@@ -107,6 +107,8 @@ PHASES = (
     *("time/generation", "time/rewards", "time/logprobs", "time/forward", "time/backward", "time/optimizer"),
     *("time/waiting", "time/other"),
 )
+# The peak of memory in each of them, in GiB.
+MEMORY_OF_PHASE = {name: name.replace("time/", "memory/") for name in PHASES}
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,12 @@ from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.runs.environment import recorded_names_on_hub
 from rlvr_vocab.runs.model_card import CardFacts, measured, quantized_note, write_adapter_card, write_card
 from rlvr_vocab.runs.record import asked_under_it
+from rlvr_vocab.training.metrics.peak_memory import peak_memory
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.peft.merge import MergeReport, merge_adapter
 
 
+@peak_memory.phase("final_model")
 def save_final_model(
     trainer: RegionGRPOTrainer, settings: RunSettings, steps: int, measure: Measure, console: Console
 ) -> None:

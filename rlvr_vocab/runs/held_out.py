@@ -31,6 +31,7 @@ from rlvr_vocab.record.results import (
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import results_file
 from rlvr_vocab.runs.rewards import grader_of_run, reward_context
+from rlvr_vocab.training.metrics.peak_memory import peak_memory
 from rlvr_vocab.training.sharding import on_its_device
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.chat import prefilled_ids
@@ -129,6 +130,7 @@ class HeldOutEvaluator:
                 markup=False,
             )
 
+    @peak_memory.phase("evaluation")
     def _results(
         self, checkpoint: Checkpoint, on_progress: Callable[[int, int], None] = lambda done, total: None
     ) -> list[ProblemResult]:
@@ -141,6 +143,7 @@ class HeldOutEvaluator:
             on_progress=on_progress,
         )
 
+    @peak_memory.phase("evaluation")
     def sample(self, checkpoint: Checkpoint) -> dict[str, Any] | None:
         """One answer to the first held-out problem, as text spans with their copy indices."""
         if self.problems is None:

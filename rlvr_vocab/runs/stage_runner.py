@@ -26,6 +26,7 @@ from rlvr_vocab.training.arguments import grpo_config
 from rlvr_vocab.training.checkpointing.find import steps_in
 from rlvr_vocab.training.display.live import live_display
 from rlvr_vocab.training.metrics.metrics_file import MetricsFile
+from rlvr_vocab.training.metrics.peak_memory import peak_memory
 from rlvr_vocab.training.models.unsloth_model import load_with_unsloth
 from rlvr_vocab.training.stage import StageContext, StopEarly, StopOnSignalOrTime
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
@@ -133,6 +134,7 @@ class StagedRun:
             (stage.folder / STAGE_RECORD).unlink()
         PartialState().wait_for_everyone()
 
+    @peak_memory.phase("loading")
     def _trainer_of_current(self) -> RegionGRPOTrainer:
         """The trainer of the current stage, with the weights that the stages before it have left."""
         stage = self.stages[self._current]

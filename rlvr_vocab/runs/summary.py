@@ -6,16 +6,29 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from accelerate import PartialState
+from accelerate.utils import gather_object
 from rich.console import Console
 
 from rlvr_vocab.atomic_file import json_text, write_whole
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.files import CONFIG, FINAL_ADAPTER, FINAL_MODEL, SUMMARY, SUMMARY_KEYS, is_finished, read_record
+from rlvr_vocab.record.files import (
+    CONFIG,
+    FINAL_ADAPTER,
+    FINAL_MODEL,
+    METRICS,
+    SUMMARY,
+    SUMMARY_KEYS,
+    is_finished,
+    read_record,
+)
 from rlvr_vocab.record.inventory import LISTED_IN, RunInventory, write_final_inventory
 from rlvr_vocab.record.manifest import MANIFEST, set_aside
+from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, is_number, read_metrics
 from rlvr_vocab.runs.folder import RESUME_MODES, changes_of
 from rlvr_vocab.training.checkpointing.find import newest_checkpoint
+from rlvr_vocab.training.metrics.peak_memory import peak_memory
 
 
 def restored_summary(settings: RunSettings, console: Console) -> dict[str, Any] | None:
@@ -44,6 +57,23 @@ def restored_summary(settings: RunSettings, console: Console) -> dict[str, Any] 
     _discard_outcome(folder, lacking)
     _warn(folder, RunInventory.of(folder).restore()[0], console)
     return None
+
+
+def peaks_of_run(folder: Path) -> dict[str, float]:
+    """The peak of memory in each phase of a run, in GiB, of the process that has the highest; all of them call it.
+
+    Those of steps are of the whole run, the others of its last start.
+    """
+    rows = read_metrics(folder / METRICS) if PartialState().is_main_process else []
+    of_steps = [
+        {phase.removeprefix("memory/"): row[phase] for phase in MEMORY_OF_PHASE.values() if is_number(row.get(phase))}
+        for row in rows
+    ]
+    peak_memory.enter(None)
+    highest: dict[str, float] = {}
+    for peaks in [*gather_object([peak_memory.highest]), *of_steps]:
+        highest |= {phase: max(peak, highest.get(phase, 0.0)) for phase, peak in peaks.items()}
+    return {phase: round(peak, 3) for phase, peak in highest.items()}
 
 
 def write_summary(folder: Path, summary: dict[str, Any]) -> None:

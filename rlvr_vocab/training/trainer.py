@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -33,6 +32,7 @@ from rlvr_vocab.training.metrics.completions import (
     gather_rollouts,
     write_completions,
 )
+from rlvr_vocab.training.metrics.peak_memory import peak_memory
 from rlvr_vocab.training.metrics.reference_kl import ReferenceKL
 from rlvr_vocab.training.metrics.sampling_gap import SamplingGap
 from rlvr_vocab.training.metrics.step_clock import StepClock
@@ -57,8 +57,6 @@ from rlvr_vocab.vocab.reasoning_rows import held_rows, save_differences
 from rlvr_vocab.vocab.refuse_off_policy import refuse_altered, refuse_off_policy
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
-
-logger = logging.getLogger(__name__)
 
 # Figures of the model that a trainer holds, by name.
 Measure = Callable[["RegionGRPOTrainer"], Mapping[str, float | None]]
@@ -386,6 +384,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         in_parts = isinstance(self.model, PeftModel) or is_sharded(self.accelerator.state)
         return nullcontext() if in_parts or (held := held_rows(self.model)) is None else held.reading(checkpoint)
 
+    @peak_memory.phase("loading")
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         with self._reading(resume_from_checkpoint):
             super()._load_from_checkpoint(resume_from_checkpoint, model)
@@ -394,6 +393,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         with self._reading(self.state.best_model_checkpoint):
             super()._load_best_model()
 
+    @peak_memory.phase("loading")
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         """Their state from a checkpoint; rates and decay from the configuration, which may have been changed."""
         with keeping_configured_settings(self.optimizer, self.lr_scheduler):

@@ -77,6 +77,8 @@ def test_a_run_leaves_what_the_documentation_says(folder: Path) -> None:
     assert VocabLayout.load(folder / "final_model") == VocabLayout.load(folder / "initial_model")
     assert not list((folder / "final_model").glob("*.bin"))
     assert summary["reasoning_vocab_size"] > 0
+    phases = {"expansion", "loading", "evaluation", "final_model", "generation", "forward", "optimizer"}
+    assert summary["peak_memory"].keys() >= phases and min(summary["peak_memory"].values()) > 0
 
 
 def test_the_findings_of_the_summary_are_those_that_a_reader_of_the_run_makes(folder: Path) -> None:
@@ -164,7 +166,7 @@ def test_measuring_meanwhile_changes_nothing_about_the_training(folder: Path, tm
         main(["train", f"config={folder / 'config.yaml'}", "training.eval_steps=null", f"output_dir={unmeasured}"]) == 0
     )
     assert not list((unmeasured / "evaluation").glob("step_*"))
-    clock = ("step_time", "time/")
+    clock = ("step_time", "time/", "memory/")
     there, here = (
         [{name: value for name, value in row.items() if not name.startswith(clock)} for row in metrics_of(run)]
         for run in (folder, unmeasured)

@@ -20,6 +20,7 @@ CUT_BY_BATCH = ("entropy", "kl", "clip_ratio/")
 OF_THE_CLOCK = (
     "step_time",
     "time/",
+    "memory/",
     "train_runtime",
     "train_samples_per_second",
     "train_steps_per_second",

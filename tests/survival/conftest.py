@@ -67,10 +67,11 @@ class Outcome:
 def read_outcome(folder: Path) -> Outcome:
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     finals = [path for name in ("final_model", "final_adapter") for path in (folder / name).rglob("*.safetensors")]
+    measured = ("step_time", "time/", "memory/")
     tables = sorted((folder / "completions").iterdir())
     return Outcome(
         {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(finals)},
-        [{key: value for key, value in row.items() if not key.startswith(("step_time", "time/"))} for row in rows],
+        [{key: value for key, value in row.items() if not key.startswith(measured)} for row in rows],
         {path.name: pd.read_parquet(path).to_json() for path in tables},
         {path.name: path.read_bytes().hex() for path in (folder / "evaluation").glob("step_*.jsonl")},
     )

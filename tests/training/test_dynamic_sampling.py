@@ -79,7 +79,7 @@ def test_it_trains_as_if_only_these_problems_had_been_drawn(expand_shape, make_t
     plain = make_trainer(folder, tmp_path / "plain", rows=chosen, shuffle_dataset=False, **common)
     plain.train()
     assert plain.trained_on == trainer.trained_on
-    of_the_clock = ("step_time", "time/", "dynamic/", "reward/sampled", "num_tokens", "epoch")
+    of_the_clock = ("step_time", "time/", "memory/", "dynamic/", "reward/sampled", "num_tokens", "epoch")
     for there, here in zip(plain.state.log_history[:3], trainer.state.log_history[:3], strict=True):
         here = {name: value for name, value in here.items() if not name.startswith(of_the_clock)}
         assert here == {name: there[name] for name in here} and len(here) > 20

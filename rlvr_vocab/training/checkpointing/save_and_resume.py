@@ -26,6 +26,7 @@ from rlvr_vocab.training.checkpointing.unfinished_step import (
 )
 from rlvr_vocab.training.checkpointing.write import clear_leftovers, save_whole
 from rlvr_vocab.training.metrics.completions import remove_step_files_after
+from rlvr_vocab.training.metrics.peak_memory import peak_memory
 from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.training.sharding import require_same_sharding
 
@@ -114,6 +115,7 @@ class TrainerCheckpoints:
                 torch.randperm(sampler.num_samples, generator=sampler.generator)
         return sampler
 
+    @peak_memory.phase("saving")
     def save(self, write: Callable[[], None], push: Callable[[str], None]) -> None:
         """Write a checkpoint of the present step, which is valid from the moment at which it is complete.
 

@@ -1,5 +1,6 @@
 """Where the seconds of a step go: each to one phase, all of them to the step."""
 
+import sys
 import time
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from trl import GRPOTrainer
 from rlvr_vocab.record.metrics import PHASES
 from rlvr_vocab.training.metrics import step_clock
 
+linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells the peak of resident memory")
 # Seconds that each call of something takes, on a clock that nothing else moves.
 GENERATION, REWARDS, LOGPROBS, FORWARD, BACKWARD, OPTIMIZER, OTHER = 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0
 # Two batches a step, two steps for what is generated once: old and reference log-probabilities are needed.
@@ -73,6 +75,41 @@ def test_each_second_counts_to_the_phase_that_it_is_spent_in(clock, expand_shape
     assert trained == pytest.approx(tokens)
     sampled = [row.get("time/sampled_tokens_per_second") for row in rows]
     assert sampled == [tokens[0] / GENERATION, None, tokens[2] / GENERATION]
+
+
+def allocating(mebibytes, function):
+    """The function, which holds so much memory beside what it does; each call the next of the numbers."""
+    left = iter(mebibytes)
+
+    def large(*args, **kwargs):
+        held = torch.ones(next(left), 2**18)
+        result = function(*args, **kwargs)
+        assert held.size(1)
+        return result
+
+    return large
+
+
+@linux
+def test_a_row_has_the_highest_memory_of_its_batches_and_steps(expand_shape, make_trainer, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        GRPOTrainer, "_calculate_rewards", allocating([128, 512, 64, 64], GRPOTrainer._calculate_rewards)
+    )
+    trainer = make_trainer(
+        expand_shape("qwen3", size=None), tmp_path, max_steps=4, logging_steps=2, gradient_accumulation_steps=1
+    )
+    trainer.accelerator.backward = allocating([64, 64, 64, 256], trainer.accelerator.backward)
+    trainer.train()
+    first, second = trainer.state.log_history[:2]
+    assert {name for name in first if name.startswith("memory/")} == {
+        f"memory/{phase}" for phase in ("generation", "rewards", "forward", "backward", "optimizer", "other")
+    }
+    of_rewards, of_backward = (
+        [row[f"memory/{phase}"] - row["memory/optimizer"] for row in (first, second)]
+        for phase in ("rewards", "backward")
+    )
+    assert of_rewards == pytest.approx([0.5, 0.0625], abs=0.02)
+    assert of_backward == pytest.approx([0.0625, 0.25], abs=0.02)
 
 
 def test_a_phase_lasts_until_the_device_has_done_what_it_was_given(clock, monkeypatch):
