@@ -1,6 +1,8 @@
 """What the trainer samples under and what it scores under are the same distribution."""
 
+import gc
 import math
+import weakref
 from types import SimpleNamespace
 
 import numpy as np
@@ -183,6 +185,25 @@ def test_kl_is_logged_every_so_many_steps_starts_at_nothing_and_changes_nothing_
         for steps in (0, 1)
     )
     assert plain == logged
+
+
+def test_a_reference_for_the_moment_is_gone_when_the_kl_is_logged(expand_shape, make_trainer, tmp_path, monkeypatch):
+    loaded, load = [], ReferenceKL._load_reference
+
+    def remembered(self):
+        reference = load(self)
+        loaded.append(weakref.ref(reference))
+        return reference
+
+    monkeypatch.setattr(ReferenceKL, "_load_reference", remembered)
+    trainer = make_trainer(expand_shape("llama", size=None), tmp_path, kl_log_steps=1, max_steps=1)
+    gc.disable()  # what only the collector would find, it might find by chance
+    try:
+        trainer.train()
+    finally:
+        gc.enable()
+    [reference] = loaded
+    assert reference() is None
 
 
 def test_what_beta_acts_on_is_chosen_and_both_are_logged(expand_shape, make_trainer, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -64,8 +65,7 @@ class ReferenceKL:
             disable_gradient_checkpointing(trainer.model, trainer.args.gradient_checkpointing_kwargs),
         ):
             logps, *_ = trainer._get_per_token_logps_and_entropies(trainer.model, *arguments)
-            with self.reference() as reference:
-                reference_logps, *_ = trainer._get_per_token_logps_and_entropies(reference, *arguments)
+            reference_logps = self._reference_logps(*arguments)
         of_copies = trainer.text_kl.copy_logps(reference_logps) - trainer.text_kl.copy_logps(logps)
         log_ratios = {"kl": reference_logps - logps - of_copies, "kl/ids": reference_logps - logps}
         if not trainer.policy.layout.size:
@@ -74,6 +74,13 @@ class ReferenceKL:
         sums = torch.stack([*((k3(each) * mask).sum() for each in log_ratios.values()), mask.sum()])
         *totals, tokens = trainer.accelerator.reduce(sums, reduction="sum").tolist()
         return {name: total / max(tokens, 1) for name, total in zip(log_ratios, totals, strict=True)}
+
+    def _reference_logps(self, *arguments: Any) -> torch.Tensor:
+        with self.reference() as reference:
+            logps: torch.Tensor = self._trainer._get_per_token_logps_and_entropies(reference, *arguments)[0]
+        del reference
+        gc.collect()  # its forward is a function that holds it: by itself it would stay, a whole model, for many steps
+        return logps
 
     @contextmanager
     def reference(self) -> Iterator[PreTrainedModel]:
