@@ -23,6 +23,7 @@ from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import COMPLETIONS, INITIAL_MODEL, STEP_FILES
+from rlvr_vocab.record.probe import told_by_probe
 from rlvr_vocab.rewards.build import logged_names
 from rlvr_vocab.rewards.grader import named_for_being_right
 from rlvr_vocab.rewards.reward import traits_by_name
@@ -85,7 +86,7 @@ def _write(settings: SamplesSettings) -> int:
     heading = f"{counted(len(matches), 'completion')} of {settings.run}: {search.sample_filter}".rstrip(": ")
     reader = _with_marker(reader, settings.run)
     samples = (reader.sample(files.read_row(*matches.sample_id(index))) for index in range(len(matches)))
-    pieces = PIECES[form](samples, heading)
+    pieces = PIECES[form](samples, heading, told_by_probe(settings.run))
     if settings.out is None:
         for piece in pieces:
             sys.stdout.write(piece)

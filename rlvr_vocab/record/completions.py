@@ -18,7 +18,7 @@ from rlvr_vocab.record.inventory import RunInventory
 from rlvr_vocab.record.results import KINDS, kind_in_words
 
 _REWARD, _REASON = "reward/", "reason/"
-# Figures of every token, read only where they are asked for.
+# Figures of every token that are read only where they are asked for.
 OF_EACH_TOKEN = ("sampling_logps", "sampling_entropies", "sampling_copy_entropies")
 # A step of a large run is tens of megabytes with its ids.
 _STEPS_KEPT = 4
@@ -35,6 +35,7 @@ class SampledCompletion:
         reward: weighted sum over the functions that scored it.
         rewards: what each function gave; None where it gave none.
         reasons: why each function gave it, where it says; empty in runs that did not record it.
+        choice_bits: how far the choice among the ids of each token's text was from chance; empty where not known.
         task, difficulty: of the problem; empty where its set has no such column.
     """
 
@@ -49,6 +50,7 @@ class SampledCompletion:
     reasons: Mapping[str, str] = field(default_factory=dict)
     prompt_ids: Sequence[int] = ()
     completion_ids: Sequence[int] = ()
+    choice_bits: Sequence[float] = ()
     task: str = ""
     difficulty: str = ""
 
@@ -148,6 +150,7 @@ def _completion(cells: Mapping[str, Any], step: int, row: int) -> SampledComplet
         reasons={name: _text(value) for name, value in _under(_REASON, cells) if value},
         prompt_ids=cells.get("prompt_ids") or (),
         completion_ids=cells.get("completion_ids") or (),
+        choice_bits=cells.get("sampling_choice_bits") or (),
         **{name: _text(cells.get(name)) for name in KINDS},
     )
 

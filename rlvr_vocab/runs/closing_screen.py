@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +97,10 @@ def finding_line(title: str, step: int) -> str:
     return f"{title} (step {step})"
 
 
-def marked_text(spans: Sequence[tuple[str, int]], *, colour: bool) -> Text:
+def marked_text(spans: Iterable[Sequence[Any]], *, colour: bool) -> Text:
     """Surface text in which reasoning tokens can be told from standard ones; nothing in it moves a cursor."""
     text = Text()
-    for written, copy_index in spans:
+    for written, copy_index, *_ in spans:
         surface = "".join(each if each in _WHITESPACE else printable(each, 1) for each in written)
         if not copy_index:
             text.append(surface)

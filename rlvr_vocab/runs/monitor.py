@@ -109,7 +109,7 @@ class DisplayCallback(TrainerCallback):
         tokenizer, layout = self._trainer.processing_class, self._trainer.policy.layout
         ids = [*prefilled_ids(rollouts.prompt_ids[0], layout), *rollouts.completion_ids[0]]
         spans = shortened(Marker(tokenizer, layout).spans(ids), _HEAD, _TAIL)
-        escaped = [(printable(surface, len(surface)), copy) for surface, copy in spans]
+        escaped = [each._replace(text=printable(each.text, len(each.text))) for each in spans]
         text = Text(f"step {step}, reward {rollouts.total_rewards()[0]:.2f}: ")
         return text.append_text(marked_text(escaped, colour=self._in_colour))
 

@@ -41,7 +41,7 @@ class Rollout:
     tokens: int
     completion_ids: list[int]
     logps: list[float] | None
-    entropies: tuple[list[float], list[float]] | None
+    entropies: tuple[list[float], ...] | None
     extra: dict[str, Any]
 
 
@@ -73,8 +73,7 @@ class ChosenBatch:
         found = [each.entropies for each in self.rollouts if each.entropies is not None]
         if len(found) < len(self.rollouts):
             return None
-        of_text, of_copies = zip(*found, strict=True)
-        return SampledEntropies(list(of_text), list(of_copies))
+        return SampledEntropies(*map(list, zip(*found, strict=True)))
 
     @property
     def extra(self) -> dict[str, list[Any]]:
@@ -171,7 +170,7 @@ class DynamicSampling:
                 tokens=len(prompt_ids[place]) + len(completion_ids[place]),
                 completion_ids=list(completion_ids[place]),
                 logps=None if logps is None else logps[place],
-                entropies=None if entropies is None else (entropies.text[place], entropies.copies[place]),
+                entropies=None if entropies is None else tuple(each[place] for each in entropies if each is not None),
                 extra={column: values[place] for column, values in extra.items()},
             )
             for place, row in enumerate(mine)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,15 +22,25 @@ if TYPE_CHECKING:  # seconds to import
 TOKENIZER_FILE = "tokenizer.json"
 # Where there is no colour, reasoning tokens stand between these.
 OPEN_MARK, CLOSE_MARK = "⟦", "⟧"
+# … and what was chosen between these.
+OPEN_CHOSEN, CLOSE_CHOSEN = "⟪", "⟫"
+CHOSEN_BITS = 0.1  # from chance from which on a choice is marked
+CHOSEN_MEANS = f"the choice among the ids of its text was {CHOSEN_BITS:g} bits or more from chance"
 # Copies past the last colour take the first one again.
 NUMBER_OF_COLOURS = 6
 
 
 class TextSpan(NamedTuple):
-    """Text of neighbouring tokens with one copy index: 0 for standard tokens, m for m-th copies."""
+    """Text of neighbouring tokens that are marked alike.
+
+    Attributes:
+        copy_index: 0 for standard tokens, m for m-th copies.
+        chosen: whether the choice among the ids of their texts was `CHOSEN_BITS` or more from chance.
+    """
 
     text: str
     copy_index: int
+    chosen: bool = False
 
 
 def read_tokenizer(file: Path) -> Tokenizer:
@@ -65,15 +76,20 @@ class Marker:
         copy = token - self.layout.standard_size
         return self.layout.copy_indices[copy] if 0 <= copy < self.layout.size else 0
 
-    def spans(self, ids: Sequence[int]) -> list[TextSpan]:
-        """The surface text of ids, special tokens left out, in spans of one copy index.
+    def spans(self, ids: Sequence[int], choice_bits: Sequence[float] = ()) -> list[TextSpan]:
+        """The surface text of ids, special tokens left out, in spans of one copy index that were chosen, or were not.
+
+        Args:
+            choice_bits: of each id, how far the choice among those of its text was from chance, where that is known.
 
         A character whose bytes lie in several spans belongs to the one that ends it. Their texts put together are
         the text of all ids.
         """
-        runs = [(index, list(run)) for index, run in groupby(ids, key=self.copy_index)]
+        chosen = [bits >= CHOSEN_BITS for bits in choice_bits] or [False] * len(ids)
+        marked = zip(map(self.copy_index, ids), chosen, ids, strict=True)
+        runs = [(marks, [token for *_, token in run]) for marks, run in groupby(marked, key=itemgetter(0, 1))]
         texts = self.pieces([run for _, run in runs])
-        return _joined([TextSpan(text, index) for text, (index, _) in zip(texts, runs, strict=True)])
+        return _joined([TextSpan(text, *marks) for text, (marks, _) in zip(texts, runs, strict=True)])
 
     def pieces(self, runs: Sequence[Sequence[int]]) -> list[str]:
         """The surface text of runs of ids that follow one another, cut between them as `spans` is."""
@@ -107,27 +123,31 @@ def colour_number(copy_index: int) -> int:
 def marked_plain(spans: Iterable[TextSpan]) -> str:
     """Text with marks around reasoning tokens, the copy index inside from the second copy on; controls made visible.
 
-    >>> marked_plain([TextSpan("a", 0), TextSpan("b", 1), TextSpan("c", 2)])
-    'a⟦b⟧⟦2:c⟧'
+    >>> marked_plain([TextSpan("a", 0), TextSpan("b", 1), TextSpan("c", 2, chosen=True)])
+    'a⟦b⟧⟪⟦2:c⟧⟫'
     """
-    return "".join(
-        f"{OPEN_MARK}{'' if each.copy_index == 1 else f'{each.copy_index}:'}{visible_lines(each.text)}{CLOSE_MARK}"
-        if each.copy_index
-        else visible_lines(each.text)
-        for each in spans
-    )
+    return "".join(map(_plain, spans))
+
+
+def _plain(span: TextSpan) -> str:
+    text = visible_lines(span.text)
+    if span.copy_index:
+        text = f"{OPEN_MARK}{'' if span.copy_index == 1 else f'{span.copy_index}:'}{text}{CLOSE_MARK}"
+    return f"{OPEN_CHOSEN}{text}{CLOSE_CHOSEN}" if span.chosen else text
 
 
 def marked_html(spans: Iterable[TextSpan]) -> Markup:
     """Escaped text with `<span class="m1" title="copy 1">` around first copies, and so on; controls made visible."""
-    return Markup("").join(
-        Markup('<span class="m{}" title="copy {}">{}</span>').format(
-            colour_number(each.copy_index), each.copy_index, visible_lines(each.text)
-        )
-        if each.copy_index
-        else escape(visible_lines(each.text))
-        for each in spans
-    )
+    return Markup("").join(map(_html, spans))
+
+
+def _html(span: TextSpan) -> Markup:
+    text = escape(visible_lines(span.text))
+    if not (span.copy_index or span.chosen):
+        return text
+    classes = [f"m{colour_number(span.copy_index)}"] * (span.copy_index > 0) + ["chosen"] * span.chosen
+    told = [f"copy {span.copy_index}" if span.copy_index else "standard", *["chosen"] * span.chosen]
+    return Markup('<span class="{}" title="{}">{}</span>').format(" ".join(classes), ", ".join(told), text)
 
 
 def shortened(spans: Sequence[TextSpan], head: int, tail: int) -> list[TextSpan]:
@@ -151,13 +171,10 @@ def _part(spans: Sequence[TextSpan], start: int, end: int) -> Iterator[TextSpan]
         text = each.text[max(start - at, 0) : max(end - at, 0)]
         at += len(each.text)
         if text:
-            yield TextSpan(text, each.copy_index)
+            yield each._replace(text=text)
 
 
 def _joined(spans: Sequence[TextSpan]) -> list[TextSpan]:
-    """Empty ones left out, neighbours of one copy index made one."""
+    """Empty ones left out, neighbours that are marked alike made one."""
     told = (each for each in spans if each.text)
-    return [
-        TextSpan("".join(each.text for each in run), copy_index)
-        for copy_index, run in groupby(told, key=lambda each: each.copy_index)
-    ]
+    return [TextSpan("".join(each.text for each in run), *marks) for marks, run in groupby(told, key=itemgetter(1, 2))]

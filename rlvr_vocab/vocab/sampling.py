@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,7 +107,8 @@ class TextFirstDraw:
     """Draws each token itself, its text first and then one of the text's ids; of its scores that id is the only finite.
 
     It is the same distribution. What a stock sampler costs grows with the number of ids, by a random number for each;
-    there are as many texts as the base model has tokens. It keeps what a `SamplingRecorder` keeps.
+    there are as many texts as the base model has tokens. It keeps what a `SamplingRecorder` keeps, and how far the
+    choice among the ids of each text was from chance.
 
     Args:
         uniforms_BT2: random numbers from 0 to 1 for the text and the id of each step, `(B, steps, 2)`: the same ones
@@ -125,7 +127,7 @@ class TextFirstDraw:
         self._policy, self._temperature = policy, temperature
         self._uniforms_BT2, self._texts_BT = uniforms_BT2, texts_BT
         self._logps: list[torch.Tensor] = []
-        self._entropies: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._figures: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         policy = self._policy
@@ -147,9 +149,11 @@ class TextFirstDraw:
         nth_B1 = self._draw(of_ids_BM, 1)
         drawn_B1 = ids_BM.gather(1, nth_B1)
         self._logps.append(log_p_BM.gather(1, nth_B1).squeeze(1))
+        number_open_B = (exists_BM & (bias_BR.gather(1, ids_BM) > FORBIDDEN)).sum(1).clamp(min=1)
+        from_chance_B = number_open_B.log() - torch.special.entr(of_ids_BM).sum(1)
         log_p_BR.clamp_(min=FORBIDDEN)  # 0 · -inf would be NaN
         of_ids, of_texts = -row_dot(p_BR, log_p_BR), -row_dot(of_texts_BV, finite_log(of_texts_BV))
-        self._entropies.append((of_texts, of_ids - of_texts))
+        self._figures.append((of_texts, of_ids - of_texts, from_chance_B.clamp(min=0) / math.log(2)))
         return torch.full_like(scores, -torch.inf).scatter(1, drawn_B1, 0.0)
 
     def _texts(self, of_texts_BV: torch.Tensor) -> torch.Tensor:
@@ -170,10 +174,9 @@ class TextFirstDraw:
         """`(B, steps)` log-probabilities of the ids that generation appended to its prompts."""
         return torch.stack(self._logps, dim=1)
 
-    def entropies(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """As a recorder's."""
-        over_texts, above = zip(*self._entropies, strict=True)
-        return torch.stack(over_texts, dim=1), torch.stack(above, dim=1)
+    def entropies(self) -> tuple[torch.Tensor, ...]:
+        """As a recorder's; and the bits by which the choice among the open ids of the drawn text was from chance."""
+        return tuple(torch.stack(each, dim=1) for each in zip(*self._figures, strict=True))
 
 
 _TAKES_THE_LIKELIEST = {"do_sample": False, "temperature": None, "top_k": None, "top_p": None}  # the one that is drawn
@@ -185,13 +188,14 @@ class RegionSampler:
     Attributes:
         last_logps: `(B, steps)` of the last call under `recording()`; what follows a row's end is meaningless.
         last_entropies: in nats, of the distributions that the same ids were drawn from: over texts, and what the
-            entropy over ids has above that.
+            entropy over ids has above that; where there are copies, and nothing was taken out of the distributions,
+            how far the choice among the ids of each text was from chance, too, in bits.
     """
 
     def __init__(self, model: PreTrainedModel, policy: RegionPolicy) -> None:
         self.policy = policy
         self.last_logps: torch.Tensor | None = None
-        self.last_entropies: tuple[torch.Tensor, torch.Tensor] | None = None
+        self.last_entropies: tuple[torch.Tensor, ...] | None = None
         self._recording = False
         self._draw: TextFirstDraw | None = None
         self._own_generate = model.generate

@@ -26,6 +26,7 @@ def folder(tmp_path):
             "sampling_logps": [[-1.0, -2.0], []],
             "sampling_entropies": [[1.0, 2.0], []],
             "sampling_copy_entropies": [[0.5, 0.0], []],
+            "sampling_choice_bits": [[0.25, 0.0], []],
         }
     ).to_parquet(tmp_path / "step_00007.parquet", index=False)
     return tmp_path
@@ -34,9 +35,10 @@ def folder(tmp_path):
 def test_a_step_is_read_as_it_was_written(folder):
     first, second = CompletionFiles(folder).read(7)
     assert first == SampledCompletion(
-        7, 1, "p", "one", "1", 1.0, 0.5, {"accuracy": 1.0}, {"accuracy": "equal"}, [1], [3, 4]
+        7, 1, "p", "one", "1", 1.0, 0.5, {"accuracy": 1.0}, {"accuracy": "equal"}, [1], [3, 4], [0.25, 0.0]
     )
-    assert not [name for name in CompletionFiles(folder).table(7).column_names if name.startswith("sampling")]
+    told = [name for name in CompletionFiles(folder).table(7).column_names if name.startswith("sampling")]
+    assert told == ["sampling_choice_bits"]
     assert (second.row, second.solution, dict(second.rewards), dict(second.reasons)) == (2, "", {"accuracy": None}, {})
 
 

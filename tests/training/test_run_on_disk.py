@@ -87,6 +87,7 @@ def test_completions_of_each_step_have_the_columns_of_the_design(run):
             "sampling_logps",
             "sampling_entropies",
             "sampling_copy_entropies",
+            "sampling_choice_bits",
             "solution",
             "advantage",
             "reward",
@@ -97,7 +98,7 @@ def test_completions_of_each_step_have_the_columns_of_the_design(run):
         for row in table.to_dict("records"):
             assert len(row["completion_ids"]) == len(row["sampling_logps"])
             assert all(math.isfinite(logp) and logp <= 0 for logp in row["sampling_logps"])
-            assert len(row["sampling_entropies"]) == len(row["sampling_logps"])
+            assert len(row["sampling_entropies"]) == len(row["sampling_choice_bits"]) == len(row["sampling_logps"])
             assert row["prompt"] == tokenizer.decode(row["prompt_ids"]) and row["prompt"].endswith("<think>\n")
             sampled = tokenizer.decode(row["completion_ids"], skip_special_tokens=True)
             assert row["completion"] == "<think>\n" + sampled

@@ -43,6 +43,8 @@ def test_a_stretch_says_which_copy_its_tokens_are(two_copies):
     ids = [a, size + b, 2 * size + c, 2 * size + a, b]
     assert marker.spans(ids) == [TextSpan("a", 0), TextSpan("b", 1), TextSpan("ca", 2), TextSpan("b", 0)]
     assert marker.spans([]) == []
+    told = [0.0, 0.1, 0.09, 1.0, 0.7]
+    assert marker.spans(ids, told) == [("a", 0, False), ("b", 1, True), ("c", 2, False), ("a", 2, True), ("b", 0, True)]
 
 
 def test_bytes_that_are_no_character_are_shown_and_not_lost(two_copies):
@@ -65,22 +67,34 @@ def test_a_folder_without_its_files_is_one_clear_line(missing, two_copies, tmp_p
 
 
 def test_what_is_long_is_shown_from_both_ends():
-    text = [TextSpan("abc", 0), TextSpan("defg", 1), TextSpan("hij", 2)]
-    assert shortened(text, 4, 2) == [("abc", 0), ("d", 1), (" … 4 characters … ", 0), ("ij", 2)]
+    text = [TextSpan("abc", 0), TextSpan("defg", 1), TextSpan("hij", 2, chosen=True)]
+    ends = [TextSpan("abc", 0), TextSpan("d", 1), TextSpan(" … 4 characters … ", 0), TextSpan("ij", 2, chosen=True)]
+    assert shortened(text, 4, 2) == ends
     assert shortened(text, 5, 5) == text
 
 
 def test_html_holds_the_text_and_no_tag_of_it():
     hostile = '<script>alert("1")</script>\'><b onclick=x>\x1b\0\u202e</span>'
-    html = marked_html([TextSpan(hostile, 0), TextSpan(hostile, 1), TextSpan(hostile, 8)])
+    html = marked_html(
+        [
+            *(TextSpan(hostile, index) for index in (0, 1, 8)),
+            *(TextSpan(hostile, index, chosen=True) for index in (0, 2)),
+        ]
+    )
     page = Page()
     page.feed(str(html))
-    assert page.tags == [("span", {"class": "m1", "title": "copy 1"}), ("span", {"class": "m2", "title": "copy 8"})]
-    assert page.text == 3 * visible_lines(hostile) and not re.search("[\x00\x1b\u202e]", html)
+    assert page.tags == [
+        ("span", {"class": "m1", "title": "copy 1"}),
+        ("span", {"class": "m2", "title": "copy 8"}),
+        ("span", {"class": "chosen", "title": "standard, chosen"}),
+        ("span", {"class": "m2 chosen", "title": "copy 2, chosen"}),
+    ]
+    assert page.text == 5 * visible_lines(hostile) and not re.search("[\x00\x1b\u202e]", html)
 
 
 def test_without_colour_copies_stand_between_marks():
     assert marked_plain([TextSpan("a", 0), TextSpan("b", 1), TextSpan("\x1b", 3)]) == "a⟦b⟧⟦3:␛⟧"
+    assert marked_plain([TextSpan("a", 0, chosen=True), TextSpan("b", 1, chosen=True)]) == "⟪a⟫⟪⟦b⟧⟫"
 
 
 class Page(HTMLParser):

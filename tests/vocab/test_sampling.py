@@ -62,9 +62,16 @@ def test_sampled_logps_are_those_of_the_definition_and_nothing_forbidden_is_samp
         torch.distributions.Categorical(probs=each).entropy().view(chosen.shape)
         for each in (of_ids, policy.over_texts(of_ids))
     )
-    of_texts, above = sampler.last_entropies
+    of_texts, above, choice_bits = sampler.last_entropies
     assert (of_texts.double() - over_texts).abs().max() < 1e-4
     assert (above.double() - (over_ids - over_texts)).abs().max() < 1e-4
+    text_of_id = policy.surface_ids(torch.arange(policy.layout.rows))
+    of_text = text_of_id == text_of_id[out[:, -new:]].unsqueeze(2)
+    is_open = of_text & torch.isfinite(policy.bias)[scored_regions(out, policy.layout)[:, -new:]]
+    p_of_choice = torch.where(of_text, expected.exp(), 0.0)
+    choice = torch.distributions.Categorical(probs=p_of_choice).entropy() / math.log(2)
+    assert (choice_bits.double() - (is_open.sum(2).double().log2() - choice)).abs().max() < 1e-4
+    assert (choice_bits[is_open.sum(2) == 1] == 0).all()
     assert policy.is_reasoning(out).any()
 
 

@@ -9,14 +9,14 @@ from markupsafe import Markup, escape
 from rlvr_vocab.analysis.report.page import SampleCard, paragraph, samples
 from rlvr_vocab.record.probe import TokenMap
 from rlvr_vocab.visible_text import visible_lines
+from rlvr_vocab.vocab.marking import CHOSEN_BITS, CHOSEN_MEANS
 
 _LEVELS = (0.1, 0.3, 1.0, 3.0)  # nats from which on a change has the next colour
-_CHOSEN = 0.1  # bits from chance from which on a choice is underlined
 _NOTE = (
     "Thoughts of the first run, on the first problems where they have choices and an answer. A token is coloured if "
     "another id of its text, in its place alone, changes log p of the answer: red where that becomes less likely, "
-    f"green where more, in steps from {', '.join(f'{level:g}' for level in _LEVELS)} nats. It is underlined if the "
-    f"choice among the ids of its text was {_CHOSEN:g} bits or more from chance."
+    f"green where more, in steps from {', '.join(f'{level:g}' for level in _LEVELS)} nats. It is underlined if "
+    f"{CHOSEN_MEANS}."
 )
 
 
@@ -47,7 +47,7 @@ def _token(text: str, copy: int, bits: float | None, change: float | None) -> Ma
     if bits is None:
         return escape(visible_lines(text))
     level = sum(abs(change or 0.0) >= each for each in _LEVELS)
-    classes = [f"{'down' if (change or 0.0) < 0 else 'up'}{level}"] * (level > 0) + ["chosen"] * (bits >= _CHOSEN)
+    classes = [f"{'down' if (change or 0.0) < 0 else 'up'}{level}"] * (level > 0) + ["chosen"] * (bits >= CHOSEN_BITS)
     exchanged = "not exchanged" if change is None else f"exchanged: {_signed(change)} nats"
     told = f"{f'copy {copy}' if copy else 'standard'}; {bits:.2f} bits from chance; {exchanged}"
     return Markup('<span class="{}" title="{}">{}</span>').format(" ".join(classes), told, visible_lines(text))

@@ -23,7 +23,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.record.results import ProblemResult, kind_in_words
 from rlvr_vocab.visible_text import visible_lines
-from rlvr_vocab.vocab.marking import Marker, TextSpan, marked_html, shared_prefix_length, shortened
+from rlvr_vocab.vocab.marking import CHOSEN_MEANS, Marker, TextSpan, marked_html, shared_prefix_length, shortened
 
 MOST_MOMENTS = 5
 _SEED = 0
@@ -31,7 +31,7 @@ _SEED = 0
 _HEAD, _TAIL = 1400, 700
 _HOW_CHOSEN = (
     "At moments spread evenly over the run: the completion with the highest reward, the one with the lowest, and one "
-    "drawn with a fixed seed."
+    f"drawn with a fixed seed. Underlined: {CHOSEN_MEANS}."
 )
 _CHANGES = {
     "wrong before, right after": (False, True),
@@ -186,7 +186,7 @@ def _of_chosen(chosen: ChosenSample, problem: str, marker: Marker | None) -> Sam
     completion = chosen.completion
     spans = [TextSpan(completion.completion, 0)]
     if marker is not None and completion.completion_ids:
-        spans = marker.spans(completion.completion_ids)
+        spans = marker.spans(completion.completion_ids, completion.choice_bits)
     body = marked_html(shortened(spans, _HEAD, _TAIL))
     return SampleCard(chosen.why, visible_lines(_shortened(problem)), body, list(_facts(completion)))
 

@@ -7,18 +7,29 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from rlvr_vocab.analysis.samples.sample import Sample
+from rlvr_vocab.counted import counted
+from rlvr_vocab.record.probe import ToldByProbe
 from rlvr_vocab.visible_text import visible_lines
-from rlvr_vocab.vocab.marking import CLOSE_MARK, OPEN_MARK, marked_html, marked_plain
+from rlvr_vocab.vocab.marking import (
+    CHOSEN_MEANS,
+    CLOSE_CHOSEN,
+    CLOSE_MARK,
+    OPEN_CHOSEN,
+    OPEN_MARK,
+    marked_html,
+    marked_plain,
+)
 
 _LEGEND = (
     f"{OPEN_MARK}…{CLOSE_MARK} reasoning tokens that are first copies, {OPEN_MARK}2:…{CLOSE_MARK} second copies, "
-    "and so on; characters that would not show are drawn: ␛ <U+202E>"
+    f"and so on; {OPEN_CHOSEN}…{CLOSE_CHOSEN} {CHOSEN_MEANS}; "
+    "characters that would not show are drawn: ␛ <U+202E>"
 )
 
 
-def text_pieces(samples: Iterable[Sample], heading: str) -> Iterator[str]:
+def text_pieces(samples: Iterable[Sample], heading: str, probe: ToldByProbe | None = None) -> Iterator[str]:
     """Plain text. Prompts and completions are indented, so that no line of them can pass for one of ours."""
-    yield f"{heading}\n{_LEGEND}\n"
+    yield f"{_head(heading, probe)}\n"
     for sample in samples:
         facts = "".join(f"{label}: {value}\n" for label, value in sample.facts())
         yield f"\n--- {sample.title}\n{facts}"
@@ -26,15 +37,23 @@ def text_pieces(samples: Iterable[Sample], heading: str) -> Iterator[str]:
         yield f"completion:\n{_indented(marked_plain(sample.spans))}\n"
 
 
-def markdown_pieces(samples: Iterable[Sample], heading: str) -> Iterator[str]:
+def markdown_pieces(samples: Iterable[Sample], heading: str, probe: ToldByProbe | None = None) -> Iterator[str]:
     """Markdown. Facts, prompts and completions stand in fenced blocks."""
-    head = _fenced(f"{heading}\n{_LEGEND}")
-    yield f"# Completions\n\n{head}"
+    yield f"# Completions\n\n{_fenced(_head(heading, probe))}"
     for sample in samples:
         facts = "\n".join(f"{label}: {value}" for label, value in sample.facts())
         yield f"\n## {sample.title.capitalize()}\n\n{_fenced(facts)}"
         yield f"\nPrompt:\n\n{_fenced(visible_lines(sample.completion.prompt))}"
         yield f"\nCompletion:\n\n{_fenced(marked_plain(sample.spans))}"
+
+
+def _head(heading: str, probe: ToldByProbe | None) -> str:
+    told = [] if probe is None else [f"probe: {visible_lines(probe.sentence)}"]
+    if probe is not None and probe.token_maps:
+        told.append(
+            f"{counted(len(probe.token_maps), 'thought')} token by token, and what moves the answer: format=html"
+        )
+    return "\n".join([heading, _LEGEND, *told])
 
 
 def _indented(text: str) -> str:
@@ -48,8 +67,9 @@ def _fenced(text: str) -> str:
     return f"{fence}text\n{text}\n{fence}\n"
 
 
-def html_pieces(samples: Iterable[Sample], heading: str) -> Iterator[str]:
-    """The page of a report, with the completions as its one section."""
+def html_pieces(samples: Iterable[Sample], heading: str, probe: ToldByProbe | None = None) -> Iterator[str]:
+    """The page of a report, with the completions as a section, and the thoughts that a probe has looked into."""
+    from rlvr_vocab.analysis.probe.token_map import token_maps
     from rlvr_vocab.analysis.report import page  # only here: it can draw, which takes a second to import
 
     cards = [
@@ -58,12 +78,16 @@ def html_pieces(samples: Iterable[Sample], heading: str) -> Iterator[str]:
         )
         for sample in samples
     ]
-    section = page.Section("Samples", page.samples("", cards), "samples")
-    yield page.render(page.Page("Completions", visible_lines(heading), [section], kind="rlvr-vocab samples"))
+    note = page.paragraph(f"Underlined: {CHOSEN_MEANS}.", "note")
+    sections = [page.Section("Samples", note + page.samples("", cards), "samples")]
+    if probe is not None:
+        told = page.paragraph(visible_lines(probe.sentence)) + token_maps(probe.token_maps)
+        sections.append(page.Section("Where it is told", told, "tokens"))
+    yield page.render(page.Page("Completions", visible_lines(heading), sections, kind="rlvr-vocab samples"))
 
 
 Format = Literal["text", "html", "md"]
-PIECES: dict[Format, Callable[[Iterable[Sample], str], Iterator[str]]] = {
+PIECES: dict[Format, Callable[[Iterable[Sample], str, ToldByProbe | None], Iterator[str]]] = {
     "text": text_pieces,
     "html": html_pieces,
     "md": markdown_pieces,

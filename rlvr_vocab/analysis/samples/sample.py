@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rlvr_vocab.analysis.samples.filter import CorrectnessReward
+from rlvr_vocab.counted import counted
 from rlvr_vocab.record.completions import SampledCompletion
 from rlvr_vocab.record.metrics import RewardFact
 from rlvr_vocab.visible_text import visible_lines
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.marking import Marker, TextSpan
+from rlvr_vocab.vocab.marking import CHOSEN_BITS, Marker, TextSpan
 from rlvr_vocab.vocab.regions import THINKING, RegionTracker
 
 
@@ -47,7 +48,7 @@ class Sample:
     """A completion as it is shown.
 
     Attributes:
-        spans: its text, with copy indices.
+        spans: its text, with its marks.
         counts: None where the run's vocabulary is not at hand.
         right: by the correctness reward; None where it gave no score.
         weights: of the reward functions; None for one that adapts.
@@ -78,6 +79,10 @@ class Sample:
             yield name, f"{'no score' if score is None else _figure(score) + weighed}{reason}"
         if self.counts is not None:
             yield "tokens", self._tokens(self.counts)
+        if own.choice_bits:
+            chosen = sum(bits >= CHOSEN_BITS for bits in own.choice_bits)
+            told = f"{sum(own.choice_bits):.2f} bits from chance, {CHOSEN_BITS:g} or more at {counted(chosen, 'token')}"
+            yield "choices of ids", told
         if own.solution:
             yield "gold answer", own.solution
         if own.kind:
@@ -110,11 +115,10 @@ class SampleReader:
         return Sample(completion, self._spans(completion), counts, self._right(completion), weights)
 
     def _spans(self, completion: SampledCompletion) -> tuple[TextSpan, ...]:
-        """Spans with copy indices; the recorded text where no token is a reasoning token."""
+        """Spans with their marks; the recorded text where nothing is marked."""
         ids = completion.completion_ids
-        if self.marker is not None and any(map(self.marker.copy_index, ids)):
-            return tuple(self.marker.spans(ids))
-        return (TextSpan(completion.completion, 0),)
+        spans = () if self.marker is None else tuple(self.marker.spans(ids, completion.choice_bits))
+        return spans if any(each.copy_index or each.chosen for each in spans) else (TextSpan(completion.completion, 0),)
 
     def _right(self, completion: SampledCompletion) -> bool | None:
         score = None if self.correctness is None else completion.rewards.get(self.correctness.name)

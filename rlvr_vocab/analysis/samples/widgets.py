@@ -137,13 +137,11 @@ def list_line(sample_id: SampleId, reward: float, verdict: int, first_line: str)
 
 
 def legend(spans: tuple[TextSpan, ...], *, colour: bool) -> Text:
-    """The copies that occur, as they look."""
+    """The marks that occur, as they look."""
     copies = sorted({each.copy_index for each in spans if each.copy_index})
-    text = Text()
-    for copy in copies:
-        text.append("  " if text else "")
-        text.append_text(_span(TextSpan(f"copy {copy}", copy), colour=colour))
-    return text
+    marks = [TextSpan(f"copy {copy}", copy) for copy in copies]
+    marks += [TextSpan("chosen, not by chance", 0, chosen=True)] * any(each.chosen for each in spans)
+    return Text("  ").join(_span(each, colour=colour) for each in marks)
 
 
 def sample_text(sample: Sample, *, colour: bool) -> Text:
@@ -151,8 +149,8 @@ def sample_text(sample: Sample, *, colour: bool) -> Text:
     text = Text()
     text.append(f"{sample.title}\n", "bold")
     facts = [(label, Text(value)) for label, value in sample.facts()]
-    copies = legend(sample.spans, colour=colour)
-    facts += [("copies", copies)] if copies else []
+    marks = legend(sample.spans, colour=colour)
+    facts += [("marks", marks)] if marks else []
     width = max(len(label) for label, _ in facts)
     for label, shown in facts:
         text.append(f"{label:<{width}}  ", "dim").append_text(shown).append("\n")
@@ -167,9 +165,8 @@ def sample_text(sample: Sample, *, colour: bool) -> Text:
 def _span(span: TextSpan, *, colour: bool) -> Text:
     if not colour:
         return Text(marked_plain([span]))
-    if not span.copy_index:
-        return Text(visible_lines(span.text))
-    return Text(visible_lines(span.text), f"bold {_COLOURS[colour_number(span.copy_index) - 1]}")
+    styles = [f"bold {_COLOURS[colour_number(span.copy_index) - 1]}"] * (span.copy_index > 0)
+    return Text(visible_lines(span.text), " ".join([*styles, *["underline"] * span.chosen]))
 
 
 def status_line(browser: Browser, note: str) -> str:

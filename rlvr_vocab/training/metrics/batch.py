@@ -46,7 +46,7 @@ class BatchMetrics:
                 torch.cat([batch[f"prompt_{name}"], batch[f"completion_{name}"]], dim=1) for name in ("ids", "mask")
             )
             length = batch["completion_ids"].size(1)
-            text_BC, copies_BC = (_padded(rows, length, ids.device) for rows in entropies)
+            text_BC, copies_BC = (_padded(rows, length, ids.device) for rows in entropies[:2])
             regions_BC = scored_regions(ids, trainer.policy.layout)[:, -length:]
             self._log_by_region("sampling/", text_BC, copies_BC, regions_BC, mask[:, -length:])
 

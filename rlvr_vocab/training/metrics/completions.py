@@ -17,6 +17,8 @@ from rlvr_vocab.record.results import KINDS
 from rlvr_vocab.rewards.guard import REASON
 from rlvr_vocab.rewards.turns import turn_text
 
+_OF_EACH_TOKEN = ("sampling_logps", "sampling_entropies", "sampling_copy_entropies", "sampling_choice_bits")
+
 
 class SampledEntropies(NamedTuple):
     """In nats, of the distributions that the tokens of each completion were drawn from.
@@ -24,10 +26,12 @@ class SampledEntropies(NamedTuple):
     Attributes:
         text: over texts.
         copies: what the entropy over ids has above that.
+        choice_bits: how far the choice among the ids of each token's own text was from chance, in bits.
     """
 
     text: list[list[float]]
     copies: list[list[float]]
+    choice_bits: list[list[float]] | None = None
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class CompletionRows:
         sampling_entropies: in nats, over texts, of the distribution that each token was drawn from; a server tells
             none.
         sampling_copy_entropies: what the entropy over ids has above that, where there are copies.
+        sampling_choice_bits: how far the choice among the ids of each token's own text was from chance, likewise.
         reasons: why each row was scored as it was, by function, for those that say so.
         kinds: of each problem those of the columns `KINDS` that its set has.
     """
@@ -53,6 +58,7 @@ class CompletionRows:
     sampling_logps: Sequence[list[float]] | None = None
     sampling_entropies: Sequence[list[float]] | None = None
     sampling_copy_entropies: Sequence[list[float]] | None = None
+    sampling_choice_bits: Sequence[list[float]] | None = None
     reasons: Mapping[str, Sequence[str]] = field(default_factory=dict)
     kinds: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -88,11 +94,10 @@ def gather_rollouts(
         local_rows["sampling_logps"] = [row[mask].tolist() for row, mask in zip(logps, masks, strict=True)]
     if entropies is not None:
         lengths = masks.sum(1).tolist()
-        figures = {"sampling_entropies": entropies.text, "sampling_copy_entropies": entropies.copies}
-        if not trainer.policy.layout.size:
-            del figures["sampling_copy_entropies"]
-        for name, rows in figures.items():
-            local_rows[name] = [row[:length] for row, length in zip(rows, lengths, strict=True)]
+        names = _OF_EACH_TOKEN[1:] if trainer.policy.layout.size else _OF_EACH_TOKEN[1:2]
+        for name, rows in zip(names, entropies, strict=False):
+            if rows is not None:
+                local_rows[name] = [row[:length] for row, length in zip(rows, lengths, strict=True)]
     columns = {name: gather_object(values) for name, values in local_rows.items()}
     kinds = {name: [cell_text(row[name]) or "" for row in inputs] for name in KINDS if name in inputs[0]}
     logs, names, num_rows = trainer._logs, trainer.reward_func_names, len(columns["solution"])
@@ -132,7 +137,7 @@ def write_completions(rows: CompletionRows, step: int, tokenizer: PreTrainedToke
         **{f"reward/{name}": list(values) for name, values in rows.rewards.items()},
         **{f"reason/{name}": list(values) for name, values in rows.reasons.items()},
     }
-    for name in ("sampling_logps", "sampling_entropies", "sampling_copy_entropies"):
+    for name in _OF_EACH_TOKEN:
         if (figures := getattr(rows, name)) is not None:
             columns[name] = list(figures)
     folder.mkdir(parents=True, exist_ok=True)

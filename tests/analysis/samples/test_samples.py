@@ -12,8 +12,10 @@ from rlvr_vocab.analysis.samples.sample import Sample, SampleReader, count_token
 from rlvr_vocab.analysis.samples.widgets import list_line, sample_text
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.record.metrics import RewardFact
+from rlvr_vocab.record.probe import TokenMap, ToldByProbe
 from rlvr_vocab.visible_text import visible_lines
 from rlvr_vocab.vocab.marking import Marker, TextSpan
+from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
 HOSTILE = (
     "<script>alert(1)</script> \"'><img src=x onerror=alert(1)>\n",
@@ -34,7 +36,7 @@ def sample_of(text, spans=None):
 
 
 def written(form, samples):
-    return "".join(PIECES[form](samples, "2 completions of out/run: contains='<b>'"))
+    return "".join(PIECES[form](samples, "2 completions of out/run: contains='<b>'", None))
 
 
 def test_the_facts_of_a_completion(finished_run):
@@ -51,6 +53,32 @@ def test_the_facts_of_a_completion(finished_run):
     assert wrong["reward"].startswith("0.1, wrong") and wrong["accuracy"] == "0 × 2: different: 0 is not it"
     unmarked = dataclasses.replace(reader, marker=None).sample(files.read_row(10, 1))
     assert "tokens" not in dict(unmarked.facts()) and [each.copy_index for each in unmarked.spans] == [0]
+
+
+def test_choices_that_were_not_chance_are_marked_and_summed(model_folder):
+    marker, tokenizer = Marker.from_folder(model_folder), load_tokenizer(model_folder)
+    a, b = (tokenizer.encode(letter)[0] for letter in "ab")
+    own = SampledCompletion(*(1, 1, "", "aba", "", 0.0, 0.0), completion_ids=[a, b, a], choice_bits=[0.01, 1.5, 0.05])
+    sample = SampleReader((), None, marker).sample(own)
+    assert dict(sample.facts())["choices of ids"] == "1.56 bits from chance, 0.1 or more at 1 token"
+    assert written("text", [sample]).endswith("    a⟪b⟫a\n")
+    assert 'a<span class="chosen" title="standard, chosen">b</span>a' in written("html", [sample])
+    text = sample_text(sample, colour=True)
+    underlined = [text.plain[span.start : span.end] for span in text.spans if "underline" in str(span.style)]
+    assert underlined == ["chosen, not by chance", "b"]
+    before = SampleReader((), None, marker).sample(dataclasses.replace(own, choice_bits=()))
+    assert "choices of ids" not in dict(before.facts()) and [each.text for each in before.spans] == ["aba"]
+
+
+def test_a_document_says_what_a_probe_has_found(model_folder):
+    thought = TokenMap(3, 0, "1+1=", "<2>", -0.5, ["<a>", "b"], [0, 1], [0.5, 0.0], [-2.0, None])
+    probe = ToldByProbe("carries meaning", "The <choices> tell.", [thought])
+    for form in ("text", "md"):
+        assert "probe: The <choices> tell.\n" in "".join(PIECES[form]([], "none", probe))
+        assert "probe: " not in written(form, [])
+    page = "".join(PIECES["html"]([], "none", probe))
+    assert "The &lt;choices&gt; tell." in page and 'class="down3 chosen"' in page and "<a>" not in page
+    assert "Where it is told" not in written("html", [])
 
 
 def test_a_function_without_a_score_says_so():
