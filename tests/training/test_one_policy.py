@@ -188,22 +188,23 @@ def test_kl_is_logged_every_so_many_steps_starts_at_nothing_and_changes_nothing_
 
 
 def test_a_reference_for_the_moment_is_gone_when_the_kl_is_logged(expand_shape, make_trainer, tmp_path, monkeypatch):
-    loaded, load = [], ReferenceKL._load_reference
+    loaded, alive, load, log = [], [], ReferenceKL._load_reference, ReferenceKL.log_if_due
 
-    def remembered(self):
+    def remembering(self):
         reference = load(self)
         loaded.append(weakref.ref(reference))
         return reference
 
-    monkeypatch.setattr(ReferenceKL, "_load_reference", remembered)
-    trainer = make_trainer(expand_shape("llama", size=None), tmp_path, kl_log_steps=1, max_steps=1)
-    gc.disable()  # what only the collector would find, it might find by chance
-    try:
-        trainer.train()
-    finally:
+    def looking(self, batch):
+        gc.disable()  # what only the collector would find, it might find by chance
+        log(self, batch)
+        alive.extend(reference() is not None for reference in loaded)
         gc.enable()
-    [reference] = loaded
-    assert reference() is None
+
+    monkeypatch.setattr(ReferenceKL, "_load_reference", remembering)
+    monkeypatch.setattr(ReferenceKL, "log_if_due", looking)
+    make_trainer(expand_shape("llama", size=None), tmp_path, kl_log_steps=1, max_steps=1).train()
+    assert alive == [False]
 
 
 def test_what_beta_acts_on_is_chosen_and_both_are_logged(expand_shape, make_trainer, tmp_path):
