@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -79,6 +80,44 @@ class PieceLogits:
     from_source: bool = False
 
 
+@dataclass(frozen=True)
+class PieceProducts:
+    """The head's products of a piece, or their gradients; if `is_difference`, how far copies lie from their sources."""
+
+    piece: Piece
+    values: torch.Tensor
+    is_difference: bool
+
+
+@dataclass(frozen=True)
+class BlockProducts:
+    """Products of the pieces of a block, or their gradients, one matrix after another in one memory.
+
+    Attributes:
+        taken: the standard tokens, if `has_standard`, then the copies, if `has_copies`.
+        from_source: whether a copy's product is its source's, plus a difference if `has_copies`.
+    """
+
+    memory: torch.Tensor
+    taken: tuple[Piece, ...]
+    has_standard: bool
+    from_source: bool
+
+    @property
+    def has_copies(self) -> bool:
+        return len(self.taken) > self.has_standard
+
+    @cached_property
+    def pieces(self) -> list[PieceProducts]:
+        widths = [piece.width for piece in self.taken]
+        n = len(self.memory) // sum(widths)
+        matrices = self.memory.split([n * width for width in widths])
+        return [
+            PieceProducts(piece, matrix.view(n, width), self.from_source and (index > 0))
+            for index, (piece, matrix, width) in enumerate(zip(self.taken, matrices, widths, strict=True))
+        ]
+
+
 class HeadLogits:
     """Logits of one block, piece by piece: product, softcap, temperature, then the policy's bias."""
 
@@ -95,7 +134,13 @@ class HeadLogits:
                 f"the policy describes {self.policy_bias.size(1)} rows, {standard} of them standard tokens: "
                 f"the output embedding has {held}"
             )
+        self.has_factor = rows.projected is not None and rows.factor is not None
         self.first_own = held - (0 if rows.own_rows is None else len(rows.own_rows))
+
+    def suits_kernels(self, block: TextBlock) -> bool:
+        """Whether `products` can lay the block out: no copies are looked up, and sums are float32."""
+        only_bias = self.rows.factor_bias is not None and not self.has_factor
+        return block.slices is not None and self.sum_dtype == torch.float32 and not only_bias
 
     def blocks(self, region: int) -> list[TextBlock]:
         device = self.rows.weight.device
@@ -128,9 +173,30 @@ class HeadLogits:
             pieces.insert(0, standard)
         return pieces
 
-    def _product(self, hidden_nH: torch.Tensor, ids: slice | torch.Tensor) -> torch.Tensor:
-        parts = [_product(hidden_nH, rows.to(self.compute_dtype), self.sum_dtype) for rows, _, _ in self.table(ids)]
-        z = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+    def products(self, inputs: Inputs, block: TextBlock) -> BlockProducts:
+        """What `logits` makes the logits of, all pieces in one memory."""
+        from_source = bool(block.copies) and not self.has_own_rows
+        has_standard = block.allows_standard or from_source
+        has_copies = not from_source or self.has_factor
+        taken = (*([block.standard] if has_standard else []), *(block.copies if has_copies else []))
+        size = len(inputs.positions) * sum(piece.width for piece in taken)
+        memory = torch.empty(size, device=inputs.hidden_nH.device, dtype=self.sum_dtype)
+        products = BlockProducts(memory, taken, has_standard, from_source)
+        for each in products.pieces:
+            if each.is_difference:
+                self._difference(inputs, each.piece, each.values)
+            else:
+                self._product(inputs.hidden_nH, each.piece.ids, each.values)
+        return products
+
+    def _product(
+        self, hidden_nH: torch.Tensor, ids: slice | torch.Tensor, out: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        parts = [rows.to(self.compute_dtype) for rows, _, _ in self.table(ids)]
+        if len(parts) == 1:
+            z = _product(hidden_nH, parts[0], self.sum_dtype, out)
+        else:
+            z = torch.cat([_product(hidden_nH, rows, self.sum_dtype) for rows in parts], dim=1, out=out)
         return z if self.rows.bias is None else z.add_(self.rows.bias[ids].to(self.sum_dtype))
 
     def table(self, ids: slice | torch.Tensor) -> Iterator[tuple[torch.Tensor, bool, slice | torch.Tensor]]:
@@ -149,14 +215,16 @@ class HeadLogits:
                 there = slice(cut - first, ids.stop - first)
                 yield own[there], True, there
 
-    def _difference(self, inputs: Inputs, piece: Piece) -> torch.Tensor | float:
+    def _difference(self, inputs: Inputs, piece: Piece, out: torch.Tensor | None = None) -> torch.Tensor | float:
         """How far products of copies lie from those of their sources."""
         ks = self._ks(piece)
         difference: torch.Tensor | float = 0.0
         if inputs.projected_nr is not None and self.rows.factor is not None:
-            difference = _product(inputs.projected_nr, self.rows.factor[ks].to(self.compute_dtype), self.sum_dtype)
+            factor = self.rows.factor[ks].to(self.compute_dtype)
+            difference = _product(inputs.projected_nr, factor, self.sum_dtype, out)
         if self.rows.factor_bias is not None:
-            difference = difference + self.rows.factor_bias[ks].to(self.sum_dtype)
+            of_bias = self.rows.factor_bias[ks].to(self.sum_dtype)
+            difference = difference.add_(of_bias) if isinstance(difference, torch.Tensor) else of_bias
         return difference
 
     def _ks(self, piece: Piece) -> slice | torch.Tensor:
@@ -177,22 +245,23 @@ class HeadLogits:
         slope = capped.square().neg_().add_(1).mul_(scale)
         return torch.add(bias, capped, alpha=settings.softcap / settings.temperature, out=capped), slope
 
-    def add_gradients(
-        self,
-        grads_of_z: list[torch.Tensor],
-        logits: list[PieceLogits],
-        block: TextBlock,
-        inputs: Inputs,
-        grads: Gradients,
-    ) -> None:
-        """Hand gradients of the logits of a block, which are overwritten, on to what the logits were made of."""
+    def gradients_of_products(self, grads_of_z: list[torch.Tensor], logits: list[PieceLogits]) -> list[PieceProducts]:
+        """Gradients of what the logits of a block were made of; those of the logits are overwritten."""
         of_products = [grad.mul_(each.slope) for grad, each in zip(grads_of_z, logits, strict=True)]
-        for grad, each in zip(of_products[::-1], logits[::-1], strict=True):  # the standard tokens last
+        for grad, each in zip(of_products[::-1], logits[::-1], strict=True):
             if each.from_source:
                 each.piece.add_to_texts(of_products[0], grad)
-                self._add_difference_gradients(grad, each.piece, inputs, grads)
+        return [
+            PieceProducts(each.piece, grad, each.from_source) for grad, each in zip(of_products, logits, strict=True)
+        ]
+
+    def add_gradients(self, of_products: list[PieceProducts], inputs: Inputs, grads: Gradients) -> None:
+        """Hand gradients of the products of a block on to hidden states and rows."""
+        for each in reversed(of_products):
+            if each.is_difference:
+                self._add_difference_gradients(each.values, each.piece, inputs, grads)
             else:
-                self._add_row_gradients(grad, each.piece.ids, inputs, grads)
+                self._add_row_gradients(each.values, each.piece.ids, inputs, grads)
 
     def _add_row_gradients(
         self, grad_nc: torch.Tensor, ids: slice | torch.Tensor, inputs: Inputs, grads: Gradients
@@ -224,11 +293,12 @@ class HeadLogits:
 class Gradients:
     """Gradients of hidden states and rows, summed in float32 (or float64) whatever the type of the products."""
 
-    def __init__(self, hidden: torch.Tensor, rows: OutputRows, needed: tuple[bool, ...], dtype: torch.dtype) -> None:
+    def __init__(self, hidden: torch.Tensor, rows: OutputRows, needed: tuple[bool, ...], head: HeadLogits) -> None:
         """
         Args:
             needed: which of the hidden states and the rows need a gradient.
         """
+        dtype = head.sum_dtype
         self._inputs = (hidden, *rows)
         self._sums = [
             torch.zeros(tensor.shape, device=tensor.device, dtype=dtype) if need and tensor is not None else None
@@ -236,6 +306,8 @@ class Gradients:
         ]
         self.hidden, *of_rows = self._sums
         self.weight, self.bias, self.own_rows, self.projected, self.factor, self.factor_bias = of_rows
+        # Of the products' gradients: biases sum them as they are, all else multiplies them.
+        self.of_products = dtype if self.bias is not None or self.factor_bias is not None else head.compute_dtype
 
     def results(self) -> tuple[torch.Tensor | None, ...]:
         return tuple(
@@ -256,11 +328,16 @@ def compute_dtype_of(hidden: torch.Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
 
 
-def _product(a_nk: torch.Tensor, b_vk: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def _product(
+    a_nk: torch.Tensor, b_vk: torch.Tensor, dtype: torch.dtype, out: torch.Tensor | None = None
+) -> torch.Tensor:
     """`a @ b.T` in `dtype`, rounded to nothing less on the way where the device can."""
     if a_nk.is_cuda and a_nk.dtype in (torch.float16, torch.bfloat16):
-        return torch.mm(a_nk, b_vk.t(), out_dtype=dtype)
-    return torch.mm(a_nk, b_vk.t()).to(dtype)
+        return torch.mm(a_nk, b_vk.t(), out_dtype=dtype, out=out)
+    if a_nk.dtype == dtype:
+        return torch.mm(a_nk, b_vk.t(), out=out)
+    product = torch.mm(a_nk, b_vk.t())
+    return product.to(dtype) if out is None else out.copy_(product)
 
 
 def _add_rows(total: torch.Tensor | None, places: slice | torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:

@@ -8,9 +8,14 @@ texts and, for each text, that over its copies.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import lru_cache
+from importlib.util import find_spec
+from subprocess import SubprocessError
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -18,8 +23,10 @@ from rlvr_vocab.vocab.head_logits import (
     Gradients,
     HeadLogits,
     HeadSettings,
+    Inputs,
     OutputRows,
     PieceLogits,
+    PieceProducts,
     compute_dtype_of,
     whole_in_zero3,
 )
@@ -28,6 +35,21 @@ from rlvr_vocab.vocab.text_blocks import Piece, TextBlock
 
 # Shapes: N scored positions, n positions of one block, H hidden size, v texts of one block, c ids of one piece of it.
 _TOKENS_PER_BLOCK = 1024
+
+# What follows the head's product is done by torch, or by the kernels of `logprob_kernels`.
+BlockForm = Literal["plain", "triton"]
+_form: BlockForm | None = None
+
+
+@contextmanager
+def block_form(form: BlockForm) -> Iterator[None]:
+    """Inside, scores that are made, and their gradients, take this form; elsewhere "triton" where it compiles."""
+    global _form
+    before, _form = _form, form
+    try:
+        yield
+    finally:
+        _form = before
 
 
 class Scores(NamedTuple):
@@ -81,6 +103,7 @@ class _RegionLogProbs(torch.autograd.Function):
         rows, (targets, regions, policy, settings) = OutputRows(*arguments[:6]), arguments[6:]
         ctx.set_materialize_grads(False)
         head = HeadLogits(rows, policy, settings, compute_dtype_of(hidden))
+        form = _form or _form_for(hidden.device)
         texts = policy.surface_ids(targets)
         # log of the normaliser; logit of the target; log-sum-exp of its text's; entropies of texts and of ids; capacity
         figures = torch.zeros(6, len(hidden), device=hidden.device, dtype=head.sum_dtype)
@@ -89,10 +112,13 @@ class _RegionLogProbs(torch.autograd.Function):
             score = _OnlineScore(targets[positions], texts[positions], head.sum_dtype, limit)
             inputs = head.inputs(hidden, positions)
             for block in head.blocks(region):
-                score.add(block, head.logits(inputs, region, block))
+                if form == "triton" and limit is None and head.suits_kernels(block):
+                    score.add_by_kernel(head, inputs, region, block)
+                else:
+                    score.add(block, head.logits(inputs, region, block))
             figures[:, positions] = score.results()
         ctx.save_for_backward(hidden, *rows, targets, texts, regions, figures)
-        ctx.policy, ctx.settings, ctx.compute_dtype = policy, settings, head.compute_dtype
+        ctx.policy, ctx.settings, ctx.compute_dtype, ctx.form = policy, settings, head.compute_dtype, form
         log_z, target_z, text_z, text_entropy, id_entropy, capacity = figures
         capacity, copy_entropy = capacity.clone(), id_entropy - text_entropy
         ctx.mark_non_differentiable(capacity, *([] if policy.choice_limit is None else [copy_entropy]))
@@ -104,15 +130,34 @@ class _RegionLogProbs(torch.autograd.Function):
         rows = OutputRows(*saved)
         with whole_in_zero3(rows.weight, rows.bias, rows.own_rows, rows.factor, rows.factor_bias):
             head = HeadLogits(rows, ctx.policy, ctx.settings, ctx.compute_dtype)
-            grads = Gradients(hidden, rows, ctx.needs_input_grad, head.sum_dtype)
+            grads = Gradients(hidden, rows, ctx.needs_input_grad, head)
             for region, positions in _token_blocks(regions):
                 inputs = head.inputs(hidden, positions)
                 given = [None if each is None else each[positions].to(head.sum_dtype) for each in upstream[:4]]
                 to_logits = _Upstream(targets[positions], texts[positions], figures[:, positions], *given)
                 for block in head.blocks(region):
-                    logits = head.logits(inputs, region, block)
-                    head.add_gradients(to_logits.gradients(block, logits), logits, block, inputs, grads)
+                    if ctx.form == "triton" and head.suits_kernels(block):
+                        of_products = to_logits.gradients_by_kernel(head, inputs, region, block, grads.of_products)
+                    else:
+                        logits = head.logits(inputs, region, block)
+                        of_products = head.gradients_of_products(to_logits.gradients(block, logits), logits)
+                    head.add_gradients(of_products, inputs, grads)
         return *grads.results(), None, None, None, None
+
+
+@lru_cache
+def _form_for(device: torch.device) -> BlockForm:
+    """The kernels are compiled when they are first called, for which Triton wants a C compiler."""
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0) or not find_spec("triton"):
+        return "plain"
+    import triton
+
+    try:
+        triton.runtime.driver.active.get_current_target()
+    except (OSError, RuntimeError, SubprocessError) as error:
+        warnings.warn(f"Triton compiles nothing here ({error}): log-probs are computed by torch, slower", stacklevel=2)
+        return "plain"
+    return "triton"
 
 
 class _OnlineScore:
@@ -130,23 +175,29 @@ class _OnlineScore:
             limit: `own` and `chance` of each row, see `ChoiceLimit`; None where choices are the model's own.
         """
         self.targets, self.texts, self._limit = targets_n, texts_n, limit
-        zeros = torch.zeros(len(targets_n), device=targets_n.device, dtype=dtype)
-        self.max = zeros + 2 * FORBIDDEN
-        # Sum of e^z; of e^z · z over ids, and over texts with z the log of their sum.
-        self.total, self.total_id, self.total_text = zeros, zeros.clone(), zeros.clone()
-        self.total_open = zeros.clone()  # of e^z times the log of how many ids its text has
-        self.target_z, self.text_z = zeros + FORBIDDEN, zeros + FORBIDDEN
+        self.sums = torch.zeros(7, len(targets_n), device=targets_n.device, dtype=dtype)
+        # Sum of e^z; of e^z · z over ids, and over texts with z the log of their sum; of e^z times the log of how many
+        # ids its text has. All of them views.
+        self.max, self.total, self.total_id, self.total_text, self.total_open, self.target_z, self.text_z = self.sums
+        self.max.fill_(2 * FORBIDDEN)
+        self.target_z.fill_(FORBIDDEN)
+        self.text_z.fill_(FORBIDDEN)
+
+    def add_by_kernel(self, head: HeadLogits, inputs: Inputs, region: int, block: TextBlock) -> None:
+        from rlvr_vocab.vocab.logprob_kernels import add_to_sums
+
+        add_to_sums(self.sums, block, head.products(inputs, block), head, region, self.targets, self.texts)
 
     def add(self, block: TextBlock, logits: list[PieceLogits]) -> None:
         self._note_targets(block, logits)
         new_max = torch.stack([self.max, *(each.z.amax(1) for each in logits)]).amax(0)
         shift = self.max - new_max
         rescale = shift.exp()
-        self.total_id = (self.total_id + self.total * shift) * rescale
-        self.total_text = (self.total_text + self.total * shift) * rescale
-        self.total = self.total * rescale
-        self.total_open = self.total_open * rescale
-        self.max = new_max
+        self.total_id.add_(self.total * shift).mul_(rescale)
+        self.total_text.add_(self.total * shift).mul_(rescale)
+        self.total.mul_(rescale)
+        self.total_open.mul_(rescale)
+        self.max.copy_(new_max)
         for each in logits:
             each.z.sub_(new_max.unsqueeze(1))
         if len(logits) == 1:
@@ -157,8 +208,9 @@ class _OnlineScore:
     def _add_texts_of_one_id(self, each: PieceLogits) -> None:
         weights = each.z.exp()
         weighted = row_dot(weights, each.z)
-        self.total = self.total + weights.sum(1)
-        self.total_id, self.total_text = self.total_id + weighted, self.total_text + weighted
+        self.total += weights.sum(1)
+        self.total_id += weighted
+        self.total_text += weighted
 
     def _add_texts_of_several(self, block: TextBlock, logits: list[PieceLogits]) -> None:
         weights = [each.z.exp() for each in logits]
@@ -169,20 +221,20 @@ class _OnlineScore:
             each.piece.add_to_texts(of_texts, weight)
         if self._limit is not None:
             of_ids = sum(_limited(each, of_texts, *self._limit) for each in logits)
-        self.total_id = self.total_id + of_ids
-        self.total = self.total + of_texts.sum(1)
+        self.total_id += of_ids
+        self.total += of_texts.sum(1)
         if block.log_open is not None:
             # Not `@`, which autocast would compute in bfloat16.
-            self.total_open = self.total_open + (of_texts * block.log_open.to(of_texts.dtype)).sum(1)
-        self.total_text = self.total_text + row_dot(of_texts, finite_log(of_texts))
+            self.total_open += (of_texts * block.log_open.to(of_texts.dtype)).sum(1)
+        self.total_text += row_dot(of_texts, finite_log(of_texts))
 
     def _note_targets(self, block: TextBlock, logits: list[PieceLogits]) -> None:
         local_texts = self.texts - block.texts.start
         for each in logits:
             column, inside, is_target = each.piece.find(self.targets, local_texts)
             z = each.z.gather(1, column.unsqueeze(1)).squeeze(1)
-            self.target_z = torch.where(is_target, z, self.target_z)
-            self.text_z = torch.where(inside, torch.logaddexp(self.text_z, z), self.text_z)
+            self.target_z.copy_(torch.where(is_target, z, self.target_z))
+            self.text_z.copy_(torch.where(inside, torch.logaddexp(self.text_z, z), self.text_z))
 
     def results(self) -> torch.Tensor:
         log_total = self.total.log()
@@ -225,6 +277,18 @@ class _Upstream:
     of_copy_logprobs: torch.Tensor | None
     of_text_entropy: torch.Tensor | None
     of_copy_entropy: torch.Tensor | None
+
+    def gradients_by_kernel(
+        self, head: HeadLogits, inputs: Inputs, region: int, block: TextBlock, dtype: torch.dtype
+    ) -> list[PieceProducts]:
+        """Of the products of each piece."""
+        from rlvr_vocab.vocab.logprob_kernels import gradients_of_products
+
+        given = (self.of_logprobs, self.of_copy_logprobs, self.of_text_entropy, self.of_copy_entropy)
+        products = head.products(inputs, block)
+        return gradients_of_products(
+            block, products, head, region, self.targets, self.texts, self.figures, given, dtype
+        ).pieces
 
     def gradients(self, block: TextBlock, logits: list[PieceLogits]) -> list[torch.Tensor]:
         """Of the logits of each piece, which are overwritten."""

@@ -30,6 +30,11 @@ class Piece:
     ids: slice | torch.Tensor
     texts: slice | torch.Tensor
 
+    @property
+    def width(self) -> int:
+        ids = self.ids
+        return ids.stop - ids.start if isinstance(ids, slice) else len(ids)
+
     def find(self, ids_n: torch.Tensor, texts_n: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Where the piece has a text, and whether under a given id.
 
@@ -74,12 +79,16 @@ class TextBlock:
         allows_standard: whether one of these may be sampled itself.
         copies: pieces of open copies; in a run that is held as a slice some may be closed.
         log_open: for each text the log of how many ids of it are open; None where no text has two.
+        slices: `(1 + copies, 4)` int32, of the standard tokens and each piece of copies: its first column where the
+            logits of all lie beside one another, its first text, the end of its texts, its first id. None where a piece
+            is looked up.
     """
 
     texts: slice
     allows_standard: bool
     copies: tuple[Piece, ...]
     log_open: torch.Tensor | None = None
+    slices: torch.Tensor | None = None
 
     @property
     def standard(self) -> Piece:
@@ -104,8 +113,20 @@ def text_blocks(layout: VocabLayout, allowed_R: torch.Tensor, size: int, device:
         allows_standard = bool(allowed_R[texts].any())
         if copies or allows_standard:
             log_open = log_open_V[texts].to(device) if log_open_V[texts].any() else None
-            blocks.append(TextBlock(texts, allows_standard, tuple(piece.to(device) for piece in copies), log_open))
+            pieces = tuple(piece.to(device) for piece in copies)
+            blocks.append(TextBlock(texts, allows_standard, pieces, log_open, _slices(texts, copies, device)))
     return blocks
+
+
+def _slices(texts: slice, copies: list[Piece], device: torch.device) -> torch.Tensor | None:
+    """The table of the same name of a `TextBlock`."""
+    table, column = [(0, 0, texts.stop - texts.start, texts.start)], texts.stop - texts.start
+    for piece in copies:
+        if isinstance(piece.ids, torch.Tensor) or isinstance(piece.texts, torch.Tensor):
+            return None
+        table.append((column, piece.texts.start, piece.texts.stop, piece.ids.start))
+        column += piece.width
+    return torch.tensor(table, dtype=torch.int32, device=device)
 
 
 def open_ids(layout: VocabLayout, allowed_R: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,383 @@
+"""Triton kernels for the blocks of `logprobs`: what follows the head's product, in one pass over it instead of a dozen.
+
+The plain form in `logprobs` says what is computed. A block is read once: forward through scale, softcap, temperature
+and the policy's bias into the running sums; backward from the products to their gradients, where those of copies are
+added to their sources'. The products stay with cuBLAS, as in TRL's `ChunkedLogProbFunction`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+import triton
+import triton.language as tl
+
+from rlvr_vocab.vocab.head_logits import BlockProducts, HeadLogits
+from rlvr_vocab.vocab.policy import FORBIDDEN
+from rlvr_vocab.vocab.text_blocks import TextBlock
+
+# Shapes: n positions and v texts of a block, of which a program has R and B at a time.
+# One position, and eight texts for each of 128 threads: enough loads under way, by arithmetic; not measured.
+_ROWS = 1
+_TEXTS = 1024
+_FORBIDDEN = tl.constexpr(FORBIDDEN)
+_LOWEST = tl.constexpr(2 * FORBIDDEN)  # of what is no id at all: e^(z - z') of it is 0 beside a forbidden one, too
+_TINY = tl.constexpr(torch.finfo(torch.float32).tiny)
+_COLUMNS = tl.constexpr(4)  # columns of `TextBlock.slices`
+
+
+def add_to_sums(
+    sums_7n: torch.Tensor,
+    block: TextBlock,
+    products: BlockProducts,
+    head: HeadLogits,
+    region: int,
+    targets_n: torch.Tensor,
+    texts_n: torch.Tensor,
+) -> None:
+    """Add a block to the running sums of `logprobs`, in place."""
+    n = len(targets_n)
+    has_open = block.log_open is not None
+    with torch.cuda.device_of(sums_7n):
+        _add_to_sums[(triton.cdiv(n, _ROWS),)](
+            sums_7n,
+            products.memory,
+            block.slices,
+            head.policy_bias[region],
+            block.log_open if has_open else sums_7n,
+            targets_n,
+            texts_n,
+            n,
+            *_numbers(block, head),
+            HAS_OPEN=has_open,
+            ROWS=_ROWS,
+            TEXTS=_TEXTS,
+            **_forms(block, products, head),
+        )
+
+
+def gradients_of_products(
+    block: TextBlock,
+    products: BlockProducts,
+    head: HeadLogits,
+    region: int,
+    targets_n: torch.Tensor,
+    texts_n: torch.Tensor,
+    figures_6n: torch.Tensor,
+    upstream: tuple[torch.Tensor | None, ...],
+    dtype: torch.dtype,
+) -> BlockProducts:
+    """Gradients of the products of a block; where `dtype` is theirs, in their place.
+
+    Args:
+        figures_6n: of the forward pass.
+        upstream: incoming gradients of log-probs, of those given the text, of the entropies of texts and of copies.
+    """
+    gradients = products
+    if dtype != products.memory.dtype:
+        gradients = replace(products, memory=torch.empty_like(products.memory, dtype=dtype))
+    n, v = len(targets_n), block.texts.stop - block.texts.start
+    zeros = torch.zeros_like(figures_6n[0])
+    _, of_copy_logprobs, of_text_entropy, of_copy_entropy = (each is not None for each in upstream)
+    with torch.cuda.device_of(figures_6n):
+        _gradients_of_products[(triton.cdiv(n, _ROWS), triton.cdiv(v, _TEXTS))](
+            gradients.memory,
+            products.memory,
+            block.slices,
+            head.policy_bias[region],
+            targets_n,
+            texts_n,
+            figures_6n.contiguous(),
+            torch.stack([zeros if each is None else each for each in upstream]),
+            n,
+            *_numbers(block, head),
+            OF_COPY_LOGPROBS=of_copy_logprobs,
+            OF_ENTROPY=of_text_entropy or of_copy_entropy,
+            OF_COPY_ENTROPY=of_copy_entropy,
+            ROWS=_ROWS,
+            TEXTS=_TEXTS,
+            **_forms(block, products, head),
+        )
+    return gradients
+
+
+def _numbers(block: TextBlock, head: HeadLogits) -> tuple[int, int, float, float]:
+    """Texts of the block, the first of them, and what stands before and after the softcap."""
+    settings = head.settings
+    before, after = settings.scale / settings.temperature, 1.0
+    if settings.softcap is not None:
+        before, after = settings.scale / settings.softcap, settings.softcap / settings.temperature
+    return block.texts.stop - block.texts.start, block.texts.start, before, after
+
+
+def _forms(block: TextBlock, products: BlockProducts, head: HeadLogits) -> dict[str, bool | int]:
+    bounds = [block.texts]
+    for piece in block.copies:
+        assert isinstance(piece.ids, slice) and isinstance(piece.texts, slice)
+        bounds += [piece.ids, piece.texts]
+    return {
+        "FIRST": 0 if products.has_standard else 1,
+        "PIECES": 1 + len(block.copies),
+        "FROM_SOURCE": products.from_source,
+        "HAS_DIFFERENCE": products.from_source and products.has_copies,
+        "CAPPED": head.settings.softcap is not None,
+        "ALIGNED": all(each.start % 16 == 0 and each.stop % 16 == 0 for each in bounds),
+    }
+
+
+@triton.jit
+def _tanh(x: tl.tensor) -> tl.tensor:
+    """Without the cancellation near 0 that 1 - 2 / (e^2x + 1) has."""
+    small = x * x
+    series = x * (1 - small * (0.33333333 - small * (0.13333333 - small * 0.053968254)))
+    power = tl.exp(-2 * tl.abs(x))
+    far = (1 - power) / (1 + power)
+    return tl.where(small < 0.01, series, tl.where(x < 0, -far, far))
+
+
+@triton.jit
+def _logits(
+    products: tl.tensor,
+    slices: tl.tensor,
+    policy_bias: tl.tensor,
+    piece: tl.constexpr,
+    row: tl.tensor,
+    text: tl.tensor,
+    n: tl.tensor,
+    v: tl.tensor,
+    before: tl.tensor,
+    after: tl.tensor,
+    FIRST: tl.constexpr,
+    FROM_SOURCE: tl.constexpr,
+    HAS_DIFFERENCE: tl.constexpr,
+    CAPPED: tl.constexpr,
+    ALIGNED: tl.constexpr,
+) -> tl.tensor:
+    """For each text its id in a piece, where that one's product is, whether there is one, its logit (`_LOWEST` where
+    there is none), and what the softcap made of the product.
+
+    Texts are `(1, B)`, or `(R, 1)` where each position has one of its own.
+    """
+    begin = tl.load(slices + piece * _COLUMNS)
+    first_text = tl.load(slices + piece * _COLUMNS + 1)
+    width = tl.load(slices + piece * _COLUMNS + 2) - first_text
+    first_id = tl.load(slices + piece * _COLUMNS + 3)
+    if ALIGNED:
+        begin, first_text = tl.multiple_of(begin, 16), tl.multiple_of(first_text, 16)
+        width, first_id = tl.multiple_of(width, 16), tl.multiple_of(first_id, 16)
+    if FIRST == 1:  # the table counts the columns of standard tokens, which are not there
+        begin -= v
+    column = text - first_text
+    in_piece = (column >= 0) & (column < width)
+    inside = in_piece & (row < n)
+    place = begin.to(tl.int64) * n + row * width + column
+    if FROM_SOURCE and piece > 0:
+        product = tl.load(products + row * v + text, mask=inside, other=0.0)
+        if HAS_DIFFERENCE:
+            product += tl.load(products + place, mask=inside, other=0.0)
+    else:
+        product = tl.load(products + place, mask=inside, other=0.0)
+    product = product * before
+    if CAPPED:
+        product = _tanh(product)
+    ids = first_id + column
+    z = product * after + tl.load(policy_bias + ids, mask=in_piece, other=0.0)
+    return ids, place, inside, tl.where(inside, z, _LOWEST), product
+
+
+@triton.jit
+def _add_to_sums(
+    sums: tl.tensor,
+    products: tl.tensor,
+    slices: tl.tensor,
+    policy_bias: tl.tensor,
+    log_open: tl.tensor,
+    targets: tl.tensor,
+    target_texts: tl.tensor,
+    n: tl.tensor,
+    v: tl.tensor,
+    block_start: tl.tensor,
+    before: tl.tensor,
+    after: tl.tensor,
+    HAS_OPEN: tl.constexpr,
+    FIRST: tl.constexpr,
+    PIECES: tl.constexpr,
+    FROM_SOURCE: tl.constexpr,
+    HAS_DIFFERENCE: tl.constexpr,
+    CAPPED: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    ROWS: tl.constexpr,
+    TEXTS: tl.constexpr,
+) -> None:
+    """A program adds all texts of the block for its positions; each lane has sums of its own up to the end."""
+    row_R = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    row = row_R[:, None]
+    highest = tl.full((ROWS, TEXTS), _FORBIDDEN, tl.float32)
+    total = tl.zeros((ROWS, TEXTS), tl.float32)
+    total_id = tl.zeros((ROWS, TEXTS), tl.float32)
+    total_text = tl.zeros((ROWS, TEXTS), tl.float32)
+    total_open = tl.zeros((ROWS, TEXTS), tl.float32)
+    for start in range(0, v, TEXTS):
+        text = start + tl.arange(0, TEXTS)[None, :]
+        new_highest = highest
+        for piece in tl.static_range(FIRST, PIECES):
+            _, _, _, z, _ = _logits(
+                products, slices, policy_bias, piece, row, text, n, v, before, after,
+                FIRST, FROM_SOURCE, HAS_DIFFERENCE, CAPPED, ALIGNED,
+            )  # fmt: skip
+            new_highest = tl.maximum(new_highest, z)
+        of_text = tl.zeros((ROWS, TEXTS), tl.float32)
+        of_ids = tl.zeros((ROWS, TEXTS), tl.float32)
+        for piece in tl.static_range(FIRST, PIECES):
+            _, _, _, z, _ = _logits(
+                products, slices, policy_bias, piece, row, text, n, v, before, after,
+                FIRST, FROM_SOURCE, HAS_DIFFERENCE, CAPPED, ALIGNED,
+            )  # fmt: skip
+            z -= new_highest
+            weight = tl.exp(z)
+            of_text += weight
+            of_ids += weight * z
+        shift = highest - new_highest
+        rescale = tl.exp(shift)
+        if PIECES - FIRST == 1:
+            weighted = of_ids
+        else:
+            weighted = of_text * tl.log(tl.maximum(of_text, _TINY))
+        total_id = (total_id + total * shift) * rescale + of_ids
+        total_text = (total_text + total * shift) * rescale + weighted
+        total_open = total_open * rescale
+        if HAS_OPEN:
+            total_open += of_text * tl.load(log_open + text, mask=text < v, other=0.0)
+        total = total * rescale + of_text
+        highest = new_highest
+
+    # The lanes together, and with the blocks before.
+    own = sums + row_R
+    is_row = row_R < n
+    old_highest = tl.load(own, mask=is_row, other=_FORBIDDEN)
+    new_highest = tl.maximum(old_highest, tl.max(highest, axis=1))
+    shift = highest - new_highest[:, None]
+    rescale = tl.exp(shift)
+    old_shift = old_highest - new_highest
+    old_rescale = tl.exp(old_shift)
+    old_total = tl.load(own + n, mask=is_row, other=0.0)
+    old_id = (tl.load(own + 2 * n, mask=is_row, other=0.0) + old_total * old_shift) * old_rescale
+    old_text = (tl.load(own + 3 * n, mask=is_row, other=0.0) + old_total * old_shift) * old_rescale
+    old_open = tl.load(own + 4 * n, mask=is_row, other=0.0) * old_rescale
+    tl.store(own, new_highest, mask=is_row)
+    tl.store(own + n, old_total * old_rescale + tl.sum(total * rescale, axis=1), mask=is_row)
+    tl.store(own + 2 * n, old_id + tl.sum((total_id + total * shift) * rescale, axis=1), mask=is_row)
+    tl.store(own + 3 * n, old_text + tl.sum((total_text + total * shift) * rescale, axis=1), mask=is_row)
+    tl.store(own + 4 * n, old_open + tl.sum(total_open * rescale, axis=1), mask=is_row)
+
+    # The target, and the other ids of its text.
+    target = tl.load(targets + row_R, mask=is_row, other=-1)[:, None]
+    text_R = (tl.load(target_texts + row_R, mask=is_row, other=-1) - block_start).to(tl.int32)
+    target_z = tl.load(own + 5 * n, mask=is_row, other=0.0)[:, None]
+    text_z = tl.load(own + 6 * n, mask=is_row, other=0.0)[:, None]
+    for piece in tl.static_range(FIRST, PIECES):
+        ids, _, inside, z, _ = _logits(
+            products, slices, policy_bias, piece, row, text_R[:, None], n, v, before, after,
+            FIRST, FROM_SOURCE, HAS_DIFFERENCE, CAPPED, ALIGNED,
+        )  # fmt: skip
+        larger = tl.maximum(text_z, z)
+        together = larger + tl.log(tl.exp(text_z - larger) + tl.exp(z - larger))
+        text_z = tl.where(inside, together, text_z)
+        target_z = tl.where(inside & (ids == target), z, target_z)
+    tl.store(own[:, None] + 5 * n, target_z, mask=is_row[:, None])
+    tl.store(own[:, None] + 6 * n, text_z, mask=is_row[:, None])
+
+
+@triton.jit
+def _gradients_of_products(
+    gradients: tl.tensor,
+    products: tl.tensor,
+    slices: tl.tensor,
+    policy_bias: tl.tensor,
+    targets: tl.tensor,
+    target_texts: tl.tensor,
+    figures: tl.tensor,
+    upstream: tl.tensor,
+    n: tl.tensor,
+    v: tl.tensor,
+    block_start: tl.tensor,
+    before: tl.tensor,
+    after: tl.tensor,
+    OF_COPY_LOGPROBS: tl.constexpr,
+    OF_ENTROPY: tl.constexpr,
+    OF_COPY_ENTROPY: tl.constexpr,
+    FIRST: tl.constexpr,
+    PIECES: tl.constexpr,
+    FROM_SOURCE: tl.constexpr,
+    HAS_DIFFERENCE: tl.constexpr,
+    CAPPED: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    ROWS: tl.constexpr,
+    TEXTS: tl.constexpr,
+) -> None:
+    """A program has some texts for its positions; the formulas are those of `logprobs._Upstream`."""
+    row_R = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    row = row_R[:, None]
+    text = tl.program_id(1) * TEXTS + tl.arange(0, TEXTS)[None, :]
+    is_row = row_R < n
+    log_z = tl.load(figures + row_R, mask=is_row, other=0.0)[:, None]
+    text_z = tl.load(figures + 2 * n + row_R, mask=is_row, other=0.0)[:, None]
+    of_logprobs = tl.load(upstream + row_R, mask=is_row, other=0.0)[:, None]
+    of_copy_logprobs = tl.load(upstream + n + row_R, mask=is_row, other=0.0)[:, None]
+    of_text_entropy = tl.load(upstream + 2 * n + row_R, mask=is_row, other=0.0)[:, None]
+    of_copy_entropy = tl.load(upstream + 3 * n + row_R, mask=is_row, other=0.0)[:, None]
+    target = tl.load(targets + row_R, mask=is_row, other=-1)[:, None]
+    is_text = text == (tl.load(target_texts + row_R, mask=is_row, other=-1) - block_start)[:, None]
+    constant = of_logprobs
+    if OF_ENTROPY:
+        constant += of_text_entropy * tl.load(figures + 3 * n + row_R, mask=is_row, other=0.0)[:, None]
+
+    log_q = tl.zeros((ROWS, TEXTS), tl.float32)
+    of_choice = tl.zeros((ROWS, TEXTS), tl.float32)
+    if OF_ENTROPY and PIECES - FIRST > 1:
+        q = tl.zeros((ROWS, TEXTS), tl.float32)
+        weighted = tl.zeros((ROWS, TEXTS), tl.float32)
+        for piece in tl.static_range(FIRST, PIECES):
+            _, _, _, z, _ = _logits(
+                products, slices, policy_bias, piece, row, text, n, v, before, after,
+                FIRST, FROM_SOURCE, HAS_DIFFERENCE, CAPPED, ALIGNED,
+            )  # fmt: skip
+            log_p = z - log_z
+            p = tl.exp(log_p)
+            q += p
+            weighted += p * log_p
+        q = tl.maximum(q, _TINY)
+        log_q = tl.log(q)
+        of_choice = log_q - weighted / q
+
+    of_source = tl.zeros((ROWS, TEXTS), tl.float32)
+    for piece in tl.static_range(FIRST, PIECES):
+        ids, place, inside, z, capped = _logits(
+            products, slices, policy_bias, piece, row, text, n, v, before, after,
+            FIRST, FROM_SOURCE, HAS_DIFFERENCE, CAPPED, ALIGNED,
+        )  # fmt: skip
+        log_p = z - log_z
+        weight = constant
+        if OF_ENTROPY:
+            if PIECES - FIRST == 1:
+                weight += of_text_entropy * log_p
+            else:
+                weight += of_text_entropy * log_q
+                if OF_COPY_ENTROPY:
+                    weight += of_copy_entropy * (log_p - log_q + of_choice)
+        gradient = -tl.exp(log_p) * weight
+        gradient += tl.where(is_text & inside & (ids == target), of_logprobs + of_copy_logprobs, 0.0)
+        if OF_COPY_LOGPROBS:
+            gradient -= tl.exp(tl.where(is_text & inside, z - text_z, _LOWEST)) * of_copy_logprobs
+        gradient = gradient * (before * after)
+        if CAPPED:
+            gradient = gradient * (1 - capped * capped)
+        if FROM_SOURCE:
+            of_source += gradient
+            if HAS_DIFFERENCE and piece > 0:
+                tl.store(gradients + place, gradient, mask=inside)
+        else:
+            tl.store(gradients + place, gradient, mask=inside)
+    if FROM_SOURCE:
+        tl.store(gradients + row * v + text, of_source, mask=is_row[:, None] & (text < v))
