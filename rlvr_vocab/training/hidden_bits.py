@@ -15,9 +15,9 @@ from rlvr_vocab.vocab.regions import THINKING, scored_regions
 
 HIDDEN_BITS_STATE = "hidden_bits.json"
 # The weight of the term: so much for the error of the newest step, and so much for that of each before, which together
-# are at most so much (where no choice can be made yet, they would pile up). An error is relative to the target, and
-# counts for the whole of it at most.
-_PROPORTIONAL, _INTEGRAL, _MOST_OF_BEFORE = 1.0, 0.1, 2.0
+# are at most so much. An error is in doublings of the target, one of them at most: a bound grows and falls as a power
+# does. One that is so large does not count among those before: they would pile up while the bound is on its way.
+_PROPORTIONAL, _INTEGRAL, _MOST_OF_BEFORE = 4.0, 0.15, 4.0
 
 
 class HiddenBitsTarget(TrainerCallback):
@@ -59,8 +59,10 @@ class HiddenBitsTarget(TrainerCallback):
         bits, tokens = accelerator.reduce(self._of_step.to(accelerator.device), reduction="sum").tolist()
         self._of_step.zero_()
         if tokens:
-            self._error = _within(1.0, bits / tokens / self._target - 1)
-            self._before = _within(_MOST_OF_BEFORE, self._before + _INTEGRAL * self._error)
+            self._error = math.log2(min(max(bits / tokens / self._target, 0.5), 2.0))
+            if abs(self._error) < 1:
+                before = self._before + _INTEGRAL * self._error
+                self._before = max(-_MOST_OF_BEFORE, min(_MOST_OF_BEFORE, before))
         self._trainer._metrics["train"]["hidden/weight"].append(self.weight)
 
     def save(self, folder: Path) -> None:
@@ -73,7 +75,3 @@ class HiddenBitsTarget(TrainerCallback):
         if file.exists():
             state = json.loads(file.read_text(encoding="utf-8"))
             self._error, self._before = state["error"], state["before"]
-
-
-def _within(most: float, value: float) -> float:
-    return max(-most, min(most, value))

@@ -1,5 +1,6 @@
 """A target for what the choices among the ids of a text tell."""
 
+import math
 from collections import defaultdict
 from dataclasses import replace
 from types import SimpleNamespace
@@ -29,15 +30,22 @@ def stepped(bounds, target=0.5):
         SimpleNamespace(policy=SimpleNamespace(layout=LAYOUT), accelerator=accelerator, _metrics=metrics), target
     )
     for bound in bounds:
-        ids = torch.tensor([[0 if bound is None else LAYOUT.think_open_id, 1]])
-        steered.term(torch.zeros(1, 1), torch.full((1, 1), bound or 0.0) * LOG_2, ids, torch.ones_like(ids))
-        steered.on_step_end(None, TrainerState(), TrainerControl())
+        step(steered, bound)
     return steered, metrics["train"]["hidden/weight"]
 
 
+def step(steered, bound):
+    ids = torch.tensor([[0 if bound is None else LAYOUT.think_open_id, 1]])
+    steered.term(torch.zeros(1, 1), torch.full((1, 1), bound or 0.0) * LOG_2, ids, torch.ones_like(ids))
+    steered.on_step_end(None, TrainerState(), TrainerControl())
+
+
 def test_the_weight_follows_how_far_the_bound_is_off():
-    steered, weights = stepped([0.0, 0.25, 0.375, 0.75, 40.0])
-    assert weights == pytest.approx([-1 - 0.1, -0.5 - 0.15, -0.25 - 0.175, 0.5 - 0.125, 1 - 0.025])
+    doublings = [-0.8, -0.5, 0.0, 0.7]
+    steered, weights = stepped([0.0, *(0.5 * 2**each for each in doublings), 40.0])
+    before = [0.0, -0.12, -0.195, -0.195, -0.09, -0.09]
+    expected = [4 * error + rest for error, rest in zip([-1, *doublings, 1], before, strict=True)]
+    assert weights == pytest.approx(expected)
     assert steered.weight == weights[-1]
 
 
@@ -46,9 +54,30 @@ def test_a_step_without_a_thought_tells_nothing():
     assert weights[0] == weights[1] == weights[2] > 0
 
 
-def test_where_no_choice_can_be_made_yet_the_reward_for_one_does_not_pile_up():
-    _, weights = stepped([0.0] * 400 + [40.0] * 50)
-    assert min(weights) == -3.0 and weights[400] == pytest.approx(1 - 1.9) and weights[-1] == pytest.approx(3.0)
+@pytest.mark.parametrize("times", [0.6, 1.5])
+def test_what_piles_up_beside_a_target_that_is_out_of_reach_is_bounded(times):
+    _, weights = stepped([0.0] * 400 + [0.5 * times] * 400)
+    assert weights[399] == -4 and abs(weights[-1] - 4 * math.log2(times)) == pytest.approx(4)
+
+
+def test_a_bound_that_the_term_alone_holds_up_comes_to_its_target_and_stays():
+    """As in a quickstart: the bound is the square of how far copies are apart, and Adam moves them."""
+    apart = torch.zeros(1000, requires_grad=True)
+    optimizer = torch.optim.Adam([apart], lr=2e-4)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(step / 20, (200 - step) / 180))
+    generator, (steered, _), bounds = torch.Generator().manual_seed(0), stepped([], target=0.05), []
+    for _ in range(200):
+        bound = 10 * apart.square().sum()
+        bounds.append(bound.item())
+        step(steered, bounds[-1])
+        noise = 0.03 * torch.randn(1000, generator=generator)
+        optimizer.zero_grad()
+        (steered.weight * bound + noise @ apart).backward()
+        torch.nn.utils.clip_grad_norm_([apart], 1.0)
+        optimizer.step()
+        schedule.step()
+    assert sum(bounds[100:]) / 100 == pytest.approx(0.05, rel=0.1)
+    assert min(bounds[100:]) > 0.025 and max(bounds[100:]) < 0.1
 
 
 @pytest.mark.parametrize(("fields", "words"), [({"source_ids": ()}, "no copies"), ({"hidden_bits": 0.5}, "0.5 cannot")])
