@@ -1,7 +1,7 @@
 """Reasoning vocabularies of several kinds, each at its own best learning rate, against the baseline.
 
     python benchmarks/learning_rates.py OUT [--recipe short_thoughts] [--jobs 2] [--arms baseline replace]
-        [--controls frozen] [--rates 1e-4 2e-4]
+        [--controls frozen] [--rates 1e-4 2e-4] [key=value ...]
 
 First each arm trains at each rate, with seeds of their own; the best rate is chosen by answers to problems that no
 such run has trained on and no reported figure is measured on. Then each arm trains at its best rate with the seeds
@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
-from recipe_runs import Run, compare, summands, take
+from recipe_runs import Run, compare, problem_of, take
 
 BASELINE = "baseline"
 ARMS = {
@@ -97,7 +97,7 @@ def reported_problems(arguments: argparse.Namespace) -> frozenset[tuple[str, ...
         words = [f"experiment={arguments.recipe}", f"seed={seed}", *arguments.words]
         settings = read_settings("train", words)
         divided = read_problems(problem_source(settings.dataset), problem_split(settings.dataset, seed))
-        found.update(summands(problem.text) for problem in divided.reserved)
+        found.update(problem_of(problem.text) for problem in divided.reserved)
     return frozenset(found)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import mean
 
 PROGRAM = [sys.executable, "-m", "rlvr_vocab.cli"]
+EVALUATION = "reported"  # what the answers that are compared are called, whatever the problem set
 
 
 @dataclass(frozen=True)
@@ -33,19 +34,19 @@ class Run:
         return out / self.recipe / self.name
 
     def answers(self, out: Path) -> Path:
-        return self.folder(out) / "final_model" / "evaluation" / "arithmetic" / "results.jsonl"
+        return self.folder(out) / "final_model" / "evaluation" / EVALUATION / "results.jsonl"
 
     def accuracy(self, out: Path, without: frozenset[tuple[str, ...]] = frozenset()) -> float:
         """The mean over held-out problems of the share of right answers."""
         right = defaultdict(list)
         for row in map(json.loads, self.answers(out).read_text().splitlines()):
-            if summands(row["prompt"]) not in without:
+            if problem_of(row["prompt"]) not in without:
                 right[row["prompt"]].append(row["score"] >= row["threshold"])
         return mean(map(mean, right.values()))
 
 
-def summands(prompt: str) -> tuple[str, ...]:
-    """Of 3+4= and of 4+3= alike; the terms of a longer sum in their order, which its working goes by."""
+def problem_of(prompt: str) -> tuple[str, ...]:
+    """The prompt, but the same of 3+4= and of 4+3=; a longer sum has an order, which its working goes by."""
     terms = prompt.rstrip("=").split("+")
     return tuple(sorted(terms) if len(terms) == 2 else terms)
 
@@ -64,7 +65,7 @@ def _train_and_evaluate(run: Run, out: Path, samples: int, words: Sequence[str])
     folder.parent.mkdir(parents=True, exist_ok=True)
     named = [f"experiment={run.recipe}", f"output_dir={folder}", f"exp_name={run.name}", f"seed={run.seed}"]
     train = ["train", *named, *run.words, *words]
-    evaluate = ["evaluate", f"checkpoint={folder}/final_model", f"samples={samples}"]
+    evaluate = ["evaluate", f"checkpoint={folder}/final_model", f"samples={samples}", f"out={run.answers(out).parent}"]
     with folder.with_name(f"{run.name}.log").open("w") as log:
         for command in ([*train, "report=false", "training.eval_steps=null", "overwrite=true"], evaluate):
             subprocess.run([*PROGRAM, *command], stdout=log, stderr=log, env=environment, check=True)
@@ -74,5 +75,5 @@ def _train_and_evaluate(run: Run, out: Path, samples: int, words: Sequence[str])
 def compare(runs: Sequence[Run], out: Path, name: str, *words: str) -> None:
     """What `rlvr-vocab compare` says of them, under `out/name`."""
     folders = ",".join(str(run.folder(out)) for run in runs)
-    told = [f"runs=[{folders}]", "evaluation=arithmetic", f"out={out / name}", *words]
+    told = [f"runs=[{folders}]", f"evaluation={EVALUATION}", f"out={out / name}", *words]
     subprocess.run([*PROGRAM, "compare", *told], check=True)
