@@ -1,4 +1,9 @@
-"""Scores and gradients of the region head against a dense float64 softmax, in every form of the reasoning rows."""
+"""Scores and gradients of the region head against a dense float64 softmax, in every form of the reasoning rows.
+
+Once by torch alone, and once by the Triton kernels: compiled where there is a GPU, else run by Triton's interpreter.
+"""
+
+import importlib
 
 import pytest
 import torch
@@ -6,9 +11,10 @@ import torch
 from rlvr_vocab.vocab import head_logits, logprobs, text_blocks
 from rlvr_vocab.vocab.head_logits import HeadSettings, OutputRows
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.logprobs import Scores, region_logprobs
+from rlvr_vocab.vocab.logprobs import Scores, block_form, region_logprobs
 from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 STANDARD, HIDDEN, RANK, POSITIONS = 61, 16, 3, 33
 CONTROL = (3, 50, 51)
 MIXES = {
@@ -33,12 +39,34 @@ UPSTREAM = {
 }
 
 
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
+def small_blocks(monkeypatch, tokens, rows):
     """Several blocks of tokens and of rows, the last ones partly filled; runs that are long and short."""
-    monkeypatch.setattr(logprobs, "_TOKENS_PER_BLOCK", 7)
-    monkeypatch.setattr(head_logits, "_ROWS_PER_BLOCK", 19)
+    monkeypatch.setattr(logprobs, "_TOKENS_PER_BLOCK", tokens)
+    monkeypatch.setattr(head_logits, "_ROWS_PER_BLOCK", rows)
+    monkeypatch.setattr(head_logits, "_ROWS_PER_BLOCK_ON_ACCELERATOR", rows)
     monkeypatch.setattr(text_blocks, "_SHORTEST_RUN", 5)
+
+
+def kernels_on_small_blocks(monkeypatch):
+    """The kernels, a program of which has several positions and passes over a block. Interpreted calls take long."""
+    pytest.importorskip("triton", reason="triton is not installed here: pip install -e '.[dev]'")
+    small_blocks(monkeypatch, tokens=20, rows=70)
+    kernels = importlib.import_module("rlvr_vocab.vocab.logprob_kernels")
+    if DEVICE == "cpu" and type(kernels._add_to_sums).__name__ != "InterpretedFunction":
+        pytest.skip("Triton's interpreter is off (TRITON_INTERPRET=1), and there is no GPU that torch could use")
+    monkeypatch.setattr(kernels, "_ROWS", 16)
+    monkeypatch.setattr(kernels, "_TEXTS", 16)
+    return kernels
+
+
+@pytest.fixture(autouse=True, params=["plain", pytest.param("triton", marks=pytest.mark.slow)])
+def form_of_blocks(request, monkeypatch):
+    if request.param == "plain":
+        small_blocks(monkeypatch, tokens=7, rows=19)
+    else:
+        kernels_on_small_blocks(monkeypatch)
+    with block_form(request.param):
+        yield
 
 
 class Case:
@@ -81,8 +109,11 @@ class Case:
 
     def scores(self, settings, own_rows=None):
         projected = None if self.B is None else self.hidden if self.A is None else self.hidden @ self.A.t()
-        rows = OutputRows(self.weight, self.bias, own_rows, projected, self.B, self.factor_bias)
-        return region_logprobs(self.hidden, rows, self.targets, self.regions, self.policy, settings)
+        parts = (self.weight, self.bias, own_rows, projected, self.B, self.factor_bias)
+        rows = OutputRows(*(None if each is None else each.to(DEVICE) for each in parts))
+        hidden, targets, regions = (each.to(DEVICE) for each in (self.hidden, self.targets, self.regions))
+        scores = region_logprobs(hidden, rows, targets, regions, self.policy, settings)
+        return Scores(*(each.to(self.hidden.device) for each in scores))
 
     def whole(self):
         weight, bias = self.weight.double(), None if self.bias is None else self.bias.double()

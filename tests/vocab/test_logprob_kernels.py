@@ -1,0 +1,175 @@
+"""The Triton kernels against the plain form: what falls to them, bfloat16, and whether CUDA's compiler takes them.
+
+`test_logprobs` runs whole through them, slowly; here are a few of its cases.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from rlvr_vocab.vocab import logprobs
+from rlvr_vocab.vocab.head_logits import HeadSettings
+from rlvr_vocab.vocab.logprobs import block_form
+from rlvr_vocab.vocab.policy import FORBIDDEN
+from tests.vocab import test_logprobs
+from tests.vocab.test_logprobs import CAPPED, MIXES, PLAIN, UPSTREAM, Case, assert_close, assert_equals_dense
+
+ALL = UPSTREAM["all"]
+CASES = [
+    ({"sources": "none"}, PLAIN, ALL),
+    ({"sources": "the first 40", "mode": "replace", "bias": True}, CAPPED, ALL),
+    ({"form": "low_rank", "sources": "all, thrice"}, CAPPED, ALL),
+    (
+        {"form": "shared", "sources": "the first 40", "regions": "all thinking", "bias": True},
+        PLAIN,
+        UPSTREAM["KL of texts"],
+    ),
+    ({"form": "frozen", "sources": "all, thrice", "mode": "replace", "odds": False}, PLAIN, UPSTREAM["log-probs"]),
+]
+
+
+class Calls:
+    """Stands for a kernel and counts how often it is called."""
+
+    def __init__(self, kernel):
+        self.kernel, self.number = kernel, 0
+
+    def __getitem__(self, grid):
+        self.number += 1
+        return self.kernel[grid]
+
+
+@pytest.fixture(autouse=True)
+def kernels(monkeypatch):
+    found = test_logprobs.kernels_on_small_blocks(monkeypatch)
+    for name in ("_add_to_sums", "_gradients_of_products"):
+        monkeypatch.setattr(found, name, Calls(getattr(found, name)))
+    return found
+
+
+def calls(kernels):
+    return kernels._add_to_sums.number, kernels._gradients_of_products.number
+
+
+def by_form(case, settings, used, form):
+    """Scores and gradients."""
+    with block_form(form):
+        scores = case.scores(settings)
+    return scores, case.gradients(scores, used)  # outside: backward takes the form of forward
+
+
+@pytest.mark.parametrize(("given", "settings", "used"), CASES)
+def test_scores_and_gradients_are_those_of_the_plain_form_and_of_float64(given, settings, used, kernels):
+    case = Case(**given)
+    scores, gradients = by_form(case, settings, used, "triton")
+    assert min(calls(kernels)) > 1
+    dense = case.dense(settings)
+    for expected, of_expected in (by_form(case, settings, used, "plain"), (dense, case.gradients(dense, used))):
+        assert_close(scores, expected, least_scale=0.1)
+        assert_close(gradients, of_expected, least_scale=1e-2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("used", UPSTREAM.values(), ids=UPSTREAM)
+@pytest.mark.parametrize("mix", MIXES)
+@pytest.mark.parametrize("sources", ["the first 40", "all, thrice"])
+@pytest.mark.parametrize("form", test_logprobs.FORMS)
+def test_so_they_are_in_each_region_and_for_each_gradient(form, sources, mix, used):
+    with block_form("triton"):
+        assert_equals_dense(Case(form, sources=sources, regions=mix, odds=False), HeadSettings(0.7, softcap=4.0), used)
+
+
+def test_only_blocks_without_lookups_fall_to_the_kernels(kernels, monkeypatch):
+    monkeypatch.setitem(test_logprobs.SOURCES, "one block of two", (*range(10), 2, 2, 9))
+    case = Case(sources="one block of two", regions="all thinking")
+    sizes = [len(case.policy.text_blocks(region, 70, torch.device("cpu"))) for region in (0, 1)]
+    assert sizes == [1, 2]
+    with block_form("triton"):
+        assert_equals_dense(case, PLAIN, ALL)
+    tokens = 2  # blocks of them
+    assert calls(kernels) == (tokens, tokens)
+
+
+def test_where_choices_are_limited_torch_adds_up_and_the_kernel_takes_gradients(kernels):
+    with block_form("triton"):
+        assert_equals_dense(Case("shared", sources="the first 40", bits=0.4), PLAIN, UPSTREAM["KL of texts"])
+    sums, gradients = calls(kernels)
+    assert sums == 0 and gradients > 0
+
+
+def test_float64_stays_with_torch(kernels):
+    case = Case(sources="the first 40")
+    for name in ("hidden", "weight"):
+        setattr(case, name, getattr(case, name).detach().double().requires_grad_())
+    with block_form("triton"):
+        case.scores(PLAIN).log_probs.sum().backward()
+    assert calls(kernels) == (0, 0)
+
+
+def test_a_cpu_is_given_the_plain_form(kernels):
+    assert logprobs._form_for(torch.device("cpu")) == "plain"
+
+
+@pytest.mark.parametrize(("form", "bias"), [("independent", True), ("low_rank", False)])
+def test_so_they_are_in_bfloat16_but_for_the_rounding_of_gradients(form, bias, kernels):
+    case = Case(form, sources="the first 40", bias=bias)
+    for name in ("hidden", "weight", "bias", "A", "B"):
+        leaf = getattr(case, name)
+        if leaf is not None:  # numbers whose products bfloat16 can hold
+            setattr(case, name, (leaf.detach().sign() / 2).bfloat16().requires_grad_())
+    scores, gradients = by_form(case, CAPPED, ALL, "triton")
+    dense = case.dense(CAPPED)
+    assert min(calls(kernels)) > 1 and scores.log_probs.dtype == torch.float32
+    assert_close(scores, dense, least_scale=0.1)
+    # What a bias makes the kernel leave in float32 is rounded as by the plain form; its own bfloat16, which the
+    # interpreter cuts off instead, has one bit less.
+    tolerance = 2**-8 if bias else 2**-6
+    of_plain = by_form(case, CAPPED, ALL, "plain")[1]
+    for ours, plain, exact in zip(gradients, of_plain, case.gradients(dense, ALL), strict=True):
+        assert ours.dtype == torch.bfloat16
+        scale = exact.abs().max()
+        assert (ours - plain).abs().max() <= tolerance * scale and (ours - exact).abs().max() <= 2**-6 * scale
+
+
+def test_rows_of_their_own_stand_for_the_end_of_the_table():
+    case = Case(sources="the first 40", bias=True)
+    reference = case.dense(CAPPED)
+    hidden, weight, bias = case.gradients(reference, ALL)
+    rows = case.weight.detach()[23:].clone().requires_grad_()
+    case.weight = case.weight.detach().clone()
+    case.weight[23:] = torch.nan
+    with block_form("triton"):
+        scores = case.scores(CAPPED, rows)
+    assert_close(scores, reference, least_scale=0.1)
+    case.weight = rows
+    assert_close(case.gradients(scores, ALL), (hidden, weight[23:], bias), least_scale=1e-2)
+
+
+def test_a_forbidden_target_scores_as_forbidden_and_leaves_gradients_finite():
+    case = Case("shared", sources="the first 40", regions="all answering")
+    case.targets[0] = test_logprobs.STANDARD + 1
+    with block_form("triton"):
+        scores = case.scores(HeadSettings())
+    assert scores.log_probs[0] <= FORBIDDEN / 2
+    (scores.log_probs[1:].sum() + scores.text_entropy.sum()).backward()
+    assert torch.isfinite(case.weight.grad).all() and torch.isfinite(case.hidden.grad).all()
+
+
+@pytest.mark.parametrize("words", [("90", "few"), pytest.param(("80,90",), marks=pytest.mark.slow)])
+def test_variants_that_are_launched_compile_for_gpus_and_spill_no_registers(words, tmp_path):
+    """CUDA's compiler comes with Triton, and needs no GPU; it refuses things that the interpreter accepts."""
+    script = Path(__file__).with_name("compile_kernels.py")
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root), "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
+    done = subprocess.run([sys.executable, str(script), *words], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    variants = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len({each["kernel"] for each in variants}) == 2
+    for each in variants:
+        assert each["cubin"] > 0 and each["stack"] == 0, each
+        assert each["wide_loads"] > 0 or not each["ALIGNED"], each
