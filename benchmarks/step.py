@@ -69,8 +69,8 @@ def summary(variant: str, pairs: list[tuple[dict[str, float], dict[str, float]]]
     return f"{variant:<28}{times}{beyond:>12.2f}{state:>7.3f}"
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parse(description: str | None = __doc__) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("hidden", 512), ("layers", 8), ("rows", 151936), ("batch", 4), ("prompt", 192)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--completion", type=int, default=256)

@@ -14,10 +14,12 @@ from rlvr_vocab.training.refuse_control import refuse_target
 from rlvr_vocab.vocab.regions import THINKING, scored_regions
 
 HIDDEN_BITS_STATE = "hidden_bits.json"
-# The weight of the term: so much for the error of the newest step, and so much for that of each before, which together
-# are at most so much. An error is in doublings of the target, one of them at most: a bound grows and falls as a power
-# does. One that is so large does not count among those before: they would pile up while the bound is on its way.
-_PROPORTIONAL, _INTEGRAL, _MOST_OF_BEFORE = 4.0, 0.15, 4.0
+# The weight of the term follows the error, in doublings of the target: a bound grows and falls as a power does. So much
+# for the newest one as it will be so many steps ahead, one doubling at most (the optimizer's momentum goes on for some
+# steps after the weight has changed), and so much for each that was less than one, together at most so much (on the way
+# to a target, or where it is out of reach, they would pile up).
+_PROPORTIONAL, _STEPS_AHEAD, _INTEGRAL, _MOST_OF_BEFORE = 4.0, 5.0, 0.15, 4.0
+_FARTHEST = 4.0  # doublings; what is farther away counts as if it stood there
 
 
 class HiddenBitsTarget(TrainerCallback):
@@ -38,11 +40,7 @@ class HiddenBitsTarget(TrainerCallback):
         )
         self._trainer, self._target = trainer, target
         self._of_step = torch.zeros(2, dtype=torch.float64)  # bits and thinking tokens
-        self._error = self._before = 0.0
-
-    @property
-    def weight(self) -> float:
-        return _PROPORTIONAL * self._error + self._before
+        self.weight = self._error = self._before = 0.0
 
     def term(
         self, copies_BC: torch.Tensor, capacity_BC: torch.Tensor, ids_BT: torch.Tensor, mask_BT: torch.Tensor
@@ -59,14 +57,19 @@ class HiddenBitsTarget(TrainerCallback):
         bits, tokens = accelerator.reduce(self._of_step.to(accelerator.device), reduction="sum").tolist()
         self._of_step.zero_()
         if tokens:
-            self._error = math.log2(min(max(bits / tokens / self._target, 0.5), 2.0))
-            if abs(self._error) < 1:
-                before = self._before + _INTEGRAL * self._error
-                self._before = max(-_MOST_OF_BEFORE, min(_MOST_OF_BEFORE, before))
+            self._follow(bits / tokens)
         self._trainer._metrics["train"]["hidden/weight"].append(self.weight)
 
+    def _follow(self, bound: float) -> None:
+        error = _within(_FARTHEST, math.log2(max(bound / self._target, 2**-_FARTHEST)))
+        ahead = error + _STEPS_AHEAD * (error - self._error)
+        self._error = error
+        if abs(error) < 1:
+            self._before = _within(_MOST_OF_BEFORE, self._before + _INTEGRAL * error)
+        self.weight = _PROPORTIONAL * _within(1.0, ahead) + self._before
+
     def save(self, folder: Path) -> None:
-        state = {"error": self._error, "before": self._before}
+        state = {"weight": self.weight, "error": self._error, "before": self._before}
         (folder / HIDDEN_BITS_STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
 
     def restore(self, folder: Path) -> None:
@@ -74,4 +77,8 @@ class HiddenBitsTarget(TrainerCallback):
         file = folder / HIDDEN_BITS_STATE
         if file.exists():
             state = json.loads(file.read_text(encoding="utf-8"))
-            self._error, self._before = state["error"], state["before"]
+            self.weight, self._error, self._before = state["weight"], state["error"], state["before"]
+
+
+def _within(most: float, value: float) -> float:
+    return max(-most, min(most, value))
