@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from rlvr_vocab.vocab.head_logits import BlockProducts, HeadLogits
+from rlvr_vocab.vocab.head_logits import BlockProducts, HeadLogits, HeadSettings
 from rlvr_vocab.vocab.policy import FORBIDDEN
 from rlvr_vocab.vocab.text_blocks import TextBlock
 
@@ -49,7 +49,7 @@ def add_to_sums(
             targets_n,
             texts_n,
             n,
-            *_numbers(block, head),
+            *_scales(head.settings),
             HAS_OPEN=has_open,
             ROWS=_ROWS,
             TEXTS=_TEXTS,
@@ -91,7 +91,7 @@ def gradients_of_products(
             figures_6n.contiguous(),
             torch.stack([zeros if each is None else each for each in upstream]),
             n,
-            *_numbers(block, head),
+            *_scales(head.settings),
             OF_COPY_LOGPROBS=of_copy_logprobs,
             OF_ENTROPY=of_text_entropy or of_copy_entropy,
             OF_COPY_ENTROPY=of_copy_entropy,
@@ -102,13 +102,11 @@ def gradients_of_products(
     return gradients
 
 
-def _numbers(block: TextBlock, head: HeadLogits) -> tuple[int, int, float, float]:
-    """Texts of the block, the first of them, and what stands before and after the softcap."""
-    settings = head.settings
-    before, after = settings.scale / settings.temperature, 1.0
-    if settings.softcap is not None:
-        before, after = settings.scale / settings.softcap, settings.softcap / settings.temperature
-    return block.texts.stop - block.texts.start, block.texts.start, before, after
+def _scales(settings: HeadSettings) -> tuple[float, float]:
+    """What stands before the softcap and after it; without one, the second is 1."""
+    if settings.softcap is None:
+        return settings.scale / settings.temperature, 1.0
+    return settings.scale / settings.softcap, settings.softcap / settings.temperature
 
 
 def _forms(block: TextBlock, products: BlockProducts, head: HeadLogits) -> dict[str, bool | int]:
@@ -134,6 +132,15 @@ def _tanh(x: tl.tensor) -> tl.tensor:
     power = tl.exp(-2 * tl.abs(x))
     far = (1 - power) / (1 + power)
     return tl.where(small < 0.01, series, tl.where(x < 0, -far, far))
+
+
+@triton.jit
+def _texts(slices: tl.tensor, ALIGNED: tl.constexpr) -> tl.tensor:
+    """How many texts the block has, and which is the first."""
+    v = tl.load(slices + 2)
+    if ALIGNED:
+        v = tl.multiple_of(v, 16)
+    return v, tl.load(slices + 3)
 
 
 @triton.jit
@@ -186,7 +193,7 @@ def _logits(
     return ids, place, inside, tl.where(inside, z, _LOWEST), product
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def _add_to_sums(
     sums: tl.tensor,
     products: tl.tensor,
@@ -196,8 +203,6 @@ def _add_to_sums(
     targets: tl.tensor,
     target_texts: tl.tensor,
     n: tl.tensor,
-    v: tl.tensor,
-    block_start: tl.tensor,
     before: tl.tensor,
     after: tl.tensor,
     HAS_OPEN: tl.constexpr,
@@ -213,6 +218,7 @@ def _add_to_sums(
     """A program adds all texts of the block for its positions; each lane has sums of its own up to the end."""
     row_R = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     row = row_R[:, None]
+    v, block_start = _texts(slices, ALIGNED)
     highest = tl.full((ROWS, TEXTS), _FORBIDDEN, tl.float32)
     total = tl.zeros((ROWS, TEXTS), tl.float32)
     total_id = tl.zeros((ROWS, TEXTS), tl.float32)
@@ -289,7 +295,7 @@ def _add_to_sums(
     tl.store(own[:, None] + 6 * n, text_z, mask=is_row[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def _gradients_of_products(
     gradients: tl.tensor,
     products: tl.tensor,
@@ -300,8 +306,6 @@ def _gradients_of_products(
     figures: tl.tensor,
     upstream: tl.tensor,
     n: tl.tensor,
-    v: tl.tensor,
-    block_start: tl.tensor,
     before: tl.tensor,
     after: tl.tensor,
     OF_COPY_LOGPROBS: tl.constexpr,
@@ -320,6 +324,7 @@ def _gradients_of_products(
     row_R = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     row = row_R[:, None]
     text = tl.program_id(1) * TEXTS + tl.arange(0, TEXTS)[None, :]
+    v, block_start = _texts(slices, ALIGNED)
     is_row = row_R < n
     log_z = tl.load(figures + row_R, mask=is_row, other=0.0)[:, None]
     text_z = tl.load(figures + 2 * n + row_R, mask=is_row, other=0.0)[:, None]

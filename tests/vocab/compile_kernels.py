@@ -42,20 +42,16 @@ class TakenDown:
 
     def __call__(self, *args: Any, **flags: Any) -> None:
         given = dict(zip(self.kernel.arg_names, args, strict=False))
-        wholes = [name for name, each in given.items() if isinstance(each, torch.Tensor) or _is_round(each)]
+        pointers = [name for name, each in given.items() if isinstance(each, torch.Tensor)]
         variant = {
             "signature": {
                 **{name: mangle_type(each) for name, each in given.items()},
                 **dict.fromkeys(flags, "constexpr"),
             },
             "constexprs": flags,
-            "attrs": {(self.kernel.arg_names.index(name),): [["tt.divisibility", 16]] for name in wholes},
+            "attrs": {(self.kernel.arg_names.index(name),): [["tt.divisibility", 16]] for name in pointers},
         }
         self.variants[repr(variant)] = variant
-
-
-def _is_round(number: Any) -> bool:
-    return isinstance(number, int) and number % 16 == 0
 
 
 def launched(few: bool) -> list[TakenDown]:

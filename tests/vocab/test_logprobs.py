@@ -52,10 +52,11 @@ def kernels_on_small_blocks(monkeypatch):
     pytest.importorskip("triton", reason="triton is not installed here: pip install -e '.[dev]'")
     small_blocks(monkeypatch, tokens=20, rows=70)
     kernels = importlib.import_module("rlvr_vocab.vocab.logprob_kernels")
-    if DEVICE == "cpu" and type(kernels._add_to_sums).__name__ != "InterpretedFunction":
-        pytest.skip("Triton's interpreter is off (TRITON_INTERPRET=1), and there is no GPU that torch could use")
-    monkeypatch.setattr(kernels, "_ROWS", 16)
-    monkeypatch.setattr(kernels, "_TEXTS", 16)
+    if DEVICE == "cpu":
+        if type(kernels._add_to_sums).__name__ != "InterpretedFunction":
+            pytest.skip("Triton's interpreter is off (TRITON_INTERPRET=1), and there is no GPU that torch could use")
+        monkeypatch.setattr(kernels, "_ROWS", 16)
+        monkeypatch.setattr(kernels, "_TEXTS", 16)
     return kernels
 
 
