@@ -17,9 +17,10 @@ class OutOfRoom(Exception):
     """The disk or the memory is full. The message is one clear line; commands print it alone and exit with code 74."""
 
 
-# What torch says, and what CUDA and its libraries say where torch's own allocator is not asked.
+# What torch says, on a GPU and without, and what CUDA and its libraries say where torch's own allocator is not asked.
 _OUT_OF_MEMORY = (
     "CUDA out of memory",
+    "DefaultCPUAllocator: can't allocate memory",
     "CUDA error: out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
@@ -27,7 +28,7 @@ _OUT_OF_MEMORY = (
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether an error of torch says that a GPU's memory is full."""
+    """Whether an error of torch says that the memory, a GPU's or the machine's, is full."""
     return any(words in str(error) for words in _OUT_OF_MEMORY)
 
 

@@ -145,18 +145,23 @@ def test_an_interrupt_is_exit_code_130_and_one_line(
         ("merge", "\n"),
     ],
 )
-def test_a_full_gpu_is_one_line_with_keys_of_that_command(
-    command: str, keys: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "told",
+    [
+        "CUDA out of memory. Tried to allocate 2.50 GiB.",
+        "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: error code 12.",
+    ],
+)
+def test_a_full_memory_is_one_line_with_keys_of_that_command(
+    told: str, command: str, keys: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run_out(words: list[str]) -> int:
-        raise RuntimeError(
-            "CUDA out of memory. Tried to allocate 2.50 GiB. If reserved but unallocated memory is large"
-        )
+        raise RuntimeError(f"{told} If reserved but unallocated memory is large")
 
     monkeypatch.setattr(cli, "dispatch", run_out)
     assert cli.main([command]) == 74
     said = capsys.readouterr().err
-    assert said.startswith(f"error: CUDA out of memory. Tried to allocate 2.50 GiB.{keys}") and said.count("\n") == 1
+    assert said.startswith(f"error: {told}{keys}") and said.count("\n") == 1
 
 
 def test_any_other_exception_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
