@@ -15,9 +15,10 @@ from rlvr_vocab.vocab.regions import THINKING, scored_regions
 
 HIDDEN_BITS_STATE = "hidden_bits.json"
 # The weight of the term follows the error in doublings of the target, as a bound grows and falls as a power does: a
-# moving mean, of which the newest one is so much. So much for the mean as it will be so many steps ahead, one doubling at
-# most (the optimizer's momentum goes on for some steps after the weight has changed), and so much for each mean that was
-# less than one, together at most so much (on the way to a target, or where it is out of reach, they would pile up).
+# moving mean, of which the newest one is so much. So much for the mean as it will be so many steps ahead, one
+# doubling at most (the optimizer's momentum goes on for some steps after the weight has changed), and so much for
+# each mean that was less than one, together at most so much (on the way to a target, or where it is out of reach,
+# they would pile up).
 _NEWEST, _PROPORTIONAL, _STEPS_AHEAD, _INTEGRAL, _MOST_OF_BEFORE = 0.3, 4.0, 5.0, 0.15, 4.0
 _FARTHEST = 4.0  # doublings; what is farther away counts as if it stood there
 
