@@ -248,3 +248,13 @@ def test_given_texts_come_out_under_ids_drawn_as_the_model_would(expand_shape):
     copy = int((policy.surface_ids(torch.arange(policy.layout.rows)) == text).nonzero()[1])
     share = (log_p[copy] - log_p[[text, copy]].logsumexp(0)).exp()
     assert abs((drawn[:, 0] == copy).double().mean() - share) < 5 * (share * (1 - share) / draws).sqrt()
+
+
+def test_the_head_is_given_the_last_hidden_states_of_prompts_in_one_piece(expand_shape):
+    model, policy = load(expand_shape("qwen3", size=None))
+    attach_region_sampler(model, policy)
+    in_one_piece = []
+    head = model.get_output_embeddings()
+    head.register_forward_pre_hook(lambda _, inputs: in_one_piece.append(inputs[0].is_contiguous()))
+    model.generate(prompts(policy.layout), max_new_tokens=2, **PLAIN)
+    assert in_one_piece == [True, True]
