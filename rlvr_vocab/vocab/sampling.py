@@ -307,7 +307,7 @@ def attach_region_sampler(model: PreTrainedModel, policy: RegionPolicy) -> Regio
 def _contiguous(_: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
     """The hidden states of last tokens, cut out of those of prompts, in one piece.
 
-    Otherwise torch multiplies each completion by a copy of a frozen table of its own (bfloat16 on a CPU): of 49,152 rows
-    of 576 that is 54 MiB for each.
+    Otherwise torch multiplies each completion by a copy of a frozen table of its own (bfloat16 on a CPU): of 49,152
+    rows of 576 that is 54 MiB for each.
     """
     return tuple(each.contiguous() for each in inputs)
