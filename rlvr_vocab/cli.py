@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import select
 import sys
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ from rlvr_vocab.exit_codes import (
     write_exit_code,
 )
 from rlvr_vocab.nearest import nearest_and_all
+from rlvr_vocab.plan.fit import words_that_fit
 from rlvr_vocab.runs.multirun import require_one_process, run_jobs
 from rlvr_vocab.secret_words import without_secrets
 from rlvr_vocab.stop_signals import stop_signals
@@ -43,6 +45,8 @@ DECIDE_MEMORY = (
     "training.gradient_checkpointing",
     *("training.beta", "model.lora.enabled", "model.reasoning_vocab_size"),
 )
+
+CARD_MEMORY = re.compile(r"total capacity of ([\d.]+) GiB")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -75,7 +79,7 @@ def run_and_report(argv: list[str]) -> int:
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        print_error("error:", out_of_memory_line(argv[0], error))
+        print_error("error:", out_of_memory_line(argv, error))
         return OUT_OF_ROOM
     except Interrupted as error:
         if str(error):  # else the main process says it
@@ -102,10 +106,15 @@ def print_error(kind: str, error: BaseException | str) -> None:
     print(kind, visible_text(" ".join(without_secrets(str(error)).split())), file=sys.stderr)
 
 
-def out_of_memory_line(command: str, error: RuntimeError) -> str:
-    """What torch says of a full GPU, without its advice on the allocator, and the keys that decide what is needed."""
+def out_of_memory_line(argv: Sequence[str], error: RuntimeError) -> str:
+    """What torch says of a full GPU, without its advice on the allocator, and what would fit or decides what fits."""
+    command, said = argv[0], str(error).partition("If reserved")[0].strip()
+    card = CARD_MEMORY.search(said)
+    fitting = words_that_fit(read_settings(command, argv[1:]), float(card[1])) if card and command in TRAINS else []
+    if fitting:
+        return f"{said} This should fit, as rlvr-vocab plan reckons: {' '.join(fitting)}"
     keys = [key for key in DECIDE_MEMORY if key in known_keys(command).leaves]
-    return str(error).partition("If reserved")[0].strip() + f" Keys that decide: {', '.join(keys)}" * bool(keys)
+    return said + f" Keys that decide: {', '.join(keys)}" * bool(keys)
 
 
 def output_is_unread() -> bool:

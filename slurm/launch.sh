@@ -8,7 +8,8 @@
 # is also all that a bare `sbatch slurm/train_….sh` sees, in charge.
 PARTITION="${PARTITION:-}"  # such as a100
 ACCOUNT="${ACCOUNT:-}"
-TIME="${TIME:-}"            # such as 12:00:00
+TIME="${TIME:-}"            # such as 12:00:00; auto: the longest that `rlvr-vocab plan` reckons with, on CARD
+CARD="${CARD:-}"            # for TIME=auto, a card that plan knows, such as a100_40
 NODES="${NODES:-}"
 GPUS="${GPUS:-}"            # on each node: a number, or type:number, such as a100:4
 CPUS="${CPUS:-}"            # on each node
@@ -30,6 +31,7 @@ stop() {
 submit() {
   command -v sbatch >/dev/null ||
     stop "no sbatch here. Without SLURM: $VENV/bin/python rlvr_vocab/exp/grpo_train.py ${overrides[*]} $*"
+  [[ "$TIME" != auto ]] || forecast_time "$@"
   local flags=()
   [[ -z "$PARTITION" ]] || flags+=(--partition="$PARTITION")
   [[ -z "$ACCOUNT" ]] || flags+=(--account="$ACCOUNT")
@@ -40,6 +42,14 @@ submit() {
   [[ -z "$MEM" ]] || flags+=(--mem="$MEM")
   [[ -z "${array:-}" ]] || flags+=(--array="$array")
   exec sbatch "${flags[@]}" "slurm/$(basename "$0")" "$@"
+}
+
+forecast_time() {
+  [[ -n "$CARD" ]] || stop "TIME=auto: name the card too, CARD=a100_40 for instance (rlvr-vocab plan --help)"
+  choose_python
+  local cards="${GPUS##*:}"
+  TIME="$("${python[@]}" -m rlvr_vocab.cli plan "${overrides[@]}" "$@" gpu="$CARD" gpus="${cards:-1}" \
+    nodes="${NODES:-1}" format=slurm_time)" || stop "TIME=auto: rlvr-vocab plan could not tell, see above"
 }
 
 warn_of_values_that_came_too_late() {

@@ -28,6 +28,7 @@ ROOMS = (
     ("commands",),
     ("checks",),
     ("runs",),
+    ("plan",),
     ("config",),
     ("front",),
     ("analysis", "evaluation", "training"),
@@ -50,7 +51,7 @@ ROOMS = (
     ("errors",),
 )
 FLOORS = {room: -floor for floor, rooms in enumerate(ROOMS) for room in rooms}
-ROOMS_WITHOUT_TORCH = ("config", "data", "rewards", "verify")
+ROOMS_WITHOUT_TORCH = ("config", "data", "plan", "rewards", "verify")
 LONGEST_FILE = 400
 SOURCE_FOLDERS = ("rlvr_vocab", "tests", "slurm", "benchmarks", "examples", "docs", ".ci")
 SOURCE_SUFFIXES = {

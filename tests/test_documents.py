@@ -250,6 +250,8 @@ def actual_keys(command: str) -> dict[str, Any]:
         if section in keys:
             filled = keys_of(command, [choice])
             keys |= {key: value for key, value in filled.items() if key.startswith(f"{section}.")}
+    if COMMANDS[command].over:  # which has a table of its own
+        keys = {key: value for key, value in keys.items() if key not in keys_of("train", [])}
     return {key: value for key, value in keys.items() if command == "train" or not key.startswith(SHARED_SECTIONS)}
 
 

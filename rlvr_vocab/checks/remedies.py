@@ -14,6 +14,7 @@ from rlvr_vocab.config.compose import CONF, CommandLine, compose, compose_sectio
 from rlvr_vocab.config.load import read_run, require_that_typed_keys_apply
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.resolution import SHARED_KEYS, resolved_config
+from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.config.stages import read_stages
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.metrics import RunFacts, RunRecord
@@ -63,7 +64,7 @@ def _outcome(folder: Path, stage: str, words: Sequence[str]) -> tuple[Mapping[st
             [] if written is None else written.all_words(lambda group, name: compose_section(group, name, [CONF]))
         )
         composed = compose("train", CommandLine((*of_stage, *words, *_twins(words)), config_file=folder))
-        run = read_run({**resolved_config(composed), "stages": None})
+        run = read_run({**resolved_config(composed), "stages": None}, RunSettings)
         resolved = run.resolved
         require_that_typed_keys_apply(run.model, composed.given)
         check_configuration(run)

@@ -31,6 +31,7 @@ from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.runs.closing_screen import print_summary
 from rlvr_vocab.runs.final_model import save_final_model
 from rlvr_vocab.runs.folder import start_run_folder
+from rlvr_vocab.runs.forecast import graded_forecast, write_forecast
 from rlvr_vocab.runs.held_out import HeldOutEvaluator, held_out_figures
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.model import base_model, expansion_plan, plant, untrained_base
@@ -83,6 +84,7 @@ def _run(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> i
         summary = _summary(settings, training, plan) | measured
         summary["seconds"] = round(time.monotonic() - started + training.seconds_of_earlier_starts, 1)
         summary["peak_memory"] = peaks_of_run(settings.output_dir)
+        summary["forecast"] = graded_forecast(settings.output_dir)
         if is_main:
             write_drawn(settings.output_dir, [record.drawn for record in training.records])
             summary["findings"] = [asdict(finding) for finding in training.doctor.finish(summary)]
@@ -159,6 +161,7 @@ def _prepare(
     initial_model = _write_initial_model(settings, plan, problems.train, console)
     held_out = HeldOutEvaluator(stages[-1].settings, plan.layout, problems.held_out, console)
     if PartialState().is_main_process:
+        write_forecast(settings, stages, initial_model, console)
         prompts = [(len(stage.train), stage.longest_prompt) for stage in stages]
         used = uses_system_prompt(settings, problems)
         account = {**problems.account(prompts), "grader": held_out.graded_by, SYSTEM_PROMPT_USED: used}

@@ -26,7 +26,7 @@ from rlvr_vocab.config.command_sections import (
     read_report,
     read_score,
 )
-from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.config.sections import PlanSettings, RunSettings
 from rlvr_vocab.config.values import read_section
 
 
@@ -40,6 +40,7 @@ class Command:
     groups: the folders in `conf/` that it chooses from.
     read: makes the settings from the resolved configuration and the keys that were typed.
     config: its file in `conf/`; empty for the one of its name.
+    over: the file in `conf/` whose keys and defaults it has besides.
     module: what carries it out, its `run` takes the settings and returns the exit code; empty for
         `rlvr_vocab.commands.<name>`.
     checks: module:function that refuses settings before anything heavy is imported; empty for `check_<name>` in
@@ -53,6 +54,7 @@ class Command:
     groups: tuple[str, ...] = ()
     read: Callable[[dict[str, Any], frozenset[str]], Any] | None = None  # None: key by key
     config: str = ""
+    over: str = ""
     module: str = ""
     checks: str = ""
 
@@ -91,6 +93,17 @@ _ROWS = (
         name="quickstart",
         summary="the whole pipeline on an embedded tiny model and task, on a CPU, in minutes",
         example="rlvr-vocab quickstart model.reasoning_vocab_size=0 seed=1",
+    ),
+    replace(
+        _TRAIN,
+        name="plan",
+        summary="memory, time and cost of a run before it is run, and settings that fit",
+        example="rlvr-vocab plan model=qwen3_1.7b dataset=gsm8k model.reasoning_vocab_size=full gpu=h100 fit=40GiB",
+        settings=PlanSettings,
+        config="plan",
+        over="config",
+        module="",
+        checks="rlvr_vocab.checks.plan:check_plan",
     ),
     Command(
         "check",

@@ -30,7 +30,7 @@ from rlvr_vocab.nearest import did_you_mean, nearest_and_all
 
 SWEEP_OPTIONS = ("--multirun", "-m", "--job")
 OPTIONS = ("--config-dir", "--config-name", "--show", "--cfg", "--resolve", "--help", *SWEEP_OPTIONS)
-CAN_START_FROM_FILE = ("train", "quickstart")
+CAN_START_FROM_FILE = ("train", "quickstart", "plan")
 
 
 @dataclass(frozen=True)
@@ -160,6 +160,8 @@ def compose(command: str, line: CommandLine, dataset_of: Path | None = None) -> 
     overrides = translate(line.overrides, command, keys, folders)
     recorded = line.config_file is not None
     primary = recorded_primary(line, overrides.groups) if recorded else read_yaml(primary_file(command, line, folders))
+    if COMMANDS[command].over:
+        primary = {**read_yaml(CONF / f"{COMMANDS[command].config}.yaml"), **primary}
     if dataset_of is not None:
         primary = with_recorded_dataset(primary, dataset_of)
     config = compose_with_hydra(primary, overrides.hydra, folders)
@@ -223,7 +225,7 @@ def as_mapping(config: DictConfig, resolve: bool = False) -> dict[str, Any]:
 
 def primary_file(command: str, line: CommandLine, folders: Sequence[Path]) -> Path:
     """The file to start from; --config-dir alone adds groups and does not replace ours."""
-    name = (line.config_name or COMMANDS[command].config).removesuffix(".yaml")
+    name = (line.config_name or COMMANDS[command].over or COMMANDS[command].config).removesuffix(".yaml")
     searched = folders if line.config_name else [CONF]
     for folder in searched:
         if (folder / f"{name}.yaml").is_file():

@@ -108,7 +108,8 @@ def key_comments(command: str, folders: Sequence[Path]) -> dict[str, str]:
     """Dotted key -> the comment beside it in the YAML files; a group's own files before its _base.yaml."""
     comments: dict[str, str] = {}
     for folder in folders:
-        files = [(folder / f"{COMMANDS[command].config}.yaml", "")]
+        primary = filter(None, (COMMANDS[command].config, COMMANDS[command].over))
+        files = [(folder / f"{name}.yaml", "") for name in primary]
         for group in COMMANDS[command].groups:
             prefix = "" if group == "experiment" else f"{group}."
             files += [(path, prefix) for path in sorted((folder / group).glob("*.yaml"))]

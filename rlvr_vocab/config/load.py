@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from omegaconf import OmegaConf
 
@@ -27,6 +27,8 @@ from rlvr_vocab.config.values import read, read_section
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import run_folder_of
 
+Run = TypeVar("Run", bound=RunSettings)
+
 
 def read_settings(command: str, argv: Sequence[str]) -> Any:
     """The settings of one command, of the type that its row in COMMANDS names; nothing is looked for on disk yet.
@@ -42,9 +44,10 @@ def read_settings(command: str, argv: Sequence[str]) -> Any:
     line = parse_command_line(command, with_recipe(command, argv))
     composed = compose_command(command, line)
     config = resolved_config(composed)
-    if COMMANDS[command].settings is not RunSettings:
+    if not issubclass(COMMANDS[command].settings, RunSettings):
         return COMMANDS[command].read_settings(config, composed.given)
-    run = read_run(config)
+    section: type[RunSettings] = COMMANDS[command].settings
+    run = read_run(config, section)
     require_that_typed_keys_apply(run.model, composed.given)
     return with_stages(run, command, line)
 
@@ -85,7 +88,8 @@ def with_recipe(command: str, argv: Sequence[str]) -> list[str]:
     return ["experiment=quickstart", *argv] if command == "quickstart" and not recorded else list(argv)
 
 
-def read_run(config: dict[str, Any]) -> RunSettings:
+def read_run(config: dict[str, Any], section: type[Run]) -> Run:
+    """The settings of a run, or those that hold more beside it."""
     rewards = read(RewardSettings, config["rewards"], "rewards")
     model = read(ModelSettings, config["model"], "model")
     exp_name, seed = read(str, config["exp_name"], "exp_name"), read(int, config["seed"], "seed")
@@ -95,17 +99,17 @@ def read_run(config: dict[str, Any]) -> RunSettings:
     # Reloading a recorded configuration must not overwrite anything, or go back to a checkpoint, by itself.
     inert = {"overwrite": False, "resume": "auto", "allow_changes": []}
     resolved = {**config, **inert, "rewards": {"functions": functions}}
-    return read_section(RunSettings, config, ready={**ready, "resolved": resolved, "stages": ()})
+    return read_section(section, config, ready={**ready, "resolved": resolved, "stages": ()})
 
 
-def with_stages(settings: RunSettings, command: str, line: CommandLine) -> RunSettings:
+def with_stages(settings: Run, command: str, line: CommandLine) -> Run:
     """The run with the settings of each of its stages: what was typed, and the stage's own keys after it."""
     stages = []
     for stage in read_stages(settings.resolved["stages"]):
         with naming_the_stage(stage.name):
             words = stage.all_words(lambda group, name: compose_section(group, name, config_folders(line)))
             composed = compose(command, replace(line, overrides=(*line.overrides, *words)))
-            of_stage = read_run({**resolved_config(composed), "stages": None})
+            of_stage = read_run({**resolved_config(composed), "stages": None}, type(settings))
             stages.append(StageSettings(stage.name, stage.until, of_stage))
     recorded = [recorded_stage(stage, settings) for stage in stages] or None
     return replace(settings, stages=tuple(stages), resolved={**settings.resolved, "stages": recorded})

@@ -1,7 +1,8 @@
 """The configuration as typed, frozen dataclasses: a key that is no field is unknown. Defaults: conf/."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -189,6 +190,50 @@ class RunSettings:
     logging: LoggingSettings
     resolved: dict[str, Any]
     stages: "tuple[StageSettings, ...]" = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanSettings(RunSettings):
+    """`rlvr-vocab plan`: a run, and what it is planned for.
+
+    prompt_tokens, completion_tokens, train_problems: None where the configuration of the run is to tell.
+    """
+
+    gpu: str | None
+    gpus: Count
+    nodes: Count
+    sharding: Literal["none", "fsdp2", "deepspeed_zero3"]
+    price: NotNegative | None
+    fit: str | None
+    calibrate: bool
+    prompt_tokens: Count | None
+    completion_tokens: Count | None
+    train_problems: Count | None
+    format: Literal["text", "json", "slurm_time"]
+    out: Path | None
+
+    @property
+    def fit_gib(self) -> float | None:
+        """Memory of a card that the run is made to fit into.
+
+        Raises:
+            UserError: `fit` is no size.
+        """
+        if self.fit is None:
+            return None
+        found = _GIB.fullmatch(self.fit.strip())
+        if found is None or not float(found[1]):
+            raise UserError(f"fit={self.fit}: expected the memory of a card, as 24GiB")
+        return float(found[1])
+
+    @property
+    def run_config(self) -> dict[str, Any]:
+        """The configuration of the run alone, as `train config=FILE` takes it."""
+        own = {each.name for each in fields(self)} - {each.name for each in fields(RunSettings)}
+        return {key: value for key, value in self.resolved.items() if key not in own}
+
+
+_GIB = re.compile(r"(\d+(?:\.\d+)?) *(?:GiB|GB|G)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,7 @@ _KINDS: dict[str, dict[str, Any]] = {
         "reward_failures": dict,
         "sample": ({"problem": str, "solution": (str, None), "stretches": [list]}, None),
         "peak_memory": dict,
+        "forecast": [{"name": str, "forecast": _NUMBER, "measured": _NUMBER}],
         "findings": [{"title": str, "step": (int, None)}],
     },
     ENVIRONMENT: {
@@ -97,7 +98,7 @@ _KINDS: dict[str, dict[str, Any]] = {
 }
 # Those without which the outcome of a run cannot be shown; the others came later.
 _LATER = {
-    *("train_problems", "reward_failures", "findings", "grader", "peak_memory"),
+    *("train_problems", "reward_failures", "findings", "grader", "peak_memory", "forecast"),
     *(f"{name}_{when}" for name in MEASURED[1:] for when in ("before", "after")),
 }
 SUMMARY_KEYS = _KINDS[SUMMARY].keys() - _LATER

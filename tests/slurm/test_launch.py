@@ -173,3 +173,19 @@ def test_the_examples_in_the_scripts_heads_would_be_accepted(monkeypatch):
         [example] = re.findall(rf"^# .*bash slurm/{script} (.*)$", text, re.MULTILINE)
         settings = read_settings("train", [f"model.reasoning_vocab_size={arm}", *shlex.split(example)])
         check_vllm(settings.training.grpo)  # type: ignore[union-attr]
+
+
+def test_a_time_limit_can_be_left_to_plan(scripts):
+    scripts.stand_in("sbatch")
+    asked = (
+        f'[[ " $* " != *" plan "* ]] || {{ echo "$*" >"{scripts.tree.parent / "asked"}"; echo 0-02:15:00; exit; }}\n'
+    )
+    python = str(scripts.stand_in("python", more=asked))
+    told = {"TIME": "auto", "GPUS": "a100:2", "LAUNCH_PYTHON": python}
+    done = scripts.run("train_baseline.sh", "seed=3", CARD="l4", **told)
+    assert done.returncode == 0, done.stderr
+    assert "--time=0-02:15:00" in scripts.seen("sbatch")
+    words = "plan model.reasoning_vocab_size=0 seed=3 gpu=l4 gpus=2 nodes=1 format=slurm_time"
+    assert words in (scripts.tree.parent / "asked").read_text()
+    refused = scripts.run("train_baseline.sh", **told)
+    assert refused.returncode == 2 and "CARD=a100_40" in refused.stderr

@@ -117,7 +117,29 @@ def _outcome(report: RunReport) -> Markup:
         *([] if report.probe is None else [("what the copies mean", report.probe.sentence)]),
     ]
     lines = [paragraph(f"Damaged: {line}.", "missing") for line in record.damage]
-    return Markup().join([*lines, facts(pairs), *_by_task(report.held_out)])
+    return Markup().join([*lines, facts(pairs), *_by_task(report.held_out), *_of_forecast(record)])
+
+
+def _of_forecast(record: RunRecord) -> Iterator[Markup]:
+    """What `plan` would have said of the run, beside what it took; nothing for a run without a forecast."""
+    graded = (record.summary or {}).get("forecast")
+    if not graded:
+        return
+    rows = [
+        (
+            each["name"],
+            f"{each['forecast']:.3g}",
+            f"{each['measured']:.3g}",
+            f"{each['forecast'] / each['measured']:.2f}",
+        )
+        for each in graded
+        if each["measured"]
+    ]
+    note = "Memory in GiB at the peak of each phase, and seconds of a step as data sheets have them, not this machine."
+    yield folded(
+        "Forecast and outcome",
+        paragraph(note, "note") + table(["", "forecast", "measured", "ratio"], rows, range(1, 4)),
+    )
 
 
 def _by_task(held_out: HeldOutAnswers) -> Iterator[Markup]:

@@ -1,0 +1,201 @@
+"""`rlvr-vocab plan`: what a run will take, before it is run, and settings that fit into a card."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from rlvr_vocab.atomic_file import write_whole
+from rlvr_vocab.config.recorded import config_yaml
+from rlvr_vocab.config.sections import PlanSettings, RunSettings
+from rlvr_vocab.counted import counted
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.plan.devices import GIB, Device, device_named, device_with
+from rlvr_vocab.plan.fit import Fit, fit_into, summary_of
+from rlvr_vocab.plan.forecast import Circumstances, corrected, forecast_of
+from rlvr_vocab.plan.workload import architecture_of_run, copies_of
+from rlvr_vocab.record.files import METRICS
+from rlvr_vocab.record.forecast import Forecast, measured_in
+from rlvr_vocab.record.metrics import read_metrics
+from rlvr_vocab.terminal import make_console, print_section
+
+_MEASURED_STEPS = 2
+
+
+def run(settings: PlanSettings) -> int:
+    """Say what the run will take; 1 where it does not fit into the card that it is planned for."""
+    device, console = _device(settings), make_console()
+    where = Circumstances(
+        device,
+        processes=settings.gpus * settings.nodes,
+        sharding=settings.sharding,
+        prompt=settings.prompt_tokens,
+        completion=settings.completion_tokens,
+        problems=settings.train_problems,
+    )
+    fit = None if settings.fit_gib is None else fit_into(settings, where, settings.fit_gib)
+    forecast = forecast_of(settings, where) if fit is None else fit.forecast
+    if settings.calibrate:
+        forecast = _calibrated(settings, where, console)
+    if settings.out is not None:
+        write_whole(settings.out, forecast.to_json())
+    match settings.format:
+        case "json":
+            changed = {} if fit is None else {"changed": fit.words}
+            print(json.dumps({**json.loads(forecast.to_json()), **changed}, indent=2))
+        case "slurm_time":
+            print(_slurm_time(forecast))
+        case "text":
+            _show(settings, forecast, fit, console)
+    if forecast.peak <= device.memory:
+        return 0
+    if settings.format != "text":
+        print(_room(forecast), file=sys.stderr)
+    return 1
+
+
+def _device(settings: PlanSettings) -> Device:
+    """The card that is asked for, with the memory of `fit` where that is given."""
+    gib = settings.fit_gib
+    if gib is None:
+        return device_named(settings.gpu)
+    return device_with(gib) if settings.gpu is None else replace(device_named(settings.gpu), memory=gib * GIB)
+
+
+def _calibrated(settings: PlanSettings, where: Circumstances, console: Console) -> Forecast:
+    """The forecast after two steps of the run itself, in a process of its own whose folder is thrown away."""
+    with tempfile.TemporaryDirectory() as folder:
+        config, output = Path(folder, "config.yaml"), Path(folder, "run")
+        config.write_text(config_yaml(settings.run_config), encoding="utf-8")
+        short = [
+            *(f"config={config}", f"output_dir={output}", "exp_name=calibration", "report=false", "max_hours=null"),
+            *("logging.enabled=false", "warmup.max_steps=0", "dataset.max_eval_samples=1"),
+            *(f"training.max_steps={_MEASURED_STEPS}", "training.logging_steps=1", "training.eval_steps=null"),
+            *("training.save_strategy=no", "training.kl_log_steps=0"),
+        ]
+        console.print(f"running {counted(_MEASURED_STEPS, 'step')} of the real thing", style="dim")
+        command = [sys.executable, "-m", "rlvr_vocab.cli", "train", *short]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+            raise UserError(f"calibrate=true: the steps ended with code {done.returncode}: {' '.join(said)}")
+        return corrected(settings, where, measured_in(read_metrics(output / METRICS)))
+
+
+def _show(settings: PlanSettings, forecast: Forecast, fit: Fit | None, console: Console) -> None:
+    planned: RunSettings = settings if fit is None else fit.run
+    if fit is not None:
+        lines = [f"{words}  # {effect}" for words, effect in summary_of(fit.changes)]
+        print_section(console, f"to fit into {settings.fit_gib:g} GiB", lines or ["nothing has to change"])
+    print_section(console, planned.exp_name, _of_model(planned, forecast))
+    print_section(console, f"memory of each {_unit(forecast)}, GiB", _of_memory(forecast))
+    console.print(_memory_table(forecast))
+    print_section(console, "time", _of_time(settings, forecast))
+    print_section(console, "disk", _of_disk(forecast))
+
+
+def _unit(forecast: Forecast) -> str:
+    return "process" if forecast.device == "cpu" else forecast.device
+
+
+def _of_model(run: RunSettings, forecast: Forecast) -> Iterator[str]:
+    shape = architecture_of_run(run)
+    copies, frozen = copies_of(run, shape), forecast.frozen_weights
+    beside = f", {_count(frozen)} stand still" if frozen else ""
+    yield f"{run.model.name}: {_count(shape.weights)} weights, {counted(copies, 'reasoning token')}"
+    yield f"{_count(forecast.trained_weights)} weights train{beside}"
+    if not shape.is_known:
+        yield f"model_type {shape.model_type} is not known here: counted as Llama is built, it may be off"
+    short, middle, long = forecast.completion
+    lengths = f"{middle:,.0f}" if short == long else f"{middle:,.0f} ({short:,.0f} to {long:,.0f})"
+    yield (
+        f"{forecast.completions:,.0f} completions a step, prompts of up to {forecast.prompt:,} tokens, "
+        f"completions of {lengths}: {forecast.sampled:,.0f} tokens sampled, {forecast.trained:,.0f} trained"
+    )
+
+
+def _of_memory(forecast: Forecast) -> Iterator[str]:
+    peak, room = forecast.peak, forecast.device_memory
+    yield _room(forecast)
+    if forecast.main_memory is not None:
+        yield f"{forecast.main_memory / GIB:.1f} of main memory on a node, beside it"
+    if peak > room:
+        yield f"rlvr-vocab plan … fit={room / GIB:.0f}GiB finds settings that fit"
+
+
+def _room(forecast: Forecast) -> str:
+    fits = "fits into" if forecast.peak <= forecast.device_memory else "DOES NOT FIT into"
+    return f"{forecast.peak / GIB:.1f} at most, in {forecast.peak_phase}: {fits} {forecast.device_memory / GIB:.1f}"
+
+
+def _memory_table(forecast: Forecast) -> Table:
+    parts = list(dict.fromkeys(part for phase in forecast.memory.values() for part in phase))
+    table = Table(box=None, padding=(0, 1), pad_edge=True)
+    table.add_column("phase")
+    for part in (*parts, "all"):
+        table.add_column(part, justify="right")
+    for phase, of_phase in forecast.memory.items():
+        cells = [_gib(of_phase[part]) if part in of_phase else "" for part in parts]
+        mark = "bold" if phase == forecast.peak_phase else ""
+        table.add_row(phase, *cells, _gib(forecast.peak_of(phase)), style=mark)
+    return table
+
+
+def _of_time(settings: PlanSettings, forecast: Forecast) -> Iterator[str]:
+    low, high = forecast.step_range
+    phases = ", ".join(f"{phase} {_duration(seconds)}" for phase, seconds in forecast.step_seconds.items())
+    how = "two steps were measured" if forecast.calibrated else "from data sheets: calibrate=true measures"
+    yield f"{_duration(forecast.seconds)} a step, {_duration(low)} to {_duration(high)} ({how})"
+    yield f"of which {phases}"
+    total = forecast.total_range
+    if total is None:
+        yield "how many steps is not known: give train_problems=N, or training.max_steps=N"
+        return
+    middle = (forecast.steps or 0) * forecast.seconds
+    yield f"{counted(forecast.steps or 0, 'step')}: {_duration(middle)}, {_duration(total[0])} to {_duration(total[1])}"
+    if settings.price is not None:
+        hours = [seconds / 3600 * forecast.processes for seconds in (middle, *total)]
+        costs = [f"{settings.price * each:,.2f}" for each in hours]
+        yield f"{hours[0]:,.1f} card hours cost {costs[0]}, {costs[1]} to {costs[2]}"
+
+
+def _of_disk(forecast: Forecast) -> Iterator[str]:
+    parts = ", ".join(f"{name} {_gib(size)}" for name, size in forecast.disk.items() if size)
+    yield f"{_gib(sum(forecast.disk.values()))} GiB: {parts}"
+
+
+def _slurm_time(forecast: Forecast) -> str:
+    """Days-hours:minutes:seconds, of the longest that the run should take, in whole quarters of an hour."""
+    if forecast.total_range is None:
+        raise UserError(
+            "format=slurm_time: how many steps is not known: give train_problems=N, or training.max_steps=N"
+        )
+    quarters = math.ceil(forecast.total_range[1] / 900)
+    days, rest = divmod(quarters * 15, 24 * 60)
+    return f"{days}-{rest // 60:02}:{rest % 60:02}:00"
+
+
+def _count(number: float) -> str:
+    for size, unit in ((1e9, " billion"), (1e6, " million")):
+        if number >= size:
+            return f"{number / size:.3g}{unit}"
+    return f"{number:,.0f}"
+
+
+def _gib(size: float) -> str:
+    return f"{size / GIB:.2f}" if size < 10 * GIB else f"{size / GIB:.1f}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

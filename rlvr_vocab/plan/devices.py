@@ -1,0 +1,124 @@
+"""What the usual cards can do, by their makers' data sheets, and what is in this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass, replace
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.nearest import nearest_and_all
+
+GIB = 2**30
+CPU = "cpu"
+# Of one core, in float32 and without AMX: what products of a trainer's size reach on current x86 servers, measured.
+_CORE_FLOPS, _CORE_BANDWIDTH = 60e9, 8e9
+
+
+@dataclass(frozen=True)
+class Device:
+    """One card, or the processor.
+
+    Attributes:
+        memory: bytes that programs can have.
+        flops: peak of dense products in 16 bits, a second.
+        bandwidth: of its memory, bytes a second.
+    """
+
+    name: str
+    memory: float
+    flops: float
+    bandwidth: float
+    source: str
+
+    @property
+    def is_cpu(self) -> bool:
+        return self.name == CPU
+
+
+def _card(name: str, gib: float, tflops: float, gb_per_second: float, source: str) -> Device:
+    return Device(name, gib * GIB, tflops * 1e12, gb_per_second * 1e9, source)
+
+
+# Memory is what the driver leaves of the nominal size. FLOP/s are those without sparsity, with sums in float32.
+CARDS = {
+    card.name: card
+    for card in (
+        _card("b200", 178, 2250, 8000, "NVIDIA DGX B200 data sheet"),
+        _card("h200", 139, 989, 4800, "NVIDIA H200 data sheet, SXM"),
+        _card("h100", 79, 989, 3350, "NVIDIA H100 data sheet, SXM"),
+        _card("h100_pcie", 79, 756, 2000, "NVIDIA H100 data sheet, PCIe"),
+        _card("a100_80", 79, 312, 2039, "NVIDIA A100 80GB data sheet, SXM"),
+        _card("a100_40", 39.4, 312, 1555, "NVIDIA A100 40GB data sheet"),
+        _card("l40s", 44.4, 362, 864, "NVIDIA L40S data sheet"),
+        _card("l4", 22.2, 121, 300, "NVIDIA L4 data sheet"),
+        _card("a10", 22.2, 125, 600, "NVIDIA A10 data sheet"),
+        _card("rtx4090", 23.5, 165, 1008, "NVIDIA Ada architecture white paper"),
+        _card("rtx3090", 23.5, 71, 936, "NVIDIA Ampere GA102 white paper"),
+        _card("t4", 14.6, 65, 320, "NVIDIA T4 data sheet; float16, it has no bfloat16"),
+    )
+}
+
+
+def device_named(name: str | None, threads: int | None = None) -> Device:
+    """A card by its name here, the processor as `cpu`; None for what is in this machine.
+
+    Args:
+        threads: that compute, of a processor; None: as many as torch would take.
+
+    Raises:
+        UserError: no such card is known.
+    """
+    if name is None:
+        found = _card_here()
+        return this_processor(threads) if found is None else found
+    if name == CPU:
+        return this_processor(threads)
+    if name not in CARDS:
+        raise UserError(f"gpu={name}: no such card{nearest_and_all(name, [*CARDS, CPU])}")
+    return CARDS[name]
+
+
+def device_with(gib: float) -> Device:
+    """A card of so much memory, as fast as the one of the table whose memory is nearest."""
+    like = min(CARDS.values(), key=lambda card: (abs(card.memory / GIB - gib), card.name))
+    return replace(like, memory=gib * GIB)
+
+
+def card_called(driver_name: str) -> Device | None:
+    """The card by what its driver calls it, "NVIDIA H100 80GB HBM3"; None for one that is not in the table."""
+    words = driver_name.lower().replace("-", " ").split()
+    joined = "".join(words)
+    for name in sorted(CARDS, key=len, reverse=True):
+        model, _, variant = name.partition("_")
+        if model in joined and all(part in joined for part in ([variant] if variant else [])):
+            return CARDS[name]
+    return None
+
+
+def peak_flops(driver_name: str) -> float | None:
+    """Dense products in 16 bits a second, of a card by what its driver calls it; None for one that is not known."""
+    card = card_called(driver_name)
+    return None if card is None else card.flops
+
+
+def this_processor(threads: int | None = None) -> Device:
+    cores = threads or int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Device(CPU, memory, cores * _CORE_FLOPS, cores * _CORE_BANDWIDTH, f"{cores} cores of this machine")
+
+
+def _card_here() -> Device | None:
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return None
+    asked = [program, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    answer = subprocess.run(asked, capture_output=True, text=True, check=False)
+    if answer.returncode or not answer.stdout.strip():
+        return None
+    name, _, mib = answer.stdout.splitlines()[0].rpartition(",")
+    known = card_called(name)
+    if known is None:
+        raise UserError(f"gpu: {name.strip()} is not in the table of cards; name a like one, gpu={'|'.join(CARDS)}")
+    return Device(known.name, float(mib) * 2**20, known.flops, known.bandwidth, known.source)

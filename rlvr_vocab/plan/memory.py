@@ -1,0 +1,247 @@
+"""Memory of one process by phase of a run, and in each phase by part.
+
+What autograd keeps of a layer is counted, not guessed: `tests/plan/test_activations.py` compares the bytes below with
+what the hooks of saved tensors see on models of each kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rlvr_vocab.plan.devices import GIB, Device
+from rlvr_vocab.plan.workload import Workload
+
+Parts = Mapping[str, float]
+# Phases, in the order of a run.
+LOADING, GENERATION, LOGPROBS, FORWARD, BACKWARD, OPTIMIZER, SAVING = PHASES = (
+    *("loading", "generation", "logprobs", "forward", "backward", "optimizer", "saving"),
+)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Bytes that autograd keeps of a layer, per token.
+
+    Attributes:
+        hidden: per hidden dimension: two norms with their inputs, and the inputs of attention and feed-forward part.
+        query: per query dimension: queries, and keys and values spread over all heads, as attention takes them, and
+            what it gives.
+        head_norm: per dimension of queries and keys, where these are normed.
+        inner: per inner dimension of the feed-forward part.
+        further_norm: per hidden dimension of each norm beyond two.
+    """
+
+    hidden: int
+    query: int
+    head_norm: int
+    inner: int
+    further_norm: int
+
+
+# By whether an adapter trains, and whether products are in 16 bits. An adapter keeps the inputs that its dropout leaves
+# and the mask in place of the layer's input; autocast keeps an input once for each layer that it is cast for.
+_KEPT = {
+    (False, False): _Kept(24, 16, 8, 16, 8),
+    (False, True): _Kept(26, 8, 6, 8, 11),
+    (True, False): _Kept(48, 24, 4, 20, 4),
+    (True, True): _Kept(36, 14, 4, 12, 4),
+}
+# Python with torch, TRL and what they import, resident: on a processor, and beside a card; the context of CUDA.
+_PROGRAM, _PROGRAM_BESIDE_A_CARD, _CUDA_CONTEXT = 0.675 * GIB, 3.0 * GIB, 0.6 * GIB
+_TOKENIZER_BYTES = 720  # of Python objects for each token
+# What an allocator holds beside what is alive: of what comes and goes, by fragments.
+_FRAGMENTS = {"cpu": 0.15, "gpu": 0.10}
+# Bytes for each weight that quantizing on a processor has left in malloc's hands, restored and in 16 bits.
+_QUANTIZING = 5.5
+_MAPPED_FROM = 2**25  # bytes of a block from which glibc's malloc gives it back at once
+# Positions and rows of one block of the log-prob function, and about how many such blocks are alive.
+_BLOCK_POSITIONS, _BLOCK_ROWS, _BLOCK_ROWS_ON_A_CARD, _BLOCKS_ALIVE = 1024, 4096, 16384, 5
+# Tensors of completions × rows in float32 that a step of sampling has at once: without copies, and with them.
+_SAMPLING_TENSORS, _SAMPLING_TENSORS_WITH_COPIES = 5, 8
+
+
+def memory_by_phase(work: Workload, device: Device) -> dict[str, dict[str, float]]:
+    """Bytes at the peak of each phase of a run, after its first optimisation step, by part."""
+    standing = _standing(work, device)
+    trained = work.trained_weights * work.trained_bytes / work.shards
+    kept, inside = kept_activations(work), _of_one_layer(work, work.at_once * work.tokens)
+    head, casts = _head_blocks(work, device), cast_weights(work)
+    gradients = {"gradients": trained}
+    # A table's gradient is made apart from those that it is added to: of the input side, and of earlier batches.
+    again = _table_bytes(work) * (2 if work.batches > 1 else 1) if work.lora is None else 0.0
+    during = {
+        GENERATION: _generation(work),
+        LOGPROBS: {
+            "activations": inside,
+            "logits": head,
+            "reference": _reference(work) if work.logs_kl else 0.0,
+        },
+        FORWARD: {
+            **(gradients if work.batches > 1 else {}),
+            "activations": kept,
+            "cast weights": casts,
+            "logits": head,
+        },
+        BACKWARD: {
+            **gradients,
+            "activations": kept + inside,
+            "cast weights": casts,
+            "logits": head + again,
+        },
+        OPTIMIZER: gradients,
+        SAVING: {"stock tables": _stock_tables(work)},
+    }
+    found = {phase: _with_fragments({**standing, **parts}, device) for phase, parts in during.items()}
+    if device.is_cpu:
+        _keep_small_blocks(found, kept, _small_gradients(work))
+    loading = {name: standing[name] for name in standing if name not in ("optimizer",)}
+    return {LOADING: {**loading, "stock tables": _stock_tables(work)}, **found}
+
+
+def peak(by_phase: Mapping[str, Parts]) -> tuple[str, float]:
+    """The phase that takes most, and its bytes."""
+    totals = {phase: sum(parts.values()) for phase, parts in by_phase.items()}
+    most = max(totals, key=lambda phase: totals[phase])
+    return most, totals[most]
+
+
+def main_memory(work: Workload) -> float:
+    """Bytes of main memory of one process beside a card: the program, and the weights while they are read."""
+    return _PROGRAM_BESIDE_A_CARD + _weights(work) + work.all_rows * _TOKENIZER_BYTES
+
+
+def _standing(work: Workload, device: Device) -> dict[str, float]:
+    program = _PROGRAM + work.all_rows * _TOKENIZER_BYTES if device.is_cpu else _CUDA_CONTEXT
+    parts = {
+        "program": program,
+        "weights": _weights(work) / work.shards,
+        "optimizer": work.trained_weights * work.optimizer_bytes / work.shards,
+        "reference": _reference(work) if work.with_reference else 0.0,
+        "vllm": (work.vllm_share or 0.0) * device.memory,
+        "loading": _QUANTIZING * work.architecture.linear_weights if device.is_cpu and work.bits is not None else 0.0,
+    }
+    if work.shards > 1:  # what is gathered to be computed with: the largest part, and its gradient
+        parts["gathered"] = 2 * _table_bytes(work)
+    return {name: size for name, size in parts.items() if size}
+
+
+def _weights(work: Workload) -> float:
+    if work.lora is None:
+        return work.trained_weights * work.trained_bytes
+    shape = work.architecture
+    # 4 bits and 8 come with a scale for each block of weights, or row.
+    of_linear = work.frozen_bytes if work.bits is None else work.bits / 8 + (0.016 if work.bits == 4 else 0.004)
+    quantized = shape.linear_weights if work.bits is not None else 0
+    frozen = (work.frozen_weights - quantized) * work.frozen_bytes + quantized * of_linear
+    return frozen + work.trained_weights * work.trained_bytes
+
+
+def _reference(work: Workload) -> float:
+    return (work.architecture.weights + work.copy_weights * work.architecture.tables) * work.trained_bytes
+
+
+def kept_activations(work: Workload) -> float:
+    """What a forward pass keeps for the backward pass, of one batch."""
+    tokens, shape = work.at_once * work.tokens, work.architecture
+    last = 12 * shape.hidden * tokens
+    if work.checkpointing:
+        return 4 * shape.hidden * tokens * shape.layers + last
+    return shape.layers * kept_of_layer(work, tokens) + last
+
+
+def kept_of_layer(work: Workload, tokens: int) -> float:
+    """Bytes that autograd keeps of one layer that is not checkpointed."""
+    shape, kept = work.architecture, _KEPT[work.lora is not None, work.half]
+    further_norms = max(0, shape.family.norms - 2)
+    found: float = (kept.hidden + further_norms * kept.further_norm) * shape.hidden + kept.query * shape.query_width
+    if shape.family.head_norms:
+        found += kept.head_norm * (shape.query_width + shape.key_width)
+    inner = shape.intermediate * shape.active_experts
+    found += kept.inner * inner * (1 if shape.family.gated else 1.5)
+    return tokens * found + _scores(work, tokens)
+
+
+def _scores(work: Workload, tokens: int) -> float:
+    """Of attention that writes its scores down: once in float32, twice in the type of products."""
+    if work.attention != "eager":
+        return 0.0
+    return tokens * work.architecture.heads * work.tokens * (4 + 2 * (2 if work.half else 4))
+
+
+def cast_weights(work: Workload) -> float:
+    """Copies in 16 bits of weights that lie in float32, which autocast makes and the backward pass needs."""
+    wide = work.trained_bytes if work.lora is None else work.frozen_bytes
+    if not work.half or wide < 4 or work.bits is not None:
+        return 0.0
+    of_one = work.architecture.linear_weights / (work.architecture.layers if work.checkpointing else 1)
+    return 2 * of_one
+
+
+def _of_one_layer(work: Workload, tokens: int) -> float:
+    """What a layer has at once while it is computed, and, checkpointed, computed again."""
+    shape, width = work.architecture, 2 if work.half else 4
+    inner = shape.intermediate * shape.active_experts
+    flowing = tokens * (8 * shape.hidden + width * (3 * inner + 4 * shape.query_width)) + _scores(work, tokens)
+    dequantized = 0.0 if work.bits is None else 4 * max(inputs * outputs for inputs, outputs in shape.linears)
+    return flowing + dequantized + (kept_of_layer(work, tokens) if work.checkpointing else 0.0)
+
+
+def _head_blocks(work: Workload, device: Device) -> float:
+    rows = _BLOCK_ROWS if device.is_cpu else _BLOCK_ROWS_ON_A_CARD
+    positions = min(_BLOCK_POSITIONS, work.at_once * work.completion)
+    pieces = 2 if work.copies else 1
+    block = 4 * positions * min(rows, work.architecture.rows) * _BLOCKS_ALIVE * pieces
+    return block + 4 * work.at_once * work.completion * work.architecture.hidden
+
+
+def _generation(work: Workload) -> dict[str, float]:
+    if work.vllm_share is not None:
+        return {}
+    shape, width = work.architecture, 2 if work.half else 4
+    # Keys that were normed are float32 under autocast, as the weights of their norms are.
+    key_width = 4 if shape.family.head_norms and work.lora is None else width
+    cache = work.drawn * work.tokens * shape.layers * shape.key_width * (key_width + width)
+    tensors = _SAMPLING_TENSORS_WITH_COPIES if work.copies else _SAMPLING_TENSORS
+    return {
+        "kv cache": cache,
+        "logits": 4 * tensors * work.drawn * work.all_rows,
+        "activations": _of_one_layer(work, work.drawn * work.prompt) if not work.checkpointing else 0.0,
+        "cast weights": 2 * work.architecture.linear_weights if cast_weights(work) else 0.0,
+    }
+
+
+def _table_bytes(work: Workload) -> float:
+    """Of the largest table that trains."""
+    own = work.copies if work.rows == "independent" else 0
+    return 4 * (work.architecture.rows + own) * work.architecture.hidden
+
+
+def _stock_tables(work: Workload) -> float:
+    """Tables with a row for each id, as a folder has them, where the model holds them otherwise."""
+    if not work.copies or (work.rows == "independent" and work.lora is None):
+        return 0.0
+    return 4 * work.all_rows * work.architecture.hidden * work.architecture.tables
+
+
+def _with_fragments(parts: Parts, device: Device) -> dict[str, float]:
+    passing = sum(parts.get(name, 0.0) for name in ("activations", "kv cache", "logits"))
+    share = _FRAGMENTS["cpu" if device.is_cpu else "gpu"]
+    return {name: size for name, size in {**parts, "allocator": share * passing}.items() if size}
+
+
+def _small_gradients(work: Workload) -> float:
+    """Of weights whose gradients malloc takes for small: below 32 MiB each it maps none by itself."""
+    if work.lora is not None:
+        return 0.0
+    shape = work.architecture
+    largest = max(inputs * outputs for inputs, outputs in shape.linears) * work.trained_bytes
+    return shape.linear_weights * work.trained_bytes if largest < _MAPPED_FROM else 0.0
+
+
+def _keep_small_blocks(by_phase: dict[str, dict[str, float]], activations: float, gradients: float) -> None:
+    """What malloc was given back in small blocks it keeps, so that other phases lie on top of what was kept."""
+    for phase in (GENERATION, LOGPROBS, OPTIMIZER, SAVING):
+        kept = activations if phase == OPTIMIZER else activations + gradients
+        passing = sum(by_phase[phase].get(name, 0.0) for name in ("activations", "kv cache", "logits"))
+        by_phase[phase]["allocator"] = max(by_phase[phase].get("allocator", 0.0), kept - passing)

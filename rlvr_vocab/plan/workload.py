@@ -1,0 +1,304 @@
+"""What a run asks of the machine: its model, what of it trains, and how many tokens go through it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rlvr_vocab.config.batches import value_of
+from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.plan.architecture import Architecture, architecture_of
+from rlvr_vocab.training.settings import Lora, TinyShape
+from rlvr_vocab.vocab.layout import RowForm
+
+Sharding = Literal["none", "fsdp2", "deepspeed_zero3"]
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+USUAL_PROMPT = 256
+_TINY_ROWS = 517  # at most: bytes and words up to 512, and five that are added
+_PART_COPIES = 64  # of the digits or the connectives of a vocabulary there are about so many
+# Problems to train on of the shipped sets, as far as their pages tell.
+_PROBLEMS = {
+    "agentica-org/DeepScaleR-Preview-Dataset": 40_315,
+    "openai/gsm8k": 7_473,
+    "DigitalLearningGmbH/MATH-lighteval": 7_500,
+}
+# Bytes of optimizer state for each trained weight, by how the optimizer's name begins; AdamW's two moments elsewhere.
+_OPTIMIZER_BYTES = {
+    **dict.fromkeys(("adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "adamw_torch_8bit"), 2),
+    **dict.fromkeys(("adamw_torch_4bit", "lion_8bit"), 1),
+    **dict.fromkeys(("lion", "rmsprop", "adagrad"), 4),
+    "adafactor": 0.1,
+    "sgd": 0,
+}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One process of a run.
+
+    Attributes:
+        copies: reasoning tokens, of controls too.
+        frozen_bytes: of a weight that does not train.
+        trained_bytes: of one that does.
+        bits: of the weights of linear layers; None where they are not quantized.
+        half: whether products are computed in 16 bits by autocast.
+        at_once: completions that are scored at a time, and `batches` times that for an optimisation step.
+        drawn: completions that are sampled at a time.
+        prompt, completion: most tokens of each.
+        iterations: updates that each completion is used for.
+        scored_before: whether the policy scores a batch once more before it is trained on.
+        logs_kl: whether a reference is loaded now and then.
+        vllm_share: of a card that an engine beside the training holds; None where Transformers samples, 0 where a
+            server does.
+        processes: all of them.
+    """
+
+    architecture: Architecture
+    copies: int
+    rows: RowForm
+    rank: int
+    lora: Lora | None
+    frozen_bytes: float
+    trained_bytes: float
+    bits: int | None
+    half: bool
+    attention: str
+    at_once: int
+    batches: int
+    drawn: int
+    prompt: int
+    completion: int
+    iterations: int
+    scored_before: bool
+    checkpointing: bool
+    with_reference: bool
+    logs_kl: bool
+    optimizer_bytes: float
+    vllm_share: float | None
+    processes: int
+    sharding: Sharding
+
+    @property
+    def shards(self) -> int:
+        """Over how many processes what trains is spread."""
+        return 1 if self.sharding == "none" else self.processes
+
+    @property
+    def tokens(self) -> int:
+        """Of a completion with its prompt."""
+        return self.prompt + self.completion
+
+    @property
+    def all_rows(self) -> int:
+        return self.architecture.rows + self.copies
+
+    @property
+    def copy_weights(self) -> int:
+        """Parameters that tell copies from their sources, in one table, while the model trains."""
+        hidden = self.architecture.hidden
+        match self.rows if self.copies else "frozen":
+            case "low_rank":
+                return self.copies * self.rank + self.rank * hidden
+            case "frozen":
+                return 0
+        return self.copies * hidden
+
+    @property
+    def adapter_weights(self) -> int:
+        if self.lora is None:
+            return 0
+        shape, lora = self.architecture, self.lora
+        per_layer = sum(lora.r * (inputs + outputs) for inputs, outputs in shape.linears)
+        return round(shape.layers * per_layer * self.adapted_share)
+
+    @property
+    def adapted_share(self) -> float:
+        """Of the linear layers of a block."""
+        if self.lora is None:
+            return 0.0
+        targets = self.lora.target_modules
+        return 1.0 if isinstance(targets, str) else min(1.0, len(targets) / len(self.architecture.linears))
+
+    @property
+    def trained_weights(self) -> int:
+        shape = self.architecture
+        if self.lora is None:
+            return shape.weights + self.copy_weights * shape.tables
+        rows = {"all": shape.rows * shape.hidden + self.copy_weights, "reasoning": self.copy_weights, "none": 0}
+        return self.adapter_weights + rows[self.lora.train_rows] * shape.tables
+
+    @property
+    def frozen_weights(self) -> int:
+        """Those of a base under an adapter; copies that are rows of their own have their first ones there."""
+        if self.lora is None:
+            return 0
+        own_rows = self.copies * self.architecture.hidden if self.rows in ("independent", "shared") else 0
+        return self.architecture.weights + own_rows * self.architecture.tables
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How long a run is.
+
+    Attributes:
+        steps: of optimisation; None where nobody says how many problems there are.
+        completion: tokens of one, in the mean, from low to high.
+        completions: sampled for an optimisation step, by all processes.
+    """
+
+    steps: int | None
+    problems: int | None
+    completions: float
+    completion: tuple[float, float, float]
+
+
+def workload_of(
+    run: RunSettings,
+    *,
+    on_cpu: bool,
+    processes: int = 1,
+    sharding: Sharding = "none",
+    prompt: int | None = None,
+    shape: Architecture | None = None,
+    copies: int | None = None,
+) -> Workload:
+    """What a run, or a stage of one, asks of each process.
+
+    Args:
+        prompt: tokens of the longest; None for the limit of the configuration, or a usual length.
+        shape, copies: of the model, where it has been looked at.
+
+    Raises:
+        UserError: the model's shape is not at hand.
+    """
+    model, grpo = run.model, run.training.grpo
+    shape = shape or architecture_of_run(run)
+    lora = model.lora if model.trains_adapter else None
+    batches, at_once = value_of(grpo, "gradient_accumulation_steps"), value_of(grpo, "per_device_train_batch_size")
+    drawn_batches, iterations = drawn_together(grpo, at_once * processes), value_of(grpo, "num_iterations")
+    vllm = bool(grpo.get("use_vllm"))
+    quantized = model.bits if lora is not None else None
+    return Workload(
+        architecture=shape,
+        copies=copies_of(run, shape) if copies is None else copies,
+        rows=model.rows_in_force,
+        rank=model.reasoning_rank,
+        lora=lora,
+        frozen_bytes=BYTES[model.dtype],
+        trained_bytes=BYTES[model.loaded_dtype] if lora is None else 4,
+        bits=quantized,
+        half=bool(grpo.get("fp16")) or computes_in_bf16(grpo, on_cpu),
+        attention=str(model.model_kwargs.get("attn_implementation") or "sdpa"),
+        at_once=at_once,
+        batches=batches,
+        drawn=at_once * drawn_batches,
+        prompt=prompt or run.training.max_prompt_length or USUAL_PROMPT,
+        completion=value_of(grpo, "max_completion_length"),
+        iterations=iterations,
+        scored_before=batches % (drawn_batches * iterations) != 0
+        or (vllm and bool(_corrects(grpo)))
+        or (lora is not None and lora.lora_dropout > 0),
+        checkpointing=bool(value_of(grpo, "gradient_checkpointing")),
+        with_reference=bool(value_of(grpo, "beta")) and lora is None,
+        logs_kl=not value_of(grpo, "beta") and run.training.kl_log_steps != 0 and lora is None and sharding == "none",
+        optimizer_bytes=optimizer_bytes(str(value_of(grpo, "optim")), BYTES[model.loaded_dtype] if not lora else 4),
+        vllm_share=_vllm_share(grpo) if vllm else None,
+        processes=processes,
+        sharding=sharding,
+    )
+
+
+def scale_of(run: RunSettings, workload: Workload, problems: int | None, completion: float | None) -> Scale:
+    """How long it is; `problems`, `completion` (mean tokens) are None where the configuration is to tell."""
+    grpo = run.training.grpo
+    problems = problems or problems_of(run)
+    trained = workload.at_once * workload.batches * workload.processes
+    steps = value_of(grpo, "max_steps")
+    if steps is None or steps <= 0:
+        of_epoch = None if problems is None else problems * value_of(grpo, "num_generations") * workload.iterations
+        steps = None if of_epoch is None else max(1, round(value_of(grpo, "num_train_epochs") * of_epoch / trained))
+    most = float(workload.completion)
+    spread = (most / 4, most / 2, most) if completion is None else (completion, completion, completion)
+    return Scale(steps, problems, trained / workload.iterations, spread)
+
+
+def architecture_of_run(run: RunSettings) -> Architecture:
+    model = run.model
+    return architecture_of(model.name) if model.tiny is None else tiny_architecture(model.tiny)
+
+
+def tiny_architecture(shape: TinyShape, rows: int = _TINY_ROWS) -> Architecture:
+    """Of the embedded model."""
+    return Architecture(
+        model_type="qwen3",
+        hidden=shape.hidden_size,
+        intermediate=shape.intermediate_size,
+        layers=shape.num_layers,
+        heads=shape.num_heads,
+        kv_heads=shape.num_kv_heads,
+        head_dim=shape.head_dim,
+        rows=rows,
+        tied=True,
+        context=None,
+    )
+
+
+def copies_of(run: RunSettings, shape: Architecture) -> int:
+    size = run.model.reasoning_vocab_size
+    if size == "full":
+        return shape.rows * run.model.reasoning_multiplicity
+    return size if isinstance(size, int) else _PART_COPIES
+
+
+def problems_of(run: RunSettings) -> int | None:
+    """Problems to train on, as far as the configuration alone tells."""
+    dataset = run.dataset
+    held_out = dataset.eval_fraction if dataset.eval_split is None else 0.0
+    if dataset.generator is not None:
+        found: int | None = dataset.generator.num_problems
+    elif dataset.num_problems is not None:
+        found, held_out = dataset.num_problems, dataset.eval_fraction
+    elif Path(dataset.name).suffix == ".jsonl" and Path(dataset.name).is_file():
+        with Path(dataset.name).open("rb") as lines:
+            found = sum(1 for _ in lines)
+    else:
+        found = _PROBLEMS.get(dataset.name)
+    found = None if found is None else round(found * (1 - held_out))
+    most = dataset.max_train_samples
+    return found if most is None else min(most, found or most)
+
+
+def drawn_together(grpo: Mapping[str, Any], completions_at_once: int) -> int:
+    """Batches of so many completions that are sampled together."""
+    size = value_of(grpo, "generation_batch_size")
+    if size is not None:
+        return int(size) // completions_at_once
+    return int(value_of(grpo, "steps_per_generation") or value_of(grpo, "gradient_accumulation_steps"))
+
+
+def computes_in_bf16(grpo: Mapping[str, Any], on_cpu: bool) -> bool:
+    """As `training.arguments` decides it, which asks torch what a processor can do."""
+    asked = not grpo.get("fp16") if grpo.get("bf16") is None else bool(grpo["bf16"])
+    return asked and (not on_cpu or _processor_has_bf16())
+
+
+def optimizer_bytes(name: str, trained_bytes: float) -> float:
+    """Of state for each weight that trains."""
+    best = max((known for known in _OPTIMIZER_BYTES if name.startswith(known)), key=len, default=None)
+    return 2 * trained_bytes if best is None else _OPTIMIZER_BYTES[best]
+
+
+def _corrects(grpo: Mapping[str, Any]) -> Any:
+    return value_of(grpo, "vllm_importance_sampling_correction")
+
+
+def _vllm_share(grpo: Mapping[str, Any]) -> float:
+    return float(value_of(grpo, "vllm_gpu_memory_utilization")) if value_of(grpo, "vllm_mode") == "colocate" else 0.0
+
+
+def _processor_has_bf16() -> bool:
+    cpuinfo = Path("/proc/cpuinfo")
+    flags = cpuinfo.read_text(encoding="utf-8").split() if cpuinfo.is_file() else []
+    return any(flag in flags for flag in ("avx512_bf16", "amx_bf16", "bf16"))

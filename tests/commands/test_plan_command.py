@@ -1,0 +1,192 @@
+"""`rlvr-vocab plan` from the command line."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from rlvr_vocab.cli import main, out_of_memory_line
+from rlvr_vocab.config.load import read_settings
+from rlvr_vocab.plan.devices import GIB, card_called, device_with
+from rlvr_vocab.plan.fit import fit_into
+from rlvr_vocab.plan.forecast import Circumstances, forecast_of
+from rlvr_vocab.plan.workload import workload_of
+
+QWEN = ("model=qwen3_0.6b", "dataset=gsm8k")
+
+
+def planned(capsys, *words):
+    code = main(["plan", *words, "format=json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_a_plan_says_what_trains_and_what_it_takes(capsys):
+    code, plan = planned(capsys, *QWEN, "gpu=a100_40", "training.max_steps=10")
+    assert code == 0 and plan["trained_weights"] == 596_049_920 and plan["steps"] == 10
+    parts = plan["memory"]["optimizer"]
+    assert parts["weights"] == parts["gradients"] == 4 * 596_049_920 and parts["optimizer"] == 8 * 596_049_920
+    assert plan["peak"] == max(sum(phase.values()) for phase in plan["memory"].values())
+
+
+@pytest.mark.parametrize(
+    ("form", "of_copies"),
+    [("independent", 151_936 * 1024), ("shared", 151_936 * 1024), ("low_rank", (151_936 + 1024) * 16), ("frozen", 0)],
+)
+def test_what_a_copy_of_every_token_adds_follows_from_its_form(form, of_copies, capsys):
+    words = ("model.reasoning_vocab_size=full", f"model.reasoning_rows={form}", "gpu=h100")
+    assert planned(capsys, *QWEN, *words)[1]["trained_weights"] == 596_049_920 + of_copies
+
+
+def test_an_epoch_is_counted_in_steps(capsys):
+    # 8 completions a step, 4 of a problem: 2 problems.
+    _, plan = planned(capsys, *QWEN, "gpu=h100", "training.num_train_epochs=3", "train_problems=1000")
+    assert plan["steps"] == 1500
+    _, plan = planned(capsys, *QWEN, "gpu=h100", "gpus=4", "training.num_train_epochs=3", "train_problems=1000")
+    assert plan["steps"] == 375
+
+
+def test_a_run_that_does_not_fit_is_said_with_code_1(capsys):
+    assert main(["plan", "model=qwen3_1.7b", "gpu=t4"]) == 1
+    said = capsys.readouterr().out
+    assert "DOES NOT FIT into 14.6" in said and "fit=15GiB finds settings that fit" in said
+
+
+@pytest.mark.parametrize("gib", [6, 8, 12, 16, 24])
+@pytest.mark.parametrize("model", ["qwen3_0.6b", "qwen3_1.7b"])
+def test_what_fit_proposes_fits_as_it_is_typed(model, gib, capsys):
+    words = [f"model={model}", "dataset=gsm8k", "model.reasoning_vocab_size=full"]
+    fit = fit_into(read_settings("train", words), Circumstances(device_with(gib)), gib)
+    typed = read_settings("train", [*words, *fit.words])
+    forecast = forecast_of(typed, Circumstances(device_with(gib)))
+    assert forecast.peak == fit.forecast.peak <= gib * GIB
+    unchanged = forecast_of(read_settings("train", words), Circumstances(device_with(gib)))
+    assert bool(fit.changes) == (unchanged.peak > 0.92 * gib * GIB)
+
+
+def test_fit_leaves_the_algorithm_alone_as_long_as_it_can():
+    words = [*QWEN, "training.gradient_checkpointing=false", "training.per_device_train_batch_size=8"]
+    fit = fit_into(read_settings("train", words), Circumstances(device_with(16)), 16)
+    assert fit.changes and not [change for change in fit.changes if change.effect]
+    before, after = read_settings("train", words), read_settings("train", [*words, *fit.words])
+    drawn = [run.training.grpo["per_device_train_batch_size"] for run in (before, after)]
+    batches = [run.training.grpo["gradient_accumulation_steps"] for run in (before, after)]
+    assert drawn[0] * batches[0] == drawn[1] * batches[1]
+
+
+def test_what_nothing_makes_fit_is_one_line(capsys):
+    assert main(["plan", "model=qwen3_1.7b", "fit=1GiB"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: fit=1GiB: not even ") and "take a smaller model" in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("gpu=h10",), "gpu=h10: no such card; did you mean h100"),
+        (("fit=much",), "fit=much: expected the memory of a card, as 24GiB"),
+        (("sharding=fsdp2",), "sharding=fsdp2: over one card there is nothing to share"),
+        (("calibrate=true", "gpus=2"), "calibrate=true: steps are run in this machine"),
+        (("model.name=nobody/nothing",), "model.name=nobody/nothing: its shape is not at hand"),
+        (("training.num_generations=7",), "training.num_generations=7 does not divide"),
+        (("pric=3",), "unknown key pric; did you mean price?"),
+    ],
+)
+def test_a_plan_that_cannot_be_made_is_refused_in_a_line(words, said, capsys):
+    assert main(["plan", *words]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {said}")
+
+
+def test_neither_torch_nor_trl_is_imported():
+    program = (
+        "import sys; from rlvr_vocab.cli import main; code = main(['plan', 'gpu=h100', 'training.max_steps=1']); "
+        "found = {'torch', 'trl', 'transformers', 'accelerate'} & set(sys.modules); sys.exit(code or bool(found))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False, stdout=subprocess.DEVNULL).returncode == 0
+
+
+def test_the_shipped_sizes_hold_what_they_say():
+    small = forecast_of(read_settings("train", [*QWEN, "training=small_gpu"]), Circumstances(device_with(16)))
+    assert small.peak < 16 * GIB
+    large = forecast_of(read_settings("train", [*QWEN, "training=large_gpu"]), Circumstances(device_with(40)))
+    assert large.peak < 40 * GIB
+
+
+def test_sharding_divides_what_trains_over_all_cards():
+    run = read_settings("train", list(QWEN))
+    whole, shared = (
+        forecast_of(run, Circumstances(device_with(80), processes=8, sharding=sharding)).memory["optimizer"]
+        for sharding in ("none", "fsdp2")
+    )
+    for part in ("weights", "gradients", "optimizer"):
+        assert shared[part] == pytest.approx(whole[part] / 8)
+
+
+def test_a_price_and_a_time_for_slurm_follow_from_the_steps(capsys):
+    words = (*QWEN, "gpu=h100", "gpus=2", "training.max_steps=1000")
+    _, plan = planned(capsys, *words)
+    main(["plan", *words, "price=2"])
+    hours = 1000 * sum(plan["step_seconds"].values()) / 3600 * 2
+    assert f"{hours:,.1f} card hours cost {2 * hours:,.2f}" in capsys.readouterr().out
+    main(["plan", *words, "format=slurm_time"])
+    days, clock = capsys.readouterr().out.strip().split("-")
+    given_hours, minutes, seconds = map(int, clock.split(":"))
+    given = int(days) * 86400 + given_hours * 3600 + minutes * 60 + seconds
+    assert 0 <= given - plan["total_range"][1] < 900
+
+
+def test_a_full_card_is_told_what_fits():
+    error = RuntimeError(
+        "CUDA out of memory. Tried to allocate 1.16 GiB. GPU 0 has a total capacity of 14.58 GiB of which 1 MiB is "
+        "free. If reserved but unallocated memory is large try setting …"
+    )
+    words = ["train", *QWEN, "training.per_device_train_batch_size=16", "training.gradient_checkpointing=false"]
+    said = out_of_memory_line(words, error)
+    assert "If reserved" not in said and " as rlvr-vocab plan reckons: training." in said
+    fitting = said.rpartition(": ")[2].split()
+    after = forecast_of(read_settings("train", [*words[1:], *fitting]), Circumstances(device_with(14.58)))
+    assert after.peak < 14.58 * GIB
+    assert "Keys that decide: batch_size, max_new_tokens" in out_of_memory_line(["evaluate"], error)
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H100 PCIe", "h100_pcie"),
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA A100-SXM4-40GB", "a100_40"),
+        ("NVIDIA A100 80GB PCIe", "a100_80"),
+        ("NVIDIA GeForce RTX 4090", "rtx4090"),
+        ("NVIDIA L40S", "l40s"),
+        ("NVIDIA L4", "l4"),
+        ("NVIDIA A10G", "a10"),
+        ("Tesla T4", "t4"),
+        ("Somebody's card", None),
+    ],
+)
+def test_a_card_is_known_by_what_its_driver_calls_it(name, card):
+    found = card_called(name)
+    assert (found and found.name) == card
+
+
+def test_stages_are_planned_together(capsys):
+    _, plan = planned(capsys, "experiment=quickstart_stages", "gpu=cpu")
+    assert plan["steps"] == 200
+
+
+def test_a_dropout_has_the_policy_score_its_samples_again():
+    words = ["model=smollm2_135m", "model.lora.enabled=true"]
+    assert workload_of(read_settings("train", words), on_cpu=True).scored_before
+    assert not workload_of(read_settings("train", [*words, "model.lora.lora_dropout=0"]), on_cpu=True).scored_before
+
+
+@pytest.mark.slow
+def test_steps_of_the_real_thing_correct_a_forecast(tmp_path, capsys):
+    words = ["model=tiny", "dataset=arithmetic", "dataset.generator.num_problems=60", "training.max_steps=50"]
+    words += ["training.per_device_train_batch_size=8", "training.num_generations=8", "dataset.max_eval_samples=2"]
+    code, plan = planned(capsys, *words, "gpu=cpu", "calibrate=true", f"out={tmp_path / 'plan.json'}")
+    assert code == 0 and plan["calibrated"] and not list(tmp_path.glob("run*"))
+    low, high = plan["step_range"]
+    assert low < sum(plan["step_seconds"].values()) < high < 2 * low
+    assert json.loads((tmp_path / "plan.json").read_text())["peak"] == plan["peak"]

@@ -1,0 +1,92 @@
+"""What a plan says of activations, against what autograd's hooks see a model keep."""
+
+import pytest
+import torch
+import transformers
+from peft import LoraConfig, get_peft_model
+
+from rlvr_vocab.config.load import read_settings
+from rlvr_vocab.plan.architecture import read_architecture
+from rlvr_vocab.plan.memory import cast_weights, kept_activations
+from rlvr_vocab.plan.workload import workload_of
+
+LAYERS, TOKENS, AT_ONCE = 4, 57, 3  # 171 positions: no dimension of a weight
+BODY = {
+    "vocab_size": 311,
+    "hidden_size": 128,
+    "intermediate_size": 320,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+MODELS = {
+    "llama": {"model_type": "llama"},
+    "qwen3": {"model_type": "qwen3", "head_dim": 32},
+    "gemma3": {"model_type": "gemma3_text", "head_dim": 24},
+}
+
+
+def kept_bytes(model, *, half):
+    """Bytes of distinct tensors kept for the backward pass: activations, and copies of weights in 16 bits."""
+    own = {parameter.data_ptr() for parameter in model.parameters()}
+    shapes = {tuple(parameter.shape) for parameter in model.parameters()}
+    shapes |= {shape[::-1] for shape in shapes}
+    kept = {}
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = (storage.nbytes(), tensor)
+        return tensor
+
+    ids = torch.randint(3, 300, (AT_ONCE, TOKENS))
+    mask = torch.ones_like(ids)
+    mask[0, :3] = 0
+    kept_by_autograd = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+    with torch.autocast("cpu", torch.bfloat16, enabled=half), kept_by_autograd:
+        model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
+    casts = sum(size for size, tensor in kept.values() if tuple(tensor.shape) in shapes and tensor.dim() == 2)
+    return sum(size for size, _ in kept.values()) - casts, casts
+
+
+def planned(config, *words):
+    run = read_settings("train", ["model=smollm2_135m", f"training.per_device_train_batch_size={AT_ONCE}", *words])
+    shape = read_architecture(config.to_dict(), "here")
+    work = workload_of(run, on_cpu=True, prompt=TOKENS - 16, shape=shape, copies=0)
+    return work
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("half", [False, True], ids=["float32", "bf16"])
+@pytest.mark.parametrize("adapter", [False, True], ids=["whole", "adapter"])
+def test_what_is_kept_for_the_backward_pass_is_foreseen(name, half, adapter, monkeypatch):
+    monkeypatch.setattr("rlvr_vocab.plan.workload._processor_has_bf16", lambda: True)
+    config = transformers.AutoConfig.for_model(**BODY, **MODELS[name])
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    if adapter:
+        model = get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", lora_dropout=0.05))
+    words = [
+        "training.gradient_checkpointing=false",
+        "training.max_completion_length=16",
+        f"training.bf16={str(half).lower()}",
+        *(["model.lora.enabled=true", "model.model_kwargs.torch_dtype=fp32"] if adapter else []),
+    ]
+    work = planned(config, *words)
+    activations, casts = kept_bytes(model.train(), half=half)
+    assert kept_activations(work) == pytest.approx(activations, rel=0.06)
+    if half and not adapter:
+        assert cast_weights(work) == casts
+
+
+def test_checkpointing_keeps_the_input_of_each_layer():
+    config = transformers.AutoConfig.for_model(**BODY, **MODELS["llama"])
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    words = ("training.gradient_checkpointing=true", "training.max_completion_length=16", "training.bf16=false")
+    activations, _ = kept_bytes(model.train(), half=False)
+    assert kept_activations(planned(config, *words)) == pytest.approx(activations, rel=0.2)
