@@ -14,12 +14,11 @@ from rlvr_vocab.training.refuse_control import refuse_target
 from rlvr_vocab.vocab.regions import THINKING, scored_regions
 
 HIDDEN_BITS_STATE = "hidden_bits.json"
-# The weight of the term follows the error in doublings of the target, as a bound grows and falls as a power does: a
-# moving mean, of which the newest one is so much. So much for the mean as it will be so many steps ahead, one
-# doubling at most (the optimizer's momentum goes on for some steps after the weight has changed), and so much for
-# each mean that was less than one, together at most so much (on the way to a target, or where it is out of reach,
-# they would pile up).
-_NEWEST, _PROPORTIONAL, _STEPS_AHEAD, _INTEGRAL, _MOST_OF_BEFORE = 0.3, 4.0, 5.0, 0.15, 4.0
+# The weight of the term follows the error, in doublings of the target: a bound grows and falls as a power does. So much
+# for the newest one as it will be so many steps ahead, one doubling at most (the optimizer's momentum goes on for some
+# steps after the weight has changed), and so much for each that was less than one, together at most so much (on the way
+# to a target, or where it is out of reach, they would pile up).
+_PROPORTIONAL, _STEPS_AHEAD, _INTEGRAL, _MOST_OF_BEFORE = 4.0, 5.0, 0.15, 4.0
 _FARTHEST = 4.0  # doublings; what is farther away counts as if it stood there
 
 
@@ -63,11 +62,11 @@ class HiddenBitsTarget(TrainerCallback):
 
     def _follow(self, bound: float) -> None:
         error = _within(_FARTHEST, math.log2(max(bound / self._target, 2**-_FARTHEST)))
-        change = _NEWEST * (error - self._error)
-        self._error += change
-        if abs(self._error) < 1:
-            self._before = _within(_MOST_OF_BEFORE, self._before + _INTEGRAL * self._error)
-        self.weight = _PROPORTIONAL * _within(1.0, self._error + _STEPS_AHEAD * change) + self._before
+        ahead = error + _STEPS_AHEAD * (error - self._error)
+        self._error = error
+        if abs(error) < 1:
+            self._before = _within(_MOST_OF_BEFORE, self._before + _INTEGRAL * error)
+        self.weight = _PROPORTIONAL * _within(1.0, ahead) + self._before
 
     def save(self, folder: Path) -> None:
         state = {"weight": self.weight, "error": self._error, "before": self._before}
