@@ -21,11 +21,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart demo test test-slow test-vllm test-slurm check format clean moved
+.PHONY: help setup quickstart demo test test-slow test-gpu test-vllm test-slurm benchmark-gpu check format clean moved
 
 help:  ## list the targets
 	@echo "make <target>, with Python 3.11 or newer:"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP)  ## make the virtual environment in .venv (the other targets do it too)
 
@@ -37,10 +37,21 @@ demo: $(STAMP)  ## train SmolLM2, a pretrained model, on a CPU, in half an hour;
 
 # One torch thread for each worker: more than the cores can run is slower than one process.
 test: $(STAMP)  ## run the quick tests, in five minutes; PYTEST_WORKERS=2, ARGS="-k name"
-	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) -m pytest -n $(PYTEST_WORKERS) -m "not slow" $(ARGS)
+	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) -m pytest -n $(PYTEST_WORKERS) -m "not slow and not gpu" $(ARGS)
 
 test-slow: $(STAMP)  ## run the others: every kill, every distributed case, long lists of texts; ARGS="-k name"
-	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) -m pytest -n $(PYTEST_WORKERS) -m slow $(ARGS)
+	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) -m pytest -n $(PYTEST_WORKERS) -m "slow and not gpu" $(ARGS)
+
+# In another environment, one with vLLM or with another torch: make test-gpu GPU_PY=$(VLLM_VENV)/bin/python
+GPU_PY ?= $(PY)
+test-gpu benchmark-gpu: $(if $(filter $(PY),$(GPU_PY)),$(STAMP))
+test-gpu benchmark-gpu: export HF_HUB_OFFLINE := 1
+
+test-gpu:  ## run tests/gpu, in eight minutes on one card; at toy size on a CPU; GPU_PY=python, ARGS="-k name"
+	@$(GPU_PY) -m pytest tests/gpu -m gpu $(ARGS)
+
+benchmark-gpu:  ## measure a step and sampling beside plain TRL; GPU_PY=python, ARGS="--shape toy --minutes 20"
+	@PYTHONPATH="$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" $(GPU_PY) benchmarks/gpu.py $(ARGS)
 
 test-vllm: $(VLLM_STAMP)  ## run tests/vllm on a CPU build of vLLM, in an environment of its own; ARGS="-k name"
 	@$(VLLM_VENV)/bin/python -m pytest tests/vllm $(ARGS)

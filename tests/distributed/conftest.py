@@ -73,11 +73,13 @@ SMALL = (
 )
 
 
-def launch(config: str, script: Path, *words: str, seconds: float = 600) -> subprocess.CompletedProcess[str]:
-    """Two processes by `accelerate launch`, and nothing left of them afterwards."""
+def launch(
+    config: str, script: Path, *words: str, processes: int = 2, seconds: float = 600
+) -> subprocess.CompletedProcess[str]:
+    """So many processes by `accelerate launch`, and nothing left of them afterwards."""
     file = str(CONFIGS / f"{config}.yaml")
     launcher = (sys.executable, "-m", "accelerate.commands.launch")
-    command = [*launcher, "--config_file", file, "--num_processes", "2", "--main_process_port", "0"]
+    command = [*launcher, "--config_file", file, "--num_processes", str(processes), "--main_process_port", "0"]
     return run([*command, str(script), *words], seconds)
 
 

@@ -156,6 +156,7 @@ def train(case: dict[str, Any]) -> None:
     trainer.train(resume_from_checkpoint=case.get("resume"))
     stop_signals.reason = None
     seen["class"] = type(trainer.model_wrapped).__name__
+    seen["backend"] = torch.distributed.get_backend() if torch.distributed.is_initialized() else None
     gathered = gathered_weights(trainer)
     trainer.save_model(str(out / "model"))
     if trainer.accelerator.is_main_process:
@@ -174,8 +175,9 @@ def gathered_weights(trainer: RegionGRPOTrainer) -> dict[str, torch.Tensor]:
 
 
 if __name__ == "__main__":
-    PartialState(cpu=True)
-    for one in json.loads(Path(sys.argv[1]).read_text()):
+    cases = json.loads(Path(sys.argv[1]).read_text())
+    PartialState(cpu=all(case["args"].get("use_cpu", True) for case in cases))
+    for one in cases:
         Path(one["out"]).mkdir(parents=True, exist_ok=True)
         try:
             train(one)

@@ -1,0 +1,92 @@
+"""Attention, fused kernels and quantized weights: what a device computes by kernels of its own."""
+
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from rlvr_vocab.checks.machine import FLASH_PACKAGES
+from rlvr_vocab.training.settings import Lora
+
+# Mean distance in nats between two computations in bfloat16 of logits that spread by 2: they round otherwise.
+MOST_APART = 0.06
+ATTENTIONS = ("eager", "sdpa", "flex_attention", *FLASH_PACKAGES)
+
+
+def a_batch(trainer):
+    return trainer._generate_and_score_completions(next(iter(trainer.get_train_dataloader()))[:4])
+
+
+def scored(trainer, batch, *, gradients=False):
+    """Log-probabilities of a batch's completions, and the gradient of their sum by the first layer's weights."""
+    ids, mask = (torch.cat([batch[f"prompt_{each}"], batch[f"completion_{each}"]], dim=1) for each in ("ids", "mask"))
+    with torch.set_grad_enabled(gradients):
+        logps, *_ = trainer._get_per_token_logps_and_entropies(
+            trainer.model, ids, mask, batch["completion_ids"].size(1)
+        )
+    kept = logps[batch["completion_mask"].bool()]
+    if not gradients:
+        return kept, None
+    weight = next(each for name, each in trainer.model.named_parameters() if name.endswith("q_proj.weight"))
+    return kept.detach(), torch.autograd.grad(kept.sum(), weight)[0]
+
+
+@pytest.fixture
+def by_sdpa(expanded, train_on, tmp_path):
+    """A trainer with the attention that others are compared with, a batch of it and its scores."""
+    trainer = train_on(expanded(), tmp_path / "sdpa", max_completion_length=24)
+    batch = a_batch(trainer)
+    return batch, *scored(trainer, batch, gradients=True)
+
+
+def assert_alike(name, found, expected, told):
+    (logps, gradient), (of_sdpa, gradient_of_sdpa) = found, expected
+    apart = (logps - of_sdpa).abs().mean().item()
+    turned = torch.nn.functional.cosine_similarity(gradient.flatten(), gradient_of_sdpa.flatten(), dim=0).item()
+    told(f"{name}: {apart:.1e} nats from SDPA on average, cosine of the gradients {turned:.4f}")
+    assert apart < MOST_APART and turned > 0.98
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_an_attention_scores_as_sdpa_does_and_as_it_samples(
+    attention, by_sdpa, device, expanded, train_on, farthest_from_its_score, told, tmp_path
+):
+    package = FLASH_PACKAGES.get(attention)
+    if device.type == "cpu" and (package or attention == "flex_attention"):
+        pytest.skip(f"{attention} needs a CUDA GPU, and there is none here")
+    if package is not None and find_spec(package) is None:
+        pytest.skip(f"{package} is not installed here")
+    loading = {"dtype": "float32", "attn_implementation": attention}
+    trainer = train_on(expanded(), tmp_path, max_completion_length=8, model_init_kwargs=loading)
+    assert trainer.model.config._attn_implementation == attention
+    batch, *expected = by_sdpa
+    assert_alike(attention, scored(trainer, batch, gradients=True), expected, told)
+    assert farthest_from_its_score(trainer, a_batch(trainer)) < 0.5
+
+
+@pytest.mark.usefixtures("cuda")
+def test_layers_by_liger_score_as_the_stock_ones_under_our_own_head(by_sdpa, expanded, train_on, told, tmp_path):
+    pytest.importorskip("liger_kernel", reason="liger-kernel is not installed here")
+    trainer = train_on(expanded(), tmp_path, max_completion_length=24, use_liger_kernel=True)
+    norm = trainer.model.model.norm
+    assert "liger" in f"{type(norm).__module__}{norm.forward.__module__}".lower()
+    batch, *expected = by_sdpa
+    assert_alike("Liger", scored(trainer, batch, gradients=True), expected, told)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_quantized_weights_score_as_they_sample_and_train_their_adapter(
+    bits, expanded, train_on, farthest_from_its_score, told, tmp_path
+):
+    pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed here: pip install -e '.[quantization]'")
+    trainer = train_on(expanded(), tmp_path, bits=bits, lora=Lora(r=4), max_completion_length=24)
+    before = {name: each.clone() for name, each in trainer.model.named_parameters() if each.requires_grad}
+    layers = [each for each in trainer.model.modules() if type(each).__name__ in ("Linear4bit", "Linear8bitLt")]
+    held = sum(each.weight.numel() * each.weight.element_size() for each in layers)
+    weights = sum(each.in_features * each.out_features for each in layers)
+    apart = farthest_from_its_score(trainer, a_batch(trainer))
+    told(f"{bits} bit: {8 * held / weights:.2f} bits a weight, farthest token {apart:.1e} nats from its score")
+    assert 8 * held / weights == bits and apart < 0.5
+    trainer.train()
+    moved = {name for name, each in trainer.model.named_parameters() if name in before and (each != before[name]).any()}
+    assert moved == before.keys() and any("lora_B" in name for name in moved)

@@ -1,0 +1,48 @@
+"""What scoring takes of a device beside plain TRL, and the words of a run for which the memory does not suffice."""
+
+import argparse
+
+import pytest
+
+from benchmarks import step as one_step
+from rlvr_vocab.exit_codes import OUT_OF_ROOM
+
+from .conftest import HERE, run_python
+
+# Logits of a whole batch, which nobody should hold, are 5 GB on the GPU and 134 MB on the CPU.
+SHAPES = {
+    "cuda": {"hidden": 1024, "layers": 2, "rows": 151_936, "batch": 8, "prompt": 128, "completion": 1024},
+    "cpu": {"hidden": 64, "layers": 1, "rows": 32_768, "batch": 4, "prompt": 16, "completion": 256},
+}
+
+
+@pytest.fixture(scope="module")
+def step_of(device, tmp_path_factory):
+    """What `benchmarks/step.py` measures of a variant, in a process of its own."""
+    folder = str(tmp_path_factory.mktemp("steps"))
+    arguments = argparse.Namespace(
+        **SHAPES[device.type], heads=None, head_dim=64, thinking=0.75, steps=1, folder=folder
+    )
+    one_step.make_base(arguments)
+    return lambda variant: one_step.in_own_process(arguments, variant)
+
+
+def test_a_step_needs_no_more_memory_than_one_of_plain_trl(step_of, device, told):
+    peaks = {name: step_of(name)["peak_mib"] for name in ("plain TRL", "n = 0", "n = V, low rank")}
+    told(
+        "beyond weights, gradients and optimizer: " + ", ".join(f"{name} {mib:.0f} MiB" for name, mib in peaks.items())
+    )
+    shape = SHAPES[device.type]
+    all_logits = shape["batch"] * shape["completion"] * shape["rows"] * 4 / 2**20
+    for name in ("n = 0", "n = V, low rank"):
+        assert peaks[name] < 1.1 * peaks["plain TRL"]
+        assert peaks[name] < all_logits
+
+
+@pytest.mark.parametrize("phase", ["sampling", "scoring"])
+def test_a_run_that_really_runs_out_of_memory_ends_with_one_line_and_its_code(phase, told, tmp_path):
+    done = run_python(str(HERE / "out_of_memory.py"), phase, str(tmp_path))
+    said = done.stderr.strip().splitlines()[-1]
+    told(f"out of memory while {phase}: exit code {done.returncode}, {said[:100]}")
+    assert done.returncode == OUT_OF_ROOM, done.stderr[-3000:]
+    assert said.startswith("error: ") and "Keys that decide: " in said and "per_device_train_batch_size" in said
