@@ -105,6 +105,22 @@ def expand_shape(make_shape: Callable[[str], Shape], tmp_path_factory: pytest.Te
 
 
 @pytest.fixture(scope="session")
+def bytes_beyond() -> Callable[[Callable[[], Any]], float]:
+    """What a call takes at its highest, beyond what the process had before; Linux alone tells."""
+    from rlvr_vocab.training.metrics.peak_memory import GIB, PeakMemory
+
+    def measure(call: Callable[[], Any]) -> float:
+        peaks = PeakMemory()
+        if sys.platform != "linux" or peaks.enter("before") is None:
+            pytest.skip("the peak of resident memory cannot be read here")
+        with peaks.phase("call"):
+            call()
+        return GIB * (peaks.highest["call"] - peaks.highest["before"])
+
+    return measure
+
+
+@pytest.fixture(scope="session")
 def smollm2() -> Path:
     """SmolLM2-135M-Instruct, with its real weights."""
     return _real_model("smollm2", ("gguf",))

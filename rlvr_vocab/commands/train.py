@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -67,6 +68,7 @@ def run(settings: RunSettings) -> int:
     with lock, full_disk_in_a_line(settings.output_dir):
         code = _run(settings, stop, console)
         if settings.report and state.is_main_process:
+            gc.collect()  # what has trained, whose objects know each other
             with peak_memory.phase("report"):
                 report_at_the_end(settings.output_dir, console, checked_record)
         return code
@@ -106,6 +108,7 @@ def _train(training: StagedRun, held_out: HeldOutEvaluator, plan: ExpansionPlan)
         _at_the_beginning(training.trainer, lambda: measure("before"))
     training.train()
     training.stop_after_the_last_step()
+    training.drop_optimizer_state()
     before, after = held_out.measure("before", None), measure("after", training.step_of_the_weights)
     held_out.warn_where_none_could_be_right([*before, *after])
     figures = {when: held_out_figures(answers) for when, answers in (("before", before), ("after", after))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -93,6 +94,7 @@ class StagedRun:
                 self._current = len(self.records)
                 self._checkpoint = self._checkpoint_of_current("auto")
                 del self.trainer
+                gc.collect()  # its objects know each other: the model and its optimizer would stay beside the next
                 self.trainer = self._trainer_of_current()
             self.records.append(self._train(self.stages[self._current], self.trainer))
 
@@ -106,6 +108,11 @@ class StagedRun:
         if reasons:
             self.trainer.checkpoints.save_now()
             raise Interrupted(f"by {reasons[0]}, after the last step; the same command goes on")
+
+    def drop_optimizer_state(self) -> None:
+        """Make room, twice the weights under Adam, for what measures and writes the model once nothing trains it."""
+        if self.trainer.optimizer is not None and not self.trainer.is_deepspeed_enabled:  # whose weights it holds
+            self.trainer.optimizer.state.clear()
 
     def _checkpoint_of_current(self, resume: str) -> Path | None:
         """Where the current stage goes on; a stage whose last checkpoint is lost is current once more."""

@@ -25,7 +25,7 @@ from rlvr_vocab.vocab.chat import OpenThinking, find_turn_ids, open_thinking_in_
 from rlvr_vocab.vocab.layout import Mode, RowForm, VocabLayout, default_source_ids, refuse_expanded, refuse_quantized
 from rlvr_vocab.vocab.parts import PARTS, Part, ids_of_part
 from rlvr_vocab.vocab.read_as_data import NO_CODE, READ_AS_DATA, refuse_pickled, why_not_read
-from rlvr_vocab.vocab.reasoning_rows import Difference, save_differences
+from rlvr_vocab.vocab.reasoning_rows import ROWS_AT_ONCE, Difference, save_differences
 from rlvr_vocab.vocab.refuse_off_policy import NEUTRAL
 from rlvr_vocab.vocab.tokenizer import add_think_tags, write_tokenizer
 
@@ -297,16 +297,18 @@ def _expand_weights(model: PreTrainedModel, plan: ExpansionPlan) -> dict[str, to
     tables = iter(("input", "output"))
     for tensor in _vocabulary_tensors(model):
         _start_as_mean_of_pieces(tensor, plan.tag_pieces)
-        copies = tensor[sources]
+        difference = Difference(None, None)
         if tensor.dim() > 1:
-            difference = _new_difference(expansion, copies, generator)
-            rows = difference(torch.arange(layout.size))
-            copies = copies if rows is None else copies + rows.to(copies.dtype)
-            table = next(tables)
+            difference, table = _new_difference(expansion, tensor, sources, generator), next(tables)
             differences.update({f"{table}.{name}": part.data for name, part in difference.named_parameters()})
         elif layout.reasoning_rows != "frozen":
             differences["output.bias"] = torch.zeros(layout.size)
-        tensor[layout.standard_size :] = copies
+        copies = tensor[layout.standard_size :]
+        for ks in torch.arange(layout.size).split(ROWS_AT_ONCE):
+            rows = difference(ks)
+            copies[ks] = tensor[sources[ks]]
+            if rows is not None:
+                copies[ks] += rows.to(copies.dtype)
     return differences if layout.holds_differences else {}
 
 
@@ -315,13 +317,15 @@ def _start_as_mean_of_pieces(tensor: torch.Tensor, tag_pieces: Mapping[int, list
         tensor[tag_id] = tensor[piece_ids].float().mean(0).to(tensor.dtype)
 
 
-def _new_difference(expansion: Expansion, copies_KH: torch.Tensor, generator: torch.Generator) -> Difference:
+def _new_difference(
+    expansion: Expansion, table: torch.Tensor, sources_K: torch.Tensor, generator: torch.Generator
+) -> Difference:
     form, noise_K1 = expansion.reasoning_rows, None
     if expansion.init_noise:
-        noise_K1 = expansion.init_noise * copies_KH.std(dim=1, keepdim=True)
+        noise_K1 = expansion.init_noise * table.std(dim=1, keepdim=True)[sources_K]
     if form == "independent":  # of whose difference nobody knows afterwards
         form = "frozen" if noise_K1 is None else "shared"
-    return Difference.new(form, copies_KH.shape, expansion.reasoning_rank, noise_K1, generator)
+    return Difference.new(form, (len(sources_K), table.size(1)), expansion.reasoning_rank, noise_K1, generator)
 
 
 def _clean_generation_config(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

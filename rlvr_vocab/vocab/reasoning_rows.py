@@ -28,6 +28,8 @@ from rlvr_vocab.vocab.layout import RowForm, VocabLayout
 # In a folder of its own: some tools read every *.safetensors beside a config.json as the model's.
 DIFFERENCES = Path("reasoning_rows", "differences.safetensors")
 _TABLES = ("input", "output")
+# Copies whose rows are made at once where a whole table is written: 64 MiB of them at a hidden size of 1024.
+ROWS_AT_ONCE = 2**14
 # Shapes: K copies, H hidden size, r rank, V standard tokens.
 
 
@@ -212,13 +214,14 @@ class HeldRows:
                 found = stock.pop(f"{name}.difference.{part}", None)
                 if found is not None:
                     differences[f"{table}.{part}"] = found
-            stock[f"{name}.weight"] = self._whole(stock[f"{name}.weight"], _rows(differences, table))
+            factors = (differences.get(f"{table}.{part}") for part in ("A", "B"))
+            stock[f"{name}.weight"] = whole_table(stock[f"{name}.weight"], self.sources, *factors)
         head = names[self.head]
         if self.tied and f"{head}.weight" in stock:
             stock[f"{head}.weight"] = stock[f"{names[self.embedding]}.weight"]
         if f"{head}.bias" in stock:
             bias = stock.pop(f"{head}.difference_bias", None)
-            stock[f"{head}.bias"] = self._whole(stock[f"{head}.bias"], bias)
+            stock[f"{head}.bias"] = whole_table(stock[f"{head}.bias"], self.sources, None, bias)
             if bias is not None:
                 differences["output.bias"] = bias
         return stock, differences
@@ -231,20 +234,12 @@ class HeldRows:
             if name in tables:
                 difference = tables[name].difference
                 with whole_in_zero3(difference.A, difference.B):
-                    yield name, self._whole(tensor, _product(_gathered(difference.A), _gathered(difference.B)))
+                    yield name, whole_table(tensor, self.sources, _gathered(difference.A), _gathered(difference.B))
             elif name == f"{names[self.head]}.bias":
                 with whole_in_zero3(self._difference_bias):
-                    yield name, self._whole(tensor, _gathered(self._difference_bias))
+                    yield name, whole_table(tensor, self.sources, None, _gathered(self._difference_bias))
             elif ".difference" not in name:
                 yield name, tensor
-
-    @torch.no_grad()
-    def _whole(self, standard: torch.Tensor, difference: torch.Tensor | None) -> torch.Tensor:
-        """A table, or a bias, of all ids."""
-        copies = standard[self._sources_on(standard.device)]
-        if difference is not None:
-            copies = (copies.to(difference.dtype) + difference).to(standard.dtype)
-        return torch.cat((standard, copies))
 
     def _names(self) -> dict[nn.Module, str]:
         return {module: name for name, module in self.model.named_modules() if module in (self.embedding, self.head)}
@@ -289,6 +284,29 @@ class HeldRows:
             self.head._parameters.pop("difference_bias", None)
         self.model.held_rows = None
         return differences
+
+
+@torch.no_grad()
+def whole_table(
+    standard: torch.Tensor, sources: torch.Tensor, A: torch.Tensor | None = None, B: torch.Tensor | None = None
+) -> torch.Tensor:
+    """A table, or a bias, with a row for each copy behind the standard ones; nothing of its size is made beside it.
+
+    Args:
+        standard: `(V, …)`.
+        sources: `(K,)` the standard token that each copy copies.
+        A, B: of the differences of the copies from these, as `Difference` has them.
+    """
+    whole = standard.new_empty((len(standard) + len(sources), *standard.shape[1:]))
+    whole[: len(standard)] = standard
+    copies, sources = whole[len(standard) :], sources.to(standard.device)
+    for start in range(0, len(copies), ROWS_AT_ONCE):
+        ks = slice(start, start + ROWS_AT_ONCE)
+        copies[ks] = standard[sources[ks]]
+        if B is not None:
+            difference = B[ks] if A is None else B[ks].float() @ A.float()
+            copies[ks] = copies[ks].to(difference.dtype) + difference
+    return whole
 
 
 def hold_differences(model: Any, folder: str | Path, *, adapter: bool = False) -> None:
@@ -341,14 +359,6 @@ def read_differences(folder: str | Path, layout: VocabLayout) -> dict[str, torch
     if any(len(tensor) != layout.size for name, tensor in stored.items() if not name.endswith(".A")):
         raise UserError(f"{path} is of another number of reasoning tokens than {layout.size}")
     return stored
-
-
-def _rows(differences: Mapping[str, torch.Tensor], table: str) -> torch.Tensor | None:
-    return _product(differences.get(f"{table}.A"), differences.get(f"{table}.B"))
-
-
-def _product(A: torch.Tensor | None, B: torch.Tensor | None) -> torch.Tensor | None:
-    return B if A is None or B is None else B.float() @ A.float()
 
 
 def _gathered(parameter: torch.Tensor | None) -> torch.Tensor | None:

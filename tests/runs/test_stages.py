@@ -1,10 +1,12 @@
 """What the stages of a run have left, as a resumed run and an evaluation read it; no training."""
 
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from rlvr_vocab.checks.run import check_run
 from rlvr_vocab.cli import load_settings
@@ -13,6 +15,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs import stage_runner
 from rlvr_vocab.runs.problems import stages_of
 from rlvr_vocab.runs.record import run_of_checkpoint
+from rlvr_vocab.runs.stage_runner import StagedRun
 from rlvr_vocab.runs.stages import Stage, StageRecord, ended_records
 from rlvr_vocab.training.stage import StageContext
 
@@ -61,6 +64,33 @@ def test_a_checkpoint_is_evaluated_as_its_stage_was_sampled(tmp_path: Path) -> N
     assert (last.max_new_tokens, last.temperature) == (8, 0.3)
     assert last.rewards is not None and [function.name for function in last.rewards.functions] == ["boxed"]
     assert first.folder == last.folder == tmp_path
+
+
+class Trainer:
+    """One whose objects know each other, as those of the real one do."""
+
+    def __init__(self) -> None:
+        self.itself = self
+        self.checkpoints = SimpleNamespace(load_weights=lambda folder: None)
+
+
+def test_the_trainer_of_a_stage_is_gone_before_the_next_one_loads(stages: list[Stage], monkeypatch: Any) -> None:
+    made: list[weakref.ref[Trainer]] = []
+
+    def trainer_of(*_: Any) -> Trainer:
+        assert not any(each() for each in made)
+        trainer = Trainer()
+        made.append(weakref.ref(trainer))
+        return trainer
+
+    monkeypatch.setattr(stage_runner, "_stage_trainer", trainer_of)
+    monkeypatch.setattr(Stage, "final_checkpoint", lambda stage, record: stage.folder)
+    monkeypatch.setattr(
+        StagedRun, "_train", lambda run, stage, trainer: StageRecord(stage.name, 4, "steps", 0, {}, 1.5)
+    )
+    nothing: Any = None
+    StagedRun(stages, Path(), nothing, nothing, nothing, Console(quiet=True)).train()
+    assert len(made) == 2
 
 
 def test_the_trainer_of_a_stage_is_told_its_own_kl(tmp_path: Path, expand_shape: Any, monkeypatch: Any) -> None:

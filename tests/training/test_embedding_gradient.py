@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from accelerate import Accelerator
+from transformers import Qwen3Config, Qwen3ForCausalLM
 from trl.trainer.utils import create_model_from_path
 
 from rlvr_vocab.training import embedding_gradient as module
@@ -26,3 +28,23 @@ def test_a_sparse_input_gradient_changes_no_step(shape, rows, expand_shape, make
     hold_differences(initial, folder)
     before = torch.cat(list(initial.get_input_embeddings().parameters()))
     assert all((now != then).any() for now, then in zip(weights[0].chunk(2), before.chunk(2), strict=True))
+
+
+def test_the_gradient_of_a_tied_table_is_made_with_no_other_of_its_size_beside_it(bytes_beyond):
+    config = Qwen3Config(vocab_size=2**17, hidden_size=128, num_hidden_layers=0, tie_word_embeddings=True)
+    spared, sparse, dense = (Qwen3ForCausalLM(config) for _ in range(3))
+    for each in (sparse, dense):
+        each.load_state_dict(spared.state_dict())
+    module.spare_embedding_gradient(spared, Accelerator(cpu=True))
+    sparse.get_input_embeddings().sparse = True
+    ids = torch.tensor([[5, 7, 5, 9]])
+
+    def backward(model):
+        model(ids).logits.logsumexp(-1).square().sum().backward()
+        return model.get_input_embeddings().weight.grad
+
+    largest = bytes_beyond(lambda: backward(spared))
+    assert largest < 1.25 * spared.get_input_embeddings().weight.nbytes
+    assert torch.equal(backward(spared), [backward(sparse), backward(sparse)][1])  # upon one that is there, too
+    torch.testing.assert_close(spared.lm_head.weight.grad, [backward(dense), backward(dense)][1])
+    assert isinstance(spared.lm_head.weight, torch.nn.Parameter) and spared.lm_head.weight.grad is not None

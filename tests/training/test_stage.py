@@ -1,11 +1,14 @@
 """Steps count through the stages of a run, in rows and for Weights & Biases; a stage may end early."""
 
+import gc
+import weakref
 from types import SimpleNamespace
 
 import pytest
 from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.integrations import WandbCallback
 
+from rlvr_vocab.runs.stage_runner import StagedRun
 from rlvr_vocab.training.metrics.wandb_steps import log_run_steps_to_wandb, record_wandb, recorded_wandb
 from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.training.stage import StageContext, StopEarly
@@ -112,3 +115,17 @@ def stop_after(until, *values):
 def test_training_stops_at_the_first_step_that_reaches_the_goal():
     assert stop_after(UntilSettings("reward", above=0.5, window=2), 0.1, 0.8, 0.3, 0.9, 0.9) == 3
     assert stop_after(UntilSettings("reward", above=0.95, window=2), 0.1, 0.9, 0.2, 0.9, 0.9) is None
+
+
+def test_state_and_weights_are_gone_once_nobody_needs_them(expand_shape, make_trainer, tmp_path):
+    trainer = make_trainer(expand_shape("qwen3", size=None), tmp_path, max_steps=1)
+    trainer.train()
+    states = [weakref.ref(each["exp_avg"]) for each in trainer.optimizer.state.values()]
+    weights = [weakref.ref(each) for each in trainer.model.parameters()]
+    assert len(states) == len(weights)
+    StagedRun.drop_optimizer_state(SimpleNamespace(trainer=trainer))
+    gc.collect()
+    assert not any(each() is not None for each in states)
+    del trainer
+    gc.collect()
+    assert not any(each() is not None for each in weights)

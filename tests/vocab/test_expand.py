@@ -3,12 +3,21 @@
 import json
 import re
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab import expand as module
 from rlvr_vocab.vocab.expand import Expansion, expand, plan_expansion, write_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
 
@@ -125,6 +134,22 @@ def test_the_same_seed_gives_the_same_noise(make_shape, tmp_path):
         write_expansion(plan_expansion(base, expansion), tmp_path / out)
     weights = [(tmp_path / out / "model.safetensors").read_bytes() for out in ("a", "b")]
     assert weights[0] == weights[1]
+
+
+def test_the_rows_of_copies_are_made_with_no_second_table_beside_them(bytes_beyond):
+    rows = 2**17
+    config = Qwen3Config(vocab_size=rows, hidden_size=128, num_hidden_layers=0, tie_word_embeddings=True)
+    model = Qwen3ForCausalLM(config)
+    layout = VocabLayout(rows, tuple(range(rows)), 3, 4, (), (), reasoning_rows="low_rank")
+    plan = SimpleNamespace(layout=layout, expansion=Expansion(init_noise=0.1), tag_pieces={})
+    differences = {}
+    beyond = bytes_beyond(lambda: differences.update(module._expand_weights(model, plan)))
+    table = model.get_input_embeddings().weight.detach()
+    # While it is resized the new table lies beside the old one; the differences stay.
+    needed = table.nbytes + sum(each.nbytes for each in differences.values())
+    assert beyond < 1.25 * needed
+    exact = differences["input.B"].double() @ differences["input.A"].double()
+    torch.testing.assert_close(table[rows:], table[:rows] + exact.float(), rtol=1e-5, atol=1e-6)
 
 
 def test_source_ids_decide_what_is_copied(expand_shape):

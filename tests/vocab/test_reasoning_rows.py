@@ -19,6 +19,7 @@ from rlvr_vocab.vocab.reasoning_rows import (
     hold_differences,
     read_differences,
     save_differences,
+    whole_table,
 )
 from rlvr_vocab.vocab.regions import scored_regions
 
@@ -112,6 +113,20 @@ def assert_same_bits(one, other):
     expected = dict(other.named_parameters())
     assert dict(one.named_parameters()).keys() == expected.keys()
     assert all(torch.equal(each, expected[key]) for key, each in one.named_parameters())
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_a_whole_table_is_made_of_rows_and_differences_with_nothing_of_its_size_beside_it(rank, bytes_beyond):
+    standard, sources = torch.randn(2**17, 128), torch.randint(2**17, (2**17 + 5,))
+    A = torch.randn(rank, 128) if rank else None
+    B = torch.randn(len(sources), rank or 128)
+    made = []
+    beyond = bytes_beyond(lambda: made.append(whole_table(standard, sources, A, B)))
+    [whole] = made
+    assert beyond < 1.25 * whole.nbytes
+    difference = B if A is None else torch.einsum("kr,rh->kh", B.double(), A.double()).float()
+    assert torch.equal(whole[: 2**17], standard)
+    torch.testing.assert_close(whole[2**17 :], standard[sources] + difference, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("form", FORMS)
