@@ -180,7 +180,6 @@ def test_variants_that_are_launched_compile_for_gpus_and_keep_to_registers(words
     variants = [json.loads(line) for line in done.stdout.splitlines()]
     assert len({each["kernel"] for each in variants}) == 2
     for each in variants:
-        assert each["cubin"] > 0 and each["stack"] <= 16, (
-            each
-        )  # bytes; the compiler may think two registers better there
+        # The stack in bytes: the compiler may think two registers better there.
+        assert each["cubin"] > 0 and each["stack"] <= 16, each
         assert each["wide_loads"] > 0 or not each["ALIGNED"], each
