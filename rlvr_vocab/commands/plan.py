@@ -15,12 +15,14 @@ from rich.console import Console
 from rich.table import Table
 
 from rlvr_vocab.atomic_file import write_whole
+from rlvr_vocab.config.batches import value_of
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import PlanSettings, RunSettings
+from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import GIB, Device, device_named, device_with
-from rlvr_vocab.plan.fit import Fit, fit_into, summary_of
+from rlvr_vocab.plan.fit import Fit, fit_into, summary_of, with_value
 from rlvr_vocab.plan.forecast import Circumstances, corrected, forecast_of
 from rlvr_vocab.plan.workload import architecture_of_run, copies_of
 from rlvr_vocab.record.files import METRICS
@@ -55,7 +57,7 @@ def run(settings: PlanSettings) -> int:
         case "slurm_time":
             print(_slurm_time(forecast))
         case "text":
-            _show(settings, forecast, fit, console)
+            _show(settings, where, forecast, fit, console)
     if forecast.peak <= device.memory:
         return 0
     if settings.format != "text":
@@ -91,13 +93,13 @@ def _calibrated(settings: PlanSettings, where: Circumstances, console: Console) 
         return corrected(settings, where, measured_in(read_metrics(output / METRICS)))
 
 
-def _show(settings: PlanSettings, forecast: Forecast, fit: Fit | None, console: Console) -> None:
+def _show(settings: PlanSettings, where: Circumstances, forecast: Forecast, fit: Fit | None, console: Console) -> None:
     planned: RunSettings = settings if fit is None else fit.run
     if fit is not None:
         lines = [f"{words}  # {effect}" for words, effect in summary_of(fit.changes)]
         print_section(console, f"to fit into {settings.fit_gib:g} GiB", lines or ["nothing has to change"])
     print_section(console, planned.exp_name, _of_model(planned, forecast))
-    print_section(console, f"memory of each {_unit(forecast)}, GiB", _of_memory(forecast))
+    print_section(console, f"memory of each {_unit(forecast)}, GiB", _of_memory(planned, where, forecast))
     console.print(_memory_table(forecast))
     print_section(console, "time", _of_time(settings, forecast))
     print_section(console, "disk", _of_disk(forecast))
@@ -123,9 +125,12 @@ def _of_model(run: RunSettings, forecast: Forecast) -> Iterator[str]:
     )
 
 
-def _of_memory(forecast: Forecast) -> Iterator[str]:
+def _of_memory(run: RunSettings, where: Circumstances, forecast: Forecast) -> Iterator[str]:
     peak, room = forecast.peak, forecast.device_memory
     yield _room(forecast)
+    checkpointing = bool(value_of(run.training.grpo, "gradient_checkpointing"))
+    other = forecast_of(with_value(run, "training.gradient_checkpointing", as_typed(not checkpointing)), where)
+    yield f"{other.peak / GIB:.1f} {'without' if checkpointing else 'with'} gradient checkpointing"
     if forecast.main_memory is not None:
         yield f"{forecast.main_memory / GIB:.1f} of main memory on a node, beside it"
     if peak > room:
@@ -161,7 +166,9 @@ def _of_time(settings: PlanSettings, forecast: Forecast) -> Iterator[str]:
         yield "how many steps is not known: give train_problems=N, or training.max_steps=N"
         return
     middle = (forecast.steps or 0) * forecast.seconds
-    yield f"{counted(forecast.steps or 0, 'step')}: {_duration(middle)}, {_duration(total[0])} to {_duration(total[1])}"
+    epochs = "" if forecast.epochs is None else f", {forecast.epochs:.3g} passes over {forecast.problems:,} problems"
+    span = f"{_duration(middle)}, {_duration(total[0])} to {_duration(total[1])}"
+    yield f"{counted(forecast.steps or 0, 'step')}{epochs}: {span}"
     if settings.price is not None:
         hours = [seconds / 3600 * forecast.processes for seconds in (middle, *total)]
         costs = [f"{settings.price * each:,.2f}" for each in hours]

@@ -104,7 +104,7 @@ def peak_flops(driver_name: str) -> float | None:
 
 
 def this_processor(threads: int | None = None) -> Device:
-    cores = threads or int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
+    cores = threads or int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Device(CPU, memory, cores * _CORE_FLOPS, cores * _CORE_BANDWIDTH, f"{cores} cores of this machine")
 

@@ -115,7 +115,7 @@ def _applied(run: RunSettings, changes: tuple[Change, ...]) -> RunSettings:
     for change in changes:
         for word in change.words:
             key, _, value = word.partition("=")
-            run = _with_value(run, key, value)
+            run = with_value(run, key, value)
     return run
 
 
@@ -127,7 +127,7 @@ def _after(found: Fit, step: Callable[[RunSettings], Change | None], where: Circ
     return Fit(run, (*found.changes, change), forecast_of(run, where))
 
 
-def _with_value(run: RunSettings, key: str, value: str) -> RunSettings:
+def with_value(run: RunSettings, key: str, value: str) -> RunSettings:
     """The run, and each of its stages, with another value of a key that a step changes."""
     section, _, name = key.partition(".")
     parsed: Any = {"true": True, "false": False}.get(value, value)
@@ -141,7 +141,7 @@ def _with_value(run: RunSettings, key: str, value: str) -> RunSettings:
     else:
         kwargs = {**run.model.model_kwargs, name.removeprefix("model_kwargs."): parsed}
         run = replace(run, model=replace(run.model, model_kwargs=kwargs))
-    return replace(run, stages=tuple(replace(each, run=_with_value(each.run, key, value)) for each in run.stages))
+    return replace(run, stages=tuple(replace(each, run=with_value(each.run, key, value)) for each in run.stages))
 
 
 def _checkpointing(run: RunSettings) -> Change | None:

@@ -51,6 +51,7 @@ def forecast_of(run: RunSettings, where: Circumstances) -> Forecast:
         step_seconds=_mean_seconds(parts),
         step_range=(min(part.step_range[0] for part in parts), max(part.step_range[1] for part in parts)),
         steps=steps,
+        epochs=None if any(part.epochs is None for part in parts) else sum(part.epochs or 0 for part in parts),
         disk={name: max(part.disk[name] for part in parts) for name in most.disk},
     )
 
@@ -62,7 +63,9 @@ def corrected(run: RunSettings, where: Circumstances, measured: Measured) -> For
     seconds = calibrated(own.step_seconds, measured.seconds, same.step_seconds)
     total, off = sum(seconds.values()), CALIBRATED_UNCERTAINTY
     memory = {
-        phase: {**parts, "beyond": measured.memory[phase] - own.peak_of(phase)} if phase in measured.memory else parts
+        phase: {**parts, "correction": measured.memory[phase] - own.peak_of(phase)}
+        if phase in measured.memory
+        else parts
         for phase, parts in own.memory.items()
     }
     return replace(own, memory=memory, step_seconds=seconds, step_range=(total / off, total * off), calibrated=True)
@@ -90,6 +93,7 @@ def _of_stage(run: RunSettings, where: Circumstances) -> Forecast:
         step_seconds=middle,
         step_range=(sum(low.values()) / UNCERTAINTY, sum(high.values()) * UNCERTAINTY),
         steps=scale.steps,
+        epochs=scale.epochs,
         problems=scale.problems,
         completions=scale.completions,
         completion=scale.completion,

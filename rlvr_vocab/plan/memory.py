@@ -63,13 +63,16 @@ _SAMPLING_TENSORS, _SAMPLING_TENSORS_WITH_COPIES = 5, 8
 
 def memory_by_phase(work: Workload, device: Device) -> dict[str, dict[str, float]]:
     """Bytes at the peak of each phase of a run, after its first optimisation step, by part."""
-    standing = _standing(work, device)
+    standing, tokens = _standing(work, device), work.at_once * work.tokens
     trained = work.trained_weights * work.trained_bytes / work.shards
-    kept, inside = kept_activations(work), _of_one_layer(work, work.at_once * work.tokens)
+    kept, inside = kept_activations(work), _of_one_layer(work, tokens)
+    again_kept = kept_of_layer(work, tokens) if work.checkpointing else 0.0  # of the layer that is computed again
     head, casts = _head_blocks(work, device), cast_weights(work)
     gradients = {"gradients": trained}
-    # A table's gradient is made apart from those that it is added to: of the input side, and of earlier batches.
-    again = _table_bytes(work) * (2 if work.batches > 1 else 1) if work.lora is None else 0.0
+    # A table's gradient is made apart from that of earlier batches, which it is added to, and, where processes have to
+    # agree on it, from that of the input side (`training.embedding_gradient`).
+    further = (work.batches > 1) + (work.processes > 1)
+    again = _table_bytes(work) * further if work.lora is None else 0.0
     during = {
         GENERATION: _generation(work),
         LOGPROBS: {
@@ -85,7 +88,7 @@ def memory_by_phase(work: Workload, device: Device) -> dict[str, dict[str, float
         },
         BACKWARD: {
             **gradients,
-            "activations": kept + inside,
+            "activations": kept + inside + again_kept,
             "cast weights": casts,
             "logits": head + again,
         },
@@ -179,12 +182,12 @@ def cast_weights(work: Workload) -> float:
 
 
 def _of_one_layer(work: Workload, tokens: int) -> float:
-    """What a layer has at once while it is computed, and, checkpointed, computed again."""
+    """What a layer has at once while nothing is kept of it."""
     shape, width = work.architecture, 2 if work.half else 4
     inner = shape.intermediate * shape.active_experts
     flowing = tokens * (8 * shape.hidden + width * (3 * inner + 4 * shape.query_width)) + _scores(work, tokens)
     dequantized = 0.0 if work.bits is None else 4 * max(inputs * outputs for inputs, outputs in shape.linears)
-    return flowing + dequantized + (kept_of_layer(work, tokens) if work.checkpointing else 0.0)
+    return flowing + dequantized
 
 
 def _head_blocks(work: Workload, device: Device) -> float:
@@ -206,7 +209,7 @@ def _generation(work: Workload) -> dict[str, float]:
     return {
         "kv cache": cache,
         "logits": 4 * tensors * work.drawn * work.all_rows,
-        "activations": _of_one_layer(work, work.drawn * work.prompt) if not work.checkpointing else 0.0,
+        "activations": _of_one_layer(work, work.drawn * work.prompt),
         "cast weights": 2 * work.architecture.linear_weights if cast_weights(work) else 0.0,
     }
 

@@ -143,12 +143,13 @@ class Scale:
     """How long a run is.
 
     Attributes:
-        steps: of optimisation; None where nobody says how many problems there are.
+        steps: of optimisation, and passes over the problems; None where nobody says how many of these there are.
         completion: tokens of one, in the mean, from low to high.
         completions: sampled for an optimisation step, by all processes.
     """
 
     steps: int | None
+    epochs: float | None
     problems: int | None
     completions: float
     completion: tuple[float, float, float]
@@ -215,13 +216,16 @@ def scale_of(run: RunSettings, workload: Workload, problems: int | None, complet
     grpo = run.training.grpo
     problems = problems or problems_of(run)
     trained = workload.at_once * workload.batches * workload.processes
+    of_epoch = (
+        None if problems is None else problems * value_of(grpo, "num_generations") * workload.iterations / trained
+    )
     steps = value_of(grpo, "max_steps")
-    if steps is None or steps <= 0:
-        of_epoch = None if problems is None else problems * value_of(grpo, "num_generations") * workload.iterations
-        steps = None if of_epoch is None else max(1, round(value_of(grpo, "num_train_epochs") * of_epoch / trained))
+    if (steps is None or steps <= 0) and of_epoch is not None:
+        steps = max(1, round(value_of(grpo, "num_train_epochs") * of_epoch))
+    epochs = None if steps is None or of_epoch is None else steps / of_epoch
     most = float(workload.completion)
     spread = (most / 4, most / 2, most) if completion is None else (completion, completion, completion)
-    return Scale(steps, problems, trained / workload.iterations, spread)
+    return Scale(steps, epochs, problems, trained / workload.iterations, spread)
 
 
 def architecture_of_run(run: RunSettings) -> Architecture:

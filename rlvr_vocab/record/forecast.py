@@ -28,7 +28,7 @@ class Forecast:
         memory: at the peak of each phase, by part.
         step_seconds: of an optimisation step by phase, at the mean length of completions.
         step_range: seconds of a step, from short completions and a fast machine to long ones and a slow one.
-        steps: of optimisation; None where the number of problems is not known.
+        steps, epochs: of optimisation, and passes over the problems; None where their number is not known.
         sampled, trained: tokens of a step, of all processes.
         disk: bytes by part.
         main_memory: bytes beside a card.
@@ -44,6 +44,7 @@ class Forecast:
     step_seconds: Mapping[str, float]
     step_range: tuple[float, float]
     steps: int | None
+    epochs: float | None
     problems: int | None
     completions: float
     completion: tuple[float, float, float]
