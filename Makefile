@@ -48,7 +48,7 @@ test-gpu benchmark-gpu: $(if $(filter $(PY),$(GPU_PY)),$(STAMP))
 test-gpu benchmark-gpu: export HF_HUB_OFFLINE := 1
 
 test-gpu:  ## run tests/gpu, in eight minutes on one card; at toy size on a CPU; GPU_PY=python, ARGS="-k name"
-	@$(GPU_PY) -m pytest tests/gpu -m gpu $(ARGS)
+	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(GPU_PY) -m pytest tests/gpu -m gpu $(ARGS)
 
 benchmark-gpu:  ## measure a step and sampling beside plain TRL; GPU_PY=python, ARGS="--shape toy --minutes 20"
 	@PYTHONPATH="$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" $(GPU_PY) benchmarks/gpu.py $(ARGS)
