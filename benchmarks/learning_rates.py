@@ -4,9 +4,10 @@
         [--controls frozen] [--rates 1e-4 2e-4] [key=value ...]
 
 First each arm trains at each rate, with seeds of their own; the best rate is chosen by answers to problems that no
-such run has trained on and no reported figure is measured on. Then each arm trains at its best rate with the seeds
-that are reported, and `rlvr-vocab compare` says how far it lies from the baseline; a control trains at the rate of the
-arm that it is a control of. Stopped and started again it goes on: a run whose answers are there is not taken again.
+such run has trained on and no reported figure is measured on. Where one rate is given it is taken. Then each arm trains
+at its best rate with the seeds that are reported, and `rlvr-vocab compare` says how far it lies from the baseline; a
+control trains at the rate of the arm that it is a control of. Stopped and started again it goes on: a run whose answers
+are there is not taken again.
 Models that are warmed up alike are warmed up once.
 """
 
@@ -62,28 +63,39 @@ def main() -> None:
     for control in arguments.controls:
         if CONTROLS[control][0] not in arguments.arms:
             parser.error(f"--controls {control} trains at the rate of {CONTROLS[control][0]}: name that in --arms")
-    recipe = arguments.recipe
-    search = {
-        arm: {rate: [run_of(arm, rate, seed, recipe) for seed in arguments.search_seeds] for rate in arguments.rates}
-        for arm in arguments.arms
-    }
     the_same = (arguments.out, arguments.jobs, arguments.samples, arguments.words)
-    by_seed = zip(*(runs for rates in search.values() for runs in rates.values()), strict=True)
-    take([run for runs in by_seed for run in runs], *the_same)
-    curve = accuracy_by_rate(search, reported_problems(arguments), arguments.out)
-    best = {arm: max(points, key=lambda rate: points[rate]) for arm, points in curve.items()}
-    for arm, points in curve.items():
-        shown = "  ".join(f"{rate} {accuracy:.1%}" for rate, accuracy in points.items())
-        print(f"{arm:<12} best {best[arm]}:  {shown}", flush=True)
-    draw(curve, arguments.out / "learning_rates.png")
+    best = dict.fromkeys(arguments.arms, arguments.rates[0]) if len(arguments.rates) == 1 else best_rates(arguments)
     best |= {control: best[CONTROLS[control][0]] for control in arguments.controls}
-    reported = {arm: [run_of(arm, rate, seed, recipe) for seed in arguments.seeds] for arm, rate in best.items()}
+    reported = {
+        arm: [run_of(arm, rate, seed, arguments.recipe) for seed in arguments.seeds] for arm, rate in best.items()
+    }
     take([run for runs in zip(*reported.values(), strict=True) for run in runs], *the_same)
     for arm in best:
         if BASELINE in best and arm != BASELINE:
             print(f"\n{arm} at {best[arm]} against the baseline at {best[BASELINE]}", flush=True)
             key = "dataset.generator.partial_sums" if arm == "long_thoughts" else "model.reasoning_vocab_size"
             compare([*reported[BASELINE], *reported[arm]], arguments.out, f"{BASELINE}_and_{arm}", f"key={key}")
+
+
+def best_rates(arguments: argparse.Namespace) -> dict[str, str]:
+    """The best rate of each arm, and a picture of all."""
+    search = {
+        arm: {
+            rate: [run_of(arm, rate, seed, arguments.recipe) for seed in arguments.search_seeds]
+            for rate in arguments.rates
+        }
+        for arm in arguments.arms
+    }
+    by_seed = zip(*(runs for rates in search.values() for runs in rates.values()), strict=True)
+    tried = [run for runs in by_seed for run in runs]
+    take(tried, arguments.out, arguments.jobs, arguments.samples, arguments.words)
+    curve = accuracy_by_rate(search, reported_problems(arguments), arguments.out)
+    best = {arm: max(points, key=lambda rate: points[rate]) for arm, points in curve.items()}
+    for arm, points in curve.items():
+        shown = "  ".join(f"{rate} {accuracy:.1%}" for rate, accuracy in points.items())
+        print(f"{arm:<12} best {best[arm]}:  {shown}", flush=True)
+    draw(curve, arguments.out / "learning_rates.png")
+    return best
 
 
 def reported_problems(arguments: argparse.Namespace) -> frozenset[tuple[str, ...]]:
