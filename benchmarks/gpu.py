@@ -151,7 +151,7 @@ def in_own_process(shape: str, variant: str, folder: str, traces: str, until: fl
     except subprocess.TimeoutExpired:
         return None
     if done.returncode == 0:
-        return json.loads(done.stdout.splitlines()[-1])
+        return json.loads(next(line for line in reversed(done.stdout.splitlines()) if line.startswith("{")))
     if done.returncode == -9:  # a CPU's memory: nobody but the kernel says so
         return {"failed": NOT_ENOUGH_MEMORY}
     return {"failed": f"exit code {done.returncode}"}
@@ -185,6 +185,7 @@ def figures(setting: argparse.Namespace, by_vllm: bool, traces: Path, memory: An
     if not Path(setting.folder, "base").exists():
         one_step.make_base(setting)
     vllm = {"use_vllm": True, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": 0.3} if by_vllm else {}
+    vllm |= {"vllm_importance_sampling_correction": False}  # what it corrects by comes with a rollout, not with a batch
     with memory.phase("loading"):
         trainer, batch, optimizer = one_step.ready_to_step(setting, max_completion_length=setting.sampled, **vllm)
     flops = plain_flops(setting)
