@@ -48,8 +48,8 @@ _KEPT = {
     (True, True): _Kept(36, 14, 4, 12, 4),
 }
 # Python with torch, TRL and what they import, resident: on a processor, and beside a card; the context of CUDA.
-_PROGRAM, _PROGRAM_BESIDE_A_CARD, _CUDA_CONTEXT = 0.675 * GIB, 3.0 * GIB, 0.6 * GIB
-_TOKENIZER_BYTES = 720  # of Python objects for each token
+_PROGRAM, _PROGRAM_BESIDE_A_CARD, _CUDA_CONTEXT = 0.79 * GIB, 3.0 * GIB, 0.6 * GIB
+_TOKENIZER_BYTES = 720  # of objects for each standard token; copies hardly count
 # What an allocator holds beside what is alive: of what comes and goes, by fragments.
 _FRAGMENTS = {"cpu": 0.15, "gpu": 0.10}
 # Bytes for each weight that quantizing on a processor has left in malloc's hands, restored and in 16 bits.
@@ -111,11 +111,11 @@ def peak(by_phase: Mapping[str, Parts]) -> tuple[str, float]:
 
 def main_memory(work: Workload) -> float:
     """Bytes of main memory of one process beside a card: the program, and the weights while they are read."""
-    return _PROGRAM_BESIDE_A_CARD + _weights(work) + work.all_rows * _TOKENIZER_BYTES
+    return _PROGRAM_BESIDE_A_CARD + _weights(work) + work.architecture.rows * _TOKENIZER_BYTES
 
 
 def _standing(work: Workload, device: Device) -> dict[str, float]:
-    program = _PROGRAM + work.all_rows * _TOKENIZER_BYTES if device.is_cpu else _CUDA_CONTEXT
+    program = _PROGRAM + work.architecture.rows * _TOKENIZER_BYTES if device.is_cpu else _CUDA_CONTEXT
     parts = {
         "program": program,
         "weights": _weights(work) / work.shards,
