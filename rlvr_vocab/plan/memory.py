@@ -52,6 +52,7 @@ _PROGRAM, _PROGRAM_BESIDE_A_CARD, _CUDA_CONTEXT = 0.79 * GIB, 3.0 * GIB, 0.6 * G
 _TOKENIZER_BYTES = 720  # of objects for each standard token; copies hardly count
 # What an allocator holds beside what is alive: of what comes and goes, by fragments.
 _FRAGMENTS = {"cpu": 0.15, "gpu": 0.10}
+_UPDATE = 0.05 * GIB  # what clipping and the optimizer bring with them on a processor
 # Bytes for each weight that quantizing on a processor has left in malloc's hands, restored and in 16 bits.
 _QUANTIZING = 5.5
 _MAPPED_FROM = 2**25  # bytes of a block from which glibc's malloc gives it back at once
@@ -66,13 +67,7 @@ def memory_by_phase(work: Workload, device: Device) -> dict[str, dict[str, float
     standing, tokens = _standing(work, device), work.at_once * work.tokens
     trained = work.trained_weights * work.trained_bytes / work.shards
     kept, inside = kept_activations(work), _of_one_layer(work, tokens)
-    again_kept = kept_of_layer(work, tokens) if work.checkpointing else 0.0  # of the layer that is computed again
     head, casts = _head_blocks(work, device), cast_weights(work)
-    gradients = {"gradients": trained}
-    # A table's gradient is made apart from that of earlier batches, which it is added to, and, where processes have to
-    # agree on it, from that of the input side (`training.embedding_gradient`).
-    further = (work.batches > 1) + (work.processes > 1)
-    again = _table_bytes(work) * further if work.lora is None else 0.0
     during = {
         GENERATION: _generation(work),
         LOGPROBS: {
@@ -81,25 +76,38 @@ def memory_by_phase(work: Workload, device: Device) -> dict[str, dict[str, float
             "reference": _reference(work) if work.logs_kl else 0.0,
         },
         FORWARD: {
-            **(gradients if work.batches > 1 else {}),
+            "gradients": trained if work.batches > 1 else 0.0,
             "activations": kept,
             "cast weights": casts,
             "logits": head,
         },
-        BACKWARD: {
-            **gradients,
-            "activations": kept + inside + again_kept,
-            "cast weights": casts,
-            "logits": head + again,
-        },
-        OPTIMIZER: gradients,
-        SAVING: {"stock tables": _stock_tables(work)},
+        BACKWARD: _backward(work, trained, head),
+        OPTIMIZER: {"gradients": trained},
+        **({SAVING: {"stock tables": _stock_tables(work)}} if work.saves else {}),
     }
     found = {phase: _with_fragments({**standing, **parts}, device) for phase, parts in during.items()}
     if device.is_cpu:
-        _keep_small_blocks(found, kept, _small_gradients(work))
+        _keep_small_blocks(found, work)
     loading = {name: standing[name] for name in standing if name not in ("optimizer",)}
     return {LOADING: {**loading, "stock tables": _stock_tables(work)}, **found}
+
+
+def _backward(work: Workload, trained: float, head: float) -> dict[str, float]:
+    """At its beginning, with all activations; or at its end, when they have made room for the gradients of layers."""
+    tokens = work.at_once * work.tokens
+    inside = _of_one_layer(work, tokens) + (kept_of_layer(work, tokens) if work.checkpointing else 0.0)
+    # A table's gradient is made apart from that of earlier batches, which it is added to, and, where processes have to
+    # agree on it and for free differences, from that of the input side (`training.embedding_gradient`).
+    table = 0.0 if work.lora is not None else _table_bytes(work)
+    again = table * ((work.batches > 1) + (work.processes > 1 or (work.copies > 0 and work.rows == "shared")))
+    first = {
+        "gradients": trained if work.batches > 1 else min(trained, table),
+        "activations": kept_activations(work) + inside,
+        "cast weights": cast_weights(work),
+        "logits": head + again,
+    }
+    last = {"gradients": trained, "activations": inside, "logits": again}
+    return max(first, last, key=lambda parts: sum(parts.values()))
 
 
 def peak(by_phase: Mapping[str, Parts]) -> tuple[str, float]:
@@ -242,9 +250,10 @@ def _small_gradients(work: Workload) -> float:
     return shape.linear_weights * work.trained_bytes if largest < _MAPPED_FROM else 0.0
 
 
-def _keep_small_blocks(by_phase: dict[str, dict[str, float]], activations: float, gradients: float) -> None:
+def _keep_small_blocks(by_phase: dict[str, dict[str, float]], work: Workload) -> None:
     """What malloc was given back in small blocks it keeps, so that other phases lie on top of what was kept."""
-    for phase in (GENERATION, LOGPROBS, OPTIMIZER, SAVING):
-        kept = activations if phase == OPTIMIZER else activations + gradients
+    activations, gradients = kept_activations(work), _small_gradients(work)
+    for phase in by_phase.keys() - {FORWARD, BACKWARD}:
+        kept = activations + (cast_weights(work) + _UPDATE if phase == OPTIMIZER else gradients)
         passing = sum(by_phase[phase].get(name, 0.0) for name in ("activations", "kv cache", "logits"))
         by_phase[phase]["allocator"] = max(by_phase[phase].get("allocator", 0.0), kept - passing)

@@ -43,13 +43,14 @@ class Workload:
         frozen_bytes: of a weight that does not train.
         trained_bytes: of one that does.
         bits: of the weights of linear layers; None where they are not quantized.
-        half: whether products are computed in 16 bits by autocast.
+        half: whether products are computed in 16 bits, by autocast or because frozen weights are in these.
         at_once: completions that are scored at a time, and `batches` times that for an optimisation step.
         drawn: completions that are sampled at a time.
         prompt, completion: most tokens of each.
         iterations: updates that each completion is used for.
         scored_before: whether the policy scores a batch once more before it is trained on.
         logs_kl: whether a reference is loaded now and then.
+        saves: whether checkpoints are written on the way.
         vllm_share: of a card that an engine beside the training holds; None where Transformers samples, 0 where a
             server does.
         processes: all of them.
@@ -76,6 +77,7 @@ class Workload:
     with_reference: bool
     logs_kl: bool
     optimizer_bytes: float
+    saves: bool
     vllm_share: float | None
     processes: int
     sharding: Sharding
@@ -190,7 +192,9 @@ def workload_of(
         frozen_bytes=BYTES[model.dtype],
         trained_bytes=BYTES[model.loaded_dtype] if lora is None else 4,
         bits=quantized,
-        half=bool(grpo.get("fp16")) or computes_in_bf16(grpo, on_cpu),
+        half=bool(grpo.get("fp16"))
+        or computes_in_bf16(grpo, on_cpu)
+        or (lora is not None and model.dtype != "float32"),
         attention=str(model.model_kwargs.get("attn_implementation") or "sdpa"),
         at_once=at_once,
         batches=batches,
@@ -205,6 +209,7 @@ def workload_of(
         with_reference=bool(value_of(grpo, "beta")) and lora is None,
         logs_kl=not value_of(grpo, "beta") and run.training.kl_log_steps != 0 and lora is None and sharding == "none",
         optimizer_bytes=optimizer_bytes(str(value_of(grpo, "optim")), BYTES[model.loaded_dtype] if not lora else 4),
+        saves=value_of(grpo, "save_strategy") != "no",
         vllm_share=_vllm_share(grpo) if vllm else None,
         processes=processes,
         sharding=sharding,

@@ -52,7 +52,7 @@ def test_a_run_that_does_not_fit_is_said_with_code_1(capsys):
     assert "DOES NOT FIT into 14.6" in said and "fit=15GiB finds settings that fit" in said
 
 
-@pytest.mark.parametrize("gib", [6, 8, 12, 16, 24])
+@pytest.mark.parametrize("gib", [6, 16, *(pytest.param(gib, marks=pytest.mark.slow) for gib in (8, 12, 24))])
 @pytest.mark.parametrize("model", ["qwen3_0.6b", "qwen3_1.7b"])
 def test_what_fit_proposes_fits_as_it_is_typed(model, gib, capsys):
     words = [f"model={model}", "dataset=gsm8k", "model.reasoning_vocab_size=full"]

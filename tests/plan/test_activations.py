@@ -1,5 +1,7 @@
 """What a plan says of activations, against what autograd's hooks see a model keep."""
 
+import itertools
+
 import pytest
 import torch
 import transformers
@@ -60,9 +62,16 @@ def planned(config, *words):
     return work
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("half", [False, True], ids=["float32", "bf16"])
-@pytest.mark.parametrize("adapter", [False, True], ids=["whole", "adapter"])
+QUICK = (("llama", False, False), ("qwen3", True, True))
+
+
+@pytest.mark.parametrize(
+    ("name", "half", "adapter"),
+    [
+        pytest.param(*case, marks=[] if case in QUICK else pytest.mark.slow)
+        for case in itertools.product(MODELS, (False, True), (False, True))
+    ],
+)
 def test_what_is_kept_for_the_backward_pass_is_foreseen(name, half, adapter, monkeypatch):
     monkeypatch.setattr("rlvr_vocab.plan.workload._processor_has_bf16", lambda: True)
     config = transformers.AutoConfig.for_model(**BODY, **MODELS[name])

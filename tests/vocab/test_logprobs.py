@@ -60,7 +60,16 @@ def kernels_on_small_blocks(monkeypatch):
     return kernels
 
 
-@pytest.fixture(autouse=True, params=["plain", pytest.param("triton", marks=pytest.mark.slow)])
+# Their like goes through the kernels in `test_logprob_kernels`, in blocks that do not fall back to torch.
+PLAIN_ALONE = ("test_so_they_do_in_each_region_and_for_each_gradient", "test_so_they_do_where_choices_are_limited")
+
+
+def pytest_generate_tests(metafunc):
+    triton = [] if metafunc.function.__name__ in PLAIN_ALONE else [pytest.param("triton", marks=pytest.mark.slow)]
+    metafunc.parametrize("form_of_blocks", ["plain", *triton], indirect=True)
+
+
+@pytest.fixture(autouse=True)
 def form_of_blocks(request, monkeypatch):
     if request.param == "plain":
         small_blocks(monkeypatch, tokens=7, rows=19)
