@@ -67,7 +67,15 @@ def metrics_of(folder: Path) -> list[dict]:
 
 def test_a_run_leaves_what_the_documentation_says(folder: Path) -> None:
     expected = {"config.yaml", "environment.json", "problems.json", "metrics.jsonl", "summary.json", "report.html"}
-    expected |= {"manifest.json", "initial_model", "completions", "evaluation", "final_model", "vocabulary"}
+    expected |= {
+        "forecast.json",
+        "manifest.json",
+        "initial_model",
+        "completions",
+        "evaluation",
+        "final_model",
+        "vocabulary",
+    }
     assert {path.name for path in folder.iterdir()} == expected
     assert [path.name for path in sorted((folder / "completions").iterdir())] == [
         f"step_{step:05d}.parquet" for step in (1, 2, 3)
@@ -79,6 +87,14 @@ def test_a_run_leaves_what_the_documentation_says(folder: Path) -> None:
     assert summary["reasoning_vocab_size"] > 0
     phases = {"expansion", "loading", "evaluation", "final_model", "generation", "forward", "optimizer"}
     assert summary["peak_memory"].keys() >= phases and min(summary["peak_memory"].values()) > 0
+    graded = {each["name"] for each in summary["forecast"] if each["forecast"] > 0 and each["measured"] > 0}
+    assert graded >= {
+        "memory, generation",
+        "memory, backward",
+        "memory, optimizer",
+        "seconds, forward",
+        "seconds, step",
+    }
 
 
 def test_the_findings_of_the_summary_are_those_that_a_reader_of_the_run_makes(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Where the seconds of a step go: each to one phase, all of them to the step."""
 
+import mmap
 import sys
 import time
 from types import SimpleNamespace
@@ -78,14 +79,18 @@ def test_each_second_counts_to_the_phase_that_it_is_spent_in(clock, expand_shape
 
 
 def allocating(mebibytes, function):
-    """The function, which holds so much memory beside what it does; each call the next of the numbers."""
-    left = iter(mebibytes)
+    """The function, which holds so much memory beside what it does; each call the next of the numbers.
+
+    It is mapped by itself: malloc may have as much left from before.
+    """
+    left, touched = iter(mebibytes), b"1" * 2**20
 
     def large(*args, **kwargs):
-        held = torch.ones(next(left), 2**18)
-        result = function(*args, **kwargs)
-        assert held.size(1)
-        return result
+        size = next(left) * 2**20
+        with mmap.mmap(-1, size) as held:
+            for _ in range(size // 2**20):
+                held.write(touched)
+            return function(*args, **kwargs)
 
     return large
 
