@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from rlvr_vocab.atomic_file import json_text
+from rlvr_vocab.atomic_file import json_text, read_json_if_there
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, PHASES
 
 FORECAST = "forecast.json"
@@ -109,15 +109,12 @@ class Grade:
 
 
 def read_forecast(folder: Path) -> Forecast | None:
-    """That of a run; None for one that has none, or one of another version."""
-    file = folder / FORECAST
-    if not file.is_file():
-        return None
-    content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    """That of a run; None for one that has none, or none that can be read: nothing but its grades goes by it."""
     names = Forecast.__dataclass_fields__
     try:
-        return Forecast(**{name: value for name, value in content.items() if name in names})
-    except TypeError:  # of a version with other fields
+        content = read_json_if_there(folder / FORECAST)
+        return None if content is None else Forecast(**{name: content[name] for name in names if name in content})
+    except (UserError, TypeError):  # damaged, or of a version with other fields
         return None
 
 
