@@ -179,8 +179,8 @@ def test_a_finished_run_makes_anew_what_its_last_checkpoint_gives(forks, undistu
         assert f"warning: {folder}: {name}" in forks.said(folder)
     assert outcome_of(folder) == outcome_of(undisturbed())
     after = json.loads((folder / "summary.json").read_text())
-    times = {"grpo_seconds", "seconds"}
-    assert {**after, **dict.fromkeys(times)} == {**before, **dict.fromkeys(times)}
+    measured = {"grpo_seconds", "seconds", "peak_memory", "forecast"}  # of each start
+    assert {**after, **dict.fromkeys(measured)} == {**before, **dict.fromkeys(measured)}
     assert after["seconds"] >= after["grpo_seconds"] > 0.5 * before["grpo_seconds"]  # though this start trained nothing
     assert (folder / "broken-final_model").is_dir()
 
