@@ -84,7 +84,8 @@ def _calibrated(settings: PlanSettings, where: Circumstances, console: Console) 
             *(f"training.max_steps={_MEASURED_STEPS}", "training.logging_steps=1", "training.eval_steps=null"),
             *("training.save_strategy=no", "training.kl_log_steps=0"),
         ]
-        console.print(f"running {counted(_MEASURED_STEPS, 'step')} of the real thing", style="dim")
+        if settings.format == "text":
+            console.print(f"running {counted(_MEASURED_STEPS, 'step')} of the real thing", style="dim")
         command = [sys.executable, "-m", "rlvr_vocab.cli", "train", *short]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -85,8 +85,9 @@ def _run(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> i
         save_final_model(training.trainer, settings, training.steps, Measure.of(held_out.graded_by), console)
         summary = _summary(settings, training, plan) | measured
         summary["seconds"] = round(time.monotonic() - started + training.seconds_of_earlier_starts, 1)
-        summary["peak_memory"] = peaks_of_run(settings.output_dir)
-        summary["forecast"] = graded_forecast(settings.output_dir)
+        rows = training.trainer.state.log_history
+        summary["peak_memory"] = peaks_of_run(rows)
+        summary["forecast"] = graded_forecast(settings.output_dir, rows)
         if is_main:
             write_drawn(settings.output_dir, [record.drawn for record in training.records])
             summary["findings"] = [asdict(finding) for finding in training.doctor.finish(summary)]

@@ -132,8 +132,8 @@ def measured_in(rows: Sequence[Mapping[str, Any]]) -> Measured:
         for key, name in names.items()
         if any(MEMORY_OF_PHASE[key] in row for row in steps)
     }
-    lengths = fmean(row["completions/mean_length"] for row in last)
-    return Measured(memory, {name: value for name, value in seconds.items() if value}, lengths)
+    drawn = [row["completions/mean_length"] for row in steps if "completions/mean_length" in row]  # not by every step
+    return Measured(memory, {name: value for name, value in seconds.items() if value}, fmean(drawn) if drawn else 0.0)
 
 
 def grades(forecast: Forecast, measured: Measured) -> list[Grade]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,7 @@ from rlvr_vocab.plan.architecture import architecture_of
 from rlvr_vocab.plan.devices import CPU, GIB, Device, card_called, device_named, device_with
 from rlvr_vocab.plan.forecast import Circumstances, forecast_of
 from rlvr_vocab.plan.workload import Sharding
-from rlvr_vocab.record.files import METRICS
 from rlvr_vocab.record.forecast import FORECAST, grades, measured_in, read_forecast
-from rlvr_vocab.record.metrics import read_metrics
 from rlvr_vocab.runs.stages import Stage
 from rlvr_vocab.vocab.layout import VocabLayout
 
@@ -49,9 +47,9 @@ def write_forecast(settings: RunSettings, stages: Sequence[Stage], initial_model
     write_whole(settings.output_dir / FORECAST, forecast_of(settings, where).to_json())
 
 
-def graded_forecast(folder: Path) -> list[dict[str, Any]]:
+def graded_forecast(folder: Path, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Each figure of a run's forecast beside what was measured, for `summary.json`; none where no step was logged."""
-    forecast, rows = read_forecast(folder), read_metrics(folder / METRICS)
+    forecast = read_forecast(folder)
     if forecast is None or not any("step_time" in row for row in rows):
         return []
     return [

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accelerate import PartialState
 from accelerate.utils import gather_object
 from rich.console import Console
 
@@ -17,7 +16,6 @@ from rlvr_vocab.record.files import (
     CONFIG,
     FINAL_ADAPTER,
     FINAL_MODEL,
-    METRICS,
     SUMMARY,
     SUMMARY_KEYS,
     is_finished,
@@ -25,7 +23,7 @@ from rlvr_vocab.record.files import (
 )
 from rlvr_vocab.record.inventory import LISTED_IN, RunInventory, write_final_inventory
 from rlvr_vocab.record.manifest import MANIFEST, set_aside
-from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, is_number, read_metrics
+from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, is_number
 from rlvr_vocab.runs.folder import RESUME_MODES, changes_of
 from rlvr_vocab.training.checkpointing.find import newest_checkpoint
 from rlvr_vocab.training.metrics.peak_memory import peak_memory
@@ -59,12 +57,11 @@ def restored_summary(settings: RunSettings, console: Console) -> dict[str, Any] 
     return None
 
 
-def peaks_of_run(folder: Path) -> dict[str, float]:
+def peaks_of_run(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """The peak of memory in each phase of a run, in GiB, of the process that has the highest; all of them call it.
 
-    Those of steps are of the whole run, the others of its last start.
+    Those of steps are of the logged rows, those of the last stage, the others of the run's last start.
     """
-    rows = read_metrics(folder / METRICS) if PartialState().is_main_process else []
     of_steps = [
         {phase.removeprefix("memory/"): row[phase] for phase in MEMORY_OF_PHASE.values() if is_number(row.get(phase))}
         for row in rows
