@@ -1,16 +1,18 @@
 """Forecasts of `rlvr-vocab plan` against what runs take: peak memory by phase, and seconds of a step after `calibrate`.
 
-    python benchmarks/plan.py OUT MODEL [MODEL …] [--only shared] [--steps 4]
+    python benchmarks/plan.py OUT MODEL [MODEL …] [--only shared] [--seed 0] [--steps 4] [key=value …]
 
-Each setting is planned with `calibrate=true`, then run. MODEL is a folder. A setting that is in OUT is not run again,
-and what was found stands in OUT/plan.json. The settings are none of those that the constants of `rlvr_vocab/plan/` were
-read off (LoRA, four and eight completions at a time, 24 and 32 tokens).
+Each setting is planned, planned with `calibrate=true`, then run. MODEL is a folder. How many completions there are at a
+time, in how many batches and how long they may be is drawn by the seed, for each model and setting apart: with a seed
+that nobody has used these are settings that nobody has seen. A setting that is in OUT is not run again, and what was
+found stands in OUT/plan.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import shutil
 import subprocess
 import sys
@@ -24,7 +26,6 @@ from rlvr_vocab.record.forecast import measured_in
 from rlvr_vocab.record.metrics import read_metrics
 
 _FULL = "model.reasoning_vocab_size=full"
-_SMALL = ("training.per_device_train_batch_size=2", "training.gradient_accumulation_steps=4")
 SETTINGS = {
     "n = 0": (),
     "independent": (_FULL, "model.reasoning_rows=independent"),
@@ -36,13 +37,14 @@ SETTINGS = {
     "beta": ("training.beta=0.04",),
     "LoRA": ("model.lora.enabled=true", "model.lora.r=8"),
     "4 bit": ("model.model_kwargs.load_in_4bit=true",),
-    "long": ("training.max_completion_length=160", "training.per_device_train_batch_size=4"),
-    "short": ("training.max_completion_length=12", *_SMALL),
+    "long": (),
+    "short": (),
 }
+_LENGTHS = {"long": (130, 220), "short": (6, 16)}  # of completions; of the other settings:
+_USUAL_LENGTHS = (24, 90)
 _OF_ALL = (
     *("dataset=arithmetic", "logging.enabled=false", "report=false", "dataset.max_eval_samples=4"),
-    *("training.per_device_train_batch_size=6", "training.gradient_accumulation_steps=1", "training.num_generations=6"),
-    *("training.max_completion_length=40", "training.gradient_checkpointing=false", "training.bf16=false"),
+    *("training.gradient_checkpointing=false", "training.bf16=false"),
     *("training.kl_log_steps=0", "training.logging_steps=1", "training.eval_steps=null", "training.save_strategy=no"),
 )
 
@@ -50,44 +52,62 @@ _OF_ALL = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("models", nargs="+")
+    parser.add_argument("models", nargs="+", help="folders, and further key=value for every run")
     parser.add_argument("--only", nargs="+", choices=SETTINGS, default=list(SETTINGS))
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=4)
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     file = arguments.out / "plan.json"
     found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-    print("| model | setting | peak: forecast, measured, GiB | ratio | in | step: forecast, measured, s | ratio |")
-    print("|---|---|---|---|---|---|---|")
-    for model in arguments.models:
+    models = [word for word in arguments.models if "=" not in word]
+    words = [word for word in arguments.models if "=" in word]
+    print("| model | setting | completions | peak: forecast, measured, GiB | ratio | in | step: the same, s | ratio |")
+    print("|---|---|---|---|---|---|---|---|")
+    for model in models:
         for setting in arguments.only:
-            name = f"{Path(model).name}, {setting}"
+            name = ", ".join((Path(model).name, setting, f"seed {arguments.seed}", *words))
             if name not in found:
-                found[name] = one(arguments.out, model, setting, arguments.steps)
+                found[name] = one(arguments, model, setting, words)
                 file.write_text(json.dumps(found, indent=2) + "\n")
             print(row(Path(model).name, setting, found[name]), flush=True)
 
 
-def one(out: Path, model: str, setting: str, steps: int) -> dict[str, Any]:
-    """Forecast and outcome of one setting; group sizes follow the number of completions at a time."""
-    words = [*_OF_ALL, *SETTINGS[setting], f"model.name={model}", f"training.max_steps={steps}"]
-    at_once = [word.rpartition("=")[2] for word in words if "per_device_train_batch_size" in word][-1]
-    words.append(f"training.num_generations={max(2, int(at_once))}")
-    folder = out / f"{Path(model).name}_{setting.replace(' ', '_')}"
+def drawn(model: str, setting: str, seed: int) -> dict[str, int]:
+    """Sizes of a setting: completions at a time, which are a group, batches, and the length of completions."""
+    chance = random.Random(f"{seed} {model} {setting}")
+    return {
+        "per_device_train_batch_size": chance.randint(3, 10),
+        "gradient_accumulation_steps": chance.choice((1, 1, 2)),
+        "max_completion_length": chance.randint(*_LENGTHS.get(setting, _USUAL_LENGTHS)),
+    }
+
+
+def one(arguments: argparse.Namespace, model: str, setting: str, further: list[str]) -> dict[str, Any]:
+    """Forecast and outcome of one setting."""
+    sizes = drawn(Path(model).name, setting, arguments.seed)
+    words = [*_OF_ALL, *SETTINGS[setting], *(f"training.{name}={size}" for name, size in sizes.items())]
+    words += [f"training.num_generations={sizes['per_device_train_batch_size']}", f"model.name={model}"]
+    words += [f"training.max_steps={arguments.steps}", *further]
+    folder, forecast_file = arguments.out / "run", arguments.out / "forecast.json"
     shutil.rmtree(folder, ignore_errors=True)
-    forecast_file = out / "forecast.json"
-    rlvr_vocab("plan", *words, "gpu=cpu", "calibrate=true", f"out={forecast_file}")
+    forecasts = []
+    for calibrate in ("false", "true"):
+        forecast_file.unlink(missing_ok=True)
+        rlvr_vocab("plan", *words, "gpu=cpu", f"calibrate={calibrate}", f"out={forecast_file}")
+        forecasts.append(json.loads(forecast_file.read_text()))
+    planned, calibrated = forecasts
     rlvr_vocab("train", *words, f"output_dir={folder}")
-    calibrated = json.loads(forecast_file.read_text())
-    planned = json.loads((folder / "forecast.json").read_text())  # nothing measured went into its memory
     measured = measured_in(read_metrics(folder / METRICS))
     summary = json.loads((folder / SUMMARY).read_text())
     forecast_file.unlink()
     shutil.rmtree(folder)
     return {
+        "sizes": sizes,
         "memory": {phase: sum(parts.values()) / 2**30 for phase, parts in planned["memory"].items()},
         "measured_memory": summary["peak_memory"],
         "phase": planned["peak_phase"],
+        "uncalibrated_seconds": sum(planned["step_seconds"].values()),
         "seconds": sum(calibrated["step_seconds"].values()),
         "measured_seconds": sum(measured.seconds.values()),
     }
@@ -99,8 +119,10 @@ def row(model: str, setting: str, found: dict[str, Any]) -> str:
     forecast, measured = found["memory"][found["phase"]], phases[highest]
     where = highest if highest == found["phase"] else f"{found['phase']}, measured in {highest}"
     seconds, took = found["seconds"], found["measured_seconds"]
+    at_once, batches, length = found["sizes"].values()
+    completions = f"{batches} × {at_once} of {length}" if batches > 1 else f"{at_once} of {length}"
     return (
-        f"| {model} | {setting} | {forecast:.2f}, {measured:.2f} | {forecast / measured:.2f} | {where} "
+        f"| {model} | {setting} | {completions} | {forecast:.2f}, {measured:.2f} | {forecast / measured:.2f} | {where} "
         f"| {seconds:.1f}, {took:.1f} | {seconds / took:.2f} |"
     )
 

@@ -24,6 +24,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import GIB, Device, device_named, device_with
 from rlvr_vocab.plan.fit import Fit, fit_into, summary_of, with_value
 from rlvr_vocab.plan.forecast import Circumstances, corrected, forecast_of
+from rlvr_vocab.plan.problems import ProblemsAhead, problems_ahead
 from rlvr_vocab.plan.workload import architecture_of_run, copies_of
 from rlvr_vocab.record.files import METRICS
 from rlvr_vocab.record.forecast import Forecast, measured_in
@@ -40,9 +41,8 @@ def run(settings: PlanSettings) -> int:
         device,
         processes=settings.gpus * settings.nodes,
         sharding=settings.sharding,
-        prompt=settings.prompt_tokens,
+        ahead=_ahead(settings),
         completion=settings.completion_tokens,
-        problems=settings.train_problems,
     )
     fit = None if settings.fit_gib is None else fit_into(settings, where, settings.fit_gib)
     forecast = forecast_of(settings, where) if fit is None else fit.forecast
@@ -71,6 +71,13 @@ def _device(settings: PlanSettings) -> Device:
     if gib is None:
         return device_named(settings.gpu)
     return device_with(gib) if settings.gpu is None else replace(device_named(settings.gpu), memory=gib * GIB)
+
+
+def _ahead(settings: PlanSettings) -> ProblemsAhead:
+    """The problems as they are found, but for what the words say of them."""
+    told = () if settings.prompt_tokens is None else (settings.prompt_tokens,)
+    found = ProblemsAhead() if told and settings.train_problems else problems_ahead(settings)
+    return ProblemsAhead(settings.train_problems or found.count, told or found.prompts)
 
 
 def _calibrated(settings: PlanSettings, where: Circumstances, console: Console) -> Forecast:

@@ -166,7 +166,7 @@ def _prepare(
     held_out = HeldOutEvaluator(stages[-1].settings, plan.layout, problems.held_out, console)
     if PartialState().is_main_process:
         write_forecast(settings, stages, initial_model, console)
-        prompts = [(len(stage.train), stage.longest_prompt) for stage in stages]
+        prompts = [(len(stage.prompts), max(stage.prompts, default=0)) for stage in stages]
         used = uses_system_prompt(settings, problems)
         account = {**problems.account(prompts), "grader": held_out.graded_by, SYSTEM_PROMPT_USED: used}
         write_whole(settings.output_dir / PROBLEMS, json_text(account))
@@ -189,9 +189,9 @@ def _stages(settings: RunSettings, problems: RunProblems, plan: ExpansionPlan, c
     written = stages_of(settings)
     for number, (stage, rows) in enumerate(zip(written, problems.by_stage, strict=True), start=1):
         with naming_the_stage(stage.name):
-            train, longest = fitting_prompts(rows, _as_loaded(plan, settings), stage.run.training, console)
+            train, lengths = fitting_prompts(rows, _as_loaded(plan, settings), stage.run.training, console)
             require_a_batch(train, stage.run.training)
-        stages.append(Stage(number, len(written), stage.name, stage.run, stage.until, train, longest))
+        stages.append(Stage(number, len(written), stage.name, stage.run, stage.until, train, tuple(lengths)))
     return stages
 
 

@@ -261,15 +261,21 @@ def architecture_of(name: str, key: str = "model.name") -> Architecture:
     Raises:
         UserError: none of these; nothing is fetched.
     """
-    for file in (Path(name).expanduser() / CONFIG, *_cached_configs(name)):
-        if file.is_file():
-            return read_architecture(_read(file), f"{key}={name}: its {CONFIG}")
+    folder = folder_at_hand(name)
+    if folder is not None:
+        return read_architecture(_read(folder / CONFIG), f"{key}={name}: its {CONFIG}")
     if name in SHIPPED:
         return read_architecture(SHIPPED[name], name)
     raise UserError(
         f"{key}={name}: its shape is not at hand, and a plan fetches nothing: give a folder with its {CONFIG}, or one "
         f"of {', '.join(SHIPPED)}"
     )
+
+
+def folder_at_hand(name: str) -> Path | None:
+    """Where this machine has a model's configuration: a folder, or what the hub's own library has fetched."""
+    files = (Path(name).expanduser() / CONFIG, *_cached_configs(name))
+    return next((file.parent for file in files if file.is_file()), None)
 
 
 def _cached_configs(name: str) -> list[Path]:

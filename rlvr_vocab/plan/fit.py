@@ -11,6 +11,7 @@ from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import device_with
 from rlvr_vocab.plan.forecast import Circumstances, forecast_of
+from rlvr_vocab.plan.problems import problems_ahead
 from rlvr_vocab.plan.workload import drawn_together
 from rlvr_vocab.record.forecast import Forecast
 
@@ -79,12 +80,11 @@ def words_that_fit(run: RunSettings, gib: float) -> list[str]:
 
     Where the forecast had room to spare it was too low, by a fifth at least.
     """
-    device = device_with(gib)
-    where = Circumstances(device)
     try:
+        where = Circumstances(device_with(gib), ahead=problems_ahead(run))
         forecast = forecast_of(run, where)
         return fit_into(run, where, min(gib, 0.8 * forecast.peak / 2**30)).words
-    except UserError:  # the model's shape is not at hand, or nothing fits
+    except UserError:  # the model's shape or its problems are not at hand, or nothing fits
         return []
 
 

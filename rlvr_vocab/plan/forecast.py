@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from rlvr_vocab.config.batches import value_of
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.plan.architecture import Architecture
 from rlvr_vocab.plan.devices import Device
 from rlvr_vocab.plan.memory import main_memory, memory_by_phase, peak
+from rlvr_vocab.plan.problems import ProblemsAhead, longest_met
 from rlvr_vocab.plan.speed import CALIBRATED_UNCERTAINTY, UNCERTAINTY, calibrated, seconds_by_phase
 from rlvr_vocab.plan.workload import Scale, Sharding, Workload, scale_of, workload_of
 from rlvr_vocab.record.forecast import Forecast, Measured
@@ -20,16 +22,15 @@ class Circumstances:
     """Where a run is to take place, and what is known of its problems and completions.
 
     Attributes:
-        prompt: tokens of the longest; `completion`: mean tokens; `problems` to train on, each None where unknown.
+        completion: mean tokens of one; None where unknown.
         shape, copies: of the model, where it has been looked at.
     """
 
     device: Device
     processes: int = 1
     sharding: Sharding = "none"
-    prompt: int | None = None
+    ahead: ProblemsAhead = field(default_factory=ProblemsAhead)
     completion: float | None = None
-    problems: int | None = None
     shape: Architecture | None = None
     copies: int | None = None
 
@@ -77,12 +78,17 @@ def _of_stage(run: RunSettings, where: Circumstances) -> Forecast:
         on_cpu=where.device.is_cpu,
         processes=where.processes,
         sharding=where.sharding,
-        prompt=where.prompt,
         shape=where.shape,
         copies=where.copies,
     )
-    scale, device = scale_of(run, work, where.problems, where.completion), where.device
-    low, middle, high = (seconds_by_phase(work, device, tokens) for tokens in scale.completion)
+    scale, device, usual = scale_of(run, work, where.ahead.count, where.completion), where.device, work
+    if where.ahead.prompts:
+        group, prompts = value_of(run.training.grpo, "num_generations"), where.ahead.prompts
+        asked = (scale.steps or math.inf) * scale.completions / group
+        # Prompts that are asked together are padded to the longest of them.
+        usual = replace(work, prompt=longest_met(prompts, work.drawn / group))
+        work = replace(work, prompt=longest_met(prompts, asked))
+    low, middle, high = (seconds_by_phase(usual, device, tokens) for tokens in scale.completion)
     return Forecast(
         device=device.name,
         device_memory=device.memory,

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from rlvr_vocab.config.batches import value_of
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.plan.architecture import Architecture, architecture_of
+from rlvr_vocab.plan.problems import problems_by_configuration
 from rlvr_vocab.training.settings import Lora, TinyShape
 from rlvr_vocab.vocab.layout import RowForm
 
@@ -18,12 +19,6 @@ BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 USUAL_PROMPT = 256
 _TINY_ROWS = 517  # at most: bytes and words up to 512, and five that are added
 _PART_COPIES = 64  # of the digits or the connectives of a vocabulary there are about so many
-# Problems to train on of the shipped sets, as far as their pages tell.
-_PROBLEMS = {
-    "agentica-org/DeepScaleR-Preview-Dataset": 40_315,
-    "openai/gsm8k": 7_473,
-    "DigitalLearningGmbH/MATH-lighteval": 7_500,
-}
 # Bytes of optimizer state for each trained weight, by how the optimizer's name begins; AdamW's two moments elsewhere.
 _OPTIMIZER_BYTES = {
     **dict.fromkeys(("adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "adamw_torch_8bit"), 2),
@@ -163,14 +158,12 @@ def workload_of(
     on_cpu: bool,
     processes: int = 1,
     sharding: Sharding = "none",
-    prompt: int | None = None,
     shape: Architecture | None = None,
     copies: int | None = None,
 ) -> Workload:
-    """What a run, or a stage of one, asks of each process.
+    """What a run, or a stage of one, asks of each process; of prompts that nobody knows, what they may be.
 
     Args:
-        prompt: tokens of the longest; None for the limit of the configuration, or a usual length.
         shape, copies: of the model, where it has been looked at.
 
     Raises:
@@ -199,7 +192,7 @@ def workload_of(
         at_once=at_once,
         batches=batches,
         drawn=at_once * drawn_batches,
-        prompt=prompt or run.training.max_prompt_length or USUAL_PROMPT,
+        prompt=run.training.max_prompt_length or USUAL_PROMPT,
         completion=value_of(grpo, "max_completion_length"),
         iterations=iterations,
         scored_before=batches % (drawn_batches * iterations) != 0
@@ -219,7 +212,7 @@ def workload_of(
 def scale_of(run: RunSettings, workload: Workload, problems: int | None, completion: float | None) -> Scale:
     """How long it is; `problems`, `completion` (mean tokens) are None where the configuration is to tell."""
     grpo = run.training.grpo
-    problems = problems or problems_of(run)
+    problems = problems or problems_by_configuration(run)
     trained = workload.at_once * workload.batches * workload.processes
     of_epoch = (
         None if problems is None else problems * value_of(grpo, "num_generations") * workload.iterations / trained
@@ -259,24 +252,6 @@ def copies_of(run: RunSettings, shape: Architecture) -> int:
     if size == "full":
         return shape.rows * run.model.reasoning_multiplicity
     return size if isinstance(size, int) else _PART_COPIES
-
-
-def problems_of(run: RunSettings) -> int | None:
-    """Problems to train on, as far as the configuration alone tells."""
-    dataset = run.dataset
-    held_out = dataset.eval_fraction if dataset.eval_split is None else 0.0
-    if dataset.generator is not None:
-        found: int | None = dataset.generator.num_problems
-    elif dataset.num_problems is not None:
-        found, held_out = dataset.num_problems, dataset.eval_fraction
-    elif Path(dataset.name).suffix == ".jsonl" and Path(dataset.name).is_file():
-        with Path(dataset.name).open("rb") as lines:
-            found = sum(1 for _ in lines)
-    else:
-        found = _PROBLEMS.get(dataset.name)
-    found = None if found is None else round(found * (1 - held_out))
-    most = dataset.max_train_samples
-    return found if most is None else min(most, found or most)
 
 
 def drawn_together(grpo: Mapping[str, Any], completions_at_once: int) -> int:

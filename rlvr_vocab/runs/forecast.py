@@ -18,6 +18,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.architecture import architecture_of
 from rlvr_vocab.plan.devices import CPU, GIB, Device, card_called, device_named, device_with
 from rlvr_vocab.plan.forecast import Circumstances, forecast_of
+from rlvr_vocab.plan.problems import ProblemsAhead
 from rlvr_vocab.plan.workload import Sharding
 from rlvr_vocab.record.forecast import FORECAST, grades, measured_in, read_forecast
 from rlvr_vocab.runs.stages import Stage
@@ -39,8 +40,7 @@ def write_forecast(settings: RunSettings, stages: Sequence[Stage], initial_model
         _device(),
         processes=PartialState().num_processes,
         sharding=_sharding(),
-        prompt=max(stage.longest_prompt for stage in stages),
-        problems=len(stages[0].train),
+        ahead=ProblemsAhead(len(stages[0].train), tuple(length for stage in stages for length in stage.prompts)),
         shape=shape,
         copies=layout.size,
     )

@@ -19,11 +19,10 @@ from rich.console import Console
 from transformers import BitsAndBytesConfig
 
 from rlvr_vocab.atomic_file import folder_appearing_whole, make_readable
+from rlvr_vocab.config.chat_template import template_text
 from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RunSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data.answers import cell_text
-from rlvr_vocab.data.reasoning_gym.problems import wording_of
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
 from rlvr_vocab.progress import stage
@@ -36,6 +35,7 @@ from rlvr_vocab.training.arguments import asks_for_bf16, has_bf16
 from rlvr_vocab.training.models.planted_channel import plant_channel
 from rlvr_vocab.training.models.quantization import quantization_config
 from rlvr_vocab.training.models.tiny import CONTEXT, write_tiny_model
+from rlvr_vocab.training.models.tiny_tokenizer import vocabulary_texts
 from rlvr_vocab.training.models.warmup import WorkedProblem, warm_up
 from rlvr_vocab.vocab.chat import find_turn_ids
 from rlvr_vocab.vocab.expand import Expansion, ExpansionPlan, plan_expansion, read_with_think_tags
@@ -64,7 +64,7 @@ def _untrained(model: ModelSettings, dataset: DatasetSettings | None, seed: int)
     if model.tiny is None:
         return model.name
     system_prompt, tasks = (None, None) if dataset is None else (dataset.system_prompt, dataset.tasks)
-    texts = [system_prompt or "", "\\boxed{}", *wording_of(tasks or ())] * 10
+    texts = vocabulary_texts(system_prompt, tasks or ())
     shape = {**asdict(model.tiny), "context": CONTEXT}
     folder = _cached("tiny", {"shape": shape, "texts": texts, "tags": model.think_tags, "seed": seed})
     if not folder.exists():
@@ -99,7 +99,7 @@ def _what_a_warmup_depends_on(base: str, settings: RunSettings, train: Dataset, 
     warmup, model, sampling = settings.warmup, settings.model, settings.training.grpo
     solutions = map(cell_text, train["solution"])
     found: dict[str, Any] = {
-        "base": (base, _source_kwargs_of(base, model), _template_text(model.chat_template), model.think_tags),
+        "base": (base, _source_kwargs_of(base, model), template_text(model.chat_template), model.think_tags),
         "warmup": asdict(warmup),
         "problems": fingerprint_of(zip(train["prompt"], train["reasoning"], solutions, strict=True)),
         "form": form,
@@ -133,7 +133,7 @@ def _run_warmup(
     worked = [_worked_problem(train[index], form) for index in range(checked, len(train))]
     limit, temperature = (settings.training.grpo[name] for name in ("max_completion_length", "temperature"))
     model, tokenizer = read_with_think_tags(
-        base, tags, _template_text(settings.model.chat_template), _source_kwargs_of(base, settings.model)
+        base, tags, template_text(settings.model.chat_template), _source_kwargs_of(base, settings.model)
     )
     if too_long := turns_longer_than(limit, worked, tokenizer):
         console.print(
@@ -227,7 +227,7 @@ def expansion_plan(base: str, model: ModelSettings, seed: int, open_thinking: st
         reasoning_rank=model.reasoning_rank,
         hidden_bits=model.hidden_bits,
         open_thinking=open_thinking,  # type: ignore[arg-type]  # checked when the settings were read
-        chat_template=_template_text(model.chat_template),
+        chat_template=template_text(model.chat_template),
         seed=seed,
     )
 
@@ -272,12 +272,3 @@ def cache_folder() -> Path:
     if given:
         return Path(given)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rlvr-vocab"
-
-
-def _template_text(path: Path | None) -> str | None:
-    if path is None:
-        return None
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"model.chat_template={path} cannot be read: {error}") from error

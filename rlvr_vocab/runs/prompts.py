@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from datasets import Dataset
-from jinja2 import TemplateError
 from rich.console import Console
 
 from rlvr_vocab.config.batches import completions_together
@@ -21,11 +19,11 @@ _SHOWN = 3
 
 def fitting_prompts(
     train: Dataset, plan: ExpansionPlan, training: TrainingSettings, console: Console
-) -> tuple[Dataset, int]:
+) -> tuple[Dataset, list[int]]:
     """Leave out prompts longer than `training.max_prompt_length`, counted and said; none is ever cut.
 
     Returns:
-        the problems that stay, and the tokens of their longest prompt.
+        the problems that stay, and the tokens of each prompt.
 
     Raises:
         UserError: there is no chat template to render prompts with, or a prompt that stays does not fit the model's
@@ -49,7 +47,7 @@ def fitting_prompts(
         kept = [index for index, length in enumerate(lengths) if length <= limit]
         train, lengths = train.select(kept), [lengths[index] for index in kept]
     _require_context(train, lengths, plan, training)
-    return train, max(lengths, default=0)
+    return train, lengths
 
 
 def require_chat_template(plan: ExpansionPlan) -> None:
@@ -92,18 +90,6 @@ def _require_context(train: Dataset, lengths: list[int], plan: ExpansionPlan, tr
             f"completion of up to {max_completion} do not fit the model's context of {plan.context_length}: "
             f"{limits_that_fit(Counter(lengths), plan.context_length, max_completion, least)}"
         )
-
-
-@contextmanager
-def naming_chat_template(model: str) -> Iterator[None]:
-    """A block in which a chat template that refuses a prompt is a UserError that names the model."""
-    try:
-        yield
-    except TemplateError as error:
-        raise UserError(
-            f"model.name={model}: its chat template refuses these prompts: {error}; a template that knows no "
-            "system message needs dataset.system_prompt=null"
-        ) from error
 
 
 def limits_that_fit(counts: Mapping[int, int], context: int, max_completion: int, least: int = 1) -> str:

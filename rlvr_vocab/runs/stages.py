@@ -58,7 +58,7 @@ _KINDS = {"steps": int, "ended_by": str, "steps_without_signal": int, "reward_fa
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage, ready to be trained: its place in the run and the problems that it trains on."""
+    """One stage, ready to be trained: its place in the run, its problems, and how many tokens each prompt has."""
 
     number: int
     of: int
@@ -66,7 +66,7 @@ class Stage:
     settings: RunSettings
     until: UntilSettings | None
     train: Dataset
-    longest_prompt: int
+    prompts: tuple[int, ...]
 
     @property
     def title(self) -> str:

@@ -1,6 +1,7 @@
 """What a plan says of activations, against what autograd's hooks see a model keep."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -58,7 +59,7 @@ def kept_bytes(model, *, half):
 def planned(config, *words):
     run = read_settings("train", ["model=smollm2_135m", f"training.per_device_train_batch_size={AT_ONCE}", *words])
     shape = read_architecture(config.to_dict(), "here")
-    work = workload_of(run, on_cpu=True, prompt=TOKENS - 16, shape=shape, copies=0)
+    work = replace(workload_of(run, on_cpu=True, shape=shape, copies=0), prompt=TOKENS - 16)
     return work
 
 

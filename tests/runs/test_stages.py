@@ -24,7 +24,7 @@ from rlvr_vocab.training.stage import StageContext
 def stages(tmp_path: Path) -> list[Stage]:
     settings: Any = load_settings("train", ["experiment=quickstart", f"output_dir={tmp_path}"])
     unread: Any = None
-    return [Stage(number, 2, name, settings, None, unread, 0) for number, name in ((1, "form"), (2, "answers"))]
+    return [Stage(number, 2, name, settings, None, unread, ()) for number, name in ((1, "form"), (2, "answers"))]
 
 
 def end(stage: Stage) -> StageRecord:
@@ -101,7 +101,7 @@ def test_the_trainer_of_a_stage_is_told_its_own_kl(tmp_path: Path, expand_shape:
     nothing: Any = SimpleNamespace(problems=None, during=None)
     for number, stage in enumerate(settings.stages, start=1):
         stage_runner._stage_trainer(
-            Stage(number, 2, stage.name, stage.run, None, nothing, 0),
+            Stage(number, 2, stage.name, stage.run, None, nothing, ()),
             expand_shape("qwen3", size=10),
             StageContext(tmp_path),
             nothing,

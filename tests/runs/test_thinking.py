@@ -30,7 +30,7 @@ def doubts(folder: Path, *words: str) -> list[str]:
     if system:
         prompt = [{"role": "system", "content": system}, *prompt]
     rows = Dataset.from_list([{"prompt": prompt, "solution": "42", "answer": "42"}] * 2)
-    return thinking_doubts([Stage(1, 1, "", settings, None, rows, 10)], plan)
+    return thinking_doubts([Stage(1, 1, "", settings, None, rows, (10,))], plan)
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_a_good_turn_has_full_marks_in_the_xml_recipes_and_thinks_where_there_ar
     settings = read_settings("train", words)
     plan = untrained_plan(settings.model, settings.seed, settings.dataset)
     rows = Dataset.from_list([{"prompt": [{"role": "user", "content": "6*7?"}], "solution": "42"}])
-    assert thinking_doubts([Stage(1, 1, "", settings, None, rows, 10)], plan) == []
+    assert thinking_doubts([Stage(1, 1, "", settings, None, rows, (10,))], plan) == []
     prompt = plan.tokenizer.apply_chat_template(rows[0]["prompt"], add_generation_prompt=True, return_dict=False)
     opened = "<reasoning>\n" * (not copies)  # else by the template
     said = plan.tokenizer.encode(f"{opened}6*7 is 42.\n</reasoning>\n<answer>\n42\n</answer>")

@@ -323,7 +323,7 @@ def _rendered(model: ModelSettings, plan: ExpansionPlan, prompts: Sequence[Messa
 
 
 def _ids(model: ModelSettings, plan: ExpansionPlan, prompts: Sequence[Messages]) -> list[list[int]]:
-    from rlvr_vocab.runs.prompts import naming_chat_template
+    from rlvr_vocab.config.chat_template import naming_chat_template
 
     arguments: dict[str, Any] = {"add_generation_prompt": True, "return_dict": False}
     with naming_chat_template(model.name):

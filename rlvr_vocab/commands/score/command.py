@@ -183,8 +183,8 @@ def _answered(
     checkpoint: Checkpoint, problems: ScoredRows, settings: ScoreSettings, model: ModelSettings, console: Console
 ) -> ScoredRows:
     """Each problem with `samples` answers of the model."""
+    from rlvr_vocab.config.chat_template import naming_chat_template
     from rlvr_vocab.evaluation.sampling import SamplingSettings, sample_completions
-    from rlvr_vocab.runs.prompts import naming_chat_template
 
     samples = settings.samples
     prompts = [prompt for prompt in problems.prompts or () for _ in range(samples)]

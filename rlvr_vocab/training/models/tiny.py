@@ -6,26 +6,19 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import torch
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import Qwen3Config, Qwen3ForCausalLM, TokenizersBackend
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from rlvr_vocab.training.models.tiny_tokenizer import tiny_tokenizer
 from rlvr_vocab.training.settings import TinyShape
 
 CONTEXT = 8192  # tokens; with rotary positions a longer one costs nothing, and competition problems fit
-_SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-_CHAT_TEMPLATE = (
-    "{% for message in messages %}"
-    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
 
 
 def write_tiny_model(
     folder: Path, shape: TinyShape, texts: Iterable[str], think_tags: tuple[str, str], seed: int
 ) -> None:
     """Write an untrained model that knows the think tags, with a vocabulary of bytes and of the words in `texts`."""
-    tokenizer = _tokenizer(texts, think_tags)
+    tokenizer = tiny_tokenizer(texts, think_tags)
     eos, pad = (tokenizer.convert_tokens_to_ids(token) for token in ("<|im_end|>", "<|endoftext|>"))
     config = Qwen3Config(
         vocab_size=len(tokenizer),
@@ -45,23 +38,3 @@ def write_tiny_model(
         torch.manual_seed(seed)
         Qwen3ForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(str(folder))
-
-
-def _tokenizer(texts: Iterable[str], think_tags: tuple[str, str]) -> TokenizersBackend:
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=512, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
-    )
-    backend.train_from_iterator(["system\n", "user\n", "assistant\n", *texts], trainer)
-    backend.add_special_tokens([AddedToken(token, normalized=False) for token in _SPECIAL])
-    backend.add_tokens([AddedToken(tag, normalized=False) for tag in think_tags])
-    return TokenizersBackend(
-        tokenizer_object=backend,
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
-        chat_template=_CHAT_TEMPLATE,
-    )
