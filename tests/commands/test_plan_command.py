@@ -46,6 +46,14 @@ def test_an_epoch_is_counted_in_steps(capsys):
     assert plan["steps"] == 375
 
 
+def test_prompts_and_problems_are_counted_unless_the_words_tell(capsys):
+    words = ("model=tiny", "dataset=arithmetic", "dataset.generator.num_problems=60", "gpu=cpu")
+    _, plan = planned(capsys, *words)
+    assert 10 < plan["prompt"] < 40 and plan["problems"] == 54
+    _, told = planned(capsys, *words, "prompt_tokens=500", "train_problems=7")
+    assert told["prompt"] == 500 and told["problems"] == 7 and told["peak"] > plan["peak"]
+
+
 def test_a_run_that_does_not_fit_is_said_with_code_1(capsys):
     assert main(["plan", "model=qwen3_1.7b", "gpu=t4"]) == 1
     said = capsys.readouterr().out
