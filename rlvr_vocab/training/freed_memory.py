@@ -14,17 +14,17 @@ _GROWTH = 1.1
 
 
 class FreedMemory(TrainerCallback):
-    """Has glibc give pages back between two steps, where the resident memory has grown by a tenth since it last did.
+    """Has glibc give pages back before the first step, and between two where the resident memory has grown by a tenth.
 
-    Completions are of other lengths in each step, and what malloc keeps of one step's tensors does not fit those of the
-    next: a run takes more memory with every longest step (docs/LOG.md). To give back all that is free after each step
-    would cost a small model a tenth of its time in page faults.
+    Reading problems and loading a model leave some; and completions are of other lengths in each step, so that what
+    malloc keeps of one step's tensors does not fit those of the next, and a run takes more with every longest step
+    (docs/LOG.md). To give all back after each step would cost a small model a tenth of its time in page faults.
     """
 
     def __init__(self) -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
         self._trim = trim if _RESIDENT.is_file() else None
-        self._usual: int | None = None
+        self._usual: int | None = 0
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if self._trim is None or args.device.type != "cpu":
