@@ -39,13 +39,15 @@ class _Kept:
     further_norm: int
 
 
-# By whether an adapter trains, and whether products are in 16 bits. An adapter keeps the inputs that its dropout leaves
-# and the mask in place of the layer's input; autocast keeps an input once for each layer that it is cast for.
+# By whether an adapter trains, and what has products in 16 bits. An adapter keeps the inputs that its dropout leaves
+# and the mask in place of the layer's input, in float32 where autocast does not cast them; autocast keeps an input once
+# for each layer that it is cast for.
 _KEPT = {
-    (False, False): _Kept(24, 16, 8, 16, 8),
-    (False, True): _Kept(26, 8, 6, 8, 11),
-    (True, False): _Kept(48, 24, 4, 20, 4),
-    (True, True): _Kept(36, 14, 4, 12, 4),
+    (False, None): _Kept(24, 16, 8, 16, 8),
+    (False, "autocast"): _Kept(26, 8, 6, 8, 11),
+    (True, None): _Kept(48, 24, 4, 20, 4),
+    (True, "autocast"): _Kept(36, 14, 4, 12, 4),
+    (True, "weights"): _Kept(44, 16, 4, 14, 4),
 }
 # Python with torch, TRL and what they import, resident: on a processor, and beside a card; the context of CUDA.
 _PROGRAM, _PROGRAM_BESIDE_A_CARD, _CUDA_CONTEXT = 0.79 * GIB, 3.0 * GIB, 0.6 * GIB
@@ -163,7 +165,7 @@ def kept_activations(work: Workload) -> float:
 
 def kept_of_layer(work: Workload, tokens: int) -> float:
     """Bytes that autograd keeps of one layer that is not checkpointed."""
-    shape, kept = work.architecture, _KEPT[work.lora is not None, work.half]
+    shape, kept = work.architecture, _KEPT[work.lora is not None, work.halved_by]
     further_norms = max(0, shape.family.norms - 2)
     found: float = (kept.hidden + further_norms * kept.further_norm) * shape.hidden + kept.query * shape.query_width
     if shape.family.head_norms:

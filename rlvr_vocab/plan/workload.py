@@ -38,7 +38,7 @@ class Workload:
         frozen_bytes: of a weight that does not train.
         trained_bytes: of one that does.
         bits: of the weights of linear layers; None where they are not quantized.
-        half: whether products are computed in 16 bits, by autocast or because frozen weights are in these.
+        halved_by: what has products computed in 16 bits: autocast, or frozen weights that are in these.
         at_once: completions that are scored at a time, and `batches` times that for an optimisation step.
         drawn: completions that are sampled at a time.
         prompt, completion: most tokens of each.
@@ -59,7 +59,7 @@ class Workload:
     frozen_bytes: float
     trained_bytes: float
     bits: int | None
-    half: bool
+    halved_by: Literal["autocast", "weights"] | None
     attention: str
     at_once: int
     batches: int
@@ -76,6 +76,11 @@ class Workload:
     vllm_share: float | None
     processes: int
     sharding: Sharding
+
+    @property
+    def half(self) -> bool:
+        """Whether products are computed in 16 bits."""
+        return self.halved_by is not None
 
     @property
     def shards(self) -> int:
@@ -176,6 +181,7 @@ def workload_of(
     drawn_batches, iterations = drawn_together(grpo, at_once * processes), value_of(grpo, "num_iterations")
     vllm = bool(grpo.get("use_vllm"))
     quantized = model.bits if lora is not None else None
+    by_weights: Literal["weights"] | None = "weights" if lora is not None and model.dtype != "float32" else None
     return Workload(
         architecture=shape,
         copies=copies_of(run, shape) if copies is None else copies,
@@ -185,9 +191,7 @@ def workload_of(
         frozen_bytes=BYTES[model.dtype],
         trained_bytes=BYTES[model.loaded_dtype] if lora is None else 4,
         bits=quantized,
-        half=bool(grpo.get("fp16"))
-        or computes_in_bf16(grpo, on_cpu)
-        or (lora is not None and model.dtype != "float32"),
+        halved_by="autocast" if grpo.get("fp16") or computes_in_bf16(grpo, on_cpu) else by_weights,
         attention=str(model.model_kwargs.get("attn_implementation") or "sdpa"),
         at_once=at_once,
         batches=batches,

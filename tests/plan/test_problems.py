@@ -63,6 +63,7 @@ def test_of_a_set_on_the_hub_only_its_size_is_known():
     assert ahead.prompts == () and ahead.count == 7_473
 
 
+@pytest.mark.slow
 def test_problems_of_reasoning_gym_are_made_to_be_looked_at():
     pytest.importorskip("reasoning_gym")
     ahead = problems_ahead(read_settings("train", ["model=tiny", "dataset=reasoning_gym", "dataset.tasks=[gcd]"]))
@@ -81,6 +82,7 @@ def test_few_draws_meet_no_extremes_and_many_meet_all():
     assert longest_met([7], 0.1) == 7
 
 
+@pytest.mark.slow
 def test_prompts_are_counted_without_torch():
     program = (
         "import sys; from rlvr_vocab.config.load import read_settings; "
