@@ -16,9 +16,9 @@ _GROWTH = 1.1
 class FreedMemory(TrainerCallback):
     """Has glibc give pages back before the first step, and between two where the resident memory has grown by a tenth.
 
-    Reading problems and loading a model leave some; and completions are of other lengths in each step, so that what
-    malloc keeps of one step's tensors does not fit those of the next, and a run takes more with every longest step
-    (docs/LOG.md). To give all back after each step would cost a small model a tenth of its time in page faults.
+    Reading problems and loading a model leave free blocks behind. Completions have other lengths in each step, and the
+    blocks of one step do not fit the next one's tensors, so that a run grows with every longest step (docs/LOG.md).
+    Giving all of them back after each step would cost a small model a tenth of its time in page faults.
     """
 
     def __init__(self) -> None:
