@@ -84,7 +84,7 @@ def words_that_fit(run: RunSettings, gib: float) -> list[str]:
         where = Circumstances(device_with(gib), ahead=problems_ahead(run))
         forecast = forecast_of(run, where)
         return fit_into(run, where, min(gib, 0.8 * forecast.peak / 2**30)).words
-    except UserError:  # the model's shape or its problems are not at hand, or nothing fits
+    except UserError:  # the model's shape is not at hand, its problems cannot be read, or nothing fits
         return []
 
 

@@ -6,7 +6,6 @@ does not have.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -54,7 +53,7 @@ class ProblemsAhead:
 
 
 def problems_ahead(run: RunSettings) -> ProblemsAhead:
-    """Of a run; of one in stages, the prompts of all, and the count where all take the same set.
+    """What a run trains on; for one in stages, the prompts of all, and the count where all take the same set.
 
     Raises:
         UserError: a problem set that is at hand cannot be read, or the model's chat template refuses it.
@@ -67,8 +66,7 @@ def problems_ahead(run: RunSettings) -> ProblemsAhead:
 
 def longest_met(prompts: Sequence[int], draws: float) -> int:
     """Tokens of the longest prompt that so many draws probably meet; of all of them where they are many."""
-    share = draws / (draws + 1) if math.isfinite(draws) else 1.0
-    return sorted(prompts)[min(len(prompts) - 1, int(len(prompts) * share))]
+    return sorted(prompts)[min(len(prompts) - 1, int(len(prompts) * (1 - 1 / (draws + 1))))]
 
 
 def problems_by_configuration(run: RunSettings) -> int | None:
@@ -115,7 +113,7 @@ def _characters(prompt: Messages) -> int:
 
 
 def _lengths(run: RunSettings, prompts: list[Messages]) -> list[int]:
-    """In tokens; by their characters where there is no tokenizer to count with."""
+    """Tokens of each prompt, estimated from its characters where there is no tokenizer to count with."""
     tokenizer, template = _tokenizer(run), template_text(run.model.chat_template)
     if tokenizer is None or (template is None and tokenizer.chat_template is None):
         return [_characters(prompt) // _CHARACTERS + _AROUND * (len(prompt) + 1) for prompt in prompts]
