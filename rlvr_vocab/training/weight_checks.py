@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 # What values are compared as, by their size in bytes: bit by bit.
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
+_BLOCK = 2**20  # values that are looked at together
+
 ADAPTER, LAYERS = "LoRA adapter", "layers"
 
 
@@ -106,7 +108,7 @@ class UpdateCheck(TrainerCallback):
         **_: Any,
     ) -> None:
         learns = any(group["lr"] > 0 for group in optimizer.param_groups)
-        due = {group.name for group in self.groups if group.name in self.waiting and _has_gradient(group)}
+        due = {group.name for group in self.groups if group.name in self.waiting and has_gradient(group)}
         self._due = _of_any_process(due) if learns and self.waiting else set()
 
     def on_optimizer_step(
@@ -150,7 +152,7 @@ def fingerprint(parameters: Iterable[torch.Tensor]) -> list[int]:
     sums = []
     for parameter in parameters:
         bits = local_part(parameter).detach().view(INTEGERS[parameter.element_size()])
-        sums.append(int(bits.sum(dtype=torch.int64)))
+        sums.append(int(sum(block.sum(dtype=torch.int64) for block in _blocks(bits))))
     return sums
 
 
@@ -182,9 +184,16 @@ def _named_specially(model: Any) -> Iterator[tuple[nn.Parameter, str]]:
         yield embedding.parameter, f"{which} of embedding and head" if tied else f"{which} of the embedding"
 
 
-def _has_gradient(group: ParameterGroup) -> bool:
+def has_gradient(group: ParameterGroup) -> bool:
+    """Whether a gradient of any of its parameters is not zero everywhere."""
     gradients = [local_part(each.grad) for each in group.parameters if each.grad is not None]
-    return any(bool((each.coalesce().values() if each.is_sparse else each).any()) for each in gradients)
+    values = (each.coalesce().values() if each.is_sparse else each for each in gradients)
+    return any(bool(block.any()) for each in values for block in _blocks(each))
+
+
+def _blocks(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
+    """Its values some at a time: sums in another type, and masks, are made of a copy of all that they are given."""
+    return tensor.flatten().split(_BLOCK)
 
 
 def local_part(tensor: torch.Tensor) -> torch.Tensor:

@@ -4,10 +4,12 @@ import logging
 
 import pytest
 import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.settings import Lora
-from rlvr_vocab.training.weight_checks import UpdateCheck, fingerprint, parameter_groups
+from rlvr_vocab.training.weight_checks import ParameterGroup, UpdateCheck, fingerprint, has_gradient, parameter_groups
 
 pytestmark = pytest.mark.slow
 
@@ -128,3 +130,14 @@ def test_a_fingerprint_notices_the_smallest_change_of_one_value(dtype):
     changed[17, 5] = least
     after = fingerprint([values, changed])
     assert after[0] == before[0] and after[1] != before[1]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_checking_a_large_tensor_makes_no_second_one(dtype):
+    weight = nn.Parameter(torch.ones(2**24, dtype=dtype))
+    weight.grad = torch.zeros_like(weight)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        assert fingerprint([weight])
+        assert not has_gradient(ParameterGroup("layers", True, (weight,)))
+    taken = [event.cpu_memory_usage for event in profiled.events()]
+    assert 0 < max(taken) < weight.numel()
