@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from rlvr_vocab.bounds import Bounds, Count, NotNegative, Share
@@ -76,7 +76,7 @@ class CurriculumSettings:
 
     skip_solved: Count | None = None
     by_difficulty: ByDifficulty = ByDifficulty()
-    mix: dict[str, Any] | None = None
+    mix: dict[str, Any] | None = field(default=None, hash=False)
 
     @property
     def chooses(self) -> bool:
