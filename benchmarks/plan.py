@@ -117,7 +117,8 @@ def row(model: str, setting: str, found: dict[str, Any]) -> str:
     phases = {phase: peak for phase, peak in found["measured_memory"].items() if phase in found["memory"]}
     highest = max(phases, key=lambda phase: phases[phase])
     forecast, measured = found["memory"][found["phase"]], phases[highest]
-    where = highest if highest == found["phase"] else f"{found['phase']}, measured in {highest}"
+    more = round(100 * (measured / phases[found["phase"]] - 1))
+    where = found["phase"] + (f", {highest} took {more} % more" if more else "")
     seconds, took = found["seconds"], found["measured_seconds"]
     at_once, batches, length = found["sizes"].values()
     completions = f"{batches} × {at_once} of {length}" if batches > 1 else f"{at_once} of {length}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlvr_vocab.checks.model import check_adapter, check_model
 from rlvr_vocab.checks.run import check_exp_name, check_loss, check_precision
-from rlvr_vocab.config.batches import check_batches
+from rlvr_vocab.config.batches import check_batches, value_of
 from rlvr_vocab.config.sections import PlanSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import CARDS, CPU, device_named
@@ -17,8 +17,9 @@ def check_plan(settings: PlanSettings) -> None:
     check_exp_name(settings.exp_name)
     check_model(settings.model)
     check_adapter(settings.model)
+    cards = settings.gpus * settings.nodes
     for each in (settings, *(stage.run for stage in settings.stages)):
-        check_batches(each.training.grpo)
+        check_batches(each.training.grpo, cards)
         check_loss(each.training.grpo)
         check_precision(each.training.grpo)
     architecture_of_run(settings)
@@ -26,11 +27,19 @@ def check_plan(settings: PlanSettings) -> None:
         device_named(settings.gpu)
     if settings.fit_gib is not None and settings.gpu == CPU:
         raise UserError(f"fit={settings.fit} with gpu=cpu: it is for a card; name one of {', '.join(CARDS)}, or none")
-    cards = settings.gpus * settings.nodes
     if settings.sharding != "none" and cards == 1:
         raise UserError(f"sharding={settings.sharding}: over one card there is nothing to share; set gpus, or nodes")
     if settings.calibrate and (cards > 1 or settings.gpu not in (None, CPU)):
         raise UserError("calibrate=true: steps are run in this machine, by one process; leave gpu, gpus and nodes out")
+    if settings.stages and (settings.calibrate or settings.fit is not None):
+        key = "calibrate=true" if settings.calibrate else f"fit={settings.fit}"
+        raise UserError(f"{key}: its stages have keys of their own, which typed ones do not reach; plan one by itself")
+    for each in (settings, *(stage.run for stage in settings.stages)):
+        longest = value_of(each.training.grpo, "max_completion_length")
+        if settings.completion_tokens is not None and settings.completion_tokens > longest:
+            raise UserError(
+                f"completion_tokens={settings.completion_tokens:g}: training.max_completion_length={longest} ends them"
+            )
     if settings.calibrate and settings.fit is not None:
         raise UserError("calibrate=true with fit: settings are first found, then measured; give one of them")
     if settings.out is not None:

@@ -120,7 +120,7 @@ def _unit(forecast: Forecast) -> str:
 def _of_model(run: RunSettings, forecast: Forecast) -> Iterator[str]:
     shape = architecture_of_run(run)
     copies, frozen = copies_of(run, shape), forecast.frozen_weights
-    beside = f", {_count(frozen)} stand still" if frozen else ""
+    beside = f", {_count(frozen)} are frozen" if frozen else ""
     yield f"{run.model.name}: {_count(shape.weights)} weights, {counted(copies, 'reasoning token')}"
     yield f"{_count(forecast.trained_weights)} weights train{beside}"
     if not shape.is_known:
@@ -140,7 +140,7 @@ def _of_memory(run: RunSettings, where: Circumstances, forecast: Forecast) -> It
     other = forecast_of(with_value(run, "training.gradient_checkpointing", as_typed(not checkpointing)), where)
     yield f"{other.peak / GIB:.1f} {'without' if checkpointing else 'with'} gradient checkpointing"
     if forecast.main_memory is not None:
-        yield f"{forecast.main_memory / GIB:.1f} of main memory on a node, beside it"
+        yield f"{forecast.main_memory / GIB:.1f} of main memory for all processes, beside it"
     if peak > room:
         yield f"rlvr-vocab plan … fit={room / GIB:.0f}GiB finds settings that fit"
 

@@ -8,12 +8,17 @@ from typing import Any
 from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
 from rlvr_vocab.errors import UserError
 
+_MOST_HELD_OUT = 256
 MOST_ADVISED = 64  # a group of more completions than that is nobody's wish
 
 
-def check_batches(grpo: Mapping[str, Any]) -> None:
-    """The rules of GRPOConfig.__post_init__ about batch sizes, before a model is loaded."""
-    group, (at_once, steps) = value_of(grpo, "num_generations"), completions_together(grpo)
+def check_batches(grpo: Mapping[str, Any], processes: int | None = None) -> None:
+    """The rules of GRPOConfig.__post_init__ about batch sizes, before a model is loaded.
+
+    Args:
+        processes: that train together; None: those that a launcher has begun.
+    """
+    group, (at_once, steps) = value_of(grpo, "num_generations"), completions_together(grpo, processes)
     batch = value_of(grpo, "generation_batch_size")
     if group < 2:
         raise UserError(f"training.num_generations={group}: must be at least 2, rewards are compared within a group")
@@ -27,13 +32,19 @@ def check_batches(grpo: Mapping[str, Any]) -> None:
         raise UserError(indivisible(at_once, steps, group, in_steps=batch is None))
 
 
-def completions_together(grpo: Mapping[str, Any]) -> tuple[int, int]:
+def completions_together(grpo: Mapping[str, Any], processes: int | None = None) -> tuple[int, int]:
     """Completions at once over all processes, and steps of so many that are drawn together."""
-    at_once = value_of(grpo, "per_device_train_batch_size") * int(os.environ.get("WORLD_SIZE", "1"))
+    processes = processes or int(os.environ.get("WORLD_SIZE", "1"))
+    at_once = value_of(grpo, "per_device_train_batch_size") * processes
     batch = value_of(grpo, "generation_batch_size")
     if batch is not None:
         return at_once, batch // at_once
     return at_once, value_of(grpo, "steps_per_generation") or value_of(grpo, "gradient_accumulation_steps")
+
+
+def held_out_batch(grpo: Mapping[str, Any]) -> int:
+    """Held-out problems that a process answers at a time: with no gradients more fit than are trained on."""
+    return int(min(_MOST_HELD_OUT, 8 * value_of(grpo, "per_device_train_batch_size")))
 
 
 def indivisible(at_once: int, steps: int, group: int, in_steps: bool) -> str:

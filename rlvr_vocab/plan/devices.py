@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -22,13 +23,14 @@ class Device:
 
     Attributes:
         memory: bytes that programs can have.
-        flops: peak of dense products in 16 bits, a second.
+        flops: peak of dense products in 16 bits, a second; `flops_float32`: in float32, without TF32.
         bandwidth: of its memory, bytes a second.
     """
 
     name: str
     memory: float
     flops: float
+    flops_float32: float
     bandwidth: float
     source: str
 
@@ -37,26 +39,28 @@ class Device:
         return self.name == CPU
 
 
-def _card(name: str, gib: float, tflops: float, gb_per_second: float, source: str) -> Device:
-    return Device(name, gib * GIB, tflops * 1e12, gb_per_second * 1e9, source)
+def _card(name: str, gib: float, tflops: tuple[float, float], gb_per_second: float, source: str) -> Device:
+    in_16_bits, in_float32 = (each * 1e12 for each in tflops)
+    return Device(name, gib * GIB, in_16_bits, in_float32, gb_per_second * 1e9, source)
 
 
-# Memory is what the driver leaves of the nominal size. FLOP/s are those without sparsity, with sums in float32.
+# Memory is what the driver leaves of the nominal size. TFLOP/s are those without sparsity, in 16 bits with sums in
+# float32, and in float32.
 CARDS = {
     card.name: card
     for card in (
-        _card("b200", 178, 2250, 8000, "NVIDIA DGX B200 data sheet"),
-        _card("h200", 139, 989, 4800, "NVIDIA H200 data sheet, SXM"),
-        _card("h100", 79, 989, 3350, "NVIDIA H100 data sheet, SXM"),
-        _card("h100_pcie", 79, 756, 2000, "NVIDIA H100 data sheet, PCIe"),
-        _card("a100_80", 79, 312, 2039, "NVIDIA A100 80GB data sheet, SXM"),
-        _card("a100_40", 39.4, 312, 1555, "NVIDIA A100 40GB data sheet"),
-        _card("l40s", 44.4, 362, 864, "NVIDIA L40S data sheet"),
-        _card("l4", 22.2, 121, 300, "NVIDIA L4 data sheet"),
-        _card("a10", 22.2, 125, 600, "NVIDIA A10 data sheet"),
-        _card("rtx4090", 23.5, 165, 1008, "NVIDIA Ada architecture white paper"),
-        _card("rtx3090", 23.5, 71, 936, "NVIDIA Ampere GA102 white paper"),
-        _card("t4", 14.6, 65, 320, "NVIDIA T4 data sheet; float16, it has no bfloat16"),
+        _card("b200", 178, (2250, 75), 8000, "NVIDIA DGX B200 data sheet"),
+        _card("h200", 139, (989, 67), 4800, "NVIDIA H200 data sheet, SXM"),
+        _card("h100", 79, (989, 67), 3350, "NVIDIA H100 data sheet, SXM"),
+        _card("h100_pcie", 79, (756, 51), 2000, "NVIDIA H100 data sheet, PCIe"),
+        _card("a100_80", 79, (312, 19.5), 2039, "NVIDIA A100 80GB data sheet, SXM"),
+        _card("a100_40", 39.4, (312, 19.5), 1555, "NVIDIA A100 40GB data sheet"),
+        _card("l40s", 44.4, (362, 91.6), 864, "NVIDIA L40S data sheet"),
+        _card("l4", 22.2, (121, 30.3), 300, "NVIDIA L4 data sheet"),
+        _card("a10", 22.2, (125, 31.2), 600, "NVIDIA A10 data sheet"),
+        _card("rtx4090", 23.5, (165, 82.6), 1008, "NVIDIA Ada architecture white paper"),
+        _card("rtx3090", 23.5, (71, 35.6), 936, "NVIDIA Ampere GA102 white paper"),
+        _card("t4", 14.6, (65, 8.1), 320, "NVIDIA T4 data sheet; float16, it has no bfloat16"),
     )
 }
 
@@ -89,10 +93,11 @@ def device_with(gib: float) -> Device:
 def card_called(driver_name: str) -> Device | None:
     """The card by what its driver calls it, "NVIDIA H100 80GB HBM3"; None for one that is not in the table."""
     words = driver_name.lower().replace("-", " ").split()
-    joined = "".join(words)
+    pairs = ("".join(pair) for pair in itertools.pairwise(words))
+    models = {*words, *(word.removesuffix("g") for word in words), *pairs}  # "A10G" is a10, "RTX 4090" rtx4090
     for name in sorted(CARDS, key=len, reverse=True):
         model, _, variant = name.partition("_")
-        if model in joined and all(part in joined for part in ([variant] if variant else [])):
+        if model in models and (not variant or any(word.startswith(variant) for word in words)):
             return CARDS[name]
     return None
 
@@ -106,7 +111,8 @@ def peak_flops(driver_name: str) -> float | None:
 def this_processor(threads: int | None = None) -> Device:
     cores = threads or int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Device(CPU, memory, cores * _CORE_FLOPS, cores * _CORE_BANDWIDTH, f"{cores} cores of this machine")
+    flops, source = cores * _CORE_FLOPS, f"{cores} cores of this machine"
+    return Device(CPU, memory, flops, flops, cores * _CORE_BANDWIDTH, source)
 
 
 def _card_here() -> Device | None:
@@ -121,4 +127,4 @@ def _card_here() -> Device | None:
     known = card_called(name)
     if known is None:
         raise UserError(f"gpu: {name.strip()} is not in the table of cards; name a like one, gpu={'|'.join(CARDS)}")
-    return Device(known.name, float(mib) * 2**20, known.flops, known.bandwidth, known.source)
+    return replace(known, memory=float(mib) * 2**20)

@@ -9,7 +9,7 @@ from typing import Any
 from rlvr_vocab.config.batches import value_of
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.plan.devices import device_with
+from rlvr_vocab.plan.devices import GIB, device_with
 from rlvr_vocab.plan.forecast import Circumstances, forecast_of
 from rlvr_vocab.plan.problems import problems_ahead
 from rlvr_vocab.plan.workload import drawn_together
@@ -53,7 +53,7 @@ def fit_into(run: RunSettings, where: Circumstances, gib: float) -> Fit:
     Raises:
         UserError: nothing that can be changed makes it fit; the line says how far one comes.
     """
-    memory = gib * 2**30 * (1 - HEADROOM)
+    memory = gib * GIB * (1 - HEADROOM)
     found = Fit(run, (), forecast_of(run, where))
     while found.forecast.peak > memory and (smaller := _smaller(found, where)) is not None:
         found = smaller
@@ -61,7 +61,7 @@ def fit_into(run: RunSettings, where: Circumstances, gib: float) -> Fit:
         return _without_needless(found, run, where, memory)
     left, tried = found.forecast, " ".join(found.words) or "nothing that can be changed"
     raise UserError(
-        f"fit={gib:g}GiB: not even {tried} makes it fit: {left.peak / 2**30:.1f} GiB in {left.peak_phase}, "
+        f"fit={gib:g}GiB: not even {tried} makes it fit: {left.peak / GIB:.1f} GiB in {left.peak_phase}, "
         f"most of it {_largest(left)}; take a smaller model"
     )
 
@@ -69,6 +69,8 @@ def fit_into(run: RunSettings, where: Circumstances, gib: float) -> Fit:
 def _smaller(found: Fit, where: Circumstances) -> Fit | None:
     """After the first step that lowers the peak; None where none does."""
     for step in _STEPS:
+        if step is _quantized and where.sharding != "none":  # which `train` refuses
+            continue
         changed = _after(found, step, where)
         if changed is not None and changed.forecast.peak < found.forecast.peak * _WORTH:
             return changed
@@ -78,12 +80,15 @@ def _smaller(found: Fit, where: Circumstances) -> Fit | None:
 def words_that_fit(run: RunSettings, gib: float) -> list[str]:
     """What to change in a run that has run out of a card's memory, whatever its forecast was; none where nothing helps.
 
-    Where the forecast had room to spare it was too low, by a fifth at least.
+    Where the forecast had room to spare it was too low, by a fifth at least. A run in stages gets none: the keys of a
+    stage come after those that are typed.
     """
+    if run.stages:
+        return []
     try:
         where = Circumstances(device_with(gib), ahead=problems_ahead(run))
         forecast = forecast_of(run, where)
-        return fit_into(run, where, min(gib, 0.8 * forecast.peak / 2**30)).words
+        return fit_into(run, where, min(gib, 0.8 * forecast.peak / GIB)).words
     except UserError:  # the model's shape is not at hand, its problems cannot be read, or nothing fits
         return []
 
@@ -139,6 +144,8 @@ def with_value(run: RunSettings, key: str, value: str) -> RunSettings:
     elif key == "model.lora.enabled":
         run = replace(run, model=replace(run.model, lora=replace(run.model.lora, enabled=parsed)))
     else:
+        if not name.startswith("model_kwargs."):
+            raise ValueError(f"{key}: not a key that a plan changes")
         kwargs = {**run.model.model_kwargs, name.removeprefix("model_kwargs."): parsed}
         run = replace(run, model=replace(run.model, model_kwargs=kwargs))
     return replace(run, stages=tuple(replace(each, run=with_value(each.run, key, value)) for each in run.stages))

@@ -10,11 +10,13 @@ from rlvr_vocab.config.batches import value_of
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.plan.architecture import Architecture
 from rlvr_vocab.plan.devices import Device
-from rlvr_vocab.plan.memory import main_memory, memory_by_phase, peak
+from rlvr_vocab.plan.memory import main_memory, memory_by_phase
 from rlvr_vocab.plan.problems import ProblemsAhead, longest_met
 from rlvr_vocab.plan.speed import CALIBRATED_UNCERTAINTY, UNCERTAINTY, calibrated, seconds_by_phase
 from rlvr_vocab.plan.workload import Scale, Sharding, Workload, scale_of, workload_of
 from rlvr_vocab.record.forecast import Forecast, Measured
+
+_CHECKPOINTS = "checkpoints"
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def forecast_of(run: RunSettings, where: Circumstances) -> Forecast:
         UserError: the model's shape is not at hand.
     """
     stages = [stage.run for stage in run.stages] or [run]
-    parts = [_of_stage(each, where) for each in stages]
+    parts = [_of_stage(each, where, one_of_several=bool(run.stages)) for each in stages]
     most = max(parts, key=lambda part: part.peak)
     if len(parts) == 1:
         return most
@@ -53,7 +55,7 @@ def forecast_of(run: RunSettings, where: Circumstances) -> Forecast:
         step_range=(min(part.step_range[0] for part in parts), max(part.step_range[1] for part in parts)),
         steps=steps,
         epochs=None if any(part.epochs is None for part in parts) else sum(part.epochs or 0 for part in parts),
-        disk={name: max(part.disk[name] for part in parts) for name in most.disk},
+        disk={name: (sum if name == _CHECKPOINTS else max)(part.disk[name] for part in parts) for name in most.disk},
     )
 
 
@@ -72,7 +74,7 @@ def corrected(run: RunSettings, where: Circumstances, measured: Measured) -> For
     return replace(own, memory=memory, step_seconds=seconds, step_range=(total / off, total * off), calibrated=True)
 
 
-def _of_stage(run: RunSettings, where: Circumstances) -> Forecast:
+def _of_stage(run: RunSettings, where: Circumstances, *, one_of_several: bool) -> Forecast:
     work = workload_of(
         run,
         on_cpu=where.device.is_cpu,
@@ -106,7 +108,7 @@ def _of_stage(run: RunSettings, where: Circumstances) -> Forecast:
         prompt=work.prompt,
         sampled=scale.completions * scale.completion[1],
         trained=scale.completions * work.iterations * scale.completion[1],
-        disk=_disk(run, work, scale),
+        disk=_disk(run, work, scale, least_checkpoints=int(one_of_several)),
         main_memory=None if device.is_cpu else work.processes * main_memory(work),
     )
 
@@ -122,17 +124,17 @@ def _mean_seconds(parts: Sequence[Forecast]) -> Mapping[str, float]:
     }
 
 
-def _disk(run: RunSettings, work: Workload, scale: Scale) -> dict[str, float]:
+def _disk(run: RunSettings, work: Workload, scale: Scale, least_checkpoints: int) -> dict[str, float]:
     """Bytes of what the run leaves: models have a row for each id, whatever they are made of while they train."""
     shape, grpo = work.architecture, run.training.grpo
     whole = (shape.weights + work.copies * shape.hidden * shape.tables) * (
         work.trained_bytes if work.lora is None else work.frozen_bytes
     )
     saved = whole if work.lora is None else 4 * work.trained_weights
-    checkpoint = saved + work.trained_weights * work.optimizer_bytes
+    checkpoint = saved + (0.0 if value_of(grpo, "save_only_model") else work.optimizer_state)
     return {
         "initial model": whole,
-        "checkpoints": _checkpoints(grpo, scale.steps) * checkpoint,
+        _CHECKPOINTS: max(least_checkpoints, _checkpoints(grpo, scale.steps)) * checkpoint,
         "final model": whole + (saved if work.lora is not None else 0.0),
     }
 
@@ -142,10 +144,6 @@ def _checkpoints(grpo: Mapping[str, object], steps: int | None) -> int:
     if value_of(grpo, "save_strategy") == "no":
         return 0
     every, kept = value_of(grpo, "save_steps"), value_of(grpo, "save_total_limit")
-    written = 1 if steps is None else max(1, -(-steps // max(1, int(every))))
+    every = every * (steps or 1) if every < 1 else every  # a share of all steps
+    written = 1 if steps is None else max(1, math.ceil(steps / max(1, every)))
     return min(written, kept + 1) if kept is not None else int(written)
-
-
-def fits(forecast: Forecast, memory: float, headroom: float) -> bool:
-    """Whether its peak leaves so large a share of a card's memory."""
-    return peak(forecast.memory)[1] <= memory * (1 - headroom)

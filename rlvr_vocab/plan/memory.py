@@ -7,16 +7,15 @@ what the hooks of saved tensors see on models of each kind.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rlvr_vocab.plan.devices import GIB, Device
 from rlvr_vocab.plan.workload import Workload
 
 Parts = Mapping[str, float]
 # Phases, in the order of a run.
-LOADING, GENERATION, LOGPROBS, FORWARD, BACKWARD, OPTIMIZER, SAVING = PHASES = (
-    *("loading", "generation", "logprobs", "forward", "backward", "optimizer", "saving"),
-)
+LOADING, GENERATION, LOGPROBS, FORWARD, BACKWARD = "loading", "generation", "logprobs", "forward", "backward"
+OPTIMIZER, SAVING, EVALUATION = "optimizer", "saving", "evaluation"
 
 
 @dataclass(frozen=True)
@@ -52,8 +51,11 @@ _KEPT = {
 # Python with torch, TRL and what they import, resident: on a processor, and beside a card; the context of CUDA.
 _PROGRAM, _PROGRAM_BESIDE_A_CARD, _CUDA_CONTEXT = 0.79 * GIB, 3.0 * GIB, 0.6 * GIB
 _TOKENIZER_BYTES = 720  # of objects for each standard token; copies hardly count
-# What an allocator holds beside what is alive: of what comes and goes, by fragments.
-_FRAGMENTS = {"cpu": 0.15, "gpu": 0.10}
+# What an allocator holds beside what is alive, in fragments of what comes and goes: glibc's malloc, more of it where an
+# adapter's own tensors lie between those that are kept, and a card's.
+_FRAGMENTS, _FRAGMENTS_BESIDE_ADAPTERS, _FRAGMENTS_ON_A_CARD = 0.15, 0.55, 0.10
+# And malloc, of what all layers keep or compute again, where small gradients come to lie in between.
+_FRAGMENTS_BETWEEN_GRADIENTS = 0.27
 _UPDATE = 0.05 * GIB  # what clipping and the optimizer bring with them on a processor
 # Bytes for each weight that quantizing on a processor has left in malloc's hands, restored and in 16 bits.
 _QUANTIZING = 5.5
@@ -86,10 +88,15 @@ def memory_by_phase(work: Workload, device: Device) -> dict[str, dict[str, float
         BACKWARD: _backward(work, trained, head),
         OPTIMIZER: {"gradients": trained},
         **({SAVING: {"stock tables": _stock_tables(work)}} if work.saves else {}),
+        **({EVALUATION: _evaluation(work)} if work.held_out else {}),
     }
-    found = {phase: _with_fragments({**standing, **parts}, device) for phase, parts in during.items()}
+    found = {
+        phase: _with_fragments({**standing, **parts}, _fragments(work, phase, device))
+        for phase, parts in during.items()
+    }
     if device.is_cpu:
         _keep_small_blocks(found, work)
+        _scatter_between_gradients(found, work)
     loading = {name: standing[name] for name in standing if name not in ("optimizer",)}
     return {LOADING: {**loading, "stock tables": _stock_tables(work)}, **found}
 
@@ -112,13 +119,6 @@ def _backward(work: Workload, trained: float, head: float) -> dict[str, float]:
     return max(first, last, key=lambda parts: sum(parts.values()))
 
 
-def peak(by_phase: Mapping[str, Parts]) -> tuple[str, float]:
-    """The phase that takes most, and its bytes."""
-    totals = {phase: sum(parts.values()) for phase, parts in by_phase.items()}
-    most = max(totals, key=lambda phase: totals[phase])
-    return most, totals[most]
-
-
 def main_memory(work: Workload) -> float:
     """Bytes of main memory of one process beside a card: the program, and the weights while they are read."""
     return _PROGRAM_BESIDE_A_CARD + _weights(work) + work.architecture.rows * _TOKENIZER_BYTES
@@ -129,11 +129,13 @@ def _standing(work: Workload, device: Device) -> dict[str, float]:
     parts = {
         "program": program,
         "weights": _weights(work) / work.shards,
-        "optimizer": work.trained_weights * work.optimizer_bytes / work.shards,
-        "reference": _reference(work) if work.with_reference else 0.0,
+        "optimizer": work.optimizer_state / work.shards,
+        "reference": _reference(work) / work.shards if work.holds_reference else 0.0,
         "vllm": (work.vllm_share or 0.0) * device.memory,
         "loading": _QUANTIZING * work.architecture.linear_weights if device.is_cpu and work.bits is not None else 0.0,
     }
+    if work.processes > work.shards:  # DistributedDataParallel sends gradients as copies in buckets
+        parts["buckets"] = work.trained_weights * work.trained_bytes
     if work.shards > 1:  # what is gathered to be computed with: the largest part, and its gradient
         parts["gathered"] = 2 * _table_bytes(work)
     return {name: size for name, size in parts.items() if size}
@@ -224,6 +226,12 @@ def _generation(work: Workload) -> dict[str, float]:
     }
 
 
+def _evaluation(work: Workload) -> dict[str, float]:
+    """Of answers to held-out problems, which Transformers samples; without optimizer state before the first step."""
+    sampling = _generation(replace(work, drawn=work.held_out, vllm_share=None))
+    return sampling if work.evaluates_between_steps else {**sampling, "optimizer": 0.0}
+
+
 def _table_bytes(work: Workload) -> float:
     """Of the largest table that trains."""
     own = work.copies if work.rows == "independent" else 0
@@ -237,10 +245,20 @@ def _stock_tables(work: Workload) -> float:
     return 4 * work.all_rows * work.architecture.hidden * work.architecture.tables
 
 
-def _with_fragments(parts: Parts, device: Device) -> dict[str, float]:
-    passing = sum(parts.get(name, 0.0) for name in ("activations", "kv cache", "logits"))
-    share = _FRAGMENTS["cpu" if device.is_cpu else "gpu"]
-    return {name: size for name, size in {**parts, "allocator": share * passing}.items() if size}
+def _fragments(work: Workload, phase: str, device: Device) -> float:
+    """Share of what comes and goes that the allocator holds beside it."""
+    if not device.is_cpu:
+        return _FRAGMENTS_ON_A_CARD
+    return _FRAGMENTS_BESIDE_ADAPTERS if work.lora is not None and phase in (FORWARD, BACKWARD) else _FRAGMENTS
+
+
+def _with_fragments(parts: Parts, share: float) -> dict[str, float]:
+    return {name: size for name, size in {**parts, "allocator": share * _passing(parts)}.items() if size}
+
+
+def _passing(parts: Parts) -> float:
+    """Bytes of what comes and goes."""
+    return sum(parts.get(name, 0.0) for name in ("activations", "kv cache", "logits"))
 
 
 def _small_gradients(work: Workload) -> float:
@@ -257,5 +275,14 @@ def _keep_small_blocks(by_phase: dict[str, dict[str, float]], work: Workload) ->
     activations, gradients = kept_activations(work), _small_gradients(work)
     for phase in by_phase.keys() - {FORWARD, BACKWARD}:
         kept = activations + (cast_weights(work) + _UPDATE if phase == OPTIMIZER else gradients)
-        passing = sum(by_phase[phase].get(name, 0.0) for name in ("activations", "kv cache", "logits"))
-        by_phase[phase]["allocator"] = max(by_phase[phase].get("allocator", 0.0), kept - passing)
+        by_phase[phase]["allocator"] = max(by_phase[phase].get("allocator", 0.0), kept - _passing(by_phase[phase]))
+
+
+def _scatter_between_gradients(by_phase: dict[str, dict[str, float]], work: Workload) -> None:
+    """Holes between small gradients, which what comes after does not fit: the next batch, or the next layer that is
+    computed again."""
+    if not _small_gradients(work) or (work.batches == 1 and not work.checkpointing):
+        return
+    all_layers = work.architecture.layers * kept_of_layer(work, work.at_once * work.tokens)
+    for phase in (*((FORWARD,) if work.batches > 1 else ()), BACKWARD, OPTIMIZER):
+        by_phase[phase]["allocator"] += _FRAGMENTS_BETWEEN_GRADIENTS * all_layers

@@ -19,11 +19,11 @@ UNCERTAINTY, CALIBRATED_UNCERTAINTY = 2.0, 1.25
 
 def seconds_by_phase(work: Workload, device: Device, completion: float) -> dict[str, float]:
     """Of one optimisation step, where completions are so long in the mean."""
-    rate = device.flops * _TRAINING
+    rate = _rate(work, device)
     completions = work.at_once * work.batches
     launches = work.batches * _LAUNCHES_OF_A_LAYER * work.architecture.layers
     of_pass = completions * forward_flops(work, completion) / rate + launches
-    passes = (1 if work.scored_before else 0) + (1 if work.with_reference else 0)
+    passes = (1 if work.scored_before else 0) + (1 if work.scores_reference else 0)
     found = {
         GENERATION: _generation(work, device, completion) * completions / (work.drawn * work.iterations),
         LOGPROBS: passes * of_pass / work.iterations,
@@ -47,18 +47,15 @@ def calibrated(
 
 
 def forward_flops(work: Workload, completion: float) -> float:
-    """Of one completion with its prompt, scored: its prompt goes through the layers and not through the head."""
+    """Of one completion with its prompt, scored or sampled: its prompt goes through the layers and not the head."""
     shape, tokens = work.architecture, work.prompt + completion
     attention = 2 * tokens * tokens * shape.query_width * shape.layers  # the half that is causal, two products
-    through_head = shape.hidden * shape.rows + work.copy_weights
-    return 2 * (tokens * (shape.active_weights + work.adapter_weights) + completion * through_head) + attention
-
-
-def sampled_flops(work: Workload, completion: float) -> float:
-    """Of one completion, sampled token by token after its prompt."""
-    shape, tokens = work.architecture, work.prompt + completion
-    attention = 2 * tokens * tokens * shape.query_width * shape.layers
     return 2 * (tokens * (shape.active_weights + work.adapter_weights) + completion * _head_weights(work)) + attention
+
+
+def _rate(work: Workload, device: Device) -> float:
+    """FLOP/s of a trainer's products, in the type that they are computed in."""
+    return (device.flops if work.half else device.flops_float32) * _TRAINING
 
 
 def _head_weights(work: Workload) -> float:
@@ -66,9 +63,10 @@ def _head_weights(work: Workload) -> float:
 
 
 def _generation(work: Workload, device: Device, completion: float) -> float:
-    """Seconds for all completions that are drawn together; the longest decides how many steps that takes."""
-    if work.vllm_share == 0.0:  # a server's business
-        return 0.0
+    """Seconds for all completions that are drawn together; the longest decides how many steps that takes.
+
+    A server of vLLM, which the trainer waits for, is taken to be one such device.
+    """
     shape, width = work.architecture, 2 if work.half else 4
     steps = completion if work.vllm_share is not None else min(1.5 * completion, work.completion)
     weights = (shape.active_weights + _head_weights(work)) * (work.trained_bytes if work.lora is None else width)
@@ -76,6 +74,6 @@ def _generation(work: Workload, device: Device, completion: float) -> float:
     streamed = (weights + cache) / (device.bandwidth * _STREAMING)
     launches = _LAUNCHES_OF_A_LAYER * shape.layers + _LAUNCHES_OF_A_TOKEN
     overhead = launches if work.vllm_share is None else _STEP_OF_VLLM
-    computed = work.drawn * sampled_flops(work, completion) / completion / (device.flops * _TRAINING)
+    computed = work.drawn * forward_flops(work, completion) / completion / _rate(work, device)
     of_step = streamed + computed + overhead if device.is_cpu else max(streamed, computed, overhead)
     return steps * of_step

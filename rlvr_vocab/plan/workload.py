@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rlvr_vocab.config.batches import value_of
+from rlvr_vocab.config.batches import held_out_batch, value_of
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.plan.architecture import Architecture, architecture_of
 from rlvr_vocab.plan.problems import problems_by_configuration
@@ -19,11 +19,15 @@ BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 USUAL_PROMPT = 256
 _TINY_ROWS = 517  # at most: bytes and words up to 512, and five that are added
 _PART_COPIES = 64  # of the digits or the connectives of a vocabulary there are about so many
-# Bytes of optimizer state for each trained weight, by how the optimizer's name begins; AdamW's two moments elsewhere.
+_ADAM_IN_8_BITS = ("adamw_8bit", "adamw_bnb_8bit")  # of bitsandbytes
+# Bytes of optimizer state for each trained weight, by how the optimizer's name begins, whether it is `paged_` or not;
+# AdamW's two moments elsewhere.
 _OPTIMIZER_BYTES = {
-    **dict.fromkeys(("adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "adamw_torch_8bit"), 2),
-    **dict.fromkeys(("adamw_torch_4bit", "lion_8bit"), 1),
+    **dict.fromkeys((*_ADAM_IN_8_BITS, "adamw_torch_8bit"), 2),
+    **dict.fromkeys(("adamw_torch_4bit", "lion_8bit", "rmsprop_bnb_8bit"), 1),
     **dict.fromkeys(("lion", "rmsprop", "adagrad"), 4),
+    "ademamix": 12,
+    "ademamix_8bit": 3,
     "adafactor": 0.1,
     "sgd": 0,
 }
@@ -44,7 +48,12 @@ class Workload:
         prompt, completion: most tokens of each.
         iterations: updates that each completion is used for.
         scored_before: whether the policy scores a batch once more before it is trained on.
+        scores_reference: whether the initial model scores a batch too; `holds_reference`: whether it is a model apart,
+            not the trained one without its adapter.
         logs_kl: whether a reference is loaded now and then.
+        optimizer_bytes: of state for each weight that trains; `optimizer_bytes_of_embedding`: for one of the embedding.
+        held_out: problems that are answered at a time to measure the model; `evaluates_between_steps`: not only before
+            and after all steps.
         saves: whether checkpoints are written on the way.
         vllm_share: of a card that an engine beside the training holds; None where Transformers samples, 0 where a
             server does.
@@ -69,9 +78,13 @@ class Workload:
     iterations: int
     scored_before: bool
     checkpointing: bool
-    with_reference: bool
+    scores_reference: bool
+    holds_reference: bool
     logs_kl: bool
     optimizer_bytes: float
+    optimizer_bytes_of_embedding: float
+    held_out: int
+    evaluates_between_steps: bool
     saves: bool
     vllm_share: float | None
     processes: int
@@ -132,6 +145,14 @@ class Workload:
         return self.adapter_weights + rows[self.lora.train_rows] * shape.tables
 
     @property
+    def optimizer_state(self) -> float:
+        """Bytes, of all processes that share it."""
+        own = self.copies if self.rows == "independent" else 0
+        embedding = (self.architecture.rows + own) * self.architecture.hidden if self.lora is None else 0
+        others = self.trained_weights - embedding
+        return embedding * self.optimizer_bytes_of_embedding + others * self.optimizer_bytes
+
+    @property
     def frozen_weights(self) -> int:
         """Those of a base under an adapter; copies that are rows of their own have their first ones there."""
         if self.lora is None:
@@ -181,6 +202,8 @@ def workload_of(
     drawn_batches, iterations = drawn_together(grpo, at_once * processes), value_of(grpo, "num_iterations")
     vllm = bool(grpo.get("use_vllm"))
     quantized = model.bits if lora is not None else None
+    beta, optimizer = bool(value_of(grpo, "beta")), str(value_of(grpo, "optim"))
+    state_bytes = optimizer_bytes(optimizer, BYTES[model.loaded_dtype] if lora is None else 4)
     by_weights: Literal["weights"] | None = "weights" if lora is not None and model.dtype != "float32" else None
     return Workload(
         architecture=shape,
@@ -203,9 +226,14 @@ def workload_of(
         or (vllm and bool(_corrects(grpo)))
         or (lora is not None and lora.lora_dropout > 0),
         checkpointing=bool(value_of(grpo, "gradient_checkpointing")),
-        with_reference=bool(value_of(grpo, "beta")) and lora is None,
-        logs_kl=not value_of(grpo, "beta") and run.training.kl_log_steps != 0 and lora is None and sharding == "none",
-        optimizer_bytes=optimizer_bytes(str(value_of(grpo, "optim")), BYTES[model.loaded_dtype] if not lora else 4),
+        scores_reference=beta,
+        holds_reference=beta and lora is None,
+        logs_kl=not beta and run.training.kl_log_steps != 0 and lora is None and sharding == "none",
+        optimizer_bytes=state_bytes,
+        # Transformers has bitsandbytes keep the two moments of an embedding in 32 bits.
+        optimizer_bytes_of_embedding=8 if optimizer.removeprefix("paged_") in _ADAM_IN_8_BITS else state_bytes,
+        held_out=_held_out(run),
+        evaluates_between_steps=value_of(grpo, "eval_strategy") != "no",
         saves=value_of(grpo, "save_strategy") != "no",
         vllm_share=_vllm_share(grpo) if vllm else None,
         processes=processes,
@@ -274,8 +302,17 @@ def computes_in_bf16(grpo: Mapping[str, Any], on_cpu: bool) -> bool:
 
 def optimizer_bytes(name: str, trained_bytes: float) -> float:
     """Of state for each weight that trains."""
+    name = name.removeprefix("paged_")
     best = max((known for known in _OPTIMIZER_BYTES if name.startswith(known)), key=len, default=None)
     return 2 * trained_bytes if best is None else _OPTIMIZER_BYTES[best]
+
+
+def _held_out(run: RunSettings) -> int:
+    dataset = run.dataset
+    if not dataset.eval_fraction and dataset.eval_split is None:
+        return 0
+    batch = held_out_batch(run.training.grpo)
+    return batch if dataset.max_eval_samples is None else min(batch, dataset.max_eval_samples)
 
 
 def _corrects(grpo: Mapping[str, Any]) -> Any:

@@ -13,6 +13,7 @@ from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from rich.console import Console
 
+from rlvr_vocab.config.batches import held_out_batch
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
@@ -38,8 +39,6 @@ from rlvr_vocab.vocab.chat import prefilled_ids
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import Marker
 
-_LARGEST_BATCH = 256
-
 
 class HeldOutEvaluator:
     """Measures a model on the held-out problems of a run, with answers sampled as in training."""
@@ -55,7 +54,7 @@ class HeldOutEvaluator:
         self._sampling = SamplingSettings(
             max_new_tokens=grpo["max_completion_length"],
             temperature=grpo["temperature"],
-            batch_size=min(_LARGEST_BATCH, 8 * grpo["per_device_train_batch_size"]),
+            batch_size=held_out_batch(grpo),
             seed=settings.seed,
             limit_key="training.max_completion_length",
         )

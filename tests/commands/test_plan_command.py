@@ -97,6 +97,8 @@ def test_what_nothing_makes_fit_is_one_line(capsys):
         (("calibrate=true", "gpus=2"), "calibrate=true: steps are run in this machine"),
         (("model.name=nobody/nothing",), "model.name=nobody/nothing: its shape is not at hand"),
         (("training.num_generations=7",), "training.num_generations=7 does not divide"),
+        (("experiment=quickstart_stages", "fit=1GiB"), "fit=1GiB: its stages have keys of their own"),
+        (("completion_tokens=5000",), "completion_tokens=5000: training.max_completion_length=1024 ends them"),
         (("pric=3",), "unknown key pric; did you mean price?"),
     ],
 )
@@ -128,6 +130,70 @@ def test_sharding_divides_what_trains_over_all_cards():
     )
     for part in ("weights", "gradients", "optimizer"):
         assert shared[part] == pytest.approx(whole[part] / 8)
+
+
+def test_several_cards_hold_gradients_twice_unless_they_share_them():
+    run = read_settings("train", list(QWEN))
+    one, two, shared = (
+        forecast_of(run, Circumstances(device_with(80), processes=cards, sharding=sharding)).memory["generation"]
+        for cards, sharding in ((1, "none"), (2, "none"), (2, "fsdp2"))
+    )
+    assert two["buckets"] == 4 * 596_049_920 and "buckets" not in one | shared
+
+
+def test_held_out_problems_are_answered_many_at_a_time(capsys):
+    words = (*QWEN, "gpu=h100", "training.per_device_train_batch_size=8", "training.gradient_accumulation_steps=1")
+    _, plan = planned(capsys, *words, "training.num_generations=8", "prompt_tokens=200")
+    of_a_token = 28 * 8 * 128 * (4 + 2)  # keys in float32, as their norm leaves them, and values in bfloat16
+    evaluation, generation = plan["memory"]["evaluation"], plan["memory"]["generation"]
+    assert evaluation["kv cache"] == 8 * generation["kv cache"] == 64 * (200 + 1024) * of_a_token
+    assert "optimizer" in generation and "optimizer" not in evaluation
+    _, during = planned(capsys, *words, "training.num_generations=8", "training.eval_steps=10")
+    assert during["memory"]["evaluation"]["optimizer"] == generation["optimizer"]
+    _, few = planned(capsys, *words, "training.num_generations=8", "dataset.max_eval_samples=4", "prompt_tokens=200")
+    assert few["memory"]["evaluation"]["kv cache"] == 4 * (200 + 1024) * of_a_token
+    _, none = planned(
+        capsys, *words, "training.num_generations=8", "dataset.eval_fraction=0", "dataset.eval_split=null"
+    )
+    assert "evaluation" not in none["memory"]
+
+
+def test_adam_in_8_bits_leaves_the_embedding_in_32(capsys):
+    _, plan = planned(capsys, *QWEN, "gpu=h100", "training.optim=paged_adamw_8bit")
+    table = 151_936 * 1024
+    assert plan["memory"]["optimizer"]["optimizer"] == 8 * table + 2 * (596_049_920 - table)
+
+
+def test_float32_takes_the_time_of_float32(capsys):
+    half, whole = (
+        planned(capsys, *QWEN, "gpu=a100_80", f"training.bf16={bf16}")[1]["step_seconds"]["backward"]
+        for bf16 in ("true", "false")
+    )
+    assert whole > 5 * half
+
+
+def test_a_reference_that_is_the_model_without_its_adapter_takes_time_and_no_memory(capsys):
+    words = (*QWEN, "gpu=h100", "model.lora.enabled=true", "model.lora.lora_dropout=0", "training.beta=0.04")
+    _, plan = planned(capsys, *words)
+    assert plan["step_seconds"]["logprobs"] > 0 and "reference" not in plan["memory"]["logprobs"]
+
+
+def test_a_group_may_be_drawn_by_all_cards_together(capsys):
+    words = ("training.per_device_train_batch_size=4", "training.gradient_accumulation_steps=1")
+    group = "training.num_generations=16"
+    assert planned(capsys, *QWEN, "gpu=h100", *words, group, "gpus=4")[0] == 0
+    assert main(["plan", *QWEN, "gpu=h100", *words, group]) == 2
+    assert "does not divide the 4 completions" in capsys.readouterr().err
+
+
+def test_shares_of_a_mix_can_be_planned(capsys):
+    words = (
+        "model=tiny",
+        "dataset=reasoning_gym",
+        "dataset.tasks=[gcd,lcm]",
+        "dataset.curriculum.mix={gcd: 1, lcm: 3}",
+    )
+    assert planned(capsys, *words, "gpu=cpu")[0] == 0
 
 
 def test_a_price_and_a_time_for_slurm_follow_from_the_steps(capsys):
@@ -170,6 +236,9 @@ def test_a_full_card_is_told_what_fits():
         ("NVIDIA L4", "l4"),
         ("NVIDIA A10G", "a10"),
         ("Tesla T4", "t4"),
+        ("NVIDIA L40", None),
+        ("NVIDIA A100-SXM-64GB", None),
+        ("NVIDIA RTX A1000", None),
         ("Somebody's card", None),
     ],
 )
