@@ -166,7 +166,7 @@ def _prepare(
     held_out = HeldOutEvaluator(stages[-1].settings, plan.layout, problems.held_out, console)
     if PartialState().is_main_process:
         write_forecast(settings, stages, initial_model, console)
-        prompts = [(len(stage.prompts), max(stage.prompts, default=0)) for stage in stages]
+        prompts = [(len(stage.prompt_lengths), max(stage.prompt_lengths, default=0)) for stage in stages]
         used = uses_system_prompt(settings, problems)
         account = {**problems.account(prompts), "grader": held_out.graded_by, SYSTEM_PROMPT_USED: used}
         write_whole(settings.output_dir / PROBLEMS, json_text(account))

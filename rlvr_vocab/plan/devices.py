@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_and_all
@@ -33,15 +34,21 @@ class Device:
     flops_float32: float
     bandwidth: float
     source: str
+    has_bf16: bool = True
 
     @property
     def is_cpu(self) -> bool:
         return self.name == CPU
 
 
+_WITHOUT_BF16 = ("t4",)
+
+
 def _card(name: str, gib: float, tflops: tuple[float, float], gb_per_second: float, source: str) -> Device:
     in_16_bits, in_float32 = (each * 1e12 for each in tflops)
-    return Device(name, gib * GIB, in_16_bits, in_float32, gb_per_second * 1e9, source)
+    return Device(
+        name, gib * GIB, in_16_bits, in_float32, gb_per_second * 1e9, source, has_bf16=name not in _WITHOUT_BF16
+    )
 
 
 # Memory is what the driver leaves of the nominal size. TFLOP/s are those without sparsity, in 16 bits with sums in
@@ -60,7 +67,7 @@ CARDS = {
         _card("a10", 22.2, (125, 31.2), 600, "NVIDIA A10 data sheet"),
         _card("rtx4090", 23.5, (165, 82.6), 1008, "NVIDIA Ada architecture white paper"),
         _card("rtx3090", 23.5, (71, 35.6), 936, "NVIDIA Ampere GA102 white paper"),
-        _card("t4", 14.6, (65, 8.1), 320, "NVIDIA T4 data sheet; float16, it has no bfloat16"),
+        _card("t4", 14.6, (65, 8.1), 320, "NVIDIA T4 data sheet; 16 bits are float16"),
     )
 }
 
@@ -112,7 +119,13 @@ def this_processor(threads: int | None = None) -> Device:
     cores = threads or int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     flops, source = cores * _CORE_FLOPS, f"{cores} cores of this machine"
-    return Device(CPU, memory, flops, flops, cores * _CORE_BANDWIDTH, source)
+    return Device(CPU, memory, flops, flops, cores * _CORE_BANDWIDTH, source, has_bf16=_processor_has_bf16())
+
+
+def _processor_has_bf16() -> bool:
+    cpuinfo = Path("/proc/cpuinfo")
+    flags = cpuinfo.read_text(encoding="utf-8").split() if cpuinfo.is_file() else []
+    return any(flag in flags for flag in ("avx512_bf16", "amx_bf16", "bf16"))
 
 
 def _card_here() -> Device | None:

@@ -77,7 +77,7 @@ def corrected(run: RunSettings, where: Circumstances, measured: Measured) -> For
 def _of_stage(run: RunSettings, where: Circumstances, *, one_of_several: bool) -> Forecast:
     work = workload_of(
         run,
-        on_cpu=where.device.is_cpu,
+        has_bf16=where.device.has_bf16,
         processes=where.processes,
         sharding=where.sharding,
         shape=where.shape,

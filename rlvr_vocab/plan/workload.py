@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from rlvr_vocab.config.batches import held_out_batch, value_of
@@ -181,7 +180,7 @@ class Scale:
 def workload_of(
     run: RunSettings,
     *,
-    on_cpu: bool,
+    has_bf16: bool,
     processes: int = 1,
     sharding: Sharding = "none",
     shape: Architecture | None = None,
@@ -190,6 +189,7 @@ def workload_of(
     """What a run, or a stage of one, asks of each process; of prompts that nobody knows, what they may be.
 
     Args:
+        has_bf16: whether the device multiplies in bfloat16.
         shape, copies: of the model, where it has been looked at.
 
     Raises:
@@ -214,7 +214,7 @@ def workload_of(
         frozen_bytes=BYTES[model.dtype],
         trained_bytes=BYTES[model.loaded_dtype] if lora is None else 4,
         bits=quantized,
-        halved_by="autocast" if grpo.get("fp16") or computes_in_bf16(grpo, on_cpu) else by_weights,
+        halved_by="autocast" if grpo.get("fp16") or computes_in_bf16(grpo, has_bf16) else by_weights,
         attention=str(model.model_kwargs.get("attn_implementation") or "sdpa"),
         at_once=at_once,
         batches=batches,
@@ -294,10 +294,10 @@ def drawn_together(grpo: Mapping[str, Any], completions_at_once: int) -> int:
     return int(value_of(grpo, "steps_per_generation") or value_of(grpo, "gradient_accumulation_steps"))
 
 
-def computes_in_bf16(grpo: Mapping[str, Any], on_cpu: bool) -> bool:
-    """As `training.arguments` decides it, which asks torch what a processor can do."""
+def computes_in_bf16(grpo: Mapping[str, Any], has_bf16: bool) -> bool:
+    """As `training.arguments` decides it, which asks torch what the device can do."""
     asked = not grpo.get("fp16") if grpo.get("bf16") is None else bool(grpo["bf16"])
-    return asked and (not on_cpu or _processor_has_bf16())
+    return asked and has_bf16
 
 
 def optimizer_bytes(name: str, trained_bytes: float) -> float:
@@ -321,9 +321,3 @@ def _corrects(grpo: Mapping[str, Any]) -> Any:
 
 def _vllm_share(grpo: Mapping[str, Any]) -> float:
     return float(value_of(grpo, "vllm_gpu_memory_utilization")) if value_of(grpo, "vllm_mode") == "colocate" else 0.0
-
-
-def _processor_has_bf16() -> bool:
-    cpuinfo = Path("/proc/cpuinfo")
-    flags = cpuinfo.read_text(encoding="utf-8").split() if cpuinfo.is_file() else []
-    return any(flag in flags for flag in ("avx512_bf16", "amx_bf16", "bf16"))

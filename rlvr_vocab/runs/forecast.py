@@ -40,7 +40,7 @@ def write_forecast(settings: RunSettings, stages: Sequence[Stage], initial_model
         _device(),
         processes=PartialState().num_processes,
         sharding=_sharding(),
-        ahead=ProblemsAhead(len(stages[0].train), tuple(length for stage in stages for length in stage.prompts)),
+        ahead=ProblemsAhead(len(stages[0].train), tuple(length for stage in stages for length in stage.prompt_lengths)),
         shape=shape,
         copies=layout.size,
     )

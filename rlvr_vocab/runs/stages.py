@@ -66,7 +66,7 @@ class Stage:
     settings: RunSettings
     until: UntilSettings | None
     train: Dataset
-    prompts: tuple[int, ...]
+    prompt_lengths: tuple[int, ...]
 
     @property
     def title(self) -> str:

@@ -73,7 +73,7 @@ def device_type(use_cpu: bool) -> str:
     return "cpu" if found is None else found.type
 
 
-def fitting_prompts(dataset: Any, tokenizer: PreTrainedTokenizerBase, limit: int | None) -> Any:
+def drop_long_prompts(dataset: Any, tokenizer: PreTrainedTokenizerBase, limit: int | None) -> Any:
     """The rows whose prompt has at most so many tokens, the others counted in a warning; all where there is no limit.
 
     Raises:

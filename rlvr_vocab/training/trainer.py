@@ -15,7 +15,7 @@ from transformers.trainer import TRAINING_ARGS_NAME
 from trl import GRPOTrainer
 
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
-from rlvr_vocab.training.arguments import GRPOConfig, fitting_prompts
+from rlvr_vocab.training.arguments import GRPOConfig, drop_long_prompts
 from rlvr_vocab.training.checkpointing.find import newest_checkpoint_for_all
 from rlvr_vocab.training.checkpointing.save_and_resume import (
     OnFullDisk,
@@ -170,7 +170,7 @@ class RegionGRPOTrainer(GRPOTrainer):
                 model=str(self.initial_model) if loaded is None else loaded,
                 reward_funcs=reward_funcs,
                 args=args,
-                train_dataset=fitting_prompts(train_dataset, tokenizer, getattr(args, "max_prompt_length", None)),
+                train_dataset=drop_long_prompts(train_dataset, tokenizer, getattr(args, "max_prompt_length", None)),
                 processing_class=tokenizer,
                 peft_config=None if lora is None or loaded is not None else lora_config(lora),
                 **kwargs,

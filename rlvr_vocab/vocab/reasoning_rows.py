@@ -79,7 +79,7 @@ class Difference(nn.Module):
         return rows if self.A is None else rows @ self.A
 
     def projected(self, hidden: torch.Tensor) -> torch.Tensor | None:
-        """What the differences of products with hidden states are: `projected(hidden) · B`."""
+        """What the differences of products with hidden states are: `projected(hidden) · Bᵀ`."""
         if self.B is None:
             return None
         return hidden if self.A is None else hidden @ self.A.t().to(hidden.dtype)

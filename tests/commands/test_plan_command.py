@@ -172,6 +172,12 @@ def test_float32_takes_the_time_of_float32(capsys):
     assert whole > 5 * half
 
 
+def test_a_card_without_bfloat16_computes_in_float32(capsys):
+    words = ("model=smollm2_135m", "dataset=gsm8k", "training.bf16=true")
+    older, newer = (planned(capsys, *words, f"gpu={card}")[1]["memory"]["forward"] for card in ("t4", "l4"))
+    assert "cast weights" in newer and "cast weights" not in older
+
+
 def test_a_reference_that_is_the_model_without_its_adapter_takes_time_and_no_memory(capsys):
     words = (*QWEN, "gpu=h100", "model.lora.enabled=true", "model.lora.lora_dropout=0", "training.beta=0.04")
     _, plan = planned(capsys, *words)
@@ -254,8 +260,8 @@ def test_stages_are_planned_together(capsys):
 
 def test_a_dropout_has_the_policy_score_its_samples_again():
     words = ["model=smollm2_135m", "model.lora.enabled=true"]
-    assert workload_of(read_settings("train", words), on_cpu=True).scored_before
-    assert not workload_of(read_settings("train", [*words, "model.lora.lora_dropout=0"]), on_cpu=True).scored_before
+    assert workload_of(read_settings("train", words), has_bf16=True).scored_before
+    assert not workload_of(read_settings("train", [*words, "model.lora.lora_dropout=0"]), has_bf16=True).scored_before
 
 
 @pytest.mark.slow

@@ -59,7 +59,7 @@ def kept_bytes(model, *, half):
 def planned(config, *words):
     run = read_settings("train", ["model=smollm2_135m", f"training.per_device_train_batch_size={AT_ONCE}", *words])
     shape = read_architecture(config.to_dict(), "here")
-    work = replace(workload_of(run, on_cpu=True, shape=shape, copies=0), prompt=TOKENS - 16)
+    work = replace(workload_of(run, has_bf16=True, shape=shape, copies=0), prompt=TOKENS - 16)
     return work
 
 
@@ -73,8 +73,7 @@ QUICK = (("llama", False, False), ("qwen3", True, True))
         for case in itertools.product(MODELS, (False, True), (False, True))
     ],
 )
-def test_what_is_kept_for_the_backward_pass_is_foreseen(name, half, adapter, monkeypatch):
-    monkeypatch.setattr("rlvr_vocab.plan.workload._processor_has_bf16", lambda: True)
+def test_what_is_kept_for_the_backward_pass_is_foreseen(name, half, adapter):
     config = transformers.AutoConfig.for_model(**BODY, **MODELS[name])
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")

@@ -14,7 +14,7 @@ from rlvr_vocab.training.arguments import GRPOConfig, grpo_config
 from rlvr_vocab.training.models.initial import initial_folder
 from rlvr_vocab.training.models.lora import as_lora
 from rlvr_vocab.training.settings import Lora
-from rlvr_vocab.training.trainer import fitting_prompts
+from rlvr_vocab.training.trainer import drop_long_prompts
 from rlvr_vocab.vocab.expand import Expansion
 from rlvr_vocab.vocab.layout import VocabLayout
 
@@ -66,12 +66,12 @@ def test_what_guides_write_is_taken(tmp_path):
 def test_prompts_that_are_too_long_are_left_out_and_counted(make_shape, caplog):
     tokenizer = AutoTokenizer.from_pretrained(make_shape("qwen3").folder)
     chats = [[{"role": "user", "content": "word " * size}] for size in (1, 400, 2)]
-    kept = fitting_prompts(Dataset.from_dict({"prompt": chats}), tokenizer, 100)
+    kept = drop_long_prompts(Dataset.from_dict({"prompt": chats}), tokenizer, 100)
     assert [row["prompt"] for row in kept] == [chats[0], chats[2]]
     assert "left out 1 of 3 prompts longer than max_prompt_length=100" in caplog.text
-    assert len(fitting_prompts(Dataset.from_dict({"prompt": ["a", "word " * 400]}), tokenizer, 100)) == 1
+    assert len(drop_long_prompts(Dataset.from_dict({"prompt": ["a", "word " * 400]}), tokenizer, 100)) == 1
     with pytest.raises(UserError, match="every prompt is longer"):
-        fitting_prompts(Dataset.from_dict({"prompt": chats}), tokenizer, 1)
+        drop_long_prompts(Dataset.from_dict({"prompt": chats}), tokenizer, 1)
 
 
 class TestAdapters:
