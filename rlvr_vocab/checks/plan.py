@@ -22,6 +22,12 @@ def check_plan(settings: PlanSettings) -> None:
         check_batches(each.training.grpo, cards)
         check_loss(each.training.grpo)
         check_precision(each.training.grpo)
+        longest = value_of(each.training.grpo, "max_completion_length")
+        if settings.completion_tokens is not None and settings.completion_tokens > longest:
+            raise UserError(
+                f"completion_tokens={settings.completion_tokens:g}: completions end at "
+                f"training.max_completion_length={longest}"
+            )
     architecture_of_run(settings)
     if settings.gpu is not None:
         device_named(settings.gpu)
@@ -31,15 +37,8 @@ def check_plan(settings: PlanSettings) -> None:
         raise UserError(f"sharding={settings.sharding}: over one card there is nothing to share; set gpus, or nodes")
     if settings.calibrate and (cards > 1 or settings.gpu not in (None, CPU)):
         raise UserError("calibrate=true: steps are run in this machine, by one process; leave gpu, gpus and nodes out")
-    if settings.stages and (settings.calibrate or settings.fit is not None):
-        key = "calibrate=true" if settings.calibrate else f"fit={settings.fit}"
-        raise UserError(f"{key}: its stages have keys of their own, which typed ones do not reach; plan one by itself")
-    for each in (settings, *(stage.run for stage in settings.stages)):
-        longest = value_of(each.training.grpo, "max_completion_length")
-        if settings.completion_tokens is not None and settings.completion_tokens > longest:
-            raise UserError(
-                f"completion_tokens={settings.completion_tokens:g}: training.max_completion_length={longest} ends them"
-            )
+    if settings.calibrate and settings.stages:
+        raise UserError("calibrate=true: not for a run in stages, which it would have to run whole; set stages=null")
     if settings.calibrate and settings.fit is not None:
         raise UserError("calibrate=true with fit: settings are first found, then measured; give one of them")
     if settings.out is not None:

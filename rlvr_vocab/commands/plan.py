@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.table import Table
 
 from rlvr_vocab.atomic_file import write_whole
-from rlvr_vocab.config.batches import value_of
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import PlanSettings, RunSettings
 from rlvr_vocab.config.values import as_typed
@@ -25,7 +24,7 @@ from rlvr_vocab.plan.devices import GIB, Device, device_named, device_with
 from rlvr_vocab.plan.fit import Fit, fit_into, summary_of, with_value
 from rlvr_vocab.plan.forecast import Circumstances, corrected, forecast_of
 from rlvr_vocab.plan.problems import ProblemsAhead, problems_ahead
-from rlvr_vocab.plan.workload import architecture_of_run, copies_of
+from rlvr_vocab.plan.workload import architecture_of_run, checkpoints_activations, copies_of
 from rlvr_vocab.record.files import METRICS
 from rlvr_vocab.record.forecast import Forecast, measured_in
 from rlvr_vocab.record.metrics import read_metrics
@@ -136,9 +135,10 @@ def _of_model(run: RunSettings, forecast: Forecast) -> Iterator[str]:
 def _of_memory(run: RunSettings, where: Circumstances, forecast: Forecast) -> Iterator[str]:
     peak, room = forecast.peak, forecast.device_memory
     yield _room(forecast)
-    checkpointing = bool(value_of(run.training.grpo, "gradient_checkpointing"))
-    other = forecast_of(with_value(run, "training.gradient_checkpointing", as_typed(not checkpointing)), where)
-    yield f"{other.peak / GIB:.1f} {'without' if checkpointing else 'with'} gradient checkpointing"
+    if run.model.backend != "unsloth" and not forecast.calibrated:
+        checkpointing = checkpoints_activations(run)
+        other = forecast_of(with_value(run, "training.gradient_checkpointing", as_typed(not checkpointing)), where)
+        yield f"{other.peak / GIB:.1f} {'without' if checkpointing else 'with'} gradient checkpointing"
     if forecast.main_memory is not None:
         yield f"{forecast.main_memory / GIB:.1f} of main memory for all processes, beside it"
     if peak > room:

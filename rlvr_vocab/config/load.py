@@ -110,6 +110,7 @@ def with_stages(settings: Run, command: str, line: CommandLine) -> Run:
             words = stage.all_words(lambda group, name: compose_section(group, name, config_folders(line)))
             composed = compose(command, replace(line, overrides=(*line.overrides, *words)))
             of_stage = read_run({**resolved_config(composed), "stages": None}, type(settings))
-            stages.append(StageSettings(stage.name, stage.until, of_stage))
+            keys = frozenset(word.partition("=")[0] for word in words)
+            stages.append(StageSettings(stage.name, stage.until, of_stage, keys))
     recorded = [recorded_stage(stage, settings) for stage in stages] or None
     return replace(settings, stages=tuple(stages), resolved={**settings.resolved, "stages": recorded})

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -238,11 +238,12 @@ _GIB = re.compile(r"(\d+(?:\.\d+)?) *(?:GiB|GB|G)?", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class StageSettings:
-    """One stage of a run: the settings in force in it, and when it may end early."""
+    """One stage of a run: the settings in force in it, the keys that it sets itself, and when it may end early."""
 
     name: str
     until: UntilSettings | None
     run: RunSettings
+    keys: frozenset[str] = field(default=frozenset(), compare=False)  # a recorded run tells those that differ
 
 
 KINDS = {"int": int, "float": float, "bool": bool, "str": str, "dict": dict, "list": list}

@@ -234,6 +234,9 @@ def read_architecture(config: Mapping[str, Any], where: str) -> Architecture:
         return found
 
     hidden, heads = value("hidden_size"), value("num_attention_heads")
+    kv_heads = value("num_key_value_heads", heads)
+    if heads % kv_heads:
+        raise UserError(f"{where}: {heads} attention heads cannot share {kv_heads} of keys and values")
     experts = value("num_local_experts", value("num_experts", 1))  # the newer name first
     return Architecture(
         model_type=kind,
@@ -241,7 +244,7 @@ def read_architecture(config: Mapping[str, Any], where: str) -> Architecture:
         intermediate=value("moe_intermediate_size" if kind == "qwen3_moe" else "intermediate_size", 4 * hidden),
         layers=value("num_hidden_layers"),
         heads=heads,
-        kv_heads=value("num_key_value_heads", heads),
+        kv_heads=kv_heads,
         head_dim=value("head_dim", family.head_dim or hidden // heads),
         rows=value("vocab_size"),
         tied=bool(config.get("tie_word_embeddings", family.tied)),

@@ -25,7 +25,9 @@ class Device:
     Attributes:
         memory: bytes that programs can have.
         flops: peak of dense products in 16 bits, a second; `flops_float32`: in float32, without TF32.
+            Of a processor both are what products reach.
         bandwidth: of its memory, bytes a second.
+        has_bf16: whether it multiplies in bfloat16.
     """
 
     name: str
@@ -34,21 +36,18 @@ class Device:
     flops_float32: float
     bandwidth: float
     source: str
-    has_bf16: bool = True
+    has_bf16: bool
 
     @property
     def is_cpu(self) -> bool:
         return self.name == CPU
 
 
-_WITHOUT_BF16 = ("t4",)
-
-
-def _card(name: str, gib: float, tflops: tuple[float, float], gb_per_second: float, source: str) -> Device:
+def _card(
+    name: str, gib: float, tflops: tuple[float, float], gb_per_second: float, source: str, *, has_bf16: bool = True
+) -> Device:
     in_16_bits, in_float32 = (each * 1e12 for each in tflops)
-    return Device(
-        name, gib * GIB, in_16_bits, in_float32, gb_per_second * 1e9, source, has_bf16=name not in _WITHOUT_BF16
-    )
+    return Device(name, gib * GIB, in_16_bits, in_float32, gb_per_second * 1e9, source, has_bf16)
 
 
 # Memory is what the driver leaves of the nominal size. TFLOP/s are those without sparsity, in 16 bits with sums in
@@ -67,7 +66,7 @@ CARDS = {
         _card("a10", 22.2, (125, 31.2), 600, "NVIDIA A10 data sheet"),
         _card("rtx4090", 23.5, (165, 82.6), 1008, "NVIDIA Ada architecture white paper"),
         _card("rtx3090", 23.5, (71, 35.6), 936, "NVIDIA Ampere GA102 white paper"),
-        _card("t4", 14.6, (65, 8.1), 320, "NVIDIA T4 data sheet; 16 bits are float16"),
+        _card("t4", 14.6, (65, 8.1), 320, "NVIDIA T4 data sheet; 16 bits are float16", has_bf16=False),
     )
 }
 
@@ -119,7 +118,7 @@ def this_processor(threads: int | None = None) -> Device:
     cores = threads or int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     flops, source = cores * _CORE_FLOPS, f"{cores} cores of this machine"
-    return Device(CPU, memory, flops, flops, cores * _CORE_BANDWIDTH, source, has_bf16=_processor_has_bf16())
+    return Device(CPU, memory, flops, flops, cores * _CORE_BANDWIDTH, source, _processor_has_bf16())
 
 
 def _processor_has_bf16() -> bool:

@@ -12,7 +12,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import GIB, device_with
 from rlvr_vocab.plan.forecast import Circumstances, forecast_of
 from rlvr_vocab.plan.problems import problems_ahead
-from rlvr_vocab.plan.workload import drawn_together
+from rlvr_vocab.plan.workload import checkpoints_activations, drawn_together
 from rlvr_vocab.record.forecast import Forecast
 
 # Of the card's memory, left free: a forecast is a forecast.
@@ -60,9 +60,10 @@ def fit_into(run: RunSettings, where: Circumstances, gib: float) -> Fit:
     if found.forecast.peak <= memory:
         return _without_needless(found, run, where, memory)
     left, tried = found.forecast, " ".join(found.words) or "nothing that can be changed"
+    advice = "take a smaller model" + (", or change what a stage sets itself" if run.stages else "")
     raise UserError(
         f"fit={gib:g}GiB: not even {tried} makes it fit: {left.peak / GIB:.1f} GiB in {left.peak_phase}, "
-        f"most of it {_largest(left)}; take a smaller model"
+        f"most of it {_largest(left)}; {advice}"
     )
 
 
@@ -80,11 +81,8 @@ def _smaller(found: Fit, where: Circumstances) -> Fit | None:
 def words_that_fit(run: RunSettings, gib: float) -> list[str]:
     """What to change in a run that has run out of a card's memory, whatever its forecast was; none where nothing helps.
 
-    Where the forecast had room to spare it was too low, by a fifth at least. A run in stages gets none: the keys of a
-    stage come after those that are typed.
+    Where the forecast had room to spare it was too low, by a fifth at least.
     """
-    if run.stages:
-        return []
     try:
         where = Circumstances(device_with(gib), ahead=problems_ahead(run))
         forecast = forecast_of(run, where)
@@ -126,7 +124,8 @@ def _applied(run: RunSettings, changes: tuple[Change, ...]) -> RunSettings:
 
 def _after(found: Fit, step: Callable[[RunSettings], Change | None], where: Circumstances) -> Fit | None:
     change = step(found.run)
-    if change is None:
+    # What is typed does not reach a stage that sets the key itself, and half of a change is another training.
+    if change is None or any(key in stage.keys for stage in found.run.stages for key in _keys(change)):
         return None
     run = _applied(found.run, (change,))
     return Fit(run, (*found.changes, change), forecast_of(run, where))
@@ -152,8 +151,8 @@ def with_value(run: RunSettings, key: str, value: str) -> RunSettings:
 
 
 def _checkpointing(run: RunSettings) -> Change | None:
-    on = value_of(run.training.grpo, "gradient_checkpointing")
-    return None if on else Change(("training.gradient_checkpointing=true",))
+    settled = run.model.backend == "unsloth" or checkpoints_activations(run)
+    return None if settled else Change(("training.gradient_checkpointing=true",))
 
 
 def _smaller_batches(run: RunSettings) -> Change | None:

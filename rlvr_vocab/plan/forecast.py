@@ -44,7 +44,8 @@ def forecast_of(run: RunSettings, where: Circumstances) -> Forecast:
         UserError: the model's shape is not at hand.
     """
     stages = [stage.run for stage in run.stages] or [run]
-    parts = [_of_stage(each, where, one_of_several=bool(run.stages)) for each in stages]
+    # The end of a stage is a checkpoint, whatever `save_strategy` says.
+    parts = [_of_stage(each, where, least_checkpoints=1 if run.stages else 0) for each in stages]
     most = max(parts, key=lambda part: part.peak)
     if len(parts) == 1:
         return most
@@ -74,7 +75,7 @@ def corrected(run: RunSettings, where: Circumstances, measured: Measured) -> For
     return replace(own, memory=memory, step_seconds=seconds, step_range=(total / off, total * off), calibrated=True)
 
 
-def _of_stage(run: RunSettings, where: Circumstances, *, one_of_several: bool) -> Forecast:
+def _of_stage(run: RunSettings, where: Circumstances, *, least_checkpoints: int) -> Forecast:
     work = workload_of(
         run,
         has_bf16=where.device.has_bf16,
@@ -108,7 +109,7 @@ def _of_stage(run: RunSettings, where: Circumstances, *, one_of_several: bool) -
         prompt=work.prompt,
         sampled=scale.completions * scale.completion[1],
         trained=scale.completions * work.iterations * scale.completion[1],
-        disk=_disk(run, work, scale, least_checkpoints=int(one_of_several)),
+        disk=_disk(run, work, scale, least_checkpoints),
         main_memory=None if device.is_cpu else work.processes * main_memory(work),
     )
 

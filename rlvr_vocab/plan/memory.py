@@ -73,7 +73,7 @@ def memory_by_phase(work: Workload, device: Device) -> dict[str, dict[str, float
     kept, inside = kept_activations(work), _of_one_layer(work, tokens)
     head, casts = _head_blocks(work, device), cast_weights(work)
     during = {
-        GENERATION: _generation(work),
+        GENERATION: {**_generation(work), "vllm": _engine(work, device)},
         LOGPROBS: {
             "activations": inside,
             "logits": head,
@@ -97,7 +97,7 @@ def memory_by_phase(work: Workload, device: Device) -> dict[str, dict[str, float
     if device.is_cpu:
         _keep_small_blocks(found, work)
         _scatter_between_gradients(found, work)
-    loading = {name: standing[name] for name in standing if name not in ("optimizer",)}
+    loading = {name: standing[name] for name in standing if name not in ("optimizer", "buckets")}
     return {LOADING: {**loading, "stock tables": _stock_tables(work)}, **found}
 
 
@@ -131,7 +131,7 @@ def _standing(work: Workload, device: Device) -> dict[str, float]:
         "weights": _weights(work) / work.shards,
         "optimizer": work.optimizer_state / work.shards,
         "reference": _reference(work) / work.shards if work.holds_reference else 0.0,
-        "vllm": (work.vllm_share or 0.0) * device.memory,
+        "vllm": 0.0 if work.vllm_sleeps else _engine(work, device),
         "loading": _QUANTIZING * work.architecture.linear_weights if device.is_cpu and work.bits is not None else 0.0,
     }
     if work.processes > work.shards:  # DistributedDataParallel sends gradients as copies in buckets
@@ -139,6 +139,11 @@ def _standing(work: Workload, device: Device) -> dict[str, float]:
     if work.shards > 1:  # what is gathered to be computed with: the largest part, and its gradient
         parts["gathered"] = 2 * _table_bytes(work)
     return {name: size for name, size in parts.items() if size}
+
+
+def _engine(work: Workload, device: Device) -> float:
+    """What vLLM holds of the card."""
+    return (work.vllm_share or 0.0) * device.memory
 
 
 def _weights(work: Workload) -> float:

@@ -56,7 +56,7 @@ def forward_flops(work: Workload, completion: float) -> float:
 def _rate(work: Workload, device: Device) -> float:
     """FLOP/s that a trainer's products reach, in the type that they are computed in."""
     peak = device.flops if work.half else device.flops_float32
-    return peak if device.is_cpu else _TRAINING * peak  # a processor's are those that are reached
+    return peak if device.is_cpu else _TRAINING * peak
 
 
 def _head_weights(work: Workload) -> float:

@@ -50,12 +50,13 @@ class Workload:
         scores_reference: whether the initial model scores a batch too; `holds_reference`: whether it is a model apart,
             not the trained one without its adapter.
         logs_kl: whether a reference is loaded now and then.
-        optimizer_bytes: of state for each weight that trains; `optimizer_bytes_of_embedding`: for one of the embedding.
+        optimizer: its name in TRL's `optim`.
         held_out: problems that are answered at a time to measure the model; `evaluates_between_steps`: not only before
             and after all steps.
         saves: whether checkpoints are written on the way.
         vllm_share: of a card that an engine beside the training holds; None where Transformers samples, 0 where a
             server does.
+        vllm_sleeps: whether that engine gives the memory back between generations.
         processes: all of them.
     """
 
@@ -80,12 +81,12 @@ class Workload:
     scores_reference: bool
     holds_reference: bool
     logs_kl: bool
-    optimizer_bytes: float
-    optimizer_bytes_of_embedding: float
+    optimizer: str
     held_out: int
     evaluates_between_steps: bool
     saves: bool
     vllm_share: float | None
+    vllm_sleeps: bool
     processes: int
     sharding: Sharding
 
@@ -147,9 +148,12 @@ class Workload:
     def optimizer_state(self) -> float:
         """Bytes, of all processes that share it."""
         own = self.copies if self.rows == "independent" else 0
-        embedding = (self.architecture.rows + own) * self.architecture.hidden if self.lora is None else 0
-        others = self.trained_weights - embedding
-        return embedding * self.optimizer_bytes_of_embedding + others * self.optimizer_bytes
+        in_32_bits = 0
+        if self.lora is None and self.optimizer.removeprefix("paged_") in _ADAM_IN_8_BITS:
+            # Transformers has bitsandbytes keep the two moments of an embedding so.
+            in_32_bits = (self.architecture.rows + own) * self.architecture.hidden
+        others = self.trained_weights - in_32_bits
+        return 8 * in_32_bits + others * optimizer_bytes(self.optimizer, self.trained_bytes)
 
     @property
     def frozen_weights(self) -> int:
@@ -202,8 +206,7 @@ def workload_of(
     drawn_batches, iterations = drawn_together(grpo, at_once * processes), value_of(grpo, "num_iterations")
     vllm = bool(grpo.get("use_vllm"))
     quantized = model.bits if lora is not None else None
-    beta, optimizer = bool(value_of(grpo, "beta")), str(value_of(grpo, "optim"))
-    state_bytes = optimizer_bytes(optimizer, BYTES[model.loaded_dtype] if lora is None else 4)
+    beta = bool(value_of(grpo, "beta"))
     by_weights: Literal["weights"] | None = "weights" if lora is not None and model.dtype != "float32" else None
     return Workload(
         architecture=shape,
@@ -225,17 +228,16 @@ def workload_of(
         scored_before=batches % (drawn_batches * iterations) != 0
         or (vllm and bool(_corrects(grpo)))
         or (lora is not None and lora.lora_dropout > 0),
-        checkpointing=bool(value_of(grpo, "gradient_checkpointing")),
+        checkpointing=checkpoints_activations(run),
         scores_reference=beta,
         holds_reference=beta and lora is None,
         logs_kl=not beta and run.training.kl_log_steps != 0 and lora is None and sharding == "none",
-        optimizer_bytes=state_bytes,
-        # Transformers has bitsandbytes keep the two moments of an embedding in 32 bits.
-        optimizer_bytes_of_embedding=8 if optimizer.removeprefix("paged_") in _ADAM_IN_8_BITS else state_bytes,
+        optimizer=str(value_of(grpo, "optim")),
         held_out=_held_out(run),
         evaluates_between_steps=value_of(grpo, "eval_strategy") != "no",
         saves=value_of(grpo, "save_strategy") != "no",
         vllm_share=_vllm_share(grpo) if vllm else None,
+        vllm_sleeps=bool(value_of(grpo, "vllm_enable_sleep_mode")),
         processes=processes,
         sharding=sharding,
     )
@@ -277,6 +279,13 @@ def tiny_architecture(shape: TinyShape, rows: int = _TINY_ROWS) -> Architecture:
         tied=True,
         context=None,
     )
+
+
+def checkpoints_activations(run: RunSettings) -> bool:
+    """Unsloth goes by a key of its own."""
+    if run.model.backend == "unsloth":
+        return bool(run.model.unsloth.use_gradient_checkpointing)
+    return bool(value_of(run.training.grpo, "gradient_checkpointing"))
 
 
 def copies_of(run: RunSettings, shape: Architecture) -> int:

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 # What values are compared as, by their size in bytes: bit by bit.
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
-_BLOCK = 2**20  # values that are looked at together
+_BLOCK = 2**20
 
 ADAPTER, LAYERS = "LoRA adapter", "layers"
 
@@ -192,7 +192,7 @@ def has_gradient(group: ParameterGroup) -> bool:
 
 
 def _blocks(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
-    """Its values some at a time: sums in another type, and masks, are made of a copy of all that they are given."""
+    """Its values, `_BLOCK` at a time: `sum` in another type and `any` first convert all values that they are given."""
     return tensor.flatten().split(_BLOCK)
 
 

@@ -82,6 +82,22 @@ def test_fit_leaves_the_algorithm_alone_as_long_as_it_can():
     assert drawn[0] * batches[0] == drawn[1] * batches[1]
 
 
+def test_what_a_stage_sets_itself_is_left_alone():
+    stages = "stages=[{name: a},{name: b, training: {per_device_train_batch_size: 16, num_generations: 16}}]"
+    words = [*QWEN, "training.gradient_checkpointing=false", stages]
+    where = Circumstances(device_with(24))
+    fit = fit_into(read_settings("train", words), where, 24)
+    assert fit.changes and not any("per_device_train_batch_size" in word for word in fit.words)
+    assert forecast_of(read_settings("train", [*words, *fit.words]), where).peak == fit.forecast.peak < 24 * GIB
+
+
+def test_each_stage_leaves_a_checkpoint(capsys):
+    words = (*QWEN, "gpu=h100", "training.save_strategy=no")
+    _, two = planned(capsys, *words, "stages=[{name: a},{name: b}]")
+    _, one = planned(capsys, *words)
+    assert two["disk"]["checkpoints"] == 2 * 12 * 596_049_920 and one["disk"]["checkpoints"] == 0
+
+
 def test_what_nothing_makes_fit_is_one_line(capsys):
     assert main(["plan", "model=qwen3_1.7b", "fit=1GiB"]) == 2
     said = capsys.readouterr().err
@@ -97,8 +113,8 @@ def test_what_nothing_makes_fit_is_one_line(capsys):
         (("calibrate=true", "gpus=2"), "calibrate=true: steps are run in this machine"),
         (("model.name=nobody/nothing",), "model.name=nobody/nothing: its shape is not at hand"),
         (("training.num_generations=7",), "training.num_generations=7 does not divide"),
-        (("experiment=quickstart_stages", "fit=1GiB"), "fit=1GiB: its stages have keys of their own"),
-        (("completion_tokens=5000",), "completion_tokens=5000: training.max_completion_length=1024 ends them"),
+        (("experiment=quickstart_stages", "calibrate=true"), "calibrate=true: not for a run in stages"),
+        (("completion_tokens=5000",), "completion_tokens=5000: completions end at training.max_completion_length=1024"),
         (("pric=3",), "unknown key pric; did you mean price?"),
     ],
 )
@@ -170,6 +186,21 @@ def test_float32_takes_the_time_of_float32(capsys):
         for bf16 in ("true", "false")
     )
     assert whole > 5 * half
+
+
+def test_an_engine_that_sleeps_holds_the_card_while_it_generates(capsys):
+    words = ("gpu=h100", "training.use_vllm=true", "training.vllm_mode=colocate")
+    _, plan = planned(capsys, *QWEN, *words, "training.vllm_enable_sleep_mode=true")
+    assert [phase for phase, parts in plan["memory"].items() if "vllm" in parts] == ["generation"]
+
+
+def test_unsloth_checkpoints_by_its_own_key():
+    words = ["model=qwen3_0.6b", "model.backend=unsloth", "model.lora.enabled=true"]
+    own, other = (
+        read_settings("train", [*words, word])
+        for word in ("training.gradient_checkpointing=false", "model.unsloth.use_gradient_checkpointing=false")
+    )
+    assert workload_of(own, has_bf16=True).checkpointing and not workload_of(other, has_bf16=True).checkpointing
 
 
 def test_a_card_without_bfloat16_computes_in_float32(capsys):

@@ -112,7 +112,7 @@ def _check_task(task: GymTask) -> None:
             raise UserError(f"dataset.tasks: {task.name} has no parameter {name}{hint}")
     try:
         create_dataset(task.name, **task.params, seed=0, size=1)
-    except Exception as error:
+    except Exception as error:  # each task refuses in its own way: with assertions, ValueError, TypeError
         given = ", ".join(f"{name}={value}" for name, value in task.params.items())
         raise UserError(f"dataset.tasks: {task.name} refuses {given}: {one_line(error)}") from error
 
