@@ -27,23 +27,33 @@ class CannotConfine(Exception):
 # System calls of a computation that reads files and pipes: their numbers on x86_64 and, None where there is none of the
 # name, on aarch64.
 _ALLOWED = {
-    "read": (0, 63), "write": (1, 64), "open": (2, None), "close": (3, 57), "stat": (4, None), "fstat": (5, 80),
+    "read": (0, 63), "write": (1, 64), "close": (3, 57), "stat": (4, None), "fstat": (5, 80),
     "lstat": (6, None), "poll": (7, None), "lseek": (8, 62), "mmap": (9, 222), "mprotect": (10, 226),
     "munmap": (11, 215), "brk": (12, 214), "rt_sigaction": (13, 134), "rt_sigprocmask": (14, 135),
     "rt_sigreturn": (15, 139), "pread64": (17, 67), "readv": (19, 65), "writev": (20, 66), "access": (21, None),
-    "select": (23, None), "sched_yield": (24, 124), "mremap": (25, 216), "madvise": (28, 233), "dup": (32, 23),
+    "select": (23, None), "sched_yield": (24, 124), "mremap": (25, 216), "dup": (32, 23),
     "nanosleep": (35, 101), "getpid": (39, 172), "exit": (60, 93), "uname": (63, 160),
     "getcwd": (79, 17), "readlink": (89, None), "gettimeofday": (96, 169), "getrlimit": (97, 163),
     "getrusage": (98, 165), "sysinfo": (99, 179), "times": (100, 153), "getuid": (102, 174), "getgid": (104, 176),
     "geteuid": (107, 175), "getegid": (108, 177), "getppid": (110, 173), "sigaltstack": (131, 132),
     "gettid": (186, 178), "time": (201, None), "futex": (202, 98), "sched_getaffinity": (204, 123),
     "getdents64": (217, 61), "clock_gettime": (228, 113), "clock_getres": (229, 114), "clock_nanosleep": (230, 115),
-    "exit_group": (231, 94), "openat": (257, 56), "newfstatat": (262, 79), "readlinkat": (267, 78),
+    "exit_group": (231, 94), "newfstatat": (262, 79), "readlinkat": (267, 78),
     "faccessat": (269, 48), "pselect6": (270, 72), "ppoll": (271, 73), "getrandom": (318, 278),
     "membarrier": (324, 283), "statx": (332, 291), "rseq": (334, 293), "faccessat2": (439, 439),
 }  # fmt: skip
-# F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC; by F_SETOWN and F_SETSIG a file could send signals.
-_FCNTL, _FCNTL_COMMANDS = (72, 25), (0, 1, 2, 3, 1030)
+_EQUAL, _AT_LEAST, _HAS_BITS = 0x15, 0x35, 0x45  # conditional jumps of BPF
+# System calls that one of their arguments decides: numbers as above, the argument, a test, its values, and whether a
+# match allows the call (else it refuses it, and every other value is allowed).
+_DECIDED_BY_ARGUMENT: tuple[tuple[tuple[int, int | None], int, int, tuple[int, ...], bool], ...] = (
+    # fcntl: F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC; by F_SETOWN and F_SETSIG a file could send signals.
+    ((72, 25), 1, _EQUAL, (0, 1, 2, 3, 1030), True),
+    # open, openat: Landlock before its version 3 (Linux 6.2) lets O_TRUNC empty a file that may only be read.
+    ((2, None), 1, _HAS_BITS, (os.O_TRUNC,), False),
+    ((257, 56), 2, _HAS_BITS, (os.O_TRUNC,), False),
+    # madvise: from MADV_HWPOISON and MADV_SOFT_OFFLINE on, which take pages away from the whole machine.
+    ((28, 233), 2, _AT_LEAST, (100,), False),
+)
 _AUDIT_ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP = 1, 4, 38, 22
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446  # on every architecture
@@ -68,8 +78,8 @@ def require_confinement() -> None:
 
 
 def readable_paths() -> list[str]:
-    """Where the interpreter and its packages lie."""
-    return [*_ALWAYS_READABLE, sys.base_prefix, sys.prefix, *sys.path]
+    """Where the interpreter, its packages and time zones lie."""
+    return [*_ALWAYS_READABLE, "/usr/share/zoneinfo", sys.base_prefix, sys.prefix, *sys.path]
 
 
 def limit(seconds: float, memory: int, output: int) -> None:
@@ -143,25 +153,27 @@ def _allow_system_calls() -> None:
 
 def _filter(machine: str) -> bytes:
     """The classic BPF program that allows a machine's system calls (`struct sock_filter`, 8 bytes an instruction)."""
-    load, jump_if_equal, give_back = 0x20, 0x15, 0x06
+    load, give_back = 0x20, 0x06
     allow, refuse, kill = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x80000000
     place = list(_AUDIT_ARCHITECTURE).index(machine)
-    numbers = [both[place] for both in _ALLOWED.values() if both[place] is not None]
-    # Forward jumps only, in instructions: past the numbers and one more lies the part about fcntl, at the end `allow`.
-    to_fcntl, of_fcntl = len(numbers) + 1, len(_FCNTL_COMMANDS)
     program = [
         (load, 0, 0, 4),  # seccomp_data.arch: a 32-bit call has other numbers
-        (jump_if_equal, 1, 0, _AUDIT_ARCHITECTURE[machine]),
+        (_EQUAL, 1, 0, _AUDIT_ARCHITECTURE[machine]),
         (give_back, 0, 0, kill),
         (load, 0, 0, 0),  # seccomp_data.nr
-        (jump_if_equal, to_fcntl, 0, _FCNTL[place]),
-        *((jump_if_equal, len(numbers) - at + of_fcntl + 2, 0, number) for at, number in enumerate(numbers)),
-        (give_back, 0, 0, refuse),
-        (load, 0, 0, 24),  # seccomp_data.args[1]
-        *((jump_if_equal, of_fcntl - at, 0, command) for at, command in enumerate(_FCNTL_COMMANDS)),
-        (give_back, 0, 0, refuse),
-        (give_back, 0, 0, allow),
     ]
+    for both, argument, test, values, match_allows in _DECIDED_BY_ARGUMENT:
+        if (number := both[place]) is not None:
+            decided = [
+                (load, 0, 0, 16 + 8 * argument),  # the lower half of seccomp_data.args[argument]
+                *((test, len(values) - at, 0, value) for at, value in enumerate(values)),
+                (give_back, 0, 0, refuse if match_allows else allow),
+                (give_back, 0, 0, allow if match_allows else refuse),
+            ]
+            program += [(_EQUAL, 0, len(decided), number), *decided]
+    numbers = [number for both in _ALLOWED.values() if (number := both[place]) is not None]
+    program += [(_EQUAL, len(numbers) - at, 0, number) for at, number in enumerate(numbers)]
+    program += [(give_back, 0, 0, refuse), (give_back, 0, 0, allow)]
     return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
 
 
