@@ -10,8 +10,11 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -48,7 +51,7 @@ class ProgramTests:
 
     Attributes:
         code: Python with assertions.
-        cases: `{"arguments": […], "expected": …}` for the function `entry_point`.
+        cases: `{"arguments": […], "expected": …}` for the function `entry_point`; a list `also` has more that is right.
         scripts: `(standard input, expected standard output)` of the whole program.
         setup: Python that goes before each piece of `code`.
         entry_point: the function that is tested; needed for cases, and for code in HumanEval's form.
@@ -66,6 +69,7 @@ class Result:
     """How many tests a program passed, of how many, and the first failure in a few words.
 
     Attributes:
+        total: 0 where the tests can judge no program; `failure` is then the reason, if there is one.
         timed_out: it was ended for the time that it took.
     """
 
@@ -75,8 +79,35 @@ class Result:
     timed_out: bool = field(default=False)
 
 
-def run_tests(source: str, tests: ProgramTests, limits: Limits, *, confined: bool = True) -> Result:
-    """Run a program's tests, in processes of their own.
+class TimeBudget:
+    """The time of a batch of programs: it ends within `seconds * (1.5 + runs / cores / 10)`.
+
+    Each run has a tenth of `seconds` in any case, and all of them as long as there is time to spare: at first 1.5 times
+    `seconds` a core, and what other runs left of their time.
+    """
+
+    def __init__(self, seconds: float, cores: float) -> None:
+        self._seconds, self._least = seconds, seconds / 10
+        self._spare, self._lock = 1.5 * seconds * cores, threading.Lock()
+
+    @contextmanager
+    def allot(self) -> Iterator[float]:
+        """The seconds of one run, of which the unused ones are given back."""
+        with self._lock:
+            given = self._least + min(self._seconds - self._least, self._spare)
+            self._spare -= given - self._least
+        begun = time.monotonic()
+        try:
+            yield given
+        finally:
+            with self._lock:
+                self._spare += max(0.0, given - (time.monotonic() - begun))
+
+
+def run_tests(
+    source: str, tests: ProgramTests, limits: Limits, *, confined: bool = True, budget: TimeBudget | None = None
+) -> Result:
+    """Run a program's tests, in processes of their own, until one of them is not done in time.
 
     Args:
         source: the program.
@@ -84,16 +115,23 @@ def run_tests(source: str, tests: ProgramTests, limits: Limits, *, confined: boo
         limits: for the program, and its tests too; `seconds` is also the longest on the wall: of each script, of all
             other tests together.
         confined: False lets the program do whatever the user may do who runs it.
+        budget: of the batch, which may shorten `seconds`.
 
     Raises:
         CannotConfine: the system has not what it takes.
     """
-    if tests.scripts:
-        results = [_run_script(source, *script, limits, confined) for script in tests.scripts]
-        failures = [result.failure for result in results if result.failure]
-        late = any(result.timed_out for result in results)
-        return Result(sum(result.passed for result in results), len(results), next(iter(failures), ""), late)
-    return _run_assertions(source, tests, limits, confined)
+    budget = budget or TimeBudget(limits.seconds, cores=float("inf"))
+    if not tests.scripts:
+        with budget.allot() as seconds:
+            return _run_assertions(source, tests, replace(limits, seconds=seconds), confined)
+    passed, failure, late = 0, "", False
+    for given, expected in tests.scripts:
+        with budget.allot() as seconds:
+            result = _run_script(source, given, expected, replace(limits, seconds=seconds), confined)
+        passed, failure, late = passed + result.passed, failure or result.failure, result.timed_out
+        if late:
+            break
+    return Result(passed, len(tests.scripts), failure, late)
 
 
 @functools.cache
@@ -106,12 +144,13 @@ def probe() -> None:
 
 
 def _run_script(source: str, given: str, expected: str, limits: Limits, confined: bool) -> Result:
+    limits = replace(limits, output=limits.output + 2 * len(expected.encode(errors="replace")))
     with ExitStack() as stack:
         text, entered, printed, words = (_file(stack, content) for content in (source, given, "", ""))
         job = {"source": text.fileno(), "calls": []}
         process = _start("program", job, [text.fileno()], limits, confined, (entered, printed, words))
         late = not _ended(process, limits.seconds)
-        output, error = _text(printed), _last_line(words)
+        output, error = _text(printed, "surrogateescape"), _last_line(words)
     if late:
         return Result(0, 1, _late(limits), timed_out=True)
     if process.returncode != 0:
@@ -127,9 +166,9 @@ def _run_assertions(source: str, tests: ProgramTests, limits: Limits, confined: 
         text, entered, verdicts, words, error = (_file(stack, c) for c in (source, json.dumps(asked), "", "", ""))
         (calls_in, calls_out), (answers_in, answers_out) = os.pipe(), os.pipe()
         try:
-            job: dict[str, Any] = {"calls": calls_out, "answers": answers_in}
-            files = (entered, verdicts, error)
-            tester = _start("tester", job, [calls_out, answers_in], limits, confined, files)
+            numbers = {"calls": calls_out, "answers": answers_in, "verdicts": verdicts.fileno()}
+            files = (entered, subprocess.DEVNULL, error)
+            tester = _start("tester", numbers, [*numbers.values()], limits, confined, files)
             job = {"source": text.fileno(), "calls": [calls_in, answers_out]}
             nowhere = (subprocess.DEVNULL, subprocess.DEVNULL, words)
             program = _start("program", job, [text.fileno(), calls_in, answers_out], limits, confined, nowhere)
@@ -140,14 +179,17 @@ def _run_assertions(source: str, tests: ProgramTests, limits: Limits, confined: 
         _ended(program, 0.0)
         lines = [json.loads(line) for line in _text(verdicts).splitlines(keepends=True) if line.endswith("\n")]
         said = _last_line(error)
-    passed, failures = lines.count(None), [line for line in lines if isinstance(line, str)]
-    reached = sum(isinstance(line, int) for line in lines)
+    if lines and isinstance(lines[-1], str):
+        return Result(0, 0, lines[-1])
+    standings = dict.fromkeys(range(len(pieces)), (0, 1, "")) | {number: rest for number, *rest in lines}
+    failures = [failure for _, _, failure in standings.values() if failure]
     if late:
         failures.append(_late(limits))
     elif tester.returncode != 0:
         failures.append(said or f"the tests ended with {tester.returncode}")
-    total = passed + len(failures) + len(pieces) - reached
-    return Result(passed, total, next(iter(failures), ""), late)
+    passed, total = (sum(standing[place] for standing in standings.values()) for place in (0, 1))
+    ended_well = not late and tester.returncode == 0
+    return Result(passed, total if ended_well else max(total, passed + 1), next(iter(failures), ""), late)
 
 
 def _start(
@@ -182,7 +224,7 @@ def _ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
 
 
 def _late(limits: Limits) -> str:
-    return f"not done after {limits.seconds:g} s"
+    return f"not done after {limits.seconds:.3g} s"
 
 
 def _file(stack: ExitStack, content: str) -> IO[bytes]:
@@ -193,9 +235,9 @@ def _file(stack: ExitStack, content: str) -> IO[bytes]:
     return file
 
 
-def _text(file: IO[bytes]) -> str:
+def _text(file: IO[bytes], errors: str = "replace") -> str:
     file.seek(0)
-    return file.read().decode(errors="replace")
+    return file.read().decode(errors=errors)
 
 
 def _last_line(file: IO[bytes]) -> str:

@@ -10,6 +10,7 @@ from rlvr_vocab.rewards.library import code
 from rlvr_vocab.rewards.library.code import code_tests, program_of
 from rlvr_vocab.sandbox.confinement import CannotConfine
 from rlvr_vocab.sandbox.run import probe
+from tests.conftest import SHARED
 
 # Problems in the forms of MBPP, of HumanEval and of standard input and output, with programs that look right.
 PROGRAMS = Path(__file__).parent / "programs.jsonl"
@@ -32,7 +33,28 @@ def confined():
         ("~~~\nx\n~~~ and `x`", None),
         ("```python\nx = 1", None),
         ("<think>```python\nx = 1\n```", None),
-        ("  ```python\n  x = '''```'''\n  ```", "  x = '''```'''\n"),
+        ("  ```python\n  x = '''```'''\n  ```", "x = '''```'''\n"),
+        ("~~~python\nx = 1\n~~~", "x = 1\n"),
+        ("````python\nx = '''\n```\n'''\n````", "x = '''\n```\n'''\n"),
+        ("1. So:\n\n   ```python\n   if x:\n       y = 1\n   ```", "if x:\n    y = 1\n"),
+        ("- ```python\n  x = 1\n  ```", "x = 1\n"),
+        ("> ```python\n> x = 1\n>\n> y = 2\n> ```", "x = 1\n\ny = 2\n"),
+        ("   ```python\nif x:\n    y = 1\n   ```", "if x:\n    y = 1\n"),
+        ("```python\nx = 1\n```\nOutput:\n```\n1\n```\n```text\n1\n```", "x = 1\n"),
+        ("```\nprint(1)\n```\nOutput:\n```\n1\n```", "print(1)\n"),
+        ("Input:\n```\n1 2\n```\n```\nprint(1)\n```", "print(1)\n"),
+        *(
+            (f"```{language}\nx = 1\n```", "x = 1\n")
+            for language in (
+                "python3.11",
+                "{.python}",
+                "{.python .numbered}",
+                "{python}",
+                'python title="x"',
+                "python:a.py",
+            )
+        ),
+        *((f"```{language}\nx = 1\n```", None) for language in ("pycon", "python-repl", "bash", "pytb", "text")),
     ],
 )
 def test_the_program_is_the_last_block_of_python_in_the_answer(turn, program):
@@ -55,6 +77,20 @@ def test_the_program_is_the_last_block_of_python_in_the_answer(turn, program):
         ({"inputs": [[1]], "outputs": [2]}, {}, None),
         ({"inputs": [1], "outputs": [2], "fn_name": "double"}, {}, None),
         (["assert", 7], {}, None),
+        (["assert double( == 8"], {}, None),
+        ({"inputs": [["1", "2"]], "outputs": [[""]]}, {}, 1.0),
+        ({"inputs": [[1], [2]], "outputs": [[2], [4]], "fn_name": "double"}, {}, 1.0),
+        ({"inputs": [[1], [2]], "outputs": [[2], [4, 4]], "fn_name": "double"}, {}, 0.0),
+        ([{"input": "1", "output": "2", "testtype": "functional"}], {"metadata": ['{"func_name": "double"}']}, 1.0),
+        (
+            [{"input": "1", "output": "2", "testtype": "functional"}],
+            {"fn_name": ["double"], "metadata": ["{no JSON"]},
+            1.0,
+        ),
+        ([{"input": "1", "output": "2", "testtype": "functional"}], {}, None),
+        ([{"input": "1", "output": "", "testtype": "stdin"}], {"fn_name": ["double"]}, 1.0),
+        ([{"input": "one", "output": "2", "testtype": "functional"}], {"fn_name": ["double"]}, None),
+        ("def check(candidate):\n    assert candidate(2) == 4", {"entry_point": ["Solution().double"]}, 1.0),
     ],
 )
 def test_tests_are_written_as_data_sets_write_them(tests, columns, score):
@@ -62,6 +98,42 @@ def test_tests_are_written_as_data_sets_write_them(tests, columns, score):
     for given in [tests] if tests is None or isinstance(tests, str) else [tests, json.dumps(tests)]:
         [found] = code_tests.explain([TURN], tests=[given], **columns)
         assert found.value == score, found.reason
+
+
+@pytest.mark.parametrize(
+    ("program", "case"),
+    [
+        ("class Solution:\n    def f(self, xs: List[int]) -> int:\n        return sum(xs)", ([[1, 2]], 3)),
+        ("class Solution:\n    @staticmethod\n    def f(xs): return sum(xs)", ([[1, 2]], [3])),
+        ("def f(d): return {n: d[n] + 1 for n in d}", ([{"1": 1, "2": 4}], {"1": 2, "2": 5})),
+        ("def f(d): return d[1]", ([{"1": {"-2": "x"}}], {"-2": "x"})),
+        ("def f(d): return d['1']", ([{"1": 2}], 2)),
+        ("def f(): return {True: 1, None: 2.5}", ([], {"true": 1, "null": 2.5})),
+    ],
+)
+def test_a_function_is_tested_with_arguments_as_json_has_them(program, case):
+    confined()
+    tests = {"inputs": [case[0]], "outputs": [case[1]], "fn_name": "f"}
+    [right, wrong] = code_tests.explain([f"```python\n{program}\n```"] * 2, tests=[tests, {**tests, "outputs": ["no"]}])
+    assert right.value == 1.0, right.reason
+    assert wrong.value == 0.0
+
+
+CASES = SHARED / "cases"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CASES.exists(), reason="the shared cases are not here")
+@pytest.mark.parametrize("name", ["programs_honest", "programs_paid_wrongly", "code_tests"])
+def test_shared_cases_score_what_is_fair(name):
+    confined()
+    limits = {"seconds": 2.5, "memory_mb": 512} if name == "programs_paid_wrongly" else {}
+    for row in map(json.loads, (CASES / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()):
+        fair = row.get("fair") or [row["expect"]]
+        columns = row.get("columns") or {key: row[key] for key in ("tests", "fn_name", "test_setup_code") if key in row}
+        [score] = code_tests.explain([row["completion"]], **{key: [value] for key, value in columns.items()}, **limits)
+        is_free = name == "code_tests" and fair == [None]
+        assert is_free or any(score.value == pytest.approx(value, abs=0.05) for value in fair), (row["name"], score)
 
 
 @pytest.mark.slow

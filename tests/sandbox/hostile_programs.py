@@ -38,6 +38,10 @@ SCRIPTS = {
     "deleting a file": ("import os\nos.unlink('{folder}/kept')\nprint('done')", "PermissionError"),
     "deleting a folder": ("import shutil\nshutil.rmtree('{folder}')\nprint('done')", "PermissionError"),
     "renaming a file": ("import os\nos.rename('{folder}/kept', '{folder}/gone')\nprint('done')", "PermissionError"),
+    "emptying a file that it may read": (  # seccomp's error: Landlock's, where its version knows of it, is another
+        "import os\nos.open('/dev/null', os.O_RDONLY | os.O_TRUNC)\nprint('done')",
+        "Operation not permitted",
+    ),
     "cutting a file": ("import os\nos.truncate('{folder}/kept', 0)\nprint('done')", "PermissionError"),
     "changing a mode": ("import os\nos.chmod('{folder}/kept', 0)\nprint('done')", "PermissionError"),
     "a link": ("import os\nos.symlink('/etc/passwd', '{folder}/new')\nprint('done')", "PermissionError"),
@@ -148,13 +152,59 @@ FAKES = {
 EXPECTS_AN_ERROR = (
     "try:\n    answer(-1)\n    found = False\nexcept Exception:\n    found = True\nassert found\nassert answer(7) == 49"
 )
+SQUARE = "assert answer(7) == 49"
 ALL_OF_MANY = "assert all(map(lambda n: answer(n) == n * n, [3, 7]))"
+EVERYTHING = (
+    "class All:\n    def __lt__(self, other): return True\n    __gt__ = __le__ = __ge__ = __contains__ = __lt__\n"
+    "    def __sub__(self, other): return 0\n    __rsub__ = __sub__\n    def __abs__(self): return 0\n"
+    "    def __float__(self): return 49.0\n    def __len__(self): return 49\n    def __hash__(self): return hash(49)\n"
+    "    def __eq__(self, other): return True\n    def __ne__(self, other): return False\n"
+    "def answer(n): return All()"
+)
 # Programs that take advantage of how a test is written, and the test.
 ADVANTAGES = {
+    **{
+        f"an object that answers for itself in {test}": (EVERYTHING, f"assert {test}")
+        for test in (
+            "49 in answer(7)",
+            "abs(answer(7) - 49) < 1e-9",
+            "48 < answer(7) < 50",
+            "not answer(7) != 49",
+            "answer(7) in {49}",
+            "{49: True}.get(answer(7))",
+        )
+    },
+    "a module of the test's": (
+        "class np:\n    allclose = staticmethod(lambda *a: True)\ndef answer(n): return 0",
+        "assert np.allclose(answer(7), 49)",
+    ),
+    "a verdict that the test prints": ("def answer(n): return '[0, 1, 1, \"\"]\\n' * 9", "print(answer(7))\n" + SQUARE),
+    "an end to a generator in the test": (
+        "def answer(n): raise GeneratorExit",
+        f"{SQUARE} and all(answer(n) for n in [3])",
+    ),
+    "an end to the test": ("def answer(n): raise SystemExit(0)", SQUARE),
+    "an end to what is next": (
+        "def answer(n): return iter([])",
+        "assert all(map(lambda n: next(answer(n)) == n * n, [3]))",
+    ),
+    "an exit behind a bare except": (
+        "import os\ndef answer(n): os._exit(0)",
+        "try:\n    answer(7)\nexcept:\n    found = True\nassert found",
+    ),
+    "an exit where nothing else is asked": (
+        "import os\ndef answer(n): os._exit(0)",
+        "try:\n    answer(7)\nexcept:\n    pass\nelse:\n    assert False",
+    ),
+    "a loop that is right at first": (
+        "import time\ndef answer(n):\n    if n < 4: return n * n\n    time.sleep(600)",
+        "for n in range(9):\n    given = answer(n)\n    assert given == n * n",
+    ),
+    "one of many in a loop": ("def answer(n): return [49] * 5000 + [0]", "for x in answer(7):\n    assert x == 49"),
     "an end to what is mapped": ("def answer(n): raise StopIteration", ALL_OF_MANY),
     "a made-up end to what is mapped": (
         "import os\ndef answer(n):\n    for number in range(3, 64):\n"
-        '        try: os.write(number, b\'{"raised": ["StopIteration", ""]}\\n\')\n        except OSError: pass',
+        '        try: os.write(number, b\'{"raised": [["StopIteration"], ""]}\\n\')\n        except OSError: pass',
         ALL_OF_MANY,
     ),
     "nothing to assert": ("def answer(n): return []", "for x in answer(7):\n    assert x == 49"),

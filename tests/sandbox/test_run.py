@@ -1,9 +1,11 @@
 """Programs and their tests: what passes, what is counted, and how values cross."""
 
+import time
+
 import pytest
 
 from rlvr_vocab.sandbox.confinement import CannotConfine
-from rlvr_vocab.sandbox.run import Limits, ProgramTests, probe, run_tests
+from rlvr_vocab.sandbox.run import Limits, ProgramTests, TimeBudget, probe, run_tests
 from rlvr_vocab.sandbox.values import NotPlain, decoded, encoded
 
 ADD = "def add(a, b):\n    return a + b\n"
@@ -25,9 +27,10 @@ def test_each_assertion_counts_and_the_first_failure_is_told():
     assert (result.passed, result.total, result.failure) == (2, 3, "not so: add(1, 2) == 4")
 
 
-def test_a_check_function_counts_the_assertions_that_it_reaches():
-    check = "def check(candidate):\n    for n in range(5):\n        assert candidate(n, 1) == (n + 1 if n < 3 else 0)"
-    assert passed(ADD, ProgramTests(code=(check,), entry_point="add")) == (3, 5)
+def test_a_check_function_counts_its_assertions_and_one_in_a_loop_holds_where_it_held_each_time():
+    check = "def check(candidate):\n    for n in range({}):\n        assert candidate(n, 1) == (n + 1 if n < 3 else 0)"
+    checks = [check.format(times) + "\n    assert candidate(1, 1) == 2" for times in (3, 5)]
+    assert [passed(ADD, ProgramTests(code=(text,), entry_point="add")) for text in checks] == [(2, 2), (1, 2)]
 
 
 def test_arguments_and_what_they_give():
@@ -74,6 +77,163 @@ def test_tests_that_were_not_reached_in_time_failed():
         source, ProgramTests(code=("assert f(0) == 0", "assert f(1) == 0", "assert f(0) == 0")), Limits(1.0)
     )
     assert (result.passed, result.total, result.timed_out) == (1, 3, True)
+
+
+@pytest.mark.parametrize(
+    ("source", "test", "share"),
+    [
+        (
+            "def f(n):\n    while n > 2: pass\n    return n",
+            "assert f(1) == 1\nassert f(2) == 2\nassert f(3) == 3",
+            (2, 3),
+        ),
+        ("def f(n): return 1 // (3 - n)", "x = f(2)\nassert x == 1\ny = f(3)\nassert y == 1\nassert f(2)", (1, 3)),
+        ("def f(n): return 1 // (3 - n)", "assert f(2) == 1\nf(3)", (1, 2)),
+        ("def f(n): return 1 // (3 - n)", "for n in range(9):\n    x = f(n)\n    assert x < 2", (0, 1)),
+        ("def f(n): return 1 // (3 - n)", "def same(n, x):\n    assert f(n) == x\nsame(2, 1)\nsame(3, 1)", (0, 1)),
+        ("def f(n): return [n] * n", "for x in f(5000):\n    assert x == 5000\nassert f(1) == 1", (1, 2)),
+        ("def f(n): return n", "if f(1) == 1:\n    assert f(2) == 2\nelse:\n    assert f(3) == 4", (1, 1)),
+    ],
+)
+def test_a_test_that_does_not_come_to_its_end_has_the_share_of_all_its_assertions(source, test, share):
+    assert passed(source, ProgramTests(code=(test,)), seconds=1.0) == share
+
+
+def test_output_of_a_test_is_no_verdict():
+    prints = ("print(f(3), end='')\nassert f(3) == 9", "print('null', [0, 1, 1, ''], sep='\\n')\nassert f(2) == 5")
+    assert passed("def f(n): return n * n", ProgramTests(code=prints)) == (1, 2)
+
+
+NO_ERROR = "try:\n    f(1)\nexcept ValueError:\n    pass\nelse:\n    {}"
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        NO_ERROR.format("assert False"),
+        NO_ERROR.format("raise AssertionError('none')"),
+        "try:\n    f(1)\n    assert False\nexcept ValueError:\n    pass",
+        "import pytest\nwith pytest.raises(ValueError, match='no'):\n    f(1)",
+        "try:\n    f(1)\nexcept (Own, KeyError) as error:\n    assert str(error) == 'no'\nelse:\n    assert False",
+    ],
+)
+def test_a_test_may_ask_for_an_error_alone(test):
+    right = "class Own(ValueError): pass\ndef f(n): raise Own('no')"
+    assert passed(right, ProgramTests(code=(test,))) == (1, 1)
+    assert passed("class Own(ValueError): pass\ndef f(n): return n", ProgramTests(code=(test,)))[0] == 0
+    assert passed("class Own(Exception): pass\ndef f(n): raise TypeError", ProgramTests(code=(test,)))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("test", "reason"),
+    [
+        ("assert f( == 1", "no Python: SyntaxError"),
+        ("import nothing_of_the_name\nassert f(1) == 1", "before it asks the program: ModuleNotFoundError"),
+        ("assert f(1 / 0) == 1", "before it asks the program: ZeroDivisionError"),
+        ("assert f(1) == 1\nassert f(lambda: 1) == 1", "a value of function"),
+        ("def test_f():\n    assert f(1) == 1", ""),
+        ("def check(candidate):\n    assert candidate(1) == 1", ""),
+        ("x = f(1)", ""),
+    ],
+)
+def test_a_test_that_is_broken_judges_no_program(test, reason):
+    for source in ("def f(n): return n", "def f(n): return 0"):
+        result = run_tests(source, ProgramTests(code=("assert f(1) == 1", test)[reason == "" :]), Limits(5.0))
+        assert result.total == 0 and reason in result.failure, result
+
+
+STANDARD_INPUT = {
+    "dataclass": "from dataclasses import dataclass\nimport typing as t\n@dataclass\nclass P:\n    x: t.List[int]\n"
+    "print(P([int(input())]).x[0] * 2)",
+    "pickle": "import pickle\nclass A: pass\na = A()\na.x = int(input())\nprint(pickle.loads(pickle.dumps(a)).x * 2)",
+    "exit": "print(int(input()) * 2)\nexit()",
+    "/dev/stdin": "print(int(open('/dev/stdin').read()) * 2)",
+    "a thread": "import sys, threading\nfrom functools import cache\nsys.setrecursionlimit(10**7)\n"
+    "threading.stack_size(2**27)\n@cache\ndef add(n): return n and add(n - 1) + 1\n"
+    "def main():\n    print(add(50_000) // 50_000 * int(input()) * 2)\n    sys.exit()\n"
+    "thread = threading.Thread(target=main)\nthread.start()\nthread.join()",
+    "a deep stack": "from resource import *\nsetrlimit(RLIMIT_STACK, (RLIM_INFINITY, getrlimit(RLIMIT_STACK)[1]))\n"
+    "print(int(input()) * 2)",
+}
+
+
+@pytest.mark.parametrize("idiom", STANDARD_INPUT)
+def test_idioms_of_contests_run(idiom):
+    assert passed(STANDARD_INPUT[idiom], ProgramTests(scripts=(("21\n", "42"),))) == (1, 1)
+
+
+def test_output_may_be_as_long_as_what_is_expected_and_bytes_are_no_replacement_characters():
+    assert passed("print('x' * 3_000_000)", ProgramTests(scripts=(("", "x" * 3_000_000),))) == (1, 1)
+    assert passed("import os\nos.write(1, b'\\xff')", ProgramTests(scripts=(("", "\ufffd"),))) == (0, 1)
+
+
+OBJECTS = {
+    "class P:\n    x: int\n    y: int = 0": ("P(3) == P(3)", "f(P, 3) == P(3, 0)", "str(P(3)) == 'P(x=3, y=0)'"),
+    "class P(NamedTuple):\n    x: int": ("P(3).x == 3", "P(3) == (3,)", "f(P, 3) == P(3)"),
+    "class P(Enum):\n    ONE = 1": ("P.ONE is f(P, 1)", "P.ONE == P(1)", "P(1).name == 'ONE'", "{P.ONE: 2}[P(1)] == 2"),
+    "def P(n):\n    yield from range(n)": ("list(P(3)) == [0, 1, 2]", "sum(P(4)) == 6", "next(P(2)) == 0", "1 in P(2)"),
+    "class P(list):\n    def __init__(self, n): super().__init__([n])": ("P(3) == [3]", "isinstance(P(3), list)"),
+    "class P:\n    def __init__(self, n): self.n = n\n    def __getitem__(self, i): return self.n + i\n"
+    "    def __len__(self): return self.n\n    def __enter__(self): return self.n\n    def __exit__(self, *e): pass\n"
+    "    def __add__(self, other): return P(self.n + other.n)\n    def __eq__(self, other): return self.n == other.n": (
+        "P(3)[1] == 4", "len(P(3)) == 3", "P(1) + P(2) == P(3)", "isinstance(P(1), P)", "not P(0)", "used(P(4)) == 4",
+        "changed(P(1)).n == 5",
+    ),
+    "P = print": ("printed(lambda: P('hi')) == 'hi\\n'",),
+    "P = Fraction": ("P(1, 2) == Fraction(1, 2)", "str(P(1, 2)) == '1/2'"),
+    "P = Counter": ("P('aab').most_common(1) == [('a', 2)]", "P('a') == {'a': 1}"),
+    "def P(d): return d + timedelta(1)": ("P(date(2024, 2, 28)) == date(2024, 2, 29)",),
+    "P = numpy.cumsum": ("(P(numpy.ones(2)) == [1, 2]).all()", "np.allclose(P([1]), [1])", "P([1]).shape == (1,)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("definition", OBJECTS)
+def test_objects_of_a_program_behave_in_its_tests_as_in_one_process(definition):
+    imports = (
+        "from collections import Counter\nfrom dataclasses import dataclass\nfrom datetime import date, timedelta\n"
+    )
+    imports += "from enum import Enum\nfrom fractions import Fraction\nfrom typing import NamedTuple\nimport numpy\n"
+    decorator = "@dataclass\n" if definition.startswith("class P:\n    x") else ""
+    source = f"{imports}{decorator}{definition}\ndef f(g, *arguments): return g(*arguments)"
+    setup = (
+        f"import contextlib, io, numpy\n{imports}def used(p):\n    with p as x: return x\n"
+        "def changed(p):\n    p.n = 5\n    return p\ndef printed(run):\n    text = io.StringIO()\n"
+        "    with contextlib.redirect_stdout(text): run()\n    return text.getvalue()\n"
+    )
+    tests = tuple(f"assert {test}" for test in OBJECTS[definition])
+    result = run_tests(source, ProgramTests(code=tests, setup=setup), Limits(5.0))
+    assert (result.passed, result.total) == (len(tests), len(tests)), result
+
+
+def test_a_container_or_an_array_that_is_changed_in_place_is_changed():
+    source = "def f(q): q.append(1)\ndef g(a): a[0] = 1"
+    tests = ("from collections import deque\nq = deque()\nf(q)\nassert list(q) == [1]",)
+    tests += ("import numpy\na = numpy.zeros(2)\ng(a)\nassert a.tolist() == [1, 0]",)
+    assert passed(source, ProgramTests(code=tests)) == (2, 2)
+
+
+def test_annotations_are_those_of_the_program():
+    source = (
+        "import typing\nclass A:\n    x: int\ndef f(n: int): return f.__annotations__['n'], typing.get_type_hints(A)"
+    )
+    assert passed(source, ProgramTests(code=("assert f(1)[0] is f(1)[1]['x']",))) == (1, 1)
+
+
+def test_a_batch_of_endless_programs_ends_and_a_program_ends_with_its_first_endless_test():
+    begun, budget = time.monotonic(), TimeBudget(2.0, cores=1)
+    tests = ProgramTests(scripts=(("", ""),) * 12)
+    results = [run_tests("while True: pass", tests, Limits(2.0), budget=budget) for _ in range(6)]
+    assert time.monotonic() - begun < 2.0 * (1.5 + 6 / 10) + 2
+    assert all((result.passed, result.total, result.timed_out) == (0, 12, True) for result in results)
+    assert "2 s" in results[0].failure and "0.2 s" in results[-1].failure
+
+
+def test_time_that_a_program_leaves_is_there_for_others():
+    budget = TimeBudget(2.0, cores=0)
+    for _ in range(12):
+        with budget.allot() as seconds:
+            pass
+    assert seconds == pytest.approx(2.0, abs=0.2)
 
 
 def test_numbers_of_any_length_cross():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from rlvr_vocab.errors import UserError
@@ -12,11 +14,14 @@ from rlvr_vocab.rewards.parameters import number, shown, switch, whole_number
 from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
 from rlvr_vocab.sandbox.confinement import CannotConfine
-from rlvr_vocab.sandbox.run import Limits, ProgramTests, probe, run_tests
+from rlvr_vocab.sandbox.run import Limits, ProgramTests, TimeBudget, probe, run_tests
 from rlvr_vocab.verify.worker_pool import usable_cores
 
-_FENCE = "```"
-_PYTHON = ("", "python", "python3", "py")
+# A line that opens a block of code, alone, quoted or as an item of a list: its fence, and what it says of the block.
+_FENCE = re.compile(r"\s*(?:(?:[-*+]|\d+[.)])\s+|>\s*)*(`{3,}(?=[^`]*$)|~{3,})(.*)")
+_MARGIN = " \t>"
+_PYTHON = re.compile(r"[\s{.]*(?:i?python|py)[\d.]*(?![\w-])", re.IGNORECASE)
+_DEFINES = re.compile(r"^[ \t]*(?:def|class|import|from)\b|\b(?:input|print)\(", re.MULTILINE)
 
 
 @reward(
@@ -32,7 +37,7 @@ def code_tests(
     partial: bool = True,
     allow_unsafe: bool = False,
     think_tags: tuple[str, str] = THINK_TAGS,
-    **_columns: Any,
+    **columns: Any,
 ) -> list[Score]:
     """The part of its tests that the program in the last code block of the answer passes.
 
@@ -45,9 +50,11 @@ def code_tests(
         tests: a row's tests, also as JSON text: Python with assertions, or a list of such pieces (MBPP's `test_list`,
             HumanEval's `test` with `entry_point`); `{"input": …, "output": …}` pairs of standard input and output; or
             APPS's `{"inputs": […], "outputs": […], "fn_name": …}`, pairs of both too where there is no `fn_name`.
-        entry_point: a column: the function that is tested, where the tests do not say.
+        entry_point: a column: the function that is tested, where the tests do not say. A column `fn_name` will do, and
+            LiveCodeBench's `metadata`.
         test_setup_code: a column: Python that goes before the assertions.
-        seconds: for all tests of a program, and for each pair of standard input and output.
+        seconds: for all tests of a program, and for each pair of standard input and output up to the first that is not
+            done; less where too many programs of a batch are late (see `sandbox.run.TimeBudget`).
         memory_mb: of address space.
         partial: False gives 1 for all tests and else 0.
         allow_unsafe: run programs where the system cannot confine them. They may then do all that you may.
@@ -72,16 +79,19 @@ def code_tests(
     if not switch("code_tests", "allow_unsafe", allow_unsafe):
         _require_confinement()
 
+    budget = TimeBudget(limits.seconds, usable_cores())
+
     def score(row: int) -> Score:
-        parsed = _tests_of(tests[row], _cell(entry_point, row), _cell(test_setup_code, row))
+        named = (_cell(column, row) for column in (entry_point, columns.get("fn_name"), columns.get("metadata")))
+        parsed = _tests_of(tests[row], _function_name(*named), _cell(test_setup_code, row))
         if isinstance(parsed, str):
             return Score(None, parsed)
         program = program_of(turn_text(completions[row]), think_tags)
         if program is None:
             return Score(0.0, "no code block in the answer")
-        result = run_tests(program, parsed, limits, confined=not allow_unsafe)
+        result = run_tests(program, parsed, limits, confined=not allow_unsafe, budget=budget)
         if result.total == 0:
-            return Score(None, "its tests assert nothing")
+            return Score(None, result.failure or "its tests assert nothing, or ask the program nothing")
         part = result.passed / result.total
         words = f"{result.passed} of {result.total} tests passed"
         reason = f"{words}; {result.failure}" if result.failure else words
@@ -92,19 +102,31 @@ def code_tests(
 
 
 def program_of(turn: str, think_tags: tuple[str, str] = THINK_TAGS) -> str | None:
-    """The last block of Python in the answer of a turn; None where there is none, or the thinking was never closed."""
-    program, opened = None, None
+    """The last block of Python in the answer of a turn, else the last block that does not name its language.
+
+    None where there is no such block, or the thinking was never closed.
+    """
+    named, unnamed, opened = None, None, None
     lines = (after_thinking(turn, think_tags) or "").splitlines(keepends=True)
-    for place, line in enumerate(lines):  # no regular expression: blocks that never close would take quadratic time
-        mark = line.strip()
-        if opened is None and mark.startswith(_FENCE):
-            opened = place
-        elif opened is not None and mark == _FENCE:
-            language = lines[opened].strip().removeprefix(_FENCE).strip().partition(" ")[0]
-            if language.lower() in _PYTHON:
-                program = "".join(lines[opened + 1 : place])
+    for place, line in enumerate(lines):
+        if opened is None:
+            if found := _FENCE.match(line.rstrip("\r\n")):
+                opened, (fence, language) = place, found.groups()
+        elif (closing := line.strip(_MARGIN + "\r\n")).startswith(fence) and not closing.strip(fence[0]):
+            program = _unindented(lines[opened + 1 : place])
+            if _PYTHON.match(language):
+                named = program
+            elif not language.strip() and (unnamed is None or _DEFINES.search(program)):
+                unnamed = program
             opened = None
-    return program
+    return unnamed if named is None else named
+
+
+def _unindented(lines: list[str]) -> str:
+    """A block as it would stand at the left edge, where the first line of a program is."""
+    first = next((line for line in lines if line.strip(_MARGIN + "\r\n")), "")
+    width = len(first) - len(first.lstrip(_MARGIN))
+    return "".join(line[min(width, len(line) - len(line.lstrip(_MARGIN))) :] for line in lines)
 
 
 def _require_confinement() -> None:
@@ -121,6 +143,18 @@ def _cell(column: Sequence[str | None] | None, row: int) -> str | None:
     return None if column is None else column[row]
 
 
+def _function_name(*named: Any) -> str | None:
+    """The function that a row tests, by name, as `Solution().name`, or in LiveCodeBench's JSON."""
+    for cell in named:
+        name = cell
+        with suppress(ValueError, TypeError):  # it is no JSON
+            name = json.loads(cell)
+        name = str(name.get("func_name") if isinstance(name, dict) else name).rpartition(".")[2]
+        if cell and name.isidentifier() and name != "None":
+            return name
+    return None
+
+
 def _tests_of(given: Any, entry_point: str | None, setup: str | None) -> ProgramTests | str:
     """The tests of a row; a reason where it has none that can be read."""
     if isinstance(given, str) and given.lstrip().startswith(("{", "[")):
@@ -131,8 +165,8 @@ def _tests_of(given: Any, entry_point: str | None, setup: str | None) -> Program
     pieces: Any = [given] if isinstance(given, str | dict) else given
     match pieces:
         case [{"inputs": list() as inputs, "outputs": list() as outputs, **rest}] if len(inputs) == len(outputs):
-            name: Any = rest.get("fn_name") or entry_point
             pairs = [{"input": asked, "output": told} for asked, told in zip(inputs, outputs, strict=True)]
+            name: Any = rest.get("fn_name") or entry_point
             return _pairs(pairs, name)
         case [str(), *_] if all(isinstance(piece, str) for piece in pieces):
             return ProgramTests(code=tuple(pieces), setup=setup or "", entry_point=entry_point)
@@ -144,11 +178,34 @@ def _tests_of(given: Any, entry_point: str | None, setup: str | None) -> Program
 
 
 def _pairs(pairs: list[dict[str, Any]], name: str | None) -> ProgramTests | str:
-    if name is not None:
-        cases = [{"arguments": pair["input"], "expected": pair["output"]} for pair in pairs]
-        if not all(isinstance(case["arguments"], list) for case in cases):
-            return f"the row's tests of {name} need lists of arguments as input"
+    kinds = {pair.get("testtype") for pair in pairs}
+    if name is not None and "stdin" not in kinds:
+        try:
+            cases = [_case(pair["input"], pair["output"]) for pair in pairs]
+        except ValueError as error:
+            return f"the row's tests of {name} need lists of arguments as input, or each as JSON on a line: {error}"
+        if all(isinstance(case["expected"], list) and len(case["expected"]) == 1 for case in cases):
+            cases = [{**case, "also": case["expected"]} for case in cases]  # APPS wraps what is expected
         return ProgramTests(cases=tuple(cases), entry_point=name)
-    if not all(isinstance(pair[side], str) for pair in pairs for side in ("input", "output")):
-        return "the row's tests name no function, and their input and output are no text"
-    return ProgramTests(scripts=tuple((pair["input"], pair["output"]) for pair in pairs))
+    scripts = tuple((_lines(pair["input"]), _lines(pair["output"])) for pair in pairs)
+    if "functional" in kinds or not all(isinstance(text, str) for script in scripts for text in script):
+        return "the row's tests name no function (column entry_point, fn_name or metadata), and are no standard input"
+    return ProgramTests(scripts=scripts)
+
+
+def _case(given: Any, expected: Any) -> dict[str, Any]:
+    """Arguments and what they give; LiveCodeBench writes both as JSON, an argument a line."""
+    if not isinstance(given, str):
+        if not isinstance(given, list):
+            raise ValueError(shown(given))
+        return {"arguments": given, "expected": expected}
+    arguments = [json.loads(line) for line in given.splitlines() if line.strip()]
+    with suppress(ValueError):  # a text that is not quoted is what is expected
+        expected = json.loads(expected) if isinstance(expected, str) else expected
+    return {"arguments": arguments, "expected": expected}
+
+
+def _lines(text: Any) -> Any:
+    """Standard input or output, which may come as a list of its lines."""
+    is_lines = isinstance(text, list) and all(isinstance(line, str) for line in text)
+    return "\n".join(line.removesuffix("\n") for line in text) if is_lines else text
