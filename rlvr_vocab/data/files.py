@@ -4,6 +4,7 @@ import codecs
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,12 @@ def what_is_there(missing: Path) -> str:
 LARGEST_CELL = 2**31 - 1
 
 
+LINES_OF_PROSE = 4  # so many may have as many commas as the first line by chance
+DELIMITERS = ",;\t|"
+ONLY_QUOTED = re.compile(r'(?<![^\t;|])"([^"\t;|]*)"(?![^\t;|])')
+MEND_QUOTES = "put quotes around a cell that begins with one, and double those in it"
+
+
 def read_rows(path: Path) -> list[Any]:
     """The rows of a file: dicts, and whatever else a JSON file holds where a row should be.
 
@@ -116,19 +123,53 @@ def refuse_wide_characters(content: bytes, path: Path) -> None:
 
 
 def read_csv(path: Path) -> list[dict[str, str | None]]:
-    """Rows of a table of commas or tabs, keyed by its first line; cells missing at a line's end are None."""
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    """Rows of a table, keyed by its first line, which tells the delimiter where it is not that of the extension.
+
+    Cells missing at a line's end are None. Quotes are text where no cell needs any: each line has as many cells as the
+    first, and none of them is doubled. Of commas that tells nothing, as prose has them too.
+    """
+    lines = list(io.StringIO(read_text(path), newline=""))
+    filled = [line for line in lines if line.strip()] or [""]
+    usual = "\t" if path.suffix.lower() == ".tsv" else ","
+    delimiter = next((each for each in (usual, *DELIMITERS) if each in filled[0]), usual)
+    is_plain = len({line.count(delimiter) for line in filled}) == 1 and not any('""' in line for line in filled)
+    if is_plain and delimiter != "," and '"' not in filled[0]:
+        cells_of = [ONLY_QUOTED.sub(r"\1", line.rstrip("\r\n")).split(delimiter) for line in lines]
+        records = [(number, cells) for number, cells in enumerate(cells_of, start=1) if any(cells)]
+    else:
+        records = quoted_records(lines, delimiter, str(path.absolute()))
+    header = records[0][1] if records else []
+    if repeated := sorted({name for name in header if header.count(name) > 1}):
+        raise UserError(f'{path.absolute()}:1 names the column "{repeated[0]}" twice; names must differ')
+    return [keyed_cells(header, cells, f"{path.absolute()}:{number}") for number, cells in records[1:]]
+
+
+def quoted_records(lines: list[str], delimiter: str, where: str) -> list[tuple[int, list[str]]]:
+    """The records of a table with the number of the line where each begins, blank ones left out.
+
+    Raises:
+        UserError: A quote is misplaced, or never closed, or takes whole rows into its cell, as a quote that is text.
+    """
     csv.field_size_limit(LARGEST_CELL)
-    lines = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
+    reader, records, begins = csv.reader(lines, delimiter=delimiter, strict=True), [], 1
+    over_lines, like_rows = [], []
     try:
-        header = next((cells for cells in lines if cells), [])
-        if repeated := sorted({name for name in header if header.count(name) > 1}):
-            raise UserError(f'{path.absolute()}:1 names the column "{repeated[0]}" twice; names must differ')
-        return [keyed_cells(header, cells, f"{path.absolute()}:{lines.line_num}") for cells in lines if cells]
+        for cells in reader:
+            taken = lines[begins - 1 : reader.line_num]
+            records += [(begins, cells)] if cells else []
+            over_lines += [(begins, reader.line_num)] * (len(taken) > LINES_OF_PROSE)
+            if len(taken) > LINES_OF_PROSE and {line.count(delimiter) for line in taken} == {
+                len(records[0][1]) - 1
+            } != {0}:
+                like_rows.append((begins, reader.line_num))
+            begins = reader.line_num + 1
     except csv.Error as error:
         cut_off = "; a quote is never closed, or the text breaks off" if str(error) == "unexpected end of data" else ""
-        where = f"{path.absolute()}:{lines.line_num}"
-        raise UserError(f"{where} breaks the quoting rules of CSV: {error}{cut_off}") from error
+        raise UserError(f"{where}:{begins} breaks the quoting rules of CSV: {error}{cut_off}; {MEND_QUOTES}") from error
+    if like_rows and like_rows == over_lines:
+        opened, closed = like_rows[0]
+        raise UserError(f"{where}:{opened} opens a quote and line {closed} closes it, around whole rows: {MEND_QUOTES}")
+    return records
 
 
 def keyed_cells(header: list[str], cells: list[str], where: str) -> dict[str, str | None]:
@@ -142,13 +183,21 @@ def keyed_cells(header: list[str], cells: list[str], where: str) -> dict[str, st
 
 
 def read_json(path: Path) -> list[Any]:
-    """Rows of a list of objects, or of `{"data": [...]}`."""
+    """Rows of a list of objects, or of an object in which one key alone holds such a list."""
     content = parse_json(read_text(path), str(path.absolute()))
-    if isinstance(content, dict):
-        content = content.get("data")
     if isinstance(content, list):
         return content
-    raise UserError(f'{path.absolute()} holds neither a list of objects, nor {{"data": [...]}}')
+    keys = list(content) if isinstance(content, dict) else []
+    lists = [
+        key for key in keys if isinstance(content[key], list) and any(isinstance(row, dict) for row in content[key])
+    ]
+    if len(lists) == 1:
+        return content[lists[0]]
+    found = f"; of its keys {', '.join(lists)} do: save one of them as a file" if lists else ""
+    raise UserError(
+        f'{path.absolute()} holds neither a list of objects, nor an object of which one key does, as {{"data": [...]}}'
+        f"{found}"
+    )
 
 
 def read_jsonl(path: Path) -> list[Any]:

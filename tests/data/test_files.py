@@ -1,5 +1,6 @@
 """What a set's name stands for, and rows as they were written in its file; a failure is one line."""
 
+import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -24,13 +25,14 @@ ROWS = [{"problem": "1+1=", "answer": 2}, {"problem": "½ of 1?", "answer": 0.5}
         json.dumps({"data": ROWS}),
         json.dumps({"version": "1", "data": ROWS}),
         "\ufeff" + json.dumps(ROWS, ensure_ascii=False),
+        json.dumps({"examples": ROWS, "version": 1, "authors": ["A", "B"]}),
     ],
 )
 def test_every_layout_of_json_gives_the_same_rows(write: Write, content: str) -> None:
     assert read_rows(write("p.json", content)) == ROWS
 
 
-@pytest.mark.parametrize("content", ['{"problem": "1+1=", "answer": 2}', '"text"', "{}", "3"])
+@pytest.mark.parametrize("content", ['{"problem": "1+1=", "answer": 2}', '"text"', "{}", "3", '{"a": [1]}'])
 def test_json_that_is_no_table_is_refused(write: Write, content: str) -> None:
     with pytest.raises(UserError, match=r"p\.json holds neither a list of objects"):
         read_rows(write("p.json", content))
@@ -55,6 +57,11 @@ def test_a_broken_file_is_one_line_with_the_place_and_the_kind_that_it_may_be(
     assert "\n" not in str(caught.value)
 
 
+def test_json_with_several_lists_names_them(write: Write) -> None:
+    with pytest.raises(UserError, match="of its keys train, test do: save one of them"):
+        read_rows(write("p.json", json.dumps({"train": ROWS, "test": ROWS})))
+
+
 def test_jsonl_breaks_only_at_line_feeds_and_skips_blank_lines(write: Write) -> None:
     path = write("p.jsonl", '{"a": "x\u2028y"}\r\n\n{"a": "\u0085"}\n  \n5')
     assert read_rows(path) == [{"a": "x\u2028y"}, {"a": "\u0085"}, 5]
@@ -73,6 +80,52 @@ def test_csv_cells_stay_text_with_quotes_line_breaks_and_commas(write: Write) ->
 
 def test_tsv_cells_are_separated_by_tabs(write: Write) -> None:
     assert read_rows(write("p.tsv", 'problem\tanswer\n"a\tb"\t1,5\n')) == [{"problem": "a\tb", "answer": "1,5"}]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("opening", ['"Moby Dick', '"Blue" is which', 'He said "no'])
+@pytest.mark.parametrize("closing", ["a board of 5' 10\"", '"End', "no quote"])
+def test_quotes_in_a_table_that_quotes_no_cell_are_text(write: Write, opening: str, closing: str, end: str) -> None:
+    questions = [opening, *(f"What is {n}+1?" for n in range(5)), closing]
+    lines = ["question\tanswer", *(f"{question}\t{n}" for n, question in enumerate(questions))]
+    for mark in ("", "\ufeff"):
+        rows = read_rows(write("p.tsv", mark + end.join(lines)))
+        assert [row["question"] for row in rows] == questions and [row["answer"] for row in rows] == list("0123456")
+
+
+def test_a_tsv_file_of_a_writer_that_quotes_is_read_as_it_was_written(tmp_path: Path) -> None:
+    cells = ['He said "no"', "two\nlines", "a\ttab", "plain"]
+    for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL):
+        with (tmp_path / "p.tsv").open("w", newline="") as file:
+            csv.writer(file, delimiter="\t", quoting=quoting).writerows([("question", "n"), *((c, "1") for c in cells)])
+        assert [row["question"] for row in read_rows(tmp_path / "p.tsv")] == cells
+    assert read_rows(write_text(tmp_path / "q.tsv", 'question\tanswer\n"1+1?"\t"2"\n')) == [
+        {"question": "1+1?", "answer": "2"}
+    ]
+
+
+def write_text(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "delimiter"), [("p.csv", ";"), ("p.csv", "\t"), ("p.csv", "|"), ("p.tsv", ";"), ("p.tsv", ",")]
+)
+def test_the_first_line_tells_the_delimiter(write: Write, name: str, delimiter: str) -> None:
+    text = "question,answer\nPrix de 2 ?,4\n".replace(",", delimiter)
+    assert read_rows(write(name, text)) == [{"question": "Prix de 2 ?", "answer": "4"}]
+
+
+def test_prose_of_several_lines_with_commas_is_one_cell(write: Write) -> None:
+    text = 'question,answer\n"Let a, b be.\nFind a+b",5\n"Red, blue\nand then,\nwhat?",3\n'
+    assert [row["answer"] for row in read_rows(write("p.csv", text))] == ["5", "3"]
+
+
+def test_a_csv_file_whose_quote_takes_rows_into_its_cell_is_refused_by_the_line_of_the_quote(write: Write) -> None:
+    text = 'question,answer\nx,0\n"Moby,Melville\na,1\nb,2\nc,3\n5\' 10",70\ny,1\n'
+    with pytest.raises(UserError, match=r"p\.csv:3 opens a quote and line 7 closes it, around whole rows"):
+        read_rows(write("p.csv", text))
 
 
 def test_a_csv_cell_may_be_as_long_as_a_worked_solution(write: Write) -> None:
