@@ -25,7 +25,7 @@ CLIPPED = Threshold(0.3, "share of completions", "`completions/clipped_ratio`: c
     title="Completions are cut off",
     cause="the completion limit does not hold the thinking and the answer, or the model no longer ends",
     metrics="`completions/clipped_ratio`",
-    explains=(*NO_SIGNAL, "reward_flat", "format_reward_zero", "mode_collapse"),
+    explains=("reward_flat", "format_reward_zero", "mode_collapse"),
 )
 def completions_cut_off(history: History) -> Symptom | None:
     """Completions end at the limit."""

@@ -42,7 +42,7 @@ ADVICE: Mapping[str, Advice] = {
     "forward and backward": Advice(
         ("time/forward", "time/backward"),
         "gradient checkpointing goes forward twice, and larger batches use a device better, where they fit",
-        lambda facts: ("training.gradient_checkpointing=false", "training.bf16=true"),
+        lambda facts: ("training.gradient_checkpointing=false",),
     ),
     "optimizer": Advice(
         ("time/optimizer",),

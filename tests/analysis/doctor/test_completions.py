@@ -22,7 +22,7 @@ CUT = {
 
 
 def test_a_tight_limit_explains_what_it_does(names_of: Named) -> None:
-    assert names_of({**CUT, "thinking/closed": 0.3}) == ["completions_cut_off"]
+    assert names_of({**CUT, "thinking/closed": 0.3}) == ["completions_cut_off", "groups_too_hard"]
     none_closes = {**CUT, "thinking/closed": 0.0, "thinking/reasoning_share": 0.001}
     assert names_of(none_closes) == ["completions_cut_off", "thinking_never_closed"]
 

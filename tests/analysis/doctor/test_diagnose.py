@@ -215,7 +215,8 @@ def test_single_batches_far_apart_are_judged_from_five_on(
 
 
 def test_what_follows_from_another_finding_is_not_told(names_of: Named) -> None:
-    assert names_of({"completions/clipped_ratio": 1.0, "reward": 0.0, **NO_SPREAD}) == ["completions_cut_off"]
+    cut_off = {"completions/clipped_ratio": 1.0, "reward": 0.0, **NO_SPREAD}
+    assert names_of(cut_off) == ["completions_cut_off", "groups_too_hard"]  # a model that knows nothing has both
     fallen = {"entropy": 4.0, "thinking/closed": 0.0, "reward": 0.0, **NO_SPREAD}
     assert names_of(lambda row: fallen if row["step"] > 8 else {}) == ["entropy_exploding"]
     kl = names_of(lambda row: {**(fallen if row["step"] > 8 else {}), "kl": 0.5 * row["step"]})

@@ -80,7 +80,7 @@ def test_a_kl_that_is_not_watched_is_told_once_and_is_no_finding(
 
 PARTS = {
     "generation": ({"time/generation": 8.0}, "training.gradient_accumulation_steps=2"),
-    "forward and backward": ({"time/forward": 3.0, "time/backward": 5.0}, "training.bf16=true"),
+    "forward and backward": ({"time/forward": 3.0, "time/backward": 5.0}, None),  # bf16 may not be there
     "log-probabilities": ({"time/logprobs": 8.0}, "training.kl_log_steps=0"),
     "optimizer": ({"time/optimizer": 8.0}, "training.gradient_accumulation_steps=2"),
     "rewards": ({"time/rewards": 8.0}, None),
