@@ -25,7 +25,7 @@ from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.probe import Prober
-from rlvr_vocab.evaluation.sampling import SamplingSettings, chat_ids, load_checkpoint, require_room
+from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, require_room
 from rlvr_vocab.evaluation.vllm_sampling import vllm_continuations
 from rlvr_vocab.progress import stage
 from rlvr_vocab.record.files import EVALUATION_SETTINGS, FINAL_MODEL, PROBE, PROBE_FOLDER, PROBE_PAGE
@@ -37,6 +37,7 @@ from rlvr_vocab.runs.problem_account import fingerprint_of
 from rlvr_vocab.runs.problems import held_out_problems, stages_of
 from rlvr_vocab.runs.rewards import grader_of_run, reward_context
 from rlvr_vocab.terminal import make_console, quiet_libraries
+from rlvr_vocab.vocab.chat_template import chat_ids
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.weights_fingerprint import weights_fingerprint
 

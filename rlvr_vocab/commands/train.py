@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
@@ -35,18 +35,19 @@ from rlvr_vocab.runs.folder import start_run_folder
 from rlvr_vocab.runs.forecast import graded_forecast, write_forecast
 from rlvr_vocab.runs.held_out import HeldOutEvaluator, held_out_figures
 from rlvr_vocab.runs.lock import only_writer
-from rlvr_vocab.runs.model import base_model, expansion_plan, plant, untrained_base
+from rlvr_vocab.runs.model import base_model, expansion_plan, plant, untrained_base, untrained_plan
 from rlvr_vocab.runs.monitor import RunDoctor, alert, start_wandb
 from rlvr_vocab.runs.problem_account import check_same_division, write_drawn
 from rlvr_vocab.runs.problems import RunProblems, load_run_problems, stages_of, uses_system_prompt
 from rlvr_vocab.runs.processes import in_one_process, join_processes
-from rlvr_vocab.runs.prompts import fitting_prompts, require_a_batch
+from rlvr_vocab.runs.prompts import fitting_prompts, prompt_doubts, require_a_batch, require_chat_template
 from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.runs.report import report_at_the_end
+from rlvr_vocab.runs.rewards import answer_doubts
 from rlvr_vocab.runs.stage_runner import StagedRun
 from rlvr_vocab.runs.stages import Stage
 from rlvr_vocab.runs.summary import peaks_of_run, restored_summary, write_summary
-from rlvr_vocab.runs.thinking import thinking_doubts
+from rlvr_vocab.runs.thinking import asks_to_think, thinking_doubts
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.training.checkpointing.write import full_disk_in_a_line
 from rlvr_vocab.training.metrics.peak_memory import peak_memory
@@ -54,8 +55,12 @@ from rlvr_vocab.training.problem_order import ProblemOrder
 from rlvr_vocab.training.sharding import RunOnceSharded, is_sharded, on_its_device
 from rlvr_vocab.training.stage import StopOnSignalOrTime
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
+from rlvr_vocab.vocab.chat import prompt_is_thinking
+from rlvr_vocab.vocab.chat_template import chat_texts
 from rlvr_vocab.vocab.expand import ExpansionPlan, write_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
+
+_LOOKED_AT = 8  # prompts of a stage
 
 
 def run(settings: RunSettings) -> int:
@@ -157,10 +162,23 @@ def _prepare(
         with naming_the_stage(stage.name):
             ProblemOrder.of(rows, settings.seed, stage.run.dataset.curriculum)  # for what it refuses
     warmed_up = settings.warmup.on_solutions
-    base = in_one_process(_base_model, settings, problems.train) if warmed_up else untrained_base(settings)
-    plan = expansion_plan(base, settings.model, settings.seed, settings.dataset.open_thinking)
+    thinks = any(
+        asks_to_think(rows[:_LOOKED_AT]["prompt"], settings.model.think_tags, stage.run.rewards, rows[0])
+        for stage, rows in zip(stages_of(settings), problems.by_stage, strict=True)
+    )
+    plan = untrained_plan(settings.model, settings.seed, settings.dataset, thinks)
+    require_chat_template(plan)
+    for rows in (problems.held_out, *(problems.by_stage if warmed_up else ())):  # what else is not rendered till later
+        chat_texts(plan.tokenizer, rows["prompt"][:] if rows is not None else [])
+    if warmed_up:
+        base = in_one_process(_base_model, settings, problems.train)
+        plan = expansion_plan(base, settings.model, settings.seed, settings.dataset.open_thinking, thinks)
     stages = _stages(settings, problems, plan, console)
-    for doubt in thinking_doubts(stages, plan):
+    if prompt_is_thinking(plan.tokenizer, plan.layout):
+        console.print(
+            "the chat template opens the thinking, in final_model too; dataset.open_thinking=model leaves it alone"
+        )
+    for doubt in dict.fromkeys((*thinking_doubts(stages, plan), *_doubts(stages, plan))):
         console.print(f"warning: {doubt}", style="yellow", markup=False)
     initial_model = _write_initial_model(settings, plan, problems.train, console)
     held_out = HeldOutEvaluator(stages[-1].settings, plan.layout, problems.held_out, console)
@@ -193,6 +211,12 @@ def _stages(settings: RunSettings, problems: RunProblems, plan: ExpansionPlan, c
             require_a_batch(train, stage.run.training)
         stages.append(Stage(number, len(written), stage.name, stage.run, stage.until, train, tuple(lengths)))
     return stages
+
+
+def _doubts(stages: Sequence[Stage], plan: ExpansionPlan) -> Iterator[str]:
+    for stage in stages:
+        yield from prompt_doubts(stage.train["prompt"][:], plan)
+        yield from answer_doubts(stage.settings, stage.train[:_LOOKED_AT]["prompt"])
 
 
 def _as_loaded(plan: ExpansionPlan, settings: RunSettings) -> ExpansionPlan:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data.arithmetic import ARITHMETIC_COLUMNS, ArithmeticTask, arithmetic_problems
+from rlvr_vocab.data.doubts import missing_columns, numbered_choices, turns_in_problems
 from rlvr_vocab.data.files import expanded, local_file, one_line, read_rows
 from rlvr_vocab.data.reasoning_gym.problems import COLUMNS as GYM_COLUMNS
 from rlvr_vocab.data.reasoning_gym.problems import gym_rows
@@ -40,6 +41,9 @@ class LoadReport:
             problem is not held out.
         held_out_removed: Rows taken out of training because their problem is held out.
         unmeasured: Held-out problems beyond `max_eval_samples`: neither trained on nor measured on.
+        doubts: Why the rows may not be what they should be, a line each with what to do.
+        missing_columns: The same of columns that the questions need.
+        reaches_no_prompt: A key without an effect, and why.
     """
 
     source: str
@@ -52,6 +56,9 @@ class LoadReport:
     duplicates: int = 0
     held_out_removed: int = 0
     unmeasured: int = 0
+    doubts: tuple[str, ...] = ()
+    missing_columns: tuple[str, ...] = ()
+    reaches_no_prompt: str = ""
 
     def lines(self) -> list[str]:
         """For people: what was kept, then one line for each thing that went otherwise."""
@@ -74,6 +81,8 @@ class LoadReport:
             lines.append(f"left out of training, as the same problem is held out: {self.held_out_removed:,}")
         if self.unmeasured:
             lines.append(f"held out too, but beyond dataset.max_eval_samples: {self.unmeasured:,}")
+        lines += [self.reaches_no_prompt] if self.reaches_no_prompt else []
+        lines += [f"warning: {line}" for line in (*self.doubts, *self.missing_columns)]
         return lines
 
 
@@ -153,6 +162,9 @@ def lay_out(divided: DividedProblems, style: PromptStyle) -> ProblemSets:
     parts = divided.parts
     table = problem_table(divided.problems, style, divided.source.columns)
     report = build_report(divided)
+    if style.system_prompt and all((each.messages or [{}])[0].get("role") == "system" for each in divided.problems):
+        line = "dataset.system_prompt reaches no prompt: every row has a system message of its own"
+        report = replace(report, reaches_no_prompt=line)
     require_problems(report, wants_eval=divided.eval_rows is not None and divided.split.max_eval_samples != 0)
     held_out = table.rows(parts.held_out) if parts.held_out else None
     reserved_keys = frozenset(problem.key for problem in divided.reserved)
@@ -229,7 +241,7 @@ def require_table(rows: Sequence[object], columns: Columns, where: str) -> None:
 def build_report(divided: DividedProblems) -> LoadReport:
     """Account for every row; a row of the eval set says so in its reason."""
     source, parts, train_rows, eval_rows = divided.source, divided.parts, divided.train_rows, divided.eval_rows
-    dropped, kept = list(train_rows.dropped), len(divided.problems)
+    dropped, problems, kept = list(train_rows.dropped), train_rows.problems, len(divided.problems)
     if eval_rows is not None:
         dropped += [replace(row, reason=f"{row.reason}, in {source.eval_split}") for row in eval_rows.dropped]
     by_reason: dict[str, list[tuple[int, str]]] = {}
@@ -246,6 +258,8 @@ def build_report(divided: DividedProblems) -> LoadReport:
         duplicates=len(train_rows.problems) - len({problem.key for problem in train_rows.problems}),
         held_out_removed=parts.removed,
         unmeasured=parts.unmeasured,
+        doubts=(*turns_in_problems(problems), *numbered_choices(problems, source.columns)),
+        missing_columns=tuple(missing_columns(problems, source.columns)),
     )
 
 

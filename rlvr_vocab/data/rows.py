@@ -168,7 +168,7 @@ def require_columns(columns: Columns, found: Iterable[str], where: str) -> None:
         UserError: Names the columns there are, one with a similar name, and the key of the missing one.
     """
     found = list(found)
-    spare = [name for name in found if name not in (columns.problem, columns.answer, columns.reasoning)]
+    spare = [name for name in found if name not in columns.names]
     for key, content in _CONTENTS.items():
         wanted = getattr(columns, key)
         if wanted is not None:

@@ -27,6 +27,10 @@ class Columns:
     answer: str | None
     reasoning: str | None = None
 
+    @property
+    def names(self) -> tuple[str | None, ...]:
+        return self.problem, self.answer, self.reasoning
+
 
 @dataclass(frozen=True)
 class ProblemSource:

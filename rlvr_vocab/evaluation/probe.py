@@ -15,11 +15,12 @@ import numpy as np
 
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.evaluation.continuation import Continuations, Continue
-from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, chat_ids
+from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
 from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought, TokenMap
 from rlvr_vocab.record.results import is_right
 from rlvr_vocab.rewards.grader import Grade, Grader
 from rlvr_vocab.vocab.chat import assistant_turn
+from rlvr_vocab.vocab.chat_template import chat_ids
 from rlvr_vocab.vocab.interventions import CopyExchange, Thought
 from rlvr_vocab.vocab.marking import Marker
 

@@ -14,6 +14,7 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.chat import assistant_turn
+from rlvr_vocab.vocab.chat_template import chat_ids
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.peft.adapter import load_model
 from rlvr_vocab.vocab.peft.adapter_base import folder_with
@@ -111,12 +112,6 @@ def require_room(
     context = getattr(config.get_text_config(), "max_position_embeddings", None)
     if context is not None and prompts:
         require_room_in(context, chat_ids(tokenizer, prompts), prompts, settings)
-
-
-def chat_ids(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Messages]) -> list[list[int]]:
-    """What the model is given for each prompt."""
-    ids: Any = tokenizer.apply_chat_template(list(prompts), add_generation_prompt=True, return_dict=False)
-    return list(ids)
 
 
 def require_room_in(

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from rlvr_vocab.config.chat_template import naming_chat_template, template_text
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.data.conversation import Messages
@@ -22,6 +21,7 @@ from rlvr_vocab.data.reasoning_gym.workers import make_entries
 from rlvr_vocab.data.source import ARITHMETIC
 from rlvr_vocab.data.table import build_messages, prompt_of
 from rlvr_vocab.plan.architecture import folder_at_hand
+from rlvr_vocab.vocab.chat_template import chat_texts, template_text
 
 if TYPE_CHECKING:
     from transformers import TokenizersBackend
@@ -117,10 +117,7 @@ def _lengths(run: RunSettings, prompts: list[Messages]) -> list[int]:
     tokenizer, template = _tokenizer(run), template_text(run.model.chat_template)
     if tokenizer is None or (template is None and tokenizer.chat_template is None):
         return [_characters(prompt) // _CHARACTERS + _AROUND * (len(prompt) + 1) for prompt in prompts]
-    with naming_chat_template(run.model.name):
-        texts = tokenizer.apply_chat_template(
-            prompts, chat_template=template, add_generation_prompt=True, tokenize=False
-        )
+    texts = chat_texts(tokenizer, prompts, chat_template=template)
     # The library itself: its wrapper in Transformers takes thrice as long, and masks nobody asked for.
     encoded = tokenizer.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)
     return [len(each) for each in encoded]

@@ -19,7 +19,6 @@ from rich.console import Console
 from transformers import BitsAndBytesConfig
 
 from rlvr_vocab.atomic_file import folder_appearing_whole, make_readable
-from rlvr_vocab.config.chat_template import template_text
 from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RunSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data.answers import cell_text
@@ -38,6 +37,7 @@ from rlvr_vocab.training.models.tiny import CONTEXT, write_tiny_model
 from rlvr_vocab.training.models.tiny_tokenizer import vocabulary_texts
 from rlvr_vocab.training.models.warmup import WorkedProblem, warm_up
 from rlvr_vocab.vocab.chat import find_turn_ids
+from rlvr_vocab.vocab.chat_template import template_text
 from rlvr_vocab.vocab.expand import Expansion, ExpansionPlan, plan_expansion, read_with_think_tags
 from rlvr_vocab.vocab.layout import VocabLayout
 
@@ -213,8 +213,15 @@ _SOURCE_ARGUMENTS = (
 )
 
 
-def expansion_plan(base: str, model: ModelSettings, seed: int, open_thinking: str = "auto") -> ExpansionPlan:
-    """The expansion of a base model that the settings ask for; errors name the keys that ask for it."""
+def expansion_plan(
+    base: str, model: ModelSettings, seed: int, open_thinking: str = "auto", thinks: bool = False
+) -> ExpansionPlan:
+    """The expansion of a base model that the settings ask for; errors name the keys that ask for it.
+
+    `auto` leaves the template of a model without copies alone, unless that `thinks` too.
+    """
+    if open_thinking == "auto" and not (thinks or model.adds_copies):
+        open_thinking = "model"
     expansion = Expansion(
         size=None if model.reasoning_vocab_size == "full" else model.reasoning_vocab_size,
         multiplicity=model.reasoning_multiplicity,
@@ -235,11 +242,12 @@ def expansion_plan(base: str, model: ModelSettings, seed: int, open_thinking: st
         return plan_expansion(base, expansion, _source_kwargs_of(base, model))
 
 
-def untrained_plan(model: ModelSettings, seed: int, dataset: DatasetSettings | None = None) -> ExpansionPlan:
+def untrained_plan(
+    model: ModelSettings, seed: int, dataset: DatasetSettings | None = None, thinks: bool = False
+) -> ExpansionPlan:
     """The expansion of the model before any warm-up; the dataset decides system prompt and opened thinking."""
-    if dataset is None:
-        return expansion_plan(_untrained(model, None, seed), model, seed)
-    return expansion_plan(_untrained(model, dataset, seed), model, seed, dataset.open_thinking)
+    open_thinking = "auto" if dataset is None else dataset.open_thinking
+    return expansion_plan(_untrained(model, dataset, seed), model, seed, open_thinking, thinks)
 
 
 def source_kwargs(model: ModelSettings) -> dict[str, Any]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from datasets import Dataset
 from rich.console import Console
 
 from rlvr_vocab.config.batches import completions_together
 from rlvr_vocab.config.sections import TrainingSettings
-from rlvr_vocab.counted import counted
+from rlvr_vocab.counted import counted, rows_in_words
+from rlvr_vocab.data.conversation import Messages, conversation_text
+from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab.chat import begins_answer
+from rlvr_vocab.vocab.chat_template import chat_ids, chat_texts
 from rlvr_vocab.vocab.expand import ExpansionPlan
 
-_SHOWN = 3
+_SHOWN, _LOOKED_AT = 3, 8
 
 
 def fitting_prompts(
@@ -30,7 +35,7 @@ def fitting_prompts(
             context together with its completion.
     """
     require_chat_template(plan)
-    lengths = [len(ids) for ids in _prompt_ids(train, plan)]
+    lengths = [len(ids) for ids in chat_ids(plan.tokenizer, train["prompt"][:])]
     limit = training.max_prompt_length
     if limit is not None:
         too_long = [index for index, length in enumerate(lengths) if length > limit]
@@ -59,6 +64,34 @@ def require_chat_template(plan: ExpansionPlan) -> None:
         )
 
 
+def prompt_doubts(
+    prompts: Sequence[Messages], plan: ExpansionPlan, row_numbers: Sequence[int] | None = None
+) -> Iterator[str]:
+    """Why prompts may not reach the model as they are meant, a line each; `row_numbers` are those of their rows."""
+    tokenizer, tags = plan.tokenizer, plan.expansion.think_tags
+    if not begins_answer(tokenizer, tags):
+        yield "the prompt has no turn for the answer: add one under add_generation_prompt to the chat template"
+    texts = ["".join(text.split()) for text in chat_texts(tokenizer, prompts[:_LOOKED_AT])]
+    messages = [(text, each) for text, prompt in zip(texts, prompts, strict=False) for each in prompt]
+    for text, each in messages:
+        if each["role"] != "assistant" and "".join(each["content"].split()) not in text:
+            message = short_text(each["content"])
+            yield f"the chat template leaves out the {each['role']}'s message {message!r}: take another template"
+            break
+    special = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special} - set(tags)
+    pattern = re.compile("|".join(map(re.escape, special)) or r"(?!)")
+    found = {
+        index: match[0]
+        for index, prompt in enumerate(prompts)
+        if (match := pattern.search(conversation_text(prompt))) is not None
+    }
+    if found:
+        problems = counted(len(found), "problem holds", "problems hold")
+        where = "" if row_numbers is None else f" ({rows_in_words(sorted(row_numbers[index] for index in found))})"
+        token = next(iter(found.values()))
+        yield f"{problems} special tokens of the model{where}, as {token}, which end or begin a turn: take them out"
+
+
 def require_a_batch(train: Dataset, training: TrainingSettings) -> None:
     """Refuse a set smaller than one generation batch: the trainer would take no step and report success."""
     have, needed, group = len(train), _problems_in_a_batch(training), training.grpo["num_generations"]
@@ -73,10 +106,6 @@ def require_a_batch(train: Dataset, training: TrainingSettings) -> None:
 def _problems_in_a_batch(training: TrainingSettings) -> int:
     at_once, steps = completions_together(training.grpo)
     return at_once * steps // training.grpo["num_generations"]
-
-
-def _prompt_ids(train: Dataset, plan: ExpansionPlan) -> list[list[int]]:
-    return plan.tokenizer.apply_chat_template(list(train["prompt"]), add_generation_prompt=True, return_dict=False)
 
 
 def _require_context(train: Dataset, lengths: list[int], plan: ExpansionPlan, training: TrainingSettings) -> None:

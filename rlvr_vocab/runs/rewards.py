@@ -5,7 +5,7 @@ Imports no torch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from rlvr_vocab.config.command_sections import EvaluateSettings
 from rlvr_vocab.config.compose import reward_of
 from rlvr_vocab.config.sections import RewardSettings, RunSettings
 from rlvr_vocab.data.answers import cell_text
+from rlvr_vocab.data.conversation import Messages
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, find_function, logged_names, required_columns
 from rlvr_vocab.rewards.dry_run import dry_run, stand_in_ids
@@ -142,6 +143,33 @@ def require_reward_columns(rewards: RewardSettings, columns: Sequence[str], ther
                 raise UserError(f"reward {spec.name} needs a column {column!r}; {there} {listed}{hint}")
 
 
+def answer_doubts(settings: RunSettings, prompts: Sequence[Messages]) -> Iterator[str]:
+    """Why a right answer would not be found, or never be given, a line each; none where a warm-up shows the form."""
+    if settings.warmup.max_steps:
+        return
+    traits = [traits_of(find_function(spec.name)) for spec in settings.rewards.functions]
+    if settings.model.tiny is not None and any(each.grades or each.shapes for each in traits):
+        yield "model=tiny has random weights and never answers right: set warmup.max_steps=400"
+    messages = [message for prompt in prompts for message in prompt]
+    asked = "\n".join(each["content"] for each in messages).lower()
+    # A user's message may be about any box.
+    if any("box" in each["content"].lower() for each in messages if each["role"] != "user"):
+        asked += _mark("box")
+    shown = [turn.answer.lower() for turn in settings.dataset.examples or ()]
+    for spec, each in zip(settings.rewards.functions, traits, strict=True):
+        if not (spec.weight and (each.verifies or each.answer_in == "xml")):  # others find it without a mark too
+            continue
+        places = ("answer_tag",) if each.answer_in == "xml" else sources_of(spec.params.get("answer_from", "box"))
+        if not all(any(_mark(place) in text for place in places) for text in (asked, *shown)):
+            where = " or ".join(_STATED[place] % "…" for place in places)
+            yield f"reward {spec.name} looks for {where}: ask for it in dataset.system_prompt and dataset.examples"
+
+
+def _mark(place: str) -> str:
+    """What stands before the answer in a place, in lower case."""
+    return _STATED[place].partition("%s")[0].rstrip("{ ").lower()
+
+
 def gold_turn(gold: Any, rewards: RewardSettings, think_tags: tuple[str, str]) -> list[dict[str, Any]]:
     r"""An assistant's turn that is as right as can be: some thinking, then the gold answer where rewards look for it.
 
@@ -166,11 +194,6 @@ def best_paid_form(settings: RunSettings, rows: Dataset) -> str:
 
     Thinking and a box where nothing is paid better.
     """
-    opened, closed = (tag.replace("{", "{{").replace("}", "}}") for tag in settings.model.think_tags)
-    thought = f"{opened}{{reasoning}}{closed}"
-    xml = "<reasoning>\n{reasoning}\n</reasoning>\n<answer>\n{answer}\n</answer>"
-    boxed = "\\boxed{{{answer}}}"
-    forms = [f"{thought}{boxed}", f"{thought}<answer>{{answer}}</answer>", xml, xml.replace("{answer}", boxed)]
     specs = tuple(replace(spec, adaptive=None) for spec in settings.rewards.functions)
     total = Grader(GraderSpec(specs, None), stand_in_context(reward_context(settings)))
     trial = [dict(row) for row in rows.select(range(min(_ROWS, len(rows))))]
@@ -179,7 +202,22 @@ def best_paid_form(settings: RunSettings, rows: Dataset) -> str:
         turns = [form.format(reasoning="Work it out.", answer=cell_text(row.get("solution"))) for row in trial]
         return sum(grade.score or 0.0 for grade in total.grades(trial, turns, stand_in_ids(turns)))
 
-    return max(forms, key=paid)  # the first of equals
+    return max(turn_forms(settings.model.think_tags), key=paid)  # the first of equals
+
+
+def turn_forms(think_tags: tuple[str, str]) -> list[str]:
+    """Turns with places for `{reasoning}` and `{answer}`, in the forms that rewards and guides ask for."""
+    opened, closed = (tag.replace("{", "{{").replace("}", "}}") for tag in think_tags)
+    thought = f"{opened}{{reasoning}}{closed}"
+    xml = "<reasoning>\n{reasoning}\n</reasoning>\n<answer>\n{answer}\n</answer>"
+    boxed = "\\boxed{{{answer}}}"
+    forms = [f"{thought}{boxed}", f"{thought}<answer>{{answer}}</answer>", xml, xml.replace("{answer}", boxed)]
+    return [
+        *forms,
+        *(f"{form}\n" for form in forms),
+        xml.replace("\n", ""),
+        f"{thought}\n<answer>\n{{answer}}\n</answer>",
+    ]
 
 
 def _stated(solution: str, sources: Sequence[Sequence[str]]) -> str:

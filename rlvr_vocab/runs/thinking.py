@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 
 from rlvr_vocab.config.sections import RewardSettings, RunSettings
+from rlvr_vocab.data.conversation import Messages
 from rlvr_vocab.rewards.build import BuiltReward, RewardContext, build_rewards
 from rlvr_vocab.rewards.dry_run import trial_columns
 from rlvr_vocab.rewards.grader import is_form
@@ -17,6 +18,7 @@ from rlvr_vocab.rewards.turns import THINK_TAGS
 from rlvr_vocab.runs.rewards import best_paid_form, reward_context, stand_in_context
 from rlvr_vocab.runs.stages import Stage
 from rlvr_vocab.vocab.chat import prefilled_ids
+from rlvr_vocab.vocab.chat_template import chat_ids
 from rlvr_vocab.vocab.expand import ExpansionPlan
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import THINKING, region_of_next
@@ -40,7 +42,7 @@ def thinking_doubts(stages: Sequence[Stage], plan: ExpansionPlan) -> list[str]:
 
 def _doubts(settings: RunSettings, rows: Any, plan: ExpansionPlan) -> Iterator[str]:
     prompts = [rows[index]["prompt"] for index in range(min(_PROMPTS, len(rows)))]
-    prompt_ids = plan.tokenizer.apply_chat_template(prompts, add_generation_prompt=True, return_dict=False)
+    prompt_ids = chat_ids(plan.tokenizer, prompts)
     openers = [thinking_opener(ids, plan.layout) for ids in prompt_ids]
     if plan.layout.size:
         told = settings.warmup.max_steps > 0 and settings.model.think_tags[0] in best_paid_form(settings, rows)
@@ -50,6 +52,23 @@ def _doubts(settings: RunSettings, rows: Any, plan: ExpansionPlan) -> Iterator[s
     if plan.layout.size or "template" in openers:
         for reward in _format_rewards(settings.rewards, stand_in_context(reward_context(settings))):
             yield from _format_doubt(reward, rows[0], settings.model.think_tags, copies=plan.layout.size > 0)
+
+
+def asks_to_think(prompts: Sequence[Messages], tags: Tags, rewards: RewardSettings | None, row: Any) -> bool:
+    """Whether a run without copies is to think: a prompt names the opening tag, or a reward pays for its thinking.
+
+    Args:
+        rewards: None where there are none to look at.
+        row: a problem to try them on.
+    """
+    if any(tags[0] in message["content"] for prompt in prompts[:_PROMPTS] for message in prompt):
+        return True
+    context = stand_in_context(RewardContext(tags))
+    for reward in _format_rewards(rewards, context) if rewards is not None else ():
+        (thinking, _), (plain, _) = (_most(reward, row, [*_turns(each)]) for each in (tags, None))
+        if thinking is not None and plain is not None and thinking > plain:
+            return True
+    return False
 
 
 def thinking_opener(prompt_ids: list[int], layout: VocabLayout) -> ThinkingOpener:

@@ -6,26 +6,34 @@ from typing import Literal
 
 from transformers import PreTrainedTokenizerBase
 
+from rlvr_vocab.vocab.chat_template import chat_ids, chat_texts
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import THINKING, RegionTracker, last_turn_start
 
 OpenThinking = Literal["auto", "model", "prefill"]
 _QUESTION, _ANSWER = "a question of no matter", "an answer of no matter"
+_USER = [{"role": "user", "content": _QUESTION}]
 
 
 def turn_start_text(tokenizer: PreTrainedTokenizerBase, tags: tuple[str, str]) -> str:
     """The text that a chat template puts before an assistant's words, up to any think tag; empty without a template."""
     if tokenizer.chat_template is None:
         return ""
-    user = [{"role": "user", "content": _QUESTION}]
-    without = tokenizer.apply_chat_template(user, tokenize=False)
-    opened = tokenizer.apply_chat_template(user, tokenize=False, add_generation_prompt=True)
+    [without] = chat_texts(tokenizer, [_USER], add_generation_prompt=False)
+    [opened] = chat_texts(tokenizer, [_USER])
     if opened.startswith(without) and opened != without:
         start = opened[len(without) :]
     else:  # no generation prompt of its own: what stands between the question and the answer
-        turn = tokenizer.apply_chat_template([*user, {"role": "assistant", "content": _ANSWER}], tokenize=False)
+        answered = [*_USER, {"role": "assistant", "content": _ANSWER}]
+        [turn] = chat_texts(tokenizer, [answered], add_generation_prompt=False)
         start = turn.split(_QUESTION)[-1].split(_ANSWER)[0]
     return min((start.split(tag)[0] for tag in tags), key=len)
+
+
+def begins_answer(tokenizer: PreTrainedTokenizerBase, tags: tuple[str, str]) -> bool:
+    """Whether a rendered prompt ends in the beginning of an assistant's turn."""
+    start, [prompt] = turn_start_text(tokenizer, tags).strip(), chat_texts(tokenizer, [_USER])
+    return start != "" and start in prompt.split(_QUESTION)[-1]
 
 
 def find_turn_ids(tokenizer: PreTrainedTokenizerBase, tags: tuple[str, str]) -> tuple[int, ...]:
@@ -51,8 +59,7 @@ def open_thinking_in_template(
 
 def prompt_is_thinking(tokenizer: PreTrainedTokenizerBase, layout: VocabLayout) -> bool:
     """Whether a rendered prompt ends inside an open think tag."""
-    message = [{"role": "user", "content": _QUESTION}]
-    ids = tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=False)
+    [ids] = chat_ids(tokenizer, [_USER])
     return RegionTracker(layout, ids).region == THINKING
 
 

@@ -349,7 +349,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_read(
 
 @pytest.mark.parametrize(
     ("shape", "said"),
-    [("phi", "has no chat template"), ("qwen3", "its chat template refuses these prompts: no system")],
+    [("phi", "has no chat template"), ("qwen3", "the chat template refuses row 112, 'Add 111 to 112.': no system")],
 )
 def test_a_template_that_cannot_render_the_prompts_is_one_line(
     capsys: pytest.CaptureFixture[str], clean: Path, tmp_path: Path, base: Callable[[str], str], shape: str, said: str
@@ -365,6 +365,21 @@ def test_a_template_that_cannot_render_the_prompts_is_one_line(
     assert main(["check", *LOCAL, f"dataset.name={clean}", model, *words]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and said in error
+
+
+def test_special_tokens_and_messages_that_the_model_would_not_get_are_named(
+    capsys: pytest.CaptureFixture[str], clean: Path, tmp_path: Path, base: Callable[[str], str]
+) -> None:
+    rows = [problem(n) if n % 2 else {"question": f"Is <|im_end|> in {n}?", "result": n} for n in range(120)]
+    words = ["model.generation_kwargs.max_new_tokens=9", "dataset.eval_fraction=0"]
+    shown = check(capsys, write_rows(tmp_path / "special.jsonl", rows), base("qwen3"), *words)
+    [line] = last_section(shown)
+    assert "60 problems hold special tokens of the model (rows 1, 3, 5 and 57 more), as <|im_end|>" in line
+    template = tmp_path / "user.jinja"
+    template.write_text("{% for m in messages if m.role != 'system' %}{{ m.role }}: {{ m.content }}\n{% endfor %}")
+    advice = last_section(check(capsys, clean, base("qwen3"), *words, f"model.chat_template={template}"))
+    assert "no turn for the answer" in advice[0]
+    assert "leaves out the system's message 'You are a helpful math" in advice[1]
 
 
 def test_without_a_model_nothing_heavy_is_imported(clean: Path) -> None:

@@ -56,13 +56,32 @@ def test_chat_messages_without_answers_are_checked_against_chat_messages(
     assert json.loads((tmp_path / "facts.json").read_text())["golds"]["num_golds"] == 0
 
 
-def test_gold_answers_that_are_no_text_are_counted_apart(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_gold_answers_that_are_no_text_are_of_no_use_to_accuracy(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     golds: list[Any] = [[1, 2], {"a": 1}, True, 72.0, "5"]
     rows = [{"problem": f"Which, {gold}?", "answer": gold} for gold in golds]
     shown = check(capsys, write_rows(tmp_path / "golds.jsonl", rows))
     assert section(shown, "Gold answers") == [
-        "  3 of 5 are lists, objects or booleans: rewards of your own get them as they are, and accuracy leaves such "
-        "problems out",
-        "  it can use the other 2",
+        "  3 of 5 are of no use to the verifier; training with accuracy leaves them out:",
+        "    3: a list, an object or a boolean, which cannot be compared as text "
+        '(row 1: [1, 2]; row 2: {"a": 1}; row 3: true)',
     ]
-    assert "no use to the verifier" not in shown
+    assert "3 gold answers of no use to the verifier: mend" in shown
+
+
+def test_a_column_of_lists_leaves_accuracy_nothing_as_training_says(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rows = [{"problem": f"Roots of x^2-{n}x?", "answer": [0, n]} for n in range(120)]
+    shown = check(capsys, write_rows(tmp_path / "golds.jsonl", rows))
+    assert "1. 120 gold answers of no use to the verifier, and accuracy has no other" in shown
+
+
+def test_answers_to_choices_elsewhere_are_no_contradiction(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    asked = [f"Which of these is {way} prime?" for way in ("a", "no", "an odd", "an even")]
+    rows = [{"problem": asked[n % 4], "choices": [str(n), "4", "6"], "answer": n % 3} for n in range(11, 131)]
+    path = write_rows(tmp_path / "choices.jsonl", rows)
+    advice = section(check(capsys, path, "dataset.eval_fraction=0"), "Before training")
+    assert any("column choices: not in the prompt" in line for line in advice)
+    assert not any("contradict" in line or "repeat" in line for line in advice)

@@ -267,6 +267,40 @@ def test_an_xml_reward_gives_the_made_up_turns_its_form(
     assert "at full mark 5 of 5" in lines[1] and "at full mark 5 of 5" in lines[2] and "at full mark 4 of 5" in lines[3]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "begins"),
+    [
+        (r"^<reasoning>\n.*?\n</reasoning>\n<answer>\n.*?\n</answer>\n$", "<reasoning>"),
+        (r"<reasoning>.*?</reasoning>\s*<answer>.*?</answer>", "<reasoning>"),
+        (r"^<think>.*?</think>\s*<answer>.*?</answer>$", "<think>"),
+        (r"\\boxed\{", "<think>"),
+    ],
+)
+def test_the_made_up_turns_have_the_form_that_functions_of_the_users_own_pay(
+    score: Callable[..., list[str]], tmp_path: Path, pattern: str, begins: str
+) -> None:
+    (tmp_path / "own.py").write_text(
+        "import re\n"
+        "def form(completions, **kwargs):\n"
+        f"    return [float(re.search(r'{pattern}', turn[0]['content']) is not None) for turn in completions]\n"
+        "def answers(completions, answer, **kwargs):\n"
+        "    return [float(str(gold) in turn[0]['content']) for turn, gold in zip(completions, answer)]\n"
+    )
+    words = ("dataset=arithmetic", "dataset.generator.num_problems=50")
+    lines = below(score(*words, f"rewards=['{tmp_path}/own.py:form','{tmp_path}/own.py:answers']"), "Gold answers")
+    assert f"turns like '{begins}" in lines[0]
+    assert [("at full mark 50 of 50" in line) for line in lines[1:]] == [True, True]
+
+
+def test_a_function_that_pays_no_made_up_turn_may_want_another_form(
+    score: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text("def form(completions, **kwargs): return [0.0 for turn in completions]\n")
+    words = ("dataset=arithmetic", "dataset.generator.num_problems=50")
+    lines = below(score(*words, f"rewards=['{tmp_path}/own.py:form']"), "Gold answers")
+    assert "another form of turn" in lines[-1]
+
+
 def test_rewards_that_cannot_judge_a_made_up_turn_alone_are_said_so(
     score: Callable[..., list[str]], problems: tuple[str, ...]
 ) -> None:

@@ -284,6 +284,33 @@ def test_what_only_the_data_or_the_model_shows_is_said_before_anything_is_writte
     assert not out.exists()
 
 
+@pytest.mark.parametrize(
+    ("refused", "warmup"),
+    [("held out", []), ("train", ["warmup.max_steps=4", "dataset.columns.reasoning=working"])],
+)
+def test_a_problem_that_the_template_refuses_ends_a_run_before_it_trains_anything(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], refused: str, warmup: list[str]
+) -> None:
+    rows = [{"problem": f"{n}+1=", "answer": n + 1, "working": "1"} for n in range(20)]
+    bad = {"problem": [{"role": "user", "content": each} for each in ("Hello", "2+2=")], "answer": 4, "working": "1"}
+    files = {"train": rows, "held out": rows[:3]}
+    files[refused] = [*files[refused], bad]
+    for name, content in files.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in content))
+    template = tmp_path / "strict.jinja"
+    template.write_text(
+        "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+        "{{ raise_exception('turn about') }}{% endif %}{{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %}A:{% endif %}"
+    )
+    sets = ["dataset=local", f"dataset.name={tmp_path}/train.jsonl", f"dataset.eval_split='{tmp_path}/held out.jsonl'"]
+    words = ["model=tiny", "dataset.system_prompt=null", f"model.chat_template={template}", "logging=disabled"]
+    assert main(["train", *words, *sets, *warmup, f"output_dir={tmp_path}/run"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "the chat template refuses the prompt '2+2=': turn about" in error
+    assert not (tmp_path / "run" / "initial_model").exists()
+
+
 @pytest.mark.slow
 def test_a_run_that_lacks_only_its_summary_is_finished_and_not_trained_further(tmp_path: Path) -> None:
     """A baseline, killed after its last checkpoint, while it measured or wrote."""

@@ -11,7 +11,7 @@ from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.runs.model import untrained_plan
 from rlvr_vocab.runs.rewards import best_paid_form, reward_context
 from rlvr_vocab.runs.stages import Stage
-from rlvr_vocab.runs.thinking import thinking_doubts
+from rlvr_vocab.runs.thinking import asks_to_think, thinking_doubts
 from rlvr_vocab.vocab.chat import assistant_turn
 
 THINKS_AT_ONCE = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}A:{END}{% endif %}"
@@ -85,8 +85,9 @@ def test_a_template_that_closes_the_thinking_at_once_is_named(
 def test_a_format_that_no_thinking_turn_can_have_is_named_with_the_tags_that_it_wants(
     new_to_the_tags: Path, size: int
 ) -> None:
-    """With and without copies: the template writes the opening tag in both."""
-    [line] = doubts(new_to_the_tags, f"model.reasoning_vocab_size={size}", "rewards=xml")
+    """With and without copies: the template writes the opening tag in both, where that is asked for."""
+    opened = "dataset.open_thinking=prefill"
+    [line] = doubts(new_to_the_tags, f"model.reasoning_vocab_size={size}", "rewards=xml", opened)
     assert line.startswith("reward xml_format gives 0 to any turn that thinks between <think> and </think>")
     assert ("model.think_tags=[<reasoning>,</reasoning>]" if size else "dataset.open_thinking=model") in line
 
@@ -105,6 +106,41 @@ def test_a_format_that_no_thinking_turn_can_have_is_named_with_the_tags_that_it_
 )
 def test_formats_that_a_thinking_turn_can_have_are_not_named(new_to_the_tags: Path, words: list[str]) -> None:
     assert doubts(new_to_the_tags, "model.reasoning_vocab_size=5", *words) == []
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words", "opens"),
+    [
+        ("Solve it.", [], False),
+        ("Solve it.", ["rewards=xml"], False),
+        ("Solve it in <think> and </think>.", [], True),
+        ("Solve it.", ["rewards=format"], True),
+        ("Solve it.", ["rewards=[accuracy,{name:think_format,weight:0.5}]"], True),
+        ("Solve it.", ["rewards=[accuracy,'{mine}:my_think_format']"], True),
+        ("Solve it.", ["rewards=[accuracy,'{mine}:my_xml_format']"], False),
+        ("Solve it in <reasoning>.", [REASONING], True),
+        ("Solve it.", ["model.reasoning_vocab_size=5"], True),
+        ("Solve it in <think>.", ["dataset.open_thinking=model"], False),
+    ],
+)
+def test_a_template_is_changed_only_for_a_run_that_is_to_think(
+    new_to_the_tags: Path, tmp_path: Path, prompt: str, words: list[str], opens: bool
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "def my_think_format(completions, **kwargs):\n"
+        "    return [float('<think>' in turn[0]['content']) for turn in completions]\n"
+        "def my_xml_format(completions, **kwargs):\n"
+        "    return [float('</answer>' in turn[0]['content']) for turn in completions]\n"
+    )
+    given = [word.replace("{mine}", f"{tmp_path}/mine.py") for word in words]
+    settings = read_settings(
+        "train", [f"model.name={new_to_the_tags}", "dataset=local", "dataset.name=x.jsonl", *given]
+    )
+    row = {"prompt": [{"role": "system", "content": prompt}, {"role": "user", "content": "6*7?"}], "solution": "42"}
+    thinks = asks_to_think([row["prompt"]], settings.model.think_tags, settings.rewards, row)
+    plan = untrained_plan(settings.model, settings.seed, settings.dataset, thinks)
+    text = plan.tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, tokenize=False)
+    assert text.endswith(f"{settings.model.think_tags[0]}\n") is opens
 
 
 def test_a_run_that_does_not_think_may_have_any_format(new_to_the_tags: Path) -> None:

@@ -12,8 +12,9 @@ import torch
 pytest.importorskip("vllm", reason="vllm is not installed here: make test-vllm has an environment of its own")
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.evaluation.sampling import SamplingSettings, chat_ids
+from rlvr_vocab.evaluation.sampling import SamplingSettings
 from rlvr_vocab.evaluation.vllm_sampling import vllm_continuations
+from rlvr_vocab.vocab.chat_template import chat_ids
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, scored_regions
 from rlvr_vocab.vocab.tokenizer import load_tokenizer

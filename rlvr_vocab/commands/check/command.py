@@ -75,11 +75,13 @@ def _prompts(
             console, "Prompts", ["no model named, so no tokens counted: add model=qwen3_0.6b or model.name=…"]
         )
         return None
-    plan = prompt_plan(settings.model, settings)
-    prompts = problems.train["prompt"][:]
-    first = divided.problems[divided.parts.train[0]]
+    trained = problems.train["prompt"][:]
+    prompts = trained if problems.eval is None else [*trained, *problems.eval["prompt"]]
+    rows = [divided.problems[index].row_number for index in (*divided.parts.train, *divided.parts.held_out)]
+    plan = prompt_plan(settings.model, settings, prompts)
     with stage(console, "counting tokens", len(prompts)) as display:
-        facts = prompt_facts(settings.model, plan, prompts, first.row_number, _updating(display))
+        facts = prompt_facts(settings.model, plan, prompts, rows, len(trained))
+        display.update(len(prompts), total=len(prompts))
     print_section(console, "One prompt, as the model sees it", prompt_lines(facts))
     print_section(console, "Prompt lengths", length_lines(facts))
     return facts

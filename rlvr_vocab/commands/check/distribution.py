@@ -49,8 +49,7 @@ def distribution(problems: Sequence[Problem], columns: Columns) -> Distribution:
     counts = Counter(answers)
     numbers = [number for text in answers if (number := _as_number(text)) is not None]
     quartiles = np.quantile(numbers, (0, 0.25, 0.5, 0.75, 1)).tolist() if numbers else ()
-    mapped = (columns.problem, columns.answer, columns.reasoning)
-    names = dict.fromkeys(name for problem in problems for name in problem.row if name not in mapped)
+    names = dict.fromkeys(name for problem in problems for name in problem.row if name not in columns.names)
     found = {name: kinds for name in names if (kinds := _kinds([problem.row.get(name) for problem in problems]))}
     return Distribution(
         len(answers), len(counts), tuple(counts.most_common(SHOWN)), len(numbers), tuple(quartiles), found

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,7 +33,6 @@ HELD_OUT = "the held-out problems"
 REASON_WIDTH = 100
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 LIMIT_STEP, LIMIT_KEEPS = 64, 0.99
-_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
@@ -70,13 +69,11 @@ class DoubtfulGold:
 
 @dataclass(frozen=True)
 class GoldFacts:
-    """`num_golds`: 0 in a set without answers; `not_text`: how many are lists, objects or booleans, for rewards of
-    one's own; of the others, `unusable`: no answer can be compared with them; `by_text_only`: an answer must be written
-    alike; `ambiguous`: they do not say whether they are mathematics, so the same holds; `own_scorers`: the tasks score
-    answers themselves, and no verifier looks at these."""
+    """`num_golds`: 0 in a set without answers; `unusable`: no answer can be compared with them; `by_text_only`: an
+    answer must be written alike; `ambiguous`: they do not say whether they are mathematics, so the same holds;
+    `own_scorers`: the tasks score answers themselves, and no verifier looks at these."""
 
     num_golds: int
-    not_text: int
     unusable: tuple[DoubtfulGold, ...]
     by_text_only: tuple[DoubtfulGold, ...]
     ambiguous: tuple[DoubtfulGold, ...]
@@ -140,7 +137,7 @@ class PromptFacts:
         row_number: Of the problem whose prompt is shown.
         opener: Who opens the thinking: the template, the model, or nobody, as the template closes it at once.
         knows_tag: Whether the base model's tokenizer has the opening tag.
-        thinking_doubt: Why nothing would open the thinking, and what to do; None where something does.
+        doubts: Why prompts may not reach the model as they are meant, or nothing would open the thinking.
         context_length: Most positions that the model takes, where its configuration says so.
         max_completion: `model.generation_kwargs.max_new_tokens`, the completion limit of training.
     """
@@ -152,7 +149,7 @@ class PromptFacts:
     opener: ThinkingOpener
     think_tag: str
     knows_tag: bool
-    thinking_doubt: str | None
+    doubts: tuple[str, ...]
     context_length: int | None
     max_completion: int
     lengths: LengthFacts
@@ -209,7 +206,7 @@ def same_answers(pairs: Sequence[tuple[str, str]]) -> list[bool]:
 def gold_facts(divided: DividedProblems, on_progress: OnProgress) -> GoldFacts:
     if isinstance(divided.source.generator, GymProblems):
         there = sum(problem.solution is not None for problem in divided.problems)
-        return GoldFacts(there, 0, (), (), (), own_scorers=True)
+        return GoldFacts(there, (), (), (), own_scorers=True)
     has_answers, num_train = divided.source.columns.answer is not None, len(divided.train_rows.problems)
     problems = divided.problems if has_answers else ()
     golds = [gold_text(problem.solution) for problem in problems]
@@ -220,15 +217,13 @@ def gold_facts(divided: DividedProblems, on_progress: OnProgress) -> GoldFacts:
             DoubtfulGold(
                 row_number=problems[index].row_number,
                 source=None if index < num_train else divided.source.eval_split,
-                gold=short_text(golds[index]),
+                gold=short_text(cell_text(problems[index].solution)),
                 reason=short_text(reason, REASON_WIDTH),
             )
             for index, reason in sorted(reasons.items())
-            if golds[index] is not None
         )
 
-    counts = len(golds), golds.count(None)
-    return GoldFacts(*counts, doubtful(found.unusable), doubtful(found.by_text_only), doubtful(found.ambiguous))
+    return GoldFacts(len(golds), doubtful(found.unusable), doubtful(found.by_text_only), doubtful(found.ambiguous))
 
 
 def held_out_overlap(divided: DividedProblems, on_progress: OnProgress) -> OverlapFacts:
@@ -268,66 +263,53 @@ def overlap_facts(
     )
 
 
-# The next three import torch and transformers, which take seconds, where they are called: a check without a model does
+# The next two import torch and transformers, which take seconds, where they are called: a check without a model does
 # not need them.
-def prompt_plan(model: ModelSettings, settings: CheckSettings) -> ExpansionPlan:
-    """What training would render its prompts with.
+def prompt_plan(model: ModelSettings, settings: CheckSettings, prompts: Sequence[Messages]) -> ExpansionPlan:
+    """What training would render these prompts with.
 
     Raises:
         UserError: the model cannot be had, or its tokenizer has no chat template.
     """
     from rlvr_vocab.runs.model import untrained_plan
     from rlvr_vocab.runs.prompts import require_chat_template
+    from rlvr_vocab.runs.thinking import asks_to_think
 
     quiet_libraries()
-    plan = untrained_plan(model, settings.seed, settings.dataset)
+    thinks = asks_to_think(prompts, model.think_tags, None, None)
+    plan = untrained_plan(model, settings.seed, settings.dataset, thinks)
     require_chat_template(plan)
     return plan
 
 
 def prompt_facts(
-    model: ModelSettings,
-    plan: ExpansionPlan,
-    prompts: Sequence[Messages],
-    row_number: int,
-    on_progress: Callable[[int, int], None],
+    model: ModelSettings, plan: ExpansionPlan, prompts: Sequence[Messages], row_numbers: Sequence[int], trained: int
 ) -> PromptFacts:
-    """Render and count all prompts, and show the first one, which is of row `row_number`."""
-    from rlvr_vocab.runs.thinking import opening_doubt, thinking_opener
+    """Render all prompts, count the tokens of the first `trained` ones, and show the first.
 
-    lengths = []
-    for ids in _rendered(model, plan, prompts):
-        lengths.append(len(ids))
-        if len(lengths) % _AT_ONCE == 0 or len(lengths) == len(prompts):
-            on_progress(len(lengths), len(prompts))
-    [first_ids] = _ids(model, plan, prompts[:1])
-    opener = thinking_opener(first_ids, plan.layout)
+    Raises:
+        UserError: the chat template refuses one of them.
+    """
+    from rlvr_vocab.runs.prompts import prompt_doubts
+    from rlvr_vocab.runs.thinking import opening_doubt, thinking_opener
+    from rlvr_vocab.vocab.chat_template import chat_ids, chat_texts
+
+    ids = chat_ids(plan.tokenizer, prompts, row_numbers)
+    opener = thinking_opener(ids[0], plan.layout)
+    doubts = [*prompt_doubts(prompts, plan, row_numbers), opening_doubt(plan, ids[0], opener)]
     return PromptFacts(
         model=model.name,
-        text=plan.tokenizer.apply_chat_template(prompts[0], add_generation_prompt=True, tokenize=False),
-        tokens=len(first_ids),
-        row_number=row_number,
+        text=chat_texts(plan.tokenizer, prompts[:1])[0],
+        tokens=len(ids[0]),
+        row_number=row_numbers[0],
         opener=opener,
         think_tag=model.think_tags[0],
         knows_tag=plan.layout.think_open_id not in plan.tag_pieces,
-        thinking_doubt=opening_doubt(plan, first_ids, opener),
+        doubts=tuple(doubt for doubt in doubts if doubt is not None),
         context_length=plan.context_length,
         max_completion=model.generation_kwargs["max_new_tokens"],
-        lengths=length_facts(lengths),
+        lengths=length_facts([len(each) for each in ids[:trained]]),
     )
-
-
-def _rendered(model: ModelSettings, plan: ExpansionPlan, prompts: Sequence[Messages]) -> Iterator[list[int]]:
-    for start in range(0, len(prompts), _AT_ONCE):
-        yield from _ids(model, plan, prompts[start : start + _AT_ONCE])
-
-
-def _ids(model: ModelSettings, plan: ExpansionPlan, prompts: Sequence[Messages]) -> list[list[int]]:
-    from rlvr_vocab.config.chat_template import naming_chat_template
-
-    arguments: dict[str, Any] = {"add_generation_prompt": True, "return_dict": False}
-    with naming_chat_template(model.name):
-        return plan.tokenizer.apply_chat_template(list(prompts), **arguments)
 
 
 def length_facts(lengths: Sequence[int]) -> LengthFacts:

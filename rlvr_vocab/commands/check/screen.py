@@ -17,7 +17,7 @@ from rlvr_vocab.commands.check.facts import (
     RowFacts,
     SharedProblem,
 )
-from rlvr_vocab.counted import counted
+from rlvr_vocab.counted import counted, rows_in_words
 from rlvr_vocab.data.duplicates import RepeatedProblem
 from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.terminal import Alarm
@@ -35,8 +35,8 @@ OPENED_BY = {
 
 
 def row_lines(facts: RowFacts) -> Iterator[str]:
-    # Repeated problems have lines of their own.
-    first, *others = replace(facts.report, duplicates=0).lines()
+    # Repeated problems have lines of their own, and doubts are among the advice.
+    first, *others = replace(facts.report, duplicates=0, doubts=(), missing_columns=()).lines()
     yield first
     yield f"columns: {', '.join(map(visible_text, facts.columns))}"
     mapped = ", ".join(f"{meaning} = {name}" for meaning, name in facts.mapped.items() if name is not None)
@@ -114,19 +114,14 @@ def gold_lines(facts: GoldFacts) -> Iterator[str]:
     if facts.own_scorers:
         yield f"{counted(facts.num_golds, 'problem')} with one; answers are scored by the tasks' own scorers"
         return
-    texts = facts.num_golds - facts.not_text
     if not facts.num_golds:
         yield "none: dataset.columns.answer=null; rewards that need one are refused"
-    elif facts.not_text:
-        yield (
-            f"{facts.not_text:,} of {facts.num_golds:,} are lists, objects or booleans: rewards of your own get them "
-            "as they are, and accuracy leaves such problems out"
-        )
-    if texts and not facts.unusable:
-        yield f"the verifier can use all {texts:,} of them" if not facts.not_text else f"it can use the other {texts:,}"
-    elif facts.unusable:
+    elif not facts.unusable:
+        yield f"the verifier can use all {facts.num_golds:,} of them"
+    else:
         yield Alarm(
-            f"{len(facts.unusable):,} of {facts.num_golds:,} are of no use to the verifier; training leaves them out:"
+            f"{len(facts.unusable):,} of {facts.num_golds:,} are of no use to the verifier; training with accuracy "
+            "leaves them out:"
         )
         yield from (Alarm(f"  {text}") for text in golds_in_words(facts.unusable))
     if facts.by_text_only:
@@ -182,15 +177,6 @@ def verdict_lines(advice: Sequence[str]) -> Iterator[str]:
     yield from (Alarm(f"{number}. {line}") for number, line in enumerate(advice, start=1))
 
 
-def rows_in_words(row_numbers: Sequence[int]) -> str:
-    """Example: `row 3`, `rows 3, 17 and 20`, `rows 3, 17, 20 and 5 more`."""
-    shown = [str(number) for number in row_numbers[:SHOWN]]
-    if len(row_numbers) > SHOWN:
-        return f"rows {', '.join(shown)} and {len(row_numbers) - SHOWN:,} more"
-    *earlier, last = shown
-    return f"rows {', '.join(earlier)} and {last}" if earlier else f"row {last}"
-
-
 FEW_PROBLEMS = 100
 MANY_DROPPED = 0.05
 MANY_REPEATED = 0.01
@@ -218,9 +204,12 @@ def row_advice(facts: RowFacts) -> Iterator[str]:
         yield f"only {counted(report.train_rows, 'problem')} to train on: GRPO wants some hundreds"
     for control in facts.control_characters:
         yield f"{in_problems(control)}: take it out"
+    yield from (*report.doubts, *report.missing_columns)
 
 
 def repeat_advice(facts: CheckFacts) -> Iterator[str]:
+    if facts.rows.report.missing_columns:  # which tell the problems apart
+        return
     contradictions = [problem for problem in facts.repeated if problem.is_contradiction]
     if contradictions:
         rows = rows_in_words(sorted(row for problem in contradictions for row, _ in problem.answers))
@@ -235,7 +224,11 @@ def gold_advice(facts: CheckFacts) -> Iterator[str]:
     unusable = facts.golds.unusable
     if unusable:
         rows = rows_in_words([gold.row_number for gold in unusable])
-        yield f"{counted(len(unusable), 'gold answer')} of no use to the verifier: mend what can be mended ({rows})"
+        all_of_them = ", and accuracy has no other" * (len(unusable) == facts.golds.num_golds)
+        yield (
+            f"{counted(len(unusable), 'gold answer')} of no use to the verifier{all_of_them}: mend what can be mended "
+            f"({rows}), or take a reward of your own"
+        )
 
 
 def overlap_advice(facts: OverlapFacts) -> Iterator[str]:
@@ -258,5 +251,4 @@ def prompt_advice(facts: PromptFacts) -> Iterator[str]:
             f"do not fit the model's {facts.context_length:,}: "
             f"{limits_that_fit(facts.lengths.counts, facts.context_length, facts.max_completion)}"
         )
-    if facts.thinking_doubt is not None:
-        yield facts.thinking_doubt
+    yield from facts.doubts

@@ -6,8 +6,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -19,6 +20,7 @@ from rlvr_vocab.commands.score.rows import (
     read_completions,
     recorded_context,
     score_rows,
+    total_of,
 )
 from rlvr_vocab.commands.score.screen import (
     print_failures,
@@ -33,6 +35,7 @@ from rlvr_vocab.config.command_sections import ScoreSettings
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
 from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RewardSettings
 from rlvr_vocab.counted import counted
+from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.data.load import build_report, read_problems, require_problems
 from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.data.table import problem_table
@@ -42,14 +45,15 @@ from rlvr_vocab.rewards.build import RewardContext, build_rewards, find_function
 from rlvr_vocab.rewards.dry_run import stand_in_ids
 from rlvr_vocab.rewards.reward import traits_of
 from rlvr_vocab.rewards.turns import THINK_TAGS
-from rlvr_vocab.runs.rewards import gold_turn, require_reward_columns, stand_in_context
+from rlvr_vocab.rewards.user_code import is_user_code
+from rlvr_vocab.runs.rewards import gold_turn, require_reward_columns, stand_in_context, turn_forms
 from rlvr_vocab.terminal import make_console, quiet_libraries
 
 if TYPE_CHECKING:
     from rlvr_vocab.evaluation.sampling import Checkpoint
 
 FAILED = 1
-_SAMPLED_PROBLEMS = 8
+_SAMPLED_PROBLEMS, _TRIED = 8, 8
 _NAMED_BY = {"prompts": "prompt_column", "solution": "solution_column", "answer": "solution_column"}
 
 
@@ -107,13 +111,30 @@ def _score_golds(settings: ScoreSettings, console: Console) -> tuple[ScoredRows,
     judged = RewardSettings(tuple(spec for spec in settings.rewards.functions if not reason_not_judged(spec)))
     problems = _problems(settings, console)
     golds = problems.columns.get("solution", [None] * len(problems.places))
-    turns = [gold_turn(gold, settings.rewards, tags) for gold in golds]
-    columns = {**problems.columns, "completion_ids": stand_in_ids(turns)}
-    rows = replace(problems, completions=turns, columns=columns)
+    rows = _with_turns(problems, [gold_turn(gold, settings.rewards, tags) for gold in golds])
     require_reward_columns(judged, list(rows.columns), "the problems have")
-    scores = _scored(judged, rows, stand_in_context(RewardContext(tags)), console) if judged.functions else []
+    context = stand_in_context(RewardContext(tags))
+    if any(is_user_code(spec.name) for spec in judged.functions):  # which do not declare what form they want
+        texts = (
+            [form.format(reasoning="Work it out.", answer=cell_text(gold) or "…") for gold in golds]
+            for form in turn_forms(tags)
+        )
+        forms = (_with_turns(problems, [[{"role": "assistant", "content": text}] for text in each]) for each in texts)
+        rows = max((rows, *forms), key=partial(_paid, judged, context))
+    scores = _scored(judged, rows, context, console) if judged.functions else []
     print_golds(console, rows, scores, settings.rewards, settings.show)
     return rows, scores
+
+
+def _with_turns(problems: ScoredRows, turns: list[Any]) -> ScoredRows:
+    return replace(problems, completions=turns, columns={**problems.columns, "completion_ids": stand_in_ids(turns)})
+
+
+def _paid(rewards: RewardSettings, context: RewardContext, rows: ScoredRows) -> float:
+    """What the first rows come to."""
+    first = replace(rows, places=rows.places[:_TRIED], completions=rows.completions[:_TRIED])
+    scores = score_rows(build_rewards(rewards.functions, context), first, lambda done, total: None)
+    return sum(total_of(scores, row) or 0.0 for row in range(len(first)))
 
 
 def _score_samples(
@@ -124,7 +145,7 @@ def _score_samples(
     problems = _problems(settings, console)
     require_reward_columns(settings.rewards, list(problems.columns), "the problems have")
     assert settings.dataset is not None
-    with _checkpoint(settings, model, settings.dataset) as checkpoint:
+    with _checkpoint(settings, model, settings.dataset, problems) as checkpoint:
         rows = _answered(checkpoint, problems, settings, model, console)
     layout = checkpoint.layout
     opened, closed = checkpoint.tokenizer.convert_ids_to_tokens([layout.think_open_id, layout.think_close_id])
@@ -163,15 +184,21 @@ def _problems(settings: ScoreSettings, console: Console) -> ScoredRows:
 
 
 @contextmanager
-def _checkpoint(settings: ScoreSettings, model: ModelSettings, dataset: DatasetSettings) -> Iterator[Checkpoint]:
+def _checkpoint(
+    settings: ScoreSettings, model: ModelSettings, dataset: DatasetSettings, problems: ScoredRows
+) -> Iterator[Checkpoint]:
     """The model as training would start from it."""
     # Only here: torch and transformers take seconds to import, and the other uses do not need them.
     from rlvr_vocab.evaluation.sampling import load_checkpoint
     from rlvr_vocab.runs.model import loading_kwargs, untrained_plan
     from rlvr_vocab.runs.prompts import require_chat_template
+    from rlvr_vocab.runs.thinking import asks_to_think
     from rlvr_vocab.vocab.expand import write_expansion
 
-    plan = untrained_plan(model, settings.seed, dataset)
+    prompts = problems.prompts or ()
+    row = {name: cells[0] for name, cells in problems.columns.items()} | {"prompt": prompts[0]}
+    thinks = asks_to_think(prompts, model.think_tags, settings.rewards, row)
+    plan = untrained_plan(model, settings.seed, dataset, thinks)
     require_chat_template(plan)
     with tempfile.TemporaryDirectory() as temporary:
         expanded = Path(temporary) / "initial_model"
@@ -183,7 +210,6 @@ def _answered(
     checkpoint: Checkpoint, problems: ScoredRows, settings: ScoreSettings, model: ModelSettings, console: Console
 ) -> ScoredRows:
     """Each problem with `samples` answers of the model."""
-    from rlvr_vocab.config.chat_template import naming_chat_template
     from rlvr_vocab.evaluation.sampling import SamplingSettings, sample_completions
 
     samples = settings.samples
@@ -195,7 +221,7 @@ def _answered(
         seed=settings.seed,
         limit_key="model.generation_kwargs.max_new_tokens",
     )
-    with naming_chat_template(model.name), stage(console, "sampling", len(prompts)) as display:
+    with stage(console, "sampling", len(prompts)) as display:
         completions = sample_completions(
             checkpoint, prompts, sampling, lambda done, total: display.update(done, total=total)
         )

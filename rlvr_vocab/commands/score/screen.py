@@ -182,7 +182,9 @@ def _gold_lines(rows: ScoredRows, each: RewardScores, function: RewardSpec, show
         yield f"  {len(below) - show:,} more"
     full_mark, best = each.reward.full_mark, max(each.values, default=None)
     if best is not None and best < full_mark and is_user_code(function.name) and function.full_mark is None:
-        yield f"  no row reaches {_number(full_mark)}; if {_number(best)} is its best, say full_mark: {_number(best)}"
+        unpaid = "it may want another form of turn; " * (best == 0)
+        advice = f"if {_number(best)} is its best, say full_mark: {_number(best)}"
+        yield f"  no row reaches {_number(full_mark)}; {unpaid}{advice}"
     if each.verdicts is not None:
         ambiguous = list(check_golds([gold_text(gold) for gold in rows.columns["solution"]]).ambiguous)
         if ambiguous:

@@ -1,0 +1,130 @@
+"""What would not reach the model as it is meant is named, and nothing is said of sets that are as they should be."""
+
+from typing import Any
+
+import pytest
+
+from rlvr_vocab.data.load import DividedProblems, build_report, lay_out, read_problems
+from rlvr_vocab.data.source import Columns, ProblemSource
+from rlvr_vocab.data.split import Split
+from rlvr_vocab.data.table import PromptStyle
+
+CHOICES = ["oxygen", "helium", "neon", "argon"]
+TURNS = (
+    "<|im_start|>system\nAdd.<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n",
+    "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|>",
+    "<bos><start_of_turn>user\n{}<end_of_turn>\n<start_of_turn>model\n",
+    "<s>[INST] {} [/INST]",
+    "[INST] <<SYS>>\nAdd.\n<</SYS>>\n\n{} [/INST]",
+    "<｜begin▁of▁sentence｜><｜User｜>{}<｜Assistant｜>",
+    "<|user|>\n{}<|end|>\n<|assistant|>\n",
+    "### Instruction:\n{}\n\n### Response:\n",
+    "\n\nHuman: {}\n\nAssistant:",
+)
+MESSAGES = (
+    '[{{"role": "user", "content": "{}"}}]',
+    "[{{'content': '{}', 'role': 'user'}}]",
+    "array([{{'content': '{}', 'role': 'user'}}], dtype=object)",
+    '\n[ {{"from": "human", "value": "{}"}}]',
+)
+
+
+def divided(write_jsonl: Any, *rows: Any) -> DividedProblems:
+    source = ProblemSource(str(write_jsonl(*rows)), Columns("problem", "answer"))
+    return read_problems(source, Split(eval_fraction=0))
+
+
+def row(number: int, problem: Any = "", **more: Any) -> dict[str, Any]:
+    return {"problem": problem or f"Which gas has number {number}?", "answer": more.pop("answer", str(number)), **more}
+
+
+@pytest.mark.parametrize(
+    ("form", "what"), [(form, "rendered") for form in TURNS] + [(form, "written as text") for form in MESSAGES]
+)
+def test_turns_and_messages_in_the_text_of_a_problem_are_named_by_row(write_jsonl: Any, form: str, what: str) -> None:
+    rows = [row(1), *(row(n, form.format(f"{n}+1=")) for n in (2, 3))]
+    [line] = build_report(divided(write_jsonl, *rows)).doubts
+    assert line.startswith("2 problems are ") and what in line and "(rows 2 and 3)" in line
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        "What does the token <|im_end|> do?",
+        "Assistant: a job. Which word is it?",
+        "[{1, 2}, {3}] has how many elements?",
+        "In `[INST]`, how many letters?",
+        "Sum the roles: [2, 3]",
+        [{"role": "user", "content": "1+1="}],
+    ],
+)
+def test_other_problems_are_not(write_jsonl: Any, problem: Any) -> None:
+    assert build_report(divided(write_jsonl, row(1, problem))).doubts == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"choices": CHOICES}, "choices"),
+        ({"options": {"text": CHOICES, "label": list("ABCD")}}, "options"),
+        (dict(zip("ABCD", CHOICES, strict=True)), "A, B, C, D"),
+        ({f"option_{n}": text for n, text in enumerate(CHOICES)}, "option_0, option_1, option_2, option_3"),
+        ({"context": "Neon glows."}, "context"),
+        ({"Body": "Ada has 3 gases."}, "Body"),
+        ({"passages": ["One.", "Two."]}, "passages"),
+        ({"input": "3, 4, 5"}, "input"),
+        ({"image": {"path": "gas.png"}}, "image"),
+    ],
+)
+def test_a_column_that_the_question_needs_and_the_prompt_lacks_is_named(
+    write_jsonl: Any, more: dict[str, Any], named: str
+) -> None:
+    [line] = build_report(divided(write_jsonl, *(row(n, **more) for n in range(1, 9)))).missing_columns
+    assert f" {named}: not in the prompt" in line
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"problem": "Which of oxygen, helium, neon and  argon?", "choices": CHOICES, "A": "oxygen", "B": "neon"},
+        {"problem": "Neon glows.\nWhy?", "context": "Neon  glows."},
+        {"context": None, "image": None, "choices": []},
+        {"solution": "Neon.", "rationale": "It glows.", "source": "exam", "type": "gas", "a": "4", "level": 3},
+        {
+            "problem": [{"role": "system", "content": "Neon glows."}, {"role": "user", "content": "Why?"}],
+            "context": "Neon glows.",
+        },
+    ],
+)
+def test_a_column_that_is_in_the_prompt_or_is_no_part_of_the_question_is_not(
+    write_jsonl: Any, more: dict[str, Any]
+) -> None:
+    report = build_report(divided(write_jsonl, *({**row(n), **more} for n in range(1, 9))))
+    assert report.missing_columns == () and report.doubts == ()
+
+
+@pytest.mark.parametrize(
+    ("golds", "choices", "are_indices"),
+    [
+        ([0, 3, 1], CHOICES, True),
+        (["1", "4", "2"], CHOICES, True),
+        ([3, 5, 2], ["2", "3", "5"], False),
+        (["B", "A", "C"], CHOICES, False),
+        ([7, 9, 12], CHOICES, False),
+    ],
+)
+def test_gold_answers_that_are_indices_of_choices_are_named(
+    write_jsonl: Any, golds: list[Any], choices: list[str], are_indices: bool
+) -> None:
+    problem = f"Which of {' or '.join(choices)}?"  # in the prompt or not
+    rows = [row(n, f"{n}. {problem}", answer=gold, choices=choices) for n, gold in enumerate(golds)]
+    assert any("indices of choices" in line for line in build_report(divided(write_jsonl, *rows)).doubts) is are_indices
+
+
+def test_a_system_prompt_that_no_row_takes_is_said(write_jsonl: Any) -> None:
+    own = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1+1="}]
+    style = PromptStyle("Box it.")
+    report = lay_out(divided(write_jsonl, row(1, own)), style).report
+    assert "warning: " not in "".join(report.lines()) and "system_prompt reaches no prompt" in report.lines()[-1]
+    for rows, other in (([row(1, own), row(2)], style), ([row(1, own)], PromptStyle(None)), ([row(1, own[1:])], style)):
+        assert lay_out(divided(write_jsonl, *rows), other).report.reaches_no_prompt == ""
