@@ -14,8 +14,10 @@ from itertools import pairwise
 from rlvr_vocab.verify.reading.scanning import group_end
 
 _MOST_BOXES = 200
-_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])[ ]{0,9}")
-_TOKEN = re.compile(r"-?[0-9]+(?:[.,/][0-9]+)*|[A-Za-z]+|\\[A-Za-z]+")
+# Without braces, `\boxed 5` boxes one token: a number, a macro, or a letter at an end. Before other words it is prose.
+_TOKEN = re.compile(r"-?[0-9]+(?:[.,/][0-9]+)*|\\[A-Za-z]+|[A-Za-z](?=\s*(?:[$.,;]|\\[)\]]|\Z))")
+_BOX = re.compile(rf"\\(?:boxed|fbox)(?![A-Za-z])\s{{0,9}}(?=\\?\{{|{_TOKEN.pattern})")
+_EMPTY = re.compile(r"(?:\s|\.|…|\\l?dots)*")
 _CORRECTION = re.compile(
     r"\b(?:wait|actually|hold on|oops|sorry|scratch that|correction|second thoughts?|i mean|i meant|rather|instead"
     r"|mistake|let me (?:correct|redo|fix|try)|(?:is|was|are|were) (?:wrong|incorrect)|not right)\b|\bno *[,.:;!-]",
@@ -109,27 +111,38 @@ def _joins(box: _Words, next_box: _Words) -> bool:
 def last_box(text: str) -> str | None:
     r"""The contents of the last `\boxed{…}`; None without one, or where the last one is not closed.
 
-    A box that was cut off takes back the ones before it: what stands in those is not the final answer.
+    A box that was cut off takes back the ones before it: what stands in those is not the final answer. An empty one, of
+    which prose speaks, does not.
 
     >>> last_box(r"\boxed{41}, no: \boxed{\frac{1}{2}}.")
     '\\frac{1}{2}'
     >>> last_box(r"\boxed{41}, no: \boxed{4") is None
     True
     """
-    start = None
-    for box in _BOX.finditer(text):
-        start = box.end()
-    return None if start is None else _contents(text, start)
+    starts = [box.end() for box in _BOX.finditer(text)]
+    while starts:
+        found = _contents(text, starts.pop())
+        if found is None or not starts or not _EMPTY.fullmatch(found[0]):
+            return None if found is None else found[0]
+    return None
 
 
-def _contents(text: str, start: int) -> str | None:
-    """What the box holds whose contents begin at `start`, None where it is not closed."""
-    if start == len(text):
+def _contents(text: str, start: int) -> tuple[str, int] | None:
+    r"""What the box holds whose contents begin at `start`, and its end; None where it is not closed.
+
+    Escaped braces close it too where they are its own, as in `\boxed\{5\}` and `\boxed{5\}}`.
+    """
+    if token := _TOKEN.match(text, start):
+        return token[0], token.end()
+    if text[start] == "\\":
+        end = text.find(r"\}", start)
+        return None if end < 0 else (text[start + 2 : end], end + 2)
+    closed = group_end(text, start)
+    if closed is None:
         return None
-    if text[start] != "{":
-        return _one_token(text, start)
-    end = group_end(text, start)
-    return None if end is None else text[start + 1 : end - 1]
+    inside = text[start + 1 : closed - 1]
+    is_stray = inside.endswith(r"\}") and inside.count(r"\}") > inside.count(r"\{")
+    return inside[:-2] if is_stray else inside, closed
 
 
 def boxes_between(text: str) -> tuple[list[str], list[str]]:
@@ -142,23 +155,19 @@ def boxes_between(text: str) -> tuple[list[str], list[str]]:
     for box in _BOX.finditer(text):
         if box.start() < end:
             continue  # a box within a box
-        contents = _contents(text, box.end())
-        if contents is None:
+        found = _contents(text, box.end())
+        if found is None:
             return [], [text]
-        boxes.append(contents)
+        if _EMPTY.fullmatch(found[0]):
+            continue
         between.append(text[end : box.start()])
-        end = box.end() + len(contents) + 2 * (text[box.end()] == "{")
+        boxes.append(found[0])
+        end = found[1]
     return boxes, [*between, text[end:]]
 
 
-def _one_token(text: str, start: int) -> str:
-    r"""`\boxed 5` boxes what TeX takes as one token; plain text means the whole number or word."""
-    found = _TOKEN.match(text, start)
-    return found[0] if found else text[start]
-
-
 def boxes_opened(text: str) -> int:
-    r"""How many times a text says `\boxed` or `\fbox`.
+    r"""How many boxes a text opens.
 
     >>> boxes_opened(r"\boxed{41}, no: \boxed{4")
     2

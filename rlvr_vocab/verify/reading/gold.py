@@ -36,8 +36,9 @@ _CODE = re.compile(
     rf"|(?:\A|[0-9]-)(?:{'|'.join(UNITS_OF_TWO_LETTERS)})(?![a-z])"
     rf"|(?<![a-z])(?:{'|'.join(WORDS_OF_TWO_LETTERS)})(?![a-z])"
 )
-# Zeros in front, as in a month or a postal code. The AIME pads its answers to three digits, which are numbers.
-_PADDED = re.compile(r"(?<![0-9.,])(?<![0-9] )0[0-9](?!(?<=\A0[0-9])[0-9]\Z)")
+# Zeros in front, as in a month or a postal code. The AIME pads its answers to three digits, which are numbers, and
+# Python the exponent of `2e-05`.
+_PADDED = re.compile(r"(?<![0-9.,])(?<![0-9] )(?<![0-9.][eE])(?<![0-9.][eE][-+])0[0-9](?!(?<=\A0[0-9])[0-9]\Z)")
 # Numbers grouped as in German and in Indian English, which read as lists here.
 _GROUPED_ELSEWHERE = re.compile(r"[+-]?(?:[0-9]{1,3}(?:[. ][0-9]{3})+,[0-9]+|[0-9]{1,2}(?:,[0-9]{2})+,[0-9]{3})")
 
