@@ -24,10 +24,13 @@ from rlvr_vocab.verify.reading.readings import (
     Matrix,
     Number,
     Reading,
+    Text,
     Union,
     as_latex,
 )
-from rlvr_vocab.verify.reading.units import DEGREE, PERCENT, same_value
+from rlvr_vocab.verify.reading.relations import INFINITY, MINUS_INFINITY
+from rlvr_vocab.verify.reading.units import DEGREE, PERCENT, Unit, same_value
+from rlvr_vocab.verify.reading.wording import same_words
 
 
 class Algebra(Protocol):
@@ -53,6 +56,13 @@ def same(gold: Reading, answer: Reading, algebra: Algebra) -> bool:
             return _same_equalities(gold, answer, algebra)
         case (Inequality(), _) | (_, Inequality()):
             return _same_inequalities(gold, answer, algebra)
+        case Text(), Text():
+            return same_words(gold.words, answer.words)
+        case Number(unit=Unit()), Text():
+            number, _, words = answer.words.partition(" ")
+            return words == gold.unit.name and read_number(number) == gold.value
+        case Choice(content=Text() as content), Text():
+            return same_words(content.words, answer.words)
         case Choice(), Choice():
             return gold.letter == answer.letter and None in (gold.content, answer.content)
         case ((Items() | Collection()), (Items() | Collection())):
@@ -121,6 +131,8 @@ def _same_equalities(gold: Reading, answer: Reading, algebra: Algebra) -> bool:
     if isinstance(gold, Equality):
         return gold.name is not None and all(same(value, answer, algebra) for value in gold.values)
     assert isinstance(answer, Equality)
+    if isinstance(gold, Choice) and any(isinstance(side, Choice) and side.letter != gold.letter for side in answer.sides):
+        return False  # `B = C` names two
     return bool(answer.values) and all(same(gold, value, algebra) for value in answer.values)
 
 
@@ -141,17 +153,17 @@ def _formulas(sides: Sequence[Reading]) -> tuple[str, str] | None:
 
 
 def _same_inequalities(gold: Reading, answer: Reading, algebra: Algebra) -> bool:
-    """An inequality solved for a variable is the same as the interval that it describes."""
+    """An inequality solved for a variable is the same as the interval that it describes; `(1, 2)` may be a point."""
     match gold, answer:
         case Inequality(), Inequality():
             if gold.solved and answer.solved:
                 return gold.name == answer.name and same(gold.solved, answer.solved, algebra)
             return _same_unsolved(gold, answer, algebra)
-        case (Inequality(solved=Bracketed() as interval), Bracketed() as other) | (
-            Bracketed() as other,
-            Inequality(solved=Bracketed() as interval),
-        ):
-            return same(interval, other, algebra)
+        case Inequality(solved=Bracketed() as interval), Bracketed():
+            return same(interval, answer, algebra)
+        case Bracketed(), Inequality(solved=Bracketed() as interval):
+            may_be_point = (gold.opened, gold.closed) == ("(", ")") and not {MINUS_INFINITY, INFINITY} & {*gold.items}
+            return (answer.signs == (r"\in",) or not may_be_point) and same(gold, interval, algebra)
     return False
 
 

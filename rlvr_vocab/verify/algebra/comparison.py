@@ -20,7 +20,7 @@ import mpmath
 from rlvr_vocab.verify.algebra.evaluation import Point, Undefined, approximate, exact_value, rounding
 from rlvr_vocab.verify.limits import TooLarge, Unreadable
 from rlvr_vocab.verify.reading import parser
-from rlvr_vocab.verify.reading.parser import Call, Formula, parts, variables
+from rlvr_vocab.verify.reading.parser import Call, Exact, Formula, parts, variables
 
 _DIGITS_OF_FIRST_LOOK = 50
 _DIGITS_OF_NUMBERS = 1_000
@@ -44,6 +44,7 @@ def equal(one: str, other: str) -> bool:
         return False
     if not variables(left):
         return _equal_at(left, right, {}, _DIGITS_OF_NUMBERS)
+    [left], [right] = _with_real_roots([left], [right])
     num_agreeing = 0
     for point in points_for(left, right):
         try:
@@ -51,8 +52,45 @@ def equal(one: str, other: str) -> bool:
                 return False
             num_agreeing += 1
         except Undefined:
-            continue
+            if _has_value(left, point) != _has_value(right, point):
+                return False
     return num_agreeing >= _FEWEST_POINTS
+
+
+def _has_value(formula: Formula, point: Point) -> bool:
+    try:
+        approximate(formula, point, _DIGITS_OF_FIRST_LOOK)
+    except Undefined:
+        return False
+    return True
+
+
+def _with_real_roots(*sides: Sequence[Formula]) -> list[list[Formula]]:
+    r"""The formulas with `x^{1/3}` as `\sqrt[3]{x}` where both sides have odd roots of variables.
+
+    Where one side alone has, such a power of a negative number has no value, as it may be the principal one.
+    """
+    are_real = all(any(_is_odd_root(part) for formula in side for part in parts(formula)) for side in sides)
+    return [[_real_roots(formula) if are_real else formula for formula in side] for side in sides]
+
+
+def _is_odd_root(formula: Formula) -> bool:
+    if not isinstance(formula, Call) or formula.name not in ("^", "root") or not variables(formula.arguments[0]):
+        return False
+    number = exact_value(formula.arguments[1], {})
+    degree = None if number is None else number.denominator if formula.name == "^" else number.numerator
+    return degree is not None and degree % 2 == 1 and degree > 1
+
+
+def _real_roots(formula: Formula) -> Formula:
+    if not isinstance(formula, Call):
+        return formula
+    arguments = tuple(map(_real_roots, formula.arguments))
+    if formula.name != "^" or not _is_odd_root(formula):
+        return Call(formula.name, arguments)
+    exponent = exact_value(formula.arguments[1], {}) or Fraction(1)
+    root = Call("root", (arguments[0], Exact(Fraction(exponent.denominator))))
+    return Call("^", (root, Exact(Fraction(exponent.numerator))))
 
 
 def within(one: str, other: str, distance: Fraction) -> bool:
@@ -72,7 +110,8 @@ def proportional(one: tuple[str, str], other: tuple[str, str]) -> int:
     Returns:
         The sign of the factor; 0 where there is none, or where the equations hold no variable.
     """
-    sides = [parse(side) for side in (*one, *other)]
+    first, second = _with_real_roots([*map(parse, one)], [*map(parse, other)])
+    sides = [*first, *second]
     names = [variables(side) for side in sides]
     if not names[0] | names[1] or names[0] | names[1] != names[2] | names[3]:
         return 0
@@ -81,7 +120,8 @@ def proportional(one: tuple[str, str], other: tuple[str, str]) -> int:
         try:
             ratios.append(_ratio(sides, point))
         except Undefined:
-            continue
+            if all(_has_value(side, point) for side in first) != all(_has_value(side, point) for side in second):
+                return 0
     if len(ratios) < _FEWEST_POINTS or ratios[0] == 0:
         return 0
     with mpmath.workdps(_DIGITS_OF_FORMULAS):
@@ -223,18 +263,27 @@ def points_for(*formulas: Formula) -> list[Point]:
 
 def _reach(formulas: tuple[Formula, ...]) -> int:
     """The size of the largest part that has corners, 0 where none has."""
-    reach = max((_size(part) for formula in formulas for part in parts(formula) if _has_corners(part)), default=0)
+    corners = [part for formula in formulas for part in parts(formula) if _has_corners(part)]
+    reach = max(map(_distance, corners), default=0)
     if reach > _FARTHEST:
         raise TooLarge("corners out of reach")
     return reach
 
 
+def _distance(corner: Formula) -> int:
+    """How far off a corner may be: |ln x - 5| has its own at e^5."""
+    size = _size(corner)
+    inside = (part for argument in corner.arguments for part in parts(argument)) if isinstance(corner, Call) else ()
+    has_logarithm = any(isinstance(part, Call) and part.name in ("ln", "log") and variables(part) for part in inside)
+    return math.ceil(math.exp(min(size, 99))) if has_logarithm else size
+
+
 def _size(formula: Formula) -> int:
-    """The product of the numbers in a formula and of their denominators; those in exponents move no corner far."""
+    """The product of the numbers in a formula and of their denominators; a fixed exponent moves no corner far."""
     if variables(formula):
         arguments = formula.arguments if isinstance(formula, Call) else ()
-        inner = arguments[:1] if isinstance(formula, Call) and formula.name in ("^", "root") else arguments
-        return math.prod([_size(part) for part in inner])
+        is_power = isinstance(formula, Call) and formula.name in ("^", "root") and not variables(formula.arguments[1])
+        return math.prod([_size(part) for part in (arguments[:1] if is_power else arguments)])
     value = exact_value(formula, {})
     if value is None:
         size = abs(approximate(formula, {}, _DIGITS).number)

@@ -238,9 +238,12 @@ def _logarithm(_: _Evaluation, number: mpmath.mpc, base: mpmath.mpc | float = _S
 
 
 def _entire(function: Callable[[Any], Any]) -> Callable[[_Evaluation, mpmath.mpc], Any]:
-    def applied(_: _Evaluation, argument: mpmath.mpc) -> Any:
+    def applied(evaluation: _Evaluation, argument: mpmath.mpc) -> Any:
         if abs(argument) > _LARGEST_ARGUMENT:
             raise TooLarge(f"{function.__name__} of a huge number")
+        # cos x differs from 1 by the square of a small x, and tanh x by so little of a large one.
+        unseen = mpmath.exp(-2 * abs(mpmath.re(argument))) if function is mpmath.tanh else abs(argument) ** 2
+        evaluation.smallest = min(evaluation.smallest, unseen or 1)
         return function(argument)
 
     return applied

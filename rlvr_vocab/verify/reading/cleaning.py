@@ -99,11 +99,18 @@ _COMMANDS |= {r"\!": "", r"\/": "", r"\-": "", r"\%": "%", r"\#": "#"}
 _COMMAND = re.compile(r"\\(?:[A-Za-z]+|.)", re.DOTALL)
 
 _INVISIBLE_DELIMITER = re.compile(r"\\(?:left|right)\s*\.")
-_WITH_UNSEEN_ARGUMENT = re.compile(r"\\(?:[hv]?phantom|hspace\*?|vspace\*?|label|tag\*?|color|textcolor)\s*(?=\{)")
+_WITH_UNSEEN_ARGUMENT = re.compile(r"\\(?:[hv]?phantom|hspace\*?|vspace\*?|color|textcolor)\s*(?=\{)")
 # One group or several, of which one at least is set apart as only thousands are; a plain comma may be a list.
 _THOUSANDS = re.compile(r"(?<![0-9.,])[1-9][0-9]{0,2}(?:(?:\{,\}|,? ?\\! ?|\\[, ]|,)[0-9]{3})+(?![0-9])")
 # What separates two numbers, where leaving it or the space behind it out would join them: `81, 256` is not 81,256.
 _BETWEEN_NUMBERS = re.compile(r"([0-9]) *(?:, +(?=[0-9]{3}(?![0-9]))|(?<!\\)\$[$ ]*(?=[0-9]))")
+# More space than stands between thousands.
+_WIDE_SPACE = re.compile(r"(?<=[0-9])(?:[ ~]|\\[,;: ])*\\(?:q?quad|enspace|hfill)(?![A-Za-z])(?:[ ~]|\\[,;: ])*(?=[0-9])")
+# Of single letters, those of units; the others are factors.
+NUMBER_WITH_UNIT = re.compile(
+    r"(?P<number>[-+]?(?:\\?\$|[€£])?[0-9][0-9.,/ ]*(?:[eE][-+]?[0-9]+)?|[-+]?\\[dt]?frac\{[0-9]+\}\{[0-9]+\}) +"
+    r"\((?P<unit> *[A-Za-z][A-Za-z./ '-]*[A-Za-z.](?:\^\{?[23]\}?)?|[mgslhLNJWVK](?:\^\{?[23]\}?)?|\\?[%$]|\\degree ?[CF]?)\)"
+)
 _DOLLAR = re.compile(r"(?<!\\)\$")
 _INTRODUCTION = re.compile(r"^(?:\\text\{ *(?:[Tt]he )?(?:[Ff]inal )?[Aa]nswer is:? *\}|=)")
 # What plain text writes without a backslash. A letter before it makes it part of a word.
@@ -134,8 +141,10 @@ def clean(text: str) -> str:
     ('\\frac{1}{2}', '1234', '(-\\infty,3]')
     """
     text = _without_wrappers(text.replace("...", r"\dots "))
+    if with_unit := NUMBER_WITH_UNIT.fullmatch(text):
+        text = with_unit["number"] + (r"\text{%s}" if with_unit["unit"].strip()[0].isalpha() else "%s") % with_unit["unit"]
     text = _THOUSANDS.sub(_joined, text)
-    text = _without_unseen(_INVISIBLE_DELIMITER.sub(" ", text))
+    text = _WIDE_SPACE.sub(";", _without_unseen(_INVISIBLE_DELIMITER.sub(" ", text)))
     text = _COMMAND.sub(lambda command: _COMMANDS.get(command[0], command[0]), text).replace("~", " ")
     text = _DOLLAR.sub(" ", _BETWEEN_NUMBERS.sub(r"\1;", without_fonts(text)))
     text = _RELATION.sub(lambda sign: _RELATIONS.get(sign[0], r"\ne "), _INTRODUCTION.sub("", text))
@@ -169,7 +178,7 @@ def _joined(number: re.Match[str]) -> str:
 
 def _without_unseen(text: str) -> str:
     while found := _WITH_UNSEEN_ARGUMENT.search(text):
-        text = f"{text[: found.start()]} {text[group_end(text, found.end()) or len(text) :]}"
+        text = rf"{text[: found.start()]}\quad {text[group_end(text, found.end()) or len(text) :]}"
     return text
 
 

@@ -10,11 +10,12 @@ import re
 from functools import lru_cache
 
 from rlvr_vocab.verify.limits import Unreadable
-from rlvr_vocab.verify.reading.cleaning import PLAIN_NAMES, ascii_latex
-from rlvr_vocab.verify.reading.reader import cleaned_answer, read
-from rlvr_vocab.verify.reading.readings import Reading, Text, Written, expressions
-from rlvr_vocab.verify.reading.units import UNITS_OF_TWO_LETTERS
-from rlvr_vocab.verify.reading.wording import WORDS_OF_TWO_LETTERS, without_typesetting
+from rlvr_vocab.verify.reading.cleaning import NUMBER_WITH_UNIT, PLAIN_NAMES, ascii_latex
+from rlvr_vocab.verify.reading.numbers import read_number
+from rlvr_vocab.verify.reading.reader import cleaned_answer, label_of, read
+from rlvr_vocab.verify.reading.readings import Choice, Number, Reading, Text, Written, expressions
+from rlvr_vocab.verify.reading.units import UNITS_OF_TWO_LETTERS, Unit
+from rlvr_vocab.verify.reading.wording import WORDS_OF_TWO_LETTERS, plain_words, without_typesetting
 
 # Dollars as in Pandoc: what closes mathematics stands behind a character and before no digit, unlike in `$5-$10`.
 _IN_DOLLARS = re.compile(r"\A\s*\$[^$]+\$\s*\Z|(?<![\\\w])\$(?=[^\s$])[^$]*(?<=[^\s\\$])\$(?![0-9])")
@@ -57,6 +58,11 @@ def read_gold(text: str | None) -> Reading:
     if text is None:
         raise Unreadable("a list, an object or a boolean, which cannot be compared as text")
     reading = read(text)
+    if isinstance(reading, Text) and (given := NUMBER_WITH_UNIT.fullmatch(text.strip())):  # `14 (times)` is 14
+        value = read_number(cleaned_answer(given["number"]))
+        return reading if value is None else Number(value, Unit(plain_words(given["unit"])))
+    if isinstance(reading, Text) and (letter := label_of(cleaned_answer(text))):  # `E) none of these`
+        return Choice(letter, reading)
     if isinstance(reading, Text) or _says_mathematics(text):
         return reading
     cleaned = cleaned_answer(text)

@@ -35,7 +35,7 @@ from rlvr_vocab.verify.reading.relations import (
     read_relation,
 )
 from rlvr_vocab.verify.reading.scanning import bracket_end, separators, split_at
-from rlvr_vocab.verify.reading.units import DEGREE, split_unit
+from rlvr_vocab.verify.reading.units import DEGREE, DENIALS, split_unit
 from rlvr_vocab.verify.reading.wording import is_formula, plain_words
 
 _DEEPEST = 8
@@ -102,6 +102,7 @@ def _read(text: str, depth: int) -> Reading:
     if depth == 0:
         raise TooLarge("tuples within tuples within tuples")
     read_part = partial(_read, depth=depth - 1)
+    text = _HALF_BRACKET.sub(r"\g<text>(\g<letter>)", text)
     if words := _ONLY_TEXT.fullmatch(text):
         return read_part(words[1].strip(" .,;:"))
     return (
@@ -229,6 +230,7 @@ def _quantity(text: str) -> Reading:
 
 
 _LETTER = re.compile(r"(?:(?:[Oo]ption|[Cc]hoice|[Aa]nswer)[: ]*)?\(?(?P<letter>[A-J])\)?[.):]?")
+_HALF_BRACKET = re.compile(r"^(?P<text>\\text\{ *)?(?P<letter>[A-J])\)")
 # A bare letter in brackets may be a factor too, so what follows it must begin like a new thing.
 _LABELLED = re.compile(
     r"(?:\\text\{ *\(?(?P<text>[A-J])[.):]+ *\} *|\\text\{ *(?P<bold>[A-J]) *\}[.):] ?"
@@ -237,8 +239,7 @@ _LABELLED = re.compile(
 )
 # Words that take a letter back, or put another beside it.
 _SAYS_MORE = re.compile(
-    r"(?:^| )(?:[A-J]|not?|nor|neither|none|both|all|or|and|is(?:n't)?|was|wrong|incorrect|false|right|only|but|never)"
-    r"(?: |$)"
+    rf"(?:^| )(?:[A-J]|[b-j]|both|all|or|and|is(?:n't)?|was|only|but|{'|'.join(sorted(DENIALS))})(?: |$)"
 )
 
 
@@ -254,11 +255,22 @@ def read_labelled(text: str, read_part: ReadPart) -> Choice | None:
     if found is None:
         return None
     content = read_part(found["content"])
-    says_no_more = isinstance(content, Number | Expression) or (
+    says_no_more = isinstance(content, Number) or (
+        isinstance(content, Expression) and not _SAYS_MORE.fullmatch(content.latex)
+    ) or (
         isinstance(content, Text) and re.search("[A-Za-z0-9]", content.words) and not _SAYS_MORE.search(content.words)
     )
-    letter = found["text"] or found["bold"] or found["bracketed"] or found["marked"]
-    return Choice(letter, content) if says_no_more else None
+    return Choice(_letter(found), content) if says_no_more else None
+
+
+def label_of(text: str) -> str | None:
+    """The letter of the choice that a cleaned gold answer begins with, whatever its words are."""
+    found = _LABELLED.fullmatch(_HALF_BRACKET.sub(r"\g<text>(\g<letter>)", text))
+    return _letter(found) if found else None
+
+
+def _letter(labelled: re.Match[str]) -> str:
+    return labelled["text"] or labelled["bold"] or labelled["bracketed"] or labelled["marked"]
 
 
 _ENVIRONMENT = re.compile(

@@ -19,6 +19,7 @@ from rlvr_vocab.verify.reading.readings import (
     Union,
 )
 from rlvr_vocab.verify.reading.scanning import separators, split_at
+from rlvr_vocab.verify.reading.units import DENIALS
 
 ReadPart = Callable[[str], Reading]
 
@@ -52,7 +53,10 @@ def read_relation(text: str, read_part: ReadPart) -> Reading | None:
     if len(about) > 1:
         return _approximation(about, read_part)
     if len(members) == 2 and (name := plain_name(members[0])):
-        return Equality((Expression(name), _set(read_part(members[1]))), (name, None))
+        sides = Expression(name), _set(read_part(members[1]))
+        if isinstance(sides[1], Bracketed):
+            return Inequality(sides, (r"\in",), name, sides[1])
+        return Equality(sides, (name, None))
     if (len(members) > 1) + (len(equal) > 1) + (len(ordered) > 1) > 1 or len(members) > 1:
         raise Unreadable("relations of several kinds")
     if len(equal) > 1:
@@ -128,6 +132,7 @@ _NAME = re.compile(
 _COORDINATES = re.compile(r"\(([a-z](?:,[a-z]){1,5})\)")
 _POLAR = (r"(r,\theta)", r"(r,\theta,z)", r"(\rho,\theta,\phi)")
 _NOT_A_NAME = frozenset(("e", "i"))
+_TAKES_BACK = re.compile(rf"\b(?:{'|'.join(sorted(DENIALS))}|minus|negative|half|twice|double|triple)\b")
 
 
 def plain_name(text: str) -> str | None:
@@ -140,9 +145,9 @@ def plain_name(text: str) -> str | None:
     """
     text = text.strip()
     if words := re.fullmatch(r"\\text\{ *([A-Za-z ]+?) *\}", text):
-        return words[1]
+        return None if _TAKES_BACK.search(words[1].lower()) else words[1]
     if letters := _COORDINATES.fullmatch(text):
         return text if letters[1] == ",".join(sorted(letters[1].split(","))) else None
     if text in _POLAR:
         return text
-    return text if _NAME.fullmatch(text) and text not in _NOT_A_NAME else None
+    return text if _NAME.fullmatch(text) and text not in _NOT_A_NAME and not _TAKES_BACK.search(text.lower()) else None

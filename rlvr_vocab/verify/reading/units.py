@@ -44,6 +44,7 @@ _SPELLINGS = {
     "cent": ("¢",),
     "radian": ("rad",),
     "unit": (),
+    "ordered pair": (),
 }
 _BY_SPELLING = {spelling: unit for unit, others in _SPELLINGS.items() for spelling in (unit, *others)}
 UNITS_OF_TWO_LETTERS = tuple(spelling for spelling in _BY_SPELLING if re.fullmatch("[a-z]{2}", spelling))
@@ -53,24 +54,42 @@ _BARE_UNITS = frozenset(
     for spelling in (*_BY_SPELLING, *_SCALES, "square", "cubic", "sq", "year")
     if len(spelling) > 2 or spelling in ("cm", "mm", "km", "kg", "ft", "yd", "lb", "oz", "hr", "sq")
 )
-# With one of these among them, words after a number are not what the number counts.
-_NOT_COUNTED = """
-    or and not no nor to by between more less fewer than about approximately approx approximate nearly almost roughly
-    around estimated rounded under above below exceeding exactly least most minus plus times over divided into out root
-    sqrt factorial choose squared cubed power mod modulo base remainder log sine cosine pi infinity if when for where
-    with without except only is are was the other another point each either neither both one two three four five six
-    seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty
-    fifty sixty seventy eighty ninety hundred hundreds dozen dozens gross score lakh crore ten tens milliard
-    billiard quadrillion quintillion sextillion septillion octillion nonillion decillion zillion googol myriad
-    permille permil ppm ppb ppt pct percentage basis kilo mega giga milli micro nano couple twice thrice doubled
-    tripled halved inverse reciprocal debt loss deficit too half halves third thirds quarter quarters fourth fourths
-    sixth sixths seventh sevenths eighth eighths ninth ninths tenth tenths hundredth hundredths thousandth
-    thousandths wrong right true false correct incorrect invalid undefined impossible never none zero negative
-    positive maybe possibly answer solution undetermined unknown error
+# Words that change the number before them, in one number or another; so do those of _CHANGES_NUMBER.
+_NUMBER_WORDS = """
+    one two three four five six seven eight nine ten eleven twelve hundred thousand lakh lac crore myriad googol
+    googolplex zillion gazillion bazillion jillion mille mil mio mln mld mrd bln trn tril thou thsd tausend hundert
+    dozen dutzend gross ream couple pair duo trio quartet quintet sextet septet octet nonet dyad triad tetrad
+    half halve third quarter fourth sixth seventh eighth ninth tenth hundredth thousandth
+    permille permil ppm ppb ppt pct percentage basis kilo mega giga tera peta exa zetta yotta ronna quetta hecto deca
+    deka myria deci centi milli micro nano pico femto atto zepto yocto
+    twice thrice double treble quadruple doubled tripled halved inverse reciprocal ish
+    minus plus times over divided multiplied into out root sqrt factorial choose squared cubed power mod modulo base
+    remainder log ln sine cosine sin cos tan exp pi infinity binary octal hexadecimal recurring repeating repeated
+    periodic
 """
-_NOT_COUNTED_WORDS = frozenset(_NOT_COUNTED.split())
-_PART_OF_ONE = re.compile(r"\b\w*(?:eenth|ieth|llionth|fth)s?\b")
-_TRAILING_TEXT = re.compile(r"\\text\{(?P<words>[^{}]*)\}(?P<power>\^\{[23]\})?$")
+# With one of these among them, words after a number are not what the number counts either.
+_NOT_COUNTED = """
+    or and nor to by between more less fewer than about approximately approx approximate nearly almost roughly around
+    estimated rounded under above below exceeding exactly least most if when for where with without except only is are
+    was the other another point each either neither both percent debt loss deficit too zero negative positive answer
+    solution undetermined undefined
+"""
+# Words that take an answer back, or say that it may be another.
+DENIALS = frozenset(
+    """
+    not no nor neither never none nope cannot wrong right true false correct incorrect incorrectly invalid impossible
+    maybe possibly perhaps probably unsure unclear unknown guess error except excluding unless instead rather
+    """.split()
+)
+# What is counted is never these alone: 5 squared, a score, a grand, fivefold, and some 5.
+_NOT_COUNTED_ALONE = frozenset("square cube score grand fold odd something arab kharab bil".split())
+_NUMBERS = frozenset(_NUMBER_WORDS.split())
+_NOT_COUNTED_WORDS = DENIALS.union(_NOT_COUNTED.split())
+_CHANGES_NUMBER = re.compile(
+    r"\w*illi(?:on|ard)\w*|(?:twen|thir|four|for|fif|six|seven|eigh|nine)t(?:een|y|ie)|\w*(?:eenth|ieth|llionth|fth)"
+    r"|(?:two|three|four|five|six|seven|eight|nine|ten|hundred|thousand|many)fold"
+)
+_TRAILING_TEXT = re.compile(r"(?P<opened>\()?\\text\{(?P<words>[^{}]*)\}(?P<power>\^\{[23]\})?(?(opened)\))$")
 _TRAILING_WORDS = re.compile(r"(?:(?<=[0-9)}])| )(?P<words>[A-Za-z][A-Za-z./ ]{0,60})(?P<power>\^\{[23]\})?$")
 _TRAILING_SIGN = re.compile(r"(?P<words>%|\\degree(?: ?[CF]| ?\\text\{ *[CF] *\})?|€|£|¢|\\\$)$")
 _TEXT_OF = re.compile(r"\\text\{ *([A-Za-z]) *\}")
@@ -130,7 +149,7 @@ def _bare_words(text: str) -> re.Match[str] | None:
 
 def _named(words: str, power: str | None) -> tuple[Unit | None, int] | None:
     """The unit and the scale that words name; None where they say something else."""
-    plain = _TEXT_OF.sub(r" \1", words).replace("-", " ").replace(".", "").split()
+    plain = _TEXT_OF.sub(r" \1", words).strip("() ").replace("-", " ").replace(".", "").split()
     scale = _SCALES.get(plain[0].lower().removesuffix("s"), 1) if plain else 1
     plain = plain[1:] if scale != 1 else plain
     if not plain:
@@ -152,8 +171,19 @@ def _unit_name(words: list[str]) -> str | None:
         if spelling in _BY_SPELLING:
             return _BY_SPELLING[spelling]
     countable = words and all(re.fullmatch(r"[A-Za-z/']{3,}|of|in", word) for word in words)
-    says_more = not _NOT_COUNTED_WORDS.isdisjoint(folded.split()) or _PART_OF_ONE.search(folded)
+    says_more = any(word in _NOT_COUNTED_WORDS or changes_number(word) for word in folded.split())
+    says_more = says_more or _singular(folded) in _NOT_COUNTED_ALONE
     return _singular(folded) if countable and not says_more else None
+
+
+def changes_number(word: str) -> bool:
+    """Whether a word behind a number makes another number of it, in the singular or the plural.
+
+    >>> changes_number("lakhs"), changes_number("quadrillion"), changes_number("apples")
+    (True, True, False)
+    """
+    stems = (word.lower(), re.sub("(?<=[sx])es$|s$", "", word.lower()))
+    return any(stem in _NUMBERS or _CHANGES_NUMBER.fullmatch(stem) for stem in stems)
 
 
 def _singular(name: str) -> str:

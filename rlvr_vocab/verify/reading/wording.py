@@ -11,7 +11,9 @@ _QUOTES = re.compile(r"[\"`]|''")
 _TYPESETTING = re.compile(r"\\([$&_])|(?<=[A-Za-z])_|[{}]")
 _SPACES_THAT_JOIN_NOTHING = re.compile(r"(?<![0-9]) +(?![A-Za-z])|(?<![A-Za-z]) +(?![0-9])")
 _DASHES = re.compile(r"-{2,3}")
-_PUNCTUATION = re.compile(r"[.,;](?![0-9])|(?<![0-9])[.,;]|(?<=[A-Za-z]{2})[:!?]+(?= |$)")
+_PUNCTUATION = re.compile(r"\.(?![0-9])|(?<![0-9])\.|(?<=[A-Za-z]{2})[:!?]+(?= |$)")
+_COMMA = re.compile(r"[,;]+(?![0-9])|(?<![0-9])[,;]+")
+_END_OF_LIST = re.compile(r" , and(?= )")
 _WORD = re.compile(r"[A-Za-z]+(?:['-][A-Za-z]+)*")
 _SHORT_WORDS = "a an and at by if in is it no nor of on or to we he yes odd even true false none"
 WORDS_OF_TWO_LETTERS = tuple(word for word in _SHORT_WORDS.split() if len(word) == 2)
@@ -22,15 +24,26 @@ _TWO_VARIABLES = re.compile(r"[a-z]{2}")
 
 
 def plain_words(cleaned: str) -> str:
-    r"""What two texts must share to be the same: all but punctuation, quotes, `and`, and the capitals of words.
+    r"""What two texts must share to be the same: all but punctuation, quotes, and the capitals of words.
 
-    >>> plain_words(r"\text{Monday, and Tuesday.}"), plain_words("Yes!"), plain_words("AB and ab")
-    ('monday tuesday', 'yes', 'AB ab')
+    A comma stays, see `same_words`.
+
+    >>> plain_words(r"\text{Monday, and Tuesday.}"), plain_words("Yes!"), plain_words("AB and ab,")
+    ('monday , tuesday', 'yes', 'AB and ab')
     """
     text = _QUOTED.sub(r" \1 ", _QUOTES.sub(" ", _TEXT_GROUP.sub(r" \1 ", cleaned)))
-    text = _DASHES.sub("-", _PUNCTUATION.sub(" ", text))
-    words = [_without_capitals(word) for word in text.split()]
-    return " ".join(word for word in words if word != "and")
+    text = _COMMA.sub(" , ", _DASHES.sub("-", _PUNCTUATION.sub(" ", text)))
+    words = " ".join(map(_without_capitals, text.split()))
+    return _END_OF_LIST.sub(" ,", words).strip(" ,")
+
+
+def same_words(one: str, other: str) -> bool:
+    """Whether two results of `plain_words` say the same: between the parts of a list a comma is an `and`, or nothing.
+
+    >>> same_words("red , blue", "red and blue"), same_words("red , blue", "red blue"), same_words("red and blue", "red")
+    (True, True, False)
+    """
+    return any(one.replace(" ,", comma) == other.replace(" ,", comma) for comma in (" and", ""))
 
 
 def without_typesetting(cleaned: str) -> str:
