@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from rlvr_vocab.data.answers import gold_text
@@ -17,9 +17,10 @@ from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
 from rlvr_vocab.verify.boxed_answer import boxes_opened, last_box
 from rlvr_vocab.verify.limits import TooLarge, Unreadable
-from rlvr_vocab.verify.reading.reader import read
-from rlvr_vocab.verify.reading.readings import Equality, Number
-from rlvr_vocab.verify.reading.units import PERCENT
+from rlvr_vocab.verify.reading import read, read_gold
+from rlvr_vocab.verify.reading.cleaning import ascii_latex
+from rlvr_vocab.verify.reading.readings import Equality, Number, Reading
+from rlvr_vocab.verify.reading.units import DENIALS, PERCENT, changes_number
 
 T = TypeVar("T")
 _NOT_TEXT = "the gold answer is a list, an object or a boolean, which cannot be compared as text"
@@ -78,8 +79,9 @@ def numeric(
     The number is what the last box after the thinking consists of; without a box, the last number after the thinking
     (of its last 20,000 characters). A box that is not closed is no answer.
     Read are whole numbers, decimals, `1,234`, `a/b`, `\frac{a}{b}`, `1e6` and `2 \times 10^{3}`, with a currency sign
-    before them or a percent sign or unit after them; units are not compared. `50\%` equals 50 and 1/2, and of two
-    percentages the numbers are compared. All of it is exact: 0.1 is 1/10.
+    before them or a percent sign or unit after them; units are not compared. `50\%` is 1/2; of a gold answer above 1 %
+    the sign may be left out, and of two percentages the numbers are compared. All of it is exact: 0.1 is 1/10.
+    Operators, scales and denials beside the last number belong to it: `x-5`, `not 5` and `5 dozen` are no numbers.
 
     Args:
         solution: gold numbers, one per completion, as text or numbers.
@@ -105,7 +107,7 @@ def numeric(
         return Score(0.0, "another number")
 
     no_gold = "the gold answer is not a number"
-    return _scores(completions, solution, think_tags, whole_text_number, no_gold, judge)
+    return _scores(completions, solution, think_tags, partial(whole_text_number, read=read_gold), no_gold, judge)
 
 
 @reward(grades=True, answer_in="box")
@@ -196,19 +198,18 @@ def _unboxed(text: str) -> str:
 def _distance(given: Number, expected: Number) -> Fraction:
     """How far apart two numbers are, in the units of the expected one.
 
-    A percent sign on one side alone may mean the number or its hundredth.
+    A percent sign makes a hundredth of a number; of a gold answer above 1 % it may be left out.
     """
-    values = [given.value]
     if given.unit == PERCENT != expected.unit:
-        values.append(given.value / 100)
-    if given.unit != PERCENT == expected.unit:
-        values.append(given.value * 100)
+        return abs(given.value / 100 - expected.value)
+    if given.unit == PERCENT or expected.unit != PERCENT:
+        return abs(given.value - expected.value)
+    values = [given.value * 100, *([given.value] if abs(expected.value) > 1 else [])]
     return min(abs(value - expected.value) for value in values)
 
 
-_WRAPPING = re.compile(r"\\(?:text(?:bf|it|rm|sf)?|math(?:bf|rm|sf|it)|mbox|boxed|fbox|bf|rm)(?![A-Za-z])")
-_MARKUP_SIGNS = str.maketrans("", "", "{}$*`\"'")
-_WORD = re.compile(r"\b(?!(?:or|and)\b)[A-Za-z]{2}")
+_WRAPPING = re.compile(r"\\(?:text(?:bf|it|rm|sf)?|math(?:bf|rm|sf|it)|mbox|boxed|fbox|bf|rm|q?quad)(?![A-Za-z])")
+_MARKUP_SIGNS = str.maketrans("", "", "{}$*`\"'\\")
 _LONGEST_NAMED = 300  # characters of a box, or of an answer that is nothing but a choice and its text
 _SEARCHED = 20_000  # characters, from the end, in which a named choice or the last number is looked for
 
@@ -216,7 +217,7 @@ _SEARCHED = 20_000  # characters, from the end, in which a named choice or the l
 def letters_named(text: str, letters: str) -> set[str]:
     r"""The different letters of `letters` that a box or a short answer names, lower case only where it stands alone.
 
-    A letter with a sign (`(C)`, `C.`, `C:`) goes before one without, so that the text of a choice may follow it.
+    A choice may be followed by its text where a sign (`(C)`, `C.`, `C:`) sets it apart, unless that takes it back.
 
     >>> sorted(letters_named(r"\textbf{(C)} a dog", "ABCD")), sorted(letters_named("A or B", "ABCD"))
     (['C'], ['A', 'B'])
@@ -224,14 +225,10 @@ def letters_named(text: str, letters: str) -> set[str]:
     if len(text) > _LONGEST_NAMED:
         return set()
     plain, patterns = _without_markup(text), _Patterns(letters)
-    alone = patterns.alone.fullmatch(plain)
-    if alone:
-        return {alone[1].upper()}
-    marked = {first or second for first, second in patterns.marked.findall(plain)}
-    rest = patterns.marked.sub(" ", plain)
-    if marked and _WORD.search(rest):  # the text of the choice, whose letters name nothing
-        return marked
-    return marked | set(patterns.bare.findall(rest))
+    for form in (patterns.alone, patterns.several, patterns.labelled):
+        if found := form.fullmatch(plain):
+            return {letter.upper() for letter in patterns.bare.findall(found["named"])}
+    return set()
 
 
 def letters_concluded(answer: str, letters: str) -> set[str]:
@@ -239,17 +236,48 @@ def letters_concluded(answer: str, letters: str) -> set[str]:
 
     >>> letters_concluded("Option A is too small, so the answer is C.", "ABCD")
     {'C'}
+    >>> letters_concluded("I exclude option C.", "ABCD") | letters_concluded("The answer is C or D?", "ABC")
+    set()
     """
     plain, patterns = _without_markup(answer[-_SEARCHED:]), _Patterns(letters)
     for sentence in (patterns.concluded, patterns.option):
-        named = {letter for match in sentence.finditer(plain) for letter in patterns.bare.findall(match["named"])}
+        found = [match for match in sentence.finditer(plain) if not _is_denied(plain, match)]
+        named = {letter for match in found for letter in patterns.bare.findall(match["named"])}
         if named:
             return named
     return letters_named(answer, letters) if patterns.opening.match(plain) else set()
 
 
+def _is_denied(plain: str, choice: re.Match[str]) -> bool:
+    """Whether the words before a choice, in its clause, or those behind it take it back."""
+    clause = _CLAUSE.split(plain[max(0, choice.start() - _LONGEST_NAMED) : choice.start()])[-1]
+    behind = _SENTENCE_END.split(plain[choice.end() : choice.end() + _LONGEST_NAMED])[0]
+    last = choice["named"].rstrip()[-1]
+    takes_back = _GOES_ON if last.isalpha() else _TAKES_BACK
+    return _DENIED.search(clause) is not None or (last != "." and takes_back.match(behind) is not None)
+
+
 def _without_markup(text: str) -> str:
-    return " ".join(_WRAPPING.sub(" ", text).translate(_MARKUP_SIGNS).split())
+    return " ".join(_WRAPPING.sub(" ", text.replace("’", "'")).replace("n't", " not").translate(_MARKUP_SIGNS).split())
+
+
+_DENY = rf"(?:{'|'.join(sorted(DENIALS))}|exclud\w*|eliminat\w*|reject\w*|discard\w*|rul(?:e|es|ed|ing) out|but|if|unlikely)"
+_DENIED = re.compile(rf"\b{_DENY}\b", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"[.!]\s")
+_CLAUSE = re.compile(r"[.,;:!?]\s|\b(?:so|thus|hence|therefore|then)\b")
+_RIGHT = r"is (?:the |most likely )?(?:correct|right|best|answer|only)"
+_VERBS = r"is|was|are|were|can|could|may|might|must|does|did|would|should|seems|looks|has"
+# What goes on behind a letter without a sign: its verb and reasons; other words make it a part of something else.
+_GOES_ON = re.compile(
+    rf"\s?(?:(?:{_VERBS})? ?\b(?:{_DENY})\b|[A-Z]\b|\?|[A-Z][a-z]"
+    rf"|(?!(?:{_VERBS}|because|since|as|which|for|due|given|where|with|here|by)\b)[a-z])"
+)
+# A text behind a choice that takes it back.
+_TAKES_BACK = re.compile(
+    rf"\s?(?i:(?!{_RIGHT})(?:{_VERBS}|or|and|but|if)\b"
+    r"|.*\b(?:wrong|incorrect|invalid|instead|rather|actually|wait|maybe|perhaps|possibly|probably|unsure|guess|except"
+    r"|excluded|eliminated|rejected|discarded|not (?:the )?(?:correct|right|answer))\b|(?:not|never|nope)\W*\Z)"
+)
 
 
 @lru_cache(maxsize=8)
@@ -257,30 +285,34 @@ class _Patterns:
     """The ways to name one of a set of letters."""
 
     def __init__(self, letters: str) -> None:
-        letter = f"([{letters}])(?![A-Za-z])"
-        one = rf"\(?\s?[{letters}](?![A-Za-z])\s?\)?"
-        several = rf"(?P<named>{one}(?:(?:\s?[,;/&]|\s?(?i:or|and)\b)+\s?{one})*+)"
-        word = "(?i:option|choice|answer)"
-        self.alone = re.compile(rf"(?i:(?:the\s)?(?:{word}(?:\s?(?:is|:|=))*\s?)?\(?\s?([{letters}])\s?\)?[.:]?)")
-        self.marked = re.compile(rf"\(\s?{letter}\s?\)|(?<![A-Za-z(]){letter}\s?[.):]")
-        self.bare = re.compile(rf"(?<![A-Za-z\\]){letter}")
+        letter, word = f"[{letters}](?![A-Za-z])", "(?i:option|choice|answer)"
+        one, joint = rf"[(\[]?\s?{letter}\s?[)\]]?[.:]?", r"(?:\s?(?:[,;/&]|(?i:or|and|also|maybe|perhaps|possibly)\b))"
+        lead = rf"(?i:(?:so|thus|hence|therefore),? |final |correct |right |best |the |is )*(?:{word}(?:\s?(?:is|:|=))*\s?)?"
+        is_right = r"(?: is (?:the )?(?:correct|right)?(?: ?(?:answer|option|choice))?)?"
+        self.alone = re.compile(rf"{lead}(?P<named>[(\[]?\s?(?i:{letter})\s?[)\]]?){is_right}[.:,]?")
+        self.several = re.compile(rf"{lead}(?:(?i:both|either)\s)?(?P<named>{one}(?:{joint}*\s?{one})+)")
+        another = rf"\({letter}\)|(?<![A-Za-z(]){letter}[.):]|(?:\b(?:or|and|not|is)|[,/&])\s?\(?{letter}"
+        content = rf"(?!{_TAKES_BACK.pattern})(?:(?!{another}).)*"
+        set_apart = rf"\(\s?{letter}\s?\)|\[{letter}\]|{letter}(?=\s?(?:[.):,=(–—-]|[^A-Za-z?]*\Z))"
+        self.labelled = re.compile(rf"{lead}(?P<named>{set_apart})[\s.):,=–—-]*{content}")
+        self.bare = re.compile(rf"(?<![A-Za-z])(?:{letter}|(?i:{letter})(?=\W*\Z))")
+        several = rf"(?P<named>{one}(?:{joint}*\s?{one})*+)"
         self.concluded = re.compile(rf"\b{word}(?:\s?(?i:is|:|=))+\s?(?:{word}\s?)?{several}")
         self.option = re.compile(rf"\b(?i:option|choice)\s?{several}")
-        self.opening = re.compile(rf"\(?\s?(?i:[{letters}])\s?(?:[.):]|$)")
+        self.opening = re.compile(rf"\(?\s?(?i:{letter})\s?(?:[.):]|$)")
 
 
-_DIGITS = r"(?:(?:[0-9]{1,3}(?:,[0-9]{3})++(?![0-9])|[0-9]++)(?:\.[0-9]++)?+|\.[0-9]++)"
-_CURRENCY = r"(?:\\?[$€£¥₹]\s?)"
-_SIGN = r"(?:(?<![\w)\]}])[+-])"
-_FRACTION = rf"\\[cdt]?frac\s?(?:\{{\s?[+-]?{_DIGITS}\s?\}}\s?\{{\s?{_DIGITS}\s?\}}|[0-9]{{2}})"
-_POWER_OF_TEN = r"(?:[eE][+-]?[0-9]++|\s?(?:\\times|\\cdot|×|\*)\s?10\^(?:\{[+-]?[0-9]++\}|[+-]?[0-9]++))"
-_PLAIN = rf"(?<![\w.^\\])(?<![_^]\{{){_DIGITS}(?:\s?/\s?{_DIGITS}|{_POWER_OF_TEN})?"
-# With what follows in dates, ranges and codes: `2024-01-05` is no number, and its last digits are none either.
-_JOINED = rf"(?:[-–—‐‑:/.]{_CURRENCY}?{_DIGITS})*+"
-_ANYWHERE = re.compile(rf"(?:{_SIGN}?{_CURRENCY}?|{_CURRENCY}[+-])(?:{_FRACTION}|{_PLAIN}){_JOINED}(?:\s?\\?%)?")
+# The first digit of a number that is no index, no exponent and no part of a word.
+_NUMBER = re.compile(r"(?<![\w.^])(?<![\w.],)(?<![_^]\{)(?:\.?[0-9])[0-9.,]*")
+_BULLET = re.compile(r"\A\s*(?:[-*•]|[0-9]+[.)])\s+(?=\S)")
+_ENDS = re.compile(r"[=:,;.→⇒∴]$|\\(?:approx|simeq|doteq|(?:Long)?[Rr]ightarrow|implies|to|therefore|q?quad)$")
+_UNIT_OR_ARTICLE = re.compile(r"(?:[mgslhLd](?![A-Za-z])|[aAI]\W*$)")
+_FONT = re.compile(r"\\(?:text|math)[a-z]*\{([^{}]*)\}")
+_CONNECTING = frozenset(("a", "an", "and", "be", "is", "of", "the", "was"))
+_BELONGING = DENIALS.union(("least", "most", "than"))
 
 
-def whole_text_number(text: str) -> Number | None:
+def whole_text_number(text: str, read: Callable[[str], Reading] = read) -> Number | None:
     r"""The number that a text consists of, a variable before it and a unit after it allowed; None for anything else.
 
     >>> whole_text_number(r"x = \frac{3}{4}\text{ km}")
@@ -298,14 +330,42 @@ def whole_text_number(text: str) -> Number | None:
 
 
 def last_number(text: str) -> Number | None:
-    """The last number of a text, digits within words and exponents left out; None without one, or for a code behind it.
+    """The last number of a text, read with what belongs to it; None without one, or where that is no number.
 
-    >>> last_number("Of 12 eggs, 2.5 % are 0.3.")
-    Number(value=Fraction(3, 10), unit=None)
-    >>> last_number("Of 12 eggs, 5 were laid on 2024-01-05.") is None
+    Digits within words and exponents are left out.
+
+    >>> last_number("Of 12 eggs, 2.5 % are 0.3."), last_number("Of 12 eggs, 5 million are bad.").value
+    (Number(value=Fraction(3, 10), unit=None), Fraction(5000000, 1))
+    >>> last_number("It is x - 5.") is last_number("Of 12 eggs, 5 were laid on 2024-01-05.") is None
     True
     """
-    last = None
-    for match in _ANYWHERE.finditer(" ".join(text[-_SEARCHED:].replace("−", "-").split())):
-        last = match
-    return whole_text_number(last[0]) if last else None
+    for line in reversed(text[-_SEARCHED:].splitlines()):
+        line = _BULLET.sub("", ascii_latex(line.replace("—", ", ")), count=1)
+        line = re.sub(r"\\?\$", "", re.sub(r"\*\*|\\[()\[\],;:! ]|`", " ", _FONT.sub(r" \1 ", line)))
+        line = re.sub(r" ?(?:\\?%|per ?cent\b)", r"\\%", line)
+        if found := list(_NUMBER.finditer(line)):
+            return whole_text_number(_with_what_belongs(line, found[-1].start()))
+    return None
+
+
+def _with_what_belongs(line: str, start: int) -> str:
+    """The word that begins before or at a place, with the formula, the scale or the denial that it stands in."""
+    begin = line.rfind(" ", 0, start) + 1
+    before, (word, *behind) = line[:begin].split(), line[begin:].split()
+    is_side = "=" in word[: start - begin]
+    run = [word.rpartition("=")[2] if is_side else word]
+    while not is_side and before and not _ENDS.search(before[-1]) and (run[0] in "+-*/" or _belongs(before[::-1])):
+        run.insert(0, before.pop())
+    while behind and not _ENDS.search(run[-1]) and not _ENDS.search(behind[0]) and _belongs(behind):
+        run.append(behind.pop(0))
+    return " ".join(run).strip("()[]\"'.,;:?# ")
+
+
+def _belongs(words: Sequence[str]) -> bool:
+    """Whether the first of words beside a number is a part of a formula, a scale or a denial, or leads on to one."""
+    word = words[0].strip("()[]{}\"'.,;:?")
+    if word in _CONNECTING:
+        return len(words) > 1 and not re.search("[0-9]", words[1]) and _belongs(words[1:])
+    if word.startswith("\\") or not re.search("[A-Za-z]{2}", word):
+        return not _UNIT_OR_ARTICLE.match(word)
+    return changes_number(word) or word.lower() in _BELONGING or word.endswith("n't")

@@ -272,10 +272,11 @@ def _reach(formulas: tuple[Formula, ...]) -> int:
 
 def _distance(corner: Formula) -> int:
     """How far off a corner may be: |ln x - 5| has its own at e^5."""
-    size = _size(corner)
-    inside = (part for argument in corner.arguments for part in parts(argument)) if isinstance(corner, Call) else ()
-    has_logarithm = any(isinstance(part, Call) and part.name in ("ln", "log") and variables(part) for part in inside)
-    return math.ceil(math.exp(min(size, 99))) if has_logarithm else size
+    arguments = corner.arguments if isinstance(corner, Call) else ()
+    arguments = arguments[:1] if isinstance(corner, Call) and corner.name == "^" else arguments
+    size = math.prod(map(_size, arguments))
+    inside = [part for argument in arguments for part in parts(argument) if isinstance(part, Call) and variables(part)]
+    return math.ceil(math.exp(min(size, 99))) if any(part.name in ("ln", "log") for part in inside) else size
 
 
 def _size(formula: Formula) -> int:
@@ -283,7 +284,7 @@ def _size(formula: Formula) -> int:
     if variables(formula):
         arguments = formula.arguments if isinstance(formula, Call) else ()
         is_power = isinstance(formula, Call) and formula.name in ("^", "root") and not variables(formula.arguments[1])
-        return math.prod([_size(part) for part in (arguments[:1] if is_power else arguments)])
+        return math.prod(map(_size, arguments[:1] if is_power else arguments))
     value = exact_value(formula, {})
     if value is None:
         size = abs(approximate(formula, {}, _DIGITS).number)

@@ -239,7 +239,7 @@ _LABELLED = re.compile(
 )
 # Words that take a letter back, or put another beside it.
 _SAYS_MORE = re.compile(
-    rf"(?:^| )(?:[A-J]|[b-j]|both|all|or|and|is(?:n't)?|was|only|but|{'|'.join(sorted(DENIALS))})(?: |$)"
+    rf"(?:^| )(?:[A-J]|[b-j]|both|all|or|and|is(?:n't)?|was|right|only|but|{'|'.join(sorted(DENIALS))})(?: |$)"
 )
 
 

@@ -57,7 +57,7 @@ _BARE_UNITS = frozenset(
 # Words that change the number before them, in one number or another; so do those of _CHANGES_NUMBER.
 _NUMBER_WORDS = """
     one two three four five six seven eight nine ten eleven twelve hundred thousand lakh lac crore myriad googol
-    googolplex zillion gazillion bazillion jillion mille mil mio mln mld mrd bln trn tril thou thsd tausend hundert
+    googolplex zillion gazillion bazillion jillion mille mil mio bn mn mln mld mrd bln trn tril thou thsd tausend hundert
     dozen dutzend gross ream couple pair duo trio quartet quintet sextet septet octet nonet dyad triad tetrad
     half halve third quarter fourth sixth seventh eighth ninth tenth hundredth thousandth
     permille permil ppm ppb ppt pct percentage basis kilo mega giga tera peta exa zetta yotta ronna quetta hecto deca
@@ -69,16 +69,15 @@ _NUMBER_WORDS = """
 """
 # With one of these among them, words after a number are not what the number counts either.
 _NOT_COUNTED = """
-    or and nor to by between more less fewer than about approximately approx approximate nearly almost roughly around
+    or and to by between more less fewer than about approximately approx approximate nearly almost roughly around
     estimated rounded under above below exceeding exactly least most if when for where with without except only is are
-    was the other another point each either neither both percent debt loss deficit too zero negative positive answer
+    was right true correct the other another point each either neither both percent debt loss deficit too zero negative positive answer
     solution undetermined undefined
 """
 # Words that take an answer back, or say that it may be another.
 DENIALS = frozenset(
     """
-    not no nor neither never none nope cannot wrong right true false correct incorrect incorrectly invalid impossible
-    maybe possibly perhaps probably unsure unclear unknown guess error except excluding unless instead rather
+    not no nor neither never none nope cannot wrong false incorrect incorrectly invalid impossible maybe possibly perhaps probably unsure unclear unknown guess error except excluding unless instead rather
     """.split()
 )
 # What is counted is never these alone: 5 squared, a score, a grand, fivefold, and some 5.
