@@ -26,6 +26,7 @@ def problem_source(dataset: DatasetSettings) -> ProblemSource:
         split=dataset.split,
         eval_split=dataset.eval_split,
         answer_format=dataset.answer_format,
+        decimal=dataset.decimal,
         generator=dataset.generator if gym is None else gym,
     )
 

@@ -11,7 +11,7 @@ from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
 from rlvr_vocab.config.values import KIND_NAMES, read, read_choice, wrong_type
 from rlvr_vocab.data.arithmetic import ArithmeticTask
 from rlvr_vocab.data.reasoning_gym.tasks import GymTask
-from rlvr_vocab.data.source import AnswerFormat, Columns
+from rlvr_vocab.data.source import AnswerFormat, Columns, DecimalMark
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.training.settings import (
@@ -114,6 +114,7 @@ class DatasetSettings:
     max_train_samples: Count | None
     columns: Columns
     answer_format: AnswerFormat
+    decimal: DecimalMark
     generator: ArithmeticTask | None
     curriculum: CurriculumSettings
     system_prompt: str | None

@@ -18,6 +18,7 @@ GROUPED_NUMBER = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 BOX_OPENING = re.compile(r"\\boxed\s*\{")
 
 NEARLY_ALL = 0.9
+MOSTLY, FEW = 9, 0.02
 
 # Above this, floats skip integers and their digits would be invented.
 LARGEST_EXACT_FLOAT = 2.0**53
@@ -32,12 +33,13 @@ class UnusableRow(ValueError):
         self.shown = shown
 
 
-def cell_answer(value: object, answer_format: str) -> Any:
+def cell_answer(value: object, answer_format: str, decimal: str = "point") -> Any:
     r"""The bare final answer in one cell: text, or where `bare` finds a number, a boolean, a list or a dict, that.
 
     Args:
         value: The cell as it was read.
         answer_format: `bare`, `hash` or `boxed`.
+        decimal: `point`, or `comma` for text with numbers like `1.234,5`.
 
     Raises:
         UnusableRow: If there is none.
@@ -59,7 +61,7 @@ def cell_answer(value: object, answer_format: str) -> Any:
         raise UnusableRow(NOT_AN_ANSWER, value)
     if text.strip() == "":
         raise UnusableRow(MISSING_ANSWER, value)
-    answer = EXTRACTORS[answer_format](text).strip()
+    answer = EXTRACTORS[answer_format](with_decimal_points(text) if decimal == "comma" else text).strip()
     if answer == "":
         raise UnusableRow(MISSING_ANSWER, value)
     return answer
@@ -131,6 +133,41 @@ def boxed_answer(text: str) -> str:
         if end is not None:
             return text[opening.end() : end - 1]
     raise UnusableRow(NO_BOX, text)
+
+
+# A number with a decimal comma; dots, spaces or quotes between its thousands.
+_GROUPS = r"[1-9][0-9]{0,2}(?:[.' \u00a0\u202f][0-9]{3})+"
+_COMMA_NUMBER = re.compile(
+    rf"(?<![\w.,])(?P<whole>{_GROUPS}|[0-9]+)(?:(?:,|\{{,\}})(?P<part>[0-9]+))?(?![0-9]|[.,][0-9])"
+)
+
+
+def with_decimal_points(text: str) -> str:
+    """A text with its numbers as English writes them, without marks between thousands.
+
+    >>> with_decimal_points("12,5 kg"), with_decimal_points("1.234,56"), with_decimal_points("9.000")
+    ('12.5 kg', '1234.56', '9000')
+    """
+    return _COMMA_NUMBER.sub(
+        lambda number: re.sub("[^0-9]", "", number["whole"]) + (f".{number['part']}" if number["part"] else ""), text
+    )
+
+
+_NUMERAL = re.compile(r"(?<![(\[{0-9])[0-9]+(?:(?:[.,]|[' \u00a0\u202f](?=[0-9]{3}(?![0-9])))[0-9]+)*")
+_SURELY_COMMA = re.compile(rf"0,[0-9]+|[0-9]+,(?:[0-9]{{1,2}}|[0-9]{{4,}})|{_GROUPS},[0-9]+|[1-9][0-9]{{0,2}}(?:\.[0-9]{{3}})+")
+_SURELY_POINT = re.compile(r"[0-9,]*\.[0-9]+|[0-9]+(?:,[0-9]+){2,}")
+
+
+def decimal_comma(answers: Sequence[object]) -> str | None:
+    """An answer of a column whose numbers seem to have decimal commas or dots between thousands; None of any other.
+
+    Numbers in the middle, like 12 and 1,234, say neither.
+    """
+    texts = [answer.replace("{,}", ",") for answer in answers if isinstance(answer, str)]
+    numerals = {text: found[0] for text in texts if len(found := _NUMERAL.findall(text)) == 1}
+    commas = [text for text, numeral in numerals.items() if _SURELY_COMMA.fullmatch(numeral)]
+    points = [text for text, numeral in numerals.items() if text not in commas and _SURELY_POINT.fullmatch(numeral)]
+    return commas[0] if len(commas) > MOSTLY * len(points) and len(commas) > FEW * len(numerals) else None
 
 
 def unread_marker(answers: Sequence[object]) -> str | None:

@@ -220,7 +220,7 @@ def read_usable_rows(source: ProblemSource, seed: int) -> UsableRows:
     else:
         where, rows = named_rows(source.name, source.subset, source.split)
     require_table(rows, source.columns, where)
-    return usable_rows(rows, source.columns, source.answer_format)
+    return usable_rows(rows, source.columns, source.answer_format, source.decimal)
 
 
 def named_rows(name: str, subset: str | None, split: str) -> tuple[str, Sequence[object]]:

@@ -75,12 +75,14 @@ class UsableRows:
     columns: tuple[str, ...] = ()
 
 
-def usable_rows(rows: Sequence[object], columns: Columns, answer_format: str) -> UsableRows:
+def usable_rows(
+    rows: Sequence[object], columns: Columns, answer_format: str, decimal: str = "point"
+) -> UsableRows:
     """Sort rows into problems and dropped rows, keeping their order."""
     problems, dropped = [], []
     for row_number, row in enumerate(rows, start=1):
         try:
-            problems.append(problem_of_row(row, row_number, columns, answer_format))
+            problems.append(problem_of_row(row, row_number, columns, answer_format, decimal))
         except UnusableRow as unusable:
             dropped.append(DroppedRow(row_number, unusable.reason, short_text(unusable.shown)))
     return UsableRows(tuple(problems), tuple(dropped), tuple(column_names(rows)))
@@ -105,7 +107,7 @@ def _with_system_message(problem: Problem) -> Problem:
     return replace(problem, text=conversation_text(problem.messages, ROLES))
 
 
-def problem_of_row(row: object, row_number: int, columns: Columns, answer_format: str) -> Problem:
+def problem_of_row(row: object, row_number: int, columns: Columns, answer_format: str, decimal: str) -> Problem:
     """The problem in one row.
 
     Raises:
@@ -119,7 +121,7 @@ def problem_of_row(row: object, row_number: int, columns: Columns, answer_format
     if columns.answer is None:
         return Problem(text, None, row, row_number, messages)
     try:
-        solution = cell_answer(row.get(columns.answer), answer_format)
+        solution = cell_answer(row.get(columns.answer), answer_format, decimal)
     except UnusableRow as unusable:
         nothing_to_show = unusable.shown is None or str(unusable.shown).strip() in ("", "nan")
         raise UnusableRow(unusable.reason, text if nothing_to_show else unusable.shown) from None

@@ -10,6 +10,7 @@ from rlvr_vocab.nearest import nearest_and_all
 
 ARITHMETIC = "arithmetic"
 AnswerFormat = Literal["bare", "hash", "boxed"]
+DecimalMark = Literal["point", "comma"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class ProblemSource:
         eval_split: Where held-out problems come from: another split, or a second file when `name` is a file.
         answer_format: `bare` (the cell is the answer), `hash` (the text after its last `####`) or `boxed`
             (what is inside its last `\boxed{...}`).
+        decimal: What stands before the decimals of numbers in text: `point`, or `comma`, with dots between thousands.
         generator: What is made: `ArithmeticTask()` when None, for `arithmetic`; the tasks of `reasoning_gym`.
 
     Raises:
@@ -57,6 +59,7 @@ class ProblemSource:
     split: str = "train"
     eval_split: str | None = None
     answer_format: AnswerFormat = "bare"
+    decimal: DecimalMark = "point"
     generator: ArithmeticTask | GymProblems | None = None
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from rlvr_vocab.commands.check.distribution import Distribution
 from rlvr_vocab.config.command_sections import CheckSettings
 from rlvr_vocab.config.sections import ModelSettings
-from rlvr_vocab.data.answers import cell_text, gold_text, unread_marker
+from rlvr_vocab.data.answers import cell_text, decimal_comma, gold_text, unread_marker
 from rlvr_vocab.data.duplicates import RepeatedProblem
 from rlvr_vocab.data.load import DividedProblems, LoadReport
 from rlvr_vocab.data.overlap import Match, NumberedText, OtherSet, find_overlap, read_other_set
@@ -46,12 +46,14 @@ class ControlCharacter:
 @dataclass(frozen=True)
 class RowFacts:
     """`example`: row number, problem and answer, if any, of the first training problem, shortened; `likelier_format`:
-    the answer format that nearly all answers seem to have instead of the one given."""
+    the answer format that nearly all answers seem to have instead of the one given; `decimal_comma`: an answer, where
+    those of the column seem to have decimal commas."""
 
     columns: tuple[str, ...]
     mapped: dict[str, str | None]
     answer_format: str
     likelier_format: str | None
+    decimal_comma: str | None
     example: tuple[int, str, str | None]
     report: LoadReport
     control_characters: tuple[ControlCharacter, ...]
@@ -179,6 +181,7 @@ def row_facts(divided: DividedProblems, report: LoadReport) -> RowFacts:
         mapped={"problem": columns.problem, "answer": columns.answer, "reasoning": columns.reasoning},
         answer_format=source.answer_format,
         likelier_format=unread_marker([problem.solution for problem in train_rows.problems]),
+        decimal_comma=decimal_comma([problem.solution for problem in train_rows.problems]),
         example=(first.row_number, short_text(first.text), answer),
         report=report,
         control_characters=tuple(control_characters(train_rows.problems)),

@@ -290,13 +290,13 @@ class _Patterns:
         lead = rf"(?i:(?:so|thus|hence|therefore),? |final |correct |right |best |the |is )*(?:{word}(?:\s?(?:is|:|=))*\s?)?"
         is_right = r"(?: is (?:the )?(?:correct|right)?(?: ?(?:answer|option|choice))?)?"
         self.alone = re.compile(rf"{lead}(?P<named>[(\[]?\s?(?i:{letter})\s?[)\]]?){is_right}[.:,]?")
-        self.several = re.compile(rf"{lead}(?:(?i:both|either)\s)?(?P<named>{one}(?:{joint}*\s?{one})+)")
+        self.several = re.compile(rf"{lead}(?:(?i:both|either)\s)?(?P<named>{one}(?:{joint}*+\s?{one})++)")
         another = rf"\({letter}\)|(?<![A-Za-z(]){letter}[.):]|(?:\b(?:or|and|not|is)|[,/&])\s?\(?{letter}"
         content = rf"(?!{_TAKES_BACK.pattern})(?:(?!{another}).)*"
         set_apart = rf"\(\s?{letter}\s?\)|\[{letter}\]|{letter}(?=\s?(?:[.):,=(–—-]|[^A-Za-z?]*\Z))"
         self.labelled = re.compile(rf"{lead}(?P<named>{set_apart})[\s.):,=–—-]*{content}")
         self.bare = re.compile(rf"(?<![A-Za-z])(?:{letter}|(?i:{letter})(?=\W*\Z))")
-        several = rf"(?P<named>{one}(?:{joint}*\s?{one})*+)"
+        several = rf"(?P<named>{one}(?:{joint}*+\s?{one})*+)"
         self.concluded = re.compile(rf"\b{word}(?:\s?(?i:is|:|=))+\s?(?:{word}\s?)?{several}")
         self.option = re.compile(rf"\b(?i:option|choice)\s?{several}")
         self.opening = re.compile(rf"\(?\s?(?i:{letter})\s?(?:[.):]|$)")
@@ -354,9 +354,9 @@ def _with_what_belongs(line: str, start: int) -> str:
     before, (word, *behind) = line[:begin].split(), line[begin:].split()
     is_side = "=" in word[: start - begin]
     run = [word.rpartition("=")[2] if is_side else word]
-    while not is_side and before and not _ENDS.search(before[-1]) and (run[0] in "+-*/" or _belongs(before[::-1])):
+    while not is_side and before and not _ENDS.search(before[-1]) and (run[0] in "+-*/" or _belongs(before[-1:-5:-1])):
         run.insert(0, before.pop())
-    while behind and not _ENDS.search(run[-1]) and not _ENDS.search(behind[0]) and _belongs(behind):
+    while behind and not _ENDS.search(run[-1]) and not _ENDS.search(behind[0]) and _belongs(behind[:4]):
         run.append(behind.pop(0))
     return " ".join(run).strip("()[]\"'.,;:?# ")
 

@@ -105,7 +105,8 @@ _THOUSANDS = re.compile(r"(?<![0-9.,])[1-9][0-9]{0,2}(?:(?:\{,\}|,? ?\\! ?|\\[, 
 # What separates two numbers, where leaving it or the space behind it out would join them: `81, 256` is not 81,256.
 _BETWEEN_NUMBERS = re.compile(r"([0-9]) *(?:, +(?=[0-9]{3}(?![0-9]))|(?<!\\)\$[$ ]*(?=[0-9]))")
 # More space than stands between thousands.
-_WIDE_SPACE = re.compile(r"(?<=[0-9])(?:[ ~]|\\[,;: ])*\\(?:q?quad|enspace|hfill)(?![A-Za-z])(?:[ ~]|\\[,;: ])*(?=[0-9])")
+_WIDE = r"\\(?:q?quad|enspace|hfill)(?![A-Za-z])"
+_WIDE_SPACE = re.compile(rf"(?<=[0-9])(?:[ ~]|\\[,;: ])*+{_WIDE}(?:[ ~]|\\[,;: ]|{_WIDE})*+(?=[0-9])")
 # Of single letters, those of units; the others are factors.
 NUMBER_WITH_UNIT = re.compile(
     r"(?P<number>[-+]?(?:\\?\$|[€£])?[0-9][0-9.,/ ]*(?:[eE][-+]?[0-9]+)?|[-+]?\\[dt]?frac\{[0-9]+\}\{[0-9]+\}) +"
