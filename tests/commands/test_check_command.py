@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -281,6 +282,16 @@ def test_worked_solutions_read_as_bare_answers_are_noticed(capsys: pytest.Captur
     shown = check(capsys, path, "dataset.answer_format=hash")
     assert last_section(shown) == ["  nothing stands in the way"]
     assert "-> " in section(shown, "Rows")[3]
+
+
+def test_decimal_commas_are_noticed_and_read_where_that_is_said(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = write_rows(tmp_path / "comma.jsonl", [{"question": f"Add {n}.", "result": f"{n},5"} for n in range(120)])
+    assert "set dataset.decimal=comma" in last_section(check(capsys, path))[0]
+    shown = check(capsys, path, "dataset.decimal=comma")
+    assert last_section(shown) == ["  nothing stands in the way"]
+    assert re.search(r"-> [0-9]+\.5$", section(shown, "Rows")[3])
 
 
 def test_few_problems_and_many_dropped_rows_are_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

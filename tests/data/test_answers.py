@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from rlvr_vocab.data.answers import UnusableRow, cell_answer, gold_text, unread_marker
+from rlvr_vocab.data.answers import UnusableRow, cell_answer, decimal_comma, gold_text, unread_marker
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,43 @@ from rlvr_vocab.data.answers import UnusableRow, cell_answer, gold_text, unread_
 )
 def test_rewards_that_compare_text_take_numbers_by_their_shortest_text(value: object, answer: str | None) -> None:
     assert gold_text(value) == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("12,5", "12.5"),
+        ("9.000", "9000"),
+        ("-1.234,56 €", "-1234.56 €"),
+        ("1 234,5 kg", "1234.5 kg"),
+        ("0.125", "0.125"),
+        ("31.12.1999", "31.12.1999"),
+        ("(1,5; 2{,}5)", "(1.5; 2.5)"),
+    ],
+)
+def test_numbers_with_decimal_commas_are_read_where_that_is_said(text: str, answer: str) -> None:
+    assert cell_answer(text, "bare", "comma") == answer
+    assert cell_answer(f"so #### {text}", "hash", "comma") == answer
+    assert cell_answer(text, "bare") == text
+
+
+@pytest.mark.parametrize(
+    ("column", "shown"),
+    [
+        (["7", "12,5", "3,25"], "12,5"),
+        (["850", "9.000"], "9.000"),
+        (["1.234,5 kg"], "1.234,5 kg"),
+        (["1 234,5"], "1 234,5"),
+        (["0,5", 7], "0,5"),
+        (["1,234", "850"], None),
+        (["1.250", "0.5"], None),
+        (["1,2,3", "(1,2)", "1, 2"], None),
+        (["12.5", "1,5"], None),
+        ([12.5, None], None),
+    ],
+)
+def test_a_column_of_decimal_commas_is_noticed(column: list[object], shown: str | None) -> None:
+    assert decimal_comma(column) == shown
 
 
 @pytest.mark.parametrize("value", [60, 72.0, 2**70, True, ["5", {"a": None}], {"a": [1]}, []])

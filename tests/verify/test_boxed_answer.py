@@ -78,6 +78,12 @@ def test_boxes_count_together_only_where_they_do_nothing_but_stand_side_by_side(
         (r"\boxed -3/4", "-3/4"),
         (r"\boxed C", "C"),
         (r"\boxed", None),
+        (r"\boxed{42} stands in \boxed as asked.", "42"),
+        (r"\boxed{42}, in `\boxed{}`.", "42"),
+        (r"\boxed{42}, as \boxed{...}", "42"),
+        (r"\boxed{42}, no: \boxed 41.", "41"),
+        (r"\boxed{42}, no: \boxed\{41\}", "41"),
+        (r"\boxed{42\}}", "42"),
         ("42", None),
         (r"\boxedness{42}", None),
         (r"\boxed{1} then \boxed{2", None),  # what was cut off takes the first back

@@ -29,6 +29,7 @@ from rlvr_vocab.verify.reading.numbers import power_of, read_number
         (r"3.2\times10^{-3}", Fraction(4, 1250)),
         ("3.2 x 10^3", 3200),
         ("1.5e-3", Fraction(3, 2000)),
+        ("2e-05", Fraction(1, 50_000)),
         ("2^{10}", 1024),
         ("-2^2", -4),
         ("(-2)^2", 4),

@@ -84,7 +84,38 @@ def test_a_unit_may_be_left_out_but_not_changed(
     assert same_value(*gold, *answer) is right
 
 
-@pytest.mark.parametrize("words", ["quadrillion", "tens", "ppm", "percentage points", "too many", "twice"])
-def test_a_word_that_changes_the_number_is_no_unit_of_it(words):
-    [verdict] = verify(["5"], [rf"5\text{{ {words}}}"])
+CHANGING = """
+    quadrillion tens ppm twice lakhs crores myriads googols quadrillions nonillions grosses grand mil tera hecto deca trios
+    pairs squares ish fold tenfold zetta duos sixes fives thirteenths thousandths twenties milliards recurring bn reams
+""".split()  # noqa: SIM905 - a table
+
+
+@pytest.mark.parametrize("words", [*CHANGING, "percentage points", "too many", "per mille", "per thousand", "is wrong"])
+@pytest.mark.parametrize("form", [r"5\text{ %s}", "5 %s", "5 (%s)"])
+def test_a_word_that_changes_the_number_is_no_unit_of_it(words, form):
+    [verdict] = verify(["5"], [form % words])
     assert not verdict.correct
+
+
+@pytest.mark.parametrize("words", ["km", "pies", "miles per gallon", "boxes", "ordered pairs", "test scores", "inches"])
+def test_a_word_that_a_number_may_count_is_a_unit_of_it(words):
+    assert [verdict.correct for verdict in verify(["5"] * 3, [rf"5\text{{ {words}}}", f"5 {words}", f"5 ({words})"])] == [
+        True
+    ] * 3
+
+
+@pytest.mark.parametrize(
+    ("gold", "right", "wrong"),
+    [
+        ("9 (apples)", ["9", "9 apples", r"9\text{ apples}", "9 (apples)"], ["8", "9 pears"]),
+        ("3,400 (USD)", ["3400", r"\$3{,}400"], ["340"]),
+        ("478 (lbs)", ["478", r"478\text{ pounds}"], ["478 kg"]),
+        ("5 (m)", ["5", r"5\text{ m}"], ["5m^2"]),
+        ("5 (m^2)", ["5", r"5\text{ m}^2"], [r"5\text{ m}"]),
+        ("14 (times)", ["14", "14 times", r"14\text{ times}", "14 (times)"], ["15 times", "14 books"]),
+        ("5 (million)", ["5000000", r"5\text{ million}"], ["5"]),
+    ],
+)
+def test_a_gold_answer_may_have_its_unit_in_brackets(gold, right, wrong):
+    verdicts = verify([gold] * (len(right) + len(wrong)), [*right, *wrong])
+    assert [verdict.correct for verdict in verdicts] == [True] * len(right) + [False] * len(wrong)

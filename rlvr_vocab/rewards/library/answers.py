@@ -239,7 +239,8 @@ def letters_concluded(answer: str, letters: str) -> set[str]:
     >>> letters_concluded("I exclude option C.", "ABCD") | letters_concluded("The answer is C or D?", "ABC")
     set()
     """
-    plain, patterns = _without_markup(answer[-_SEARCHED:]), _Patterns(letters)
+    lines = re.sub(r"(?<=[^\s:])[^\S\n]*\n\s*", " ⏎ ", answer[-_SEARCHED:].strip())
+    plain, patterns = _without_markup(lines), _Patterns(letters)
     for sentence in (patterns.concluded, patterns.option):
         found = [match for match in sentence.finditer(plain) if not _is_denied(plain, match)]
         named = {letter for match in found for letter in patterns.bare.findall(match["named"])}
@@ -264,7 +265,7 @@ def _without_markup(text: str) -> str:
 _DENY = rf"(?:{'|'.join(sorted(DENIALS))}|exclud\w*|eliminat\w*|reject\w*|discard\w*|rul(?:e|es|ed|ing) out|but|if|unlikely)"
 _DENIED = re.compile(rf"\b{_DENY}\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!]\s")
-_CLAUSE = re.compile(r"[.,;:!?]\s|\b(?:so|thus|hence|therefore|then)\b")
+_CLAUSE = re.compile(r"[.,;:!?⏎]\s|\b(?:so|thus|hence|therefore|then)\b")
 _RIGHT = r"is (?:the |most likely )?(?:correct|right|best|answer|only)"
 _VERBS = r"is|was|are|were|can|could|may|might|must|does|did|would|should|seems|looks|has"
 # What goes on behind a letter without a sign: its verb and reasons; other words make it a part of something else.
@@ -291,23 +292,23 @@ class _Patterns:
         is_right = r"(?: is (?:the )?(?:correct|right)?(?: ?(?:answer|option|choice))?)?"
         self.alone = re.compile(rf"{lead}(?P<named>[(\[]?\s?(?i:{letter})\s?[)\]]?){is_right}[.:,]?")
         self.several = re.compile(rf"{lead}(?:(?i:both|either)\s)?(?P<named>{one}(?:{joint}*+\s?{one})++)")
-        another = rf"\({letter}\)|(?<![A-Za-z(]){letter}[.):]|(?:\b(?:or|and|not|is)|[,/&])\s?\(?{letter}"
-        content = rf"(?!{_TAKES_BACK.pattern})(?:(?!{another}).)*"
-        set_apart = rf"\(\s?{letter}\s?\)|\[{letter}\]|{letter}(?=\s?(?:[.):,=(–—-]|[^A-Za-z?]*\Z))"
+        another = rf"\({letter}\)|(?<![A-Za-z(]){letter}[.):]|(?:\b(?:or|and|not|is)|[,;:/&=–—-])\s?\(?{letter}"
+        content = rf"(?!{_TAKES_BACK.pattern})(?!\W*{letter}\W*\Z)(?:(?!{another}).)*"
+        set_apart = rf"\(\s?{letter}\s?\)|\[{letter}\]|{letter}(?=\s?[.):,=–—-]|\s\(|[^A-Za-z?]*\Z)"
         self.labelled = re.compile(rf"{lead}(?P<named>{set_apart})[\s.):,=–—-]*{content}")
         self.bare = re.compile(rf"(?<![A-Za-z])(?:{letter}|(?i:{letter})(?=\W*\Z))")
         several = rf"(?P<named>{one}(?:{joint}*+\s?{one})*+)"
-        self.concluded = re.compile(rf"\b{word}(?:\s?(?i:is|:|=))+\s?(?:{word}\s?)?{several}")
+        self.concluded = re.compile(rf"\b{word}(?:\s?(?i:is|[:=⏎]))+\s?(?:{word}\s?)?{several}")
         self.option = re.compile(rf"\b(?i:option|choice)\s?{several}")
         self.opening = re.compile(rf"\(?\s?(?i:{letter})\s?(?:[.):]|$)")
 
 
 # The first digit of a number that is no index, no exponent and no part of a word.
-_NUMBER = re.compile(r"(?<![\w.^])(?<![\w.],)(?<![_^]\{)(?:\.?[0-9])[0-9.,]*")
+_NUMBER = re.compile(r"(?:(?<![\w.^])(?<![\w.],)(?<![_^]\{)|(?<=frac))\.?[0-9][0-9.,]*")
 _BULLET = re.compile(r"\A\s*(?:[-*•]|[0-9]+[.)])\s+(?=\S)")
 _ENDS = re.compile(r"[=:,;.→⇒∴]$|\\(?:approx|simeq|doteq|(?:Long)?[Rr]ightarrow|implies|to|therefore|q?quad)$")
 _UNIT_OR_ARTICLE = re.compile(r"(?:[mgslhLd](?![A-Za-z])|[aAI]\W*$)")
-_FONT = re.compile(r"\\(?:text|math)[a-z]*\{([^{}]*)\}")
+_FONT = re.compile(r"\\(?:text|math|mbox|hbox)[a-z]*\{((?:[^{}]|\{[^{}]*\})*+)\}")
 _CONNECTING = frozenset(("a", "an", "and", "be", "is", "of", "the", "was"))
 _BELONGING = DENIALS.union(("least", "most", "than"))
 
@@ -341,7 +342,7 @@ def last_number(text: str) -> Number | None:
     """
     for line in reversed(text[-_SEARCHED:].splitlines()):
         line = _BULLET.sub("", ascii_latex(line.replace("—", ", ")), count=1)
-        line = re.sub(r"\\?\$", "", re.sub(r"\*\*|\\[()\[\],;:! ]|`", " ", _FONT.sub(r" \1 ", line)))
+        line = re.sub(r"\\?\$", "", re.sub(r"\*\*|\\[()\[\],;:! ]|`", " ", _FONT.sub(r" \1", line)))
         line = re.sub(r" ?(?:\\?%|per ?cent\b)", r"\\%", line)
         if found := list(_NUMBER.finditer(line)):
             return whole_text_number(_with_what_belongs(line, found[-1].start()))
@@ -356,9 +357,9 @@ def _with_what_belongs(line: str, start: int) -> str:
     run = [word.rpartition("=")[2] if is_side else word]
     while not is_side and before and not _ENDS.search(before[-1]) and (run[0] in "+-*/" or _belongs(before[-1:-5:-1])):
         run.insert(0, before.pop())
-    while behind and not _ENDS.search(run[-1]) and not _ENDS.search(behind[0]) and _belongs(behind[:4]):
+    while behind and not _ENDS.search(run[-1]) and not _ENDS.fullmatch(behind[0]) and _belongs(behind[:4]):
         run.append(behind.pop(0))
-    return " ".join(run).strip("()[]\"'.,;:?# ")
+    return " ".join(run).lstrip("()[]\"',;:?# ").rstrip("()[]\"'.,;:?# ")
 
 
 def _belongs(words: Sequence[str]) -> bool:
@@ -366,6 +367,6 @@ def _belongs(words: Sequence[str]) -> bool:
     word = words[0].strip("()[]{}\"'.,;:?")
     if word in _CONNECTING:
         return len(words) > 1 and not re.search("[0-9]", words[1]) and _belongs(words[1:])
-    if word.startswith("\\") or not re.search("[A-Za-z]{2}", word):
+    if not re.search("[A-Za-z]{2}", re.sub(r"\\[A-Za-z]+", "", word)):
         return not _UNIT_OR_ARTICLE.match(word)
     return changes_number(word) or word.lower() in _BELONGING or word.endswith("n't")

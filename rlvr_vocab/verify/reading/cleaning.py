@@ -107,10 +107,11 @@ _BETWEEN_NUMBERS = re.compile(r"([0-9]) *(?:, +(?=[0-9]{3}(?![0-9]))|(?<!\\)\$[$
 # More space than stands between thousands.
 _WIDE = r"\\(?:q?quad|enspace|hfill)(?![A-Za-z])"
 _WIDE_SPACE = re.compile(rf"(?<=[0-9])(?:[ ~]|\\[,;: ])*+{_WIDE}(?:[ ~]|\\[,;: ]|{_WIDE})*+(?=[0-9])")
-# Of single letters, those of units; the others are factors.
+# Of single letters, those of units, and of words without a space before the bracket long ones: others are factors.
 NUMBER_WITH_UNIT = re.compile(
-    r"(?P<number>[-+]?(?:\\?\$|[€£])?[0-9][0-9.,/ ]*(?:[eE][-+]?[0-9]+)?|[-+]?\\[dt]?frac\{[0-9]+\}\{[0-9]+\}) +"
-    r"\((?P<unit> *[A-Za-z][A-Za-z./ '-]*[A-Za-z.](?:\^\{?[23]\}?)?|[mgslhLNJWVK](?:\^\{?[23]\}?)?|\\?[%$]|\\degree ?[CF]?)\)"
+    r"(?:\\text\{ *)?(?P<number>(?:[A-Za-z] *= *)?[-+]?(?:\\?\$|[€£])?[0-9][0-9.,/ ]*(?:[eE][-+]?[0-9]+)?"
+    r"|[-+]?\\[dt]?frac\{[0-9]+\}\{[0-9]+\})(?: +|(?=\([A-Za-z]{4}))"
+    r"\( *(?P<unit>[A-Za-z][A-Za-z./ '-]*[A-Za-z.](?:\^\{?[23]\}?)?|[mgslhLNJWVK](?:\^\{?[23]\}?)?|\\?[%$]|\\degree ?[CF]?)\)\}?"
 )
 _DOLLAR = re.compile(r"(?<!\\)\$")
 _INTRODUCTION = re.compile(r"^(?:\\text\{ *(?:[Tt]he )?(?:[Ff]inal )?[Aa]nswer is:? *\}|=)")
@@ -143,7 +144,7 @@ def clean(text: str) -> str:
     """
     text = _without_wrappers(text.replace("...", r"\dots "))
     if with_unit := NUMBER_WITH_UNIT.fullmatch(text):
-        text = with_unit["number"] + (r"\text{%s}" if with_unit["unit"].strip()[0].isalpha() else "%s") % with_unit["unit"]
+        text = with_unit["number"] + (r"\text{%s}" if with_unit["unit"][0].isalpha() else "%s") % with_unit["unit"]
     text = _THOUSANDS.sub(_joined, text)
     text = _WIDE_SPACE.sub(";", _without_unseen(_INVISIBLE_DELIMITER.sub(" ", text)))
     text = _COMMAND.sub(lambda command: _COMMANDS.get(command[0], command[0]), text).replace("~", " ")
