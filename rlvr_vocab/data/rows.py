@@ -75,9 +75,7 @@ class UsableRows:
     columns: tuple[str, ...] = ()
 
 
-def usable_rows(
-    rows: Sequence[object], columns: Columns, answer_format: str, decimal: str = "point"
-) -> UsableRows:
+def usable_rows(rows: Sequence[object], columns: Columns, answer_format: str, decimal: str = "point") -> UsableRows:
     """Sort rows into problems and dropped rows, keeping their order."""
     problems, dropped = [], []
     for row_number, row in enumerate(rows, start=1):

@@ -131,7 +131,9 @@ def _same_equalities(gold: Reading, answer: Reading, algebra: Algebra) -> bool:
     if isinstance(gold, Equality):
         return gold.name is not None and all(same(value, answer, algebra) for value in gold.values)
     assert isinstance(answer, Equality)
-    if isinstance(gold, Choice) and any(isinstance(side, Choice) and side.letter != gold.letter for side in answer.sides):
+    if isinstance(gold, Choice) and any(
+        isinstance(side, Choice) and side.letter != gold.letter for side in answer.sides
+    ):
         return False  # `B = C` names two
     return bool(answer.values) and all(same(gold, value, algebra) for value in answer.values)
 

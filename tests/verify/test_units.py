@@ -85,8 +85,8 @@ def test_a_unit_may_be_left_out_but_not_changed(
 
 
 CHANGING = """
-    quadrillion tens ppm twice lakhs crores myriads googols quadrillions nonillions grosses grand mil tera hecto deca trios
-    pairs squares ish fold tenfold zetta duos sixes fives thirteenths thousandths twenties milliards recurring bn reams
+    quadrillion tens ppm twice lakhs crores myriads googols quadrillions nonillions grosses grand mil tera hecto deca
+    trios pairs squares ish fold tenfold zetta duos sixes fives thirteenths thousandths twenties milliards bn reams
 """.split()  # noqa: SIM905 - a table
 
 
@@ -99,9 +99,9 @@ def test_a_word_that_changes_the_number_is_no_unit_of_it(words, form):
 
 @pytest.mark.parametrize("words", ["km", "pies", "miles per gallon", "boxes", "ordered pairs", "test scores", "inches"])
 def test_a_word_that_a_number_may_count_is_a_unit_of_it(words):
-    assert [verdict.correct for verdict in verify(["5"] * 3, [rf"5\text{{ {words}}}", f"5 {words}", f"5 ({words})"])] == [
-        True
-    ] * 3
+    assert [
+        verdict.correct for verdict in verify(["5"] * 3, [rf"5\text{{ {words}}}", f"5 {words}", f"5 ({words})"])
+    ] == [True] * 3
 
 
 @pytest.mark.parametrize(

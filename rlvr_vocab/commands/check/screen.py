@@ -198,10 +198,7 @@ def row_advice(facts: RowFacts) -> Iterator[str]:
     if facts.likelier_format is not None:
         yield f"nearly all answers are worked solutions: set dataset.answer_format={facts.likelier_format}"
     if facts.decimal_comma is not None:
-        yield (
-            f"the answers look like numbers with decimal commas, or dots between thousands ({facts.decimal_comma}): set "
-            "dataset.decimal=comma"
-        )
+        yield f"answers with decimal commas or dots of thousands ({facts.decimal_comma}): set dataset.decimal=comma"
     dropped = sum(report.dropped.values())
     if dropped > MANY_DROPPED * report.rows_read:
         yield f"{dropped / report.rows_read:.0%} of the rows are left out: see above why"

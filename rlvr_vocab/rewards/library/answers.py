@@ -262,7 +262,7 @@ def _without_markup(text: str) -> str:
     return " ".join(_WRAPPING.sub(" ", text.replace("’", "'")).replace("n't", " not").translate(_MARKUP_SIGNS).split())
 
 
-_DENY = rf"(?:{'|'.join(sorted(DENIALS))}|exclud\w*|eliminat\w*|reject\w*|discard\w*|rul(?:e|es|ed|ing) out|but|if|unlikely)"
+_DENY = rf"(?:{'|'.join(sorted(DENIALS))}|(?:exclud|eliminat|reject|discard)\w*|rul\w+ out|but|if|unlikely)"
 _DENIED = re.compile(rf"\b{_DENY}\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!]\s")
 _CLAUSE = re.compile(r"[.,;:!?⏎]\s|\b(?:so|thus|hence|therefore|then)\b")
@@ -288,7 +288,7 @@ class _Patterns:
     def __init__(self, letters: str) -> None:
         letter, word = f"[{letters}](?![A-Za-z])", "(?i:option|choice|answer)"
         one, joint = rf"[(\[]?\s?{letter}\s?[)\]]?[.:]?", r"(?:\s?(?:[,;/&]|(?i:or|and|also|maybe|perhaps|possibly)\b))"
-        lead = rf"(?i:(?:so|thus|hence|therefore),? |final |correct |right |best |the |is )*(?:{word}(?:\s?(?:is|:|=))*\s?)?"
+        lead = rf"(?i:(?:so|thus|hence|therefore|final|correct|right|best|the),? )*(?:{word}(?:\s?(?i:is|[:=]))*\s?)?"
         is_right = r"(?: is (?:the )?(?:correct|right)?(?: ?(?:answer|option|choice))?)?"
         self.alone = re.compile(rf"{lead}(?P<named>[(\[]?\s?(?i:{letter})\s?[)\]]?){is_right}[.:,]?")
         self.several = re.compile(rf"{lead}(?:(?i:both|either)\s)?(?P<named>{one}(?:{joint}*+\s?{one})++)")

@@ -255,10 +255,14 @@ def read_labelled(text: str, read_part: ReadPart) -> Choice | None:
     if found is None:
         return None
     content = read_part(found["content"])
-    says_no_more = isinstance(content, Number) or (
-        isinstance(content, Expression) and not _SAYS_MORE.fullmatch(content.latex)
-    ) or (
-        isinstance(content, Text) and re.search("[A-Za-z0-9]", content.words) and not _SAYS_MORE.search(content.words)
+    says_no_more = (
+        isinstance(content, Number)
+        or (isinstance(content, Expression) and not _SAYS_MORE.fullmatch(content.latex))
+        or (
+            isinstance(content, Text)
+            and re.search("[A-Za-z0-9]", content.words)
+            and not _SAYS_MORE.search(content.words)
+        )
     )
     return Choice(_letter(found), content) if says_no_more else None
 

@@ -54,34 +54,35 @@ _BARE_UNITS = frozenset(
     for spelling in (*_BY_SPELLING, *_SCALES, "square", "cubic", "sq", "year")
     if len(spelling) > 2 or spelling in ("cm", "mm", "km", "kg", "ft", "yd", "lb", "oz", "hr", "sq")
 )
-# Words that change the number before them, in one number or another; so do those of _CHANGES_NUMBER.
+# Words that make another number of the one before them, beside those of _CHANGES_NUMBER.
 _NUMBER_WORDS = """
     one two three four five six seven eight nine ten eleven twelve hundred thousand lakh lac crore myriad googol
-    googolplex zillion gazillion bazillion jillion mille mil mio bn mn mln mld mrd bln trn tril thou thsd tausend hundert
-    dozen dutzend gross ream couple pair duo trio quartet quintet sextet septet octet nonet dyad triad tetrad
+    googolplex zillion gazillion bazillion jillion mille mil mio bn mn mln mld mrd bln trn tril thou thsd
+    dozen gross ream couple pair duo trio quartet quintet sextet septet octet nonet dyad triad tetrad
     half halve third quarter fourth sixth seventh eighth ninth tenth hundredth thousandth
     permille permil ppm ppb ppt pct percentage basis kilo mega giga tera peta exa zetta yotta ronna quetta hecto deca
     deka myria deci centi milli micro nano pico femto atto zepto yocto
     twice thrice double treble quadruple doubled tripled halved inverse reciprocal ish
     minus plus times over divided multiplied into out root sqrt factorial choose squared cubed power mod modulo base
-    remainder log ln sine cosine sin cos tan exp pi infinity binary octal hexadecimal recurring repeating repeated
-    periodic
+    remainder log ln sine cosine sin cos tan exp pi infinity binary octal hexadecimal recurring repeating periodic
 """
 # With one of these among them, words after a number are not what the number counts either.
 _NOT_COUNTED = """
     or and to by between more less fewer than about approximately approx approximate nearly almost roughly around
     estimated rounded under above below exceeding exactly least most if when for where with without except only is are
-    was right true correct the other another point each either neither both percent debt loss deficit too zero negative positive answer
-    solution undetermined undefined
+    was right true correct the other another point each either neither both percent debt loss deficit too zero negative
+    positive answer solution undetermined undefined
 """
 # Words that take an answer back, or say that it may be another.
-DENIALS = frozenset(
-    """
-    not no nor neither never none nope cannot wrong false incorrect incorrectly invalid impossible maybe possibly perhaps probably unsure unclear unknown guess error except excluding unless instead rather
-    """.split()
-)
+_DENIALS = """
+    not no nor neither never none nope cannot wrong false incorrect incorrectly invalid impossible maybe possibly
+    perhaps probably unsure unclear unknown guess error except excluding unless instead rather
+"""
+DENIALS = frozenset(_DENIALS.split())
 # What is counted is never these alone: 5 squared, a score, a grand, fivefold, and some 5.
-_NOT_COUNTED_ALONE = frozenset("square cube score grand fold odd something arab kharab bil".split())
+_NOT_COUNTED_ALONE = frozenset(
+    ("square", "cube", "score", "grand", "fold", "odd", "something", "arab", "kharab", "bil")
+)
 _NUMBERS = frozenset(_NUMBER_WORDS.split())
 _NOT_COUNTED_WORDS = DENIALS.union(_NOT_COUNTED.split())
 _CHANGES_NUMBER = re.compile(
