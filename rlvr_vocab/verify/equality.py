@@ -58,9 +58,9 @@ def same(gold: Reading, answer: Reading, algebra: Algebra) -> bool:
             return _same_inequalities(gold, answer, algebra)
         case Text(), Text():
             return same_words(gold.words, answer.words)
-        case Number(unit=Unit()), Text():
+        case Number(unit=Unit() as unit), Text():
             number, _, words = answer.words.partition(" ")
-            return words == gold.unit.name and read_number(number) == gold.value
+            return words == unit.name and read_number(number) == gold.value
         case Choice(content=Text() as content), Text():
             return same_words(content.words, answer.words)
         case Choice(), Choice():

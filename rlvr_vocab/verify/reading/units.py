@@ -56,7 +56,7 @@ _BARE_UNITS = frozenset(
 )
 # Words that make another number of the one before them, beside those of _CHANGES_NUMBER.
 _NUMBER_WORDS = """
-    one two three four five six seven eight nine ten eleven twelve hundred thousand lakh lac crore myriad googol
+    one two three four five six seven eight nine ten eleven twelve hundred thousand lakh lac crore wan oku myriad googol
     googolplex zillion gazillion bazillion jillion mille mil mio bn mn mln mld mrd bln trn tril thou thsd
     dozen gross ream couple pair duo trio quartet quintet sextet septet octet nonet dyad triad tetrad
     half halve third quarter fourth sixth seventh eighth ninth tenth hundredth thousandth
