@@ -140,6 +140,8 @@ def test_a_tolerance_is_a_number_of_at_least_0(tolerance):
         (r"<think>The answer is C.", "C", 0.0),
         (r"\boxed{C}", r"\text{C}", 1.0),
         (r"\boxed{C}", "C. Paris", 1.0),
+        (r"\boxed{C}", "C) Both A and B are wrong", 1.0),
+        (r"\boxed{C}", r"100^\circ\text{C}", None),
         (r"\boxed{C}", "Paris", None),
         (r"\boxed{C}", "B or C", None),
         (r"\boxed{C}", None, None),

@@ -138,7 +138,8 @@ def multiple_choice(
         raise UserError(f"multiple_choice: letters={shown(letters)} must be different upper-case letters, like ABCD")
 
     def gold_letter(gold: str) -> set[str] | None:
-        named = letters_named(gold, letters)
+        label = _Patterns(letters).label.match(_without_markup(gold))  # whatever its text says
+        named = letters_named(gold, letters) or ({label[1]} if label else set())
         return named if len(named) == 1 else None
 
     def judge(final: _Final, expected: set[str]) -> Score:
@@ -234,10 +235,8 @@ def letters_named(text: str, letters: str) -> set[str]:
 def letters_concluded(answer: str, letters: str) -> set[str]:
     """The different letters that the sentences of an answer without a box settle on.
 
-    >>> letters_concluded("Option A is too small, so the answer is C.", "ABCD")
-    {'C'}
-    >>> letters_concluded("I exclude option C.", "ABCD") | letters_concluded("The answer is C or D?", "ABC")
-    set()
+    >>> letters_concluded("Option A is too small, so the answer is C.", "ABCD"), letters_concluded("Not option C.", "ABC")
+    ({'C'}, set())
     """
     lines = re.sub(r"(?<=[^\s:])[^\S\n]*\n\s*", " ⏎ ", answer[-_SEARCHED:].strip())
     plain, patterns = _without_markup(lines), _Patterns(letters)
@@ -300,6 +299,7 @@ class _Patterns:
         several = rf"(?P<named>{one}(?:{joint}*+\s?{one})*+)"
         self.concluded = re.compile(rf"\b{word}(?:\s?(?i:is|[:=⏎]))+\s?(?:{word}\s?)?{several}")
         self.option = re.compile(rf"\b(?i:option|choice)\s?{several}")
+        self.label = re.compile(rf"\(?\s?({letter})\s?[.):]")
         self.opening = re.compile(rf"\(?\s?(?i:{letter})\s?(?:[.):]|$)")
 
 
