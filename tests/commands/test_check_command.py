@@ -288,8 +288,11 @@ def test_decimal_commas_are_noticed_and_read_where_that_is_said(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = write_rows(tmp_path / "comma.jsonl", [{"question": f"Add {n}.", "result": f"{n},5"} for n in range(120)])
-    assert "set dataset.decimal=comma" in last_section(check(capsys, path))[0]
+    shown = check(capsys, path)
+    assert "set dataset.decimal=comma" in last_section(shown)[0]
+    assert "are numbers" not in shown  # `12,5` is a list to the verifier, and not 125
     shown = check(capsys, path, "dataset.decimal=comma")
+    assert "100% are numbers: smallest 0.5" in shown
     assert last_section(shown) == ["  nothing stands in the way"]
     assert re.search(r"-> [0-9]+\.5$", section(shown, "Rows")[3])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from rlvr_vocab.counted import counted
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.data.rows import Problem, short_text
 from rlvr_vocab.data.source import Columns
+from rlvr_vocab.rewards.library.answers import whole_text_number
+from rlvr_vocab.verify.reading import read_gold
 
 SHOWN = 5
 MOST_KINDS = 20
@@ -57,11 +58,12 @@ def distribution(problems: Sequence[Problem], columns: Columns) -> Distribution:
 
 
 def _as_number(text: str) -> float | None:
+    """As the verifier and `numeric` read it; None where it is no number, or one that no float holds."""
+    number = whole_text_number(text, read_gold)
     try:
-        number = float(text.strip("$").replace(",", ""))
-    except ValueError:
+        return None if number is None else float(number.value)
+    except OverflowError:
         return None
-    return number if math.isfinite(number) else None
 
 
 def _kinds(values: Sequence[Any]) -> dict[str, int]:

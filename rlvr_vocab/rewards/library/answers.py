@@ -235,7 +235,7 @@ def letters_named(text: str, letters: str) -> set[str]:
 def letters_concluded(answer: str, letters: str) -> set[str]:
     """The different letters that the sentences of an answer without a box settle on.
 
-    >>> letters_concluded("Option A is too small, so the answer is C.", "ABCD"), letters_concluded("Not option C.", "ABC")
+    >>> letters_concluded("Option A is too small, so the answer is C.", "ABCD"), letters_concluded("Not option C", "C")
     ({'C'}, set())
     """
     lines = re.sub(r"(?<=[^\s:])[^\S\n]*\n\s*", " ⏎ ", answer[-_SEARCHED:].strip())
