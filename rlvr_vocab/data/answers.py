@@ -18,7 +18,6 @@ GROUPED_NUMBER = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 BOX_OPENING = re.compile(r"\\boxed\s*\{")
 
 NEARLY_ALL = 0.9
-MOSTLY, FEW = 9, 0.02
 
 # Above this, floats skip integers and their digits would be invented.
 LARGEST_EXACT_FLOAT = 2.0**53
@@ -169,7 +168,7 @@ def decimal_comma(answers: Sequence[object]) -> str | None:
     numerals = {text: found[0] for text in texts if len(found := _NUMERAL.findall(text)) == 1}
     commas = [text for text, numeral in numerals.items() if _SURELY_COMMA.fullmatch(numeral)]
     points = [text for text, numeral in numerals.items() if text not in commas and _SURELY_POINT.fullmatch(numeral)]
-    return commas[0] if len(commas) > MOSTLY * len(points) and len(commas) > FEW * len(numerals) else None
+    return commas[0] if len(commas) > max(9 * len(points), len(numerals) / 50) else None
 
 
 def unread_marker(answers: Sequence[object]) -> str | None:

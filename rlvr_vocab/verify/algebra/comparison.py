@@ -44,7 +44,7 @@ def equal(one: str, other: str) -> bool:
         return False
     if not variables(left):
         return _equal_at(left, right, {}, _DIGITS_OF_NUMBERS)
-    [left], [right] = _with_real_roots([left], [right])
+    [[left], [right]] = sides = _with_real_roots([left], [right])
     num_agreeing = 0
     for point in points_for(left, right):
         try:
@@ -52,17 +52,16 @@ def equal(one: str, other: str) -> bool:
                 return False
             num_agreeing += 1
         except Undefined:
-            if _has_value(left, point) != _has_value(right, point):
+            if _has_value(sides[0], point) != _has_value(sides[1], point):
                 return False
     return num_agreeing >= _FEWEST_POINTS
 
 
-def _has_value(formula: Formula, point: Point) -> bool:
+def _has_value(side: Sequence[Formula], point: Point) -> bool:
     try:
-        approximate(formula, point, _DIGITS_OF_FIRST_LOOK)
+        return all(approximate(formula, point, _DIGITS_OF_FIRST_LOOK) for formula in side)
     except Undefined:
         return False
-    return True
 
 
 def _with_real_roots(*sides: Sequence[Formula]) -> list[list[Formula]]:
@@ -77,9 +76,9 @@ def _with_real_roots(*sides: Sequence[Formula]) -> list[list[Formula]]:
 def _is_odd_root(formula: Formula) -> bool:
     if not isinstance(formula, Call) or formula.name not in ("^", "root") or not variables(formula.arguments[0]):
         return False
-    number = exact_value(formula.arguments[1], {})
-    degree = None if number is None else number.denominator if formula.name == "^" else number.numerator
-    return degree is not None and degree % 2 == 1 and degree > 1
+    number = exact_value(formula.arguments[1], {}) or Fraction(0)
+    degree = number.denominator if formula.name == "^" else number.numerator
+    return degree % 2 == 1 and degree > 1
 
 
 def _real_roots(formula: Formula) -> Formula:
@@ -120,7 +119,7 @@ def proportional(one: tuple[str, str], other: tuple[str, str]) -> int:
         try:
             ratios.append(_ratio(sides, point))
         except Undefined:
-            if all(_has_value(side, point) for side in first) != all(_has_value(side, point) for side in second):
+            if _has_value(first, point) != _has_value(second, point):
                 return 0
     if len(ratios) < _FEWEST_POINTS or ratios[0] == 0:
         return 0

@@ -264,17 +264,13 @@ def read_labelled(text: str, read_part: ReadPart) -> Choice | None:
             and not _SAYS_MORE.search(content.words)
         )
     )
-    return Choice(_letter(found), content) if says_no_more else None
+    return Choice(next(filter(None, found.groups())), content) if says_no_more else None
 
 
 def label_of(text: str) -> str | None:
     """The letter of the choice that a cleaned gold answer begins with, whatever its words are."""
     found = _LABELLED.fullmatch(_HALF_BRACKET.sub(r"\g<text>(\g<letter>)", text))
-    return _letter(found) if found else None
-
-
-def _letter(labelled: re.Match[str]) -> str:
-    return labelled["text"] or labelled["bold"] or labelled["bracketed"] or labelled["marked"]
+    return next(filter(None, found.groups())) if found else None
 
 
 _ENVIRONMENT = re.compile(
