@@ -20,7 +20,7 @@ from rlvr_vocab.verify.limits import TooLarge, Unreadable
 from rlvr_vocab.verify.reading import read, read_gold
 from rlvr_vocab.verify.reading.cleaning import ascii_latex
 from rlvr_vocab.verify.reading.readings import Equality, Number, Reading
-from rlvr_vocab.verify.reading.units import DENIALS, PERCENT, changes_number
+from rlvr_vocab.verify.reading.units import DENIALS, PERCENT, UNITS_OF_TWO_LETTERS, changes_number
 
 T = TypeVar("T")
 _NOT_TEXT = "the gold answer is a list, an object or a boolean, which cannot be compared as text"
@@ -79,8 +79,8 @@ def numeric(
     The number is what the last box after the thinking consists of; without a box, the last number after the thinking
     (of its last 20,000 characters). A box that is not closed is no answer.
     Read are whole numbers, decimals, `1,234`, `a/b`, `\frac{a}{b}`, `1e6` and `2 \times 10^{3}`, with a currency sign
-    before them or a percent sign or unit after them; units are not compared. `50\%` is 1/2; of a gold answer above 1 %
-    the sign may be left out, and of two percentages the numbers are compared. All of it is exact: 0.1 is 1/10.
+    before them or a percent sign or unit after them; units are not compared. `50\%` is 50 where the gold number is above
+    1, and else 1/2; of two percentages the numbers are compared. All of it is exact: 0.1 is 1/10.
     Operators, scales and denials beside the last number belong to it: `x-5`, `not 5` and `5 dozen` are no numbers.
 
     Args:
@@ -199,13 +199,14 @@ def _unboxed(text: str) -> str:
 def _distance(given: Number, expected: Number) -> Fraction:
     """How far apart two numbers are, in the units of the expected one.
 
-    A percent sign makes a hundredth of a number; of a gold answer above 1 % it may be left out.
+    A percent sign on one side alone is left out where the gold number is above 1: 50 % is 50, and it is 1/2, but 0.5 %
+    is not 1/2. Of a gold answer in per cent the fraction is right too.
     """
-    if given.unit == PERCENT != expected.unit:
-        return abs(given.value / 100 - expected.value)
-    if given.unit == PERCENT or expected.unit != PERCENT:
-        return abs(given.value - expected.value)
-    values = [given.value * 100, *([given.value] if abs(expected.value) > 1 else [])]
+    values, is_large = [given.value], abs(expected.value) > 1
+    if given.unit == PERCENT != expected.unit and not is_large:
+        values = [given.value / 100]
+    if given.unit != PERCENT == expected.unit:
+        values = [given.value * 100, given.value] if is_large else [given.value * 100]
     return min(abs(value - expected.value) for value in values)
 
 
@@ -309,6 +310,8 @@ _BULLET = re.compile(r"\A\s*(?:[-*•]|[0-9]+[.)])\s+(?=\S)")
 _ENDS = re.compile(r"[=:,;.→⇒∴]$|\\(?:approx|simeq|doteq|(?:Long)?[Rr]ightarrow|implies|to|therefore|q?quad)$")
 _UNIT_OR_ARTICLE = re.compile(r"(?:[mgslhLd](?![A-Za-z])|[aAI]\W*$)")
 _FONT = re.compile(r"\\(?:text|math|mbox|hbox)[a-z]*\{((?:[^{}]|\{[^{}]*\})*+)\}")
+# Between a number and a unit, `25ml` and `$7/year`, where this is no product and no quotient of variables.
+_UNIT_BEHIND = re.compile(rf"(?<=[0-9])/?(?=(?:[A-Za-z]{{3,}}|{'|'.join(UNITS_OF_TWO_LETTERS)})(?![A-Za-z]))")
 _CONNECTING = frozenset(("a", "an", "and", "be", "is", "of", "the", "was"))
 _BELONGING = DENIALS.union(("least", "most", "than"))
 
@@ -343,7 +346,7 @@ def last_number(text: str) -> Number | None:
     for line in reversed(text[-_SEARCHED:].splitlines()):
         line = _BULLET.sub("", ascii_latex(line.replace("—", ", ")), count=1)
         line = re.sub(r"\\?\$", "", re.sub(r"\*\*|\\[()\[\],;:! ]|`", " ", _FONT.sub(r" \1", line)))
-        line = re.sub(r" ?(?:\\?%|per ?cent\b)", r"\\%", line)
+        line = _UNIT_BEHIND.sub(" ", re.sub(r" ?(?:\\?%|per ?cent\b)", r"\\%", line))
         if found := list(_NUMBER.finditer(line)):
             return whole_text_number(_with_what_belongs(line, found[-1].start()))
     return None
@@ -357,15 +360,15 @@ def _with_what_belongs(line: str, start: int) -> str:
     run = [word.rpartition("=")[2] if is_side else word]
     while not is_side and before and not _ENDS.search(before[-1]) and (run[0] in "+-*/" or _belongs(before[-1:-5:-1])):
         run.insert(0, before.pop())
-    while behind and not _ENDS.search(run[-1]) and not _ENDS.fullmatch(behind[0]) and _belongs(behind[:4]):
+    while behind and not _ENDS.search(run[-1]) and not _ENDS.fullmatch(behind[0]) and _belongs(behind[:4], ("times",)):
         run.append(behind.pop(0))
     return " ".join(run).lstrip("()[]\"',;:?# ").rstrip("()[]\"'.,;:?# ")
 
 
-def _belongs(words: Sequence[str]) -> bool:
+def _belongs(words: Sequence[str], also_connecting: Sequence[str] = ()) -> bool:
     """Whether the first of words beside a number is a part of a formula, a scale or a denial, or leads on to one."""
     word = words[0].strip("()[]{}\"'.,;:?")
-    if word in _CONNECTING:
+    if word in _CONNECTING or word in also_connecting:
         return len(words) > 1 and not re.search("[0-9]", words[1]) and _belongs(words[1:])
     if not re.search("[A-Za-z]{2}", re.sub(r"\\[A-Za-z]+", "", word)):
         return not _UNIT_OR_ARTICLE.match(word)

@@ -63,6 +63,9 @@ _NUMBER_WORDS = """
     permille permil ppm ppb ppt pct percentage basis kilo mega giga tera peta exa zetta yotta ronna quetta hecto deca
     deka myria deci centi milli micro nano pico femto atto zepto yocto
     twice thrice double treble quadruple doubled tripled halved inverse reciprocal ish
+"""
+# The same, but not in the plural: 5 logs.
+_OPERATORS = """
     minus plus times over divided multiplied into out root sqrt factorial choose squared cubed power mod modulo base
     remainder log ln sine cosine sin cos tan exp pi infinity binary octal hexadecimal recurring repeating periodic
 """
@@ -83,7 +86,7 @@ DENIALS = frozenset(_DENIALS.split())
 _NOT_COUNTED_ALONE = frozenset(
     ("square", "cube", "score", "grand", "fold", "odd", "something", "arab", "kharab", "bil")
 )
-_NUMBERS = frozenset(_NUMBER_WORDS.split())
+_NUMBERS, _OPERATOR_WORDS = frozenset(_NUMBER_WORDS.split()), frozenset(_OPERATORS.split())
 _NOT_COUNTED_WORDS = DENIALS.union(_NOT_COUNTED.split())
 _CHANGES_NUMBER = re.compile(
     r"\w*illi(?:on|ard)\w*|(?:twen|thir|four|for|fif|six|seven|eigh|nine)t(?:een|y|ie)|\w*(?:eenth|ieth|llionth|fth)"
@@ -183,7 +186,8 @@ def changes_number(word: str) -> bool:
     (True, True, False)
     """
     stems = (word.lower(), re.sub("(?<=[sx])es$|s$", "", word.lower()))
-    return any(stem in _NUMBERS or _CHANGES_NUMBER.fullmatch(stem) for stem in stems)
+    is_number = any(stem in _NUMBERS or _CHANGES_NUMBER.fullmatch(stem) for stem in stems)
+    return is_number or word.lower() in _OPERATOR_WORDS
 
 
 def _singular(name: str) -> str:
