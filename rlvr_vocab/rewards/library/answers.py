@@ -79,8 +79,8 @@ def numeric(
     The number is what the last box after the thinking consists of; without a box, the last number after the thinking
     (of its last 20,000 characters). A box that is not closed is no answer.
     Read are whole numbers, decimals, `1,234`, `a/b`, `\frac{a}{b}`, `1e6` and `2 \times 10^{3}`, with a currency sign
-    before them or a percent sign or unit after them; units are not compared. `50\%` is 50 where the gold number is above
-    1, and else 1/2; of two percentages the numbers are compared. All of it is exact: 0.1 is 1/10.
+    before them or a percent sign or unit after them; units are not compared. `50\%` is 50 where the gold number is
+    above 1, and else 1/2; of two percentages the numbers are compared. All of it is exact: 0.1 is 1/10.
     Operators, scales and denials beside the last number belong to it: `x-5`, `not 5` and `5 dozen` are no numbers.
 
     Args:
@@ -308,11 +308,11 @@ class _Patterns:
 _NUMBER = re.compile(r"(?:(?<![\w.^])(?<![\w.],)(?<![_^]\{)|(?<=frac))\.?[0-9][0-9.,]*")
 _BULLET = re.compile(r"\A\s*(?:[-*•]|[0-9]+[.)])\s+(?=\S)")
 _ENDS = re.compile(r"[=:,;.→⇒∴]$|\\(?:approx|simeq|doteq|(?:Long)?[Rr]ightarrow|implies|to|therefore|q?quad)$")
-_UNIT_OR_ARTICLE = re.compile(r"(?:[mgslhLd](?![A-Za-z])|[aAI]\W*$)")
+_UNIT_OR_ARTICLE = re.compile(r"(?:[mgslhLd](?![A-Za-z])|[aAI]\W*$|[ap]\.m)")
 _FONT = re.compile(r"\\(?:text|math|mbox|hbox)[a-z]*\{((?:[^{}]|\{[^{}]*\})*+)\}")
 # Between a number and a unit, `25ml` and `$7/year`, where this is no product and no quotient of variables.
-_UNIT_BEHIND = re.compile(rf"(?<=[0-9])/?(?=(?:[A-Za-z]{{3,}}|{'|'.join(UNITS_OF_TWO_LETTERS)})(?![A-Za-z]))")
-_CONNECTING = frozenset(("a", "an", "and", "be", "is", "of", "the", "was"))
+_UNIT_BEHIND = re.compile(rf"(?<=[0-9])/?(?=(?:[A-Za-z]{{3,}}|[gmlLh]|{'|'.join(UNITS_OF_TWO_LETTERS)})(?![A-Za-z]))")
+_CONNECTING = frozenset(("a", "an", "and", "be", "into", "is", "of", "out", "the", "was"))
 _BELONGING = DENIALS.union(("least", "most", "than"))
 
 
@@ -347,6 +347,7 @@ def last_number(text: str) -> Number | None:
         line = _BULLET.sub("", ascii_latex(line.replace("—", ", ")), count=1)
         line = re.sub(r"\\?\$", "", re.sub(r"\*\*|\\[()\[\],;:! ]|`", " ", _FONT.sub(r" \1", line)))
         line = _UNIT_BEHIND.sub(" ", re.sub(r" ?(?:\\?%|per ?cent\b)", r"\\%", line))
+        line = re.sub(r"(?<![<>!])=|(?<=[A-Za-z]):(?=\S)", r" \g<0> ", line)
         if found := list(_NUMBER.finditer(line)):
             return whole_text_number(_with_what_belongs(line, found[-1].start()))
     return None
@@ -356,9 +357,8 @@ def _with_what_belongs(line: str, start: int) -> str:
     """The word that begins before or at a place, with the formula, the scale or the denial that it stands in."""
     begin = line.rfind(" ", 0, start) + 1
     before, (word, *behind) = line[:begin].split(), line[begin:].split()
-    is_side = "=" in word[: start - begin]
-    run = [word.rpartition("=")[2] if is_side else word]
-    while not is_side and before and not _ENDS.search(before[-1]) and (run[0] in "+-*/" or _belongs(before[-1:-5:-1])):
+    run = [word]
+    while before and not _ENDS.search(before[-1]) and (run[0] in "+-*/" or _belongs(before[-1:-5:-1])):
         run.insert(0, before.pop())
     while behind and not _ENDS.search(run[-1]) and not _ENDS.fullmatch(behind[0]) and _belongs(behind[:4], ("times",)):
         run.append(behind.pop(0))
