@@ -64,7 +64,8 @@ def same(gold: Reading, answer: Reading, algebra: Algebra) -> bool:
         case Choice(content=Text() as content), Text():
             return same_words(content.words, answer.words)
         case Choice(), Choice():
-            return gold.letter == answer.letter and None in (gold.content, answer.content)
+            same_letter, one, other = gold.letter == answer.letter, gold.content, answer.content
+            return same_letter and (one is None or other is None or same(one, other, algebra))
         case ((Items() | Collection()), (Items() | Collection())):
             return _same_items(gold.items, answer.items, algebra)
         case (Bracketed() as point, Items() as named) | (Items() as named, Bracketed() as point):

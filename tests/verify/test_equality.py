@@ -33,6 +33,7 @@ def right(gold: str, answer: str) -> bool | None:
         ("(1,2)", r"x\in(1,2)"),
         ("B) 9", "B"),
         ("B", "B) 9"),
+        ("B) 0.5", r"(B) \frac12"),
         ("E) None of these", "E"),
         ("red, green, and blue", "red, green and blue"),
         ("red and blue", "red, blue"),
