@@ -28,7 +28,7 @@ def main(folder: str) -> None:
     ids, start = _completion(whole, folder)
     reference = _scored(whole, ids, start)
     stock = BitsAndBytesConfig(load_in_8bit=True)
-    eight, four = (quantization_config(bits, folder, "float32") for bits in (8, 4))
+    eight, four = (quantization_config(bits, folder, torch.float32) for bits in (8, 4))
     kinds = [("float32", None, False), ("LLM.int8()", stock, False), ("8 bit", eight, True), ("4 bit", four, True)]
     print(f"{'':12}{'mean':>10}{'largest':>10}{'to float32':>12}")
     for name, config, ours in kinds:

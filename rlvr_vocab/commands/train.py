@@ -57,7 +57,7 @@ from rlvr_vocab.training.stage import StopOnSignalOrTime
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.chat import prompt_is_thinking
 from rlvr_vocab.vocab.chat_template import chat_texts
-from rlvr_vocab.vocab.expand import ExpansionPlan, write_expansion
+from rlvr_vocab.vocab.expand import ExpansionPlan, require_same_expansion, write_expansion
 from rlvr_vocab.vocab.layout import VocabLayout
 
 _LOOKED_AT = 8  # prompts of a stage
@@ -249,7 +249,10 @@ def _write_initial_model(settings: RunSettings, plan: ExpansionPlan, train: Data
         if problem is not None:  # a run that goes on would have another reference than the one that it began with
             aside = set_aside(folder, "broken")
             console.print(f"warning: {folder} is not valid: {problem}; set aside as {aside.name}", markup=False)
-        if not folder.exists():
+        if folder.exists():
+            if plan.base == settings.model.name:  # a warm-up that is done again may round otherwise
+                require_same_expansion(plan, folder)
+        else:
             with folder_appearing_whole(folder) as whole:
                 write_expansion(plan, whole)
                 if settings.warmup.planted_bits is not None:

@@ -19,8 +19,10 @@ from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.peft.adapter import load_model
 from rlvr_vocab.vocab.peft.adapter_base import folder_with
 from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.refuse_off_policy import refuse_altered_config
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
+from rlvr_vocab.vocab.weights import weights_dtype
 
 Messages = list[dict[str, str]]
 
@@ -69,6 +71,9 @@ def load_checkpoint(folder: str | Path, base: str | Path | None = None, **model_
     layout = VocabLayout.load(folder_with(LAYOUT_FILE, folder, base))
     model: Any = load_model(folder, base, **model_kwargs)
     model.to(torch.accelerator.current_accelerator() or "cpu").eval()
+    refuse_altered_config(model.generation_config, folder)
+    if weights_dtype(model.dtype) == torch.float32:
+        model.float()
     attach_region_sampler(model, RegionPolicy(layout))
     return Checkpoint(model, load_tokenizer(folder_with("tokenizer.json", folder, base)), layout)
 

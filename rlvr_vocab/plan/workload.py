@@ -207,14 +207,15 @@ def workload_of(
     vllm = bool(grpo.get("use_vllm"))
     quantized = model.bits if lora is not None else None
     beta = bool(value_of(grpo, "beta"))
-    by_weights: Literal["weights"] | None = "weights" if lora is not None and model.dtype != "float32" else None
+    frozen = model.dtype if has_bf16 or model.dtype != "bfloat16" else "float32"
+    by_weights: Literal["weights"] | None = "weights" if lora is not None and frozen != "float32" else None
     return Workload(
         architecture=shape,
         copies=copies_of(run, shape) if copies is None else copies,
         rows=model.rows_in_force,
         rank=model.reasoning_rank,
         lora=lora,
-        frozen_bytes=BYTES[model.dtype],
+        frozen_bytes=BYTES[frozen],
         trained_bytes=BYTES[model.loaded_dtype] if lora is None else 4,
         bits=quantized,
         halved_by="autocast" if grpo.get("fp16") or computes_in_bf16(grpo, has_bf16) else by_weights,

@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset
 from rich.console import Console
 from transformers import BitsAndBytesConfig
@@ -30,7 +31,7 @@ from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.model_folder import naming_model_keys
 from rlvr_vocab.runs.problem_account import fingerprint_of
 from rlvr_vocab.runs.rewards import best_paid_form, grader_of_warmup, reward_context
-from rlvr_vocab.training.arguments import asks_for_bf16, has_bf16
+from rlvr_vocab.training.arguments import asks_for_bf16
 from rlvr_vocab.training.models.planted_channel import plant_channel
 from rlvr_vocab.training.models.quantization import quantization_config
 from rlvr_vocab.training.models.tiny import CONTEXT, write_tiny_model
@@ -40,6 +41,7 @@ from rlvr_vocab.vocab.chat import find_turn_ids
 from rlvr_vocab.vocab.chat_template import template_text
 from rlvr_vocab.vocab.expand import Expansion, ExpansionPlan, plan_expansion, read_with_think_tags
 from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.weights import has_bf16, weights_dtype
 
 _OUTCOME = "warmup.json"
 _PLANTED_THOUGHT = "..."
@@ -267,11 +269,11 @@ def loading_kwargs(model: ModelSettings, *, use_cpu: bool = False) -> dict[str, 
     return {"use_safetensors": True, **passed, "dtype": model.loaded_dtype}
 
 
-def quantization(model: ModelSettings, initial_model: Path) -> BitsAndBytesConfig | None:
+def quantization(model: ModelSettings, initial_model: Path, *, use_cpu: bool) -> BitsAndBytesConfig | None:
     """How the linear layers are quantized when they are loaded; None where they are not, or Unsloth does it."""
     if model.bits is None or model.backend == "unsloth":
         return None
-    return quantization_config(model.bits, initial_model, model.dtype)
+    return quantization_config(model.bits, initial_model, weights_dtype(getattr(torch, model.dtype), use_cpu))
 
 
 def cache_folder() -> Path:

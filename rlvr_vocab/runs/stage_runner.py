@@ -257,7 +257,7 @@ def _stage_trainer(
         stage_context=context,
         peft_config=adapter,
         loaded=loaded,
-        quantization_config=quantization(settings.model, initial_model),
+        quantization_config=quantization(settings.model, initial_model, use_cpu=use_cpu),
         reward_funcs=[reward.function for reward in rewards],
         train_dataset=stage.train,
         eval_dataset=held_out.problems,

@@ -22,11 +22,12 @@ from rlvr_vocab.atomic_file import read_json, write_whole
 from rlvr_vocab.config.sections import RunSettings, UntilSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import STAGE_RECORD
-from rlvr_vocab.record.manifest import problem_with, set_aside
+from rlvr_vocab.record.manifest import set_aside
 from rlvr_vocab.runs.folder import RESUME_MODES
 from rlvr_vocab.training.checkpointing.find import (
     newest_checkpoint,
     newest_checkpoint_for_all,
+    problem_of_checkpoint,
     set_invalid_aside,
     steps_in,
 )
@@ -143,7 +144,7 @@ def _named_checkpoint(checkpoint: Path, folder: Path, console: Console) -> Path:
         raise UserError(
             f"resume={checkpoint}: the training that is to go on has its checkpoints in {folder}; name one of them"
         )
-    problem = problem_with(checkpoint)
+    problem = problem_of_checkpoint(checkpoint)
     if problem is not None:
         raise UserError(f"resume={checkpoint}: it is not valid: {problem}")
     named = next(step for step, path in steps_in(folder).items() if path.resolve() == checkpoint.resolve())

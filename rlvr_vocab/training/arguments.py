@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 import trl
 from transformers import PreTrainedTokenizerBase
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.vocab.weights import device_type, has_bf16
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,9 @@ class GRPOConfig(trl.GRPOConfig):
             fields["max_steps"] = -1
         fields["bf16"] = asks_for_bf16(fields)
         if fields["bf16"] and not has_bf16(fields["use_cpu"]):
-            logger.warning("bf16: this machine computes bfloat16 slowly or not at all, training in float32")
+            logger.warning(
+                "bf16: this machine computes bfloat16 slowly or not at all, training in float32; weights too"
+            )
             fields["bf16"] = False
         if fields["bf16"] and device_type(fields["use_cpu"]) == "cpu":
             fields["use_cpu"] = True  # or Transformers asks for a GPU
@@ -53,24 +55,6 @@ class GRPOConfig(trl.GRPOConfig):
 def asks_for_bf16(fields: Mapping[str, Any]) -> bool:
     """Whether a run's fields of TRL ask for bfloat16; unless they say otherwise they do."""
     return bool(not fields.get("fp16") if fields.get("bf16") is None else fields["bf16"])
-
-
-# AVX512-BF16, AMX-BF16, and BF16 of ARM, as torch calls them.
-_CPU_FEATURES = ("avx512_bf16", "amx_bf16", "bf16")
-
-
-def has_bf16(use_cpu: bool) -> bool:
-    """Whether what a run trains on has instructions of its own for bfloat16; torch before 2.11 knows it of no CPU."""
-    device = device_type(use_cpu)
-    if device == "cpu":
-        capabilities: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-        return any(capabilities.get(feature) for feature in _CPU_FEATURES)
-    return device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-
-
-def device_type(use_cpu: bool) -> str:
-    found = None if use_cpu else torch.accelerator.current_accelerator(check_available=True)
-    return "cpu" if found is None else found.type
 
 
 def drop_long_prompts(dataset: Any, tokenizer: PreTrainedTokenizerBase, limit: int | None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -14,9 +15,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallba
 from transformers.trainer import TRAINING_ARGS_NAME
 from trl import GRPOTrainer
 
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.training.arguments import GRPOConfig, drop_long_prompts
-from rlvr_vocab.training.checkpointing.find import newest_checkpoint_for_all
+from rlvr_vocab.training.checkpointing.find import (
+    newest_checkpoint_for_all,
+    problem_of_checkpoint,
+    set_invalid_aside,
+)
 from rlvr_vocab.training.checkpointing.save_and_resume import (
     OnFullDisk,
     TrainerCheckpoints,
@@ -54,10 +60,24 @@ from rlvr_vocab.vocab.expand import Expansion
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.adapter_base import record_base
 from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.weights import refuse_not_finite, stored_dtype, weights_dtype
 from rlvr_vocab.vocab.reasoning_rows import held_rows, save_differences
-from rlvr_vocab.vocab.refuse_off_policy import refuse_altered, refuse_off_policy
+from rlvr_vocab.vocab.refuse_off_policy import refuse_altered_config, refuse_off_policy
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
+
+logger = logging.getLogger(__name__)
+
+
+def _as_the_machine_computes(args: GRPOConfig, folder: Path) -> dict[str, Any]:
+    """How the weights are loaded: where bfloat16 is slow, in float32, those of an adapter's base too."""
+    loading: dict[str, Any] = dict(args.model_init_kwargs or {})
+    asked = loading.get("dtype", "float32")
+    dtype = (
+        stored_dtype(folder) if asked == "auto" else getattr(torch, asked, asked) if isinstance(asked, str) else asked
+    )
+    return {**loading, "dtype": weights_dtype(dtype, bool(args.use_cpu))}
+
 
 # Figures of the model that a trainer holds, by name.
 Measure = Callable[["RegionGRPOTrainer"], Mapping[str, float | None]]
@@ -141,11 +161,13 @@ class RegionGRPOTrainer(GRPOTrainer):
             UserError: what is asked for does not go together, or would sample off the policy that is trained.
         """
         args = GRPOConfig("grpo") if args is None else args
-        refuse_off_policy(vars(args), reasoning=reasoning_vocab_size != 0 or expansion is not None)
+        refuse_off_policy({**vars(args), **kwargs}, reasoning=reasoning_vocab_size != 0 or expansion is not None)
         if expansion is None and reasoning_vocab_size != 0:
             expansion = Expansion(size=reasoning_vocab_size)
         self.initial_model = initial_folder(model, args.output_dir, expansion, processing_class)
         lora = as_lora(peft_config)
+        if loaded is None:
+            args.model_init_kwargs = _as_the_machine_computes(args, self.initial_model)
         tokenizer = load_tokenizer(self.initial_model)
         self.policy = RegionPolicy(VocabLayout.load(self.initial_model))
         self.stage_context = stage_context or StageContext(Path(args.output_dir))
@@ -175,11 +197,8 @@ class RegionGRPOTrainer(GRPOTrainer):
                 peft_config=None if lora is None or loaded is not None else lora_config(lora),
                 **kwargs,
             )
-        set_there = vars(self.model.generation_config)
-        refuse_altered(
-            {name: value for name, value in set_there.items() if value is not None and name != "do_sample"},
-            f"{self.initial_model}/generation_config.json: ",
-        )
+        refuse_altered_config(self.model.generation_config, self.initial_model)
+        refuse_not_finite(self.model, self.initial_model)
         if lora is not None:
             complete_adapter(self.model, lora, self.policy.layout)
         spare_embedding_gradient(self.model, self.accelerator)
@@ -213,9 +232,14 @@ class RegionGRPOTrainer(GRPOTrainer):
     def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:
         """Train; from a checkpoint on, exactly as the run that wrote it would have gone on; True: from the newest."""
         if resume_from_checkpoint is True:
+            for sentence in set_invalid_aside(self.checkpoints.output_dir) if self.args.should_save else ():
+                logger.warning(sentence)
             newest = newest_checkpoint_for_all(self.checkpoints.output_dir)
             resume_from_checkpoint = None if newest is None else str(newest)
-        checkpoint = Path(resume_from_checkpoint) if isinstance(resume_from_checkpoint, str) else None
+        checkpoint = Path(resume_from_checkpoint) if resume_from_checkpoint else None
+        problem = None if checkpoint is None else problem_of_checkpoint(checkpoint, hashed=False)
+        if problem is not None:
+            raise UserError(f"{checkpoint}: nothing can go on from it: {problem}")
         with self.checkpoints.resuming(checkpoint):
             return super().train(resume_from_checkpoint, **kwargs)
 
@@ -388,6 +412,7 @@ class RegionGRPOTrainer(GRPOTrainer):
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         with self._reading(resume_from_checkpoint):
             super()._load_from_checkpoint(resume_from_checkpoint, model)
+        refuse_not_finite(self.model, resume_from_checkpoint)
 
     def _load_best_model(self) -> None:
         with self._reading(self.state.best_model_checkpoint):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,16 +19,21 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils.hub import cached_file
 
-from rlvr_vocab.atomic_file import folder_appearing_whole
+from rlvr_vocab.atomic_file import folder_appearing_whole, json_text, read_json_if_there
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.chat import OpenThinking, find_turn_ids, open_thinking_in_template
 from rlvr_vocab.vocab.layout import Mode, RowForm, VocabLayout, default_source_ids, refuse_expanded, refuse_quantized
 from rlvr_vocab.vocab.parts import PARTS, Part, ids_of_part
+from rlvr_vocab.vocab.peft.weights_fingerprint import weights_fingerprint
 from rlvr_vocab.vocab.read_as_data import NO_CODE, READ_AS_DATA, refuse_pickled, why_not_read
 from rlvr_vocab.vocab.reasoning_rows import ROWS_AT_ONCE, Difference, save_differences
 from rlvr_vocab.vocab.refuse_off_policy import NEUTRAL
 from rlvr_vocab.vocab.tokenizer import add_think_tags, write_tokenizer
+from rlvr_vocab.vocab.weights import refuse_invalid_generation_config, refuse_not_finite
+
+EXPANSION_RECORD = "expansion.json"
 
 
 @dataclass(frozen=True)
@@ -117,6 +123,7 @@ def plan_expansion(base: str, expansion: Expansion, source_kwargs: Mapping[str, 
     source_kwargs = {**NO_CODE, **(source_kwargs or {})}
     config, tokenizer = read_base(base, source_kwargs)
     refuse_expanded(base)
+    refuse_invalid_generation_config(base)
     if expansion.chat_template is not None:
         tokenizer.chat_template = expansion.chat_template
     text_config = config.get_text_config()
@@ -153,6 +160,43 @@ def write_expansion(plan: ExpansionPlan, out: Path) -> None:
             save_differences(folder, differences)
         write_tokenizer(plan.tokenizer, plan.layout, folder)
         plan.layout.save(folder)
+        (folder / EXPANSION_RECORD).write_text(json_text(_expansion_record(plan)), encoding="utf-8")
+
+
+def require_same_expansion(plan: ExpansionPlan, folder: Path) -> None:
+    """Refuse an expanded folder that `write_expansion` would now write otherwise.
+
+    Raises:
+        UserError: naming what differs, such as the weights of the base.
+    """
+    recorded, wanted = read_json_if_there(folder / EXPANSION_RECORD) or {}, _expansion_record(plan)
+    if wanted["weights"] is None:  # not on this machine yet
+        _read_weights(plan.base, plan.source_kwargs, dtype="auto")
+        wanted = _expansion_record(plan)
+    different = [name for name, value in wanted.items() if value is None or recorded.get(name) != value]
+    if VocabLayout.load(folder) != plan.layout:
+        different.append("layout")
+    if different:
+        raise UserError(
+            f"{folder} was expanded otherwise than {plan.base} would be now ({', '.join(different)}): choose another "
+            "output_dir, or delete that folder"
+        )
+
+
+def _expansion_record(plan: ExpansionPlan) -> dict[str, Any]:
+    """What decides the content of an expanded folder beside its layout."""
+    where = {name: value for name, value in plan.source_kwargs.items() if name != "trust_remote_code"}
+    config = cached_file(plan.base, "config.json", **where)
+    tokenizer: Any = plan.tokenizer
+    tokenizer.backend_tokenizer.no_padding()  # left by a call, and set anew by the next
+    tokenizer.backend_tokenizer.no_truncation()
+    texts = {"tokenizer": tokenizer.backend_tokenizer.to_str(), "chat_template": str(tokenizer.chat_template)}
+    of_copies = ("init_noise", "reasoning_rank", "seed") if plan.layout.size else ()
+    return {
+        "weights": weights_fingerprint(Path(str(config)).parent),
+        **{name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()},
+        **{name: getattr(plan.expansion, name) for name in of_copies},
+    }
 
 
 def read_with_think_tags(
@@ -184,10 +228,12 @@ def read_with_think_tags(
 def _read_weights(base: str, source_kwargs: Mapping[str, Any], dtype: str) -> PreTrainedModel:
     refuse_pickled(base, base)
     try:
-        return AutoModelForCausalLM.from_pretrained(base, dtype=dtype, **{**READ_AS_DATA, **source_kwargs})
+        model = AutoModelForCausalLM.from_pretrained(base, dtype=dtype, **{**READ_AS_DATA, **source_kwargs})
     except (SafetensorError, OSError) as error:
         other = UserError(f"the weights of {base} cannot be read: {' '.join(str(error).split())}")
         raise why_not_read(base, error) or other from error
+    refuse_not_finite(model, base)
+    return model
 
 
 def read_base(base: str, source_kwargs: dict[str, Any]) -> tuple[Any, PreTrainedTokenizerBase]:
@@ -331,5 +377,7 @@ def _new_difference(
 def _clean_generation_config(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
     for name in NEUTRAL.keys() & vars(model.generation_config).keys() - {"do_sample"}:
         setattr(model.generation_config, name, None)
+    if not model.generation_config.do_sample:  # beside which Transformers refuses to save a temperature
+        model.generation_config.temperature = None
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     model.config.get_text_config().pad_token_id = tokenizer.pad_token_id

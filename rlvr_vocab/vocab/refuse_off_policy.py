@@ -45,6 +45,8 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 }
 # Those that take ids out of a distribution once the temperature is in it.
 TRUNCATING = ("top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "top_h")
+# Arguments of TRL's trainer, and a field of its configuration, by which a turn is more than one completion.
+_TOOLS = ("tools", "environment_factory", "rollout_func", "max_tool_calling_iterations")
 # What `generation_kwargs` may hold; of vLLM's options only what SamplingParams takes, which refuses any other name.
 _SAME_THING = {"max_new_tokens": "max_completion_length", "temperature": "temperature"}
 OF_TRANSFORMERS = (*_SAME_THING, "cache_implementation", "use_cache", *NEUTRAL)
@@ -55,7 +57,7 @@ def refuse_off_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = ""
     """Refuse a sampler that would draw from another distribution than the one that is scored.
 
     Args:
-        grpo: fields of `GRPOConfig`; one that is missing has TRL's default.
+        grpo: fields of `GRPOConfig`, and arguments of the trainer; one that is missing has TRL's default.
         reasoning: whether there are reasoning tokens.
         key: what stands before the name of a field where the user writes it.
 
@@ -66,6 +68,9 @@ def refuse_off_policy(grpo: Mapping[str, Any], *, reasoning: bool, key: str = ""
     if not 0 < temperature < math.inf:
         raise UserError(f"{key}temperature={temperature}: must be above 0, training samples")
     refuse_altered(grpo, key)
+    for name in _TOOLS:
+        if grpo.get(name) not in (None, [], {}):
+            raise UserError(f"{key}{name}: completions with tools, or from elsewhere, are not supported; leave it out")
     known = OF_VLLM if grpo.get("use_vllm") else OF_TRANSFORMERS
     refuse_off_policy_options(grpo.get("generation_kwargs") or {}, grpo, known, f"{key}generation_kwargs.", key)
     if reasoning and grpo.get("use_transformers_continuous_batching"):
@@ -93,6 +98,12 @@ def refuse_off_policy_options(
             raise UserError(
                 f"{where}{name}={value} and {key}{field}={grpo[field]} are the same thing: give {key}{field} alone"
             )
+
+
+def refuse_altered_config(generation_config: Any, folder: object) -> None:
+    """The same of a model's own generation configuration; who samples decides whether to."""
+    given = {name: value for name, value in vars(generation_config).items() if value is not None}
+    refuse_altered(given | {"do_sample": True}, f"{folder}/generation_config.json: ")
 
 
 def refuse_altered(options: Mapping[str, Any], where: str) -> None:

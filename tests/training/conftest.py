@@ -71,7 +71,7 @@ def make_trainer() -> Callable[..., Any]:
                 }
             ),
             peft_config=lora,
-            quantization_config=None if bits is None else quantization_config(bits, folder, "float32"),
+            quantization_config=None if bits is None else quantization_config(bits, folder, torch.float32),
             reward_funcs=[accuracy, spread] if reward is None else [reward],
             train_dataset=Dataset.from_list(rows),
             callbacks=list(callbacks),

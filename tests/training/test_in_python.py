@@ -1,5 +1,7 @@
 """TRL's configuration as guides write it, with what the machine cannot do taken back."""
 
+import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -10,11 +12,12 @@ from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.evaluation.sampling import load_checkpoint
 from rlvr_vocab.training.arguments import GRPOConfig, grpo_config
 from rlvr_vocab.training.models.initial import initial_folder
 from rlvr_vocab.training.models.lora import as_lora
 from rlvr_vocab.training.settings import Lora
-from rlvr_vocab.training.trainer import drop_long_prompts
+from rlvr_vocab.training.trainer import RegionGRPOTrainer, drop_long_prompts
 from rlvr_vocab.vocab.expand import Expansion
 from rlvr_vocab.vocab.layout import VocabLayout
 
@@ -48,6 +51,27 @@ def test_another_device_is_asked_about_itself(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: torch.device("mps"))
     assert grpo_config(arguments(tmp_path, use_cpu=False, bf16=True)).bf16 is False
     assert "bf16: this machine" in caplog.text
+
+
+@pytest.mark.parametrize("has_bf16", [True, False])
+@pytest.mark.parametrize("asked", ["bfloat16", torch.bfloat16, "auto"])
+def test_the_weights_under_an_adapter_are_in_a_type_that_the_machine_computes(
+    asked, has_bf16, expand_shape, make_trainer, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": has_bf16})
+    folder = tmp_path / "in_16_bits"
+    shutil.copytree(expand_shape("qwen3", size=10), folder)
+    AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).save_pretrained(folder)
+    trainer = make_trainer(folder, tmp_path, lora=Lora(), bf16=True, model_init_kwargs={"dtype": asked})
+    held = {weight.dtype for name, weight in trainer.model.named_parameters() if "lora_" not in name}
+    expected = torch.bfloat16 if has_bf16 else torch.float32
+    assert held == {expected} and load_checkpoint(folder).model.dtype == expected
+
+
+@pytest.mark.parametrize("several_turns", [{"tools": [len]}, {"rollout_func": print}, {"environment_factory": dict}])
+def test_turns_of_several_completions_are_refused_before_anything_is_loaded(several_turns, tmp_path):
+    with pytest.raises(UserError, match=f"{next(iter(several_turns))}: .*not supported; leave it out"):
+        RegionGRPOTrainer("no/such_model", print, GRPOConfig(**arguments(tmp_path, bf16=False)), **several_turns)
 
 
 def test_arguments_that_the_libraries_refuse_are_one_line(tmp_path):
@@ -101,8 +125,38 @@ class TestInitialModel:
         written = (folder / "model.safetensors").stat().st_mtime_ns
         assert initial_folder(base, tmp_path, Expansion(size=10)) == folder
         assert (folder / "model.safetensors").stat().st_mtime_ns == written
-        with pytest.raises(UserError, match="was expanded otherwise"):
+        with pytest.raises(UserError, match="was expanded otherwise .*layout"):
             initial_folder(base, tmp_path, Expansion(size=11))
+
+    @pytest.mark.parametrize("form", ["folder", "loaded", "changed in place"])
+    def test_a_model_of_other_weights_is_not_taken_for_the_one_before(self, form, make_shape, tmp_path):
+        base = tmp_path / "base"
+        shutil.copytree(make_shape("qwen3").folder, base)
+        out = tmp_path / "out"
+        initial_folder(base, out, Expansion(size=10))
+        model, tokenizer = AutoModelForCausalLM.from_pretrained(base), AutoTokenizer.from_pretrained(base)
+        assert initial_folder(model, out, Expansion(size=10), tokenizer) == out / "initial_model"
+        model.model.layers[0].mlp.up_proj.weight.data[0] += 1e-3
+        other = base if form == "changed in place" else tmp_path / "other"
+        model.save_pretrained(other)
+        tokenizer.save_pretrained(other)
+        with pytest.raises(UserError, match=r"was expanded otherwise .*\(weights\): choose another output_dir"):
+            initial_folder(model if form == "loaded" else other, out, Expansion(size=10), tokenizer)
+
+    @pytest.mark.parametrize("differs", ["chat_template", "tokenizer"])
+    def test_another_tokenizer_of_the_same_layout_is_another_model(self, differs, make_shape, tmp_path):
+        base = tmp_path / "base"
+        shutil.copytree(make_shape("qwen3").folder, base)
+        tokenizer = AutoTokenizer.from_pretrained(base)
+        initial_folder(base, tmp_path, Expansion(size=10), tokenizer)
+        if differs == "chat_template":
+            tokenizer.chat_template = "Be brief. " + tokenizer.chat_template
+        else:
+            content = json.loads((base / "tokenizer.json").read_text())
+            content["model"]["merges"] = content["model"]["merges"][:-1]
+            (base / "tokenizer.json").write_text(json.dumps(content))
+        with pytest.raises(UserError, match=rf"was expanded otherwise .*\({differs}\)"):
+            initial_folder(base, tmp_path, Expansion(size=10), tokenizer)
 
     def test_differences_of_another_rank_are_another_model(self, make_shape, tmp_path):
         base, low_rank = make_shape("qwen3").folder, Expansion(size=10, reasoning_rows="low_rank", reasoning_rank=4)

@@ -40,6 +40,10 @@ def test_every_option_that_transformers_makes_a_processor_or_another_search_of_i
         ({"use_vllm": True, "generation_kwargs": {"do_sample": True}}, "do_sample=True: nothing reads it here"),
         ({"use_vllm": True, "vllm_structured_outputs_regex": "[0-9]+"}, "vllm_structured_outputs_regex="),
         ({"use_transformers_continuous_batching": True}, "past the region policy"),
+        ({"tools": [len]}, "tools: "),
+        ({"environment_factory": dict}, "environment_factory: "),
+        ({"rollout_func": print}, "rollout_func: "),
+        ({"max_tool_calling_iterations": 0}, "max_tool_calling_iterations: "),
     ],
 )
 def test_another_distribution_than_the_scored_one_is_refused_by_the_name_of_the_field(grpo, said):
@@ -56,6 +60,7 @@ def test_another_distribution_than_the_scored_one_is_refused_by_the_name_of_the_
         {"generation_kwargs": {"use_cache": True, "cache_implementation": "static"}},
         {"use_vllm": True, "generation_kwargs": {"presence_penalty": 0.0, "top_p": 1}},
         {"use_transformers_continuous_batching": True},
+        {"tools": [], "environment_factory": None, "rollout_func": None, "max_tool_calling_iterations": None},
     ],
 )
 def test_what_changes_nothing_passes(grpo):

@@ -1,16 +1,45 @@
-"""Finds valid checkpoints: those whose manifest, written last, is there, and whose files are as it says."""
+"""Finds valid checkpoints: their manifest, written last, is there, and their files are as it says and can be read."""
 
 from __future__ import annotations
 
+import pickle
 import re
 from pathlib import Path
 
+import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
+from transformers import TrainerState
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_pt_utils import safe_globals
 
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.manifest import problem_with, set_aside
+from rlvr_vocab.vocab.peft.weights_fingerprint import weights_fingerprint
 
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+# What reading a pickle as plain tensors ends in, where it is none, or holds anything else.
+_NOT_PLAIN = (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, TypeError, LookupError, AttributeError)
+
+
+def problem_of_checkpoint(folder: Path, *, hashed: bool = True) -> str | None:
+    """Why nothing can go on from a checkpoint, naming the file; None where it is valid."""
+    problem = problem_with(folder, hashed=hashed)
+    if problem is not None:
+        return problem
+    try:
+        weights_fingerprint(folder)
+        path = folder / TRAINER_STATE_NAME
+        if path.is_file():
+            TrainerState.load_from_json(str(path))
+        for path in sorted((*folder.glob("*.pt"), *folder.glob("*.pth"))):
+            with safe_globals():
+                torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except UserError as error:
+        return str(error)
+    except _NOT_PLAIN as error:
+        return f"{path.name} cannot be read as plain data ({type(error).__name__})"
+    return None
 
 
 def newest_checkpoint(output_dir: Path, at_step: int | None = None, *, hashed: bool = True) -> Path | None:
@@ -21,7 +50,7 @@ def newest_checkpoint(output_dir: Path, at_step: int | None = None, *, hashed: b
     """
     steps = steps_in(output_dir)
     wanted = sorted(steps, reverse=True) if at_step is None else [at_step] * (at_step in steps)
-    return next((steps[step] for step in wanted if problem_with(steps[step], hashed=hashed) is None), None)
+    return next((steps[step] for step in wanted if problem_of_checkpoint(steps[step], hashed=hashed) is None), None)
 
 
 def newest_checkpoint_for_all(output_dir: Path, at_step: int | None = None) -> Path | None:
@@ -35,7 +64,7 @@ def set_invalid_aside(output_dir: Path) -> list[str]:
     """Rename the folders that are newer than the newest valid checkpoint; a sentence on each."""
     sentences = []
     for _, folder in sorted(steps_in(output_dir).items(), reverse=True):
-        problem = problem_with(folder)
+        problem = problem_of_checkpoint(folder)
         if problem is None:
             break
         aside = set_aside(folder, "broken")

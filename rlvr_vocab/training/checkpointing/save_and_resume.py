@@ -29,6 +29,7 @@ from rlvr_vocab.training.metrics.completions import remove_step_files_after
 from rlvr_vocab.training.metrics.peak_memory import peak_memory
 from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.training.sharding import require_same_sharding
+from rlvr_vocab.vocab.peft.adapter_base import other_weights
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +79,9 @@ class TrainerCheckpoints:
             yield
             return
         require_unfinished_step(checkpoint, self._trainer.args.world_size)
+        other = other_weights(checkpoint, self._trainer.initial_model)
+        if other is not None:
+            raise UserError(other)
         require_same_sharding(checkpoint, self._trainer.accelerator.state)
         state = _state_of(checkpoint)
         self._remove_after(state.global_step)

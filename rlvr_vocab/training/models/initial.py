@@ -12,9 +12,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import INITIAL_MODEL
-from rlvr_vocab.vocab.expand import Expansion, ExpansionPlan, plan_expansion, write_expansion
-from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
-from rlvr_vocab.vocab.reasoning_rows import read_differences
+from rlvr_vocab.vocab.expand import Expansion, plan_expansion, require_same_expansion, write_expansion
+from rlvr_vocab.vocab.layout import LAYOUT_FILE
+from rlvr_vocab.vocab.weights import refuse_invalid_generation_config
 
 
 def initial_folder(
@@ -37,6 +37,7 @@ def initial_folder(
     if not isinstance(model, PreTrainedModel) and (Path(model) / LAYOUT_FILE).is_file():
         if expansion is not None:
             raise UserError(f"{model} is an expanded model already: leave out reasoning_vocab_size and expansion")
+        refuse_invalid_generation_config(model)
         return Path(model)
     wanted = expansion or Expansion(open_thinking="model")
     if tokenizer is not None and wanted.chat_template is None:
@@ -46,7 +47,7 @@ def initial_folder(
         plan = plan_expansion(_base(model, tokenizer, Path(saved)), wanted)
         if not folder.is_dir():
             write_expansion(plan, folder)
-        _require_same(plan, folder)
+        require_same_expansion(plan, folder)
     return folder
 
 
@@ -59,13 +60,3 @@ def _base(model: Any, tokenizer: PreTrainedTokenizerBase | None, folder: Path) -
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
-
-
-def _require_same(plan: ExpansionPlan, folder: Path) -> None:
-    layout = VocabLayout.load(folder)
-    same = layout == plan.layout
-    if same and layout.holds_differences:
-        A = read_differences(folder, layout).get("input.A")
-        same = A is None or len(A) == plan.expansion.reasoning_rank
-    if not same:
-        raise UserError(f"{folder} was expanded otherwise: choose another output_dir, or delete that folder")

@@ -16,14 +16,14 @@ from rlvr_vocab.vocab.read_as_data import NO_CODE
 Bits = Literal[4, 8]
 
 
-def quantization_config(bits: Bits, initial_model: str | Path, compute_dtype: str) -> BitsAndBytesConfig:
+def quantization_config(bits: Bits, initial_model: str | Path, compute_dtype: torch.dtype) -> BitsAndBytesConfig:
     """How `from_pretrained` quantizes the folder while it reads it.
 
     4 bit is NF4 with double quantization (QLoRA, https://arxiv.org/abs/2305.14314), 8 bit is LLM.int8()
     (https://arxiv.org/abs/2208.07339).
 
     Args:
-        compute_dtype: long name of the type that 4-bit weights are multiplied in; 8-bit ones follow their inputs.
+        compute_dtype: the type that 4-bit weights are multiplied in; 8-bit ones follow their inputs.
     """
     # By the names they have in this architecture; left to itself, Transformers guesses what the head is.
     kept = vocabulary_modules(skeleton(initial_model))
@@ -33,7 +33,7 @@ def quantization_config(bits: Bits, initial_model: str | Path, compute_dtype: st
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
         bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=getattr(torch, compute_dtype),
+        bnb_4bit_compute_dtype=compute_dtype,
         llm_int8_skip_modules=kept,
     )
 

@@ -23,6 +23,7 @@ from rlvr_vocab.vocab.peft.trained_difference import train_differences
 from rlvr_vocab.vocab.peft.trained_rows import ADAPTER, add_trained_rows
 from rlvr_vocab.vocab.read_as_data import READ_AS_DATA, reading, refuse_pickled
 from rlvr_vocab.vocab.reasoning_rows import held_rows, hold_differences
+from rlvr_vocab.vocab.weights import refuse_invalid_generation_config, refuse_not_finite
 
 # What PEFT ends in over a configuration with a wrong name or a value of a wrong type, here or when it makes layers.
 _PEFT_ERRORS = (KeyError, TypeError, ValueError, AttributeError)
@@ -41,6 +42,7 @@ def load_model(folder: str | Path, base: str | Path | None = None, **model_kwarg
     source = find_base(folder, base) if is_adapter(folder) else folder
     refuse_pickled(folder, str(folder))
     refuse_pickled(source, str(source))
+    refuse_invalid_generation_config(source)
     try:
         with reading(str(source)):
             model = AutoModelForCausalLM.from_pretrained(
@@ -48,7 +50,9 @@ def load_model(folder: str | Path, base: str | Path | None = None, **model_kwarg
             )
     except (SafetensorError, OSError) as error:
         raise UserError(f"the weights of {source} cannot be read: {_in_one_line(error)}") from error
-    return put_adapter_on(model, folder).eval() if is_adapter(folder) else model.eval()
+    whole = put_adapter_on(model, folder).eval() if is_adapter(folder) else model.eval()
+    refuse_not_finite(whole, folder)
+    return whole
 
 
 def put_adapter_on(model: PreTrainedModel, folder: str | Path) -> PeftModel:

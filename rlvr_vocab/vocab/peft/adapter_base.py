@@ -23,10 +23,9 @@ def is_adapter(folder: str | Path) -> bool:
 
 
 def record_base(folder: str | Path, base: Path) -> None:
-    """Write beside an adapter what tells the weights of its base from others; nothing beside a whole model."""
-    if is_adapter(folder):
-        record = {_FINGERPRINT: weights_fingerprint(base)}
-        Path(folder, BASE_RECORD).write_text(json.dumps(record) + "\n", encoding="utf-8")
+    """Write beside an adapter, or a trained model, what tells the weights that it began with from others."""
+    record = {_FINGERPRINT: weights_fingerprint(base)}
+    Path(folder, BASE_RECORD).write_text(json.dumps(record) + "\n", encoding="utf-8")
 
 
 def find_base(folder: str | Path, given: str | Path | None = None) -> Path:
@@ -46,7 +45,7 @@ def find_base(folder: str | Path, given: str | Path | None = None) -> Path:
     if not there:
         where = f"base={given}" if given is not None else f"its base {recorded or '(none recorded)'}"
         raise UserError(f"{folder} is an adapter, and {where} is not there: give the model it was trained on as base=…")
-    reasons = [_other_vocabulary(folder, base) or _other_weights(folder, base) for base in there]
+    reasons = [_other_vocabulary(folder, base) or other_weights(folder, base, " as base=…") for base in there]
     if None not in reasons:
         raise UserError(str(reasons[0]))
     return there[reasons.index(None)]
@@ -103,11 +102,12 @@ def _other_vocabulary(folder: Path, base: Path) -> str | None:
     )
 
 
-def _other_weights(folder: Path, base: Path) -> str | None:
+def other_weights(folder: Path, base: Path, as_key: str = "") -> str | None:
+    """Why a model is not the one that was trained, by its weights; None where it may be."""
     record = folder / BASE_RECORD
     if not record.is_file():
         return None  # an adapter of another tool
     recorded = _read_object(record, "the record of an adapter's base").get(_FINGERPRINT)
     if recorded == weights_fingerprint(base):
         return None
-    return f"{base} has other weights than the model that {folder} was trained on: give that one as base=…"
+    return f"{base} has other weights than the model that {folder} was trained on: give that one{as_key}"

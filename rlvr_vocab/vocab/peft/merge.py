@@ -165,13 +165,6 @@ def _in_float32(adapter: Path, base: Path) -> Any:
         return load_model(adapter, base, dtype=torch.float32)
 
 
-def stored_dtype(folder: Path) -> torch.dtype:
-    """The type that a model folder says its weights have; float32 where it does not say."""
-    config = AutoConfig.from_pretrained(str(folder), **NO_CODE)
-    named = getattr(config.get_text_config(), "dtype", None) or getattr(config, "dtype", None) or torch.float32
-    return named if isinstance(named, torch.dtype) else getattr(torch, named)
-
-
 def write_stock_folder(model: PreTrainedModel, base: Path, folder: Path) -> None:
     """Weights, configuration and generation configuration of the model; tokenizer and layout as the base has them."""
     model.save_pretrained(folder)

@@ -1,15 +1,23 @@
 """Which checkpoints are valid: the whole ones."""
 
+import pickle
+from pathlib import Path
+
 import pytest
+import torch
+from safetensors.torch import save_file
+from transformers import TrainerState
 
 from rlvr_vocab.record.manifest import is_complete, write_manifest
-from rlvr_vocab.training.checkpointing.find import newest_checkpoint
+from rlvr_vocab.training.checkpointing.find import newest_checkpoint, set_invalid_aside
 
 
 def make_checkpoint(parent, step):
     folder = parent / f"checkpoint-{step}"
     (folder / "part").mkdir(parents=True)
-    (folder / "model.safetensors").write_bytes(bytes(range(100)))
+    save_file({"weight": torch.ones(9)}, folder / "model.safetensors")
+    torch.save({"state": torch.ones(9)}, folder / "optimizer.pt")
+    TrainerState().save_to_json(str(folder / "trainer_state.json"))
     (folder / "part" / "state.json").write_text("{}")
     write_manifest(folder)
     return folder
@@ -23,14 +31,51 @@ def flip_a_byte(folder):
 
 DAMAGE = {
     "flipped byte": flip_a_byte,
-    "truncated": lambda folder: (folder / "model.safetensors").write_bytes(bytes(range(99))),
-    "longer": lambda folder: (folder / "model.safetensors").write_bytes(bytes(range(101))),
+    "truncated": lambda folder: cut(folder / "model.safetensors"),
+    "longer": lambda folder: (folder / "model.safetensors").write_bytes(bytes(200)),
     "missing file": lambda folder: (folder / "part" / "state.json").unlink(),
     "missing manifest": lambda folder: (folder / "manifest.json").unlink(),
     "cut manifest": lambda folder: (folder / "manifest.json").write_text('{"files": {'),
     "empty manifest": lambda folder: (folder / "manifest.json").write_text(""),
     "foreign manifest": lambda folder: (folder / "manifest.json").write_text("[]"),
 }
+
+
+class Hostile:
+    """Leaves a mark where it is unpickled."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return Path.touch, (self.mark,)
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+UNREADABLE = {
+    "a pickle": lambda folder: (folder / "optimizer.pt").write_bytes(pickle.dumps(Hostile(folder.parent / "mark"))),
+    "an object": lambda folder: torch.save(Hostile(folder.parent / "mark"), folder / "optimizer.pt"),
+    "a pickled state of random numbers": lambda folder: (folder / "rng_state.pth").write_bytes(b"\x80\x04."),
+    "no torch file": lambda folder: (folder / "scheduler.pt").write_text("nothing"),
+    "an empty file": lambda folder: (folder / "scheduler.pt").touch(),
+    "cut weights": lambda folder: cut(folder / "model.safetensors"),
+    "weights that are none": lambda folder: (folder / "model.safetensors").write_bytes(bytes(range(100))),
+    "a state that is no JSON": lambda folder: (folder / "trainer_state.json").write_text("{"),
+    "a state of another form": lambda folder: (folder / "trainer_state.json").write_text('{"no_such_field": 1}'),
+}
+
+
+@pytest.mark.parametrize("content", UNREADABLE)
+def test_content_that_is_not_plain_data_is_set_aside_and_never_run_though_the_manifest_lists_it(content, tmp_path):
+    make_checkpoint(tmp_path, 1)
+    folder = make_checkpoint(tmp_path, 2)
+    UNREADABLE[content](folder)
+    write_manifest(folder)
+    assert len(set_invalid_aside(tmp_path)) == 1 and (tmp_path / "broken-checkpoint-2").is_dir()
+    assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-1" and not (tmp_path / "mark").exists()
 
 
 @pytest.mark.parametrize("damage", DAMAGE)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from transformers import TrainerCallback
 
 from rlvr_vocab.errors import OutOfRoom, UserError
@@ -161,8 +162,18 @@ def test_what_a_checkpoint_lacks_or_has_of_other_processes_is_said(expand_shape,
     assert "was written by 2 processes, and 1 go on from it" in caplog.text
     for each in pending.parent.glob("pending_*"):
         each.unlink()
+    trainer = make_trainer(folder, tmp_path, **EVERY_STEP)
+    with pytest.raises(UserError, match=r"nothing can go on from it: pending_0.pt is missing"):
+        trainer.train(resume_from_checkpoint=str(pending.parent))
+    manifest.write_manifest(pending.parent)
     with pytest.raises(UserError, match="no state of a training"):
-        make_trainer(folder, tmp_path, **EVERY_STEP).train(resume_from_checkpoint=str(pending.parent))
+        trainer.train(resume_from_checkpoint=str(pending.parent))
+    other = shutil.copytree(folder, tmp_path / "other")
+    weights = load_file(other / "model.safetensors")
+    save_file({name: tensor + 1e-3 for name, tensor in weights.items()}, other / "model.safetensors", {"format": "pt"})
+    trainer = make_trainer(other, tmp_path, **EVERY_STEP)
+    with pytest.raises(UserError, match=r"other has other weights than the model that .*checkpoint-4 was trained on"):
+        trainer.train(resume_from_checkpoint=True)
 
 
 @pytest.mark.slow

@@ -160,4 +160,4 @@ def test_a_later_stage_takes_over_the_weights_of_a_checkpoint(quantized, tmp_pat
 
 def test_the_names_that_stay_unquantized_are_those_of_the_architecture(expand_shape):
     folder = expand_shape("gpt2", size=None)
-    assert quantization_config(8, folder, "float32").llm_int8_skip_modules == ["transformer.wte", "lm_head"]
+    assert quantization_config(8, folder, torch.float32).llm_int8_skip_modules == ["transformer.wte", "lm_head"]
