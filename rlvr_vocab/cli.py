@@ -35,10 +35,11 @@ from rlvr_vocab.plan.fit import words_that_fit
 from rlvr_vocab.runs.multirun import require_one_process, run_jobs
 from rlvr_vocab.secret_words import without_secrets
 from rlvr_vocab.stop_signals import stop_signals
-from rlvr_vocab.terminal import quiet_imports
+from rlvr_vocab.terminal import open_closed_streams, quiet_imports, write_on_unread
 from rlvr_vocab.visible_text import visible_text
 
 TRAINS = ("train", "quickstart")
+MAKE_FILES = (*TRAINS, "evaluate", "expand", "merge", "probe")  # and so go on where nobody reads their output
 DECIDE_MEMORY = (
     *("batch_size", "max_new_tokens", "warmup.batch_size"),
     *("training.per_device_train_batch_size", "training.max_completion_length", "training.num_generations"),
@@ -53,8 +54,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs `rlvr-vocab <command> key=value …` and returns the exit code.
 
     It is 2 for bad input, 74 where the disk or the memory is full, 75 for a run that was told to stop and can be
-    resumed, 130 for Ctrl-C, and 141 where whatever reads the output, `head` for instance, has left.
+    resumed, 130 for Ctrl-C, and 141 where nobody reads the output any more, of a command that makes nothing else.
     """
+    open_closed_streams()
+    write_on_unread("stderr")
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         # What the encoding of a log file has no bytes for.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -139,6 +142,8 @@ def dispatch(words: list[str]) -> int:
         return 0
     if line.multirun and line.job is None:
         return run_sweep(name, jobs)
+    if name in MAKE_FILES:
+        write_on_unread("stdout")
     with stop_signals.listening() if name in TRAINS else nullcontext():
         settings = load_settings(name, list(jobs[0].words) if jobs else rest)
         quiet_imports()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Iterable
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.padding import Padding
@@ -20,6 +24,38 @@ class _Screen(Console):
     def on_broken_pipe(self) -> None:
         """Called by Rich while it handles the BrokenPipeError; its own way out is an exit code of 1."""
         raise BrokenPipeError
+
+
+class _OutputWithoutEnd(io.FileIO):
+    """A standard stream that goes on into nothing where its reader, `head` or a terminal, has left."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EIO):
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            return super().write(data)
+
+
+def write_on_unread(name: Literal["stdout", "stderr"]) -> None:
+    """Let a command go on where nobody reads a stream of it any more; one that replaces the process's own stays."""
+    own = getattr(sys, f"__{name}__")
+    if getattr(sys, name) is own:
+        own.flush()
+        buffer = io.BufferedWriter(_OutputWithoutEnd(own.fileno(), "w", closefd=False))
+        stream = io.TextIOWrapper(buffer, own.encoding, own.errors, line_buffering=own.line_buffering)
+        setattr(sys, name, stream)
+
+
+def open_closed_streams() -> None:
+    """Where the process began with a closed stream (`>&-`): what is written there goes nowhere, and in no other file."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
+            for each in (name, f"__{name}__"):
+                setattr(sys, each, open(descriptor, "w" if descriptor else "r", encoding="utf-8", closefd=False))
 
 
 def make_console(*, quiet: bool = False) -> Console:

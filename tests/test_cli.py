@@ -203,6 +203,35 @@ def test_output_that_nobody_reads_any_more_ends_a_command_quietly(writing: str) 
     assert unread("-m", "rlvr_vocab.cli", "--help") == (141, "")
 
 
+WRITES_ON = (
+    "import sys; from rlvr_vocab import cli\n"
+    "from rlvr_vocab.config.command_table import Command\n"
+    "from rlvr_vocab.terminal import make_console\n"
+    "def run(self, settings):\n"
+    "    for _ in range(3):\n"
+    "        make_console().print('x' * 20000); print('x' * 20000, flush=True)\n"
+    "    open(sys.argv[1], 'w').write('made')\n"
+    "    return 0\n"
+    "Command.run = run\n"
+    "sys.exit(cli.main(['quickstart', 'logging=disabled']))"
+)
+
+
+def test_a_command_that_makes_files_goes_on_where_nobody_reads_its_output(tmp_path: Path) -> None:
+    assert unread("-c", WRITES_ON, str(tmp_path / "made")) == (0, "")
+    assert (tmp_path / "made").read_text() == "made"
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_output_to_a_closed_stream_goes_nowhere_and_in_no_other_file(closed: str, tmp_path: Path) -> None:
+    words = [sys.executable, "-c", WRITES_ON, str(tmp_path / "made")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    assert (
+        subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *words], env=environment, check=False).returncode == 0
+    )
+    assert (tmp_path / "made").read_text() == "made"
+
+
 def test_a_broken_pipe_to_something_else_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_command(monkeypatch, BrokenPipeError("a worker is gone"))
     with pytest.raises(BrokenPipeError, match="a worker is gone"):

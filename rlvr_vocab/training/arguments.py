@@ -44,7 +44,7 @@ class GRPOConfig(trl.GRPOConfig):
         fields["bf16"] = asks_for_bf16(fields)
         if fields["bf16"] and not has_bf16(fields["use_cpu"]):
             logger.warning(
-                "bf16: this machine computes bfloat16 slowly or not at all, training in float32; weights too"
+                "bf16: this machine computes bfloat16 slowly or not at all: training, and all weights, in float32"
             )
             fields["bf16"] = False
         if fields["bf16"] and device_type(fields["use_cpu"]) == "cpu":

@@ -60,11 +60,11 @@ from rlvr_vocab.vocab.expand import Expansion
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.adapter_base import record_base
 from rlvr_vocab.vocab.policy import RegionPolicy
-from rlvr_vocab.vocab.weights import refuse_not_finite, stored_dtype, weights_dtype
 from rlvr_vocab.vocab.reasoning_rows import held_rows, save_differences
 from rlvr_vocab.vocab.refuse_off_policy import refuse_altered_config, refuse_off_policy
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
+from rlvr_vocab.vocab.weights import refuse_not_finite, stored_dtype, weights_dtype
 
 logger = logging.getLogger(__name__)
 
@@ -73,10 +73,9 @@ def _as_the_machine_computes(args: GRPOConfig, folder: Path) -> dict[str, Any]:
     """How the weights are loaded: where bfloat16 is slow, in float32, those of an adapter's base too."""
     loading: dict[str, Any] = dict(args.model_init_kwargs or {})
     asked = loading.get("dtype", "float32")
-    dtype = (
-        stored_dtype(folder) if asked == "auto" else getattr(torch, asked, asked) if isinstance(asked, str) else asked
-    )
-    return {**loading, "dtype": weights_dtype(dtype, bool(args.use_cpu))}
+    dtype = stored_dtype(folder) if asked == "auto" else asked
+    named = getattr(torch, dtype, dtype) if isinstance(dtype, str) else dtype
+    return {**loading, "dtype": weights_dtype(named, bool(args.use_cpu))}
 
 
 # Figures of the model that a trainer holds, by name.

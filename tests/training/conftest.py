@@ -26,6 +26,7 @@ PROBLEMS = (
 @pytest.fixture(scope="session")
 def make_trainer() -> Callable[..., Any]:
     """A `RegionGRPOTrainer` for two steps on a folder; keyword arguments are its own, else fields of `GRPOConfig`."""
+    import torch
     from datasets import Dataset
 
     from rlvr_vocab.training.arguments import grpo_config

@@ -125,7 +125,7 @@ class TestInitialModel:
         written = (folder / "model.safetensors").stat().st_mtime_ns
         assert initial_folder(base, tmp_path, Expansion(size=10)) == folder
         assert (folder / "model.safetensors").stat().st_mtime_ns == written
-        with pytest.raises(UserError, match="was expanded otherwise .*layout"):
+        with pytest.raises(UserError, match=r"was expanded otherwise .*layout"):
             initial_folder(base, tmp_path, Expansion(size=11))
 
     @pytest.mark.parametrize("form", ["folder", "loaded", "changed in place"])

@@ -1,4 +1,4 @@
-"""Weights that are no numbers, and generation configurations that nothing could use, are one line before they are used."""
+"""Weights that are no numbers, and generation configurations that nothing could use, are one line."""
 
 import json
 import shutil

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from peft import PeftType
-from transformers import AutoConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from rlvr_vocab.atomic_file import folder_appearing_whole
 from rlvr_vocab.errors import UserError
@@ -21,7 +21,6 @@ from rlvr_vocab.vocab.peft.adapter_base import find_base
 from rlvr_vocab.vocab.peft.merge_check import MergeCheck, Shift, shift
 from rlvr_vocab.vocab.peft.stock_reload import digests_of
 from rlvr_vocab.vocab.peft.trained_rows import TrainedRows
-from rlvr_vocab.vocab.read_as_data import NO_CODE
 from rlvr_vocab.vocab.reasoning_rows import DIFFERENCES, held_rows, save_differences
 
 # Copied from the base as they are: a tokenizer that is loaded and saved again may lose its decoder.
