@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import glob
 import json
 import os
 import shutil
@@ -107,9 +109,10 @@ def _is_a(kind: Any, value: Any) -> bool:
 
 @contextmanager
 def folder_appearing_whole(folder: Path, *, theirs_stays: bool = False) -> Iterator[Path]:
-    """A temporary folder to fill, which takes the name `folder` if the block ends well and is removed otherwise.
+    """A folder to fill, which takes the name `folder` if the block ends well and is removed otherwise.
 
-    Enter it before the work that fills it: a place that cannot be written is told here.
+    It lies beside as `<name>.partial-…`; one that a killed process has left there is removed by the next. Enter it
+    before the work that fills it: a place that cannot be written is told here.
 
     Args:
         theirs_stays: for a cache, where several may make the same: what somebody else has put there is kept, and
@@ -121,13 +124,15 @@ def folder_appearing_whole(folder: Path, *, theirs_stays: bool = False) -> Itera
     target = Path(os.path.realpath(folder))  # a link to an empty folder stays, and what it leads to is replaced
     if not theirs_stays:
         _require_free(target, folder)
-    partial = _made_beside(target, folder)
+    partial, lock = _made_beside(target, folder)
     try:
         yield partial
         make_readable(partial)
         _take_place(partial, target, folder, theirs_stays)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
 
 
 def _require_free(target: Path, given: Path) -> None:
@@ -141,12 +146,33 @@ def _filled(target: Path) -> bool:
     return os.path.lexists(target) and not (target.is_dir() and not any(target.iterdir()))
 
 
-def _made_beside(target: Path, given: Path) -> Path:
+def _made_beside(target: Path, given: Path) -> tuple[Path, int | None]:
+    partial = f"{target.name}.partial-"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        for left in target.parent.glob(f"{glob.escape(partial)}*"):
+            free = _lock(left)
+            if free is not None:
+                shutil.rmtree(left, ignore_errors=True)
+                os.close(free)
+        made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        lock = _lock(made)  # before it has the name that others look for
+        return made.rename(made.with_name(partial + made.name.rpartition(".")[2])), lock
     except OSError as error:
         raise UserError(f"{given} cannot be written: {error.strerror or error}") from error
+
+
+def _lock(folder: Path) -> int | None:
+    """A lock on a folder, until it is closed or the process ends; None where another has it, or there are none."""
+    descriptor = None
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        if descriptor is not None:
+            os.close(descriptor)
+        return None
+    return descriptor
 
 
 def _take_place(partial: Path, target: Path, given: Path, theirs_stays: bool) -> None:

@@ -50,12 +50,12 @@ def write_on_unread(name: Literal["stdout", "stderr"]) -> None:
 
 
 def open_closed_streams() -> None:
-    """Where the process began with a closed stream (`>&-`): what is written there goes nowhere, and in no other file."""
+    """Let output go nowhere, and in no other file, where the process began with a closed stream (`>&-`)."""
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
             for each in (name, f"__{name}__"):
-                setattr(sys, each, open(descriptor, "w" if descriptor else "r", encoding="utf-8", closefd=False))
+                setattr(sys, each, os.fdopen(descriptor, "w" if descriptor else "r", encoding="utf-8", closefd=False))
 
 
 def make_console(*, quiet: bool = False) -> Console:

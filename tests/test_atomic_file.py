@@ -1,6 +1,8 @@
 """Files and folders appear whole or not at all, and others can read them."""
 
 import json
+import os
+import signal
 import stat
 from pathlib import Path
 
@@ -32,6 +34,25 @@ def test_a_failure_leaves_nothing(tmp_path):
     with pytest.raises(OSError, match="the disk is full"):
         half_written()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("killed_with", [{}, {"theirs_stays": True}], ids=["else", "in a cache"])
+def test_what_a_killed_process_left_is_seen_and_removed_by_the_next_and_a_living_one_s_is_not(killed_with, tmp_path):
+    folder = tmp_path / "[model]"
+    child = os.fork()
+    if not child:
+        with folder_appearing_whole(folder, **killed_with) as partial:
+            (partial / "weights").write_text("a whole copy")
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    [left] = tmp_path.iterdir()
+    assert left.name.startswith("[model].partial-") and (left / "weights").is_file()
+    with folder_appearing_whole(folder, theirs_stays=True) as living:
+        assert list(tmp_path.iterdir()) == [living]
+        with folder_appearing_whole(folder) as other:
+            (other / "weights").write_text("x")
+            assert living.is_dir()
+    assert list(tmp_path.iterdir()) == [folder]
 
 
 def fill_while_somebody_else_does(folder, **arguments):

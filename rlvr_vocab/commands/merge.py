@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from rlvr_vocab.config.command_sections import MergeSettings
 from rlvr_vocab.config.sections import LONG_DTYPE_NAMES
 from rlvr_vocab.runs.final_model import merge_report_lines
@@ -20,7 +18,7 @@ def run(settings: MergeSettings) -> int:
         settings.checkpoint,
         settings.out,
         settings.base,
-        None if settings.dtype == "auto" else getattr(torch, LONG_DTYPE_NAMES[settings.dtype]),
+        LONG_DTYPE_NAMES.get(settings.dtype, settings.dtype),
         finish=lambda folder, report: write_card(folder, facts, report),
     )
     for line in merge_report_lines(report, settings.out, quantized_note(facts)):

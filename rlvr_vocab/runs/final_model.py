@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-import torch
 from accelerate.utils import broadcast_object_list
 from peft import PeftModel
 from rich.console import Console
@@ -87,7 +86,7 @@ def _merge(adapter: Path, base: Path, out: Path, facts: CardFacts, console: Cons
         write_manifest(folder)
 
     # In float32, like a model that was trained whole: what was measured is what is kept.
-    report = merge_adapter(adapter, out, base, torch.float32, finish=finish)
+    report = merge_adapter(adapter, out, base, finish=finish)
     for line in merge_report_lines(report, out, quantized_note(facts)):
         console.print(line, markup=False)
 
@@ -95,18 +94,14 @@ def _merge(adapter: Path, base: Path, out: Path, facts: CardFacts, console: Cons
 def merge_report_lines(report: MergeReport, out: Path, note: str) -> Iterator[str]:
     """The report of a merge in lines: the base, the largest differences of logits, a note, and the folder."""
     yield (
-        f"adapter folded into {report.base}; largest difference of a logit on a chat of {report.probe_tokens} tokens, "
-        f"in {report.arithmetic}:"
+        f"adapter folded into {report.base}; largest difference of a logit on a chat of {report.probe_tokens} tokens:"
     )
-    yield f"  {report.merging:.1e} between the adapter on its base and the merged weights in float32"
-    yield f"  {report.reloading:.1e} between the weights as written and as stock classes load them in a fresh process"
+    yield f"  {report.merging:.1e} between the adapter on its base and the merged folder, loaded anew in float32"
     if report.rounding is not None:
         yield (
             f"  {report.rounding.largest:.1e} by rounding to {report.dtype}, mean KL {report.rounding.mean_kl:.1e} "
             f"nats a token; {report.training.largest:.1e} and {report.training.mean_kl:.1e} by training"
         )
-    if report.blurs:
-        yield f"warning: {report.dtype} is too coarse for what was trained, dtype=fp32 keeps it"
     if note:
         yield note
     yield f"{out}: the merged model in {report.dtype}"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import torch
 import trl
 from transformers import PreTrainedTokenizerBase
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.weights import device_type, has_bf16
+from rlvr_vocab.vocab.weights import device_type, has_bf16, stored_dtype, weights_dtype
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +57,15 @@ class GRPOConfig(trl.GRPOConfig):
 def asks_for_bf16(fields: Mapping[str, Any]) -> bool:
     """Whether a run's fields of TRL ask for bfloat16; unless they say otherwise they do."""
     return bool(not fields.get("fp16") if fields.get("bf16") is None else fields["bf16"])
+
+
+def as_the_machine_computes(args: trl.GRPOConfig, folder: Path) -> dict[str, Any]:
+    """How the weights of a folder are loaded: where bfloat16 is slow, in float32, those under an adapter too."""
+    loading: dict[str, Any] = dict(args.model_init_kwargs or {})
+    asked = loading.get("dtype", "float32")
+    dtype = stored_dtype(folder) if asked == "auto" else asked
+    named = getattr(torch, dtype, dtype) if isinstance(dtype, str) else dtype
+    return {**loading, "dtype": weights_dtype(named, bool(args.use_cpu))}
 
 
 def drop_long_prompts(dataset: Any, tokenizer: PreTrainedTokenizerBase, limit: int | None) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -15,14 +14,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallba
 from transformers.trainer import TRAINING_ARGS_NAME
 from trl import GRPOTrainer
 
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
-from rlvr_vocab.training.arguments import GRPOConfig, drop_long_prompts
-from rlvr_vocab.training.checkpointing.find import (
-    newest_checkpoint_for_all,
-    problem_of_checkpoint,
-    set_invalid_aside,
-)
+from rlvr_vocab.training.arguments import GRPOConfig, as_the_machine_computes, drop_long_prompts
+from rlvr_vocab.training.checkpointing.find import checkpoint_for_all
 from rlvr_vocab.training.checkpointing.save_and_resume import (
     OnFullDisk,
     TrainerCheckpoints,
@@ -60,23 +54,11 @@ from rlvr_vocab.vocab.expand import Expansion
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.adapter_base import record_base
 from rlvr_vocab.vocab.policy import RegionPolicy
-from rlvr_vocab.vocab.reasoning_rows import held_rows, save_differences
+from rlvr_vocab.vocab.reasoning_rows import held_rows
 from rlvr_vocab.vocab.refuse_off_policy import refuse_altered_config, refuse_off_policy
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
-from rlvr_vocab.vocab.weights import refuse_not_finite, stored_dtype, weights_dtype
-
-logger = logging.getLogger(__name__)
-
-
-def _as_the_machine_computes(args: GRPOConfig, folder: Path) -> dict[str, Any]:
-    """How the weights are loaded: where bfloat16 is slow, in float32, those of an adapter's base too."""
-    loading: dict[str, Any] = dict(args.model_init_kwargs or {})
-    asked = loading.get("dtype", "float32")
-    dtype = stored_dtype(folder) if asked == "auto" else asked
-    named = getattr(torch, dtype, dtype) if isinstance(dtype, str) else dtype
-    return {**loading, "dtype": weights_dtype(named, bool(args.use_cpu))}
-
+from rlvr_vocab.vocab.weights import refuse_not_finite
 
 # Figures of the model that a trainer holds, by name.
 Measure = Callable[["RegionGRPOTrainer"], Mapping[str, float | None]]
@@ -166,7 +148,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         self.initial_model = initial_folder(model, args.output_dir, expansion, processing_class)
         lora = as_lora(peft_config)
         if loaded is None:
-            args.model_init_kwargs = _as_the_machine_computes(args, self.initial_model)
+            args.model_init_kwargs = as_the_machine_computes(args, self.initial_model)
         tokenizer = load_tokenizer(self.initial_model)
         self.policy = RegionPolicy(VocabLayout.load(self.initial_model))
         self.stage_context = stage_context or StageContext(Path(args.output_dir))
@@ -230,17 +212,9 @@ class RegionGRPOTrainer(GRPOTrainer):
 
     def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:
         """Train; from a checkpoint on, exactly as the run that wrote it would have gone on; True: from the newest."""
-        if resume_from_checkpoint is True:
-            for sentence in set_invalid_aside(self.checkpoints.output_dir) if self.args.should_save else ():
-                logger.warning(sentence)
-            newest = newest_checkpoint_for_all(self.checkpoints.output_dir)
-            resume_from_checkpoint = None if newest is None else str(newest)
-        checkpoint = Path(resume_from_checkpoint) if resume_from_checkpoint else None
-        problem = None if checkpoint is None else problem_of_checkpoint(checkpoint, hashed=False)
-        if problem is not None:
-            raise UserError(f"{checkpoint}: nothing can go on from it: {problem}")
+        checkpoint = checkpoint_for_all(self.checkpoints.output_dir, resume_from_checkpoint)
         with self.checkpoints.resuming(checkpoint):
-            return super().train(resume_from_checkpoint, **kwargs)
+            return super().train(None if checkpoint is None else str(checkpoint), **kwargs)
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
         return self.checkpoints.skip_finished_epochs(super()._get_train_sampler(dataset))
@@ -390,13 +364,7 @@ class RegionGRPOTrainer(GRPOTrainer):
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         folder = Path(output_dir or self.args.output_dir)
-        held, differences = held_rows(self.model), dict[str, torch.Tensor]()
-        # Of a sharded model the process that saves alone is given the state.
-        if held is not None and self.args.should_save and not isinstance(self.model, PeftModel):
-            state_dict, differences = held.split(self.model.state_dict() if state_dict is None else state_dict)
         super()._save(output_dir, without_tied_copies(self.model, state_dict))
-        if differences:
-            save_differences(folder, differences)
         # A pickle that nothing reads, with the user's token in it; config.yaml says the same.
         Path(folder, TRAINING_ARGS_NAME).unlink(missing_ok=True)
         if self.args.should_save:

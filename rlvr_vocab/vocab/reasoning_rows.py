@@ -112,9 +112,9 @@ class HeldRows:
         bias = stored.get("output.bias")
         if bias is not None:
             self.head.difference_bias = nn.Parameter(_typed(bias, self.head.weight), self.head.weight.requires_grad)
-        self._own_forwards = {module: module.__dict__.get("forward") for module in (self.embedding, self.head)}
         self.embedding.forward = partial(self._embed, self.embedding.forward)
         self.head.forward = partial(self._logits, self.head.forward)
+        model.save_pretrained = partial(self._save_pretrained, model.save_pretrained)
 
     @property
     def output_difference(self) -> Any:
@@ -268,22 +268,20 @@ class HeldRows:
             handle.remove()
 
     @torch.no_grad()
-    def make_stock(self) -> dict[str, torch.Tensor]:
-        """Give the model whole tables and its own forward again; the differences that these now hold."""
-        state, differences = self.split(self.model.state_dict())
-        names = self._names()
-        for module, own in self._own_forwards.items():
-            del module.forward
-            if own is not None:
-                module.forward = own
-        self._set_tables([state[f"{names[module]}.weight"] for _, module in self.own_tables()])
-        for _, module in self.own_tables():
-            del module.difference
-        if self.head.bias is not None:
-            self.head.bias = nn.Parameter(state[f"{names[self.head]}.bias"], self.head.bias.requires_grad)
-            self.head._parameters.pop("difference_bias", None)
-        self.model.held_rows = None
-        return differences
+    def _save_pretrained(
+        self,
+        own_save_pretrained: Callable[..., None],
+        save_directory: str | Path,
+        *args: Any,
+        state_dict: Mapping[str, torch.Tensor] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Save a stock model: whole tables, as its configuration says, and the differences and the layout beside it."""
+        stock, differences = self.split(self.model.state_dict() if state_dict is None else state_dict)
+        own_save_pretrained(save_directory, *args, state_dict=stock, **kwargs)
+        if differences:
+            save_differences(save_directory, differences)
+        self.layout.save(Path(save_directory))
 
 
 @torch.no_grad()

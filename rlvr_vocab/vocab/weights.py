@@ -50,12 +50,11 @@ def refuse_not_finite(model: torch.nn.Module, name: str | Path) -> None:
             raise UserError(f"{name} holds NaN or infinite weights, in {tensor_name}: take other weights")
 
 
-_NUMBER = (int, float, None)
 _GENERATION = {
     "eos_token_id": (int, [int], None),
     "suppress_tokens": ([int], None),
     **dict.fromkeys(("bos_token_id", "pad_token_id", "max_new_tokens", "max_length"), (int, None)),
-    **dict.fromkeys(("temperature", "top_p", "top_k", "repetition_penalty"), _NUMBER),
+    **dict.fromkeys(("temperature", "top_p", "top_k", "repetition_penalty"), (int, float, None)),
 }
 
 

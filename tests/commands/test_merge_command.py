@@ -78,7 +78,7 @@ def test_merging_the_final_adapter_again_gives_the_final_model(
     assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
     shown = capsys.readouterr().out.splitlines()
     assert shown[-1] == f"{out}: the merged model in float32"
-    assert float(shown[1].split()[0]) <= 1e-4 and float(shown[2].split()[0]) == 0
+    assert float(shown[1].split()[0]) <= 1e-4
 
 
 def test_a_checkpoint_of_a_run_that_was_moved_merges_in_another_type(

@@ -54,7 +54,7 @@ def test_a_whole_model_appears_at_once_with_its_card_in_place_of_an_earlier_one(
     names = {path.name for path in (run_folder / "final_model").iterdir()}
     assert names == {"README.md", "manifest.json", *(path.name for path in trainer.ready.iterdir())}
     assert [path.name for path in run_folder.iterdir()] == ["final_model"]
-    assert trainer.noted[0].startswith("saved in .final_model.")
+    assert trainer.noted[0].startswith("saved in final_model.partial-")
 
 
 def test_a_model_that_has_been_evaluated_is_not_thrown_away(

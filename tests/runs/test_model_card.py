@@ -106,7 +106,7 @@ def test_the_card_of_a_baseline_has_nothing_to_warn_of(tmp_path: Path) -> None:
 
 
 def test_the_card_of_a_merge_tells_what_was_compared_and_what_quantization_leaves(tmp_path: Path) -> None:
-    report = MergeReport(Path("b"), "bfloat16", 144, "float64", 2.1e-5, 0.0, Shift(3.0, 0.25), Shift(1.25, 9.5e-4))
+    report = MergeReport(Path("b"), "bfloat16", 144, 2.1e-5, Shift(3.0, 0.25), Shift(1.25, 9.5e-4))
     config = config_of("model.model_kwargs.load_in_4bit=true")
     text = card(tmp_path, CardFacts(config, adapter=True), merge=report)
     assert (
@@ -160,7 +160,7 @@ def test_a_folder_with_the_look_of_a_hub_name_is_no_link_from_whatever_folder_it
 
 def merged(dtype: str) -> MergeReport:
     rounding = None if dtype == "float32" else Shift(1.25, 9.5e-4)
-    return MergeReport(Path("b"), dtype, 144, "float64", 2.1e-5, 0.0, Shift(3.0, 0.25), rounding)
+    return MergeReport(Path("b"), dtype, 144, 2.1e-5, Shift(3.0, 0.25), rounding)
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,20 @@ def test_an_adapter_is_loaded_read_and_merged_with_them(folder, make_trainer, tm
     assert (read.rows(range(layout.rows)) - of_merged).abs().max() < 1e-6
 
 
+def test_peft_s_own_way_to_a_whole_model_writes_one_that_stock_classes_and_a_next_training_load(
+    folder, make_trainer, tmp_path
+):
+    trainer = trained(folder, make_trainer, tmp_path / "out")
+    expected, out = logits(trainer.model), tmp_path / "whole"
+    trainer.model.merge_and_unload().save_pretrained(out)
+    trainer.processing_class.save_pretrained(out)
+    whole = AutoModelForCausalLM.from_pretrained(out)
+    assert whole.config.vocab_size == len(whole.get_input_embeddings().weight) == VocabLayout.load(folder).rows
+    assert (logits(whole) - expected).abs().max() < 1e-4
+    begun = make_trainer(out, tmp_path / "next").model.eval()
+    assert held_rows(begun) is not None and (logits(begun) - expected).abs().max() < 1e-4
+
+
 def test_on_a_base_without_differences_they_are_refused(make_trainer, expand_shape, tmp_path):
     trained(expand_shape("qwen3", **FORM), make_trainer, tmp_path / "out")
     other = expand_shape("qwen3", size=None)

@@ -18,7 +18,6 @@ from rlvr_vocab.vocab.reasoning_rows import (
     held_rows,
     hold_differences,
     read_differences,
-    save_differences,
     whole_table,
 )
 from rlvr_vocab.vocab.regions import scored_regions
@@ -42,16 +41,6 @@ def held(folder):
     model = stock(folder)
     hold_differences(model, folder)
     return model
-
-
-def save(model, folder, initial):
-    """As a trainer does it: stock weights, and the differences beside them."""
-    weights, differences = held_rows(model).split(model.state_dict())
-    tied = getattr(model, "all_tied_weights_keys", {})
-    model.save_pretrained(folder, state_dict={name: each for name, each in weights.items() if name not in tied})
-    if differences:
-        save_differences(folder, differences)
-    VocabLayout.load(initial).save(folder)
 
 
 @torch.no_grad()
@@ -89,7 +78,7 @@ def test_a_held_model_is_the_stock_model_of_its_folder_before_and_after_it_has_c
     assert torch.equal(continuations(model, layout), continuations(stock(folder), layout))
     change(model)
     assert farthest(model, stock(folder), layout) > 0.1
-    save(model, tmp_path, folder)
+    model.save_pretrained(tmp_path)
     assert farthest(model, stock(tmp_path), layout) < 1e-5
     assert torch.equal(continuations(model, layout), continuations(stock(tmp_path), layout))
 
@@ -100,7 +89,7 @@ def test_what_was_saved_is_read_back_to_the_bit_and_never_by_subtraction(name, f
     folder = expand_shape(name, source_ids=SOURCES, reasoning_rows=form, reasoning_rank=4)
     changed, resumed = held(folder), held(folder)
     change(changed)
-    save(changed, tmp_path, folder)
+    changed.save_pretrained(tmp_path)
     with held_rows(resumed).reading(tmp_path):
         resumed.load_state_dict(load_file(tmp_path / "model.safetensors"), strict=False)
     assert_same_bits(resumed, changed)
@@ -133,20 +122,19 @@ def test_a_whole_table_is_made_of_rows_and_differences_with_nothing_of_its_size_
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", ["gemma3", "phi"])
-def test_a_model_that_is_made_stock_again_says_the_same_and_has_nothing_else(name, form, expand_shape):
+def test_its_own_save_pretrained_writes_a_stock_model_and_what_goes_on_from_it(name, form, expand_shape, tmp_path):
     folder = expand_shape(name, source_ids=SOURCES, reasoning_rows=form, reasoning_rank=4)
-    model, same, plain = held(folder), held(folder), stock(folder)
-    change(model), change(same)
+    model, plain = held(folder), stock(folder)
+    change(model)
     named = dict(held_rows(model).stock_parameters(model.named_parameters()))
-    held_rows(model).make_stock()
-    assert held_rows(model) is None and farthest(model, same, VocabLayout.load(folder)) < 1e-5
-    expected = {key: each.shape for key, each in plain.named_parameters()}
-    assert {key: each.shape for key, each in model.named_parameters()} == expected
-    assert model.state_dict().keys() == plain.state_dict().keys()
-    assert named.keys() == expected.keys()
-    assert all(torch.equal(named[key], each) for key, each in model.named_parameters())
-    output, tied = model.get_output_embeddings(), plain.config.tie_word_embeddings
-    assert (output.weight is model.get_input_embeddings().weight) == tied
+    model.save_pretrained(tmp_path)
+    saved = stock(tmp_path)
+    assert farthest(model, saved, VocabLayout.load(folder)) < 1e-5
+    assert farthest(model, held(tmp_path), VocabLayout.load(folder)) == 0
+    assert {key: each.shape for key, each in saved.named_parameters()} == {
+        key: each.shape for key, each in plain.named_parameters()
+    }
+    assert all(torch.equal(named[key], each) for key, each in saved.named_parameters())
 
 
 @pytest.mark.parametrize("form", ["shared", "low_rank"])

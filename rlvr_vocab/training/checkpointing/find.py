@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import re
 from pathlib import Path
@@ -16,6 +17,8 @@ from transformers.trainer_pt_utils import safe_globals
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.manifest import problem_with, set_aside
 from rlvr_vocab.vocab.peft.weights_fingerprint import weights_fingerprint
+
+logger = logging.getLogger(__name__)
 
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 # What reading a pickle as plain tensors ends in, where it is none, or holds anything else.
@@ -58,6 +61,22 @@ def newest_checkpoint_for_all(output_dir: Path, at_step: int | None = None) -> P
     found = newest_checkpoint(output_dir, at_step) if PartialState().is_main_process else None
     [agreed] = broadcast_object_list([found])
     return agreed
+
+
+def checkpoint_for_all(output_dir: Path, resume: str | Path | bool | None) -> Path | None:
+    """The checkpoint that a trainer goes on from: the one that is named, or, for True, the newest valid one.
+
+    Raises:
+        UserError: the named one is not valid, by the sizes of its files.
+    """
+    if resume is True:
+        for sentence in set_invalid_aside(output_dir) if PartialState().is_main_process else ():
+            logger.warning(sentence)
+        return newest_checkpoint_for_all(output_dir)
+    problem = problem_of_checkpoint(Path(resume), hashed=False) if resume else None
+    if problem is not None:
+        raise UserError(f"{resume}: nothing can go on from it: {problem}")
+    return Path(resume) if resume else None
 
 
 def set_invalid_aside(output_dir: Path) -> list[str]:

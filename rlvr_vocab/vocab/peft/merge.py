@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import shutil
 import warnings
 from collections.abc import Callable
@@ -18,10 +20,12 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.peft.adapter import load_model, open_adapter
 from rlvr_vocab.vocab.peft.adapter_base import find_base
-from rlvr_vocab.vocab.peft.merge_check import MergeCheck, Shift, shift
-from rlvr_vocab.vocab.peft.stock_reload import digests_of
+from rlvr_vocab.vocab.peft.merge_check import Shift, logits_of, probe_ids, require_same, shift
 from rlvr_vocab.vocab.peft.trained_rows import TrainedRows
-from rlvr_vocab.vocab.reasoning_rows import DIFFERENCES, held_rows, save_differences
+from rlvr_vocab.vocab.reasoning_rows import DIFFERENCES
+from rlvr_vocab.vocab.weights import stored_dtype
+
+logger = logging.getLogger(__name__)
 
 # Copied from the base as they are: a tokenizer that is loaded and saved again may lose its decoder.
 _TOKENIZER_FILES = (
@@ -47,9 +51,7 @@ class MergeReport:
         base: the folder under the adapter.
         dtype: of the written weights, `float32`, `bfloat16` or `float16`.
         probe_tokens: length of the chat.
-        arithmetic: in which the logits were computed, `float64`, or `float32` where memory is short.
-        merging: between the adapter on its base and the merged weights in float32.
-        reloading: between the written weights and what a fresh process with stock classes loads.
+        merging: between the adapter on its base and the merged folder, loaded anew in float32.
         training: how far the adapter took its base, to compare the next with.
         rounding: what writing the weights in less than float32 costs; None in float32.
     """
@@ -57,9 +59,7 @@ class MergeReport:
     base: Path
     dtype: str
     probe_tokens: int
-    arithmetic: str
     merging: float
-    reloading: float
     training: Shift
     rounding: Shift | None
 
@@ -74,74 +74,76 @@ class MergeReport:
 
 
 def merge_adapter(
-    adapter: Path,
-    out: Path,
-    base: Path | None = None,
-    dtype: torch.dtype | None = None,
+    adapter: str | Path,
+    out: str | Path,
+    base: str | Path | None = None,
+    dtype: torch.dtype | str = torch.float32,
     finish: Callable[[Path, MergeReport], None] = lambda folder, report: None,
 ) -> MergeReport:
     """Write the merged model to `out`, which appears whole once it is proven, or not at all.
 
     Args:
         base: the model under the adapter, where it is not where it was.
-        dtype: of the written weights; None for that of the base. The merging itself is done in float32.
+        dtype: of the written weights, or its name; "auto" for that of the base. Less than float32 is logged as a
+            warning where it rounds away a noticeable part of the training.
         finish: adds to the proven folder what else belongs in it, before it appears.
 
     Raises:
         UserError: the adapter or its base cannot be used, `out` is not empty or cannot be made, or the result is not
             the model that was merged.
     """
-    source = find_base(adapter, base)
+    adapter, out = Path(adapter).expanduser(), Path(out).expanduser()
+    source = find_base(adapter, None if base is None else Path(base).expanduser())
+    written = _named_dtype(dtype, source)
     with folder_appearing_whole(out) as folder:
-        report = _merge_into(folder, adapter, source, dtype)
+        report = _merge_into(folder, adapter, source, written)
         finish(folder, report)
+    if report.blurs and report.rounding is not None:
+        moved, rounded = report.training.largest, report.rounding.largest
+        logger.warning(
+            f"{report.dtype} rounds away part of the training, which moved a logit by at most {moved:.2g}, where "
+            f"rounding moves one by {rounded:.2g}: merge with float32 to keep it"
+        )
     return report
 
 
-def _merge_into(folder: Path, adapter: Path, source: Path, dtype: torch.dtype | None) -> MergeReport:
-    model = _in_float32(adapter, source)
-    check = MergeCheck(source, model)
+def _named_dtype(dtype: torch.dtype | str, base: Path) -> torch.dtype:
+    found = stored_dtype(base) if dtype == "auto" else getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    if found not in (torch.float32, torch.bfloat16, torch.float16):
+        raise UserError(f"dtype={dtype}: must be float32, bfloat16, float16, or auto for that of the base")
+    return found
+
+
+def _merge_into(folder: Path, adapter: Path, source: Path, dtype: torch.dtype) -> MergeReport:
+    model, ids = _in_float32(adapter, source), probe_ids(source)
     with model.disable_adapter():
-        untrained = check.logits(model)
-    unmerged = check.logits(model)
+        untrained = logits_of(model, ids)
+    unmerged = logits_of(model, ids)
     own_rows = isinstance(model.get_input_embeddings(), TrainedRows)
-    model = model.merge_and_unload()
-    differences = _into_the_tables(model)
-    exact = check.logits(model)
-    merging, training = check.require_same(unmerged, exact), shift(untrained, exact)
-    dtype = dtype or stored_dtype(source)
-    for parameter in model.parameters():  # not the buffers: stock classes compute those in float32 again
-        parameter.data = parameter.data.to(dtype)
-    write_stock_folder(model, source, folder)
-    _write_form(folder, source, differences, own_rows)
-    written, digests = check.logits(model), digests_of(model)
-    del model  # the fresh process may need the room
-    return MergeReport(
-        base=source,
-        dtype=str(dtype).removeprefix("torch."),
-        probe_tokens=len(check.ids),
-        arithmetic=check.arithmetic_name,
-        merging=merging,
-        reloading=check.require_reload(folder, written, digests),
-        training=training,
-        rounding=None if dtype == torch.float32 else shift(exact, written),
-    )
+    write_stock_folder(model.merge_and_unload(), source, folder)
+    del model  # the next may need the room
+    model = load_model(folder, dtype=torch.float32)
+    merged, rounding = logits_of(model, ids), None
+    merging = require_same(unmerged, merged)
+    if dtype != torch.float32:
+        for parameter in model.parameters():  # not the buffers: stock classes compute those in float32 again
+            parameter.data = parameter.data.to(dtype)
+        model.save_pretrained(folder)
+        rounding = shift(merged, logits_of(model, ids))
+        if not math.isfinite(rounding.largest):
+            raise UserError(f"dtype={dtype} cannot hold the merged weights: take float32 or bfloat16")
+    _write_form(folder, source, own_rows)
+    trained = shift(untrained, merged)
+    return MergeReport(source, str(dtype).removeprefix("torch."), len(ids), merging, trained, rounding)
 
 
-def _into_the_tables(model: PreTrainedModel) -> dict[str, torch.Tensor]:
-    held = held_rows(model)
-    return {} if held is None else held.make_stock()
-
-
-def _write_form(folder: Path, base: Path, differences: dict[str, torch.Tensor], own_rows: bool) -> None:
+def _write_form(folder: Path, base: Path, own_rows: bool) -> None:
     """Leave beside the merged tables what a training that starts from them holds its reasoning rows by.
 
     Args:
         own_rows: rows of their own trained beside the adapter, and differ from their sources by nothing that is known.
     """
-    if differences:
-        save_differences(folder, differences)
-    elif (base / DIFFERENCES).is_file() and not own_rows:
+    if not own_rows and (base / DIFFERENCES).is_file() and not (folder / DIFFERENCES).is_file():
         (folder / DIFFERENCES).parent.mkdir()
         shutil.copyfile(base / DIFFERENCES, folder / DIFFERENCES)
     elif own_rows and (base / LAYOUT_FILE).is_file():
@@ -152,7 +154,7 @@ def _in_float32(adapter: Path, base: Path) -> Any:
     """The adapter on its base, on the CPU.
 
     An adapter on one side alone of a table that embedding and head share would move the other side too, which
-    `MergeCheck` refuses.
+    `require_same` refuses.
     """
     config = open_adapter(adapter)
     if config.is_prompt_learning:

@@ -1,35 +1,24 @@
-"""Proves a merge: the adapter on its base, the merged weights, and the folder in a fresh process give one model."""
+"""Proves a merge: the adapter on its base and the merged folder, loaded anew, give the same logits."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
-from safetensors import safe_open
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
-from rlvr_vocab.vocab.peft import stock_reload
 from rlvr_vocab.vocab.policy import open_copies
 from rlvr_vocab.vocab.read_as_data import NO_CODE
 from rlvr_vocab.vocab.regions import THINKING, RegionTracker
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
-TOLERANCE = 1e-4
-# What float32 arithmetic by itself may be off by, as a share of the largest logit: on SmolLM2, whose largest is 40,
-# merged and unmerged logits lie 9e-5 to 1.8e-4 apart in it, shares of 2e-6 to 5e-6, and 3e-5 in float64.
-_FLOAT32_SHARE = 2e-5
-# Logits of the probe that are held at once, here and in the fresh process.
-_LOGITS_HELD = 6
+# What float32 arithmetic by itself may be off by: on SmolLM2, whose largest logit is 40, merged and unmerged logits lie
+# 9e-5 to 1.8e-4 apart in it, which is 2e-6 to 5e-6 of that, and 3e-5 in float64.
+_TOLERANCE, _TOLERATED_SHARE = 1e-4, 2e-5
 
 
 @dataclass(frozen=True)
@@ -40,98 +29,27 @@ class Shift:
     mean_kl: float
 
 
-class MergeCheck:
-    """Compares models by the logits of one chat.
+@torch.no_grad()
+def logits_of(model: Any, ids: list[int]) -> torch.Tensor:
+    """`(T, V)` in float64, computed in float32 with the weights as they are; the model is float32 then."""
+    logits: torch.Tensor = model.eval().float()(input_ids=torch.tensor([ids]), use_cache=False).logits
+    return logits[0].double()
 
-    Attributes:
-        ids: the chat.
-        arithmetic: float64 where the memory allows it, else float32.
+
+def require_same(expected: torch.Tensor, merged: torch.Tensor) -> float:
+    """The largest difference between the adapter on its base and the merged folder.
+
+    Raises:
+        UserError: it is larger than arithmetic explains.
     """
-
-    def __init__(self, base: Path, model: torch.nn.Module) -> None:
-        """
-        Args:
-            base: the folder under the adapter, which has the tokenizer.
-            model: the float32 model that is to be compared.
-        """
-        self.ids = probe_ids(base)
-        rows = model.get_input_embeddings().weight.size(0)  # type: ignore[operator]  # a PeftModel has it
-        weights = sum(parameter.nbytes for parameter in model.parameters())
-        needed = weights + _LOGITS_HELD * len(self.ids) * rows * 8  # as much again as it takes now: twice the bytes
-        self.arithmetic = torch.float64 if psutil.virtual_memory().available > 1.2 * needed else torch.float32
-
-    @property
-    def arithmetic_name(self) -> str:
-        return str(self.arithmetic).removeprefix("torch.")
-
-    def logits(self, model: Any) -> torch.Tensor:
-        return stock_reload.logits_of(model, self.ids, self.arithmetic)
-
-    def require_same(self, expected: torch.Tensor, merged: torch.Tensor) -> float:
-        """The largest difference between the adapter on its base and the merged weights.
-
-        Raises:
-            UserError: it is larger than arithmetic explains.
-        """
-        largest, allowed = largest_difference(expected, merged), self.allowed(expected)
-        if not largest <= allowed:
-            raise UserError(
-                f"merging changes the model: logits differ by {largest:.1e} from the adapter on its base, where "
-                f"{allowed:.0e} is allowed in {self.arithmetic_name}; nothing was written"
-            )
-        return largest
-
-    def allowed(self, logits: torch.Tensor) -> float:
-        """What may lie between the adapter on its base and merged weights: 1e-4, or what float32 itself is off by."""
-        if self.arithmetic == torch.float64:
-            return TOLERANCE
-        return max(TOLERANCE, _FLOAT32_SHARE * logits.abs().max().item())
-
-    def require_reload(self, folder: Path, expected: torch.Tensor, digests: dict[str, str]) -> float:
-        """The largest difference between the weights as they were written and as stock classes read them.
-
-        Raises:
-            UserError: a fresh process cannot load the folder, or loads another model.
-        """
-        logits, found = self._in_fresh_process(folder)
-        largest = largest_difference(expected, logits)
-        other = sorted(name for name in {*digests, *found} if digests.get(name) != found.get(name))
-        if other or not largest <= TOLERANCE:
-            tensors = f"; tensors that are not what was written: {len(other)} ({other[0]} …)" if other else ""
-            raise UserError(
-                f"a fresh process loads another model than was written: logits differ by {largest:.1e}, where "
-                f"{TOLERANCE:.0e} is allowed{tensors}; nothing was kept"
-            )
-        return largest
-
-    def _in_fresh_process(self, folder: Path) -> tuple[torch.Tensor, dict[str, str]]:
-        with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent) as place:
-            answer = Path(place, "answer.safetensors")
-            # -P: the script's folder stays off the import path, where its neighbours would hide packages.
-            command = [sys.executable, "-P", stock_reload.__file__, str(folder), str(answer), self.arithmetic_name]
-            done = subprocess.run(
-                [*command, json.dumps(self.ids)],
-                env=_environment(),
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if done.returncode:
-                word = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}, without a word"])[-1]
-                raise UserError(f"a fresh process cannot load what was written: {word}; nothing was kept")
-            with safe_open(answer, framework="pt") as file:
-                return file.get_tensor(stock_reload.LOGITS), dict(file.metadata())
-
-
-def _environment() -> dict[str, str]:
-    """Of a process that looks at one folder: without what a launcher tells the processes of a training."""
-    of_a_launcher = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in of_a_launcher and not name.startswith(("ACCELERATE_", "FSDP_", "TORCHELASTIC_"))
-    }
-    return {**kept, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
+    largest = largest_difference(expected, merged)
+    allowed = max(_TOLERANCE, _TOLERATED_SHARE * expected.abs().max().item())
+    if not largest <= allowed:
+        raise UserError(
+            f"merging changes the model: logits differ by {largest:.1e} from the adapter on its base, where "
+            f"{allowed:.0e} is allowed; nothing was written"
+        )
+    return largest
 
 
 def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float:

@@ -10,7 +10,6 @@ import copy
 from typing import Any
 
 import torch
-from peft import PeftModel
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 
@@ -78,7 +77,3 @@ def train_differences(held: HeldRows) -> None:
     for _, module in held.own_tables():
         if module.difference.B is not None:
             module.difference = TrainedDifference(module.difference)
-
-
-def trained_differences(model: PeftModel) -> list[TrainedDifference]:
-    return [module for module in model.modules() if isinstance(module, TrainedDifference)]
