@@ -64,7 +64,7 @@ def as_the_machine_computes(args: trl.GRPOConfig, folder: Path) -> dict[str, Any
     loading: dict[str, Any] = dict(args.model_init_kwargs or {})
     asked = loading.get("dtype", "float32")
     dtype = stored_dtype(folder) if asked == "auto" else asked
-    named = getattr(torch, dtype, dtype) if isinstance(dtype, str) else dtype
+    named: Any = getattr(torch, dtype, dtype) if isinstance(dtype, str) else dtype
     return {**loading, "dtype": weights_dtype(named, bool(args.use_cpu))}
 
 

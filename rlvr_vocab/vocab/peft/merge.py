@@ -115,7 +115,8 @@ def _named_dtype(dtype: torch.dtype | str, base: Path) -> torch.dtype:
 
 
 def _merge_into(folder: Path, adapter: Path, source: Path, dtype: torch.dtype) -> MergeReport:
-    model, ids = _in_float32(adapter, source), probe_ids(source)
+    model: Any = _in_float32(adapter, source)
+    ids = probe_ids(source)
     with model.disable_adapter():
         untrained = logits_of(model, ids)
     unmerged = logits_of(model, ids)
