@@ -111,8 +111,10 @@ def train_on(
 ) -> Callable[..., Any]:
     """`make_trainer` on the device, under bfloat16 autocast, which a CPU computes too, slowly."""
     from rlvr_vocab.training import arguments
+    from rlvr_vocab.vocab import weights
 
-    monkeypatch.setattr(arguments, "has_bf16", lambda use_cpu: True)
+    for module in (arguments, weights):
+        monkeypatch.setattr(module, "has_bf16", lambda use_cpu: True)
 
     def make(folder: Path, out: Path, **given: Any) -> Any:
         return make_trainer(folder, out, **{"use_cpu": device.type == "cpu", "bf16": True, **given})
