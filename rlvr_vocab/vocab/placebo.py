@@ -12,6 +12,7 @@ import torch
 
 from rlvr_vocab.vocab.logprobs import Scores
 from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.sampling import draw_one
 
 
 @torch.no_grad()
@@ -32,6 +33,6 @@ def redrawn_choices(
     scores = [score(ids_N) for ids_N in ids_NM.unbind(1)]
     logps_NM = torch.stack([each.log_probs for each in scores], dim=1)
     choices_NM = torch.stack([each.copy_log_probs for each in scores], dim=1).exp()
-    drawn_N1 = (choices_NM * exists_NM).multinomial(1)
+    drawn_N1 = draw_one(choices_NM * exists_NM)
     own_N1 = ((ids_NM == sampled_N.unsqueeze(1)) & exists_NM).int().argmax(dim=1, keepdim=True)
     return ids_NM.gather(1, drawn_N1).squeeze(1), logps_NM.gather(1, own_N1).squeeze(1)

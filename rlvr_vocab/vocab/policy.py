@@ -72,10 +72,9 @@ class RegionPolicy:
 
     def ids_of_texts(self, texts_B1: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The ids of some texts, the standard one first: `(B, 1 + most copies)`, and which of them there are."""
-        copies_K, starts_V = self._by_text(texts_B1.device)
+        copies_K, starts_V, nth_M = self._by_text(texts_B1.device)
         first_B1, end_B1 = starts_V[texts_B1], starts_V[texts_B1 + 1]
-        nth = torch.arange(int((end_B1 - first_B1).max()), device=texts_B1.device)
-        places_BM = first_B1 + nth
+        places_BM = first_B1 + nth_M
         exists_BM = places_BM < end_B1
         copies_BM = copies_K[places_BM.clamp(max=len(copies_K) - 1)]
         return torch.cat((texts_B1, copies_BM), dim=1), torch.cat((exists_BM.new_ones(len(texts_B1), 1), exists_BM), 1)
@@ -83,12 +82,13 @@ class RegionPolicy:
     def is_reasoning(self, ids: torch.Tensor) -> torch.Tensor:
         return (ids >= self.layout.standard_size) & (ids < self.layout.rows)
 
-    def _sort_by_text(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-        """All copies in the order of their sources, and where those of each begin."""
+    def _sort_by_text(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """All copies in the order of their sources, where those of each begin, and 0, 1, … up to the most of a text."""
         sources = self._sources(device)
         counts = torch.bincount(sources, minlength=self.layout.standard_size)
         starts = torch.cat((counts.new_zeros(1), counts.cumsum(0)))
-        return self.layout.standard_size + sources.argsort(stable=True), starts
+        nth = torch.arange(int(counts.max()), device=device)
+        return self.layout.standard_size + sources.argsort(stable=True), starts, nth
 
     def _text_blocks(self, region: int, size: int, device: torch.device) -> list[TextBlock]:
         """What a region allows, in blocks of about `size` ids."""

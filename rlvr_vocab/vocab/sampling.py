@@ -12,6 +12,7 @@ import torch
 from peft import PeftModel
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedModel
 
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.logprobs import finite_log, row_dot
 from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy
@@ -85,55 +86,55 @@ class StepFigures:
         return tuple(each.t().contiguous() for each in torch.cat(self.blocks)[: self.steps].unbind(1))
 
 
+def draw_one(p_BN: torch.Tensor) -> torch.Tensor:
+    """`p_BN.multinomial(1)` from the same random numbers, without its checks, each of which waits for the device."""
+    noise_BN = torch.empty_like(p_BN).exponential_()
+    return torch.div(p_BN, noise_BN, out=noise_BN).argmax(dim=1, keepdim=True)
+
+
 class SamplingRecorder:
-    """Keeps the log-probability and the entropies under which each token was drawn.
+    """Draws each token itself, as stock `generate` would: of its scores that id is the only finite one.
+
+    It keeps the log-probability of the token, and the entropies of the distribution that it was drawn from.
 
     Args:
-        greedy: the likeliest id was taken, which leaves no other a chance.
+        temperature: what scores are still to be divided by; None where the likeliest id is taken.
     """
 
-    def __init__(self, policy: RegionPolicy, greedy: bool = False) -> None:
-        self._policy, self._greedy = policy, greedy
-        self._logps, self._entropies = StepFigures(), StepFigures()
-        self._pending: tuple[torch.Tensor, torch.Tensor] | None = None
+    def __init__(self, policy: RegionPolicy, temperature: float | None = 1.0) -> None:
+        self._policy, self._temperature = policy, temperature
+        self._figures = StepFigures()
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        self._settle(input_ids)
-        drawn_from = scores
-        if self._greedy:
-            drawn_from = torch.full_like(scores, -torch.inf).scatter(1, scores.argmax(1, keepdim=True), 0.0)
-        self._pending = drawn_from, drawn_from.logsumexp(dim=1)
+        if self._temperature is None:
+            scores = _only(scores, scores.argmax(dim=1, keepdim=True))
+        else:
+            scores = scores / self._temperature
+        of_ids_BR = scores.softmax(dim=1)
+        drawn_B1 = draw_one(of_ids_BR)
+        log_p_B = scores.gather(1, drawn_B1).squeeze(1) - scores.logsumexp(dim=1)
         # entr(0) is 0: what is forbidden adds nothing, where 0 · -inf would be NaN.
-        of_ids_BR = drawn_from.softmax(dim=1)
         of_ids, of_texts = (
             torch.special.entr(each).sum(dim=1) for each in (of_ids_BR, self._policy.over_texts(of_ids_BR))
         )
-        self._entropies.append(of_texts, of_ids - of_texts)
-        return scores
+        self._figures.append(log_p_B, of_texts, of_ids - of_texts)
+        return _only(scores, drawn_B1)
 
-    def logps(self, sequences: torch.Tensor) -> torch.Tensor:
-        """`(B, steps)` log-probabilities of the ids that generation appended to its prompts."""
-        self._settle(sequences)
-        [logps_BT] = self._logps.by_row()
-        return logps_BT
+    def logps(self) -> torch.Tensor:
+        """`(B, steps)` log-probabilities of the drawn ids."""
+        return self._figures.by_row()[0]
 
     def entropies(self) -> tuple[torch.Tensor, ...]:
         """`(B, steps)` entropies, in nats, of what those ids were drawn from: over texts, and over ids above that."""
-        return self._entropies.by_row()
-
-    def _settle(self, input_ids: torch.Tensor) -> None:
-        if self._pending is not None:
-            scores, log_z = self._pending
-            self._logps.append(scores.gather(1, input_ids[:, -1:]).squeeze(1) - log_z)
-            self._pending = None
+        return self._figures.by_row()[1:]
 
 
-class TextFirstDraw:
-    """Draws each token itself, its text first and then one of the text's ids; of its scores that id is the only finite.
+class TextFirstDraw(SamplingRecorder):
+    """Draws each token's text first, and then one of the text's ids.
 
     It is the same distribution. What a stock sampler costs grows with the number of ids, by a random number for each;
-    there are as many texts as the base model has tokens. It keeps what a `SamplingRecorder` keeps, and how far the
-    choice among the ids of each text was from chance.
+    there are as many texts as the base model has tokens. Its entropies have a third: the bits by which the choice among
+    the open ids of the drawn text was from chance.
 
     Args:
         uniforms_BT2: random numbers from 0 to 1 for the text and the id of each step, `(B, steps, 2)`: the same ones
@@ -149,15 +150,15 @@ class TextFirstDraw:
         uniforms_BT2: torch.Tensor | None = None,
         texts_BT: torch.Tensor | None = None,
     ) -> None:
-        self._policy, self._temperature = policy, temperature
+        super().__init__(policy)
+        self._scale = 1 / temperature
         self._uniforms_BT2, self._texts_BT = uniforms_BT2, texts_BT
-        self._figures = StepFigures()
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         policy = self._policy
         regions = region_of_next(input_ids, policy.layout)
         bias_BR = policy.bias_on(scores.device, finite=True)[regions]
-        log_p_BR = torch.add(bias_BR, scores, alpha=1 / self._temperature).log_softmax(dim=1)
+        log_p_BR = torch.add(bias_BR, scores, alpha=self._scale).log_softmax(dim=1)
         p_BR = log_p_BR.exp()
         of_texts_BV = policy.over_texts(p_BR)
         ids_BM, exists_BM = policy.ids_of_texts(self._texts(of_texts_BV))
@@ -178,7 +179,7 @@ class TextFirstDraw:
         log_p_BR.clamp_(min=FORBIDDEN)  # 0 · -inf would be NaN
         of_ids, of_texts = -row_dot(p_BR, log_p_BR), -row_dot(of_texts_BV, finite_log(of_texts_BV))
         self._figures.append(log_p_B, of_texts, of_ids - of_texts, from_chance_B.clamp(min=0) / math.log(2))
-        return torch.full_like(scores, -torch.inf).scatter(1, drawn_B1, 0.0)
+        return _only(scores, drawn_B1)
 
     def _texts(self, of_texts_BV: torch.Tensor) -> torch.Tensor:
         drawn_B1, step = self._draw(of_texts_BV, 0), self._figures.steps
@@ -189,18 +190,14 @@ class TextFirstDraw:
 
     def _draw(self, p_BN: torch.Tensor, which: int) -> torch.Tensor:
         if self._uniforms_BT2 is None:
-            return p_BN.multinomial(1)
+            return draw_one(p_BN)
         below_BN = p_BN.double().cumsum(dim=1)
         at_B1 = self._uniforms_BT2[:, self._figures.steps, which].unsqueeze(1) * below_BN[:, -1:]
         return torch.searchsorted(below_BN, at_B1, right=True).clamp(max=p_BN.size(1) - 1)
 
-    def logps(self, sequences: torch.Tensor) -> torch.Tensor:
-        """`(B, steps)` log-probabilities of the ids that generation appended to its prompts."""
-        return self._figures.by_row()[0]
 
-    def entropies(self) -> tuple[torch.Tensor, ...]:
-        """As a recorder's; and the bits by which the choice among the open ids of the drawn text was from chance."""
-        return self._figures.by_row()[1:]
+def _only(scores_BR: torch.Tensor, ids_B1: torch.Tensor) -> torch.Tensor:
+    return torch.full_like(scores_BR, -torch.inf).scatter(1, ids_B1, 0.0)
 
 
 _TAKES_THE_LIKELIEST = {"do_sample": False, "temperature": None, "top_k": None, "top_p": None}  # the one that is drawn
@@ -239,21 +236,26 @@ class RegionSampler:
             given.update(_TAKES_THE_LIKELIEST)
             with _last_of_all(self._draw, self._generating):
                 return self._own_generate(*args, **given)
-        draws = self._recording and temperature is not None and self._draws_from_all(generation_config, kwargs)
-        if not draws:
-            processors.append(RegionLogitsProcessor(self.policy, temperature))
-        if not self._recording:
-            return self._own_generate(*args, **given)
-        recorder: SamplingRecorder | TextFirstDraw
-        if draws and temperature is not None:
+        cut = temperature is not None and self._is_cut(generation_config, kwargs)
+        recorder: SamplingRecorder | None = None
+        if self._recording and self.policy.layout.size and temperature is not None and not cut:
             recorder = TextFirstDraw(self.policy, temperature)
-            given.update(_TAKES_THE_LIKELIEST)
         else:
-            recorder = SamplingRecorder(self.policy, greedy=temperature is None)
+            processors.append(RegionLogitsProcessor(self.policy, temperature))
+            if self._recording:
+                recorder = SamplingRecorder(self.policy, 1.0 if cut else temperature)
+        if recorder is None:
+            return self._own_generate(*args, **given)
+        if not cut:
+            given.update(_TAKES_THE_LIKELIEST)
         with _last_of_all(recorder, self._generating):
             output = self._own_generate(*args, **given)
-        self.last_logps = recorder.logps(output if isinstance(output, torch.Tensor) else output.sequences)
-        self.last_entropies = recorder.entropies()
+        self.last_logps, self.last_entropies = recorder.logps(), recorder.entropies()
+        if self.last_logps.isnan().any():
+            raise UserError(
+                "the model's probabilities are NaN, since its weights hold NaN or inf: begin with other weights, or "
+                "with an earlier checkpoint and a lower learning_rate"
+            )
         return output
 
     @contextmanager
@@ -284,10 +286,9 @@ class RegionSampler:
             return None
         return float(self._resolved("temperature", 1.0, config, kwargs))
 
-    def _draws_from_all(self, config: GenerationConfig | None, kwargs: dict[str, Any]) -> bool:
-        """Whether there are copies, and no option takes ids out of the distribution behind the processors."""
-        cut = (name for name in TRUNCATING if self._resolved(name, None, config, kwargs) not in NEUTRAL[name])
-        return self.policy.layout.size > 0 and not any(cut)
+    def _is_cut(self, config: GenerationConfig | None, kwargs: dict[str, Any]) -> bool:
+        """Whether an option takes ids out of the distribution behind the processors."""
+        return any(self._resolved(name, None, config, kwargs) not in NEUTRAL[name] for name in TRUNCATING)
 
     def _resolved(self, name: str, default: Any, config: GenerationConfig | None, kwargs: dict[str, Any]) -> Any:
         """An option as Transformers takes it: an argument, else the call's configuration, else the model's."""
@@ -302,7 +303,7 @@ class RegionSampler:
 
 
 @contextmanager
-def _last_of_all(recorder: SamplingRecorder | TextFirstDraw, model: PreTrainedModel) -> Iterator[None]:
+def _last_of_all(recorder: SamplingRecorder, model: PreTrainedModel) -> Iterator[None]:
     """Inside the block the recorder follows every processor that acts, whoever has put it there.
 
     Those that are handed to `generate` come before the temperature and the truncations. `custom_generate`, the public

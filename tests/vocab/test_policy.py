@@ -48,6 +48,15 @@ def rule(layout, region, token):
     return -math.log(1 + len(copies[token])) if layout.preserve_odds else 0.0
 
 
+@pytest.mark.parametrize("sources", SOURCES.values(), ids=SOURCES)
+@pytest.mark.parametrize("texts", [[0], [1, 4], list(range(V))], ids=str)
+def test_the_ids_of_a_text_stand_in_as_many_columns_as_the_vocabulary_needs(texts, sources):
+    ids, exists = RegionPolicy(make_layout(sources)).ids_of_texts(torch.tensor(texts)[:, None])
+    assert ids.shape == (len(texts), 1 + max((sources.count(text) for text in range(V)), default=0))
+    found = [row[there].tolist() for row, there in zip(ids, exists, strict=True)]
+    assert found == [[text, *(V + k for k, source in enumerate(sources) if source == text)] for text in texts]
+
+
 @pytest.mark.parametrize("preserve_odds", [True, False])
 @pytest.mark.parametrize("mode", ["expand", "replace"])
 @pytest.mark.parametrize("sources", SOURCES.values(), ids=SOURCES)

@@ -1,12 +1,15 @@
 """Transformers' `generate` under the region policy."""
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor, LogitsProcessorList
 
+from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import region_of_next, scored_regions
@@ -16,6 +19,7 @@ from rlvr_vocab.vocab.sampling import (
     StepFigures,
     TextFirstDraw,
     attach_region_sampler,
+    draw_one,
 )
 
 PLAIN = {"do_sample": True, "top_k": 0, "top_p": 1.0}
@@ -122,19 +126,80 @@ def test_greedy_takes_the_argmax_under_the_forbids_alone(mode, expand_shape):
     assert odds_decide == (mode == "expand")  # one copy each: in `replace` there are no odds to share
 
 
+@pytest.mark.parametrize("recorded", [False, True])
 @pytest.mark.parametrize("do_sample", [True, False])
-def test_a_baseline_generates_what_stock_generate_does(do_sample, expand_shape):
+def test_a_baseline_generates_what_stock_generate_does(do_sample, recorded, expand_shape):
     folder = expand_shape("qwen3", size=0)
     stock, _ = load(folder)
     model, policy = load(folder)
-    attach_region_sampler(model, policy)
+    sampler = attach_region_sampler(model, policy)
     ids = prompts(policy.layout)
-    kwargs = {"max_new_tokens": 20, **(PLAIN if do_sample else {"do_sample": False})}
-    outputs = []
+    kwargs = {"max_new_tokens": 20, "temperature": 0.7, **(PLAIN if do_sample else {"do_sample": False})}
+    outputs, random_numbers = [], []
     for generator in (stock, model):
         torch.manual_seed(3)
-        outputs.append(generator.generate(ids, **kwargs))
+        with sampler.recording() if recorded else nullcontext():
+            outputs.append(generator.generate(ids, **kwargs))
+        random_numbers.append(torch.rand(4))
     assert torch.equal(*outputs)
+    assert torch.equal(*random_numbers) or not do_sample
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("size", [1, 2, 192, 4097])
+def test_a_draw_is_that_of_multinomial_from_the_same_random_numbers(size, dtype):
+    p = torch.randn(9, size, generator=torch.Generator().manual_seed(0)).mul_(4).softmax(1).to(dtype)
+    p[1:, ::2] = 0.0 if size > 1 else p[1:, ::2]
+    drawn, numbers = [], []
+    for draw in (lambda p: p.multinomial(1), draw_one):
+        torch.manual_seed(5)
+        drawn.append(draw(p))
+        numbers.append(torch.rand(4))
+    assert torch.equal(*drawn) and torch.equal(*numbers)
+
+
+# What makes the program wait for a GPU: a value of a tensor that it has to know, or a size that depends on one.
+WAITS = {
+    "_local_scalar_dense",
+    "equal",
+    "masked_select",
+    "multinomial",
+    "nonzero",
+    "_unique2",
+    "bincount",
+    "is_nonzero",
+}
+
+
+class Operations(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func._schema.name.removeprefix("aten::"))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("sources", [(), (4, 4, 6), tuple(range(40))], ids=["none", "some", "all"])
+@pytest.mark.parametrize("sampler", [SamplingRecorder, TextFirstDraw])
+def test_a_token_is_drawn_without_waiting_for_the_device(sampler, sources):
+    draw = sampler(RegionPolicy(VocabLayout(40, sources, 1, 2, (5, 3), (1, 2))), 0.8)
+    ids, scores = torch.tensor([[1, 7], [7, 9]]), torch.randn(2, 40 + len(sources))
+    draw(ids, scores)  # what is made once for a device
+    with Operations() as operations:
+        drawn = draw(ids, scores)
+    assert WAITS.isdisjoint(operations.names) and len(operations.names) > 10
+    assert torch.isfinite(drawn).sum(1).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("size", [0, None])
+def test_a_model_whose_weights_are_nan_samples_nothing(size, expand_shape):
+    model, policy = load(expand_shape("llama", size=size))
+    sampler = attach_region_sampler(model, policy)
+    model.model.norm.weight.data[0] = torch.nan
+    with pytest.raises(UserError, match="NaN"), sampler.recording():
+        model.generate(prompts(policy.layout), max_new_tokens=2, **PLAIN)
 
 
 def test_answering_positions_never_sample_reasoning_tokens(expand_shape):

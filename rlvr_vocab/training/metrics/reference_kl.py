@@ -60,8 +60,9 @@ class ReferenceKL:
             batch["completion_ids"].size(1),
             trainer.args.per_device_train_batch_size,
         )
+        device = trainer.accelerator.device
         with (
-            torch.random.fork_rng(),
+            torch.random.fork_rng([device] if device.type == "cuda" else []),
             disable_gradient_checkpointing(trainer.model, trainer.args.gradient_checkpointing_kwargs),
         ):
             logps, *_ = trainer._get_per_token_logps_and_entropies(trainer.model, *arguments)

@@ -34,7 +34,7 @@ def write_tiny_model(
         pad_token_id=pad,
         bos_token_id=None,
     )
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         Qwen3ForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(str(folder))
