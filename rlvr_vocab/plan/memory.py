@@ -60,8 +60,9 @@ _UPDATE = 0.05 * GIB  # what clipping and the optimizer bring with them on a pro
 # Bytes for each weight that quantizing on a processor has left in malloc's hands, restored and in 16 bits.
 _QUANTIZING = 5.5
 _MAPPED_FROM = 2**25  # bytes of a block from which glibc's malloc gives it back at once
-# Positions and rows of one block of the log-prob function, and about how many such blocks are alive.
-_BLOCK_POSITIONS, _BLOCK_ROWS, _BLOCK_ROWS_ON_A_CARD, _BLOCKS_ALIVE = 1024, 4096, 16384, 5
+# Positions and rows of one block of the log-prob function, and about how many such blocks are alive: by Triton fewer.
+_BLOCK_POSITIONS, _BLOCK_ROWS, _BLOCKS_ALIVE = 1024, 4096, 5
+_BLOCK_POSITIONS_ON_A_CARD, _BLOCK_ROWS_ON_A_CARD, _BLOCKS_ALIVE_BY_TRITON = 4096, 16384, 2
 # Tensors of completions × rows in float32 that a step of sampling has at once: without copies, and with them.
 _SAMPLING_TENSORS, _SAMPLING_TENSORS_WITH_COPIES = 5, 8
 
@@ -208,11 +209,14 @@ def _of_one_layer(work: Workload, tokens: int) -> float:
 
 
 def _head_blocks(work: Workload, device: Device) -> float:
-    rows = _BLOCK_ROWS if device.is_cpu else _BLOCK_ROWS_ON_A_CARD
-    positions = min(_BLOCK_POSITIONS, work.at_once * work.completion)
-    pieces = 2 if work.copies else 1
-    block = 4 * positions * min(rows, work.architecture.rows) * _BLOCKS_ALIVE * pieces
-    return block + 4 * work.at_once * work.completion * work.architecture.hidden
+    scored, rows = work.at_once * work.completion, work.architecture.rows
+    if device.is_cpu:
+        block = min(_BLOCK_POSITIONS, scored) * min(_BLOCK_ROWS, rows) * _BLOCKS_ALIVE * (2 if work.copies else 1)
+    else:
+        alive = _BLOCKS_ALIVE_BY_TRITON if device.has_bf16 else _BLOCKS_ALIVE
+        block = min(_BLOCK_POSITIONS_ON_A_CARD, scored) * min(_BLOCK_ROWS_ON_A_CARD, rows) * alive
+    cast_table = _table_bytes(work) / 2 if cast_weights(work) and not device.is_cpu else 0.0
+    return 4 * block + cast_table + 4 * scored * work.architecture.hidden
 
 
 def _generation(work: Workload) -> dict[str, float]:

@@ -57,6 +57,10 @@ class OutputRows(NamedTuple):
     factor: torch.Tensor | None = None
     factor_bias: torch.Tensor | None = None
 
+    def with_tables_in(self, dtype: torch.dtype) -> OutputRows:
+        own, factor = (None if table is None else table.to(dtype) for table in (self.own_rows, self.factor))
+        return self._replace(weight=self.weight.to(dtype), own_rows=own, factor=factor)
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -124,7 +128,9 @@ class HeadLogits:
     def __init__(
         self, rows: OutputRows, policy: RegionPolicy, settings: HeadSettings, compute_dtype: torch.dtype
     ) -> None:
-        self.rows, self.policy, self.settings, self.compute_dtype = rows, policy, settings, compute_dtype
+        self.policy, self.settings, self.compute_dtype = policy, settings, compute_dtype
+        # An accelerator casts the tables once; a CPU has them cast block by block, and needs no room for a whole copy.
+        self.rows = rows if rows.weight.device.type == "cpu" else rows.with_tables_in(compute_dtype)
         self.sum_dtype = torch.promote_types(compute_dtype, torch.float32)
         self.policy_bias = policy.bias_on(rows.weight.device, finite=True)
         standard, held = policy.layout.standard_size, rows.weight.size(0)

@@ -35,6 +35,7 @@ from rlvr_vocab.vocab.text_blocks import Piece, TextBlock
 
 # Shapes: N scored positions, n positions of one block, H hidden size, v texts of one block, c ids of one piece of it.
 _TOKENS_PER_BLOCK = 1024
+_TOKENS_PER_BLOCK_ON_ACCELERATOR = 4096
 
 # What follows the head's product is done by torch, or by the kernels of `logprob_kernels`.
 BlockForm = Literal["plain", "triton"]
@@ -103,7 +104,7 @@ class _RegionLogProbs(torch.autograd.Function):
         rows, (targets, regions, policy, settings) = OutputRows(*arguments[:6]), arguments[6:]
         ctx.set_materialize_grads(False)
         head = HeadLogits(rows, policy, settings, compute_dtype_of(hidden))
-        form = _form or _form_for(hidden.device)
+        form = choose_block_form(hidden.device)
         texts = policy.surface_ids(targets)
         # log of the normaliser; logit of the target; log-sum-exp of its text's; entropies of texts and of ids; capacity
         figures = torch.zeros(6, len(hidden), device=hidden.device, dtype=head.sum_dtype)
@@ -145,6 +146,11 @@ class _RegionLogProbs(torch.autograd.Function):
         return *grads.results(), None, None, None, None
 
 
+def choose_block_form(device: torch.device) -> BlockForm:
+    """What scores are made by on a device. The first call for it takes seconds, and warns where Triton is missing."""
+    return _form or _form_for(device)
+
+
 @lru_cache
 def _form_for(device: torch.device) -> BlockForm:
     """The kernels are compiled when they are first called, for which Triton wants a C compiler."""
@@ -154,7 +160,7 @@ def _form_for(device: torch.device) -> BlockForm:
 
     try:
         triton.runtime.driver.active.get_current_target()
-    except (OSError, RuntimeError, SubprocessError) as error:
+    except (AssertionError, OSError, RuntimeError, SubprocessError) as error:
         warnings.warn(f"Triton compiles nothing here ({error}): log-probs are computed by torch, slower", stacklevel=2)
         return "plain"
     return "triton"
@@ -357,8 +363,9 @@ def _choice_entropy(
 
 
 def _token_blocks(regions_N: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
+    size = _TOKENS_PER_BLOCK if regions_N.device.type == "cpu" else _TOKENS_PER_BLOCK_ON_ACCELERATOR
     for region in regions_N.unique().tolist():
-        for block in (regions_N == region).nonzero().squeeze(1).split(_TOKENS_PER_BLOCK):
+        for block in (regions_N == region).nonzero().squeeze(1).split(size):
             yield region, block
 
 

@@ -100,12 +100,14 @@ def text_blocks(layout: VocabLayout, allowed_R: torch.Tensor, size: int, device:
 
     Args:
         allowed_R: whether the region allows each row.
-        size: ids of a block, as far as the number of copies is the same for all texts.
+        size: ids of a block, as far as the number of copies is the same for all texts; rounded down to multiples of 128
+            texts, so that rows of logits begin where wide loads may.
     """
     standard, k_open = layout.standard_size, allowed_R[layout.standard_size : layout.rows]
     runs, singles = _runs(layout, k_open)
     copies_of_each = int(k_open.sum()) / standard
-    size, blocks = max(1, round(size / (1 + copies_of_each))), []
+    size, blocks = max(1, round(size / (1 + copies_of_each))), list[TextBlock]()
+    size -= size % 128 if size > 128 else 0
     log_open_V = open_ids(layout, allowed_R).clamp(min=1).log()
     for start in range(0, standard, size):
         texts = slice(start, min(start + size, standard))

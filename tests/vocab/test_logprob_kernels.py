@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -119,6 +120,11 @@ def test_without_a_device_that_triton_compiles_for_torch_does_it_all_and_a_gpu_i
     if DEVICE == "cpu":  # where Triton finds no driver, as it finds no compiler elsewhere
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
         with pytest.warns(UserWarning, match="Triton compiles nothing here"):
+            assert choose(torch.device("cuda")) == "plain"
+        missing = AssertionError("libcuda.so cannot found!")  # as Triton says it
+        driver = Mock(active=Mock(get_current_target=Mock(side_effect=missing)))
+        monkeypatch.setattr("triton.runtime.driver", driver)
+        with pytest.warns(UserWarning, match=r"libcuda\.so cannot found"):
             assert choose(torch.device("cuda")) == "plain"
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rlvr_vocab.vocab import head_logits, logprobs, text_blocks
-from rlvr_vocab.vocab.head_logits import HeadSettings, OutputRows
+from rlvr_vocab.vocab.head_logits import HeadLogits, HeadSettings, OutputRows
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.logprobs import Scores, block_form, region_logprobs
 from rlvr_vocab.vocab.policy import FORBIDDEN, RegionPolicy
@@ -42,6 +42,7 @@ UPSTREAM = {
 def small_blocks(monkeypatch, tokens, rows):
     """Several blocks of tokens and of rows, the last ones partly filled; runs that are long and short."""
     monkeypatch.setattr(logprobs, "_TOKENS_PER_BLOCK", tokens)
+    monkeypatch.setattr(logprobs, "_TOKENS_PER_BLOCK_ON_ACCELERATOR", tokens)
     monkeypatch.setattr(head_logits, "_ROWS_PER_BLOCK", rows)
     monkeypatch.setattr(head_logits, "_ROWS_PER_BLOCK_ON_ACCELERATOR", rows)
     monkeypatch.setattr(text_blocks, "_SHORTEST_RUN", 5)
@@ -299,3 +300,11 @@ def test_rows_of_their_own_stand_for_the_end_of_the_table_and_get_its_gradient(s
     assert_close(scores, reference, least_scale=0.1)
     hidden, weight, bias = expected
     assert_close(case.gradients(scores, UPSTREAM["all"]), (hidden, weight[first:], bias), least_scale=1e-2)
+
+
+@pytest.mark.parametrize(("device", "dtype"), [("cpu", torch.float32), ("meta", torch.bfloat16)])
+def test_an_accelerator_casts_the_tables_once_and_a_cpu_block_by_block(device, dtype):
+    case = Case("low_rank", sources="the first 40")
+    rows = OutputRows(case.weight.detach().to(device), factor=torch.zeros(40, 4, device=device))
+    head = HeadLogits(rows, case.policy, PLAIN, torch.bfloat16)
+    assert (head.rows.weight.dtype, head.rows.factor.dtype) == (dtype, dtype)

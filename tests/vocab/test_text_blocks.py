@@ -36,6 +36,17 @@ def test_every_open_id_is_in_the_block_of_its_text_once(sources, mode, region, s
     assert sorted(seen) == allowed.nonzero().squeeze(1).tolist()
 
 
+@pytest.mark.parametrize("size", [1, 1000, 49_152, 151_646])
+def test_blocks_of_qwen3_begin_at_multiples_of_128_whatever_the_number_of_copies(size):
+    layout = VocabLayout(151_936, tuple(range(size)), 151_667, 151_668, (), (151_643, 151_667, 151_668))
+    policy = RegionPolicy(layout)
+    for blocks in (policy.text_blocks(region, 16_384, torch.device("cpu")) for region in (ANSWERING, THINKING)):
+        assert {block.texts.start % 128 for block in blocks} == {0} and blocks[-1].texts.stop == 151_936
+        widths = [piece.width for block in blocks for piece in block.copies]
+        assert [width for width in widths if width % 128] in ([], [size % 128], widths[-1:])
+        assert all(8_000 < block.texts.stop - block.texts.start <= 16_384 for block in blocks[:-1])
+
+
 def test_runs_of_copies_are_slices_and_others_are_looked_up():
     policy = RegionPolicy(VocabLayout(STANDARD, SOURCES["holes"], 290, 291, (), CONTROL))
     [block] = policy.text_blocks(THINKING, 1000, torch.device("cpu"))
