@@ -40,6 +40,7 @@ ROOMS = (
         "atomic_file",
         "bounds",
         "counted",
+        "device",
         "exit_codes",
         "nearest",
         "progress",
@@ -263,7 +264,7 @@ def test_uv_takes_the_versions_of_the_constraints() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     direct = {re.split(r"[^\w-]", line)[0].lower() for line in project["project"]["dependencies"]}
     expected = sorted(f"{name}=={constraints()[name]}" for name in direct)
-    assert project["tool"]["uv"]["constraint-dependencies"] == expected
+    assert sorted(project["tool"]["uv"]["constraint-dependencies"] + project["dependency-groups"]["dev"]) == expected
 
 
 def test_git_does_not_carry_a_lock_file() -> None:

@@ -9,6 +9,7 @@ import torch
 
 from rlvr_vocab.checks.machine import ATTENTION, FLASH_PACKAGES
 from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.device import device_type, require_one_gpu
 from rlvr_vocab.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -17,9 +18,13 @@ _SHARDED = "accelerate_configs/ddp.yaml trains it in several processes, whole in
 
 
 def check_accelerator(settings: RunSettings) -> None:
-    """Refuses what a machine without a GPU cannot do, and says what it does otherwise."""
+    """Refuses several GPUs in one process, and what a machine without a GPU cannot do."""
+    one_process = os.environ.get("LOCAL_RANK", "-1") == "-1"  # not by a launcher of several
+    gpus = torch.cuda.device_count() if one_process and not _on_cpu(settings) else 0
+    model = settings.model
+    require_one_gpu(gpus, model.model_kwargs.get("device_map"), copies=model.adds_copies, key="model.model_kwargs.")
     for stage in (settings, *(stage.run for stage in settings.stages)):
-        if not _has_gpu(stage):
+        if device_type(_on_cpu(stage)) == "cpu":
             _check_without_gpu(stage)
 
 
@@ -29,7 +34,7 @@ def check_processes(settings: RunSettings) -> None:
     Call it before the processes are joined.
     """
     several = int(os.environ.get("WORLD_SIZE", "1")) > 1
-    if several and not torch.accelerator.is_available() and not _on_cpu(settings):
+    if several and not _on_cpu(settings) and device_type() == "cpu":
         raise UserError(
             f"{os.environ['WORLD_SIZE']} processes were started, and there is no GPU here: with training.use_cpu=true "
             "they train together on the CPU"
@@ -92,10 +97,6 @@ def _is_set(name: str) -> bool:
 
 def _on_cpu(settings: RunSettings) -> bool:
     return bool(settings.training.grpo.get("use_cpu")) or _is_set("ACCELERATE_USE_CPU")
-
-
-def _has_gpu(settings: RunSettings) -> bool:
-    return torch.accelerator.is_available() and not settings.training.grpo.get("use_cpu")
 
 
 def _check_without_gpu(settings: RunSettings) -> None:

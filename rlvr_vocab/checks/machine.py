@@ -6,7 +6,7 @@ import netrc
 import os
 import sys
 from collections.abc import Mapping
-from importlib.metadata import packages_distributions, version
+from importlib.metadata import distributions, packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -57,11 +57,11 @@ def installed(package: str) -> bool:
 
 
 ATTENTION = "model.model_kwargs.attn_implementation"
-# Those of Transformers that a model can be trained with, by the package that each needs.
+# Those of Transformers that a model can be trained with, by the distribution that each needs: two share a module.
 FLASH_PACKAGES = {
-    "flash_attention_2": "flash_attn",
-    "flash_attention_3": "flash_attn_interface",
-    "flash_attention_4": "flash_attn",
+    "flash_attention_2": "flash-attn",
+    "flash_attention_3": "flash-attn-3",
+    "flash_attention_4": "flash-attn-4",
 }
 ATTENTIONS = ("sdpa", "eager", "flex_attention", *FLASH_PACKAGES)
 
@@ -76,10 +76,9 @@ def check_attention(name: Any) -> None:
     if not isinstance(name, str) or ("/" not in name and name not in ATTENTIONS):
         raise UserError(f"{ATTENTION}={name}: no such attention{nearest_and_all(str(name), ATTENTIONS)}")
     package = "kernels" if "/" in name else FLASH_PACKAGES.get(name)
-    if package is None or any(installed(each) for each in (package, "kernels")):
+    if package is None or installed("kernels") or any(distributions(name=package)):
         return
-    distribution = package.replace("_", "-")
-    raise UserError(f"{ATTENTION}={name}: {distribution} is not installed; install it, or set {ATTENTION}=sdpa")
+    raise UserError(f"{ATTENTION}={name}: {package} is not installed; install it, or set {ATTENTION}=sdpa")
 
 
 def check_attention_precision(name: Any, dtype: str, grpo: Mapping[str, Any]) -> None:
@@ -95,7 +94,9 @@ def check_vllm(grpo: Mapping[str, Any]) -> None:
     if not grpo.get("use_vllm"):
         return
     if not installed("vllm"):
-        raise UserError("training.use_vllm=true: vllm is not installed; install it, or set training.use_vllm=false")
+        raise UserError(
+            "training.use_vllm=true: vllm is not installed; see docs/vllm.md, or set training.use_vllm=false"
+        )
     found = vllm_version()
     if found is not None and not OLDEST <= Version(found.base_version) <= NEWEST:
         raise UserError(

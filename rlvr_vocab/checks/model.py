@@ -177,10 +177,11 @@ def check_backend(model: ModelSettings) -> None:
 def check_rollouts(model: ModelSettings, grpo: Mapping[str, Any]) -> None:
     """How a run samples must go with how its model is loaded."""
     with_vllm = bool(grpo.get("use_vllm"))
-    if with_vllm and model.bits == 8:
+    if with_vllm and model.bits is not None:
+        key = f"model.model_kwargs.load_in_{model.bits}bit"
         raise UserError(
-            "training.use_vllm=true with model.model_kwargs.load_in_8bit=true: vLLM does not take weights in 8 bit; "
-            "set model.model_kwargs.load_in_4bit=true, or training.use_vllm=false"
+            f"training.use_vllm=true with {key}=true: vLLM takes no weights of bitsandbytes; set {key}=false, or "
+            "training.use_vllm=false"
         )
     if model.backend != "unsloth":
         return

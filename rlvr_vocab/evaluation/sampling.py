@@ -12,6 +12,7 @@ import torch
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from rlvr_vocab.data.rows import short_text
+from rlvr_vocab.device import device_type
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.chat_template import chat_ids
@@ -70,7 +71,7 @@ def load_checkpoint(folder: str | Path, base: str | Path | None = None, **model_
     """
     layout = VocabLayout.load(folder_with(LAYOUT_FILE, folder, base))
     model: Any = load_model(folder, base, **model_kwargs)
-    model.to(torch.accelerator.current_accelerator() or "cpu").eval()
+    model.to(device_type()).eval()
     refuse_altered_config(model.generation_config, folder)
     if weights_dtype(model.dtype) == torch.float32:
         model.float()
@@ -139,7 +140,7 @@ def _sampling_mode(model: PreTrainedModel, seed: int) -> Iterator[None]:
     training = model.training
     model.eval()
     try:
-        with torch.random.fork_rng(), torch.no_grad():
+        with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []), torch.no_grad():
             torch.manual_seed(seed)
             yield
     finally:

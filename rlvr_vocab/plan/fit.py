@@ -204,7 +204,8 @@ def _adapter(run: RunSettings) -> Change | None:
 
 
 def _quantized(run: RunSettings) -> Change | None:
-    if not run.model.trains_adapter or run.model.bits is not None:
+    with_vllm = any(each.training.grpo.get("use_vllm") for each in (run, *(stage.run for stage in run.stages)))
+    if not run.model.trains_adapter or run.model.bits is not None or with_vllm:
         return None
     return Change(("model.model_kwargs.load_in_4bit=true",), "frozen weights are in 4 bits")
 

@@ -41,7 +41,7 @@ from rlvr_vocab.vocab.chat import find_turn_ids
 from rlvr_vocab.vocab.chat_template import template_text
 from rlvr_vocab.vocab.expand import Expansion, ExpansionPlan, plan_expansion, read_with_think_tags
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.weights import has_bf16, weights_dtype
+from rlvr_vocab.vocab.weights import weights_dtype
 
 _OUTCOME = "warmup.json"
 _PLANTED_THOUGHT = "..."

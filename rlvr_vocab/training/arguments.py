@@ -12,8 +12,10 @@ import torch
 import trl
 from transformers import PreTrainedTokenizerBase
 
+from rlvr_vocab.device import device_type, has_bf16, require_one_gpu
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.vocab.weights import device_type, has_bf16, stored_dtype, weights_dtype
+from rlvr_vocab.vocab.refuse_off_policy import refuse_off_policy
+from rlvr_vocab.vocab.weights import stored_dtype, weights_dtype
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +56,18 @@ class GRPOConfig(trl.GRPOConfig):
         super().__post_init__()
 
 
+def checked_arguments(args: GRPOConfig | None, *, copies: bool, **of_trainer: Any) -> GRPOConfig:
+    """The arguments, or the defaults.
+
+    Raises:
+        UserError: a sampler off the policy, by them or by other arguments of the trainer; several GPUs in one process.
+    """
+    args = GRPOConfig("grpo") if args is None else args
+    refuse_off_policy({**vars(args), **of_trainer}, reasoning=copies)
+    require_one_gpu(args.n_gpu, (args.model_init_kwargs or {}).get("device_map"), copies=copies)
+    return args
+
+
 def asks_for_bf16(fields: Mapping[str, Any]) -> bool:
     """Whether a run's fields of TRL ask for bfloat16; unless they say otherwise they do."""
     return bool(not fields.get("fp16") if fields.get("bf16") is None else fields["bf16"])
@@ -77,19 +91,20 @@ def drop_long_prompts(dataset: Any, tokenizer: PreTrainedTokenizerBase, limit: i
     if limit is None or dataset is None:
         return dataset
 
-    def fits(row: Mapping[str, Any]) -> bool:
-        prompt = row["prompt"]
-        if isinstance(prompt, str):
-            return len(tokenizer(prompt)["input_ids"]) <= limit
-        return len(tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=False)) <= limit
-
-    kept = dataset.filter(fits)
+    kept = dataset.filter(lambda row: prompt_tokens(row, tokenizer) <= limit)
     if hasattr(kept, "__len__") and len(kept) < len(dataset):
         if not len(kept):
             raise UserError(f"max_prompt_length={limit}: every prompt is longer")
         left_out = len(dataset) - len(kept)
         logger.warning("left out %d of %d prompts longer than max_prompt_length=%d", left_out, len(dataset), limit)
     return kept
+
+
+def prompt_tokens(row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, **of_template: Any) -> int:
+    prompt = row["prompt"]
+    if isinstance(prompt, str):
+        return len(tokenizer(prompt)["input_ids"])
+    return len(tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=False, **of_template))
 
 
 def grpo_config(arguments: Mapping[str, Any]) -> GRPOConfig:

@@ -15,7 +15,12 @@ from transformers.trainer import TRAINING_ARGS_NAME
 from trl import GRPOTrainer
 
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
-from rlvr_vocab.training.arguments import GRPOConfig, as_the_machine_computes, drop_long_prompts
+from rlvr_vocab.training.arguments import (
+    GRPOConfig,
+    as_the_machine_computes,
+    checked_arguments,
+    drop_long_prompts,
+)
 from rlvr_vocab.training.checkpointing.find import checkpoint_for_all
 from rlvr_vocab.training.checkpointing.save_and_resume import (
     OnFullDisk,
@@ -47,7 +52,7 @@ from rlvr_vocab.training.settings import CurriculumSettings, KLOver, Lora
 from rlvr_vocab.training.sharding import is_sharded, keep_float32, require_sharding, without_tied_copies
 from rlvr_vocab.training.stage import StageContext
 from rlvr_vocab.training.text_kl import TextKL, scores_of
-from rlvr_vocab.training.vllm_check import VLLMCheck
+from rlvr_vocab.training.vllm_check import VLLMCheck, set_vllm_context
 from rlvr_vocab.training.weight_checks import UpdateCheck, UpdatedShare
 from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.expand import Expansion
@@ -55,7 +60,7 @@ from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.adapter_base import record_base
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.reasoning_rows import held_rows
-from rlvr_vocab.vocab.refuse_off_policy import refuse_altered_config, refuse_off_policy
+from rlvr_vocab.vocab.refuse_off_policy import refuse_altered_config
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 from rlvr_vocab.vocab.weights import refuse_not_finite
@@ -141,8 +146,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         Raises:
             UserError: what is asked for does not go together, or would sample off the policy that is trained.
         """
-        args = GRPOConfig("grpo") if args is None else args
-        refuse_off_policy({**vars(args), **kwargs}, reasoning=reasoning_vocab_size != 0 or expansion is not None)
+        args = checked_arguments(args, copies=reasoning_vocab_size != 0 or expansion is not None, **kwargs)
         if expansion is None and reasoning_vocab_size != 0:
             expansion = Expansion(size=reasoning_vocab_size)
         self.initial_model = initial_folder(model, args.output_dir, expansion, processing_class)
@@ -164,16 +168,17 @@ class RegionGRPOTrainer(GRPOTrainer):
         self._measure = measure
         self.sampled_entropies: SampledEntropies | None = None
         self._chosen: ChosenBatch | None = None
-        refuse_off_policy(vars(args), reasoning=self.policy.layout.size > 0)
+        checked_arguments(args, copies=self.policy.layout.size > 0)
         if placebo:
             refuse_beside_placebo(vars(args), kl_over)
-        adapter = lora is not None or loaded is not None
-        with region_head_in_trl(self.policy, self.initial_model, adapter=adapter, placebo=placebo):
+        train_dataset = drop_long_prompts(train_dataset, tokenizer, getattr(args, "max_prompt_length", None))
+        set_vllm_context(args, self.policy.layout, tokenizer, train_dataset, kwargs.get("eval_dataset"))
+        with region_head_in_trl(self.policy, self.initial_model, adapter=bool(lora or loaded), placebo=placebo):
             super().__init__(
                 model=str(self.initial_model) if loaded is None else loaded,
                 reward_funcs=reward_funcs,
                 args=args,
-                train_dataset=drop_long_prompts(train_dataset, tokenizer, getattr(args, "max_prompt_length", None)),
+                train_dataset=train_dataset,
                 processing_class=tokenizer,
                 peft_config=None if lora is None or loaded is not None else lora_config(lora),
                 **kwargs,

@@ -6,15 +6,16 @@ ignored the policy would still train, on gradients that mean nothing, so the run
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from accelerate.utils import broadcast_object_list
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.training.arguments import GRPOConfig, prompt_tokens
 from rlvr_vocab.training.models.lora import without_dropout
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import open_copies
@@ -26,6 +27,25 @@ _TOKENS = 16
 # Nats by which vLLM's log-probabilities may differ on average: bfloat16 comes to 0.02 … 0.05 (docs/vllm.md), while
 # answering without the policy is off by ln 2 and another model by whole nats.
 _MOST_DIFFERENCE = 0.25
+
+
+def set_vllm_context(
+    args: GRPOConfig, layout: VocabLayout, tokenizer: PreTrainedTokenizerBase, train: Any, evaluation: Any
+) -> None:
+    """Where nothing is set, have vLLM make room for the longest prompt and its completion.
+
+    By itself it makes room for the whole context of a model: 40,960 tokens for Qwen3. A dataset without a length
+    leaves it at that.
+    """
+    named = evaluation if isinstance(evaluation, Mapping) else {"": evaluation}
+    datasets = [each for each in (train, *named.values()) if each is not None]
+    settled = not args.use_vllm or args.vllm_max_model_length is not None
+    if settled or not all(hasattr(each, "__len__") for each in datasets):
+        return
+    of_template = args.chat_template_kwargs or {}
+    longest = max(prompt_tokens(row, tokenizer, **of_template) for each in datasets for row in each)
+    of_checks = max(map(len, _prompts(layout))) + _TOKENS
+    args.vllm_max_model_length = max(longest + args.max_completion_length, of_checks)
 
 
 class VLLMCheck(TrainerCallback):

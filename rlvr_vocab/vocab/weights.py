@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from transformers import AutoConfig, GenerationConfig
 
 from rlvr_vocab.atomic_file import read_json_if_there
+from rlvr_vocab.device import has_bf16
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.read_as_data import NO_CODE
-
-# AVX512-BF16, AMX-BF16, and BF16 of ARM, as torch calls them.
-_CPU_FEATURES = ("avx512_bf16", "amx_bf16", "bf16")
-
-
-def has_bf16(use_cpu: bool) -> bool:
-    """Whether what a run trains on has instructions of its own for bfloat16; torch before 2.11 knows it of no CPU."""
-    device = device_type(use_cpu)
-    if device == "cpu":
-        capabilities: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-        return any(capabilities.get(feature) for feature in _CPU_FEATURES)
-    return device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-
-
-def device_type(use_cpu: bool) -> str:
-    found = None if use_cpu else torch.accelerator.current_accelerator(check_available=True)
-    return "cpu" if found is None else found.type
 
 
 def weights_dtype(dtype: torch.dtype, use_cpu: bool = False) -> torch.dtype:

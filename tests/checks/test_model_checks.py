@@ -12,7 +12,9 @@ from rlvr_vocab.checks.model import INSTALLED_BY, packages_of
 from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
 from rlvr_vocab.config.load import read_settings
+from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.plan import fit
 
 LORA = "model.lora.enabled=true"
 FOUR_BIT = "model.model_kwargs.load_in_4bit=true"
@@ -54,7 +56,12 @@ def refusal(*words: str) -> str:
         ([FOUR_BIT, "model.pure_bf16=true"], ["pure_bf16", "float32"]),
         (["model.model_kwargs.load_in_4bit=maybe"], ["expected true or false", "maybe"]),
         (["+model.model_kwargs.quantization_config={load_in_4bit: true}"], ["load_in_4bit"]),
-        ([EIGHT_BIT, "training.use_vllm=true"], ["load_in_8bit", "use_vllm=false"]),
+        ([EIGHT_BIT, "training.use_vllm=true"], ["load_in_8bit=false", "use_vllm=false"]),
+        ([FOUR_BIT, "training.use_vllm=true"], ["load_in_4bit=false", "use_vllm=false"]),
+        (
+            [UNSLOTH, FOUR_BIT, "model.unsloth.fast_inference=true", "training.use_vllm=true"],
+            ["load_in_4bit=false", "use_vllm=false"],
+        ),
         (["model.backend=unslot"], ["did you mean unsloth?"]),
         ([UNSLOTH, "model.reasoning_vocab_size=5"], ["reasoning vocabulary", "model.backend=transformers"]),
         ([UNSLOTH, "model.lora.train_rows=all"], ["train_rows=none"]),
@@ -122,13 +129,29 @@ def test_a_package_that_is_not_there_is_asked_for_by_name(
 
 
 def test_flash_attention_comes_with_its_package_or_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    word = f"{ATTENTION}=flash_attention_2"
-    for missing in ("flash_attn", "kernels"):
-        without(monkeypatch, missing)
+    # Two of them install a module flash_attn.
+    there: set[str] = set()
+    monkeypatch.setattr(machine, "distributions", lambda name: there & {name})
+    own = {"flash_attention_2": "flash-attn", "flash_attention_3": "flash-attn-3", "flash_attention_4": "flash-attn-4"}
+    for attention, package in own.items():
+        word = f"{ATTENTION}={attention}"
+        without(monkeypatch)  # but with the package kernels
         load_settings("train", [word])
-    without(monkeypatch, "flash_attn", "kernels")
-    assert "flash-attn is not installed" in refusal(word)
+        without(monkeypatch, "kernels")
+        there = {package}
+        load_settings("train", [word])
+        there = set(own.values()) - {package}
+        assert f"{package} is not installed" in refusal(word)
     assert "kernels is not installed" in refusal(f"{ATTENTION}=kernels-community/flash-attn2")
+
+
+def test_fit_does_not_quantize_what_vllm_is_to_sample_from() -> None:
+    by_torch, by_vllm = (load_settings("train", [LORA, f"training.use_vllm={by}"]) for by in ("false", "true"))
+    assert isinstance(by_torch, RunSettings) and isinstance(by_vllm, RunSettings)
+    offered = [
+        [change and change.words for change in (step(run) for step in fit._STEPS)] for run in (by_torch, by_vllm)
+    ]
+    assert [(FOUR_BIT,) in words for words in offered] == [True, False]
 
 
 def test_only_a_run_asks_for_what_only_a_run_needs(monkeypatch: pytest.MonkeyPatch) -> None:

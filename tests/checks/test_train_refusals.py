@@ -8,6 +8,7 @@ import torch
 from rlvr_vocab.checks import machine
 from rlvr_vocab.checks.accelerator import check_accelerator
 from rlvr_vocab.cli import load_settings, main
+from rlvr_vocab.errors import UserError
 
 TARGETS = "model.lora.target_modules"
 ATTENTION = "model.model_kwargs.attn_implementation"
@@ -57,7 +58,39 @@ def test_a_paged_optimizer_says_that_it_does_not_page_without_a_gpu(caplog):
 
 
 def test_with_a_gpu_nothing_of_that_is_refused(monkeypatch, caplog):
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: torch.device("cuda"))
     words = ["training.use_liger_kernel=true", f"{ATTENTION}=flex_attention", "training.optim=paged_adamw_8bit"]
     check_accelerator(load_settings("quickstart", words))
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("gpus", "words", "said"),
+    [
+        (2, ["model.reasoning_vocab_size=0"], "accelerate launch --num_processes 2.*CUDA_VISIBLE_DEVICES=0"),
+        (2, ["+model.model_kwargs.device_map=cuda:0"], "one process sees 2 GPUs"),
+        (2, ["+model.model_kwargs.device_map=auto"], "model.model_kwargs.device_map=auto.*accelerate launch"),
+        (1, ["+model.model_kwargs.device_map=sequential"], "model.model_kwargs.device_map=sequential"),
+        (1, ["+model.model_kwargs.device_map={model: 0, lm_head: 1}"], "on two devices"),
+    ],
+)
+def test_a_model_is_not_cut_over_gpus_unnoticed(gpus, words, said, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    with pytest.raises(UserError, match=said):
+        check_accelerator(load_settings("quickstart", words))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "rank", "words"),
+    [
+        (1, "-1", ["+model.model_kwargs.device_map=cuda:0"]),
+        (2, "-1", ["+model.model_kwargs.device_map=auto", "model.reasoning_vocab_size=0"]),
+        (2, "-1", ["training.use_cpu=true"]),
+        (2, "0", []),  # of one process for each
+    ],
+)
+def test_one_gpu_a_process_is_not_refused(gpus, rank, words, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    check_accelerator(load_settings("quickstart", words))

@@ -1,6 +1,6 @@
 """Attention, fused kernels and quantized weights: what a device computes by kernels of its own."""
 
-from importlib.util import find_spec
+from importlib.metadata import distributions
 
 import pytest
 import torch
@@ -54,7 +54,7 @@ def test_an_attention_scores_as_sdpa_does_and_as_it_samples(
     package = FLASH_PACKAGES.get(attention)
     if device.type == "cpu" and (package or attention == "flex_attention"):
         pytest.skip(f"{attention} needs a CUDA GPU, and there is none here")
-    if package is not None and find_spec(package) is None:
+    if package is not None and not any(distributions(name=package)):
         pytest.skip(f"{package} is not installed here")
     loading = {"dtype": "float32", "attn_implementation": attention}
     trainer = train_on(expanded(), tmp_path, max_completion_length=8, model_init_kwargs=loading)

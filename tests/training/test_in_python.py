@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 import trl
+import trl.trainer.grpo_trainer as trl_grpo
 from datasets import Dataset
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl.trainer.utils import create_model_from_path
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import load_checkpoint
@@ -178,3 +180,37 @@ class TestInitialModel:
         folder = initial_folder(base, tmp_path, None)
         assert VocabLayout.load(folder).size == 0
         assert AutoTokenizer.from_pretrained(folder).chat_template == AutoTokenizer.from_pretrained(base).chat_template
+
+
+class TestDevices:
+    @pytest.mark.parametrize("beta", [0.0, 0.1])
+    def test_policy_and_reference_are_read_onto_one_device(
+        self, beta, make_trainer, expand_shape, tmp_path, monkeypatch
+    ):
+        read = []
+
+        def from_path(name, **settings):
+            read.append(settings["device_map"])
+            return create_model_from_path(name, **settings)
+
+        monkeypatch.setattr(trl_grpo, "create_model_from_path", from_path)
+        make_trainer(expand_shape("qwen3", size=None), tmp_path, beta=beta, kl_log_steps=0)
+        assert read == [None, None][: 2 if beta else 1]
+        assert trl_grpo.create_model_from_path is from_path
+        make_trainer(expand_shape("qwen3", size=0), tmp_path, model_init_kwargs={"device_map": "cpu"})
+        assert read[-1] == "cpu"
+
+    @pytest.mark.parametrize(
+        ("gpus", "fields", "size", "said"),
+        [
+            (2, {}, 0, "one process sees 2 GPUs"),
+            (1, {"model_init_kwargs": {"device_map": "auto"}}, None, "device_map=auto"),
+        ],
+    )
+    def test_a_model_that_would_be_cut_over_gpus_is_refused(
+        self, gpus, fields, size, said, make_trainer, expand_shape, tmp_path, monkeypatch
+    ):
+        monkeypatch.setattr(GRPOConfig, "n_gpu", gpus)
+        monkeypatch.setattr(trl_grpo, "create_model_from_path", None)
+        with pytest.raises(UserError, match=said):
+            make_trainer(expand_shape("qwen3", size=size), tmp_path, **fields)

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.vllm_check import VLLMCheck, check_engine
+from rlvr_vocab.training.vllm_check import VLLMCheck, check_engine, set_vllm_context
+from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import region_of_next
 
 
@@ -96,3 +97,37 @@ def test_a_server_is_named_in_the_message(make_trainer, expand_shape, tmp_path):
     trainer.vllm_generation = SimpleNamespace(mode="server", vllm_client=client)
     with pytest.raises(UserError, match=r"the vLLM server at http://10\.0\.0\.7:8000 .* it serves base"):
         check_engine(trainer)
+
+
+WORDS = ("one", "one two three four", "one two")
+
+
+@pytest.mark.parametrize(
+    ("settings", "evaluation", "context"),
+    [
+        ({}, None, 4 + 30),
+        ({}, ["a b c d e f g"], 7 + 30),
+        ({}, {"easy": ["a"], "hard": ["a b c d e"]}, 5 + 30),
+        ({"max_completion_length": 2}, None, 3 + 2 + 1 + 16),  # the questions asked before training need more
+        ({"vllm_max_model_length": 512}, None, 512),
+        ({"use_vllm": False}, None, None),
+    ],
+)
+def test_vllm_makes_room_for_the_longest_prompt_and_its_completion(settings, evaluation, context):
+    def dataset(texts):
+        return [{"prompt": text} for text in texts]
+
+    if isinstance(evaluation, dict):
+        evaluation = {name: dataset(texts) for name, texts in evaluation.items()}
+    elif evaluation is not None:
+        evaluation = dataset(evaluation)
+    given = {"use_vllm": True, "vllm_max_model_length": None, "max_completion_length": 30, "chat_template_kwargs": None}
+    args, layout = SimpleNamespace(**{**given, **settings}), VocabLayout(90, (), 1, 2, (3, 4), (1, 2, 3, 4))
+    set_vllm_context(args, layout, lambda text: {"input_ids": text.split()}, dataset(WORDS), evaluation)
+    assert args.vllm_max_model_length == context
+
+
+def test_a_stream_of_prompts_leaves_vllm_the_context_of_the_model():
+    args = SimpleNamespace(use_vllm=True, vllm_max_model_length=None, max_completion_length=30)
+    set_vllm_context(args, VocabLayout(9, (), 1, 2, (), ()), None, iter([{"prompt": "a"}]), None)
+    assert args.vllm_max_model_length is None

@@ -25,10 +25,10 @@ from transformers import (
 )
 from trl import SFTConfig, SFTTrainer
 
+from rlvr_vocab.device import device_type
 from rlvr_vocab.training.checkpointing.find import newest_checkpoint
 from rlvr_vocab.training.checkpointing.write import save_whole
 from rlvr_vocab.training.settings import WarmupSettings
-from rlvr_vocab.vocab.weights import device_type
 
 logger = logging.getLogger(__name__)
 
