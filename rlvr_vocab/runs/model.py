@@ -23,6 +23,7 @@ from rlvr_vocab.atomic_file import folder_appearing_whole, make_readable
 from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RunSettings
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data.answers import cell_text
+from rlvr_vocab.device import has_bf16
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
 from rlvr_vocab.progress import stage
