@@ -32,6 +32,7 @@ from rlvr_vocab.exit_codes import (
 )
 from rlvr_vocab.nearest import nearest_and_all
 from rlvr_vocab.plan.fit import words_that_fit
+from rlvr_vocab.rewards.user_code import only_allowed_code
 from rlvr_vocab.runs.multirun import require_one_process, run_jobs
 from rlvr_vocab.secret_words import without_secrets
 from rlvr_vocab.stop_signals import stop_signals
@@ -135,6 +136,12 @@ def dispatch(words: list[str]) -> int:
     if name not in COMMANDS:
         raise UserError(f"unknown command {name}{nearest_and_all(name, COMMANDS)}")
     line = parse_command_line(name, rest)
+    with nullcontext() if line.trust_code else only_allowed_code():
+        return carry_out(name, rest, line)
+
+
+def carry_out(name: str, rest: list[str], line: CommandLine) -> int:
+    """Print what an option asks for, or check the settings and run the command."""
     jobs = jobs_of(name, rest) if line.multirun else []
     shown = shown_alone(name, line, [list(job.words) for job in jobs] or [rest])
     if shown is not None:

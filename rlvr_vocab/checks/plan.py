@@ -10,6 +10,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import CARDS, CPU, device_named
 from rlvr_vocab.plan.workload import architecture_of_run
 from rlvr_vocab.runs.folder import check_new_file
+from rlvr_vocab.runs.rewards import grader_of_run
 
 
 def check_plan(settings: PlanSettings) -> None:
@@ -41,5 +42,7 @@ def check_plan(settings: PlanSettings) -> None:
         raise UserError("calibrate=true: not for a run in stages, which it would have to run whole; set stages=null")
     if settings.calibrate and settings.fit is not None:
         raise UserError("calibrate=true with fit: settings are first found, then measured; give one of them")
+    if settings.calibrate:
+        grader_of_run(settings)  # whose code the steps will import
     if settings.out is not None:
         check_new_file(settings.out, "out", ())

@@ -88,7 +88,7 @@ def _calibrated(settings: PlanSettings, where: Circumstances, console: Console) 
             *(f"config={config}", f"output_dir={output}", "exp_name=calibration", "report=false", "max_hours=null"),
             *("logging.enabled=false", "warmup.max_steps=0", "dataset.max_eval_samples=1"),
             *(f"training.max_steps={_MEASURED_STEPS}", "training.logging_steps=1", "training.eval_steps=null"),
-            *("training.save_strategy=no", "training.kl_log_steps=0"),
+            *("training.save_strategy=no", "training.kl_log_steps=0", "trust_code=true"),
         ]
         if settings.format == "text":
             console.print(f"running {counted(_MEASURED_STEPS, 'step')} of the real thing", style="dim")

@@ -45,6 +45,7 @@ class CommandLine:
     resolve: bool = False
     multirun: bool = False
     job: int | None = None
+    trust_code: bool = False
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -84,6 +85,10 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
         files = [word for word in rest if word.startswith("config=")]
         rest = [word for word in rest if not word.startswith("config=")]
         config_file = Path(files[-1].removeprefix("config=")).expanduser() if files else None
+    trust = [word.partition("=")[2] for word in rest if word.startswith("trust_code=")]
+    if not {"true", "false"}.issuperset(trust):
+        raise UserError(f"trust_code={trust[-1]}: must be true or false")
+    rest = [word for word in rest if not word.startswith("trust_code=")]
     return CommandLine(
         overrides=tuple(rest),
         config_dir=known.config_dir,
@@ -95,6 +100,7 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
         resolve=known.resolve,
         multirun=known.multirun,
         job=known.job,
+        trust_code=trust[-1:] == ["true"],
     )
 
 

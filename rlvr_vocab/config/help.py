@@ -51,7 +51,7 @@ def command_help(command: str, argv: Sequence[str]) -> str:
     if "training" in COMMANDS[command].groups:
         parts.append(
             "Any other field of TRL's GRPOConfig: training.<field>=value\n"
-            "Start from an earlier run: config=out/<run>/config.yaml"
+            "Start from an earlier run: config=out/<run>/config.yaml; trust_code=true imports the code that it names"
         )
     parts.append(
         "Your own YAML files: --config-dir DIR (DIR/<group>/<choice>.yaml), --config-name NAME\n"

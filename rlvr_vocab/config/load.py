@@ -23,10 +23,14 @@ from rlvr_vocab.config.resolution import resolved_config
 from rlvr_vocab.config.secrets import refuse_secret_words
 from rlvr_vocab.config.sections import ModelSettings, RewardSettings, RunSettings, StageSettings, read_training
 from rlvr_vocab.config.stages import naming_the_stage, read_stages, recorded_stage
-from rlvr_vocab.config.values import read, read_section
+from rlvr_vocab.config.values import as_typed, read, read_section
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import run_folder_of
+from rlvr_vocab.rewards.reward import RewardSpec
+from rlvr_vocab.rewards.user_code import allow, is_user_code, require_allowed
 
+# Arguments of from_pretrained that run Python code of others; so does an attention that the hub holds.
+BRING_CODE = ("trust_remote_code", "use_kernels")
 Run = TypeVar("Run", bound=RunSettings)
 
 
@@ -45,11 +49,40 @@ def read_settings(command: str, argv: Sequence[str]) -> Any:
     composed = compose_command(command, line)
     config = resolved_config(composed)
     if not issubclass(COMMANDS[command].settings, RunSettings):
-        return COMMANDS[command].read_settings(config, composed.given)
+        settings = COMMANDS[command].read_settings(config, composed.given)
+        _allow(getattr(settings, "rewards", None), getattr(settings, "grader", None))
+        return settings
     section: type[RunSettings] = COMMANDS[command].settings
     run = read_run(config, section)
     require_that_typed_keys_apply(run.model, composed.given)
-    return with_stages(run, command, line)
+    run = with_stages(run, command, line)
+    _allow_typed_code(run, composed)
+    return run
+
+
+def _allow_typed_code(run: RunSettings, composed: Composed) -> None:
+    """Allow the rewards of a run, those of a recorded one only where they were typed; so with code of a model."""
+
+    def typed(key: str) -> bool:
+        return not composed.recorded or key in composed.given or key.partition(".")[0] in composed.chosen
+
+    if typed("rewards.functions"):
+        _allow(run.rewards)
+    if typed("evaluation.grader"):
+        _allow(None, run.evaluation.grader)
+    if typed("stages"):
+        for stage in run.stages:
+            _allow(stage.run.rewards)
+    for key, value in run.model.model_kwargs.items():
+        from_hub = key == "attn_implementation" and "/" in str(value)
+        if (from_hub or (key in BRING_CODE and value)) and not typed(f"model.model_kwargs.{key}"):
+            require_allowed(f"model.model_kwargs.{key}={as_typed(value)}", "runs code from the hub")
+
+
+def _allow(rewards: RewardSettings | None, grader: Sequence[RewardSpec] | None = None) -> None:
+    """A name of the library without parameters may stand for a reward of a recorded run."""
+    specs = [*(rewards.functions if rewards else ()), *(grader or ())]
+    allow(spec.name for spec in specs if is_user_code(spec.name) or spec.params)
 
 
 def require_that_typed_keys_apply(model: ModelSettings, given: Collection[str]) -> None:

@@ -20,7 +20,7 @@ from rlvr_vocab.rewards.guard import GuardedReward
 from rlvr_vocab.rewards.library import LIBRARY
 from rlvr_vocab.rewards.library.accuracy import accuracy, verdicts
 from rlvr_vocab.rewards.reward import RewardSpec, Score, traits_of
-from rlvr_vocab.rewards.user_code import is_user_code, load_function
+from rlvr_vocab.rewards.user_code import is_user_code, load_function, require_allowed
 from rlvr_vocab.verify.judge import Verdict
 
 # What TRL hands to every reward function beside the columns of the data set.
@@ -164,6 +164,8 @@ def find_function(name: str) -> Callable[..., Any]:
     if name not in LIBRARY:
         own = "; a function of your own is file.py:function or module:function"
         raise UserError(f"rewards: no reward {name}{nearest_and_all(name, sorted(LIBRARY))}{own}")
+    if traits_of(LIBRARY[name]).sends:
+        require_allowed(name, "sends completions, and the key that its parameters name, to a server")
     return LIBRARY[name]
 
 
@@ -233,6 +235,8 @@ def _called_by_keyword(function: Callable[..., Any], name: str) -> Callable[...,
     for item in parameters.values():
         if item.kind is item.POSITIONAL_ONLY and item.default is item.empty:
             raise UserError(f"rewards: {name} takes {item.name} by position only; rewards are called by keyword")
+    if "completions" not in parameters and not _takes_any(function):
+        raise UserError(f"rewards: {name} takes no parameter completions, so it is no reward and is not called")
     return function
 
 

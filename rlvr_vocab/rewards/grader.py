@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.errors import UserError
@@ -25,7 +23,7 @@ from rlvr_vocab.rewards.library import LIBRARY
 from rlvr_vocab.rewards.library.accuracy import accuracy, extracted_answer
 from rlvr_vocab.rewards.reward import RewardSpec, traits_of
 from rlvr_vocab.rewards.turns import THINK_TAGS
-from rlvr_vocab.rewards.user_code import is_user_code
+from rlvr_vocab.rewards.user_code import is_user_code, source_file
 
 # How guides name functions of one's own that tell right from wrong, unless they say more, and that look at the form.
 _GRADES = re.compile(r"(?:^|_)(?:accuracy|correct|correctness|exact_match|is_right|solved)(?:_|$)", re.IGNORECASE)
@@ -131,7 +129,8 @@ def _shaped(spec: RewardSpec) -> RewardSpec | None:
     """The grader whose scores a reward shapes, as `cosine_length` does, where that tells right from wrong."""
     parameter = traits_of(find_function(spec.name)).shapes
     shaped = spec.params.get(parameter, "accuracy") if parameter else None
-    return RewardSpec(shaped) if isinstance(shaped, str) and _grades(RewardSpec(shaped)) else None
+    known = isinstance(shaped, str) and shaped in LIBRARY
+    return RewardSpec(shaped) if known and _grades(RewardSpec(shaped)) else None
 
 
 def named_for_being_right(name: str) -> bool:
@@ -160,12 +159,12 @@ def _code_of(name: str) -> dict[str, str]:
     """A function of the library by the first of its names; one of the user's with its file, and what that holds."""
     if name in LIBRARY:
         return {"name": LIBRARY[name].__name__}
-    function = inspect.unwrap(find_function(name))
-    file = inspect.getsourcefile(function)
+    find_function(name)  # which imports its module
+    file = source_file(name)
     if file is None:
         return {"name": name}
-    content = hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    return {"name": name.rpartition(":")[2], "file": Path(file).name, "sha256": content}
+    content = hashlib.sha256(file.read_bytes()).hexdigest()
+    return {"name": name.rpartition(":")[2], "file": file.name, "sha256": content}
 
 
 def _full_mark(spec: RewardSpec) -> float:

@@ -61,6 +61,7 @@ class Traits:
         wanted: columns that it can be called without, and then looks at something else than in a training.
         columns: columns that it takes where the data set has them.
         dry_run: it may be called before a training begins to see that it works.
+        sends: it sends completions to a server that its parameters name.
         aliases: further names of it in the library, TRL's for instance.
     """
 
@@ -74,6 +75,7 @@ class Traits:
     wanted: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     dry_run: bool = True
+    sends: bool = False
     aliases: tuple[str, ...] = ()
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +14,34 @@ from typing import Any
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
+
+
+# The names whose code a command may import; None where any may be, as in a Python program that names it itself.
+_allowed: set[str] | None = None
+
+
+@contextmanager
+def only_allowed_code() -> Iterator[None]:
+    """Until the block ends, `require_allowed` refuses every name that `allow` has not been given in it."""
+    global _allowed
+    before, _allowed = _allowed, set()
+    try:
+        yield
+    finally:
+        _allowed = before
+
+
+def allow(names: Iterable[str]) -> None:
+    """Let rewards of these names be used: the user has typed them, or the configuration that holds them."""
+    if _allowed is not None:
+        _allowed.update(names)
+
+
+def require_allowed(name: str, effect: str) -> None:
+    """Raises UserError for what was not allowed; `effect` completes the sentence that begins with its name."""
+    if _allowed is not None and name not in _allowed:
+        where = "a recorded run names it and this command line does not"
+        raise UserError(f"{name} {effect}: {where}; if you trust that run, add trust_code=true")
 
 
 def is_user_code(name: str) -> bool:
@@ -24,8 +53,9 @@ def load_function(name: str) -> Callable[..., Any]:
     """The function that `module:function` or `file.py:function` names; `file.py:object.method` names a method.
 
     Raises:
-        UserError: the file or module cannot be imported, or holds no such function.
+        UserError: this command may not import it, the file or module cannot be imported, or holds no such function.
     """
+    require_allowed(name, "is code, which would be imported and called")
     where, _, attribute = name.rpartition(":")
     module = _from_file(Path(where).expanduser(), name) if where.endswith(".py") else _from_module(where, name)
     try:
@@ -37,6 +67,13 @@ def load_function(name: str) -> Callable[..., Any]:
     if isinstance(function, type):
         raise UserError(f"rewards: {name} is a class: name a function, or an object of it that can be called")
     return function
+
+
+def source_file(name: str) -> Path | None:
+    """The file that a user's function is named by, or that of its module; None for a module without one."""
+    where, _, _ = name.rpartition(":")
+    file = where if where.endswith(".py") else getattr(sys.modules[where], "__file__", None)
+    return None if file is None else Path(file).expanduser()
 
 
 def _no_such_function(name: str, what: str, module: ModuleType) -> UserError:

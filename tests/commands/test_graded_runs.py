@@ -68,7 +68,7 @@ def summary_of(run: Path) -> dict:
 
 def test_where_nothing_is_right_or_wrong_a_run_measures_its_reward(style, capsys):
     capsys.readouterr()
-    assert main(["train", f"config={style / 'config.yaml'}", f"output_dir={style}"]) == 0
+    assert main(["train", f"config={style / 'config.yaml'}", f"output_dir={style}", "trust_code=true"]) == 0
     shown, summary = capsys.readouterr().out, summary_of(style)
     before, after = (read_results(style / "evaluation" / f"{when}.jsonl") for when in ("before", "after"))
     for results, key in ((before, "reward_before"), (after, "reward_after")):
@@ -108,7 +108,7 @@ def test_a_function_named_for_correctness_tells_right_from_wrong(train, capsys):
 
 
 def test_evaluate_grades_as_the_run_or_as_it_is_told(style, tmp_path, capsys):
-    words = ["evaluate", f"checkpoint={style / 'final_model'}", "samples=2", "max_samples=6"]
+    words = ["evaluate", f"checkpoint={style / 'final_model'}", "samples=2", "max_samples=6", "trust_code=true"]
     assert main([*words, f"out={tmp_path / 'run'}"]) == 0
     shown, summary = capsys.readouterr().out, summary_of(tmp_path / "run")
     results = read_results(tmp_path / "run" / "results.jsonl")
@@ -131,7 +131,7 @@ def test_evaluate_grades_as_the_run_or_as_it_is_told(style, tmp_path, capsys):
 def test_checkpoints_of_runs_that_grade_otherwise_are_not_set_beside_each_other(style, train, tmp_path, capsys):
     other = train("numbers", "[numeric]")
     pair = f"checkpoint=[{style / 'final_model'},{other / 'final_model'}]"
-    assert main(["evaluate", pair, f"out={tmp_path}"]) == 2
+    assert main(["evaluate", pair, f"out={tmp_path}", "trust_code=true"]) == 2
     line = capsys.readouterr().err
     assert "is graded by 2 × variety + short_format" in line and f"{other / 'final_model'} by numeric: give" in line
 
@@ -189,7 +189,7 @@ def test_chat_prompts_without_golds_or_with_lists_go_from_training_to_the_report
     assert ("(gold: " in shown) is (golds == "lists")
     assert "trained with this system prompt" in (run / "final_model" / "README.md").read_text()
     assert json.loads((run / "problems.json").read_text())["system_prompt_used"] is True  # in every second row
-    assert main(["evaluate", f"checkpoint={run / 'final_model'}", f"out={tmp_path / 'out'}"]) == 0
+    assert main(["evaluate", f"checkpoint={run / 'final_model'}", f"out={tmp_path / 'out'}", "trust_code=true"]) == 0
     assert main(["check", "dataset=local", *words]) == 0
 
 

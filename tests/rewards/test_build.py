@@ -148,6 +148,8 @@ def test_an_adaptive_weight_starts_at_the_weight_and_knows_the_full_mark(mine):
         (RewardSpec("math:hypot"), "no signature found for builtin <built-in function hypot>; wrap it"),
         (RewardSpec("length", params={"longst": 1}), "length has no parameter longst; did you mean longest?"),
         (RewardSpec("builtins:len"), "builtins:len takes obj by position only"),
+        (RewardSpec("os:system"), "os:system takes no parameter completions"),
+        (RewardSpec("subprocess:getoutput"), "subprocess:getoutput takes no parameter completions"),
         (RewardSpec("boxed", 1_000_001.0), "weight of boxed is 1000001.0: must be from -1,000,000 to 1,000,000"),
         (RewardSpec("boxed", math.nan), "weight of boxed is nan: must be from"),
         (RewardSpec("boxed", full_mark=math.nan), "full_mark of boxed is nan: must be a finite number"),

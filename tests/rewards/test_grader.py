@@ -1,5 +1,7 @@
 """What grades held-out answers: which of a run's rewards, from which score one is right, and what is in format."""
 
+import hashlib
+
 import pytest
 
 from rlvr_vocab.errors import UserError
@@ -182,3 +184,20 @@ def test_a_single_reward_that_calls_nothing_right_counts_with_its_weight_and_its
 def test_a_grader_that_is_nothing_is_refused(asked):
     with pytest.raises(UserError, match="the list of graders is empty, or all their weights are 0"):
         grader_spec([RewardSpec("accuracy")], asked)
+
+
+@pytest.mark.parametrize("name", ["stateful", "half"])
+def test_an_object_and_a_partial_function_of_a_file_grade_and_are_recorded(name, tmp_path):
+    path = tmp_path / "objects.py"
+    path.write_text(
+        "import functools\n"
+        "class Stateful:\n"
+        "    def __call__(self, *args, **columns): return [0.5] * len(columns['completions'])\n"
+        "def level(completions, level, **columns): return [level] * len(completions)\n"
+        "stateful, half = Stateful(), functools.partial(level, level=0.5)\n"
+    )
+    spec = grader_spec([RewardSpec(f"{path}:{name}")])
+    [function] = spec.record()["functions"]
+    assert function["file"] == "objects.py" and function["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    [grade] = Grader(spec, RewardContext()).grades([{"prompt": "p", "solution": "4"}], ["4"], [[1]])
+    assert grade.score == 0.5

@@ -81,7 +81,7 @@ class Unanswered(Exception):
     """A judge gave no answer; the text says why."""
 
 
-@reward(not_for_golds="a judge is asked about what a model wrote", columns=("solution",), dry_run=False)
+@reward(not_for_golds="a judge is asked about what a model wrote", columns=("solution",), dry_run=False, sends=True)
 def llm_judge(
     prompts: Sequence[Any],
     completions: Sequence[Any],
