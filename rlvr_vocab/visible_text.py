@@ -22,6 +22,15 @@ def visible_text(text: str) -> str:
     return "".join(map(visible_character, text))
 
 
+def writable(text: str) -> str:
+    r"""The text as UTF-8 can write it: half a surrogate pair becomes its escape.
+
+    >>> writable("a\ud800é") == "a\\ud800é"
+    True
+    """
+    return text.encode("utf-8", errors="backslashreplace").decode("utf-8")
+
+
 def visible_lines(text: str) -> str:
     r"""As `visible_text`, but line feeds stay as they are.
 

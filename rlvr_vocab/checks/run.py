@@ -172,8 +172,13 @@ def check_loss(grpo: Mapping[str, Any]) -> None:
 
 
 def check_exp_name(exp_name: str) -> None:
-    if not exp_name.strip() or exp_name in (".", ".."):
+    if not exp_name.strip():
         raise UserError(f"exp_name={exp_name!r}: give the run a name")
+    leaves_out = not {"", ".", ".."}.isdisjoint(exp_name.split("/")) or exp_name.startswith("~") or "\\" in exp_name
+    if leaves_out or not exp_name.isprintable():
+        raise UserError(
+            f"exp_name={exp_name!r}: it names the folder of the run, out/<exp_name>; use letters and digits"
+        )
 
 
 def check_dataset(dataset: DatasetSettings) -> None:

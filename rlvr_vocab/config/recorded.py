@@ -9,7 +9,7 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from rlvr_vocab.config.values import refuse_impossible_numbers
+from rlvr_vocab.config.values import refuse_impossible_values
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 
@@ -53,7 +53,7 @@ def read_recorded(path: Path, resolve: bool = False) -> dict[str, Any]:
     if "defaults" in content:
         raise UserError(f"config={path}: a file with a defaults list is given by --config-dir and --config-name")
     recorded = {str(key): value for key, value in content.items()}
-    refuse_impossible_numbers(recorded)
+    refuse_impossible_values(recorded)
     _add_later_keys(recorded)
     return recorded
 

@@ -8,7 +8,7 @@ import yaml
 
 from rlvr_vocab.config.compose import CONF, Composed, resolve
 from rlvr_vocab.config.secrets import refuse_secrets
-from rlvr_vocab.config.values import read, refuse_impossible_numbers, wrong_type
+from rlvr_vocab.config.values import read, refuse_impossible_values, wrong_type
 from rlvr_vocab.errors import UserError
 
 # model.generation_kwargs.<key> -> the same thing as training.<key>
@@ -27,7 +27,7 @@ def resolved_config(composed: Composed) -> dict[str, Any]:
     """The composed configuration as plain values, twins settled; as a config.yaml it composes to itself."""
     config = resolve(composed)
     refuse_secrets(config)
-    refuse_impossible_numbers(config)
+    refuse_impossible_values(config)
     if "model" in config:
         settle_reasoning_vocab_size(config["model"])
     if "rewards" in config:

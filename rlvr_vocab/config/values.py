@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean, nearest_and_all
+from rlvr_vocab.visible_text import writable
 
 T = TypeVar("T")
 
@@ -48,13 +49,15 @@ def single_values(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
         yield key, value
 
 
-def refuse_impossible_numbers(config: Mapping[str, Any]) -> None:
-    """Raises UserError where a number is too large for 64 bits or not finite, whatever key it has."""
+def refuse_impossible_values(config: Mapping[str, Any]) -> None:
+    """Raises UserError where a number is too large for 64 bits or not finite, or UTF-8 cannot write a text."""
     for key, value in single_values(config):
         if isinstance(value, int) and abs(value) > LARGEST_WHOLE_NUMBER:
             raise UserError(f"{key}: a whole number of {len(str(abs(value)))} digits is too large")
         if isinstance(value, float) and not math.isfinite(value):
             raise UserError(f"{key}={value}: must be finite")
+        if isinstance(value, str) and writable(value) != value:
+            raise UserError(f"{key}={writable(value)!r:.60}: holds half a surrogate pair, which UTF-8 cannot write")
 
 
 def dotted(section: str, name: object) -> str:

@@ -23,6 +23,7 @@ from rlvr_vocab.rewards.deadline import Deadline, DeadlineThread, StillWanted, T
 from rlvr_vocab.rewards.reward import Score
 from rlvr_vocab.rewards.turns import turn_text
 from rlvr_vocab.secret_words import without_secrets
+from rlvr_vocab.visible_text import writable
 
 logger = logging.getLogger(__name__)
 
@@ -194,7 +195,7 @@ def score_of(value: Any) -> Score:
     """A score as it is, a number or None as a score without a reason, a `Mistake` for anything else."""
     try:
         if isinstance(value, Score):
-            return Score(_finite_number(value.value), str(value.reason), bool(value.timed_out))
+            return Score(_finite_number(value.value), value.reason, bool(value.timed_out))
         return Score(_finite_number(value), "")
     except NotAScore as mistake:
         return Mistake(None, str(mistake))
@@ -241,10 +242,18 @@ async def _awaited(awaitable: Any, deadline: Deadline) -> Any:
 
 
 def _copies(columns: dict[str, Any]) -> dict[str, Any]:
-    return {
+    given = {
         name: [_copy(cell) for cell in column] if isinstance(column, list) else column
         for name, column in columns.items()
     }
+    log_extra = columns.get("log_extra")
+    if log_extra is not None:  # a trainer writes these columns to files
+
+        def log_writable(column: str, values: Sequence[Any]) -> None:
+            log_extra(writable(column), [writable(each) if isinstance(each, str) else each for each in values])
+
+        given["log_extra"] = log_writable
+    return given
 
 
 def _copy(cell: Any) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, cast
 
 from rlvr_vocab.rewards.adaptive import Adaptation
+from rlvr_vocab.visible_text import writable
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,9 @@ class Score:
     value: float | None
     reason: str
     timed_out: bool = field(default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", writable(str(self.reason)))  # records are UTF-8
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from typing import Any
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 
-
 # The names whose code a command may import; None where any may be, as in a Python program that names it itself.
 _allowed: set[str] | None = None
 

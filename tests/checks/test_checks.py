@@ -59,6 +59,11 @@ DIFFER = "the trained and the sampled policy would differ"
         ("rewards.functions=[{name: acuracy}]", ["acuracy", "accuracy?"]),
         ("rewards.functions=[]", ["rewards=accuracy"]),
         ("exp_name=..", ["exp_name"]),
+        *(
+            (f"exp_name={name}", ["exp_name", "folder"])
+            for name in ("../x", "a/../../b", "/x", "~", r"a\\b", "a\nb", ".")
+        ),
+        ("dataset.system_prompt=half \udcff", ["dataset.system_prompt", "UTF-8"]),
         ("model.name=./nowhere/model", ["./nowhere/model: no such folder"]),
     ],
 )

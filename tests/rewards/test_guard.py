@@ -282,3 +282,35 @@ def test_comparisons_that_ran_into_their_deadline_are_counted_apart_from_wrong_a
     figures, said = logged_by(function, completions=turns, solution=["1"] * 3)
     assert figures == {"rewards/mine/timeouts": 2.0}
     assert said == {"reason/mine": ["timeout", "different: 2 is not 1", "timeout"]}
+
+
+class Odd:
+    def __repr__(self):
+        return "\udcff"
+
+
+def raises(completions, **columns):
+    raise ValueError("half a pair: \ud800")
+
+
+def explains(completions, **columns):
+    return [Score(0.5, "\udfff and \0") for _ in completions]
+
+
+def returns_odd(completions, **columns):
+    return [Odd() for _ in completions]
+
+
+def logs(completions, log_extra, **columns):
+    log_extra("\ud800", ["\udfff"] * len(completions))
+    return [0.0] * len(completions)
+
+
+@pytest.mark.parametrize("function", [raises, explains, returns_odd, logs])
+@pytest.mark.parametrize("deadline", [None, 5.0])
+def test_what_a_function_says_or_logs_can_be_written_as_utf_8(function, deadline):
+    logged = {}
+    guarded = GuardedReward(function, "mine", deadline)
+    guarded(completions=["a", "b"], log_extra=lambda column, values: logged.update({column: values}))
+    assert set(map(len, logged.values())) == {2}
+    "".join([*logged, *(text for values in logged.values() for text in values)]).encode("utf-8")

@@ -1,5 +1,8 @@
 """Scores of answers in JSON."""
 
+import socket
+import time
+
 import pytest
 
 from rlvr_vocab.errors import UserError
@@ -35,7 +38,41 @@ def test_a_row_s_own_schema_goes_before_that_of_the_run():
     assert json_format(["[1]"]) == [1.0]
 
 
-@pytest.mark.parametrize("parameter", [{"schema": {"type": "text"}}, {"schema": 7}, {"parses": 2}])
+@pytest.mark.parametrize(
+    "parameter", [{"schema": {"type": "text"}}, {"schema": 7}, {"schema": {"pattern": "("}}, {"parses": 2}]
+)
 def test_a_wrong_parameter_is_refused(parameter):
     with pytest.raises(UserError, match=f"json_format: {next(iter(parameter))}="):
         json_format([], **parameter)
+
+
+DOUBLED = {f"a{depth}": {"allOf": [{"$ref": f"#/$defs/a{depth + 1}"}] * 2} for depth in range(30)} | {"a30": {}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer"),
+    [
+        ({"pattern": "^(a+)+$"}, '"' + "a" * 40 + 'b"'),
+        ({"patternProperties": {"^(a|a)*$": {}}}, '{"' + "a" * 40 + 'b": 1}'),
+        ({"propertyNames": {"pattern": "(.*a){25}"}}, '{"' + "a" * 60 + '": 1}'),
+        ({"$ref": "#/$defs/a0", "$defs": DOUBLED}, "1"),
+        ({"$ref": "#"}, "1"),
+        ({"uniqueItems": True}, "[" + ",".join(f'{{"a": {i}}}' for i in range(20_000)) + "]"),
+        ({"multipleOf": 0.1}, "1e999"),
+    ],
+)
+def test_an_answer_that_cannot_be_checked_in_time_is_json_and_no_more(schema, answer):
+    begun = time.monotonic()
+    [hangs, fine] = json_format.explain([answer, "7"], json_schema=[schema, None], parses=0.5, deadline=0.5)
+    assert hangs.value == 0.5 and hangs.reason.startswith("not checked: ") and fine.value == 1.0
+    assert time.monotonic() - begun < 20
+
+
+def test_a_schema_that_refers_to_an_address_fetches_nothing():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.5)
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/schema.json"
+        [score] = json_format.explain(["1"], json_schema=[{"$ref": address}])
+        with pytest.raises(TimeoutError):
+            server.accept()
+    assert score.value is None and address in score.reason
