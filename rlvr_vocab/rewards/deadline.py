@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -87,6 +89,16 @@ class DeadlineThread:
             self._thread = threading.Thread(target=_run_calls, args=(self._jobs,), name=self._name, daemon=True)
             self._thread.start()
         self._jobs.put(call)
+
+
+def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns, also where an event loop runs in this thread already."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
 
 
 class _Call:

@@ -10,7 +10,6 @@ import reprlib
 import sysconfig
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
@@ -19,7 +18,7 @@ from typing import Any
 
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.deadline import Deadline, DeadlineThread, StillWanted, TimedOut
+from rlvr_vocab.rewards.deadline import Deadline, DeadlineThread, StillWanted, TimedOut, run_coroutine
 from rlvr_vocab.rewards.reward import Score
 from rlvr_vocab.rewards.turns import turn_text
 from rlvr_vocab.secret_words import without_secrets
@@ -179,7 +178,7 @@ def values_of(result: Any, rows: int, deadline: Deadline) -> list[Any]:
         TimedOut: it was cancelled.
     """
     if inspect.isawaitable(result):
-        result = _awaited_result(result, deadline)
+        result = run_coroutine(_awaited(result, deadline))
     if getattr(result, "ndim", None) == 1 and hasattr(result, "tolist"):
         result = result.tolist()
     if not isinstance(result, Sequence) or isinstance(result, str | bytes | bytearray):
@@ -220,15 +219,6 @@ def _with_type(value: Any) -> str:
     """`'yes' (a str)`: a value on one short line, and its type."""
     shown, name = " ".join(reprlib.repr(value).split()), type(value).__name__
     return shown if value is None else f"{shown} ({'an' if name[:1].lower() in 'aeiou' else 'a'} {name})"
-
-
-def _awaited_result(awaitable: Any, deadline: Deadline) -> Any:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:  # no loop runs in this thread, so one may
-        return asyncio.run(_awaited(awaitable, deadline))
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        return thread.submit(asyncio.run, _awaited(awaitable, deadline)).result()
 
 
 async def _awaited(awaitable: Any, deadline: Deadline) -> Any:
