@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 MASK = "***"
 # Last parts of a key whose value is a secret, whatever it looks like.
 _KEYS = re.compile(
-    r"(?:.*_)?(?:api_?key|access_key|secret_key|private_key|password|passwd|passphrase|secret|credentials?)"
+    r"(?:.*_)?(?:api_?key|access_key|secret_key|private_key|password|passwd|passphrase|secret|credentials?"
+    r"|authorization|subscription_key)"
     r"|(?:use_|hub_|hf_|auth_|access_|bearer_|refresh_|wandb_|github_)*token",
     re.IGNORECASE,
 )
@@ -32,10 +33,15 @@ _FORMS = re.compile(
     r"|xox[abprs]-[\w-]{10,}"  # Slack
     r"|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,}"  # JSON web tokens
     r")"
-    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"  # user:password@ of an address
+    r"|(?<=://)(?:[^/\s:@]*:[^/\s@]+|[\w-]{20,})(?=@)"  # user:password@ or token@ of an address
+    r"|(?P<before>(?i:"  # after what stays to be read:
+    r"[?&](?:[\w-]*[_-])?(?:api|access)?(?:key|token|sig|signature|auth|code|password|secret|credential)="
+    r"|authorization['\"]?\s*:\s*['\"]?(?:(?:basic|bearer|digest|token)\s+)?"
+    r"|\b(?:basic|bearer)\s+(?=[^\s'\"]{12})(?=[^\s'\"]*(?-i:=|[a-z][A-Z]|[A-Za-z]\d[A-Za-z]))"
+    r"))[^\s'\"&#,;<>{}\]]+"
 )
 _ASSIGNED = re.compile(
-    r"""(?P<key>[\w.-]+)(?P<between>=['"]?|['"]\s*:\s*['"])(?P<value>(?<=['"])[^'"]+|[^\s'",;}\]]+)"""
+    r"""(?P<key>[\w.-]+)(?P<between>(?:=|(?<=[Kk]ey):\s)['"]?|['"]\s*:\s*['"])(?P<value>(?<=['"])[^'"]+|[^\s'",;}\]]+)"""
 )
 
 
@@ -43,14 +49,14 @@ def is_secret(key: str, value: object, environment: Mapping[str, str] = os.envir
     """Whether the value of a dotted key must not be seen: by its name, by its form, or as the environment's own."""
     if isinstance(value, bool) or value is None or str(value).lower() in _NO_SECRETS:
         return False
-    name, text = key.rpartition(".")[2], str(value)
-    if _KEYS.fullmatch(name):
+    if _is_named_secret(key, str(value)):
         return True
-    if not isinstance(value, str):
-        return False
-    if _MAYBE.fullmatch(name) and _LIKE_A_TOKEN.fullmatch(text):
-        return True
-    return _FORMS.search(text) is not None or variable_with(text, environment) is not None
+    return isinstance(value, str) and bool(_FORMS.search(value) or variable_with(value, environment))
+
+
+def _is_named_secret(key: str, text: str) -> bool:
+    name = key.rpartition(".")[2].replace("-", "_")
+    return bool(_KEYS.fullmatch(name) or (_MAYBE.fullmatch(name) and _LIKE_A_TOKEN.fullmatch(text)))
 
 
 def variable_with(value: str, environment: Mapping[str, str] = os.environ) -> str | None:
@@ -62,11 +68,11 @@ def without_secrets(text: str, environment: Mapping[str, str] = os.environ) -> s
     """A text with every secret in it masked: the environment's own, those of a known form, and `token=…`."""
     for _, secret in sorted(_secrets_of(environment), key=lambda item: -len(item[1])):
         text = text.replace(secret, MASK)
-    return _ASSIGNED.sub(_masked, _FORMS.sub(MASK, text))
+    return _ASSIGNED.sub(_masked, _FORMS.sub(lambda found: f"{found['before'] or ''}{MASK}", text))
 
 
 def _masked(match: re.Match[str]) -> str:
-    hidden = is_secret(match["key"], match["value"], {})
+    hidden = match["value"].lower() not in _NO_SECRETS and _is_named_secret(match["key"], match["value"])
     return f"{match['key']}{match['between']}{MASK}" if hidden else match[0]
 
 

@@ -45,6 +45,9 @@ def test_a_value_under_the_key_of_a_secret_is_one(key: str) -> None:
         ("dataset.system_prompt", "Solve the task-based and risk-averse problem, mail me@example.org."),
         ("exp_name", "sk-learn-baseline-on-arithmetic"),
         ("output_dir", "./out/grpo_reasoning_1000"),
+        ("dataset.system_prompt", "Basic mathematics; a bearer certificate. The key: think. Basic GSM8K-style 1?"),
+        ("dataset.name", "https://example.org/a.jsonl?monkey=1&page=2"),
+        ("x.url", "ssh://git@example.org/x.git"),
     ],
 )
 def test_other_values_are_none(key: str, value: object) -> None:
@@ -55,6 +58,40 @@ def test_other_values_are_none(key: str, value: object) -> None:
 def test_a_secret_is_known_by_its_form_under_any_key_and_inside_a_text(value: str) -> None:
     assert is_secret("dataset.system_prompt", value, NOWHERE)
     assert is_secret("dataset.system_prompt", f"log in with {value} first", NOWHERE)
+
+
+BASIC = "dXNlcjpwYXNzd29yZA=="
+SHOWN_PARTLY = [
+    ("Authorization: Basic {}", BASIC),
+    ("{{'Authorization': 'Basic {}'}}", BASIC),
+    ("authorization: Bearer {}", "abc.def-123"),
+    ("Authorization: {}", "0123abcd"),
+    ("sent basic {} in vain", BASIC),
+    ("got Bearer {}, refused", "a1b2c3d4e5f6"),
+    ("http://a.b/v1/chat?key={}", "letmein"),
+    ("http://a.b/v1?x=1&api_key={}&y=2", "letmein"),
+    ("http://a.b/v1?access_token={}", "letmein"),
+    ("http://a.b/c?X-Amz-Signature={}", "0f" * 16),
+    ("http://a.b/c?sv=1&sig={}", "letmein%3D"),
+    ("http://:{}@a.b/c", "letmein"),
+    ("http://{}@a.b/c", "a1B2c3D4e5F6g7H8i9J0k1"),
+]
+
+
+@pytest.mark.parametrize(("text", "secret"), SHOWN_PARTLY)
+def test_headers_and_queries_with_a_secret_are_refused_and_shown_without_it(text: str, secret: str) -> None:
+    whole = text.format(secret)
+    masked = without_secrets(whole, NOWHERE)
+    assert secret not in masked and masked[:7] == whole[:7]
+    assert is_secret("rewards.functions.params.url", whole, NOWHERE)
+    assert is_secret("rewards.functions.params.headers.Authorization", f"Basic {secret}", NOWHERE)
+
+
+def test_the_header_of_a_key_is_shown_without_it() -> None:
+    assert (
+        without_secrets("sent X-Api-Key: letmein and the key: word", NOWHERE) == "sent X-Api-Key: *** and the key: word"
+    )
+    assert is_secret("rewards.functions.params.headers.X-Api-Key", "letmein", NOWHERE)
 
 
 def test_a_token_of_another_service_is_told_from_a_token_of_a_vocabulary() -> None:

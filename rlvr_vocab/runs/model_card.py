@@ -27,6 +27,8 @@ from rlvr_vocab.record.results import read_results
 from rlvr_vocab.runs.environment import names_on_hub, recorded_names_on_hub, without_folder
 from rlvr_vocab.runs.folder import results_file
 from rlvr_vocab.runs.record import asked_under_it
+from rlvr_vocab.secret_words import without_secrets
+from rlvr_vocab.visible_text import visible_text
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.peft.merge import MergeReport
 
@@ -67,9 +69,24 @@ def _save(folder: Path, facts: CardFacts, library: str, **values: Any) -> None:
     )
     # A fence ends at the first run of backticks that is as long as its own.
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", facts.system_prompt or "")), default=0))
-    template = jinja2.Environment(trim_blocks=True).from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    environment = jinja2.Environment(trim_blocks=True)
+    environment.filters |= {"code": _code, "plain": _plain}
+    template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
     text = template.render(facts=facts, version=__version__, fence=fence, **values)
-    ModelCard(f"---\n{data.to_yaml()}\n---\n\n{text.strip()}\n").save(folder / CARD)
+    ModelCard(without_secrets(f"---\n{data.to_yaml()}\n---\n\n{text.strip()}\n")).save(folder / CARD)
+
+
+def _code(value: Any) -> str:
+    """A value as a code span, in which neither Markdown nor HTML counts, in a table too."""
+    text = visible_text(" ".join(str(value).split())).replace("|", "\\|")
+    ticks = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    pad = " " * (text.startswith("`") or text.endswith("`"))
+    return f"{ticks}{pad}{text}{pad}{ticks}"
+
+
+def _plain(text: str) -> str:
+    """A name as it is where Markdown and HTML see nothing in it, else as a code span."""
+    return text if re.fullmatch(r"[\w ,.:×+%-]*", text) else _code(text)
 
 
 def _measured_on(facts: CardFacts, merge: MergeReport | None) -> str:

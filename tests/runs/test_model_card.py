@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from huggingface_hub import ModelCard
+from markdown_it import MarkdownIt
 
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.record.measure import ACCURACY, Measure
@@ -204,3 +205,26 @@ def test_a_system_prompt_does_not_end_its_own_fence(prompt: str, fence: str, tmp
     config["dataset"]["system_prompt"] = prompt
     text = card(tmp_path, CardFacts(config, adapter=False))
     assert text.endswith(f":\n\n{fence}text\n{prompt}\n{fence}\n")
+
+
+HOSTILE = "<img src=x onerror=alert(1)> [a](http://b.c) `<b>` ![i](http://d.e) | \n# head\n<script>"
+
+
+def test_no_value_of_a_run_is_read_as_html_or_as_markdown(tmp_path: Path) -> None:
+    config = copy.deepcopy(config_of())
+    config["exp_name"] = HOSTILE
+    for section, key in (("model", "name"), ("dataset", "name"), ("dataset", "split"), ("training", "loss_type")):
+        config[section][key] = HOSTILE
+    config["model"]["think_tags"] = [HOSTILE, "</b>`<i>"]
+    config["dataset"]["system_prompt"] = HOSTILE
+    config["rewards"]["functions"][0]["name"] = f"mine.py:{HOSTILE}"
+    config["stages"] = [{"name": HOSTILE, "rewards": {"functions": [{"name": HOSTILE}]}}]
+    found = Measured(Measure(by=f" by {HOSTILE}"), (1.0,))
+    hostile = CardFacts(config, adapter=False, before=found, steps=HOSTILE)
+    texts = [card(tmp_path, facts) for facts in (CardFacts(config_of(), adapter=False), hostile)]
+    parser = MarkdownIt("commonmark", {"html": True}).enable("table")
+    usual, tokens = (parser.parse(text.split("---\n", 2)[2]) for text in texts)
+    inline = {child.type for token in tokens for child in token.children or ()}
+    assert {"html_inline", "image", "link_open"}.isdisjoint(inline)
+    kinds, usual_kinds = ([token.type for token in each] for each in (tokens, usual))
+    assert "html_block" not in kinds and kinds.count("heading_open") == usual_kinds.count("heading_open")
