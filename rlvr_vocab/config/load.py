@@ -66,13 +66,12 @@ def _allow_typed_code(run: RunSettings, composed: Composed) -> None:
     def typed(key: str) -> bool:
         return not composed.recorded or key in composed.given or key.partition(".")[0] in composed.chosen
 
-    if typed("rewards.functions"):
-        _allow(run.rewards)
-    if typed("evaluation.grader"):
-        _allow(None, run.evaluation.grader)
-    if typed("stages"):
-        for stage in run.stages:
-            _allow(stage.run.rewards)
+    _allow(
+        run.rewards if typed("rewards.functions") else None,
+        run.evaluation.grader if typed("evaluation.grader") else None,
+    )
+    for stage in run.stages if typed("stages") else ():
+        _allow(stage.run.rewards)
     for key, value in run.model.model_kwargs.items():
         from_hub = key == "attn_implementation" and "/" in str(value)
         if (from_hub or (key in BRING_CODE and value)) and not typed(f"model.model_kwargs.{key}"):

@@ -13,10 +13,6 @@ from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
 from rlvr_vocab.verify.verifier import DEADLINE_SECONDS
 from rlvr_vocab.verify.worker_pool import WorkerPool
-from rlvr_vocab.verify.worker_server import Outcome
-
-# What an answer is found to be, beside its schema.
-_HOLDS, _PARSES, _NO_JSON, _BAD_SCHEMA = "holds", "parses", "no JSON", "bad schema"
 
 
 @reward(is_format=True, not_for_golds="a made-up turn has its answer in a box", columns=("json_schema",))
@@ -29,21 +25,11 @@ def json_format(
     deadline: float = DEADLINE_SECONDS,
     **_columns: Any,
 ) -> list[Score]:
-    """1 where the answer is JSON and holds to its schema, 0 where it is none.
+    """1 where the answer is JSON and holds to its schema, `parses` where it is JSON alone, 0 where it is none.
 
-    The answer is all that follows the thinking, or the one block of code that it consists of. `NaN` and `Infinity` are
-    no JSON.
-
-    Args:
-        completions: assistant turns, as strings or lists of messages.
-        json_schema: a column: a JSON schema for each row, also as text; None for rows without one.
-        schema: the schema of rows without their own.
-        parses: the score of JSON that does not hold to its schema.
-        think_tags: what opens and closes the thinking.
-        deadline: seconds for one answer; one that is not checked by then scores `parses`.
-
-    Returns:
-        0, `parses` or 1 per completion; None where the row's schema is none.
+    The answer is all that follows the thinking, or the one block of code that it consists of. A row's own schema, also
+    as text, goes before `schema`; None where it is no schema. An answer that is not checked within `deadline` seconds
+    scores `parses`.
 
     Raises:
         UserError: `schema` is no JSON schema, or `parses` or `deadline` no number that it can be.
@@ -56,23 +42,24 @@ def json_format(
     parses = number("json_format", "parses", parses, least=0.0, most=1.0)
     deadline = number("json_format", "deadline", deadline, least=0.01)
     if schema is not None:
-        [checked] = _pool().run([[schema, "null"]], deadline)
-        found, problem = checked.value or (_BAD_SCHEMA, checked.detail)
-        if found == _BAD_SCHEMA:
-            raise UserError(f"json_format: schema={shown(schema)} is no JSON schema: {problem}")
+        [checked] = _pool().run([[_as_text(schema), "null", parses]], deadline)
+        if checked.value is not None and checked.value[0] is None:
+            raise UserError(f"json_format: schema={shown(schema)} is no JSON schema: {checked.value[1]}")
     schemas = [None] * len(completions) if json_schema is None else json_schema
-    pairs = [
-        [schema if own is None else own, after_thinking(turn_text(completion), think_tags)]
+    items = [
+        [_as_text(schema if own is None else own), after_thinking(turn_text(completion), think_tags), parses]
         for completion, own in zip(completions, schemas, strict=True)
     ]
-    return [_score(outcome, parses) for outcome in _pool().run(pairs, deadline)]
+    return [
+        Score(*outcome.value)
+        if outcome.failure is None
+        else Score(parses, f"not checked: {outcome.detail}", timed_out=outcome.failure == "timeout")
+        for outcome in _pool().run(items, deadline)
+    ]
 
 
-def _score(outcome: Outcome, parses: float) -> Score:
-    if outcome.value is None:
-        return Score(parses, f"not checked: {outcome.detail}", timed_out=outcome.failure == "timeout")
-    found, reason = outcome.value
-    return Score({_HOLDS: 1.0, _PARSES: parses, _NO_JSON: 0.0}.get(found), reason)
+def _as_text(schema: Any) -> str:
+    return schema if isinstance(schema, str) else json.dumps({} if schema is None else schema, default=str)
 
 
 @functools.cache
@@ -83,36 +70,35 @@ def _pool() -> WorkerPool:
 
 def check_nothing() -> None:
     """Import what a worker needs, once for all of them."""
-    check_answer([{}, "null"])
+    check_answer(["{}", "null", 0.0])
 
 
-def check_answer(pair: list[Any]) -> tuple[str, str]:
-    """What a worker does: a schema, and an answer or None where thinking never closed -> what it is, and why."""
+def check_answer(item: list[Any]) -> tuple[float | None, str]:
+    """What a worker does: schema, answer or None where thinking never closed, and `parses` -> score and reason."""
     import jsonschema  # in the worker: the process that trains does without
     from jsonschema_specifications import REGISTRY
     from referencing.exceptions import Unresolvable
 
-    schema, answer = pair
+    text, answer, parses = item
     try:
-        schema = json.loads(schema) if isinstance(schema, str) else {} if schema is None else schema
+        schema = json.loads(text)
         kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
         kind.check_schema(schema)
-    except (jsonschema.SchemaError, ValueError, RecursionError) as error:
-        return _BAD_SCHEMA, f"the schema is none: {getattr(error, 'message', error)}"
+    except (jsonschema.SchemaError, TypeError, ValueError, RecursionError) as error:
+        return None, f"the row's schema is none: {getattr(error, 'message', error)}"
     if answer is None:
-        return _NO_JSON, "thinking never closed"
+        return 0.0, "thinking never closed"
     try:
         value = json.loads(_without_fence(answer.strip()), parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        return _NO_JSON, f"no JSON: {error}"
-    try:
-        # By this registry nothing is fetched from the addresses that a schema refers to.
+        return 0.0, f"no JSON: {error}"
+    try:  # by this registry nothing is fetched from the addresses that a schema refers to
         fault = next(kind(schema, registry=REGISTRY).iter_errors(value), None)
     except Unresolvable as error:
-        return _BAD_SCHEMA, f"the schema refers to what is not in it: {error}"
+        return None, f"the row's schema refers to what is not in it: {error}"
     if fault is None:
-        return _HOLDS, "JSON that holds to its schema" if schema else "JSON"
-    return _PARSES, f"against its schema at {fault.json_path}: {fault.message[:100]}"
+        return 1.0, "JSON that holds to its schema" if schema else "JSON"
+    return parses, f"against its schema at {fault.json_path}: {fault.message[:100]}"
 
 
 def _without_fence(answer: str) -> str:

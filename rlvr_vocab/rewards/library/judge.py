@@ -107,26 +107,8 @@ def llm_judge(
 ) -> list[Score]:
     """What a judge makes of an answer by a rubric, from 0 to 1; None, with the reason, where it gave no score.
 
-    The judge is asked at temperature 0 and sees the prompt, the answer and, where the data set has one, the gold
-    answer. A model that is trained against it learns to get round it: weigh it below what is verified.
-
-    Args:
-        prompts: what was asked, as strings or lists of messages.
-        completions: assistant turns, as strings or lists of messages.
-        solution: a column: gold answers.
-        url: of the server, up to `/v1`.
-        model: its name there.
-        rubric: what makes an answer good, and what which score means.
-        scale: the worst and the best score.
-        sees: `answer`, what follows the thinking, where none scores 0 unasked; or `turn`, the thinking too.
-        key_variable: the environment variable that holds the key; a server may want none.
-        deadline: seconds for a batch.
-        retries: further tries after an error that may pass: status 408, 409, 429 and from 500 on, no connection.
-        concurrency: requests at a time.
-        budget: completions that this process sends at most, however often one is tried.
-        max_tokens: of the judge's answer.
-        cache: the file of scores by the whole request, so that nothing is judged twice; None for none.
-        think_tags: what opens and closes the thinking.
+    The judge sees the prompt, the answer (with `sees="turn"` the whole turn) and, where there is one, the gold answer.
+    `docs/rewards.md` explains the parameters. A model that is trained against a judge learns to get round it.
 
     Raises:
         UserError: a parameter is missing or no value that there can be, or the package `openai` is not there.

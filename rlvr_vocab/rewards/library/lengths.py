@@ -117,17 +117,8 @@ def cosine_length(
     With `t` sampled tokens and limit `T`, the score is `b + (a - b) / 2 * (1 + cos(pi * t / T))`, from `a` at length 0
     to `b` at the limit and beyond: `max_value_correct` to `min_value_correct` for right answers, `min_value_wrong` to
     `max_value_wrong` for wrong ones. From "Demystifying Long Chain-of-Thought Reasoning in LLMs" (arXiv 2502.03373),
-    appendix C.1; values as in TRL's `get_cosine_scaled_reward`. None where the grader has no score.
-
-    Args:
-        max_completion_length: the limit `T` in tokens.
-        min_value_correct: score of a right answer at the limit.
-        max_value_correct: score of a right answer at length 0.
-        min_value_wrong: score of a wrong answer at length 0.
-        max_value_wrong: score of a wrong answer at the limit.
-        exceed_penalty: score of every completion that reaches the limit, as in the paper; None to leave those on the
-            cosine, as TRL does.
-        grader: what tells right from wrong, above 0.5 being right: a name in the library, or a reward function.
+    appendix C.1; values as in TRL's `get_cosine_scaled_reward`. A `grader` of the library, or a function, tells right
+    from wrong, above 0.5 being right; None where it has no score. `exceed_penalty` is for all that reach the limit.
 
     Example:
         >>> turns, ids = ["7", "7", "8", "8"], [[0] * 0, [0] * 50, [0] * 50, [0] * 100]
@@ -168,11 +159,8 @@ def overlong(
     """A soft punishment before the limit on length: 0, then falling to -1 over the last `cache` tokens.
 
     With `t` sampled tokens, limit `L` and cache `c`: 0 up to `L - c`, `((L - c) - t) / c` up to `L`, -1 beyond. From
-    DAPO (arXiv 2503.14476), equation 13; the same as TRL's `get_soft_overlong_punishment`.
-
-    Args:
-        max_completion_length: the limit `L`.
-        cache: width `c` of the margin before it; 0 for none. By default a fifth of the limit, as in DAPO.
+    DAPO (arXiv 2503.14476), equation 13; the same as TRL's `get_soft_overlong_punishment`. By default `cache` is a
+    fifth of `max_completion_length`, as in DAPO.
 
     Example:
         >>> overlong([""] * 3, [[0] * 80, [0] * 90, [0] * 100], max_completion_length=100, cache=20)
@@ -246,13 +234,6 @@ def reasoning_share(
     without thinking.
     Thinking lasts from an opening tag to a closing one, which counts. A completion that reads as if it began with the
     opening tag and was not sampled with it began to think in the prompt.
-
-    Args:
-        standard_size: number of standard token ids; `standard_size + k` is a reasoning token.
-        think_open_id: id of the opening tag.
-        think_close_id: id of the closing tag.
-        target: share that earns the full mark, from 0 to 1.
-        think_tags: the tags as text.
 
     Example:
         >>> turns, ids = ["<think>a b</think>c", "d"], [[90, 10, 111, 91, 12], [13]]
