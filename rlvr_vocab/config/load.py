@@ -23,13 +23,13 @@ from rlvr_vocab.config.resolution import resolved_config
 from rlvr_vocab.config.secrets import refuse_secret_words
 from rlvr_vocab.config.sections import ModelSettings, RewardSettings, RunSettings, StageSettings, read_training
 from rlvr_vocab.config.stages import naming_the_stage, read_stages, recorded_stage
-from rlvr_vocab.config.values import as_typed, read, read_section
+from rlvr_vocab.config.values import as_typed, read, read_section, single_values
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import run_folder_of
 from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.rewards.user_code import allow, is_user_code, require_allowed
 
-# Arguments of from_pretrained that run Python code of others; so does an attention that the hub holds.
+# Keys by which code of a model's folder or of the hub runs; so does an attention that the hub holds.
 BRING_CODE = ("trust_remote_code", "use_kernels")
 Run = TypeVar("Run", bound=RunSettings)
 
@@ -72,10 +72,11 @@ def _allow_typed_code(run: RunSettings, composed: Composed) -> None:
     )
     for stage in run.stages if typed("stages") else ():
         _allow(stage.run.rewards)
-    for key, value in run.model.model_kwargs.items():
-        from_hub = key == "attn_implementation" and "/" in str(value)
-        if (from_hub or (key in BRING_CODE and value)) and not typed(f"model.model_kwargs.{key}"):
-            require_allowed(f"model.model_kwargs.{key}={as_typed(value)}", "runs code from the hub")
+    for key, value in single_values(run.resolved):
+        name = key.rpartition(".")[2]
+        brings_code = name in BRING_CODE or (name == "attn_implementation" and "/" in str(value))
+        if brings_code and value and not typed("stages" if key.startswith("stages.") else key):
+            require_allowed(f"{key}={as_typed(value)}", "runs code of others")
 
 
 def _allow(rewards: RewardSettings | None, grader: Sequence[RewardSpec] | None = None) -> None:

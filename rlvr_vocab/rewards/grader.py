@@ -129,8 +129,8 @@ def _shaped(spec: RewardSpec) -> RewardSpec | None:
     """The grader whose scores a reward shapes, as `cosine_length` does, where that tells right from wrong."""
     parameter = traits_of(find_function(spec.name)).shapes
     shaped = spec.params.get(parameter, "accuracy") if parameter else None
-    known = isinstance(shaped, str) and shaped in LIBRARY
-    return RewardSpec(shaped) if known and _grades(RewardSpec(shaped)) else None
+    found = RewardSpec(shaped) if isinstance(shaped, str) and shaped in LIBRARY else None
+    return found if found is not None and _grades(found) else None
 
 
 def named_for_being_right(name: str) -> bool:

@@ -32,6 +32,7 @@ def recorded(*words: str, **changes: str) -> str:
     return "config=config.yaml"
 
 
+CODE_IN_A_STAGE = "stages=[{name: one, training: {trust_remote_code: true}}]"
 STAGES = "stages=[{name: one, training: {max_steps: 1}}, {name: two, rewards: {functions: [foreign.py:correct]}}]"
 
 
@@ -42,6 +43,8 @@ STAGES = "stages=[{name: one, training: {max_steps: 1}}, {name: two, rewards: {f
         (["evaluation.grader=foreign.py:correct"], "foreign.py:correct is code"),
         ([STAGES], "foreign.py:correct is code"),
         (["model.model_kwargs.trust_remote_code=true"], "model.model_kwargs.trust_remote_code=true runs code"),
+        ([CODE_IN_A_STAGE], "stages.training.trust_remote_code=true runs code"),
+        (["training.trust_remote_code=true"], "training.trust_remote_code=true runs code"),
         (["model.model_kwargs.use_kernels=true"], "model.model_kwargs.use_kernels=true runs code"),
         (["model.model_kwargs.attn_implementation=a/kernel"], "model.model_kwargs.attn_implementation=a/kernel runs"),
         (

@@ -65,9 +65,9 @@ class _Judge:
             "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
         }
 
-    def key(self, *asked: Any) -> str:
+    def key(self, row: _Row) -> str:
         """The request in the cache, without its mark."""
-        return hashlib.sha256(json.dumps([self.url, self.request(*asked, "")], sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([self.url, self.request(*row, mark="")], sort_keys=True).encode()).hexdigest()
 
     def score_in(self, said: str, mark: str) -> Score:
         """The last score under the mark in what the judge says, moved to 0 to 1."""
@@ -136,11 +136,12 @@ def llm_judge(
     golds = [None] * len(completions) if solution is None else solution
     turns = map(turn_text, completions)
     seen = [turn if sees == "turn" else after_thinking(turn, think_tags) or "" for turn in turns]
-    rows = [each if each[1].strip() else None for each in zip(prompts, seen, golds, strict=True)]
-    keys = [None if row is None else judge.key(*row) for row in rows]
+    rows: list[_Row] = list(zip(prompts, seen, golds, strict=True))
+    keys = [judge.key(row) if row[1].strip() else "" for row in rows]
     kept = _in_cache(cache, "SELECT * FROM scores WHERE request = ?", [(key,) for key in keys])
     scores = {key: Score(value, reason) for key, value, reason in kept}
-    missing = {key: row for key, row in zip(keys, rows, strict=True) if row is not None and key not in scores}
+    scores[""] = Score(0.0, "no answer")
+    missing = {key: row for key, row in zip(keys, rows, strict=True) if key not in scores}
     global _sent
     asked = dict(itertools.islice(missing.items(), max(0, budget - _sent)))
     _sent += len(asked)
@@ -151,8 +152,8 @@ def llm_judge(
         new = [(key, score.value, score.reason) for key, score in found.items() if score.value is not None]
         _in_cache(cache, "INSERT OR REPLACE INTO scores VALUES (?, ?, ?)", new)
         scores |= found
-    no_answer, spent = Score(0.0, "no answer"), Score(None, f"the budget of {budget:,} completions is spent")
-    return [no_answer if key is None else scores.get(key, spent) for key in keys]
+    spent = Score(None, f"the budget of {budget:,} completions is spent")
+    return [scores.get(key, spent) for key in keys]
 
 
 async def _ask(judge: _Judge, asked: dict[str, _Row], settings: dict[str, Any], concurrency: int) -> dict[str, Score]:
