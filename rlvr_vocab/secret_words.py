@@ -25,7 +25,7 @@ _NO_SECRETS = ("true", "false", "null", "none", "")
 _FORMS = re.compile(
     r"(?<![A-Za-z0-9])(?:"
     r"hf_[A-Za-z0-9]{20,}"  # Hugging Face
-    r"|sk-(?=[\w-]*\d)[\w-]{20,}"  # OpenAI, Anthropic and others
+    r"|sk-(?=[\w-]{0,99}\d)[\w-]{20,}"  # OpenAI, Anthropic and others
     r"|gh[opsur]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|glpat-[\w-]{20,}"  # GitHub, GitLab
     r"|AKIA[0-9A-Z]{16}"  # Amazon
     r"|AIza[\w-]{35}"  # Google
@@ -41,6 +41,7 @@ _FORMS = re.compile(
     r"))[^\s'\"&#,;<>{}\]]+"
 )
 _ASSIGNED = re.compile(
+    r"(?<![\w.-])"
     r"""(?P<key>[\w.-]+)(?P<between>(?:=|(?<=[Kk]ey):\s)['"]?|['"]\s*:\s*['"])(?P<value>(?<=['"])[^'"]+|[^\s'",;}\]]+)"""
 )
 

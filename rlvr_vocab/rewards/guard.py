@@ -274,7 +274,7 @@ def _row_alone(columns: dict[str, Any], row: int) -> dict[str, Any]:
 
 def _said(error: BaseException) -> str:
     """`raised KeyError: 'x' (mine.py, line 12)`: an error and the line of the user's file that it came through."""
-    text = without_secrets(" ".join(str(error).split()))[:200]  # addresses of services hold keys
+    text = without_secrets(" ".join(str(error)[:2_000].split()))[:200]  # addresses of services hold keys
     return f"raised {type(error).__name__}{': ' * bool(text)}{text}{_where(error)}"
 
 

@@ -203,6 +203,12 @@ def test_a_judge_that_repeats_the_answer_gives_no_score_of_the_answers_own(ask, 
     assert sent.count("=====") == 2 and "\nScore" not in sent.replace("Score (in the answer)", "")
 
 
+def test_an_answer_of_many_lines_is_read_in_no_time(ask):
+    begun = time.monotonic()
+    assert ask("good" + "\n" * 100_000 + "*" * 100_000)[0].value == 0.9
+    assert time.monotonic() - begun < 5
+
+
 def test_each_request_has_a_mark_of_its_own_and_the_cache_does_not_depend_on_it(ask):
     ask("fine", "better")
     assert ask("better", "fine")[0].value == 0.9 and len(ask.server.requests) == 2
