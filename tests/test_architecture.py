@@ -53,7 +53,7 @@ ROOMS = (
 )
 FLOORS = {room: -floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 ROOMS_WITHOUT_TORCH = ("config", "data", "plan", "rewards", "verify")
-LONGEST_FILE = 400
+LONGEST_FILE = 500
 SOURCE_FOLDERS = ("rlvr_vocab", "tests", "slurm", "benchmarks", "examples", "docs", ".ci")
 SOURCE_SUFFIXES = {
     "",
