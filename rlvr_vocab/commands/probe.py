@@ -30,7 +30,7 @@ from rlvr_vocab.evaluation.vllm_sampling import vllm_continuations
 from rlvr_vocab.progress import stage
 from rlvr_vocab.record.files import EVALUATION_SETTINGS, FINAL_MODEL, PROBE, PROBE_FOLDER, PROBE_PAGE
 from rlvr_vocab.record.measure import Measure, grader_in_words, same_grader
-from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought, TokenMap, read_rows, write_rows
+from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought, read_rows, write_rows
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.problem_account import fingerprint_of
@@ -42,7 +42,7 @@ from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.weights_fingerprint import weights_fingerprint
 
 _ALWAYS = ("own", "redrawn", "permuted")
-_THOUGHTS, _PERMUTED, _MAPS = "thoughts.jsonl", "permutations_%d.jsonl", "token_maps_%d.jsonl"
+_THOUGHTS, _PERMUTED = "thoughts.jsonl", "permutations_%d.jsonl"
 _TYPED = ("max_samples", "samples", "draws", "backend", "seed")  # keys that the answers depend on
 
 
@@ -60,10 +60,8 @@ def run(settings: ProbeSettings) -> int:
             )
     probed = [_probed(settings, folder, each, console) for folder, each in zip(settings.run, trained, strict=True)]
     found = probe_findings(probed, Measure.of(graders[0]), settings.telling_effect)
-    shown = read_rows(_maps_of(settings), TokenMap) if settings.token_maps else None
-    maps = [asdict(each) for each in shown or ()]
-    write_json_whole(settings.out / PROBE, {**asdict(found), "token_maps": maps}, "out")
-    write_whole(settings.out / PROBE_PAGE, render(probe_page(found, shown, _command(settings))))
+    write_json_whole(settings.out / PROBE, asdict(found), "out")
+    write_whole(settings.out / PROBE_PAGE, render(probe_page(found, _command(settings))))
     _print(console, found)
     console.print(f"{PROBE_PAGE} and {PROBE} are in {settings.out}", markup=False)
     return 0
@@ -86,7 +84,7 @@ def _probed(settings: ProbeSettings, folder: Path, trained: RunSettings, console
         _require_same(place, _depends_on(settings, folder, trained, rows))
         missing = [arm for arm in arms if not (place / f"{arm}.jsonl").exists()]
         samples = bool(missing) or not (place / _THOUGHTS).exists()
-        if samples or _not_scored(settings, folder):
+        if samples or not (place / (_PERMUTED % settings.permutations)).exists():
             with _prober(settings, folder, trained, rows, samples) as prober:
                 _answer(prober, settings, folder, rows, missing, console)
     answers = {arm: read_rows(place / f"{arm}.jsonl", ProbeAnswer) for arm in arms}
@@ -135,25 +133,10 @@ def _answer(
     for arm in arms:
         with stage(console, f"{arm}: answers", len(thoughts) * settings.draws) as display:
             write_rows(prober.answers(arm, thoughts, settings.draws, display.update), place / f"{arm}.jsonl")
-    missing = _not_scored(settings, folder)
-    if (permuted := place / (_PERMUTED % settings.permutations)) in missing:
+    permuted = place / (_PERMUTED % settings.permutations)
+    if not permuted.exists():
         with stage(console, "log p of gold answers, permuted", settings.permutations) as display:
             write_rows(prober.permuted_golds(thoughts, settings.permutations, display.update), permuted)
-    if (maps := _maps_of(settings)) in missing:
-        with stage(console, "thoughts token by token", settings.token_maps) as display:
-            write_rows(prober.token_maps(thoughts, settings.token_maps, display.update), maps)
-
-
-def _not_scored(settings: ProbeSettings, folder: Path) -> list[Path]:
-    """The files of figures, for which nothing is sampled, that are not there."""
-    wanted = [folder / PROBE_FOLDER / (_PERMUTED % settings.permutations)]
-    wanted += [_maps_of(settings)] if settings.token_maps and folder == settings.run[0] else []
-    return [each for each in wanted if not each.exists()]
-
-
-def _maps_of(settings: ProbeSettings) -> Path:
-    """The page shows thoughts of the first run alone."""
-    return settings.run[0] / PROBE_FOLDER / (_MAPS % settings.token_maps)
 
 
 def _sampling(settings: ProbeSettings, trained: RunSettings) -> SamplingSettings:
@@ -216,7 +199,6 @@ def _command(settings: ProbeSettings) -> str:
     words = [f"run=[{runs}]" if len(settings.run) > 1 else f"run={runs}"]
     words += [f"arms=[{','.join(settings.arms)}]"] if settings.arms is not None else []
     words += [
-        f"{name}={as_typed(getattr(settings, name))}"
-        for name in (*_TYPED, "permutations", "token_maps", "telling_effect", "out")
+        f"{name}={as_typed(getattr(settings, name))}" for name in (*_TYPED, "permutations", "telling_effect", "out")
     ]
     return shlex.join(["rlvr-vocab", "probe", *words])

@@ -69,7 +69,6 @@ class ProbeSettings:
         run: one or several.
         draws: versions of each thought in each arm, and answers after it.
         permutations: of each thought, for the bits that its own choices hold beyond permuted ones.
-        token_maps: thoughts that the page shows token by token.
         telling_effect: the largest effect that a verdict of no sign may have missed.
         out: where the verdict goes; the answers stay with their runs.
     """
@@ -79,7 +78,6 @@ class ProbeSettings:
     samples: Count
     draws: Count
     permutations: Count
-    token_maps: Annotated[int, Bounds(least=0)]
     max_samples: Count | None
     backend: Literal["transformers", "vllm"]
     batch_size: Count

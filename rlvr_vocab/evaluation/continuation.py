@@ -66,27 +66,14 @@ class Continuations:
         of: Literal["log_probs", "copy_log_probs"] = "log_probs",
     ) -> list[float]:
         """Log-probability of the ids that follow each prompt; `copy_log_probs`: of their choice, given their texts."""
-        return [] if not prompts else self._logps(prompts, ids, ids, of).sum(1).tolist()
-
-    @torch.no_grad()
-    def choice_logps(self, prompt: Sequence[int], ids: Sequence[int], others: Sequence[int]) -> list[float]:
-        """Log-probability, given its text, of another id in the place of each, after the prompt and those before."""
-        return self._logps([prompt], [ids], [others], "copy_log_probs")[0, -len(ids) :].tolist()
-
-    def _logps(
-        self,
-        prompts: Sequence[Sequence[int]],
-        ids: Sequence[Sequence[int]],
-        targets: Sequence[Sequence[int]],
-        of: Literal["log_probs", "copy_log_probs"],
-    ) -> torch.Tensor:
-        """Of the targets in the places of the ids; 0 elsewhere."""
+        if not prompts:
+            return []
         input_ids, mask = self._padded([[*prompt, *own] for prompt, own in zip(prompts, ids, strict=True)])
         labels = torch.full_like(input_ids, -100)
-        for row, wanted in enumerate(targets):
-            labels[row, labels.size(1) - len(wanted) :] = torch.tensor(wanted)
+        for row, own in enumerate(ids):
+            labels[row, labels.size(1) - len(own) :] = torch.tensor(own)
         scores = self._model(input_ids=input_ids, attention_mask=mask, labels=labels, fused_lm_head=True)
-        found: torch.Tensor = scores[of].double()
+        found: list[float] = scores[of].double().sum(1).tolist()
         return found
 
     def without_end(self, ids: Sequence[int]) -> list[int]:

@@ -6,7 +6,6 @@ the model's distributions as they are answer alike, and up to rounding the batch
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,17 +15,15 @@ import numpy as np
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.evaluation.continuation import Continuations, Continue
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
-from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought, TokenMap
+from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought
 from rlvr_vocab.record.results import is_right
 from rlvr_vocab.rewards.grader import Grade, Grader
 from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.chat_template import chat_ids
 from rlvr_vocab.vocab.interventions import CopyExchange, Thought
-from rlvr_vocab.vocab.marking import Marker
 
 _OF_THOUGHTS, _OF_ANSWERS, _OF_ARMS, _OF_CHOICES = range(4)  # what random numbers are for
 _BEYOND_DRAWS = 1_000_000  # where the random numbers of further permutations begin
-_EXCHANGED = 200  # tokens of a thought that are exchanged one by one, those whose choices are furthest from chance
 _DONORS = 4  # looked at for each transplant; the one is taken whose choices were as likely where they were made
 
 
@@ -155,63 +152,6 @@ class Prober:
             for each, logps in zip(thoughts, by_thought, strict=True)
             if logps
         ]
-
-    def token_maps(
-        self, thoughts: Sequence[RecordedThought], most: int, on_progress: Callable[[int], None]
-    ) -> list[TokenMap]:
-        """Of so many problems the first thought that has choices and an answer, token by token."""
-        found: dict[int, TokenMap] = {}
-        for each in thoughts:
-            if len(found) == most:
-                break
-            answer = each.answer or each.gold
-            logp = self._logps_in_place([(each, answer, each.thought)])[0] if each.thought.places else None
-            if answer is not None and logp is not None and each.problem not in found:
-                found[each.problem] = self._token_map(each, answer, logp)
-                on_progress(len(found))
-        return list(found.values())
-
-    def _token_map(self, recorded: RecordedThought, answer: str, answer_logp: float) -> TokenMap:
-        thought, marker = recorded.thought, Marker(self._tokenizer, self._layout)
-        bits, changes = self._bits_from_chance(thought), dict[int, float]()
-        tried = sorted(thought.places, key=lambda place: -bits[place])[:_EXCHANGED]
-        versions = [
-            (place, replace(thought, ids=(*thought.ids[:place], token, *thought.ids[place + 1 :])))
-            for place in sorted(tried)
-            for token in self._exchange.open_ids(thought.ids[place])
-            if token != thought.ids[place]
-        ]
-        for start, end in self._batches(len(versions)):
-            logps = self._logps_in_place([(recorded, answer, version) for _, version in versions[start:end]])
-            for (place, _), logp in zip(versions[start:end], logps, strict=True):
-                assert logp is not None
-                changes[place] = max(changes.get(place, 0.0), logp - answer_logp, key=abs)
-        everywhere = range(len(thought.ids))
-        return TokenMap(
-            recorded.problem,
-            recorded.sample,
-            str(recorded.row["prompt"][-1]["content"]),
-            answer,
-            answer_logp,
-            marker.pieces([[token] for token in thought.ids]),
-            [marker.copy_index(token) for token in thought.ids],
-            [bits.get(place) for place in everywhere],
-            [changes.get(place) for place in everywhere],
-        )
-
-    def _bits_from_chance(self, thought: Thought) -> dict[int, float]:
-        """By place: how many bits less than chance the choice among the open ids of its text has."""
-        open_ids = {place: self._exchange.open_ids(thought.ids[place]) for place in thought.places}
-        bits = {place: math.log2(len(ids)) for place, ids in open_ids.items()}
-        for number in range(max(map(len, open_ids.values()))):
-            others = list(thought.ids)
-            for place, ids in open_ids.items():
-                others[place] = ids[min(number, len(ids) - 1)]
-            chances = np.exp(self._continuations.choice_logps(thought.prompt_ids, thought.ids, others))
-            for place, ids in open_ids.items():
-                if number < len(ids) and chances[place]:
-                    bits[place] += chances[place] * math.log2(chances[place])
-        return bits
 
     def _versions(self, arm: str, thoughts: Sequence[RecordedThought], draws: int) -> list[_Version]:
         if arm == "permuted":

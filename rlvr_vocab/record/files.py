@@ -94,7 +94,7 @@ _KINDS: dict[str, dict[str, Any]] = {
         "names_on_hub": [str],
     },
     PROBLEMS: {"held_out": dict, "training": [dict]},
-    PROBE: {"verdict": str, "sentence": str, "token_maps": [dict]},
+    PROBE: {"verdict": str, "sentence": str},
 }
 # Those without which the outcome of a run cannot be shown; the others came later.
 _LATER = {

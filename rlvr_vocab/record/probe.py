@@ -80,35 +80,7 @@ class PermutedThought:
     gold_logps: list[float]
 
 
-@dataclass(frozen=True)
-class TokenMap:
-    """A thought token by token: what its text does not show.
-
-    Attributes:
-        question: the last message of the prompt.
-        answer: of the model, else the gold one; `answer_logp` its log-probability in the place of the model's own.
-        texts: of each token, and `copies` what it was written as: 0, or m for an m-th copy.
-        bits: how far the choice among the ids of this text was from chance; None where there was none.
-        changes: of `answer_logp` after the exchange of this token alone, for the id of its text that changes it most;
-            None where that was not tried.
-    """
-
-    problem: int
-    sample: int
-    question: str
-    answer: str
-    answer_logp: float
-    texts: list[str]
-    copies: list[int]
-    bits: list[float | None]
-    changes: list[float | None]
-
-    def __post_init__(self) -> None:
-        if len({len(each) for each in (self.texts, self.copies, self.bits, self.changes)}) > 1:
-            raise ValueError("a thought has not as many figures as tokens")
-
-
-Row = TypeVar("Row", SampledThought, ProbeAnswer, PermutedThought, TokenMap)
+Row = TypeVar("Row", SampledThought, ProbeAnswer, PermutedThought)
 
 
 @dataclass(frozen=True)
@@ -117,7 +89,6 @@ class ToldByProbe:
 
     verdict: str
     sentence: str
-    token_maps: Sequence[TokenMap]
 
 
 def told_by_probe(run: Path) -> ToldByProbe | None:
@@ -130,9 +101,8 @@ def told_by_probe(run: Path) -> ToldByProbe | None:
     if probe is None:
         return None
     try:
-        maps = [TokenMap(**each) for each in probe.get("token_maps", ())]
-        return ToldByProbe(probe["verdict"], probe["sentence"], maps)
-    except (KeyError, TypeError, ValueError) as error:
+        return ToldByProbe(probe["verdict"], probe["sentence"])
+    except KeyError as error:
         raise UserError(f"{run / PROBE_FOLDER / PROBE} is damaged: {error}") from error
 
 

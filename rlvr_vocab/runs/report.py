@@ -14,7 +14,7 @@ from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.report.outcome import HeldOutAnswers
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.analysis.report.run_page import Configuration, RunReport, run_page
-from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, write_analysis
+from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, write_vocabulary
 from rlvr_vocab.atomic_file import write_text_whole
 from rlvr_vocab.config.command_sections import ReportSettings
 from rlvr_vocab.config.help import command_to_repeat
@@ -50,7 +50,7 @@ Found = TypeVar("Found")
 def write_report(settings: ReportSettings, read_run: Callable[[Path], RunRecord] = run_record) -> tuple[str, ...]:
     """Read the run and write the page, which appears whole or not at all; returns what is damaged in the run.
 
-    Beside the page in the run's own folder, `vocabulary/` gets the data behind its pictures.
+    Beside the page in the run's own folder, `vocabulary.csv` lists the copies that were used or moved.
 
     Raises:
         UserError: a file of the run cannot be read, or one of these cannot be written.
@@ -60,7 +60,7 @@ def write_report(settings: ReportSettings, read_run: Callable[[Path], RunRecord]
     write_text_whole(settings.out, text, "out")
     if report.vocabulary is not None and settings.out.parent.resolve() == settings.run.resolve():
         try:
-            write_analysis(report.vocabulary)
+            write_vocabulary(report.vocabulary)
         except OSError as error:
             raise UserError(f"the data beside {settings.out} cannot be written: {error.strerror or error}") from error
     return report.record.damage

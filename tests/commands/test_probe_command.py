@@ -83,12 +83,6 @@ def test_a_planted_quarter_of_a_bit_is_found_and_draws_to_the_donor(tmp_path):
     for bits in (used["own"], used["redrawn"]):
         assert bits["low"] - used["bias"] < 0.25 < bits["high"] - used["bias"]
     assert pull["low"] > 0
-    assert len(found["token_maps"]) == 6
-    for told in found["token_maps"]:  # the first dot tells, the others do not
-        assert told["texts"] == ["<think>", ".", ".", ".", "</think>"]
-        assert [change is None for change in told["changes"]] == [True, False, False, False, True]
-        assert abs(told["changes"][1]) > 5 * max(map(abs, told["changes"][2:4]))
-        assert told["bits"][1] > 0.1 > 5 * max(told["bits"][2:4])
 
 
 def test_log_p_of_the_gold_answer_is_that_of_the_definition(train):
@@ -126,7 +120,6 @@ def test_arms_that_are_lost_come_out_with_the_same_bytes(train):
     for name in (
         "thoughts.jsonl",
         "permutations_8.jsonl",
-        "token_maps_6.jsonl",
         "permuted.jsonl",
         "transplanted.jsonl",
         "dose_50.jsonl",

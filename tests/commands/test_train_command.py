@@ -74,7 +74,7 @@ def test_a_run_leaves_what_the_documentation_says(folder: Path) -> None:
         "completions",
         "evaluation",
         "final_model",
-        "vocabulary",
+        "vocabulary.csv",
     }
     assert {path.name for path in folder.iterdir()} == expected
     assert [path.name for path in sorted((folder / "completions").iterdir())] == [

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from rlvr_vocab.analysis.vocabulary.models import token_tables
+from rlvr_vocab.analysis.vocabulary import token_tables
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.vocab.layout import VocabLayout

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from markupsafe import Markup
 from matplotlib import rc_context
@@ -11,24 +11,17 @@ from matplotlib.ticker import MaxNLocator
 from rlvr_vocab.analysis.charts import Chart, Line, figure, line_chart
 from rlvr_vocab.analysis.compare.comparison import Comparison, interval_points, p_text
 from rlvr_vocab.analysis.probe.findings import CONTRASTS, ArmFigures, ProbeFindings
-from rlvr_vocab.analysis.probe.token_map import token_maps
 from rlvr_vocab.analysis.report.page import Page, Section, chart_grid, facts, folded, paragraph, preformatted, table
 from rlvr_vocab.analysis.svg import INK, RC, as_svg
-from rlvr_vocab.record.probe import ARMS, TokenMap
+from rlvr_vocab.record.probe import ARMS
 
 
-def probe_page(found: ProbeFindings, shown: Sequence[TokenMap] | None, command: str) -> Page:
-    """The page as it can be rendered.
-
-    Args:
-        shown: thoughts of the first run; None where none was asked for.
-        command: makes the probe again.
-    """
+def probe_page(found: ProbeFindings, command: str) -> Page:
+    """The page as it can be rendered; `command` makes the probe again."""
     drawn = [
         Section("Verdict", _verdict(found), "verdict"),
         Section("Every arm", _arms(found), "arms"),
         Section("Other contrasts", _contrasts(found), "contrasts"),
-        *([Section("Where it is told", token_maps(shown), "tokens")] if shown is not None else []),
         Section("How to make it again", preformatted(command), "again"),
     ]
     return Page("What the copies mean", found.sentence, drawn, kind="rlvr-vocab probe")

@@ -9,7 +9,7 @@ Classes of page.css, for whoever writes a section (the functions below make most
 - `.facts`: a `<dl>` of short names and values, in columns where there is room.
 - `.finding`, with `.warning` or `.error`: what the doctor says. `.verdict`: what a comparison comes to.
 - `.sample > pre`: a completion as it was written. `.m1 .m2 …`: tokens by copy index, `.answering` dimmed.
-  `.down1 … .down4`, `.up1 … .up4`: by how much an answer changes with a token; `.chosen`: one that was not chance.
+  `.chosen`: a token whose choice was not chance.
 - `.note`: small print below something. `.missing`: says what is not there. `.lede`: the sentence below the title,
   `.warnings` the list of warnings below it.
 """

@@ -13,7 +13,6 @@ from markupsafe import Markup
 from rlvr_vocab.analysis.doctor.diagnose import not_watched
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.slowest_phase import slowest_phase
-from rlvr_vocab.analysis.probe.token_map import token_maps
 from rlvr_vocab.analysis.report.curves import curves, stages_of
 from rlvr_vocab.analysis.report.outcome import (
     HeldOutAnswers,
@@ -35,12 +34,15 @@ from rlvr_vocab.analysis.report.page import (
     table,
 )
 from rlvr_vocab.analysis.report.samples import choose_samples, held_out_answers, held_out_section, training_section
-from rlvr_vocab.analysis.vocabulary import VocabularyAnalysis, vocabulary_charts, vocabulary_tables
+from rlvr_vocab.analysis.vocabulary import VOCABULARY, VocabularyAnalysis, copy_rows, vocabulary_charts
 from rlvr_vocab.counted import counted
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.record.probe import ToldByProbe
 from rlvr_vocab.vocab.marking import Marker
+
+_MOST_USED = 10
+_TOTAL = 6  # column of `copy_rows`
 
 
 @dataclass(frozen=True)
@@ -210,34 +212,26 @@ def _samples(report: RunReport) -> Markup:
 
 
 def _vocabulary(report: RunReport) -> Markup:
-    told = Markup()
-    if report.probe is not None and report.probe.token_maps:
-        told = heading("Where it is told") + token_maps(report.probe.token_maps)
-    return _analysis(report) + told
-
-
-def _analysis(report: RunReport) -> Markup:
-    analysis = report.vocabulary
-    if analysis is None and report.unreadable:
-        return paragraph(f"What became of the vocabulary is not known: {'; '.join(report.unreadable)}.", "missing")
-    if analysis is None:
-        return paragraph("No model of this run is there (initial_model/), so its vocabulary is not known.", "missing")
-    parts = [paragraph(note, "note") for note in analysis.notes]
-    parts.append(chart_grid(vocabulary_charts(analysis)))
-    for each in vocabulary_tables(analysis):
-        content = paragraph(each.caption, "note") + table(each.header, each.rows, _number_columns(each.rows))
-        parts.append(folded(each.title, content))
+    if report.vocabulary is None:
+        why = "; ".join(report.unreadable) or "This run has no reasoning tokens, or no initial_model/ that names them"
+        return paragraph(f"{why}.", "missing")
+    parts = [paragraph(note, "note") for note in report.vocabulary.notes]
+    parts.append(chart_grid(vocabulary_charts(report.vocabulary)))
+    header, *rows = copy_rows(report.vocabulary)
+    sampled = sorted((row for row in rows if row[_TOTAL]), key=lambda row: -row[_TOTAL])[:_MOST_USED]
+    if sampled:
+        note = (
+            "Counts are those of tokens sampled while thinking; early and late: the first and the last fifth of the "
+            f"steps. The distances are 1 − cosine at the end. {VOCABULARY} lists further copies."
+        )
+        cells = [[_cell(value) for value in row] for row in sampled]
+        shown = paragraph(note, "note") + table(header, cells, {0, 1, 2, *range(4, len(header))})
+        parts.append(folded("The most used copies", shown))
     return Markup().join(parts)
 
 
-def _number_columns(rows: tuple[tuple[str, ...], ...]) -> list[int]:
-    """The columns, after the first, in which every cell begins like a number."""
-    columns = list(zip(*rows, strict=True))
-    return [number for number, cells in enumerate(columns) if number and all(map(_is_number, cells))]
-
-
-def _is_number(cell: str) -> bool:
-    return cell.strip().lstrip("+−-×")[:1].isdigit() or cell.strip() in ("", "–", "—")
+def _cell(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _problems(report: RunReport) -> Markup:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from rlvr_vocab.analysis.samples.sample import Sample
-from rlvr_vocab.counted import counted
 from rlvr_vocab.record.probe import ToldByProbe
 from rlvr_vocab.visible_text import visible_lines
 from rlvr_vocab.vocab.marking import (
@@ -49,10 +48,6 @@ def markdown_pieces(samples: Iterable[Sample], heading: str, probe: ToldByProbe 
 
 def _head(heading: str, probe: ToldByProbe | None) -> str:
     told = [] if probe is None else [f"probe: {visible_lines(probe.sentence)}"]
-    if probe is not None and probe.token_maps:
-        told.append(
-            f"{counted(len(probe.token_maps), 'thought')} token by token, and what moves the answer: format=html"
-        )
     return "\n".join([heading, _LEGEND, *told])
 
 
@@ -69,7 +64,6 @@ def _fenced(text: str) -> str:
 
 def html_pieces(samples: Iterable[Sample], heading: str, probe: ToldByProbe | None = None) -> Iterator[str]:
     """The page of a report, with the completions as a section, and the thoughts that a probe has looked into."""
-    from rlvr_vocab.analysis.probe.token_map import token_maps
     from rlvr_vocab.analysis.report import page  # only here: it can draw, which takes a second to import
 
     cards = [
@@ -81,8 +75,7 @@ def html_pieces(samples: Iterable[Sample], heading: str, probe: ToldByProbe | No
     note = page.paragraph(f"Underlined: {CHOSEN_MEANS}.", "note")
     sections = [page.Section("Samples", note + page.samples("", cards), "samples")]
     if probe is not None:
-        told = page.paragraph(visible_lines(probe.sentence)) + token_maps(probe.token_maps)
-        sections.append(page.Section("Where it is told", told, "tokens"))
+        sections.append(page.Section("Probe", page.paragraph(visible_lines(probe.sentence)), "probe"))
     yield page.render(page.Page("Completions", visible_lines(heading), sections, kind="rlvr-vocab samples"))
 
 

@@ -11,7 +11,7 @@ from rlvr_vocab.analysis.probe.page import probe_page
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.measure import Measure
-from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought, TokenMap, read_rows, write_rows
+from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought, read_rows, write_rows
 
 from .made_up import PERMUTATIONS, TELLING, findings, made_up
 
@@ -150,17 +150,14 @@ def test_an_arm_that_was_not_asked_for_is_left_out():
     found = findings(replace(run, answers={arm: run.answers[arm] for arm in ("own", "redrawn", "permuted")}))
     assert [each.arm for each in found.arms] == ["own", "redrawn", "permuted"]
     assert found.contrasts.keys() == {"harm", "permuted_gold"}
-    render(probe_page(found, None, "rlvr-vocab probe"))
+    render(probe_page(found, "rlvr-vocab probe"))
 
 
 def test_the_page_escapes_what_it_shows_and_draws_doses_and_cuts():
-    shown = TokenMap(0, 0, "<b>?</b>", "<b>", -0.1, ["<b>", "x", "y"], [0, 1, 2], [None, 0.9, 0.0], [None, -1.5, 0.2])
-    page = render(probe_page(findings(made_up(folder="<b>run</b>")), [shown], "rlvr-vocab probe run='<b>'"))
+    page = render(probe_page(findings(made_up(folder="<b>run</b>")), "rlvr-vocab probe run='<b>'"))
     assert not re.search(r"<b>(run|\?|&lt;|<)|'<b>'", page.partition("</style>")[2])
     assert "Dose and response" in page and "Thoughts cut short" in page
     assert "by own ids; " in page and "by own and redrawn ids, the same where redrawing does no harm" in page
-    assert '<span class="down3 chosen" title="copy 1; 0.90 bits from chance; exchanged: −1.50 nats">x</span>' in page
-    assert '<span class="up1" title="copy 2; 0.00 bits from chance; exchanged: +0.20 nats">y</span>' in page
 
 
 def test_answers_are_read_as_they_were_written(tmp_path):

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import differences
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.metrics import PHASES
-from rlvr_vocab.record.probe import TokenMap
 from rlvr_vocab.runs.record import run_record
 from rlvr_vocab.runs.report import MAX_SAMPLES, held_out_of, report_at_the_end, write_report
 
@@ -305,7 +303,7 @@ def test_the_command_writes_where_it_is_told(run: Path, tmp_path: Path, capsys: 
     assert main(["report", f"run={run}", f"out={tmp_path}/new/page.html", "max_samples=2"]) == 0
     assert f"{tmp_path}/new/page.html" in capsys.readouterr().out.replace("\n", "")
     assert (tmp_path / "new" / "page.html").is_file() and not (run / "report.html").exists()
-    assert not (run / "vocabulary").exists()
+    assert not (run / "vocabulary.csv").exists()
 
 
 def test_the_shown_command_trains_the_same_run_beside_it(run: Path) -> None:
@@ -372,14 +370,7 @@ def test_what_a_probe_found_stands_with_the_outcome(run):
     (run / "probe").mkdir()
     said = {"verdict": "no sign of meaning", "sentence": "No sign of meaning: <b>as good</b>."}
     write_json(run / "probe" / "probe.json", said)
-    assert "Where it is told" not in report(run)
-    told = TokenMap(0, 0, "2+2=", "4", -0.1, ["<", "2"], [0, 1], [None, 0.5], [None, -4.0])
-    write_json(run / "probe" / "probe.json", {**said, "token_maps": [asdict(told)]})
     shown = report(run)
-    assert "Where it is told" in shown and '<span class="down4 chosen"' in shown
     assert "what the copies mean" in shown and "No sign of meaning: &lt;b&gt;as good&lt;/b&gt;." in shown
     write_json(run / "probe" / "probe.json", {})
     assert "probe.json is damaged: &#39;verdict&#39;" in report(run)
-    for damaged in ({"problem": 0}, {**asdict(told), "bits": [0.5]}):
-        write_json(run / "probe" / "probe.json", {**said, "token_maps": [damaged]})
-        assert "probe.json is damaged: " in report(run)

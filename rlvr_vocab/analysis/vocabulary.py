@@ -1,0 +1,414 @@
+"""Use and drift of the copies of a run: two charts, a table of the most used ones, `vocabulary.csv`.
+
+A copy is a reasoning token; `k` is its place among them, so its id is `standard_size + k`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from safetensors import SafetensorError, safe_open
+from tokenizers import Tokenizer
+
+from rlvr_vocab.analysis.charts import Chart, Line, line_chart
+from rlvr_vocab.atomic_file import write_whole
+from rlvr_vocab.counted import counted
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.completions import CompletionFiles
+from rlvr_vocab.record.files import COMPLETIONS, FINAL_ADAPTER, FINAL_MODEL, INITIAL_MODEL
+from rlvr_vocab.record.metrics import RunRecord, is_number
+from rlvr_vocab.visible_text import visible_text
+from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
+from rlvr_vocab.vocab.marking import TOKENIZER_FILE, read_tokenizer
+from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_WEIGHTS, DIFFERENCE_KEY, ROWS_KEY, find_base, is_adapter
+from rlvr_vocab.vocab.policy import open_copies
+from rlvr_vocab.vocab.read_as_data import refuse_pickled
+from rlvr_vocab.vocab.regions import THINKING, scored_regions
+
+VOCABULARY = "vocabulary.csv"
+MOST_STEPS, MOST_CHECKPOINTS = 200, 12
+MOST_ROWS_OVER_TIME = 4096  # of each group of copies, at each checkpoint; at the end all are measured
+MOST_MOVED = 1000  # copies that have a row in the CSV although they were never sampled
+_ROWS_AT_ONCE = 1024  # of each table, in float32
+_COMPLETIONS_AT_ONCE = 64
+# The modules of a model that score tokens, by the last part of their name; a table of another name is the embedding.
+_HEADS = ("lm_head", "embed_out", "output", "output_layer", "head")
+_NO_TABLES = ("wpe", "position_embeddings", "embed_positions")
+_INDEX, _WEIGHTS = "model.safetensors.index.json", "model.safetensors"
+_CHECKPOINT = re.compile(r"(?:stages/\d+_(?P<stage>[^/]+)/)?checkpoint-(?P<step>\d+)")
+
+Side = Literal["both", "input", "output"]  # a tied model has one table for both sides
+_SIDES: dict[Side, str] = {"both": "", "input": "embedding, ", "output": "head, "}
+Item = TypeVar("Item")
+
+
+class UsePoint(NamedTuple):
+    """One step: tokens sampled while thinking, how many of them are copies, and how many different copies."""
+
+    step: int
+    thinking: int
+    copies: int
+    distinct: int
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens sampled while thinking, `(rows,)` int64 each, by id.
+
+    Attributes:
+        early, late: in the first and the last fifth of the steps; `total`: in all steps that were read.
+    """
+
+    points: tuple[UsePoint, ...]
+    early: np.ndarray
+    late: np.ndarray
+    total: np.ndarray
+
+
+class DriftPoint(NamedTuple):
+    """Quantiles (5, 50, 95 %) of the distance of copies from their sources, at one checkpoint."""
+
+    step: int
+    side: Side
+    group: str
+    copies: int
+    low: float
+    median: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class VocabularyAnalysis:
+    """Use and drift of the copies of a run.
+
+    Attributes:
+        drift: over the checkpoints.
+        end: by side, `(2, copies)`: distance (1 - cosine) of each copy's row in the last model from its source's there,
+            and from its own before training; NaN for copies of control ids, and rows of zeros.
+        notes: sentences on what is missing or was left out, and why.
+    """
+
+    folder: Path
+    layout: VocabLayout
+    tokenizer: Tokenizer | None
+    usage: Usage
+    drift: tuple[DriftPoint, ...]
+    end: Mapping[Side, np.ndarray]
+    notes: tuple[str, ...]
+
+
+def analyse_vocabulary(record: RunRecord) -> VocabularyAnalysis | None:
+    """Read completions and checkpoints of a run, finished or not; None for a baseline, or without an initial model."""
+    initial = record.folder / INITIAL_MODEL
+    if not (initial / LAYOUT_FILE).is_file():
+        return None
+    layout, notes = VocabLayout.load(initial), list[str]()
+    if not layout.size:
+        return None
+    usage = read_usage(CompletionFiles(record.folder / COMPLETIONS), layout, notes)
+    drift, end = _read_drift(record, layout, usage, notes)
+    file = initial / TOKENIZER_FILE
+    tokenizer = read_tokenizer(file) if file.is_file() else None
+    return VocabularyAnalysis(record.folder, layout, tokenizer, usage, tuple(drift), end, tuple(notes))
+
+
+def evenly_spread(items: Sequence[Item], most: int) -> list[Item]:
+    """At most so many of the items, the first and the last among them."""
+    if len(items) <= most:
+        return list(items)
+    return [items[at] for at in np.linspace(0, len(items) - 1, most).round().astype(int)]
+
+
+# --- use ---
+
+
+def read_usage(files: CompletionFiles, layout: VocabLayout, notes: list[str]) -> Usage:
+    """Count the tokens that were sampled while thinking; no point where no step can be read."""
+    steps = evenly_spread(files.steps, MOST_STEPS)
+    if len(steps) < len(files.steps):
+        notes.append(f"Of {len(files.steps):,} steps with completions {len(steps)} were read, evenly spread.")
+    points, fifth = list[UsePoint](), max(1, len(steps) // 5)
+    early, late, total = (np.zeros(layout.rows, np.int64) for _ in range(3))
+    for number, step in enumerate(steps):
+        try:
+            thought = _thinking_ids(files.table(step, ["prompt_ids", "completion_ids"]), layout)
+        except (UserError, KeyError) as error:  # unreadable, or without ids
+            notes.append(f"Step {step} was left out: {error}.")
+            continue
+        copies, counts = thought[thought >= layout.standard_size], np.bincount(thought, minlength=layout.rows)
+        points.append(UsePoint(step, len(thought), len(copies), len(np.unique(copies))))
+        total += counts
+        early += counts * (number < fifth)
+        late += counts * (number >= len(steps) - fifth)
+    if not points:
+        notes.append("No completions can be read: the use of the copies is not known.")
+    return Usage(tuple(points), early, late, total)
+
+
+def _thinking_ids(table: pa.Table, layout: VocabLayout) -> np.ndarray:
+    """The sampled ids of a step that were chosen while thinking."""
+    prompts, completions = (_lists(table[name]) for name in ("prompt_ids", "completion_ids"))
+    found = [np.empty(0, np.int64)]
+    for first in range(0, len(prompts), _COMPLETIONS_AT_ONCE):
+        pairs = [*zip(prompts, completions, strict=True)][first : first + _COMPLETIONS_AT_ONCE]
+        ids = np.full((len(pairs), max(len(prompt) + len(answer) for prompt, answer in pairs)), -1)
+        sampled = np.zeros(ids.shape, dtype=bool)
+        for row, (prompt, answer) in enumerate(pairs):
+            end = len(prompt) + len(answer)
+            ids[row, :end] = np.concatenate([prompt, answer])
+            sampled[row, len(prompt) : end] = True
+        found.append(ids[sampled & (scored_regions(torch.from_numpy(ids), layout).numpy() == THINKING)])
+    return np.concatenate(found)
+
+
+def _lists(column: pa.ChunkedArray) -> list[np.ndarray]:
+    lengths, values = pc.list_value_length(column).to_numpy(), pc.list_flatten(column).to_numpy()
+    return np.split(values, np.cumsum(lengths)[:-1])
+
+
+# --- drift ---
+
+
+def _read_drift(
+    record: RunRecord, layout: VocabLayout, usage: Usage, notes: list[str]
+) -> tuple[list[DriftPoint], dict[Side, np.ndarray]]:
+    initial = record.folder / INITIAL_MODEL
+    open_ks = (open_copies(layout)[0] - layout.standard_size).numpy()
+    used = usage.total[open_ks + layout.standard_size] > 0
+    groups = {"sampled": open_ks[used], "never sampled": open_ks[~used]} if usage.points else {"all": open_ks}
+    groups = {name: np.array(evenly_spread(ks.tolist(), MOST_ROWS_OVER_TIME)) for name, ks in groups.items() if ks.size}
+    points, start, last = list[DriftPoint](), dict[Side, TokenRows](), dict[Side, TokenRows]()
+    for step, folder in [(0, initial), *model_folders(record, notes)]:
+        try:
+            now = token_tables(folder, layout.rows)
+        except UserError as error:
+            notes.append(f"{folder.relative_to(record.folder)} was left out: {error}.")
+            if folder == initial:
+                return [], {}
+            continue
+        if not start:
+            start = {**now, **dict.fromkeys(("input", "output"), now["both"])} if "both" in now else now
+        elif "both" in now and "both" not in start:  # merging may leave one table of two
+            now = {"input": now["both"], "output": now["both"]}
+        for side, table in now.items():
+            for group, ks in groups.items():
+                distance, _ = row_drift(table, start[side], layout, ks)
+                if (known := distance[np.isfinite(distance)]).size:
+                    quantiles = np.quantile(known, (0.05, 0.5, 0.95)).tolist()
+                    points.append(DriftPoint(step, side, group, known.size, *quantiles))
+        last = now if folder != initial else {}
+    if not last:
+        notes.append("The run has no trained model yet: the drift of the copies is not known.")
+    end = {side: np.full((2, layout.size), np.nan) for side in last}
+    for side, table in last.items():
+        end[side][:, open_ks] = row_drift(table, start[side], layout, open_ks)
+    if broken := max((int((~np.isfinite(each[0, open_ks])).sum()) for each in end.values()), default=0):
+        notes.append(f"The rows of {counted(broken, 'copy', 'copies')} are zero or not finite at the end: left out.")
+    return points, end
+
+
+def row_drift(now: TokenRows, start: TokenRows, layout: VocabLayout, ks: np.ndarray) -> np.ndarray:
+    """`(2, ks)`: 1 - cosine of copies to their sources, and to themselves at the start, block by block.
+
+    It is half the squared distance of the unit vectors: 1 minus a rounded cosine near 1 would be noise.
+    """
+    sources, found = np.asarray(layout.source_ids, dtype=np.int64), np.empty((2, len(ks)))
+    for first in range(0, len(ks), _ROWS_AT_ONCE):
+        block = ks[first : first + _ROWS_AT_ONCE]
+        copy = _units(now.rows(block + layout.standard_size))
+        others = _units(now.rows(sources[block])), _units(start.rows(block + layout.standard_size))
+        distances = [0.5 * (copy - other).square_().sum(dim=1) for other in others]
+        found[:, first : first + len(block)] = torch.stack(distances).numpy()
+    return found
+
+
+def _units(rows: torch.Tensor) -> torch.Tensor:
+    """Rows of length 1; NaN for those that are all zeros."""
+    return rows / rows.norm(dim=1, keepdim=True)
+
+
+# --- the models of a run ---
+
+
+def model_folders(record: RunRecord, notes: list[str]) -> list[tuple[int, Path]]:
+    """Step of the run and folder of at most `MOST_CHECKPOINTS` checkpoints, the final model the last one."""
+    found = list[tuple[int, Path]]()
+    for path in (*record.folder.glob("checkpoint-*"), *record.folder.glob("stages/*/checkpoint-*")):
+        if (match := _CHECKPOINT.fullmatch(str(path.relative_to(record.folder)))) is None:
+            continue
+        before = _steps_before(record, match["stage"])
+        if before is None:
+            notes.append(f"No logged step says where stage {match['stage']} begins: its checkpoints were left out.")
+        else:
+            found.append((before + int(match["step"]), path))
+    found.sort()
+    final = next((path for name in (FINAL_MODEL, FINAL_ADAPTER) if (path := record.folder / name).is_dir()), None)
+    if final is not None:
+        logged = [row["step"] for row in record.rows[-1:]]
+        steps = (record.summary or {}).get("steps", max([0, *logged, *(step for step, _ in found)]))
+        found = [each for each in found if each[0] < steps] + [(int(steps), final)]
+    if len(found) > MOST_CHECKPOINTS:
+        notes.append(f"Of {len(found)} checkpoints {MOST_CHECKPOINTS} were read, evenly spread.")
+    return evenly_spread(found, MOST_CHECKPOINTS)
+
+
+def _steps_before(record: RunRecord, stage: str | None) -> int | None:
+    """The steps before a stage, by any row of it; 0 outside of stages, None without a row."""
+    if stage is None:
+        return 0
+    rows = (row for row in record.rows if row.get("stage") == stage and is_number(row.get("stage_step")))
+    return next((int(row["step"]) - int(row["stage_step"]) for row in rows), None)
+
+
+@dataclass(frozen=True)
+class TokenRows:
+    """One table with a row per token.
+
+    Attributes:
+        table: `(rows, H)` in the type it is stored in, mapped from the file, so that only what is used is read.
+        trained: the last rows as they lie beside an adapter, in place of the table's; None without.
+    """
+
+    table: torch.Tensor
+    trained: torch.Tensor | None = None
+
+    def rows(self, ids: np.ndarray | range) -> torch.Tensor:
+        """`(ids, H)` float32."""
+        wanted = torch.from_numpy(np.asarray(ids, dtype=np.int64))
+        found = self.table[wanted].float()
+        if self.trained is not None:
+            first = self.table.size(0) - self.trained.size(0)
+            own = wanted >= first
+            found[own] = self.trained[wanted[own] - first].float()
+        return found
+
+
+def token_tables(folder: Path, rows: int) -> dict[Side, TokenRows]:
+    """The tables with so many rows of a model or adapter folder, or the one that a tied model has.
+
+    Raises:
+        UserError: there is none, or it cannot be read.
+    """
+    try:
+        if is_adapter(folder):
+            return _with_trained_rows(token_tables(find_base(folder), rows), folder)
+        refuse_pickled(folder, str(folder))
+        tables = dict(_tables(folder, rows))
+    except (SafetensorError, OSError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"the weights of {folder} cannot be read: {' '.join(str(error).split())}") from error
+    heads = [name for name in tables if _module(name) in _HEADS]
+    embeddings = [name for name in tables if name not in heads]
+    if len(embeddings) != 1 or len(heads) > 1:
+        raise UserError(f"{folder} has no one embedding with {rows:,} rows: {', '.join(sorted(tables)) or 'none has'}")
+    embedding = TokenRows(tables[embeddings[0]])
+    return {"input": embedding, "output": TokenRows(tables[heads[0]])} if heads else {"both": embedding}
+
+
+def _tables(folder: Path, rows: int) -> Iterator[tuple[str, torch.Tensor]]:
+    """Every matrix with a row per token that belongs to no layer."""
+    index, files = folder / _INDEX, [_WEIGHTS]
+    if index.is_file():  # only names: an index is no reason to open a file outside the folder
+        files = sorted({Path(name).name for name in json.loads(index.read_bytes())["weight_map"].values()})
+    for file in files:
+        with safe_open(folder / file, framework="pt") as weights:
+            for name in weights.keys():  # noqa: SIM118  # not a mapping
+                in_layer = any(part.isdigit() for part in name.split("."))
+                shape = weights.get_slice(name).get_shape()
+                if len(shape) == 2 and shape[0] == rows and not in_layer and _module(name) not in _NO_TABLES:
+                    yield name, weights.get_tensor(name)
+
+
+def _module(name: str) -> str:
+    return name.split(".")[-2]
+
+
+def _with_trained_rows(tables: dict[Side, TokenRows], folder: Path) -> dict[Side, TokenRows]:
+    """The tables of the base with the rows, or their differences from their sources, that trained beside an adapter."""
+    with safe_open(folder / ADAPTER_WEIGHTS, framework="pt") as file:
+        names = list(file.keys())
+        rows = {_side(name, 2): file.get_tensor(name) for name in names if name.endswith(f".{ROWS_KEY}")}
+        factors = {(_side(name, 4), name[-1]): file.get_tensor(name) for name in names if f".{DIFFERENCE_KEY}." in name}
+    if factors:
+        sources = torch.tensor(VocabLayout.load(folder).source_ids)
+        for side, each in tables.items():
+            own: Side = "input" if side == "both" else side
+            rows[own] = each.table[sources].float() + factors[own, "B"] @ factors[own, "A"]
+    return {side: TokenRows(each.table, rows.get("input" if side == "both" else side)) for side, each in tables.items()}
+
+
+def _side(name: str, place: int) -> Side:
+    """Of a tensor by the name of its module, so many words from the end."""
+    return "output" if name.split(".")[-place] in _HEADS else "input"
+
+
+# --- charts, table, file ---
+
+
+def vocabulary_charts(analysis: VocabularyAnalysis) -> list[Chart]:
+    """Different copies by step, and their distance from their sources by checkpoint, as far as there is data."""
+    charts = []
+    if any(point.thinking for point in analysis.usage.points):
+        title, points = "Different reasoning tokens", analysis.usage.points
+        line = Line("", [point.step for point in points], [point.distinct for point in points])
+        note = f"Of {analysis.layout.size:,}, sampled at each step."
+        charts.append(Chart(title, line_chart([line], y_label="different copies", title=title), note))
+    if analysis.drift:
+        title, lines = "Distance of copies from their sources", []
+        for side, group in dict.fromkeys((point.side, point.group) for point in analysis.drift):
+            own = [point for point in analysis.drift if (point.side, point.group) == (side, group)]
+            steps, low, median, high = zip(
+                *((each.step, each.low, each.median, each.high) for each in own), strict=True
+            )
+            lines.append(Line(f"{_SIDES[side]}{group}", steps, median, low, high))
+        note = "1 − cosine of the two rows; line: median, band: 5 to 95 % of the copies."
+        charts.append(Chart(title, line_chart(lines, y_label="1 − cosine", title=title), note))
+    return charts
+
+
+def copy_rows(analysis: VocabularyAnalysis) -> Iterator[list[Any]]:
+    """A header, and a row for each copy that was sampled or is among those furthest from their sources."""
+    layout, usage, standard = analysis.layout, analysis.usage, analysis.layout.standard_size
+    counts = ("early", "late", "total", "source_early", "source_late")
+    moves = (f"{name}_{side}" for side in analysis.end for name in ("from_source", "from_start"))
+    yield ["id", "source_id", "copy", "text", *counts, *moves]
+    listed = usage.total[standard:] > 0
+    for distance, _ in analysis.end.values():
+        furthest = np.argsort(-np.nan_to_num(distance), kind="stable")[:MOST_MOVED]
+        listed[furthest[np.nan_to_num(distance[furthest]) > 0]] = True
+    for k in np.flatnonzero(listed).tolist():
+        token, source = standard + k, layout.source_ids[k]
+        used = [int(each[token]) for each in (usage.early, usage.late, usage.total)]
+        used += [int(each[source]) for each in (usage.early, usage.late)]
+        moved = [float(value) for columns in analysis.end.values() for value in columns[:, k]]
+        yield [token, source, layout.copy_indices[k], token_text(analysis.tokenizer, source), *used, *moved]
+
+
+def token_text(tokenizer: Tokenizer | None, token: int) -> str:
+    """Spaces and control characters visible; the id where there is no text, or a part of a character alone."""
+    text = "" if tokenizer is None else tokenizer.decode([token], skip_special_tokens=False)
+    if tokenizer is not None and (tokenizer.id_to_token(token) or "").startswith("▁"):
+        text = f" {text.removeprefix(' ')}"  # SentencePiece's space, which some decoders drop at the start of a text
+    return f"#{token}" if not text or "\ufffd" in text else visible_text(text).replace("\n", "").replace(" ", "␣")
+
+
+def write_vocabulary(analysis: VocabularyAnalysis) -> None:
+    """Write `<run>/vocabulary.csv`: text in quotes, what is not finite empty."""
+    written = io.StringIO()
+    writer = csv.writer(written, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+    for row in copy_rows(analysis):
+        writer.writerow(["" if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row])
+    write_whole(analysis.folder / VOCABULARY, written.getvalue())

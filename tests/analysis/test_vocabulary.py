@@ -1,0 +1,428 @@
+"""Use and drift of copies: every count, turn and length is one that was written by hand."""
+
+import csv
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+
+from rlvr_vocab.analysis.vocabulary import (
+    MOST_CHECKPOINTS,
+    TokenRows,
+    analyse_vocabulary,
+    evenly_spread,
+    row_drift,
+    token_tables,
+    token_text,
+    vocabulary_charts,
+    write_vocabulary,
+)
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.metrics import RunFacts, RunRecord
+from rlvr_vocab.vocab.layout import VocabLayout
+
+NAN = float("nan")
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+
+
+# The standard vocabulary; reasoning token k has id STANDARD + k.
+TEXTS = ["a", " b", '=1,"\n$x$</svg>', "\x1b[2Jd", "e", "<think>", "</think>", "<eos>"]
+STANDARD, WIDTH = len(TEXTS), 16
+
+Rows = Mapping[str, torch.Tensor]
+
+
+@dataclass
+class WrittenRun:
+    """A run's folder, and what is written into it."""
+
+    a, b, hostile, d, e, opened, closed, eos = range(STANDARD)
+
+    folder: Path
+    copies: int = STANDARD
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    summary: dict[str, Any] | None = None
+    source_ids: tuple[int, ...] | None = None
+
+    @staticmethod
+    def copy(source: int, multiplicity: int = 1) -> int:
+        """The id of a copy."""
+        return STANDARD * multiplicity + source
+
+    @property
+    def layout(self) -> VocabLayout:
+        sources = self.source_ids if self.source_ids is not None else tuple(k % STANDARD for k in range(self.copies))
+        return VocabLayout(STANDARD, sources, self.opened, self.closed, (), (self.opened, self.closed, self.eos))
+
+    @property
+    def record(self) -> RunRecord:
+        return RunRecord(self.folder, _facts(self.layout.size), tuple(self.rows), (), self.summary)
+
+    def model(self, name: str, vocabulary_tables: Rows, files: int = 1) -> Path:
+        """A model folder with these tensors, over so many files."""
+        folder = self.folder / name
+        folder.mkdir(parents=True)
+        self.layout.save(folder)
+        (folder / "config.json").write_text("{}")
+        words = WordLevel({text: token for token, text in enumerate(TEXTS)}, unk_token="a")
+        Tokenizer(words).save(str(folder / "tokenizer.json"))
+        others = {"model.norm.weight": torch.ones(WIDTH), "model.layers.0.up_proj.weight": torch.ones(STANDARD * 2, 2)}
+        tensors = {name: tensor.contiguous() for name, tensor in (others | dict(vocabulary_tables)).items()}
+        if files == 1:
+            save_file(tensors, folder / "model.safetensors")
+            return folder
+        weight_map = {}
+        for number, (key, tensor) in enumerate(tensors.items()):
+            weight_map[key] = f"model-{number:05d}.safetensors"
+            save_file({key: tensor}, folder / weight_map[key])
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+        return folder
+
+    def completions(self, step: int, sampled: Sequence[Sequence[int]], **columns: Any) -> Path:
+        """The file of a step: what was sampled after a prompt of one token, `e`."""
+        folder = self.folder / "completions"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"step_{step:05d}.parquet"
+        prompts = columns.pop("prompt_ids", [[self.e]] * len(sampled))
+        ids = {"prompt_ids": [list(ids) for ids in prompts], "completion_ids": [list(ids) for ids in sampled]}
+        pq.write_table(pa.table(ids | columns), path)
+        return path
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> WrittenRun:
+    """A run with one copy of every token, and nothing written yet."""
+    return WrittenRun(tmp_path / "run")
+
+
+@pytest.fixture(scope="session")
+def copied_rows() -> Callable[..., torch.Tensor]:
+    """Rows of any run: standard ones at random, and every copy as its source."""
+
+    def make(layout: VocabLayout, seed: int = 0) -> torch.Tensor:
+        standard = torch.randn(STANDARD, WIDTH, generator=torch.Generator().manual_seed(seed))
+        return torch.cat([standard, standard[list(layout.source_ids)]])
+
+    return make
+
+
+@pytest.fixture
+def trained(run: WrittenRun, copied_rows: Callable[..., torch.Tensor]) -> WrittenRun:
+    """A run with its first and its last model, equal, and no completions yet."""
+    for name in ("initial_model", "final_model"):
+        run.model(name, {"model.embed_tokens.weight": copied_rows(run.layout)})
+    return run
+
+
+def _facts(size: int) -> RunFacts:
+    return RunFacts(
+        exp_name="run",
+        seed=0,
+        model="tiny",
+        dataset="arithmetic",
+        reasoning_vocab_size=size,
+        think_tags=("<think>", "</think>"),
+        rewards=(),
+        num_generations=2,
+        max_completion_length=8,
+        temperature=1.0,
+        learning_rate=1e-3,
+        lr_scheduler_type="linear",
+        beta=0.0,
+        max_grad_norm=1.0,
+        max_steps=None,
+        use_vllm=False,
+    )
+
+
+def moved_by(analysis, side="both"):
+    """1 - cosine at the end, of the copies that may be sampled: from the source, and from the start."""
+    return analysis.end[side][:, :5]
+
+
+def test_tokens_sampled_while_thinking_are_counted(trained):
+    run = trained
+    copied = run.copy(run.a)
+    # In the answer even a copy does not count, nor does anything of the prompt.
+    sampled = [
+        [run.opened, copied, copied, run.b, run.closed, copied, run.eos],
+        [run.opened, run.copy(run.b), run.a, run.closed, run.a, run.a],
+        [copied, run.closed],
+    ]
+    run.completions(1, sampled, prompt_ids=[[copied, run.e], [run.e], [run.e, run.opened]])
+    usage = analyse_vocabulary(run.record).usage
+    # The closing tags are chosen while thinking, the opening ones are not.
+    assert usage.points == ((1, 9, 4, 2),)
+    assert {token: count for token, count in enumerate(usage.total.tolist()) if count} == {
+        run.a: 1,
+        run.b: 1,
+        run.closed: 3,
+        copied: 3,
+        run.copy(run.b): 1,
+    }
+
+
+def test_early_and_late_are_the_fifths_at_both_ends(trained):
+    run = trained
+    for step in range(1, 11):
+        run.completions(step, [[run.opened, *[run.copy(run.a)] * step]])
+    usage = analyse_vocabulary(run.record).usage
+    counts = [each[run.copy(run.a)] for each in (usage.early, usage.late, usage.total)]
+    assert counts == [1 + 2, 9 + 10, sum(range(11))]
+    write_vocabulary(analyse_vocabulary(run.record))
+    [row] = rows_of(run)
+    assert [int(row[name]) for name in ("id", "source_id", "early", "late", "total")] == [run.copy(0), 0, 3, 19, 55]
+
+
+def test_a_damaged_step_is_named_and_the_rest_counted(trained):
+    run = trained
+    for step in (1, 2, 3):
+        run.completions(step, [[run.opened, run.copy(run.a)]])
+    whole = run.completions(2, [[run.opened]]).read_bytes()
+    (run.folder / "completions" / "step_00002.parquet").write_bytes(whole[: len(whole) // 2])
+    analysis = analyse_vocabulary(run.record)
+    assert [point.step for point in analysis.usage.points] == [1, 3]
+    [note] = analysis.notes
+    assert "step_00002.parquet" in note
+
+
+def test_a_run_without_thinking_or_without_completions_has_no_use_to_draw(trained):
+    run = trained
+    analysis = analyse_vocabulary(run.record)
+    assert "No completions" in analysis.notes[0] and len(vocabulary_charts(analysis)) == 1
+    run.completions(1, [[run.a, run.eos], []])
+    assert analyse_vocabulary(run.record).usage.points == ((1, 0, 0, 0),)
+
+
+def test_long_runs_are_read_at_evenly_spread_steps():
+    assert evenly_spread(range(1, 1002), 11) == list(range(1, 1002, 100))
+    assert evenly_spread([7, 8, 9], 11) == [7, 8, 9]
+
+
+def turned(row: torch.Tensor, angle: float) -> torch.Tensor:
+    """The row at an angle to itself, as long as it was."""
+    row = row.double()
+    other = torch.roll(row, 1)
+    other -= (other @ row) / (row @ row) * row
+    return (math.cos(angle) * row + math.sin(angle) * other / other.norm() * row.norm()).float()
+
+
+@pytest.fixture
+def moved(run, copied_rows):
+    """Start and end of a table: copy 0 turned by 60°, copy 1 stretched, copy 2 turned a little, source 3 turned."""
+    start = copied_rows(run.layout)
+    end = start.clone()
+    end[run.copy(0)] = turned(start[0], math.pi / 3)
+    end[run.copy(1)] = 2.5 * start[1]
+    end[run.copy(2)] = turned(start[2], 1e-3)
+    end[3] = turned(start[3], math.pi / 2)
+    return start, end
+
+
+def test_angles_are_those_that_the_rows_were_turned_by(run, moved):
+    start, end = moved
+    run.model("initial_model", {EMBEDDING: start})
+    run.model("final_model", {EMBEDDING: end})
+    analysis = analyse_vocabulary(run.record)
+    small = 1 - math.cos(1e-3)
+    from_source, from_start = moved_by(analysis)
+    assert from_start == pytest.approx([0.5, 0, small, 0, 0], abs=1e-9)
+    assert from_source == pytest.approx([0.5, 0, small, 1, 0], abs=1e-6)
+    assert np.isnan(analysis.end["both"][:, 5:]).all()  # copies of control ids cannot be sampled
+    write_vocabulary(analysis)
+    listed = {int(row["source_id"]): float(row["from_source_both"]) for row in rows_of(run)}
+    assert listed == pytest.approx({0: 0.5, 1: 0, 2: small, 3: 1}, abs=1e-6)
+
+
+def test_turns_far_below_the_rounding_of_a_cosine_are_measured(run, copied_rows):
+    start = copied_rows(run.layout).zero_()
+    start[:, 0] = 1
+    end = start.clone()
+    end[run.copy(0), 1] = 1e-6  # a turn by a millionth: the cosine is 1 - 5e-13
+    run.model("initial_model", {EMBEDDING: start})
+    run.model("final_model", {EMBEDDING: end})
+    assert moved_by(analyse_vocabulary(run.record))[1, 0] == pytest.approx(5e-13, rel=1e-3)
+
+
+def test_an_untied_model_has_a_drift_on_both_sides(run, moved, copied_rows):
+    start, end = moved
+    head = copied_rows(run.layout, seed=1)
+    run.model("initial_model", {EMBEDDING: start, HEAD: head})
+    turned_head = head.clone()
+    turned_head[run.copy(4)] = turned(head[4], math.pi / 2)
+    run.model("final_model", {EMBEDDING: end, HEAD: turned_head})
+    analysis = analyse_vocabulary(run.record)
+    assert list(analysis.end) == ["input", "output"]
+    assert moved_by(analysis, "input")[1, [0, 4]] == pytest.approx([0.5, 0], abs=1e-6)
+    assert moved_by(analysis, "output")[1, [0, 4]] == pytest.approx([0, 1], abs=1e-6)
+
+
+def test_shards_and_half_precision_are_read_as_one_table(run, moved):
+    start, end = moved
+    run.model("initial_model", {EMBEDDING: start, HEAD: start}, files=4)
+    run.model("final_model", {EMBEDDING: end.bfloat16(), HEAD: end.half()}, files=4)
+    analysis = analyse_vocabulary(run.record)
+    for side in ("input", "output"):
+        assert moved_by(analysis, side)[1, [0, 4]] == pytest.approx([0.5, 0], abs=2e-2)
+
+
+@pytest.mark.parametrize("value", [0.0, NAN])
+def test_rows_of_zeros_or_nan_are_named_and_spoil_no_quantile(run, moved, value):
+    start, end = moved
+    end = end.clone()
+    end[run.copy(4)] = value
+    run.model("initial_model", {EMBEDDING: start})
+    run.model("final_model", {EMBEDDING: end})
+    analysis = analyse_vocabulary(run.record)
+    assert np.isnan(moved_by(analysis)[0]).tolist() == [False] * 4 + [True]
+    assert analysis.drift[-1].copies == 4 and np.isfinite(analysis.drift[-1].high)
+    assert any("1 copy are zero or not finite" in note for note in analysis.notes)
+    assert len(vocabulary_charts(analysis)) == 1
+
+
+def test_rows_beside_an_adapter_stand_for_those_of_its_base(run, moved):
+    start, end = moved
+    base = run.model("initial_model", {EMBEDDING: start})
+    for name, rows in (("checkpoint-1", start), ("checkpoint-2", end)):
+        adapter = run.folder / name
+        adapter.mkdir()
+        run.layout.save(adapter)
+        config = {"peft_type": "LORA", "base_model_name_or_path": str(base)}
+        (adapter / "adapter_config.json").write_text(json.dumps(config))
+        trained = {"base_model.model.model.embed_tokens.lora_rows": rows[run.copy(0) :].contiguous()}
+        trained |= {"base_model.model.q.lora_A.weight": torch.ones(2, 2)}
+        save_file(trained, adapter / "adapter_model.safetensors")
+    analysis = analyse_vocabulary(run.record)
+    assert moved_by(analysis)[0] == pytest.approx([0.5, 0, 5e-7, 0, 0], abs=1e-9)  # the base's own rows are frozen
+    assert [point.high > 0.1 for point in analysis.drift] == [False, False, True]
+
+
+def test_checkpoints_of_stages_count_the_steps_of_the_run(run, moved):
+    start, end = moved
+    run.rows = [
+        {"step": 2, "stage": "first", "stage_step": 2, "loss": 0.0},
+        {"step": 5, "stage": "second", "stage_step": 1, "loss": 0.0},
+    ]
+    run.model("initial_model", {EMBEDDING: start})
+    for place in ("1_first/checkpoint-2", "1_first/checkpoint-4", "2_second/checkpoint-3", "3_third/checkpoint-1"):
+        run.model(f"stages/{place}", {EMBEDDING: end})
+    run.model("final_model", {EMBEDDING: end})
+    run.summary = {"steps": 9}
+    analysis = analyse_vocabulary(run.record)
+    assert [point.step for point in analysis.drift] == [0, 2, 4, 7, 9]
+    assert any("stage third" in note for note in analysis.notes)
+
+
+def test_many_checkpoints_are_thinned_and_damaged_ones_named(run, moved):
+    start, end = moved
+    run.model("initial_model", {EMBEDDING: start})
+    for step in range(1, 2 * MOST_CHECKPOINTS + 1):
+        run.model(f"checkpoint-{step}", {EMBEDDING: end})
+    (run.folder / "checkpoint-1" / "model.safetensors").write_bytes(b"\xff" * 9)
+    (run.folder / "checkpoint-no").mkdir()
+    analysis = analyse_vocabulary(run.record)
+    # Of the twelve one is damaged; the initial model is no checkpoint.
+    assert len(analysis.drift) == MOST_CHECKPOINTS and analysis.drift[-1].step == 2 * MOST_CHECKPOINTS
+    assert any(note.startswith("checkpoint-1 was left out") for note in analysis.notes)
+
+
+def test_without_a_trained_model_there_is_use_and_no_drift(run, copied_rows):
+    run.model("initial_model", {EMBEDDING: copied_rows(run.layout)})
+    run.completions(1, [[run.opened, run.copy(run.a)]])
+    analysis = analyse_vocabulary(run.record)
+    assert analysis.usage.points and not analysis.end
+    assert any("no trained model" in note for note in analysis.notes)
+    assert analyse_vocabulary(type(run)(run.folder / "nothing").record) is None
+
+
+def test_copies_that_were_sampled_and_others_are_groups_of_their_own(run, moved):
+    start, end = moved
+    run.model("initial_model", {EMBEDDING: start})
+    run.model("final_model", {EMBEDDING: end})
+    run.completions(1, [[run.opened, run.copy(0), run.copy(0)]])
+    *_, sampled, others = analyse_vocabulary(run.record).drift
+    assert (sampled.group, sampled.copies, others.group, others.copies) == ("sampled", 1, "never sampled", 4)
+    assert (sampled.low, sampled.median, sampled.high) == pytest.approx([0.5] * 3, abs=1e-6)
+    assert others.median == pytest.approx(2.5e-7, rel=1e-2)  # of 0, 0, 5e-7 and 1
+
+
+class CountedRows(TokenRows):
+    """Rows that refuse to be read by more than a block at once: a table of a real model is gigabytes."""
+
+    def rows(self, ids):
+        assert len(ids) <= 1024
+        return super().rows(ids)
+
+
+def test_blocks_give_what_the_whole_table_gives():
+    generator = torch.Generator().manual_seed(0)
+    standard, copies = 700, 3000
+    sources = tuple(torch.randint(0, standard, (copies,), generator=generator).tolist())
+    layout = VocabLayout(standard, sources, 0, 1, (), (0, 1))
+    start, now = (torch.randn(standard + copies, 8, generator=generator) for _ in range(2))
+    from_source, from_start = row_drift(CountedRows(now), CountedRows(start), layout, np.arange(copies))
+    ids = torch.arange(standard, standard + copies)
+    cosine, of = torch.nn.functional.cosine_similarity, torch.tensor(sources)
+    now, start = now.double(), start.double()
+    assert 1 - from_source == pytest.approx(cosine(now[ids], now[of]).numpy(), abs=1e-6)
+    assert 1 - from_start == pytest.approx(cosine(now[ids], start[ids]).numpy(), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name", ["qwen3", "gpt2_untied", *(pytest.param(each, marks=pytest.mark.slow) for each in ("gemma3", "phi"))]
+)
+def test_both_tables_of_every_architecture_are_found(name, expand_shape):
+    from transformers import AutoModelForCausalLM
+
+    folder = expand_shape(name, size=None)
+    rows = VocabLayout.load(folder).rows
+    found = token_tables(folder, rows)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
+    assert set(found) == ({"both"} if head is embedding else {"input", "output"})
+    for side, weight in (("input", embedding), ("output", head)):
+        table = found.get(side) or found["both"]
+        assert torch.equal(table.rows(range(rows)), weight.detach())
+
+
+def test_pickled_weights_are_not_read(run, copied_rows):
+    folder = run.model("initial_model", {EMBEDDING: copied_rows(run.layout)})
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(UserError, match="pickled"):
+        token_tables(folder, run.layout.rows)
+
+
+def rows_of(run: WrittenRun) -> list[dict[str, str]]:
+    with (run.folder / "vocabulary.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_no_token_moves_a_cell_or_hides_in_the_file(run, moved):
+    start, end = moved
+    run.model("initial_model", {EMBEDDING: start})
+    run.model("final_model", {EMBEDDING: end})
+    run.completions(1, [[run.opened, run.copy(run.hostile), run.copy(run.d), run.copy(run.b)]])
+    write_vocabulary(analyse_vocabulary(run.record))
+    texts = {int(row["source_id"]): row["text"] for row in rows_of(run)}
+    assert texts == {0: "a", run.b: "␣b", run.hostile: '=1,"⏎$x$</svg>', run.d: "␛[2Jd"}
+    text = (run.folder / "vocabulary.csv").read_text(encoding="utf-8")
+    assert len(text.splitlines()) == text.count("\n") and all(line.isprintable() for line in text.splitlines())
+
+
+def test_the_first_word_of_a_sentencepiece_text_keeps_its_space(expand_shape):
+    for name in ("qwen3", "gemma3"):
+        tokenizer = Tokenizer.from_file(str(expand_shape(name, size=None) / "tokenizer.json"))
+        ids = tokenizer.encode("She sold half", add_special_tokens=False).ids
+        texts = [token_text(tokenizer, token) for token in ids]
+        assert "".join(texts).replace("␣", " ").strip() == "She sold half"
