@@ -18,7 +18,7 @@ from rich.text import Text
 _NEVER_WRAPPED = 10_000
 
 
-class _Screen(Console):
+class Screen(Console):
     """A console that leaves it to the command line to end where nobody reads its output."""
 
     def on_broken_pipe(self) -> None:
@@ -60,9 +60,9 @@ def open_closed_streams() -> None:
 
 def make_console(*, quiet: bool = False) -> Console:
     """A console that breaks lines only where a terminal has an edge."""
-    console = _Screen(quiet=quiet, highlight=False)
+    console = Screen(quiet=quiet, highlight=False)
     has_an_edge = console.is_terminal and not console.is_dumb_terminal
-    return console if has_an_edge else _Screen(quiet=quiet, highlight=False, width=_NEVER_WRAPPED)
+    return console if has_an_edge else Screen(quiet=quiet, highlight=False, width=_NEVER_WRAPPED)
 
 
 def shows_colours(console: Console) -> bool:

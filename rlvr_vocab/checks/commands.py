@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rlvr_vocab.analysis.samples.filter import FILTER_KEYS, SampleFilter
 from rlvr_vocab.bounds import Count, NotNegative
 from rlvr_vocab.checks.machine import installed
 from rlvr_vocab.checks.model import check_model
@@ -43,6 +43,9 @@ from rlvr_vocab.runs.rewards import grader_of_checkpoint, stand_in_context
 from rlvr_vocab.vocab.layout import VocabLayout, refuse_expanded
 from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_CONFIG, is_adapter
 
+if TYPE_CHECKING:
+    from rlvr_vocab.analysis.samples import SampleFilter
+
 _SAMPLING = ("max_new_tokens", "temperature")
 
 
@@ -59,7 +62,10 @@ def check_samples(settings: SamplesSettings) -> None:
 
 def sample_filter_of(settings: SamplesSettings) -> SampleFilter:
     """Which completions are asked for; raises UserError where none could be."""
-    return SampleFilter(**{name: getattr(settings, name) for name in FILTER_KEYS})
+    from rlvr_vocab.analysis.samples import SampleFilter  # only here: it imports pyarrow and rich
+
+    names = ("step", "problem", "contains", "verdict", "min_reward", "max_reward")
+    return SampleFilter(**{name: getattr(settings, name) for name in names})
 
 
 def check_report(settings: ReportSettings) -> None:

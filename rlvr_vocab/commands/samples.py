@@ -1,18 +1,29 @@
-"""`rlvr-vocab samples`: the completions of a run, to page through in the terminal or to write out."""
+"""`rlvr-vocab samples`: the completions of a run, through a pager on a terminal, or written out."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import subprocess
 import sys
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from rlvr_vocab.analysis.samples.documents import PIECES, Format
-from rlvr_vocab.analysis.samples.filter import CorrectnessReward
-from rlvr_vocab.analysis.samples.sample import SampleReader
-from rlvr_vocab.analysis.samples.search import Matches, Search, search_all
+from rlvr_vocab.analysis.samples import (
+    CorrectnessReward,
+    Sample,
+    SampleFilter,
+    SampleReader,
+    find_samples,
+    head_text,
+    sample_text,
+    samples_page,
+)
 from rlvr_vocab.atomic_file import write_text_whole
 from rlvr_vocab.checks.commands import sample_filter_of
 from rlvr_vocab.config.command_sections import SamplesSettings
@@ -28,99 +39,90 @@ from rlvr_vocab.rewards.build import logged_names
 from rlvr_vocab.rewards.grader import named_for_being_right
 from rlvr_vocab.rewards.reward import traits_by_name
 from rlvr_vocab.runs.record import run_facts
+from rlvr_vocab.terminal import Screen, make_console, shows_colours
 from rlvr_vocab.vocab.marking import Marker
-
-if TYPE_CHECKING:
-    from rlvr_vocab.analysis.samples.app import SamplesApp
-
-_FORMATS: dict[str, Format] = {".html": "html", ".htm": "html", ".md": "md"}
 
 
 def run(settings: SamplesSettings) -> int:
-    """Pages on a terminal; else, or where a format or a file is named, one completion after the other."""
-    if settings.format is None and settings.out is None and sys.stdin.isatty() and sys.stdout.isatty():
-        return _page(settings)
-    return _write(settings)
-
-
-def samples_app(settings: SamplesSettings) -> SamplesApp:
-    """The pages of a run, ready to be shown."""
-    # Only here: what is written out needs no screen.
-    from rlvr_vocab.analysis.samples.app import SamplesApp
-    from rlvr_vocab.analysis.samples.browser import View
-
-    files, reader = _opened(settings)
-    model = settings.run / INITIAL_MODEL
-    return SamplesApp(
-        files, View(sample_filter_of(settings), settings.order), reader, lambda: Marker.from_folder(model)
-    )
-
-
-def _opened(settings: SamplesSettings) -> tuple[CompletionFiles, SampleReader]:
-    files = CompletionFiles(settings.run / COMPLETIONS)
+    """Show what is found, or write it to `out`; a file that cannot be read is named at the end."""
+    files, sample_filter = CompletionFiles(settings.run / COMPLETIONS), sample_filter_of(settings)
     if not files.steps:
         raise UserError(f"run={settings.run}: no completions yet (no {COMPLETIONS}/{STEP_FILES})")
-    config = read_recorded(settings.run, resolve=True)
-    correctness = _correctness_reward(read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards"))
-    if correctness is None and settings.verdict is not None:
-        raise UserError(f"verdict={settings.verdict}: the run has no reward function that says what is right")
-    return files, SampleReader(run_facts(config, settings.run).rewards, correctness)
-
-
-def _page(settings: SamplesSettings) -> int:
-    app = samples_app(settings)
-    if app.run(mouse=False) is False:  # a mouse may go on selecting text
-        raise _nothing_found(settings, app.browser.search)
-    return app.return_code or 0
-
-
-def _write(settings: SamplesSettings) -> int:
-    files, reader = _opened(settings)
-    search = Search(files, sample_filter_of(settings), reader.correctness, settings.order)
-    matches = _all_found(search).first(settings.max_samples)
-    for line in search.unreadable:
+    reader, unreadable = _reader(settings), list[str]()
+    found = find_samples(files, sample_filter, reader.correctness, settings.order, unreadable)
+    wanted = (reader.sample(files.read_row(*each)) for each in islice(found, settings.max_samples))
+    first = next(wanted, None)
+    if first is None:
+        raise _nothing_found(settings, sample_filter, files, unreadable)
+    heading = f"completions of {settings.run}: {sample_filter}".rstrip(": ")
+    probe = told_by_probe(settings.run)
+    _show(settings, chain([first], wanted), heading, None if probe is None else probe.sentence)
+    for line in unreadable:
         print(f"left out: {line}", file=sys.stderr)
-    if not len(matches):
-        raise _nothing_found(settings, search)
-    form = settings.format or _FORMATS.get(settings.out.suffix.lower() if settings.out else "", "text")
-    heading = f"{counted(len(matches), 'completion')} of {settings.run}: {search.sample_filter}".rstrip(": ")
-    reader = _with_marker(reader, settings.run)
-    samples = (reader.sample(files.read_row(*matches.sample_id(index))) for index in range(len(matches)))
-    pieces = PIECES[form](samples, heading, told_by_probe(settings.run))
-    if settings.out is None:
-        for piece in pieces:
-            sys.stdout.write(piece)
-    else:
-        write_text_whole(settings.out, "".join(pieces), "out")
-        print(f"{counted(len(matches), 'completion is', 'completions are')} in {settings.out}")
     return 0
 
 
-def _all_found(search: Search) -> Matches:
-    """Goes through all files; says how far it is where somebody is watching."""
-    # Only here: whoever pages does not wait for it.
-    from rlvr_vocab.progress import stage
+def _show(settings: SamplesSettings, samples: Iterator[Sample], heading: str, probe: str | None) -> None:
+    is_page = (settings.format or (settings.out or Path()).suffix.lower().lstrip(".")) in ("html", "htm")
+    if settings.out is None and not is_page:
+        with _pager() as console:
+            colour = shows_colours(console)
+            console.print(head_text(heading, probe, colour=colour), end="", soft_wrap=True)
+            for sample in samples:
+                console.print(sample_text(sample, colour=colour), end="", soft_wrap=True)
+        return
+    shown = list(samples)
+    if is_page:
+        text = samples_page(shown, heading, probe)
+    else:
+        parts = [head_text(heading, probe, colour=False), *(sample_text(each, colour=False) for each in shown)]
+        text = "".join(part.plain for part in parts)
+    if settings.out is None:
+        sys.stdout.write(text)
+        return
+    write_text_whole(settings.out, text, "out")
+    print(f"{counted(len(shown), 'completion is', 'completions are')} in {settings.out}")
 
-    console = Console(stderr=True, highlight=False, quiet=not sys.stderr.isatty())
-    with stage(console, "reading", search.number_of_steps) as display:
-        for done, _ in search_all(search):
-            display.update(done)
-    return search.found()
+
+@contextmanager
+def _pager() -> Iterator[Console]:
+    """A console that writes to the reader's pager, `$PAGER` or less; to the screen where there is none, or no terminal.
+
+    Whoever closes the pager ends the block.
+    """
+    screen, command = make_console(), shlex.split(os.environ.get("PAGER", "less"))
+    if not (sys.stdin.isatty() and sys.stdout.isatty() and command and shutil.which(command[0])):
+        yield screen
+        return
+    environment = {"LESS": "FRX", **os.environ}  # colours pass, one screenful needs no key
+    pager = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, text=True, encoding="utf-8")
+    colours = shows_colours(screen)
+    with suppress(BrokenPipeError, KeyboardInterrupt):
+        yield Screen(
+            file=pager.stdin, force_terminal=colours, color_system="standard" if colours else None, highlight=False
+        )
+    with suppress(BrokenPipeError, KeyboardInterrupt):
+        pager.communicate()
 
 
-def _with_marker(reader: SampleReader, run: Path) -> SampleReader:
+def _reader(settings: SamplesSettings) -> SampleReader:
+    config, marker = read_recorded(settings.run, resolve=True), None
+    correctness = _correctness_reward(read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards"))
+    if correctness is None and settings.verdict is not None:
+        raise UserError(f"verdict={settings.verdict}: the run has no reward function that says what is right")
     try:
-        return replace(reader, marker=Marker.from_folder(run / INITIAL_MODEL))
+        marker = Marker.from_folder(settings.run / INITIAL_MODEL)
     except UserError as error:
         print(f"reasoning tokens are not told apart: {error}", file=sys.stderr)
-        return reader
+    return SampleReader(run_facts(config, settings.run).rewards, correctness, marker)
 
 
-def _nothing_found(settings: SamplesSettings, search: Search) -> UserError:
-    if len(search.unreadable) == search.number_of_steps > 0:
-        return UserError(f"no completion could be read: {search.unreadable[0]}")
-    empty = "" if str(search.sample_filter) else ", which holds none"
-    return UserError(f"{search.sample_filter or 'all'}: matches no completion of {settings.run}{empty}")
+def _nothing_found(
+    settings: SamplesSettings, sample_filter: SampleFilter, files: CompletionFiles, unreadable: list[str]
+) -> UserError:
+    if len(unreadable) == len(files.steps):
+        return UserError(f"no completion could be read: {unreadable[0]}")
+    return UserError(f"{sample_filter or 'all'}: matches no completion of {settings.run}")
 
 
 def _correctness_reward(rewards: RewardSettings) -> CorrectnessReward | None:

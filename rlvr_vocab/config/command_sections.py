@@ -25,7 +25,7 @@ class DoctorSettings:
 
 @dataclass(frozen=True)
 class SamplesSettings:
-    """`rlvr-vocab samples`. step: a step or a range of them, as it was typed; format: None for pages on a terminal."""
+    """`rlvr-vocab samples`. step: a step or a range of them, as it was typed; format: None for what `out` ends with."""
 
     run: Path
     step: str | None
@@ -36,7 +36,7 @@ class SamplesSettings:
     max_reward: float | None
     order: Literal["file", "lowest", "highest"]
     max_samples: Count | None
-    format: Literal["text", "html", "md"] | None
+    format: Literal["text", "html"] | None
     out: Path | None
 
 

@@ -153,7 +153,7 @@ _ROWS = (
     ),
     Command(
         "samples",
-        "read what a run wrote: page through its completions, filter them, write them out",
+        "read what a run wrote: its completions in a pager, filtered, or written out",
         "rlvr-vocab samples run=out/grpo_baseline order=highest",
         SamplesSettings,
     ),

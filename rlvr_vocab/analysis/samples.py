@@ -1,0 +1,281 @@
+"""The completions of a run: which of them, in which order, as text or as an HTML page. No torch."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pyarrow import ArrowException
+from rich.text import Text
+
+from rlvr_vocab.counted import counted
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
+from rlvr_vocab.record.metrics import RewardFact
+from rlvr_vocab.visible_text import visible_lines
+from rlvr_vocab.vocab.layout import VocabLayout
+from rlvr_vocab.vocab.marking import (
+    CHOSEN_BITS,
+    CHOSEN_MEANS,
+    CLOSE_CHOSEN,
+    CLOSE_MARK,
+    OPEN_CHOSEN,
+    OPEN_MARK,
+    Marker,
+    TextSpan,
+    colour_number,
+    marked_html,
+    marked_plain,
+)
+from rlvr_vocab.vocab.regions import THINKING, RegionTracker
+
+Order = Literal["file", "lowest", "highest"]
+SampleId = tuple[int, int]  # step and row
+_STEP_RANGE = re.compile(r"(?P<first>\d*)(?P<colon>:?)(?P<last>\d*)")
+_NEARLY = 1e-6  # scores are float32
+_COLOURS = ("magenta", "cyan", "yellow", "green", "blue", "red")
+
+
+# --- which ---
+
+
+@dataclass(frozen=True)
+class CorrectnessReward:
+    """The reward function that says whether a completion is right: it scores `full_mark`, but for rounding."""
+
+    name: str
+    full_mark: float
+
+    def verdict(self, score: float | None) -> Literal["right", "wrong"] | None:
+        if score is None or math.isnan(score):
+            return None
+        return "right" if score >= self.full_mark - _NEARLY else "wrong"
+
+
+@dataclass(frozen=True)
+class SampleFilter:
+    """Conditions that a completion must meet to be shown; None is no condition.
+
+    Attributes:
+        step: a step, or a range of them, both ends included: `40`, `10:50`, `100:`, `:20`.
+        problem: text that its prompt holds; `contains`: text that it holds itself. Capitals do not matter.
+        verdict: by the correctness reward.
+    """
+
+    step: str | None = None
+    problem: str | None = None
+    contains: str | None = None
+    verdict: Literal["right", "wrong"] | None = None
+    min_reward: float | None = None
+    max_reward: float | None = None
+
+    def __post_init__(self) -> None:
+        read_steps(self.step)
+        for name in ("min_reward", "max_reward"):
+            if math.isnan(getattr(self, name) or 0.0):
+                raise UserError(f"{name}=nan: must be a number")
+        if self.min_reward is not None and self.max_reward is not None and self.min_reward > self.max_reward:
+            raise UserError(f"min_reward={self.min_reward:g} is above max_reward={self.max_reward:g}: nothing is both")
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in vars(self).items() if value is not None)
+
+    def accepts(self, row: Mapping[str, Any], correctness: CorrectnessReward | None) -> bool:
+        """Whether a row of a step's file meets the conditions, that on the step apart."""
+        reward = math.nan if row["reward"] is None else row["reward"]
+        verdict = correctness.verdict(row.get(f"reward/{correctness.name}")) if correctness is not None else None
+        return (
+            (self.problem is None or self.problem.casefold() in row["prompt"].casefold())
+            and (self.contains is None or self.contains.casefold() in row["completion"].casefold())
+            and (self.verdict is None or verdict == self.verdict)
+            and (self.min_reward is None or reward >= self.min_reward - _NEARLY)
+            and (self.max_reward is None or reward <= self.max_reward + _NEARLY)
+        )
+
+
+def read_steps(text: str | None) -> tuple[float, float]:
+    """First and last step of a range.
+
+    >>> read_steps("40"), read_steps("10:50"), read_steps("100:")
+    ((40, 40), (10, 50), (100, inf))
+
+    Raises:
+        UserError: it is no range, or an empty one.
+    """
+    if text is None:
+        return 0, math.inf
+    match = _STEP_RANGE.fullmatch(text.strip())
+    if match is None or not (match["first"] or match["last"]):
+        raise UserError(f"step={text}: give a step or a range of steps, as in 40, 10:50, 100: or :20")
+    first = int(match["first"] or 0)
+    last = int(match["last"]) if match["last"] else math.inf if match["colon"] else first
+    if first > last:
+        raise UserError(f"step={text}: the first step is after the last one")
+    return first, last
+
+
+def find_samples(
+    files: CompletionFiles,
+    sample_filter: SampleFilter,
+    correctness: CorrectnessReward | None,
+    order: Order,
+    unreadable: list[str],
+) -> Iterator[SampleId]:
+    """Step and row of each completion that passes, as they are found; by reward, equals in the order of the files.
+
+    Args:
+        unreadable: gets a message for each file that cannot be read, or is none of ours; it is passed over.
+    """
+    found = _as_sampled(files, sample_filter, correctness, unreadable)
+    if order != "file":
+        sign = -1 if order == "highest" else 1
+        found = iter(sorted(found, key=lambda each: (math.isnan(each[0]), sign * each[0])))
+    return (sample_id for _, sample_id in found)
+
+
+def _as_sampled(
+    files: CompletionFiles, sample_filter: SampleFilter, correctness: CorrectnessReward | None, unreadable: list[str]
+) -> Iterator[tuple[float, SampleId]]:
+    first, last = read_steps(sample_filter.step)
+    columns = ["reward"]
+    columns += ["prompt"] if sample_filter.problem is not None else []
+    columns += ["completion"] if sample_filter.contains is not None else []
+    columns += [f"reward/{correctness.name}"] if correctness is not None else []
+    for step in (step for step in files.steps if first <= step <= last):
+        try:
+            rows = files.table(step, columns).to_pylist()
+            passing = [sample_filter.accepts(row, correctness) for row in rows]
+            rewards = [math.nan if row["reward"] is None else float(row["reward"]) for row in rows]
+        except UserError as error:
+            unreadable.append(str(error))
+        except (KeyError, ValueError, TypeError, AttributeError, ArrowException) as error:
+            unreadable.append(f"{files.path(step)}: has not the columns of a run ({error})")
+        else:
+            yield from (
+                (reward, (step, row))
+                for row, (reward, passes) in enumerate(zip(rewards, passing, strict=True), start=1)
+                if passes
+            )
+
+
+# --- a completion with its facts ---
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A completion as it is shown; `spans` is its text with its marks, `facts` label and value of everything else."""
+
+    completion: SampledCompletion
+    spans: tuple[TextSpan, ...]
+    facts: tuple[tuple[str, str], ...]
+
+    @property
+    def title(self) -> str:
+        return f"step {self.completion.step}, completion {self.completion.row}"
+
+
+@dataclass(frozen=True)
+class SampleReader:
+    """Turns completions into samples; `marker` is None where the run's vocabulary is not at hand."""
+
+    rewards: Sequence[RewardFact]
+    correctness: CorrectnessReward | None
+    marker: Marker | None
+
+    def sample(self, own: SampledCompletion) -> Sample:
+        """A completion with its marks, and with facts that hold no line break and no control character."""
+        marked = [] if self.marker is None else self.marker.spans(own.completion_ids, own.choice_bits)
+        has_marks = any(each.copy_index or each.chosen for each in marked)
+        facts = ((" ".join(visible_lines(each).split()) for each in pair) for pair in self._facts(own))
+        spans = tuple(marked) if has_marks else (TextSpan(own.completion, 0),)
+        return Sample(own, spans, tuple((label, value) for label, value in facts))
+
+    def _facts(self, own: SampledCompletion) -> Iterator[tuple[str, str]]:
+        verdict = self.correctness and self.correctness.verdict(own.rewards.get(self.correctness.name))
+        yield "reward", f"{own.reward:.4g}{f', {verdict}' if verdict else ''} (advantage {own.advantage:+.3f})"
+        weights = {each.name: "adaptive weight" if each.adaptive else f"{each.weight:g}" for each in self.rewards}
+        for name, score in own.rewards.items():
+            weighed = "" if weights.get(name, "1") == "1" else f" × {weights[name]}"
+            reason = f": {own.reasons[name]}" if name in own.reasons else ""
+            yield name, f"{'no score' if score is None else f'{score:.4g}{weighed}'}{reason}"
+        if self.marker is not None:
+            yield "tokens", count_tokens(own.prompt_ids, own.completion_ids, self.marker.layout)
+        if own.choice_bits:
+            chosen = sum(bits >= CHOSEN_BITS for bits in own.choice_bits)
+            figures = f"{sum(own.choice_bits):.2f} bits from chance, {CHOSEN_BITS:g} or more at"
+            yield "choices of ids", f"{figures} {counted(chosen, 'token')}"
+        if own.solution:
+            yield "gold answer", own.solution
+        if own.kind:
+            yield "task", own.kind
+
+
+def count_tokens(prompt_ids: Sequence[int], completion_ids: Sequence[int], layout: VocabLayout) -> str:
+    """Tokens of a completion by the region in which they were chosen, and whether it ended or was cut off."""
+    tracker, thinking = RegionTracker(layout, prompt_ids), 0
+    for token in completion_ids:
+        thinking += tracker.region == THINKING
+        tracker.add(token)
+    reasoning = sum(token >= layout.standard_size for token in completion_ids)
+    of_them = f" ({reasoning} of them reasoning tokens)" if reasoning else ""
+    ends = set(layout.control_ids) - {layout.think_open_id, layout.think_close_id}
+    end = "ended by itself" if completion_ids and completion_ids[-1] in ends else "cut off"
+    answering = len(completion_ids) - thinking
+    return f"{len(completion_ids)}: {thinking} thinking{of_them}, {answering} answering; {end}"
+
+
+# --- as text, as a page ---
+
+
+def head_text(heading: str, probe: str | None, *, colour: bool) -> Text:
+    """What the marks mean, and what a probe of the run has found."""
+    text = Text(f"{heading}\n")
+    if colour:
+        marks = [TextSpan("first copies", 1), TextSpan("second copies", 2), TextSpan("chosen", 0, chosen=True)]
+        text.append_text(Text("  ").join(_span_text(each, colour=True) for each in marks))
+        text.append(f": {CHOSEN_MEANS}\n")
+    else:
+        text.append(
+            f"{OPEN_MARK}…{CLOSE_MARK} reasoning tokens that are first copies, {OPEN_MARK}2:…{CLOSE_MARK} second "
+            f"copies, and so on; {OPEN_CHOSEN}…{CLOSE_CHOSEN} {CHOSEN_MEANS}; characters that would not show are "
+            "drawn: ␛ <U+202E>\n"
+        )
+    return text if probe is None else text.append(f"probe: {visible_lines(probe)}\n")
+
+
+def sample_text(sample: Sample, *, colour: bool) -> Text:
+    """Prompt and completion are indented, so that no line of them can pass for one of ours."""
+    text = Text().append(f"\n--- {sample.title}\n", "bold")
+    for label, value in sample.facts:
+        text.append(f"{label}: ", "dim").append(f"{value}\n")
+    completion = Text().join(_span_text(each, colour=colour) for each in sample.spans)
+    for label, own in (("prompt", Text(visible_lines(sample.completion.prompt))), ("completion", completion)):
+        text.append(f"{label}:\n", "dim")
+        for line in own.split("\n", allow_blank=True):
+            text.append("    ").append_text(line).append("\n")
+    return text
+
+
+def _span_text(span: TextSpan, *, colour: bool) -> Text:
+    if not colour:
+        return Text(marked_plain([span]))
+    styles = [f"bold {_COLOURS[colour_number(span.copy_index) - 1]}"] * (span.copy_index > 0)
+    return Text(visible_lines(span.text), " ".join([*styles, *["underline"] * span.chosen]))
+
+
+def samples_page(samples: Iterable[Sample], heading: str, probe: str | None) -> str:
+    """The page of a report, with the completions as its section; it loads nothing and runs nothing."""
+    from rlvr_vocab.analysis.report import page  # only here: it can draw, which takes a second to import
+
+    cards = [
+        page.SampleCard(each.title, visible_lines(each.completion.prompt), marked_html(each.spans), each.facts)
+        for each in samples
+    ]
+    note = page.paragraph(f"Underlined: {CHOSEN_MEANS}.", "note")
+    sections = [page.Section("Samples", note + page.samples("", cards), "samples")]
+    if probe is not None:
+        sections.append(page.Section("Probe", page.paragraph(visible_lines(probe)), "probe"))
+    return page.render(page.Page("Completions", visible_lines(heading), sections, kind="rlvr-vocab samples"))
