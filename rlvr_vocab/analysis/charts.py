@@ -1,12 +1,16 @@
-"""Line charts as SVG for a page: the same data gives the same text, and nothing is loaded from elsewhere.
+"""Charts as matplotlib's own SVG for a page: the same data gives the same text, and nothing is loaded from elsewhere.
 
-Axes and words take the colour of the text around them, so that one picture serves light, dark and paper. Whatever
-comes from data (names of rewards, tokens) is drawn as it is: never as mathematics, never as markup.
+`RC` is their style sheet, and page.css the rest of it. Axes and words take the colour of the text around them, so that
+one picture serves light, dark and paper. Names from data are drawn as they are: never as mathematics or markup.
 """
 
 from __future__ import annotations
 
+import io
 import math
+import re
+import unicodedata
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +20,51 @@ from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from rlvr_vocab.analysis.svg import INK, RC, as_svg, drawable
+from rlvr_vocab.visible_text import TURNING
+
+INK = "#24292e"  # becomes the colour of the text around the picture
+# `text.parse_math`: a reward may be called a_b$x$. `hashsalt`: else ids are drawn anew each time.
+RC: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "rlvr-vocab",
+    "text.parse_math": False,
+    "axes.formatter.use_mathtext": False,
+    "font.family": ["DejaVu Sans"],
+    "font.size": 8.5,
+    "axes.labelsize": 8.5,
+    "axes.titlesize": 9,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "legend.borderpad": 0.1,
+    "legend.borderaxespad": 0.1,
+    "legend.columnspacing": 1.4,
+    "legend.handlelength": 2.2,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "grid.color": INK,
+    "grid.alpha": 0.13,
+    "grid.linewidth": 0.6,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+    "figure.constrained_layout.h_pad": 0.03,
+    "figure.constrained_layout.w_pad": 0.03,
+}
 
 # Told apart with every common colour blindness, at least 3:1 against white and against the dark page; the line styles
 # tell them apart where there is no colour at all.
@@ -63,6 +107,36 @@ class Band:
     name: str
     start: float
     end: float
+
+
+def drawable(text: str, longest: int | None = None) -> str:
+    """Text from data as it can be drawn and written: what no font and no XML has stands as �, line breaks as ↵."""
+    shown = "".join(map(_drawable_character, text))
+    return shown if longest is None or len(shown) <= longest else f"{shown[: longest - 1]}…"
+
+
+def _drawable_character(character: str) -> str:
+    if character in "\n\r\t":
+        return "⇥" if character == "\t" else "↵"
+    refused = unicodedata.category(character) in ("Cc", "Cs", "Cn") or re.match(f"[{TURNING}]", character)
+    return "�" if refused else character
+
+
+def as_svg(chart: Figure, title: str, description: str = "") -> Markup:
+    """The figure as an `<svg>` element, with words for a reader who cannot see it."""
+    written = io.StringIO()
+    with rc_context(RC), warnings.catch_warnings():
+        # Words are set by the browser, whose fonts have more signs than the one that measures them here.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
+        FigureCanvasSVG(chart).print_svg(written, metadata={"Date": None})
+    _, _, svg = written.getvalue().partition("<svg ")
+    # Ids that nothing refers to are those of every other picture, too.
+    svg = re.sub(r'<metadata>.*?</metadata>| id="[a-z0-9.]+_\d+"', "", svg, flags=re.DOTALL)
+    svg = svg.replace(INK, "currentColor")
+    words = drawable(f"{title}. {description}" if description else title)
+    return Markup('<svg class="chart" role="img" aria-label="{}" ').format(words) + Markup(
+        svg.replace(INK, "currentColor")
+    )
 
 
 def figure(width: float = 4.2, height: float = 2.6) -> tuple[Figure, Axes]:

@@ -9,10 +9,9 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from rlvr_vocab.analysis.charts import Chart, Line, figure, line_chart, style_of
+from rlvr_vocab.analysis.charts import INK, RC, Chart, Line, as_svg, drawable, figure, line_chart, style_of
 from rlvr_vocab.analysis.compare.comparison import Comparison, verdict_sentence
 from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparedRun
-from rlvr_vocab.analysis.svg import INK, RC, as_svg, drawable
 from rlvr_vocab.record.metrics import series_of
 
 _LONGEST_NAME = 26

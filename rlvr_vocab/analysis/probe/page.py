@@ -8,11 +8,10 @@ from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.ticker import MaxNLocator
 
-from rlvr_vocab.analysis.charts import Chart, Line, figure, line_chart
+from rlvr_vocab.analysis.charts import INK, RC, Chart, Line, as_svg, figure, line_chart, palette
 from rlvr_vocab.analysis.compare.comparison import Comparison, interval_points, p_text
 from rlvr_vocab.analysis.probe.findings import CONTRASTS, ArmFigures, ProbeFindings
 from rlvr_vocab.analysis.report.page import Page, Section, chart_grid, facts, folded, paragraph, preformatted, table
-from rlvr_vocab.analysis.svg import INK, RC, as_svg
 from rlvr_vocab.record.probe import ARMS
 
 
@@ -106,8 +105,10 @@ def _arm_chart(found: ProbeFindings) -> Chart:
     chart, axes = figure(height=1.3 + 0.32 * len(compared))
     unit = 100 if found.measure.is_share else 1
     for at, (_, each) in enumerate(reversed(compared)):
-        axes.plot([unit * each.low, unit * each.high], [at, at], color="C0", linewidth=2.2, solid_capstyle="round")
-        axes.plot([unit * each.difference], [at], "o", color="C0", markersize=5)
+        axes.plot(
+            [unit * each.low, unit * each.high], [at, at], color=palette[0], linewidth=2.2, solid_capstyle="round"
+        )
+        axes.plot([unit * each.difference], [at], "o", color=palette[0], markersize=5)
     axes.axvline(0, color=INK, linewidth=0.9)
     axes.set_yticks(range(len(compared)), [arm for arm, _ in reversed(compared)])
     axes.set_ylim(-0.7, len(compared) - 0.3)
