@@ -48,11 +48,12 @@ forecast_time() {
   [[ -n "$CARD" ]] || stop "TIME=auto: name the card too, CARD=a100_40 for instance (rlvr-vocab plan --help)"
   choose_python
   local cards="${GPUS##*:}" sharding=()
+  cards=$((${cards:-1} * ${NODES:-1}))
   case "$(basename "$ACCELERATE_CONFIG" .yaml)" in
     fsdp2 | deepspeed_zero3) sharding=("sharding=$(basename "$ACCELERATE_CONFIG" .yaml)") ;;
   esac
-  TIME="$("${python[@]}" -m rlvr_vocab.cli plan "${overrides[@]}" "$@" gpu="$CARD" gpus="${cards:-1}" \
-    nodes="${NODES:-1}" "${sharding[@]}" format=slurm_time)" || stop "TIME=auto: rlvr-vocab plan could not tell, see above"
+  TIME="$("${python[@]}" -m rlvr_vocab.cli plan "${overrides[@]}" "$@" gpu="$CARD" gpus="$cards" \
+    "${sharding[@]}" format=slurm_time)" || stop "TIME=auto: rlvr-vocab plan could not tell, see above"
 }
 
 warn_of_values_that_came_too_late() {

@@ -18,9 +18,8 @@ def check_plan(settings: PlanSettings) -> None:
     check_exp_name(settings.exp_name)
     check_model(settings.model)
     check_adapter(settings.model)
-    cards = settings.gpus * settings.nodes
     for each in (settings, *(stage.run for stage in settings.stages)):
-        check_batches(each.training.grpo, cards)
+        check_batches(each.training.grpo, settings.gpus)
         check_loss(each.training.grpo)
         check_precision(each.training.grpo)
         longest = value_of(each.training.grpo, "max_completion_length")
@@ -34,10 +33,10 @@ def check_plan(settings: PlanSettings) -> None:
         device_named(settings.gpu)
     if settings.fit_gib is not None and settings.gpu == CPU:
         raise UserError(f"fit={settings.fit} with gpu=cpu: it is for a card; name one of {', '.join(CARDS)}, or none")
-    if settings.sharding != "none" and cards == 1:
-        raise UserError(f"sharding={settings.sharding}: over one card there is nothing to share; set gpus, or nodes")
-    if settings.calibrate and (cards > 1 or settings.gpu not in (None, CPU)):
-        raise UserError("calibrate=true: steps are run in this machine, by one process; leave gpu, gpus and nodes out")
+    if settings.sharding != "none" and settings.gpus == 1:
+        raise UserError(f"sharding={settings.sharding}: over one card there is nothing to share; set gpus")
+    if settings.calibrate and (settings.gpus > 1 or settings.gpu not in (None, CPU)):
+        raise UserError("calibrate=true: steps are run in this machine, by one process; leave gpu and gpus out")
     if settings.calibrate and settings.stages:
         raise UserError("calibrate=true: not for a run in stages, which it would have to run whole; set stages=null")
     if settings.calibrate and settings.fit is not None:

@@ -38,7 +38,7 @@ def run(settings: PlanSettings) -> int:
     device, console = _device(settings), make_console()
     where = Circumstances(
         device,
-        processes=settings.gpus * settings.nodes,
+        processes=settings.gpus,
         sharding=settings.sharding,
         ahead=_ahead(settings),
         completion=settings.completion_tokens,
@@ -108,8 +108,7 @@ def _show(settings: PlanSettings, where: Circumstances, forecast: Forecast, fit:
     print_section(console, planned.exp_name, _of_model(planned, forecast))
     print_section(console, f"memory of each {_unit(forecast)}, GiB", _of_memory(planned, where, forecast))
     console.print(_memory_table(forecast))
-    print_section(console, "time", _of_time(settings, forecast))
-    print_section(console, "disk", _of_disk(forecast))
+    print_section(console, "time", _of_time(forecast))
 
 
 def _unit(forecast: Forecast) -> str:
@@ -139,8 +138,6 @@ def _of_memory(run: RunSettings, where: Circumstances, forecast: Forecast) -> It
         checkpointing = checkpoints_activations(run)
         other = forecast_of(with_value(run, "training.gradient_checkpointing", as_typed(not checkpointing)), where)
         yield f"{other.peak / GIB:.1f} {'without' if checkpointing else 'with'} gradient checkpointing"
-    if forecast.main_memory is not None:
-        yield f"{forecast.main_memory / GIB:.1f} of main memory for all processes, beside it"
     if peak > room:
         yield f"rlvr-vocab plan … fit={room / GIB:.0f}GiB finds settings that fit"
 
@@ -163,7 +160,7 @@ def _memory_table(forecast: Forecast) -> Table:
     return table
 
 
-def _of_time(settings: PlanSettings, forecast: Forecast) -> Iterator[str]:
+def _of_time(forecast: Forecast) -> Iterator[str]:
     low, high = forecast.step_range
     phases = ", ".join(f"{phase} {_duration(seconds)}" for phase, seconds in forecast.step_seconds.items())
     how = "two steps were measured" if forecast.calibrated else "from data sheets: calibrate=true measures"
@@ -177,15 +174,6 @@ def _of_time(settings: PlanSettings, forecast: Forecast) -> Iterator[str]:
     epochs = "" if forecast.epochs is None else f", {forecast.epochs:.3g} passes over {forecast.problems:,} problems"
     span = f"{_duration(middle)}, {_duration(total[0])} to {_duration(total[1])}"
     yield f"{counted(forecast.steps or 0, 'step')}{epochs}: {span}"
-    if settings.price is not None:
-        hours = [seconds / 3600 * forecast.processes for seconds in (middle, *total)]
-        costs = [f"{settings.price * each:,.2f}" for each in hours]
-        yield f"{hours[0]:,.1f} card hours cost {costs[0]}, {costs[1]} to {costs[2]}"
-
-
-def _of_disk(forecast: Forecast) -> Iterator[str]:
-    parts = ", ".join(f"{name} {_gib(size)}" for name, size in forecast.disk.items() if size)
-    yield f"{_gib(sum(forecast.disk.values()))} GiB: {parts}"
 
 
 def _slurm_time(forecast: Forecast) -> str:

@@ -97,7 +97,7 @@ _ROWS = (
     replace(
         _TRAIN,
         name="plan",
-        summary="memory, time and cost of a run before it is run, and settings that fit",
+        summary="memory and time of a run before it is run, and settings that fit",
         example="rlvr-vocab plan model=qwen3_1.7b dataset=gsm8k model.reasoning_vocab_size=full gpu=h100 fit=40GiB",
         settings=PlanSettings,
         config="plan",

@@ -202,9 +202,7 @@ class PlanSettings(RunSettings):
 
     gpu: str | None
     gpus: Count
-    nodes: Count
     sharding: Literal["none", "fsdp2", "deepspeed_zero3"]
-    price: NotNegative | None
     fit: str | None
     calibrate: bool
     prompt_tokens: Count | None

@@ -1,1 +1,1 @@
-"""What a run will take before it is run: memory by phase, time, disk and cost. Arithmetic: no torch, no weights."""
+"""What a run will take before it is run: memory by phase, and time. Arithmetic: no torch, no weights."""

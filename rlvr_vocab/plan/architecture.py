@@ -11,67 +11,20 @@ from typing import Any
 
 from rlvr_vocab.errors import UserError
 
-
-def _config(
-    kind: str,
-    *,
-    hidden: int,
-    inner: int,
-    layers: int,
-    heads: int,
-    kv_heads: int,
-    head_dim: int,
-    rows: int,
-    context: int,
-) -> dict[str, Any]:
-    return {
-        "model_type": kind,
-        "hidden_size": hidden,
-        "intermediate_size": inner,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads,
-        "head_dim": head_dim,
-        "vocab_size": rows,
-        "max_position_embeddings": context,
-        "tie_word_embeddings": True,
-    }
-
-
-_QWEN = {"layers": 28, "rows": 151936}
+_SHAPE = (
+    *("model_type", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
+    *("num_key_value_heads", "head_dim", "vocab_size", "max_position_embeddings"),
+)
 # What is read of the `config.json` of the shipped models, for a machine that has not fetched them.
 SHIPPED: Mapping[str, Mapping[str, Any]] = {
-    "Qwen/Qwen3-0.6B": _config(
-        "qwen3", hidden=1024, inner=3072, heads=16, kv_heads=8, head_dim=128, context=40960, **_QWEN
-    ),
-    "Qwen/Qwen3-1.7B": _config(
-        "qwen3", hidden=2048, inner=6144, heads=16, kv_heads=8, head_dim=128, context=40960, **_QWEN
-    ),
-    "Qwen/Qwen2.5-1.5B-Instruct": _config(
-        "qwen2", hidden=1536, inner=8960, heads=12, kv_heads=2, head_dim=128, context=32768, **_QWEN
-    ),
-    "google/gemma-3-1b-it": _config(
-        "gemma3_text",
-        hidden=1152,
-        inner=6912,
-        layers=26,
-        heads=4,
-        kv_heads=1,
-        head_dim=256,
-        rows=262144,
-        context=32768,
-    ),
-    "HuggingFaceTB/SmolLM2-135M-Instruct": _config(
-        "llama",
-        hidden=576,
-        inner=1536,
-        layers=30,
-        heads=9,
-        kv_heads=3,
-        head_dim=64,
-        rows=49152,
-        context=8192,
-    ),
+    name: {**dict(zip(_SHAPE, shape, strict=True)), "tie_word_embeddings": True}
+    for name, *shape in (
+        ("Qwen/Qwen3-0.6B", "qwen3", 1024, 3072, 28, 16, 8, 128, 151936, 40960),
+        ("Qwen/Qwen3-1.7B", "qwen3", 2048, 6144, 28, 16, 8, 128, 151936, 40960),
+        ("Qwen/Qwen2.5-1.5B-Instruct", "qwen2", 1536, 8960, 28, 12, 2, 128, 151936, 32768),
+        ("google/gemma-3-1b-it", "gemma3_text", 1152, 6912, 26, 4, 1, 256, 262144, 32768),
+        ("HuggingFaceTB/SmolLM2-135M-Instruct", "llama", 576, 1536, 30, 9, 3, 64, 49152, 8192),
+    )
 }
 CONFIG = "config.json"
 

@@ -10,13 +10,11 @@ from rlvr_vocab.config.batches import value_of
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.plan.architecture import Architecture
 from rlvr_vocab.plan.devices import Device
-from rlvr_vocab.plan.memory import main_memory, memory_by_phase
+from rlvr_vocab.plan.memory import memory_by_phase
 from rlvr_vocab.plan.problems import ProblemsAhead, longest_met
 from rlvr_vocab.plan.speed import CALIBRATED_UNCERTAINTY, UNCERTAINTY, calibrated, seconds_by_phase
-from rlvr_vocab.plan.workload import Scale, Sharding, Workload, scale_of, workload_of
+from rlvr_vocab.plan.workload import Sharding, scale_of, workload_of
 from rlvr_vocab.record.forecast import Forecast, Measured
-
-_CHECKPOINTS = "checkpoints"
 
 
 @dataclass(frozen=True)
@@ -44,8 +42,7 @@ def forecast_of(run: RunSettings, where: Circumstances) -> Forecast:
         UserError: the model's shape is not at hand.
     """
     stages = [stage.run for stage in run.stages] or [run]
-    # The end of a stage is a checkpoint, whatever `save_strategy` says.
-    parts = [_of_stage(each, where, least_checkpoints=1 if run.stages else 0) for each in stages]
+    parts = [_of_stage(each, where) for each in stages]
     most = max(parts, key=lambda part: part.peak)
     if len(parts) == 1:
         return most
@@ -56,7 +53,6 @@ def forecast_of(run: RunSettings, where: Circumstances) -> Forecast:
         step_range=(min(part.step_range[0] for part in parts), max(part.step_range[1] for part in parts)),
         steps=steps,
         epochs=None if any(part.epochs is None for part in parts) else sum(part.epochs or 0 for part in parts),
-        disk={name: (sum if name == _CHECKPOINTS else max)(part.disk[name] for part in parts) for name in most.disk},
     )
 
 
@@ -75,7 +71,7 @@ def corrected(run: RunSettings, where: Circumstances, measured: Measured) -> For
     return replace(own, memory=memory, step_seconds=seconds, step_range=(total / off, total * off), calibrated=True)
 
 
-def _of_stage(run: RunSettings, where: Circumstances, *, least_checkpoints: int) -> Forecast:
+def _of_stage(run: RunSettings, where: Circumstances) -> Forecast:
     work = workload_of(
         run,
         has_bf16=where.device.has_bf16,
@@ -109,8 +105,6 @@ def _of_stage(run: RunSettings, where: Circumstances, *, least_checkpoints: int)
         prompt=work.prompt,
         sampled=scale.completions * scale.completion[1],
         trained=scale.completions * work.iterations * scale.completion[1],
-        disk=_disk(run, work, scale, least_checkpoints),
-        main_memory=None if device.is_cpu else work.processes * main_memory(work),
     )
 
 
@@ -123,28 +117,3 @@ def _mean_seconds(parts: Sequence[Forecast]) -> Mapping[str, float]:
         / sum(weights)
         for phase in phases
     }
-
-
-def _disk(run: RunSettings, work: Workload, scale: Scale, least_checkpoints: int) -> dict[str, float]:
-    """Bytes of what the run leaves: models have a row for each id, whatever they are made of while they train."""
-    shape, grpo = work.architecture, run.training.grpo
-    whole = (shape.weights + work.copies * shape.hidden * shape.tables) * (
-        work.trained_bytes if work.lora is None else work.frozen_bytes
-    )
-    saved = whole if work.lora is None else 4 * work.trained_weights
-    checkpoint = saved + (0.0 if value_of(grpo, "save_only_model") else work.optimizer_state)
-    return {
-        "initial model": whole,
-        _CHECKPOINTS: max(least_checkpoints, _checkpoints(grpo, scale.steps)) * checkpoint,
-        "final model": whole + (saved if work.lora is not None else 0.0),
-    }
-
-
-def _checkpoints(grpo: Mapping[str, object], steps: int | None) -> int:
-    """How many are there at once, where one is written before an old one goes."""
-    if value_of(grpo, "save_strategy") == "no":
-        return 0
-    every, kept = value_of(grpo, "save_steps"), value_of(grpo, "save_total_limit")
-    every = every * (steps or 1) if every < 1 else every  # a share of all steps
-    written = 1 if steps is None else max(1, math.ceil(steps / max(1, every)))
-    return min(written, kept + 1) if kept is not None else int(written)

@@ -48,8 +48,8 @@ _KEPT = {
     (True, "autocast"): _Kept(36, 14, 4, 12, 4),
     (True, "weights"): _Kept(44, 16, 4, 14, 4),
 }
-# Python with torch, TRL and what they import, resident: on a processor, and beside a card; the context of CUDA.
-_PROGRAM, _PROGRAM_BESIDE_A_CARD, _CUDA_CONTEXT = 0.79 * GIB, 3.0 * GIB, 0.6 * GIB
+# Python with torch, TRL and what they import, resident on a processor; the context of CUDA.
+_PROGRAM, _CUDA_CONTEXT = 0.79 * GIB, 0.6 * GIB
 _TOKENIZER_BYTES = 720  # of objects for each standard token; copies hardly count
 # What an allocator holds beside what is alive, in fragments of what comes and goes: glibc's malloc, more of it where an
 # adapter's own tensors lie between those that are kept, and a card's.
@@ -118,11 +118,6 @@ def _backward(work: Workload, trained: float, head: float) -> dict[str, float]:
     }
     last = {"gradients": trained, "activations": inside, "logits": again}
     return max(first, last, key=lambda parts: sum(parts.values()))
-
-
-def main_memory(work: Workload) -> float:
-    """Bytes of main memory of one process beside a card: the program, and the weights while they are read."""
-    return _PROGRAM_BESIDE_A_CARD + _weights(work) + work.architecture.rows * _TOKENIZER_BYTES
 
 
 def _standing(work: Workload, device: Device) -> dict[str, float]:

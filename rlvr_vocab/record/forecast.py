@@ -30,8 +30,6 @@ class Forecast:
         step_range: seconds of a step, from short completions and a fast machine to long ones and a slow one.
         steps, epochs: of optimisation, and passes over the problems; None where their number is not known.
         sampled, trained: tokens of a step, of all processes.
-        disk: bytes by part.
-        main_memory: bytes beside a card.
         calibrated: whether steps of the real thing were measured for it.
     """
 
@@ -51,8 +49,6 @@ class Forecast:
     prompt: int
     sampled: float
     trained: float
-    disk: Mapping[str, float]
-    main_memory: float | None
     calibrated: bool = False
 
     @property

@@ -185,9 +185,9 @@ def test_a_time_limit_can_be_left_to_plan(scripts):
     done = scripts.run("train_baseline.sh", "seed=3", CARD="l4", **told)
     assert done.returncode == 0, done.stderr
     assert "--time=0-02:15:00" in scripts.seen("sbatch")
-    words = "plan model.reasoning_vocab_size=0 seed=3 gpu=l4 gpus=2 nodes=1 format=slurm_time"
+    words = "plan model.reasoning_vocab_size=0 seed=3 gpu=l4 gpus=2 format=slurm_time"
     assert words in (scripts.tree.parent / "asked").read_text()
     scripts.run("train_baseline.sh", CARD="l4", ACCELERATE_CONFIG="accelerate_configs/fsdp2.yaml", **told)
-    assert "nodes=1 sharding=fsdp2 format" in (scripts.tree.parent / "asked").read_text()
+    assert "gpus=2 sharding=fsdp2 format" in (scripts.tree.parent / "asked").read_text()
     refused = scripts.run("train_baseline.sh", **told)
     assert refused.returncode == 2 and "CARD=a100_40" in refused.stderr
