@@ -1,9 +1,11 @@
 """Draws a captured terminal screen as an SVG.
 
-The picture in the README is a real run, captured with its colours:
+The pictures in the README are real runs, captured with their colours:
 
     tmux new-session -d -x 110 -y 48 -s run 'make quickstart; sleep 600'
     tmux capture-pane -e -p -t run | python docs/render_terminal.py docs/img/quickstart.svg "make quickstart"
+    FORCE_COLOR=1 rlvr-vocab samples run=out/quickstart_reasoning_full_seed42 step=60 max_samples=2 |
+        python docs/render_terminal.py docs/img/samples.svg "rlvr-vocab samples"
 """
 
 import io
