@@ -165,7 +165,6 @@ def _require_same(place: Path, wanted: dict[str, Any]) -> None:
     if there is None:
         write_json_whole(file, wanted, "run")
         return
-    there = {"backend": "transformers", **there}  # of probes that had no other
     others = [name for name in wanted if there.get(name) != json.loads(json.dumps(wanted[name]))]
     if others:
         words = ", ".join(

@@ -176,7 +176,6 @@ _ROWS = (
         "rlvr-vocab compare runs=[out/a_seed0,out/a_seed1,out/b_seed0,out/b_seed1]",
         CompareSettings,
         read=read_compare,
-        module="rlvr_vocab.commands.compare.command",
     ),
     Command(
         "probe",

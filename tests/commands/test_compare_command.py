@@ -216,8 +216,6 @@ def test_bad_input_is_refused_in_one_line(
 
 
 def test_it_starts_without_torch() -> None:
-    code = (
-        "import sys, rlvr_vocab.commands.compare.command; print('torch' in sys.modules, 'transformers' in sys.modules)"
-    )
+    code = "import sys, rlvr_vocab.commands.compare; print('torch' in sys.modules, 'transformers' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.split() == ["False", "False"]

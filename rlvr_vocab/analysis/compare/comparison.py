@@ -254,8 +254,12 @@ def is_rough(found: Comparison) -> bool:
     return min(found.counts) < _RUNS_FOR_A_FIRM_EFFECT and possible
 
 
+def p_figure(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.2g}"
+
+
 def p_text(p: float) -> str:
-    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+    return f"p {p_figure(p)}" if p < 0.001 else f"p = {p_figure(p)}"
 
 
 def interval_text(found: Comparison) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rlvr_vocab.analysis.compare.comparison import Comparison, compare_with_baseline, seed_deviation, verdict_sentence
 from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparedRun, KeyDifference, measure_of
-from rlvr_vocab.analysis.compare.warnings import comparison_warnings, unchecked_differences
+from rlvr_vocab.analysis.compare.warnings import comparison_warnings
 from rlvr_vocab.record.measure import Measure
 
 
@@ -99,7 +99,6 @@ class ComparisonResult:
         measured: describes the results that were compared.
         measure: what they are compared by.
         comparisons: of each other arm with the baseline.
-        unchecked: a sentence on each possible difference that the runs have not recorded.
     """
 
     key: str
@@ -109,7 +108,6 @@ class ComparisonResult:
     comparisons: tuple[Comparison, ...]
     differences: tuple[KeyDifference, ...]
     warnings: tuple[str, ...]
-    unchecked: tuple[str, ...]
     figures: tuple[SecondaryFigure, ...]
 
 
@@ -132,10 +130,8 @@ def compare_runs(
     results = [arm.results for arm in others]
     found = compare_with_baseline(baseline.results, results, confidence, power, paired, measure)
     warnings = comparison_warnings(arms, differences, found)
-    unchecked, figures = tuple(unchecked_differences(arms)), tuple(secondary_figures(arms))
-    return ComparisonResult(
-        key, measured, measure, tuple(arms), found, tuple(differences), tuple(warnings), unchecked, figures
-    )
+    figures = tuple(secondary_figures(arms))
+    return ComparisonResult(key, measured, measure, tuple(arms), found, tuple(differences), tuple(warnings), figures)
 
 
 def as_json(compared: ComparisonResult) -> dict[str, Any]:
@@ -145,7 +141,6 @@ def as_json(compared: ComparisonResult) -> dict[str, Any]:
         "measured": compared.measured,
         "measure": asdict(compared.measure),
         "warnings": list(compared.warnings),
-        "unchecked": list(compared.unchecked),
         "arms": [
             {
                 "name": arm.name,

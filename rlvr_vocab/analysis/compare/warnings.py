@@ -159,8 +159,7 @@ def _data(baseline: ComparedArm, arm: ComparedArm) -> Iterator[str]:
                 f"{one.folder} and {two.folder} (seed {one.seed}) were not measured on the same problems: "
                 f"{counted(differing, 'is', 'are')} only in one of them, and left out."
             )
-        if _prompt_order(one, two)[0]:
-            yield f"{one.folder} and {two.folder} (seed {one.seed}) saw other problems, or in another order."
+        yield from _prompt_order(one, two)
 
 
 def _left_out(runs: Sequence[ComparedRun], comparisons: Sequence[Comparison]) -> Iterator[str]:
@@ -242,53 +241,17 @@ def _machine(environment: Any) -> str:
     return listed(gpus) if gpus else f"no GPU, {counted(cores, 'processor core') if cores else 'cores not known'}"
 
 
-# What is missing, whether it is missing of a run, and what is therefore unknown.
-_MISSING: tuple[tuple[str, Callable[[ComparedRun], bool], str], ...] = (
-    ("environment.json", lambda run: run.environment is None, "the code, the package versions and the hardware"),
-    ("commit", lambda run: run.environment is not None and not run.environment.get("commit"), "the code"),
-    ("metrics.jsonl", lambda run: not run.rows, "the tokens trained on"),
-    (
-        "accuracy before training",
-        lambda run: Measure.of(run.grader).of_run(run.summary or {})[0] is None,
-        "how they began",
-    ),
-    ("grader", lambda run: run.grader is None, "how the answers were graded"),
-)
-
-
-def unchecked_differences(arms: Sequence[ComparedArm]) -> list[str]:
-    """A sentence on each possible difference that the runs have not recorded."""
-    runs = [run for arm in arms for run in arm.runs]
-    found = [*_not_recorded(runs), *_without_settings(runs)]
-    for arm in arms[1:]:
-        found += [why for pair in runs_with_equal_seeds(arms[0], arm) if (why := _prompt_order(*pair)[1])]
-    return list(dict.fromkeys(map(safe_line, found)))
-
-
-def _not_recorded(runs: Sequence[ComparedRun]) -> Iterator[str]:
-    for what, is_missing, unknown in _MISSING:
-        missing = [run.folder for run in runs if is_missing(run)]
-        if missing:
-            yield f"{unknown}: no {what} in {', '.join(missing)}"
-
-
-def _without_settings(runs: Sequence[ComparedRun]) -> Iterator[str]:
-    """Results of `rlvr-vocab evaluate` without its settings; those of a run itself follow from its configuration."""
-    without = [run.folder for run in runs if run.from_evaluate and run.sampling_settings is None]
-    if without:
-        yield f"how the answers were sampled: no settings.json beside those of {', '.join(without)}"
-
-
-def _prompt_order(one: ComparedRun, two: ComparedRun) -> tuple[bool, str]:
-    """Whether two runs saw different prompts at the first, middle or last step that both kept; or why nobody knows."""
-    order = f"the problems that {one.folder} and {two.folder} saw, and their order"
+def _prompt_order(one: ComparedRun, two: ComparedRun) -> Iterator[str]:
+    """Whether two runs saw the same prompts at the first, middle and last step that both kept."""
+    runs = f"{one.folder} and {two.folder} (seed {one.seed})"
     steps = sorted({*one.logged_steps} & {*two.logged_steps})
     if not steps:
-        return False, f"{order}: they kept completions of no step that is the same"
+        yield f"{runs} may have seen other problems: they kept completions of no step that is the same."
+        return
     try:
-        differ = [
-            one.prompts_at(step) != two.prompts_at(step) for step in (steps[0], steps[len(steps) // 2], steps[-1])
-        ]
+        differ = any(one.prompts_at(at) != two.prompts_at(at) for at in (steps[0], steps[len(steps) // 2], steps[-1]))
     except UserError as error:
-        return False, f"{order}: {error}"
-    return any(differ), ""
+        yield f"{runs} may have seen other problems: {error}."
+        return
+    if differ:
+        yield f"{runs} saw other problems, or in another order."

@@ -9,7 +9,7 @@ from matplotlib import rc_context
 from matplotlib.ticker import MaxNLocator
 
 from rlvr_vocab.analysis.charts import INK, RC, Chart, Line, as_svg, figure, line_chart, palette
-from rlvr_vocab.analysis.compare.comparison import Comparison, interval_points, p_text
+from rlvr_vocab.analysis.compare.comparison import Comparison, interval_points, p_figure, p_text
 from rlvr_vocab.analysis.probe.findings import CONTRASTS, ArmFigures, ProbeFindings
 from rlvr_vocab.analysis.report.page import Page, Section, chart_grid, facts, folded, paragraph, preformatted, table
 from rlvr_vocab.record.probe import ARMS
@@ -43,7 +43,7 @@ def _facts(found: ProbeFindings) -> Iterator[tuple[str, str]]:
     yield "verdict", found.verdict
     yield "redrawn less permuted", measure.difference(primary.difference)
     yield f"{100 * primary.confidence:g} % interval", f"{interval_points(primary)}{' points' * measure.is_share}"
-    yield "p", p_text(primary.p).removeprefix("p = ").removeprefix("p ")
+    yield "p", p_figure(primary.p)
     yield "effect that would have been seen", measure.difference(primary.smallest_effect, sign=False)
     yield "too few to tell above", measure.difference(found.telling_effect, sign=False)
     yield (

@@ -34,8 +34,10 @@ from rlvr_vocab.analysis.report.page import (
     table,
 )
 from rlvr_vocab.analysis.report.samples import choose_samples, held_out_answers, held_out_section, training_section
+from rlvr_vocab.analysis.samples import SampleReader
 from rlvr_vocab.analysis.vocabulary import VOCABULARY, VocabularyAnalysis, copy_rows, vocabulary_charts
 from rlvr_vocab.counted import counted
+from rlvr_vocab.progress import clock
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.record.probe import ToldByProbe
@@ -179,7 +181,7 @@ def _of_summary(record: RunRecord) -> Iterator[tuple[str, str]]:
     if grader is not None:
         yield "held-out answers graded by", grader
     if "seconds" in summary and "grpo_seconds" in summary:
-        yield "time", f"{_duration(summary['grpo_seconds'])} of GRPO, {_duration(summary['seconds'])} in all"
+        yield "time", f"{clock(summary['grpo_seconds'])} of GRPO, {clock(summary['seconds'])} in all"
 
 
 def _curves(report: RunReport) -> Markup:
@@ -202,7 +204,8 @@ def _samples(report: RunReport) -> Markup:
     if answers:
         parts.append(held_out_section(report.held_out, answers, report.marker))
     choice = choose_samples(report.completions, max(report.max_samples - 2 * len(answers), 1))
-    parts.append(training_section(choice, report.marker))
+    reader = SampleReader(report.record.facts.rewards, None, report.marker)
+    parts.append(training_section(choice, reader))
     if not report.completions.steps:
         parts.append(paragraph("No completions are recorded (completions/ is empty).", "missing"))
     elif report.marker is None:
@@ -268,11 +271,3 @@ def _reproduce(report: RunReport) -> Markup:
     pairs += [("gpus", "; ".join(map(str, environment.get("gpus", [])))), ("seed", report.record.facts.seed)]
     versions = environment.get("versions", {})
     return Markup().join([*parts, facts(pairs), heading("Versions"), facts(versions.items())])
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02} min"
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from rlvr_vocab.analysis.report.outcome import HeldOutAnswers
 from rlvr_vocab.analysis.report.page import SampleCard, heading, paragraph, samples
+from rlvr_vocab.analysis.samples import SampleReader
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
@@ -122,7 +123,7 @@ def held_out_section(
     return heading("Held-out problems") + paragraph(words) + Markup().join(cards)
 
 
-def training_section(choice: ChosenSamples, marker: Marker | None) -> Markup:
+def training_section(choice: ChosenSamples, reader: SampleReader) -> Markup:
     """What the model wrote while it was trained."""
     before, after = _shared_by(choice.prompts)
     parts = [Markup(), *(paragraph(f"Not shown: {line}", "missing") for line in choice.unreadable)]
@@ -133,7 +134,7 @@ def training_section(choice: ChosenSamples, marker: Marker | None) -> Markup:
         for each in chosen:
             prompt = each.completion.prompt
             problem = prompt.removeprefix(before).removesuffix(after).strip() or prompt
-            cards.append(_of_chosen(each, problem, marker))
+            cards.append(_of_chosen(each, problem, reader))
         parts.append(samples(f"Step {step:,}", cards))
     return Markup().join(parts)
 
@@ -182,28 +183,11 @@ def _of_answer(answer: ProblemResult, title: str, marker: Marker | None) -> Samp
     return SampleCard(title, visible_lines(_shortened(answer.prompt)), body, facts)
 
 
-def _of_chosen(chosen: ChosenSample, problem: str, marker: Marker | None) -> SampleCard:
-    completion = chosen.completion
-    spans = [TextSpan(completion.completion, 0)]
-    if marker is not None and completion.completion_ids:
-        spans = marker.spans(completion.completion_ids, completion.choice_bits)
-    body = marked_html(shortened(spans, _HEAD, _TAIL))
-    return SampleCard(chosen.why, visible_lines(_shortened(problem)), body, list(_facts(completion)))
-
-
-def _facts(completion: SampledCompletion) -> Iterator[tuple[str, str]]:
-    if completion.solution:
-        yield "gold", visible_lines(_shortened(completion.solution))
-    if completion.kind:
-        yield "task", visible_lines(_shortened(completion.kind))
-    yield "reward", f"{completion.reward:.3g}"
-    yield "advantage", f"{completion.advantage:+.2f}".replace("-", "−")
-    several = len(completion.rewards) > 1
-    for name, score in completion.rewards.items():
-        reason = visible_lines(_shortened(completion.reasons.get(name, "")))
-        shown = "no score" if score is None else f"{score:.3g}"
-        if several or reason:
-            yield visible_lines(name), f"{shown} ({reason})" if reason else shown
+def _of_chosen(chosen: ChosenSample, problem: str, reader: SampleReader) -> SampleCard:
+    sample = reader.sample(chosen.completion)
+    body = marked_html(shortened(sample.spans, _HEAD, _TAIL))
+    facts = [(label, _shortened(value)) for label, value in sample.facts]
+    return SampleCard(chosen.why, visible_lines(_shortened(problem)), body, facts)
 
 
 def _shortened(text: str) -> str:

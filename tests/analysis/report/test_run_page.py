@@ -342,7 +342,7 @@ def test_the_end_of_a_run_writes_a_report_once_and_again_where_it_is_old(run: Pa
     assert (run / "report.html").stat().st_mtime_ns == written
     write_json(run / "summary.json", summary(6, seconds=3600.0))
     report_at_the_end(run, console)
-    assert "1 h 00 min in all" in (run / "report.html").read_text()
+    assert "1:00:00 in all" in (run / "report.html").read_text()
 
 
 def test_a_report_that_fails_is_a_warning_and_no_more(run: Path) -> None:
