@@ -36,7 +36,7 @@ from typing import Any
 
 import step as one_step
 
-from rlvr_vocab.plan.devices import peak_flops
+from rlvr_vocab.plan.devices import card_called
 
 
 def qwen3(hidden: int) -> dict[str, int]:
@@ -273,8 +273,8 @@ def plain_flops(setting: argparse.Namespace) -> dict[str, float]:
 
 
 def share(flops: float, seconds: float) -> float | None:
-    peak = peak_flops(device_name())
-    return None if peak is None else flops / seconds / peak
+    card = card_called(device_name())
+    return None if card is None else flops / seconds / card.flops
 
 
 def has_gpu() -> bool:
@@ -291,7 +291,8 @@ def device_name() -> str:
 
 def machine() -> dict[str, Any]:
     names = [name for name in ("torch", "transformers", "trl", "vllm", "triton") if find_spec(name)]
-    peak = peak_flops(device_name())
+    card = card_called(device_name())
+    peak = None if card is None else card.flops
     return {"device": device_name(), "peak_flops": peak, "versions": {name: version(name) for name in names}}
 
 

@@ -55,7 +55,7 @@ Item = TypeVar("Item")
 
 
 class UsePoint(NamedTuple):
-    """One step: tokens sampled while thinking, how many of them are copies, and how many different copies."""
+    """Tokens sampled while thinking at one step, how many of them are copies, and how many different copies."""
 
     step: int
     thinking: int
@@ -131,9 +131,6 @@ def evenly_spread(items: Sequence[Item], most: int) -> list[Item]:
     return [items[at] for at in np.linspace(0, len(items) - 1, most).round().astype(int)]
 
 
-# --- use ---
-
-
 def read_usage(files: CompletionFiles, layout: VocabLayout, notes: list[str]) -> Usage:
     """Count the tokens that were sampled while thinking; no point where no step can be read."""
     steps = evenly_spread(files.steps, MOST_STEPS)
@@ -176,9 +173,6 @@ def _thinking_ids(table: pa.Table, layout: VocabLayout) -> np.ndarray:
 def _lists(column: pa.ChunkedArray) -> list[np.ndarray]:
     lengths, values = pc.list_value_length(column).to_numpy(), pc.list_flatten(column).to_numpy()
     return np.split(values, np.cumsum(lengths)[:-1])
-
-
-# --- drift ---
 
 
 def _read_drift(
@@ -227,19 +221,12 @@ def row_drift(now: TokenRows, start: TokenRows, layout: VocabLayout, ks: np.ndar
     sources, found = np.asarray(layout.source_ids, dtype=np.int64), np.empty((2, len(ks)))
     for first in range(0, len(ks), _ROWS_AT_ONCE):
         block = ks[first : first + _ROWS_AT_ONCE]
-        copy = _units(now.rows(block + layout.standard_size))
-        others = _units(now.rows(sources[block])), _units(start.rows(block + layout.standard_size))
+        ids = block + layout.standard_size
+        rows = now.rows(ids), now.rows(sources[block]), start.rows(ids)
+        copy, *others = (each / each.norm(dim=1, keepdim=True) for each in rows)
         distances = [0.5 * (copy - other).square_().sum(dim=1) for other in others]
         found[:, first : first + len(block)] = torch.stack(distances).numpy()
     return found
-
-
-def _units(rows: torch.Tensor) -> torch.Tensor:
-    """Rows of length 1; NaN for those that are all zeros."""
-    return rows / rows.norm(dim=1, keepdim=True)
-
-
-# --- the models of a run ---
 
 
 def model_folders(record: RunRecord, notes: list[str]) -> list[tuple[int, Path]]:
@@ -353,9 +340,6 @@ def _with_trained_rows(tables: dict[Side, TokenRows], folder: Path) -> dict[Side
 def _side(name: str, place: int) -> Side:
     """Of a tensor by the name of its module, so many words from the end."""
     return "output" if name.split(".")[-place] in _HEADS else "input"
-
-
-# --- charts, table, file ---
 
 
 def vocabulary_charts(analysis: VocabularyAnalysis) -> list[Chart]:

@@ -76,8 +76,10 @@ def check_report(settings: ReportSettings) -> None:
 def check_compare(settings: CompareSettings) -> None:
     if len(settings.runs) < 2:
         raise UserError("runs: give two runs at least, as in runs=[out/a,out/b]")
-    for run in settings.runs:
+    for number, run in enumerate(settings.runs):
         check_is_run(run, "runs")
+        if run.resolve() in [other.resolve() for other in settings.runs[:number]]:
+            raise UserError(f"runs: {run} is given twice")
 
 
 def check_probe(settings: ProbeSettings) -> None:

@@ -46,23 +46,19 @@ from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.record.metrics import read_metrics, split_evaluations
 from rlvr_vocab.record.probe import told_by_probe
 from rlvr_vocab.record.results import read_results
-from rlvr_vocab.runs.record import configuration_keys, default_keys
+from rlvr_vocab.runs.record import configuration_keys
 from rlvr_vocab.secret_words import MASK, is_secret
 from rlvr_vocab.terminal import make_console
 
 
 def run(settings: CompareSettings) -> int:
     """Print the verdict, write comparison.json and comparison.html; 0 whatever the verdict is."""
-    arms = compared_arms(settings)
-    compared = compare_runs(
-        arms.key,
-        results_in_words(settings.evaluation),
-        arms.arms,
-        arms.differences,
-        settings.confidence,
-        settings.power,
-        settings.pair_seeds,
-    )
+    key, arms, differences = compared_arms(settings)
+    measured = "what each run measured at its end"
+    if settings.evaluation is not None:
+        measured = f"results named {settings.evaluation}"
+    asked = (settings.confidence, settings.power, settings.pair_seeds)
+    compared = compare_runs(key, measured, arms, differences, *asked)
     write_json_whole(settings.out / "comparison.json", as_json(compared), "out")
     training = [command_to_repeat(folder, folder.name) for folder in settings.runs]
     page = render(compare_page(compared, _command(settings), training))
@@ -145,28 +141,18 @@ def _add_row(table: Table, *cells: str) -> None:
     table.add_row(*map(Text, cells))
 
 
-# --- from folders of runs to arms ---
-
 # A longer value does not fit into a sentence or beside a picture: its arm gets a number.
 _LONGEST_VALUE = 40
 
 
-@dataclass(frozen=True)
-class ComparedArms:
-    """The arms, the baseline first; the key under test, and what else differs."""
-
-    key: str
-    arms: tuple[ComparedArm, ...]
-    differences: tuple[KeyDifference, ...]
-
-
-def compared_arms(settings: CompareSettings) -> ComparedArms:
-    """Read the runs and divide them into arms.
+def compared_arms(
+    settings: CompareSettings,
+) -> tuple[str, tuple[ComparedArm, ...], tuple[KeyDifference, ...]]:
+    """The key under test; the runs divided into arms, the baseline first; what else differs.
 
     Raises:
-        UserError: a run has no results, two are the same, or they do not divide into arms.
+        UserError: a run has no results, or they do not divide into arms.
     """
-    _check_given_once(settings.runs)
     configs = [read_recorded(folder, resolve=True) for folder in settings.runs]
     runs = [
         _read_run(folder, config, settings.evaluation) for folder, config in zip(settings.runs, configs, strict=True)
@@ -177,15 +163,12 @@ def compared_arms(settings: CompareSettings) -> ComparedArms:
         ComparedArm(name, value, tuple(runs[number] for number in members))
         for name, value, (_, members) in zip(_names(division.key, values), values, division.arms, strict=True)
     )
-    return ComparedArms(division.key, arms, _differences(division))
-
-
-def _differences(division: ArmDivision) -> tuple[KeyDifference, ...]:
     order = [number for _, members in division.arms for number in members]
-    return tuple(
-        KeyDifference(key, tuple(_printable(key, values[number]) for number in order))
-        for key, values in division.others.items()
+    differences = tuple(
+        KeyDifference(each, tuple(_printable(each, values[number]) for number in order))
+        for each, values in division.others.items()
     )
+    return division.key, arms, differences
 
 
 def _printable(key: str, value: str) -> str:
@@ -199,13 +182,6 @@ def _names(key: str, values: Sequence[str]) -> list[str]:
     if max(map(len, values)) > _LONGEST_VALUE or len(set(values)) < len(values):
         return [f"{short} #{number}" for number in range(1, len(values) + 1)]
     return [f"{short}={value}" for value in values]
-
-
-def _check_given_once(folders: Sequence[Path]) -> None:
-    resolved = [folder.resolve() for folder in folders]
-    for number, folder in enumerate(folders):
-        if resolved[number] in resolved[:number]:
-            raise UserError(f"runs: {folder} is given twice")
 
 
 def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -> ComparedRun:
@@ -246,11 +222,6 @@ def _seed(folder: Path, config: Mapping[str, Any]) -> int | str:
 
 _OF_A_RUN, _OF_EVALUATE = "evaluation", f"{FINAL_MODEL}/evaluation"
 _AT_ITS_END = "after"
-
-
-def results_in_words(evaluation: str | None) -> str:
-    """What the compared results are, in words."""
-    return "what each run measured at its end" if evaluation is None else f"results named {evaluation}"
 
 
 def results_file(folder: Path, evaluation: str | None) -> Path:
@@ -358,9 +329,6 @@ def differing_keys(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str,
     """
     flat = [_as_typed(configuration_keys(config)) for config in configs]
     keys = dict.fromkeys(key for each in flat for key in each)
-    if any(key not in each for key in keys for each in flat):  # a version adds keys with its defaults
-        defaults = _as_typed(default_keys())
-        flat = [{key: defaults[key] for key in keys if key in defaults} | each for each in flat]
     with_copies = next((each for each in flat if _has_copies(each)), {})
     flat = [each if _has_copies(each) else each | _of_copies(with_copies) for each in flat]
     values = {key: _same_spelling([each.get(key, ABSENT) for each in flat]) for key in keys}
@@ -401,11 +369,10 @@ def _is_bookkeeping(key: str) -> bool:
 def _key_under_test(configs: Sequence[Mapping[str, Any]], differing: Mapping[str, Any], key: str | None) -> str:
     if key is not None and key not in differing:
         there = {name for config in configs for name, _ in leaves(config)}
+        why = f"no run has such a key{did_you_mean(key, list(there))}"
         if key in there:
-            raise UserError(f"key={key}: {_why_no_arm(key)}{_differing_in_words(differing)}")
-        raise UserError(
-            f"key={key}: no run has such a key{did_you_mean(key, list(there))}{_differing_in_words(differing)}"
-        )
+            why = "it does not make an arm" if _is_bookkeeping(key) else "it has the same value in all runs"
+        raise UserError(f"key={key}: {why}{_differing_in_words(differing)}")
     if key is not None:
         return key
     if not differing:
@@ -413,10 +380,6 @@ def _key_under_test(configs: Sequence[Mapping[str, Any]], differing: Mapping[str
     if len(differing) > 1:
         raise UserError(f"the runs differ in several keys ({', '.join(differing)}): say with key= which is under test")
     return next(iter(differing))
-
-
-def _why_no_arm(key: str) -> str:
-    return "it does not make an arm" if _is_bookkeeping(key) else "it has the same value in all runs"
 
 
 def _differing_in_words(differing: Mapping[str, Any]) -> str:

@@ -35,7 +35,6 @@ class Device:
     flops: float
     flops_float32: float
     bandwidth: float
-    source: str
     has_bf16: bool
 
     @property
@@ -43,30 +42,29 @@ class Device:
         return self.name == CPU
 
 
-def _card(
-    name: str, gib: float, tflops: tuple[float, float], gb_per_second: float, source: str, *, has_bf16: bool = True
-) -> Device:
-    in_16_bits, in_float32 = (each * 1e12 for each in tflops)
-    return Device(name, gib * GIB, in_16_bits, in_float32, gb_per_second * 1e9, source, has_bf16)
+def _card(name: str, gib: float, flops: tuple[float, float], bandwidth: float, *, has_bf16: bool = True) -> Device:
+    """`flops` in units of 10^12, `bandwidth` in GB a second."""
+    return Device(name, gib * GIB, flops[0] * 1e12, flops[1] * 1e12, bandwidth * 1e9, has_bf16)
 
 
+# By NVIDIA's data sheets (SXM but where the name says otherwise) and, for the RTX cards, architecture white papers.
 # Memory is what the driver leaves of the nominal size. TFLOP/s are those without sparsity, in 16 bits with sums in
-# float32, and in float32.
+# float32, and in float32; the 16 bits of a T4 are float16.
 CARDS = {
     card.name: card
     for card in (
-        _card("b200", 178, (2250, 75), 8000, "NVIDIA DGX B200 data sheet"),
-        _card("h200", 139, (989, 67), 4800, "NVIDIA H200 data sheet, SXM"),
-        _card("h100", 79, (989, 67), 3350, "NVIDIA H100 data sheet, SXM"),
-        _card("h100_pcie", 79, (756, 51), 2000, "NVIDIA H100 data sheet, PCIe"),
-        _card("a100_80", 79, (312, 19.5), 2039, "NVIDIA A100 80GB data sheet, SXM"),
-        _card("a100_40", 39.4, (312, 19.5), 1555, "NVIDIA A100 40GB data sheet"),
-        _card("l40s", 44.4, (362, 91.6), 864, "NVIDIA L40S data sheet"),
-        _card("l4", 22.2, (121, 30.3), 300, "NVIDIA L4 data sheet"),
-        _card("a10", 22.2, (125, 31.2), 600, "NVIDIA A10 data sheet"),
-        _card("rtx4090", 23.5, (165, 82.6), 1008, "NVIDIA Ada architecture white paper"),
-        _card("rtx3090", 23.5, (71, 35.6), 936, "NVIDIA Ampere GA102 white paper"),
-        _card("t4", 14.6, (65, 8.1), 320, "NVIDIA T4 data sheet; 16 bits are float16", has_bf16=False),
+        _card("b200", 178, (2250, 75), 8000),
+        _card("h200", 139, (989, 67), 4800),
+        _card("h100", 79, (989, 67), 3350),
+        _card("h100_pcie", 79, (756, 51), 2000),
+        _card("a100_80", 79, (312, 19.5), 2039),
+        _card("a100_40", 39.4, (312, 19.5), 1555),
+        _card("l40s", 44.4, (362, 91.6), 864),
+        _card("l4", 22.2, (121, 30.3), 300),
+        _card("a10", 22.2, (125, 31.2), 600),
+        _card("rtx4090", 23.5, (165, 82.6), 1008),
+        _card("rtx3090", 23.5, (71, 35.6), 936),
+        _card("t4", 14.6, (65, 8.1), 320, has_bf16=False),
     )
 }
 
@@ -108,17 +106,11 @@ def card_called(driver_name: str) -> Device | None:
     return None
 
 
-def peak_flops(driver_name: str) -> float | None:
-    """Dense products in 16 bits a second, of a card by what its driver calls it; None for one that is not known."""
-    card = card_called(driver_name)
-    return None if card is None else card.flops
-
-
 def this_processor(threads: int | None = None) -> Device:
     cores = threads or int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    flops, source = cores * _CORE_FLOPS, f"{cores} cores of this machine"
-    return Device(CPU, memory, flops, flops, cores * _CORE_BANDWIDTH, source, _processor_has_bf16())
+    flops = cores * _CORE_FLOPS
+    return Device(CPU, memory, flops, flops, cores * _CORE_BANDWIDTH, _processor_has_bf16())
 
 
 def _processor_has_bf16() -> bool:

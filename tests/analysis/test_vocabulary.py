@@ -24,12 +24,11 @@ from rlvr_vocab.analysis.vocabulary import (
     evenly_spread,
     row_drift,
     token_tables,
-    token_text,
     vocabulary_charts,
     write_vocabulary,
 )
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.metrics import RunFacts, RunRecord
+from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.vocab.layout import VocabLayout
 
 NAN = float("nan")
@@ -67,7 +66,7 @@ class WrittenRun:
 
     @property
     def record(self) -> RunRecord:
-        return RunRecord(self.folder, _facts(self.layout.size), tuple(self.rows), (), self.summary)
+        return RunRecord(self.folder, None, tuple(self.rows), (), self.summary)  # the facts are not looked at
 
     def model(self, name: str, vocabulary_tables: Rows, files: int = 1) -> Path:
         """A model folder with these tensors, over so many files."""
@@ -89,14 +88,12 @@ class WrittenRun:
         (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
         return folder
 
-    def completions(self, step: int, sampled: Sequence[Sequence[int]], **columns: Any) -> Path:
-        """The file of a step: what was sampled after a prompt of one token, `e`."""
-        folder = self.folder / "completions"
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"step_{step:05d}.parquet"
-        prompts = columns.pop("prompt_ids", [[self.e]] * len(sampled))
-        ids = {"prompt_ids": [list(ids) for ids in prompts], "completion_ids": [list(ids) for ids in sampled]}
-        pq.write_table(pa.table(ids | columns), path)
+    def completions(self, step: int, sampled: Sequence[Sequence[int]], prompt_ids: Any = None) -> Path:
+        """The file of a step: what was sampled, after a prompt of one token, `e`, unless told otherwise."""
+        path = self.folder / "completions" / f"step_{step:05d}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        prompts = prompt_ids or [[self.e]] * len(sampled)
+        pq.write_table(pa.table({"prompt_ids": prompts, "completion_ids": [list(ids) for ids in sampled]}), path)
         return path
 
 
@@ -123,27 +120,6 @@ def trained(run: WrittenRun, copied_rows: Callable[..., torch.Tensor]) -> Writte
     for name in ("initial_model", "final_model"):
         run.model(name, {"model.embed_tokens.weight": copied_rows(run.layout)})
     return run
-
-
-def _facts(size: int) -> RunFacts:
-    return RunFacts(
-        exp_name="run",
-        seed=0,
-        model="tiny",
-        dataset="arithmetic",
-        reasoning_vocab_size=size,
-        think_tags=("<think>", "</think>"),
-        rewards=(),
-        num_generations=2,
-        max_completion_length=8,
-        temperature=1.0,
-        learning_rate=1e-3,
-        lr_scheduler_type="linear",
-        beta=0.0,
-        max_grad_norm=1.0,
-        max_steps=None,
-        use_vllm=False,
-    )
 
 
 def moved_by(analysis, side="both"):
@@ -418,11 +394,3 @@ def test_no_token_moves_a_cell_or_hides_in_the_file(run, moved):
     assert texts == {0: "a", run.b: "␣b", run.hostile: '=1,"⏎$x$</svg>', run.d: "␛[2Jd"}
     text = (run.folder / "vocabulary.csv").read_text(encoding="utf-8")
     assert len(text.splitlines()) == text.count("\n") and all(line.isprintable() for line in text.splitlines())
-
-
-def test_the_first_word_of_a_sentencepiece_text_keeps_its_space(expand_shape):
-    for name in ("qwen3", "gemma3"):
-        tokenizer = Tokenizer.from_file(str(expand_shape(name, size=None) / "tokenizer.json"))
-        ids = tokenizer.encode("She sold half", add_special_tokens=False).ids
-        texts = [token_text(tokenizer, token) for token in ids]
-        assert "".join(texts).replace("␣", " ").strip() == "She sold half"

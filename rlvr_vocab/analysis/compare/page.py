@@ -8,8 +8,7 @@ from statistics import mean
 
 from markupsafe import Markup
 from matplotlib import rc_context
-from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from rlvr_vocab.analysis.charts import INK, RC, Chart, Line, as_svg, drawable, figure, line_chart, style_of
 from rlvr_vocab.analysis.compare.comparison import (
@@ -76,7 +75,7 @@ def compare_page(compared: ComparisonResult, command: str, training: Sequence[st
 
 
 def _verdict(compared: ComparisonResult) -> Markup:
-    parts = [chart_grid([interval_chart(compared.comparisons), runs_chart(compared.comparisons)])]
+    parts = [chart_grid([interval_chart(compared.comparisons)])]
     for found in compared.comparisons:
         if len(compared.comparisons) > 1:
             parts.append(heading(f"{found.other} against {found.baseline}"))
@@ -211,32 +210,6 @@ def interval_chart(comparisons: Sequence[Comparison]) -> Chart:
     return Chart("Difference from the baseline", as_svg(chart, "Difference from the baseline", words), note)
 
 
-@rc_context(RC)
-def runs_chart(comparisons: Sequence[Comparison]) -> Chart:
-    """Each run as a dot."""
-    chart, axes = figure(height=2.8)
-    first = comparisons[0]
-    _dots(axes, 0, first.baseline_scores)
-    for number, found in enumerate(comparisons, 1):
-        _dots(axes, number, found.other_scores)
-    names = [first.baseline, *(each.other for each in comparisons)]
-    axes.set_xticks(range(len(names)), labels(names))
-    axes.set_xlim(-0.5, len(names) - 0.5)
-    measure = first.measure
-    axes.set_ylabel(measure.name)
-    if measure.is_share:
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
-    words = "; ".join(
-        f"{name}: {', '.join(map(measure.value, scores))}"
-        for name, scores in zip(names, [first.baseline_scores, *(e.other_scores for e in comparisons)], strict=True)
-    )
-    return Chart(
-        "Every run",
-        as_svg(chart, f"{measure.name.capitalize()} of every run", words),
-        "Every dot a run, the bar their mean.",
-    )
-
-
 def labels(names: Sequence[str]) -> list[str]:
     """Names short enough for a chart: the ends of long names, where the values are; numbered where those are alike."""
     whole = list(map(drawable, names))
@@ -244,13 +217,6 @@ def labels(names: Sequence[str]) -> list[str]:
     if len(set(short)) == len(short):
         return short
     return [f"#{number} {name[-_LONGEST_NAME:]}" for number, name in enumerate(short, 1)]
-
-
-def _dots(axes: Axes, number: int, scores: Sequence[float]) -> None:
-    colour, _ = style_of(number)
-    axes.plot([number] * len(scores), scores, "o", color=colour, markersize=5, alpha=0.85)
-    average = sum(scores) / len(scores)
-    axes.plot([number - 0.16, number + 0.16], [average, average], color=colour, linewidth=2)
 
 
 def arm_curves(arms: Sequence[ComparedArm]) -> list[Chart]:

@@ -245,6 +245,8 @@ def _prompt_order(one: ComparedRun, two: ComparedRun) -> Iterator[str]:
     """Whether two runs saw the same prompts at the first, middle and last step that both kept."""
     runs = f"{one.folder} and {two.folder} (seed {one.seed})"
     steps = sorted({*one.logged_steps} & {*two.logged_steps})
+    if not (one.logged_steps and two.logged_steps):
+        return
     if not steps:
         yield f"{runs} may have seen other problems: they kept completions of no step that is the same."
         return

@@ -77,8 +77,7 @@ CURVES = (
         "Entropy per token",
         "nats",
         (("entropy/thinking", "thinking"), ("entropy/answering", "answering"), ("entropy/copies", "copies")),
-        note="Of the text; copies: what the choice between a token and its copies adds while thinking. Where that was "
-        "not logged, thinking holds it: up to ln 2 = 0.69 nats with one copy of each.",
+        note="Of the text; copies: what the choice between a token and its copies adds while thinking.",
     ),
     CurveSpec(
         "Hidden channel",
@@ -188,16 +187,15 @@ def _held_out(record: RunRecord, held_out: Line, measure: Measure, bands: Sequen
 
 
 def _seconds(record: RunRecord, bands: Sequence[Band]) -> Chart | None:
-    """The seconds of each step by phase; of earlier versions' runs, which timed less of it, the rest too."""
+    """The seconds of each step by phase, which add up to all of them."""
     steps, whole = record.series("step_time")
-    if not any(whole):
-        return None
-    timed = {name.removeprefix("time/"): dict(zip(*record.series(name), strict=True)) for name in PHASES}
-    layers = [Line(name, steps, [seconds.get(step, 0.0) for step in steps]) for name, seconds in timed.items()]
-    columns = zip(whole, *(layer.values for layer in layers), strict=True)
-    rest = [max(0.0, total - sum(parts)) for total, *parts in columns]
-    layers.append(Line("rest" if any(timed.values()) else "whole", steps, rest))
+    layers = []
+    for name in PHASES:
+        seconds = dict(zip(*record.series(name), strict=True))
+        layers.append(Line(name.removeprefix("time/"), steps, [seconds.get(step, 0.0) for step in steps]))
     drawn = [layer for layer in layers if sum(layer.values) > _SEEN * sum(whole)]
+    if not drawn:
+        return None
     title = "Where the seconds of a step go"
     return Chart(title, stacked_chart(drawn, y_label="seconds", title=title, bands=bands))
 

@@ -62,14 +62,7 @@ class Page:
 
 
 def render(page: Page) -> str:
-    """The page as text that UTF-8 can write.
-
-    Raises:
-        ValueError: two sections have one id.
-    """
-    ids = [section.id for section in page.sections]
-    if len(set(ids)) < len(ids):
-        raise ValueError(f"sections share an id: {ids}")
+    """The page as text that UTF-8 can write."""
     style = Markup(files(__package__).joinpath("page.css").read_text(encoding="utf-8"))
     written = _templates().get_template("page.html.j2").render(page=page, style=style)
     return _NO_CHARACTER.sub("�", written)
