@@ -170,13 +170,8 @@ def line_chart(
 
     Many points are drawn light, each of them, with their moving mean strong above; still more are thinned: the mean of
     each bin within the band from its lowest to its highest value. The words below the chart say which.
-
-    Raises:
-        ValueError: there is no finite value to draw.
     """
     drawn = [line for line in map(_finite, lines) if line.steps]
-    if not drawn:
-        raise ValueError(f"nothing to draw for {title or y_label!r}")
     chart, axes = figure()
     longest = max(len(line.steps) for line in drawn)
     notes = [_draw(axes, line, number, max(3, longest // _SMOOTHED_OVER | 1)) for number, line in enumerate(drawn)]

@@ -194,7 +194,7 @@ def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -
     probe = told_by_probe(folder)
     return ComparedRun(
         folder=str(folder),
-        seed=_seed(folder, config),
+        seed=_seed(config),
         grader=((summary if sampling is None else sampling) or {}).get("grader"),
         sampling_settings=sampling,
         from_evaluate=results.name == EVALUATION_RESULTS,
@@ -211,10 +211,8 @@ def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -
     )
 
 
-def _seed(folder: Path, config: Mapping[str, Any]) -> int | str:
+def _seed(config: Mapping[str, Any]) -> int | str:
     """The seed of the run, with those that were set apart from it."""
-    if config.get("seed") is None:
-        raise UserError(f"runs: {folder}/config.yaml names no seed, by which the runs of an arm are told apart")
     apart = [f"{name} {config['training'][name]}" for name in ("seed", "data_seed") if config["training"].get(name)]
     seed: int = read(int, config["seed"], "seed")
     return ", ".join([str(seed), *apart]) if apart else seed
@@ -330,17 +328,14 @@ def differing_keys(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str,
     flat = [_as_typed(configuration_keys(config)) for config in configs]
     keys = dict.fromkeys(key for each in flat for key in each)
     with_copies = next((each for each in flat if _has_copies(each)), {})
-    flat = [each if _has_copies(each) else each | _of_copies(with_copies) for each in flat]
+    of_copies = {key: with_copies[key] for key in _WHAT_COPIES_ARE_LIKE if key in with_copies}
+    flat = [each if _has_copies(each) else each | of_copies for each in flat]
     values = {key: _same_spelling([each.get(key, ABSENT) for each in flat]) for key in keys}
     return {key: each for key, each in values.items() if len(set(each)) > 1}
 
 
 def _has_copies(keys: Mapping[str, str]) -> bool:
     return keys.get("model.source_ids", "null") != "null" or keys.get("model.reasoning_vocab_size") != "0"
-
-
-def _of_copies(keys: Mapping[str, str]) -> dict[str, str]:
-    return {key: keys[key] for key in _WHAT_COPIES_ARE_LIKE if key in keys}
 
 
 def _as_typed(keys: Mapping[str, Any]) -> dict[str, str]:

@@ -188,8 +188,6 @@ def read_architecture(config: Mapping[str, Any], where: str) -> Architecture:
 
     hidden, heads = value("hidden_size"), value("num_attention_heads")
     kv_heads = value("num_key_value_heads", heads)
-    if heads % kv_heads:
-        raise UserError(f"{where}: {heads} attention heads cannot share {kv_heads} of keys and values")
     experts = value("num_local_experts", value("num_experts", 1))  # the newer name first
     return Architecture(
         model_type=kind,

@@ -60,10 +60,11 @@ def fit_into(run: RunSettings, where: Circumstances, gib: float) -> Fit:
     if found.forecast.peak <= memory:
         return _without_needless(found, run, where, memory)
     left, tried = found.forecast, " ".join(found.words) or "nothing that can be changed"
+    parts = left.memory[left.peak_phase]
     advice = "take a smaller model" + (", or change what a stage sets itself" if run.stages else "")
     raise UserError(
         f"fit={gib:g}GiB: not even {tried} makes it fit: {left.peak / GIB:.1f} GiB in {left.peak_phase}, "
-        f"most of it {_largest(left)}; {advice}"
+        f"most of it {max(parts, key=parts.__getitem__)}; {advice}"
     )
 
 
@@ -89,11 +90,6 @@ def words_that_fit(run: RunSettings, gib: float) -> list[str]:
         return fit_into(run, where, min(gib, 0.8 * forecast.peak / GIB)).words
     except UserError:  # the model's shape is not at hand, its problems cannot be read, or nothing fits
         return []
-
-
-def _largest(forecast: Forecast) -> str:
-    parts = forecast.memory[forecast.peak_phase]
-    return max(parts, key=lambda part: parts[part])
 
 
 def _without_needless(found: Fit, run: RunSettings, where: Circumstances, memory: float) -> Fit:
@@ -142,9 +138,7 @@ def with_value(run: RunSettings, key: str, value: str) -> RunSettings:
         run = replace(run, training=training)
     elif key == "model.lora.enabled":
         run = replace(run, model=replace(run.model, lora=replace(run.model.lora, enabled=parsed)))
-    else:
-        if not name.startswith("model_kwargs."):
-            raise ValueError(f"{key}: not a key that a plan changes")
+    else:  # model.model_kwargs.…
         kwargs = {**run.model.model_kwargs, name.removeprefix("model_kwargs."): parsed}
         run = replace(run, model=replace(run.model, model_kwargs=kwargs))
     return replace(run, stages=tuple(replace(each, run=with_value(each.run, key, value)) for each in run.stages))

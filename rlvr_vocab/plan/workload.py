@@ -204,7 +204,8 @@ def workload_of(
     lora = model.lora if model.trains_adapter else None
     batches, at_once = value_of(grpo, "gradient_accumulation_steps"), value_of(grpo, "per_device_train_batch_size")
     drawn_batches, iterations = drawn_together(grpo, at_once * processes), value_of(grpo, "num_iterations")
-    vllm = bool(grpo.get("use_vllm"))
+    vllm, colocated = bool(grpo.get("use_vllm")), value_of(grpo, "vllm_mode") == "colocate"
+    vllm_share = float(value_of(grpo, "vllm_gpu_memory_utilization")) if colocated else 0.0
     quantized = model.bits if lora is not None else None
     beta = bool(value_of(grpo, "beta"))
     frozen = model.dtype if has_bf16 or model.dtype != "bfloat16" else "float32"
@@ -227,7 +228,7 @@ def workload_of(
         completion=value_of(grpo, "max_completion_length"),
         iterations=iterations,
         scored_before=batches % (drawn_batches * iterations) != 0
-        or (vllm and bool(_corrects(grpo)))
+        or (vllm and bool(value_of(grpo, "vllm_importance_sampling_correction")))
         or (lora is not None and lora.lora_dropout > 0),
         checkpointing=checkpoints_activations(run),
         scores_reference=beta,
@@ -237,7 +238,7 @@ def workload_of(
         held_out=_held_out(run),
         evaluates_between_steps=value_of(grpo, "eval_strategy") != "no",
         saves=value_of(grpo, "save_strategy") != "no",
-        vllm_share=_vllm_share(grpo) if vllm else None,
+        vllm_share=vllm_share if vllm else None,
         vllm_sleeps=bool(value_of(grpo, "vllm_enable_sleep_mode")),
         processes=processes,
         sharding=sharding,
@@ -323,11 +324,3 @@ def _held_out(run: RunSettings) -> int:
         return 0
     batch = held_out_batch(run.training.grpo)
     return batch if dataset.max_eval_samples is None else min(batch, dataset.max_eval_samples)
-
-
-def _corrects(grpo: Mapping[str, Any]) -> Any:
-    return value_of(grpo, "vllm_importance_sampling_correction")
-
-
-def _vllm_share(grpo: Mapping[str, Any]) -> float:
-    return float(value_of(grpo, "vllm_gpu_memory_utilization")) if value_of(grpo, "vllm_mode") == "colocate" else 0.0

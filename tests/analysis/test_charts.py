@@ -87,8 +87,6 @@ def test_few_points_have_bars_and_many_a_band() -> None:
 def test_values_that_are_no_numbers_are_left_out() -> None:
     line = Line("", [1, 2, 3, 4], [1.0, math.nan, math.inf, 2.0])
     assert "from: 1 at step 1, 2 at step 4" in line_chart([line], y_label="y")
-    with pytest.raises(ValueError, match="nothing to draw for 'Empty'"):
-        line_chart([Line("", [1], [math.nan])], y_label="y", title="Empty")
 
 
 def test_a_share_has_no_room_beyond_all_and_nothing() -> None:

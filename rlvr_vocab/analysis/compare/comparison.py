@@ -221,15 +221,12 @@ def _of_models(found: Comparison) -> str:
     zero_outside = found.low > 0 or found.high < 0
     models = "The single models" if found.counts == (1, 1) else "The models that were trained"
     apart = "differ on problems like these" if zero_outside else "are not distinguishable on problems like these"
+    difference = found.measure.difference(found.difference)
     return (
         f"One run of an arm cannot tell the arms apart: the luck of a seed is not seen. {models} {apart} "
-        f"({_difference_text(found, f' for {found.other}')}, {sample_text(found)}). "
+        f"(difference {difference} for {found.other}, {interval_text(found)}, {sample_text(found)}). "
         "Train each arm with three seeds or more."
     )
-
-
-def _difference_text(found: Comparison, of: str = "") -> str:
-    return f"difference {found.measure.difference(found.difference)}{of}, {interval_text(found)}"
 
 
 def sample_text(found: Comparison) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rlvr_vocab.counted import listed
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
@@ -79,7 +80,9 @@ def match_scores(baseline: ArmResults, other: ArmResults, paired: bool | None = 
     """
     one, two = _by_seed(baseline), _by_seed(other)
     if paired is None:
-        paired = one.keys() == two.keys() or not _on_one_set([*one.values(), *two.values()])
+        runs = [*one.values(), *two.values()]
+        on_one_set = len(_in_all(runs)) >= _ON_ONE_SET * min(map(len, runs))
+        paired = one.keys() == two.keys() or not on_one_set
     return _paired(one, two) if paired else _unpaired(one, two)
 
 
@@ -110,14 +113,10 @@ def _in_all(runs: Sequence[Scores]) -> list[Hashable]:
     return [problem for problem in runs[0] if problem in common]
 
 
-def _on_one_set(runs: Sequence[Scores]) -> bool:
-    return len(_in_all(runs)) >= _ON_ONE_SET * min(map(len, runs))
-
-
 def _paired(one: Mapping[Hashable, Scores], two: Mapping[Hashable, Scores]) -> MatchedScores:
     common = {seed: _in_all([one[seed], two[seed]]) for seed in one if seed in two}
     if not common:
-        raise UserError(f"the arms have no seed in common ({_listed(one)} and {_listed(two)}), and no problems either")
+        raise UserError(f"the arms have no seed in common ({listed(one)} and {listed(two)}), and no problems either")
     seeds = tuple(seed for seed, problems in common.items() if problems)
     if not seeds:
         raise UserError("the arms have no held-out problem in common: nothing can be compared problem by problem")
@@ -139,10 +138,6 @@ def _unpaired(one: Mapping[Hashable, Scores], two: Mapping[Hashable, Scores]) ->
         raise UserError("no held-out problem was answered by all runs: nothing can be compared problem by problem")
     tables = [np.array([[run[problem] for problem in common] for run in arm.values()]) for arm in (one, two)]
     return MatchedScores(tables[0], tables[1], len(set().union(*runs)) - len(common))
-
-
-def _listed(seeds: Mapping[Hashable, Scores]) -> str:
-    return ", ".join(map(str, seeds))
 
 
 @dataclass(frozen=True)

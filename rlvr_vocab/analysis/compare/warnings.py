@@ -44,11 +44,12 @@ def comparison_warnings(
     runs = [run for arm in arms for run in arm.runs]
     checks: tuple[Iterator[str], ...] = (
         _copies(runs),
-        _damaged(runs),
+        (f"{run.folder} is damaged: {line}." for run in runs for line in run.damage),
         _configuration(differences),
         _unfinished(runs),
         _seeds(arms),
-        _budget(arms),
+        _unequal(arms, "tokens trained on", lambda run: run.last("num_tokens"), _SAME_BUDGET),
+        _unequal(arms, "steps", lambda run: run.steps, 0.0),
         _sampling_settings(runs),
         *(_data(arms[0], arm) for arm in arms[1:]),
         _left_out(runs, comparisons),
@@ -107,11 +108,6 @@ def _unfinished(runs: Sequence[ComparedRun]) -> Iterator[str]:
             yield f"{run.folder} is not finished."
 
 
-def _damaged(runs: Sequence[ComparedRun]) -> Iterator[str]:
-    for run in runs:
-        yield from (f"{run.folder} is damaged: {line}." for line in run.damage)
-
-
 def _seeds(arms: Sequence[ComparedArm]) -> Iterator[str]:
     seeds = {arm.name: {run.seed for run in arm.runs} for arm in arms}
     for name, has in seeds.items():
@@ -121,11 +117,6 @@ def _seeds(arms: Sequence[ComparedArm]) -> Iterator[str]:
     fewest = min(map(len, seeds.values()))
     if 1 < fewest < _ENOUGH_SEEDS:
         yield f"An arm has {counted(fewest, 'run')} only: with three, much smaller differences can be shown."
-
-
-def _budget(arms: Sequence[ComparedArm]) -> Iterator[str]:
-    yield from _unequal(arms, "tokens trained on", lambda run: run.last("num_tokens"), _SAME_BUDGET)
-    yield from _unequal(arms, "steps", lambda run: run.steps, 0.0)
 
 
 def _unequal(

@@ -9,7 +9,7 @@ from matplotlib import rc_context
 from matplotlib.ticker import MaxNLocator
 
 from rlvr_vocab.analysis.charts import INK, RC, Chart, Line, as_svg, figure, line_chart, palette
-from rlvr_vocab.analysis.compare.comparison import Comparison, interval_points, p_figure, p_text
+from rlvr_vocab.analysis.compare.comparison import interval_points, p_figure, p_text
 from rlvr_vocab.analysis.probe.findings import CONTRASTS, ArmFigures, ProbeFindings
 from rlvr_vocab.analysis.report.page import Page, Section, chart_grid, facts, folded, paragraph, preformatted, table
 from rlvr_vocab.record.probe import ARMS
@@ -115,12 +115,10 @@ def _arm_chart(found: ProbeFindings) -> Chart:
     axes.grid(False, axis="y")
     axes.xaxis.set_major_locator(MaxNLocator(6))
     axes.set_xlabel(f"{'percentage points' if found.measure.is_share else found.measure.name} above redrawn")
-    words = "; ".join(f"{arm} {_in_words(each)}" for arm, each in compared)
+    words = "; ".join(
+        f"{arm} {each.measure.difference(each.difference)} ({interval_points(each)})" for arm, each in compared
+    )
     return Chart("Answers after the same text with other ids", as_svg(chart, "Arms of the probe", words))
-
-
-def _in_words(found: Comparison) -> str:
-    return f"{found.measure.difference(found.difference)} ({interval_points(found)})"
 
 
 def _curve(found: ProbeFindings, kind: str, x_label: str, start: str = "", end: str = "") -> Chart | None:

@@ -142,9 +142,12 @@ def curves(record: RunRecord, held_out: Line | None, measure: Measure) -> Markup
     for spec in (*_per_function(record), *CURVES):
         lines = [line for line in _lines(record, spec) if len(line.values) > 1 or len(record.rows) == 1]
         if lines and all(len(set(line.values)) == 1 for line in lines) and spec.spread is None:
-            constant += [(_constant_name(spec, line), _shown(line.values[0], spec.percent)) for line in lines]
+            for line in lines:
+                name, value = f"{spec.caption}: {line.name}".removesuffix(": "), line.values[0]
+                constant.append((name, f"{100 * value:.3g} %" if spec.percent else f"{value:.3g}"))
         elif lines:
-            drawn.append(_chart(spec, lines, bands))
+            svg = line_chart(lines, y_label=spec.y_label, percent=spec.percent, title=spec.caption, bands=bands)
+            drawn.append(Chart(spec.caption, svg, spec.note))
     drawn.append(_seconds(record, bands))
     grid = chart_grid([chart for chart in drawn if chart is not None])
     if not constant:
@@ -227,16 +230,3 @@ def _lines(record: RunRecord, spec: CurveSpec) -> list[Line]:
     if list(first.steps) == low_at == high_at:
         lines[0] = Line(first.name, first.steps, first.values, low, high)
     return lines
-
-
-def _chart(spec: CurveSpec, lines: Sequence[Line], bands: Sequence[Band]) -> Chart:
-    svg = line_chart(lines, y_label=spec.y_label, percent=spec.percent, title=spec.caption, bands=bands)
-    return Chart(spec.caption, svg, spec.note)
-
-
-def _constant_name(spec: CurveSpec, line: Line) -> str:
-    return f"{spec.caption}: {line.name}" if line.name else spec.caption
-
-
-def _shown(value: float, percent: bool) -> str:
-    return f"{100 * value:.3g} %" if percent else f"{value:.3g}"

@@ -227,14 +227,10 @@ def _vocabulary(report: RunReport) -> Markup:
             "Counts are those of tokens sampled while thinking; early and late: the first and the last fifth of the "
             f"steps. The distances are 1 − cosine at the end. {VOCABULARY} lists further copies."
         )
-        cells = [[_cell(value) for value in row] for row in sampled]
+        cells = [[f"{value:.3g}" if isinstance(value, float) else value for value in row] for row in sampled]
         shown = paragraph(note, "note") + table(header, cells, {0, 1, 2, *range(4, len(header))})
         parts.append(folded("The most used copies", shown))
     return Markup().join(parts)
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _problems(report: RunReport) -> Markup:

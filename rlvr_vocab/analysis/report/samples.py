@@ -18,6 +18,7 @@ from markupsafe import Markup
 from rlvr_vocab.analysis.report.outcome import HeldOutAnswers
 from rlvr_vocab.analysis.report.page import SampleCard, heading, paragraph, samples
 from rlvr_vocab.analysis.samples import SampleReader
+from rlvr_vocab.analysis.vocabulary import evenly_spread
 from rlvr_vocab.counted import counted
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
@@ -69,7 +70,8 @@ def choose_samples(files: CompletionFiles, most: int) -> ChosenSamples:
     unreadable: list[str] = []
     chosen: list[ChosenSample] = []
     prompts: set[str] = set()
-    for step in _spread(files.steps, min(MOST_MOMENTS, max(1, most // 3))):
+    moments = min(MOST_MOMENTS, most // 3)
+    for step in evenly_spread(files.steps, moments) if moments > 1 else files.steps[-1:]:
         try:
             completions = files.read(step)
         except UserError as error:
@@ -78,13 +80,6 @@ def choose_samples(files: CompletionFiles, most: int) -> ChosenSamples:
         prompts.update(each.prompt for each in completions)
         chosen += _highest_lowest_random(completions)
     return ChosenSamples(tuple(chosen[:most]), tuple(sorted(prompts)), tuple(unreadable))
-
-
-def _spread(steps: Sequence[int], number: int) -> list[int]:
-    """So many of the steps, the first and the last among them; for 1, the last."""
-    if number == 1 or len(steps) <= 1:
-        return list(steps[-1:])
-    return sorted({steps[round(index * (len(steps) - 1) / (number - 1))] for index in range(number)})
 
 
 def _highest_lowest_random(completions: Sequence[SampledCompletion]) -> Iterator[ChosenSample]:
