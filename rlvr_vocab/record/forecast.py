@@ -90,20 +90,6 @@ class Measured:
     completion: float
 
 
-@dataclass(frozen=True)
-class Grade:
-    """One figure of a forecast beside what came of it."""
-
-    name: str
-    forecast: float
-    measured: float
-
-    @property
-    def ratio(self) -> float:
-        """Forecast over measured."""
-        return self.forecast / self.measured
-
-
 def read_forecast(folder: Path) -> Forecast | None:
     """That of a run; None for one that has none, or none that can be read: nothing but its grades goes by it."""
     names = Forecast.__dataclass_fields__
@@ -132,16 +118,16 @@ def measured_in(rows: Sequence[Mapping[str, Any]]) -> Measured:
     return Measured(memory, {name: value for name, value in seconds.items() if value}, fmean(drawn) if drawn else 0.0)
 
 
-def grades(forecast: Forecast, measured: Measured) -> list[Grade]:
-    """Memory by phase in GiB, seconds of a step by phase and in all."""
+def grades(forecast: Forecast, measured: Measured) -> list[tuple[str, float, float]]:
+    """Name, forecast and measured: memory by phase in GiB, seconds of a step by phase and in all."""
     of_memory = [
-        Grade(f"memory, {phase}", forecast.peak_of(phase) / GIB, measured.memory[phase] / GIB)
+        (f"memory, {phase}", forecast.peak_of(phase) / GIB, measured.memory[phase] / GIB)
         for phase in forecast.memory
         if measured.memory.get(phase)
     ]
     of_time = [
-        Grade(f"seconds, {phase}", seconds, measured.seconds[phase])
+        (f"seconds, {phase}", seconds, measured.seconds[phase])
         for phase, seconds in forecast.step_seconds.items()
         if measured.seconds.get(phase)
     ]
-    return [*of_memory, *of_time, Grade("seconds, step", forecast.seconds, sum(measured.seconds.values()))]
+    return [*of_memory, *of_time, ("seconds, step", forecast.seconds, sum(measured.seconds.values()))]

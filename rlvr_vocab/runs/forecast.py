@@ -53,8 +53,8 @@ def graded_forecast(folder: Path, rows: Sequence[Mapping[str, Any]]) -> list[dic
     if forecast is None or not any("step_time" in row for row in rows):
         return []
     return [
-        {"name": each.name, "forecast": round(each.forecast, 3), "measured": round(each.measured, 3)}
-        for each in grades(forecast, measured_in(rows))
+        {"name": name, "forecast": round(foreseen, 3), "measured": round(measured, 3)}
+        for name, foreseen, measured in grades(forecast, measured_in(rows))
     ]
 
 
