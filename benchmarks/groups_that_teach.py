@@ -27,14 +27,7 @@ FEW = ("dataset.generator.num_problems=1000", "dataset.eval_fraction=0.5")
 STUDIES = {
     "easy": (("warmup.until_accuracy=0.85",), {"plain": (), "dynamic": DYNAMIC}),
     "hard": (("warmup.until_accuracy=0.04",), {"plain": (), "dynamic": DYNAMIC}),
-    "curriculum": (
-        FEW,
-        {
-            "none": (),
-            "skip_solved": ("dataset.curriculum.skip_solved=2",),
-            "by_difficulty": ("dataset.curriculum.by_difficulty.band=[0.1,0.9]",),
-        },
-    ),
+    "curriculum": (FEW, {"none": (), "skip_solved": ("dataset.curriculum.skip_solved=2",)}),
 }
 
 

@@ -1,42 +1,26 @@
-"""What a number of the configuration may be, said beside its type."""
+"""Numbers and paths as a configuration may have them, said beside their types for pydantic."""
 
-import math
-from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
-from rlvr_vocab.errors import UserError
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """What a number may be, beside its type: `Annotated[int, Bounds(least=1)]`. None: no bound."""
-
-    least: float | None = None
-    most: float | None = None
-    above: float | None = None
-    below: float | None = None
-
-    def check(self, value: float, key: str) -> None:
-        """Raises UserError where the number is outside."""
-        if isinstance(value, float) and not math.isfinite(value):  # an int may be too large to be asked
-            raise UserError(f"{key}={value}: must be finite")
-        kept = (
-            (self.least is None or value >= self.least)
-            and (self.most is None or value <= self.most)
-            and (self.above is None or value > self.above)
-            and (self.below is None or value < self.below)
-        )
-        if not kept:
-            raise UserError(f"{key}={value}: must be {self}")
-
-    def __str__(self) -> str:
-        if self.least is not None and self.most is not None:
-            return f"from {self.least} to {self.most}"
-        named = {"at least": self.least, "above": self.above, "at most": self.most, "below": self.below}
-        return " and ".join(f"{name} {bound}" for name, bound in named.items() if bound is not None)
+from annotated_types import Ge, Le
+from pydantic import AfterValidator, BeforeValidator, Strict
 
 
-Count = Annotated[int, Bounds(least=1)]
-NotNegative = Annotated[float, Bounds(least=0)]
-Share = Annotated[float, Bounds(least=0, most=1)]
-Seed = Annotated[int, Bounds(least=0, most=2**31 - 1)]  # NumPy takes 32 bits, and later stages count up from it
+def _whole(value: Any) -> Any:
+    """1e3 is a whole number."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _not_empty(value: Any) -> Any:
+    if value == "":
+        raise ValueError("must not be empty")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+Count = Annotated[Whole, Ge(1)]
+NotNegative = Annotated[float, Ge(0)]
+Share = Annotated[float, Ge(0), Le(1)]
+Seed = Annotated[Whole, Ge(0), Le(2**31 - 1)]  # NumPy takes 32 bits, and later stages count up from it
+UserPath = Annotated[Path, Strict(False), BeforeValidator(_not_empty), AfterValidator(Path.expanduser)]

@@ -16,9 +16,8 @@ from rlvr_vocab.config.command_table import COMMANDS
 from rlvr_vocab.config.compose import CommandLine, parse_command_line
 from rlvr_vocab.config.help import command_help, composed_yaml, overview, value_of_key
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.config.overrides import known_keys
 from rlvr_vocab.config.sections import RunSettings
-from rlvr_vocab.config.sweep import Job, jobs_of
+from rlvr_vocab.config.values import keys_of
 from rlvr_vocab.errors import Interrupted, OutOfRoom, UserError, is_out_of_memory
 from rlvr_vocab.exit_codes import (
     BAD_INPUT,
@@ -33,7 +32,7 @@ from rlvr_vocab.exit_codes import (
 from rlvr_vocab.nearest import nearest_and_all
 from rlvr_vocab.plan.fit import words_that_fit
 from rlvr_vocab.rewards.user_code import only_allowed_code
-from rlvr_vocab.runs.multirun import require_one_process, run_jobs
+from rlvr_vocab.runs.multirun import Job, jobs_of, require_one_process, run_jobs
 from rlvr_vocab.secret_words import without_secrets
 from rlvr_vocab.stop_signals import stop_signals
 from rlvr_vocab.terminal import open_closed_streams, quiet_imports, write_on_unread
@@ -117,7 +116,7 @@ def out_of_memory_line(argv: Sequence[str], error: RuntimeError) -> str:
     fitting = words_that_fit(read_settings(command, argv[1:]), float(card[1])) if card and command in TRAINS else []
     if fitting:
         return f"{said} This should fit, as rlvr-vocab plan reckons: {' '.join(fitting)}"
-    keys = [key for key in DECIDE_MEMORY if key in known_keys(command).leaves]
+    keys = [key for key in DECIDE_MEMORY if key in keys_of(COMMANDS[command].settings)]
     return said + f" Keys that decide: {', '.join(keys)}" * bool(keys)
 
 

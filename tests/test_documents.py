@@ -20,10 +20,10 @@ from rlvr_vocab.config.help import command_help, overview
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import RunSettings
-from rlvr_vocab.config.sweep import jobs_of
 from rlvr_vocab.config.values import leaves
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES, MEMORY_OF_PHASE
+from rlvr_vocab.runs.multirun import jobs_of
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

@@ -1,4 +1,4 @@
-"""What needs a GPU, or does not go with several processes, asked before anything is loaded."""
+"""What is asked of a run once torch is there, before a weight is read: GPU, processes, TRL, an adapter's layers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,16 @@ import os
 import torch
 
 from rlvr_vocab.checks.machine import ATTENTION, FLASH_PACKAGES
-from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.config.sections import RunSettings, StageSettings
+from rlvr_vocab.config.stages import naming_the_stage
 from rlvr_vocab.device import device_type, require_one_gpu
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.nearest import nearest_and_all
+from rlvr_vocab.runs.model import source_kwargs, untrained_base
+from rlvr_vocab.runs.model_folder import naming_model_keys
+from rlvr_vocab.training.arguments import grpo_config
+from rlvr_vocab.training.models.quantization import linear_layers, skeleton, vocabulary_modules
+from rlvr_vocab.vocab.expand import read_base
 
 logger = logging.getLogger(__name__)
 
@@ -18,11 +25,15 @@ _SHARDED = "accelerate_configs/ddp.yaml trains it in several processes, whole in
 
 
 def check_accelerator(settings: RunSettings) -> None:
-    """Refuses several GPUs in one process, and what a machine without a GPU cannot do."""
+    """Refuses several GPUs in one process, what TRL refuses of its arguments, and what a machine without a GPU cannot do."""
     one_process = os.environ.get("LOCAL_RANK", "-1") == "-1"  # not by a launcher of several
     gpus = torch.cuda.device_count() if one_process and not _on_cpu(settings) else 0
     model = settings.model
     require_one_gpu(gpus, model.model_kwargs.get("device_map"), copies=model.adds_copies, key="model.model_kwargs.")
+    for each in settings.stages or (StageSettings("", None, settings),):
+        with naming_the_stage(each.name):
+            of_the_run = {"output_dir": str(settings.output_dir), "report_to": "none", "num_generations_eval": 1}
+            grpo_config({**each.run.training.grpo, **of_the_run})
     for stage in (settings, *(stage.run for stage in settings.stages)):
         if device_type(_on_cpu(stage)) == "cpu":
             _check_without_gpu(stage)
@@ -111,3 +122,35 @@ def _check_without_gpu(settings: RunSettings) -> None:
     optim = grpo.get("optim") or ""
     if optim.startswith("paged_"):
         logger.warning("training.optim=%s: without a GPU there is nothing to page, its state stays in memory", optim)
+
+
+TARGETS = "model.lora.target_modules"
+
+
+def check_target_modules(settings: RunSettings) -> None:
+    """Every name is that of a layer which an adapter can be put on.
+
+    PEFT accepts a list of which only one name is right, and trains without the others.
+    """
+    model = settings.model
+    if not model.trains_adapter or isinstance(model.lora.target_modules, str):
+        return
+    base = untrained_base(settings)
+    with naming_model_keys():
+        read_base(base, source_kwargs(model))  # refuses what is no language model
+    bare = skeleton(base, **source_kwargs(model))
+    layers, tables = linear_layers(bare), vocabulary_modules(bare)
+    for name in model.lora.target_modules:
+        if any(_names(name, table) for table in tables):
+            raise UserError(
+                f"{TARGETS}: {name} takes no adapter, it has a row for every token: set "
+                "model.lora.train_rows=reasoning, or all, to train those"
+            )
+        if not any(_names(name, layer) for layer in layers):
+            known = sorted({layer.rpartition(".")[2] for layer in layers})
+            raise UserError(f"{TARGETS}: {model.name} has no linear layer {name}{nearest_and_all(name, known)}")
+
+
+def _names(given: str, module: str) -> bool:
+    """As PEFT matches a list: a whole name, or its end from a dot on."""
+    return module == given or module.endswith(f".{given}")

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlvr_vocab.bounds import Count, NotNegative
-from rlvr_vocab.checks.machine import installed
-from rlvr_vocab.checks.model import check_model
-from rlvr_vocab.checks.run import check_dataset, check_gold_answers, check_rewards
+from rlvr_vocab.checks import machine
+from rlvr_vocab.checks.model import check_adapter, check_model
+from rlvr_vocab.checks.run import check_dataset, check_gold_answers, check_loss, check_rewards
+from rlvr_vocab.config.batches import check_batches
 from rlvr_vocab.config.command_sections import (
     CheckSettings,
     CompareSettings,
@@ -25,13 +26,15 @@ from rlvr_vocab.config.command_sections import (
 )
 from rlvr_vocab.config.problem_source import other_sets
 from rlvr_vocab.config.recorded import read_recorded
-from rlvr_vocab.config.sections import ModelSettings
+from rlvr_vocab.config.sections import ModelSettings, PlanSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.data.files import check_file
 from rlvr_vocab.data.overlap import check_other_set
 from rlvr_vocab.data.prompt_file import check_prompt_file
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
+from rlvr_vocab.plan.devices import CARDS, CPU, device_named
+from rlvr_vocab.plan.workload import architecture_of_run
 from rlvr_vocab.record.files import FINAL_MODEL, PROBE, STEP_FILES, step_files
 from rlvr_vocab.record.measure import grader_in_words, same_grader
 from rlvr_vocab.record.probe import ARMS
@@ -39,7 +42,7 @@ from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import check_new_file, check_new_folder
 from rlvr_vocab.runs.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder
-from rlvr_vocab.runs.rewards import grader_of_checkpoint, stand_in_context
+from rlvr_vocab.runs.rewards import grader_of_checkpoint, grader_of_run, stand_in_context
 from rlvr_vocab.vocab.layout import VocabLayout, refuse_expanded
 from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_CONFIG, is_adapter
 
@@ -70,7 +73,7 @@ def sample_filter_of(settings: SamplesSettings) -> SampleFilter:
 
 def check_report(settings: ReportSettings) -> None:
     check_is_run(settings.run, "run")
-    check_new_file(settings.out, "out", ())
+    check_new_file(settings.page, "out", ())
 
 
 def check_compare(settings: CompareSettings) -> None:
@@ -88,7 +91,7 @@ def check_probe(settings: ProbeSettings) -> None:
         raise UserError(f"arms: no arm {unknown[0]}{did_you_mean(unknown[0], ARMS)}; there are {', '.join(ARMS)}")
     if len({run.absolute() for run in settings.run}) < len(settings.run):
         raise UserError("run: the same run stands there twice")
-    check_new_file(settings.out / PROBE, "out", ())
+    check_new_file(settings.folder / PROBE, "out", ())
     for run in settings.run:
         check_is_run(run, "run")
         model = run / FINAL_MODEL
@@ -172,8 +175,8 @@ def _check_backend(backend: str, checkpoints: Sequence[Path], for_adapter: str) 
     adapters = [each for each in checkpoints if is_adapter(each)]
     if backend == "vllm" and adapters:
         raise UserError(f"backend=vllm: {adapters[0]} is an adapter: {for_adapter.format(adapters[0])}")
-    if backend == "vllm" and not installed("vllm"):
-        raise UserError("backend=vllm: vllm is not installed; install it, or leave backend=transformers")
+    if backend == "vllm":
+        machine.require("vllm", "backend=vllm", "leave backend=transformers")
 
 
 def check_each_checkpoint(settings: EvaluateSettings) -> None:
@@ -255,3 +258,35 @@ def check_completions(path: Path) -> None:
         nearest = next((each for each in inside if each.exists()), None)
         hint = f"; did you mean {nearest}?" if nearest is not None else ""
         raise UserError(f"completions={path}: a folder without {STEP_FILES} files of a run{hint}")
+
+
+def check_plan(settings: PlanSettings) -> None:
+    """Raises UserError for the first thing that is wrong; what this machine lacks for the run is no fault of a plan."""
+    check_model(settings.model)
+    check_adapter(settings.model)
+    for each in (settings, *(stage.run for stage in settings.stages)):
+        check_batches(each.training.grpo, settings.gpus)
+        check_loss(each.training.grpo)
+        longest = each.training.grpo["max_completion_length"]
+        if settings.completion_tokens is not None and settings.completion_tokens > longest:
+            raise UserError(
+                f"completion_tokens={settings.completion_tokens:g}: completions end at "
+                f"training.max_completion_length={longest}"
+            )
+    architecture_of_run(settings)
+    if settings.gpu is not None:
+        device_named(settings.gpu)
+    if settings.fit_gib is not None and settings.gpu == CPU:
+        raise UserError(f"fit={settings.fit} with gpu=cpu: it is for a card; name one of {', '.join(CARDS)}, or none")
+    if settings.sharding != "none" and settings.gpus == 1:
+        raise UserError(f"sharding={settings.sharding}: over one card there is nothing to share; set gpus")
+    if settings.calibrate and (settings.gpus > 1 or settings.gpu not in (None, CPU)):
+        raise UserError("calibrate=true: steps are run in this machine, by one process; leave gpu and gpus out")
+    if settings.calibrate and settings.stages:
+        raise UserError("calibrate=true: not for a run in stages, which it would have to run whole; set stages=null")
+    if settings.calibrate and settings.fit is not None:
+        raise UserError("calibrate=true with fit: settings are first found, then measured; give one of them")
+    if settings.calibrate:
+        grader_of_run(settings)  # whose code the steps will import
+    if settings.out is not None:
+        check_new_file(settings.out, "out", ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlvr_vocab.config.batches import completions_together, value_of
+from rlvr_vocab.config.batches import completions_together
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.training.refuse_control import PLACEBO_FIELDS, refuse_beside_placebo, refuse_target
@@ -22,7 +22,7 @@ def check_placebo(settings: RunSettings) -> None:
         raise UserError("training.placebo=true: without a reasoning vocabulary there is no choice to be reinforced")
     grpo = settings.training.grpo
     _, together = completions_together(grpo)
-    fields = {name: value_of(grpo, name) for name in PLACEBO_FIELDS}
+    fields = {name: grpo.get(name) for name in PLACEBO_FIELDS}
     refuse_beside_placebo({**fields, "steps_per_generation": together}, settings.training.kl_over)
 
 

@@ -56,6 +56,17 @@ def installed(package: str) -> bool:
     return find_spec(package) is not None
 
 
+_INSTALLED_BY = {"bitsandbytes": "pip install -e '.[quantization]'", "vllm": "pip install -e '.[vllm]'"}
+
+
+def require(package: str, wanted_by: str, otherwise: str) -> None:
+    """Raises UserError where an optional package is not there, with how to install it and what to do without it."""
+    if not installed(package):
+        name = package.replace("_", "-")
+        command = _INSTALLED_BY.get(package, f"pip install {name}")
+        raise UserError(f"{wanted_by}: {name} is not installed; install it with {command}, or {otherwise}")
+
+
 ATTENTION = "model.model_kwargs.attn_implementation"
 # Those of Transformers that a model can be trained with, by the distribution that each needs: two share a module.
 FLASH_PACKAGES = {
@@ -76,9 +87,8 @@ def check_attention(name: Any) -> None:
     if not isinstance(name, str) or ("/" not in name and name not in ATTENTIONS):
         raise UserError(f"{ATTENTION}={name}: no such attention{nearest_and_all(str(name), ATTENTIONS)}")
     package = "kernels" if "/" in name else FLASH_PACKAGES.get(name)
-    if package is None or installed("kernels") or any(distributions(name=package)):
-        return
-    raise UserError(f"{ATTENTION}={name}: {package} is not installed; install it, or set {ATTENTION}=sdpa")
+    if package is not None and not installed("kernels") and not any(distributions(name=package)):
+        raise UserError(f"{ATTENTION}={name}: {package} is not installed; install it, or set {ATTENTION}=sdpa")
 
 
 def check_attention_precision(name: Any, dtype: str, grpo: Mapping[str, Any]) -> None:

@@ -12,7 +12,6 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_and_all, nearest_word
 from rlvr_vocab.runs.model_folder import check_model_source
 from rlvr_vocab.vocab.layout import refuse_expanded
-from rlvr_vocab.vocab.parts import PARTS
 
 logger = logging.getLogger(__name__)
 
@@ -44,22 +43,11 @@ def check_trained_model(model: ModelSettings) -> None:
     check_quantization(model)
     check_backend(model)
     check_attention(model.model_kwargs.get("attn_implementation"))
-    if model.model_kwargs.get("use_kernels") and not machine.installed("kernels"):
-        raise UserError(
-            "model.model_kwargs.use_kernels=true: kernels is not installed; install it with pip install kernels, or "
-            "leave it out"
-        )
+    if model.model_kwargs.get("use_kernels"):
+        machine.require("kernels", "model.model_kwargs.use_kernels=true", "leave it out")
 
 
 def check_vocabulary(model: ModelSettings) -> None:
-    n, tags = model.reasoning_vocab_size, model.think_tags
-    if isinstance(n, int) and n < 0:
-        named = ", ".join(("full", *PARTS))
-        raise UserError(f"model.reasoning_vocab_size={n}: must be 0 (the baseline), above, or one of {named}")
-    if model.source_ids is not None and (not model.source_ids or min(model.source_ids) < 0):
-        raise UserError(f"model.source_ids={short(model.source_ids)}: must be one or more ids, 0 or above")
-    if tags[0] == tags[1] or not all(tag.strip() for tag in tags):
-        raise UserError(f"model.think_tags={list(tags)}: must be two different non-empty strings")
     if model.reasoning_rows == "frozen" and model.init_noise:
         raise UserError(
             f"model.init_noise={model.init_noise} with model.reasoning_rows=frozen: a frozen copy is what its source "
@@ -67,8 +55,6 @@ def check_vocabulary(model: ModelSettings) -> None:
         )
     if model.chat_template is not None and not model.chat_template.is_file():
         raise UserError(f"model.chat_template={model.chat_template}: no such file")
-    if (model.tiny is not None) != (model.name == "tiny"):
-        raise UserError(f"model.name={model.name}: model.tiny belongs to model=tiny alone, choose that file")
 
 
 def check_model_kwargs(kwargs: Mapping[str, Any]) -> None:
@@ -130,11 +116,9 @@ def check_adapter(model: ModelSettings) -> None:
 def check_quantization(model: ModelSettings) -> None:
     if model.model_kwargs.get("load_in_8bit") and model.model_kwargs.get("load_in_4bit"):
         raise UserError("model.model_kwargs.load_in_8bit=true and load_in_4bit=true: choose one of them")
-    if model.bits is not None and model.backend == "transformers" and not machine.installed("bitsandbytes"):
+    if model.bits is not None and model.backend == "transformers":
         key = f"model.model_kwargs.load_in_{model.bits}bit"
-        raise UserError(
-            f"{key}=true: bitsandbytes is not installed; install it with {QUANTIZATION}, or set {key}=false"
-        )
+        machine.require("bitsandbytes", f"{key}=true", f"set {key}=false")
 
 
 def check_backend(model: ModelSettings) -> None:
@@ -199,75 +183,22 @@ def check_rollouts(model: ModelSettings, grpo: Mapping[str, Any]) -> None:
         )
 
 
-def short(ids: tuple[int, ...]) -> str:
-    return str(list(ids)) if len(ids) <= 6 else f"[{', '.join(map(str, ids[:6]))}, …]"
+def check_optimizer(grpo: Mapping[str, Any]) -> None:
+    """Its package is there, and its schedule follows what there is; other packages Transformers asks for itself."""
+    optim, schedule = grpo["optim"], grpo["lr_scheduler_type"]
+    if optim.startswith(_OF_BITSANDBYTES):
+        machine.require("bitsandbytes", f"training.optim={optim}", "set training.optim=adamw_torch_fused")
+    if schedule in ("reduce_lr_on_plateau", "greedy"):
+        raise UserError(
+            f"training.lr_scheduler_type={schedule}: it follows a held-out loss, and GRPO has none; set cosine"
+        )
 
 
-# Beginnings of names and the modules that Transformers imports for them; the others are torch's own.
-PACKAGES = {
-    "galore_": ("galore_torch",),
-    "apollo_": ("apollo_torch",),
-    "lomo": ("lomo_optim",),
-    "adalomo": ("lomo_optim",),
-    "grokadamw": ("grokadamw",),
-    "schedule_free_": ("schedulefree",),
-    "stable_adamw": ("optimi",),
-    "adamw_torch_4bit": ("torchao",),
-    "adamw_torch_8bit": ("torchao",),
-    "adamw_torch_xla": ("torch_xla",),
-    "adamw_torch_npu_fused": ("torch_npu",),
-    "adamw_anyprecision": ("torchdistx",),
-    **dict.fromkeys(("adamw_8bit", "adamw_bnb_8bit", "paged_", "ademamix", "lion_", "rmsprop_bnb"), ("bitsandbytes",)),
-}
-# What these schedules cannot do without; one of several is enough.
-_SCHEDULES = {
-    **dict.fromkeys(("cosine_with_min_lr", "cosine_warmup_with_min_lr"), ("min_lr", "min_lr_rate")),
-    "warmup_stable_decay": ("num_decay_steps",),
-}
-QUANTIZATION = "pip install -e '.[quantization]'"
-INSTALLED_BY = {
-    "galore_torch": "pip install galore-torch",
-    "lomo_optim": "pip install lomo-optim",
-    "optimi": "pip install torch-optimi",
-    "bitsandbytes": QUANTIZATION,
-}
+_OF_BITSANDBYTES = ("adamw_8bit", "adamw_bnb_8bit", "paged_", "ademamix", "lion_", "rmsprop_bnb")
 
 
-def packages_of(optim: str) -> tuple[str, ...]:
-    """Modules behind an optimizer; none for torch's own."""
-    return next((modules for beginning, modules in PACKAGES.items() if optim.startswith(beginning)), ())
-
-
-def check_optimizer(optim: str | None) -> None:
-    for module in packages_of(optim or ""):
-        if not machine.installed(module):
-            command = INSTALLED_BY.get(module, f"pip install {module}")
-            raise UserError(
-                f"training.optim={optim}: {module} is not installed; install it with {command}, or set "
-                "training.optim=adamw_torch_fused"
-            )
-
-
-def check_schedule(grpo: Mapping[str, Any]) -> None:
-    kind, options = grpo.get("lr_scheduler_type"), grpo.get("lr_scheduler_kwargs") or {}
-    if kind in ("reduce_lr_on_plateau", "greedy"):
-        raise UserError(f"training.lr_scheduler_type={kind}: it follows a held-out loss, and GRPO has none; set cosine")
-    needed = _SCHEDULES.get(str(kind), ())
-    if needed and not set(needed) & set(options):
-        names = " or ".join(f"training.lr_scheduler_kwargs.{name}" for name in needed)
-        raise UserError(f"training.lr_scheduler_type={kind}: needs {names}")
-
-
-def check_loader(grpo: Mapping[str, Any]) -> None:
-    for name in ("dataloader_persistent_workers", "dataloader_prefetch_factor"):
-        if grpo.get(name) and not grpo.get("dataloader_num_workers"):
-            raise UserError(f"training.{name}: needs training.dataloader_num_workers above 0")
-
-
-def check_liger(grpo: Mapping[str, Any]) -> None:
-    """Kernels of the layers go with any head; the fused loss would replace the forward that scores."""
-    if not grpo.get("use_liger_kernel"):
-        return
+def check_kernels(grpo: Mapping[str, Any]) -> None:
+    """Liger's kernels go with any head, but for the fused loss; sampling in 16 bits would round the weights."""
     chosen = grpo.get("liger_kernel_config") or {}
     for name in ("fused_linear_cross_entropy", "cross_entropy"):
         if chosen.get(name):
@@ -275,18 +206,10 @@ def check_liger(grpo: Mapping[str, Any]) -> None:
                 f"training.liger_kernel_config.{name}=true: tokens are scored under the region policy, not by Liger's "
                 "loss; leave it out"
             )
-    if not machine.installed("liger_kernel"):
-        raise UserError(
-            "training.use_liger_kernel=true: liger-kernel is not installed; install it with pip install liger-kernel, "
-            "or set training.use_liger_kernel=false"
-        )
-
-
-def check_continuous_batching(grpo: Mapping[str, Any]) -> None:
-    if not grpo.get("use_transformers_continuous_batching"):
-        return
+    if grpo.get("use_liger_kernel"):
+        machine.require("liger_kernel", "training.use_liger_kernel=true", "set training.use_liger_kernel=false")
     half = next((name for name in ("bf16", "fp16") if grpo.get(name)), None)
-    if half is not None:
+    if grpo.get("use_transformers_continuous_batching") and half is not None:
         raise UserError(
             f"training.use_transformers_continuous_batching=true with training.{half}=true: to sample, TRL then casts "
             "the weights that train to 16 bits, where most small updates are lost; set one of them to false"

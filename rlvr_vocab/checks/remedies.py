@@ -9,13 +9,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from omegaconf import DictConfig, OmegaConf
+
 from rlvr_vocab.checks.run import check_configuration, check_rewards
-from rlvr_vocab.config.compose import CONF, CommandLine, compose, compose_section
-from rlvr_vocab.config.load import read_run, require_that_typed_keys_apply
-from rlvr_vocab.config.recorded import read_recorded
-from rlvr_vocab.config.resolution import SHARED_KEYS, resolved_config
+from rlvr_vocab.config.command_sections import keys_without_use
+from rlvr_vocab.config.compose import CommandLine, compose, compose_section
+from rlvr_vocab.config.load import read_run
+from rlvr_vocab.config.recorded import CONF, read_recorded
 from rlvr_vocab.config.sections import RunSettings
-from rlvr_vocab.config.stages import read_stages
+from rlvr_vocab.config.stages import SHARED_KEYS, read_stages
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.metrics import RunFacts, RunRecord
 from rlvr_vocab.rewards.library import LIBRARY
@@ -58,15 +60,18 @@ def _outcome(folder: Path, stage: str, words: Sequence[str]) -> tuple[Mapping[st
     """The resolved configuration with these words over it, and what is wrong with it."""
     resolved = None
     try:
-        stages = read_stages(read_recorded(folder).get("stages"))
-        written = next((each for each in stages if each.name == stage), None)
-        of_stage = (
-            [] if written is None else written.all_words(lambda group, name: compose_section(group, name, [CONF]))
-        )
-        composed = compose("train", CommandLine((*of_stage, *words, *_twins(words)), config_file=folder))
-        run = read_run({**resolved_config(composed), "stages": None}, RunSettings)
+        plain = compose("train", CommandLine(config_file=folder))
+        composed = compose("train", CommandLine((*words, *_twins(words)), config_file=folder))
+        written = read_stages(read_recorded(folder)["stages"])
+        over = next((each.over(_recorded_section) for each in written if each.name == stage), {})
+        config = OmegaConf.merge(plain.config, over, {"stages": None})
+        for key in composed.given:
+            OmegaConf.update(config, key, OmegaConf.select(composed.config, key), force_add=True)
+        assert isinstance(config, DictConfig)
+        run = read_run(replace(composed, config=config), RunSettings)
         resolved = run.resolved
-        require_that_typed_keys_apply(run.model, composed.given)
+        for fault in keys_without_use(run, composed.given):
+            raise UserError(fault)
         check_configuration(run)
         if all(function.name in LIBRARY for function in run.rewards.functions):  # no code of the user's is loaded here
             check_rewards(run.rewards)
@@ -80,3 +85,7 @@ def _twins(words: Sequence[str]) -> list[str]:
     twins = {f"training.{training}": f"model.generation_kwargs.{model}" for model, training in SHARED_KEYS.items()}
     typed = [word.partition("=") for word in words]
     return [f"{twins[key]}={value}" for key, _, value in typed if key in twins]
+
+
+def _recorded_section(group: str, name: str) -> Mapping[str, Any]:
+    return compose_section(group, name, [CONF])

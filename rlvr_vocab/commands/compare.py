@@ -24,9 +24,9 @@ from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparedRun, KeyDiffer
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.atomic_file import read_json_if_there, write_json_whole, write_text_whole
 from rlvr_vocab.config.command_sections import CompareSettings
-from rlvr_vocab.config.help import command_to_repeat, leaves
+from rlvr_vocab.config.help import command_to_repeat
 from rlvr_vocab.config.recorded import ABSENT, NOT_COMPARED, read_recorded
-from rlvr_vocab.config.values import as_typed, read
+from rlvr_vocab.config.values import as_typed, leaves, read
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean

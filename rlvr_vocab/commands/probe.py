@@ -60,10 +60,10 @@ def run(settings: ProbeSettings) -> int:
             )
     probed = [_probed(settings, folder, each, console) for folder, each in zip(settings.run, trained, strict=True)]
     found = probe_findings(probed, Measure.of(graders[0]), settings.telling_effect)
-    write_json_whole(settings.out / PROBE, asdict(found), "out")
-    write_whole(settings.out / PROBE_PAGE, render(probe_page(found, _command(settings))))
+    write_json_whole(settings.folder / PROBE, asdict(found), "out")
+    write_whole(settings.folder / PROBE_PAGE, render(probe_page(found, _command(settings))))
     _print(console, found)
-    console.print(f"{PROBE_PAGE} and {PROBE} are in {settings.out}", markup=False)
+    console.print(f"{PROBE_PAGE} and {PROBE} are in {settings.folder}", markup=False)
     return 0
 
 

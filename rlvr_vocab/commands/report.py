@@ -13,5 +13,5 @@ def run(settings: ReportSettings) -> int:
     console = make_console()
     for line in write_report(settings, checked_record):
         console.print(f"warning: {line}", style="yellow", markup=False)
-    console.print(f"the report is in {settings.out}: open it in a browser, it needs no network", markup=False)
+    console.print(f"the report is in {settings.page}: open it in a browser, it needs no network", markup=False)
     return 0

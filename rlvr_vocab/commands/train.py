@@ -18,8 +18,7 @@ from datasets import Dataset
 from rich.console import Console
 
 from rlvr_vocab.atomic_file import folder_appearing_whole, json_text, write_whole
-from rlvr_vocab.checks.accelerator import check_accelerator, check_processes
-from rlvr_vocab.checks.adapter import check_target_modules
+from rlvr_vocab.checks.accelerator import check_accelerator, check_processes, check_target_modules
 from rlvr_vocab.checks.remedies import checked_facts, checked_record
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.config.stages import naming_the_stage
@@ -51,7 +50,6 @@ from rlvr_vocab.runs.thinking import asks_to_think, thinking_doubts
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.training.checkpointing.write import full_disk_in_a_line
 from rlvr_vocab.training.metrics.peak_memory import peak_memory
-from rlvr_vocab.training.problem_order import ProblemOrder
 from rlvr_vocab.training.sharding import RunOnceSharded, is_sharded, on_its_device
 from rlvr_vocab.training.stage import StopOnSignalOrTime
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
@@ -158,9 +156,6 @@ def _prepare(
         console.print(f"{settings.model.needs_adapter}: the weights themselves cannot train, so LoRA is switched on")
     problems = load_run_problems(settings, console)
     check_same_division(settings, problems.account(), console)
-    for stage, rows in zip(stages_of(settings), problems.by_stage, strict=True):
-        with naming_the_stage(stage.name):
-            ProblemOrder.of(rows, settings.seed, stage.run.dataset.curriculum)  # for what it refuses
     warmed_up = settings.warmup.on_solutions
     thinks = any(
         asks_to_think(rows[:_LOOKED_AT]["prompt"], settings.model.think_tags, stage.run.rewards, rows[0])

@@ -8,18 +8,54 @@ from os.path import commonpath
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from rlvr_vocab.bounds import Bounds, Count, NotNegative, Seed
-from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RewardSettings
-from rlvr_vocab.config.values import read, read_section
+from annotated_types import Gt, Le, Lt, MinLen
+from pydantic import AfterValidator, BeforeValidator
+
+from rlvr_vocab.bounds import Count, NotNegative, Seed, UserPath
+from rlvr_vocab.config.sections import (
+    NONE_BELOW_0,
+    DatasetSettings,
+    Grader,
+    ModelSettings,
+    RewardSettings,
+    RunSettings,
+    ThinkTags,
+    as_tuple,
+)
 from rlvr_vocab.data.source import AnswerFormat
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import PROBE_FOLDER
-from rlvr_vocab.rewards.reward import RewardSpec
+
+
+def _runs_meant(folders: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The folders; where `*` or `?` are in a name, the runs that fit."""
+    found: list[Path] = []
+    for folder in folders:
+        fitting = [folder]
+        if {"*", "?"} & set(str(folder)):
+            around = Path(folder.anchor or ".").glob(str(folder.relative_to(folder.anchor)))
+            fitting = sorted(each for each in around if (each / "config.yaml").is_file())
+        if not fitting:
+            raise ValueError(f"no folder of a run fits {folder}")
+        found += map(_named, fitting)
+    return tuple(found)
+
+
+def _named(folder: Path) -> Path:
+    """The folder as it was typed; its whole path for . and .., since reports and their commands name it."""
+    return folder.resolve() if folder.name in ("", "..") else folder
+
+
+def _none_is_empty(value: Any) -> Any:
+    return () if value is None else as_tuple(value)
+
+
+Runs = Annotated[tuple[UserPath, ...], BeforeValidator(as_tuple), MinLen(1), AfterValidator(_runs_meant)]
+Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
 
 
 @dataclass(frozen=True)
 class DoctorSettings:
-    run: Path
+    run: UserPath
     format: Literal["text", "json"]
 
 
@@ -27,7 +63,7 @@ class DoctorSettings:
 class SamplesSettings:
     """`rlvr-vocab samples`. step: a step or a range of them, as it was typed; format: None for what `out` ends with."""
 
-    run: Path
+    run: UserPath
     step: str | None
     problem: str | None
     contains: str | None
@@ -37,28 +73,32 @@ class SamplesSettings:
     order: Literal["file", "lowest", "highest"]
     max_samples: Count | None
     format: Literal["text", "html"] | None
-    out: Path | None
+    out: UserPath | None
 
 
 @dataclass(frozen=True)
 class ReportSettings:
-    run: Path
-    out: Path
+    run: Annotated[UserPath, AfterValidator(_named)]
+    out: UserPath | None
     max_samples: Count
+
+    @property
+    def page(self) -> Path:
+        return self.out or self.run / "report.html"
 
 
 @dataclass(frozen=True)
 class CompareSettings:
     """`rlvr-vocab compare`. key, baseline, evaluation, pair_seeds: None where they are to be found out."""
 
-    runs: tuple[Path, ...]
+    runs: Runs
     key: str | None
     baseline: Any  # a value of that key, whatever it is
     evaluation: str | None
     pair_seeds: bool | None
-    confidence: Annotated[float, Bounds(above=0, below=1)]
-    power: Annotated[float, Bounds(above=0, below=1)]
-    out: Path
+    confidence: Annotated[float, Gt(0), Lt(1)]
+    power: Annotated[float, Gt(0), Lt(1)]
+    out: UserPath
 
 
 @dataclass(frozen=True)
@@ -73,17 +113,22 @@ class ProbeSettings:
         out: where the verdict goes; the answers stay with their runs.
     """
 
-    run: tuple[Path, ...]
-    arms: tuple[str, ...] | None
+    run: Runs
+    arms: Names | None
     samples: Count
     draws: Count
     permutations: Count
     max_samples: Count | None
     backend: Literal["transformers", "vllm"]
     batch_size: Count
-    telling_effect: Annotated[float, Bounds(above=0)]
-    out: Path
+    telling_effect: Annotated[float, Gt(0)]
+    out: UserPath | None
     seed: Seed
+
+    @property
+    def folder(self) -> Path:
+        """`out`; one run has its probe beside it, several have what they come to together apart."""
+        return self.out or (self.run[0] / PROBE_FOLDER if len(self.run) == 1 else Path("out", PROBE_FOLDER))
 
 
 @dataclass(frozen=True)
@@ -93,11 +138,11 @@ class EvaluateSettings:
     rewards: without functions where the run of the checkpoint says what grades; grader, threshold: see `grader_spec`.
     """
 
-    checkpoint: Path | tuple[Path, ...]
-    base: Path | None
+    checkpoint: UserPath | Annotated[tuple[UserPath, ...], MinLen(1)]
+    base: UserPath | None
     dataset: DatasetSettings
     rewards: RewardSettings
-    grader: tuple[RewardSpec, ...] | None
+    grader: Grader
     threshold: float | None
     split: Literal["eval", "train"]
     samples: Count
@@ -106,7 +151,7 @@ class EvaluateSettings:
     temperature: NotNegative | None
     max_new_tokens: Count | None
     max_samples: Count | None
-    out: Path | None
+    out: UserPath | None
     seed: Seed
 
     @property
@@ -129,13 +174,13 @@ class EvaluateSettings:
 class GenerateSettings:
     """`rlvr-vocab generate`. One of prompt and prompts is given."""
 
-    checkpoint: Path
-    base: Path | None
+    checkpoint: UserPath
+    base: UserPath | None
     prompt: str | None
-    prompts: Path | None
+    prompts: UserPath | None
     system_prompt: str | None
     temperature: NotNegative | None
-    top_p: Annotated[float, Bounds(above=0, most=1)]
+    top_p: Annotated[float, Gt(0), Le(1)]
     max_new_tokens: Count
     batch_size: Count
     format: Literal["text", "json"]
@@ -144,9 +189,9 @@ class GenerateSettings:
 
 @dataclass(frozen=True)
 class MergeSettings:
-    checkpoint: Path
-    base: Path | None
-    out: Path
+    checkpoint: UserPath
+    base: UserPath | None
+    out: UserPath
     dtype: Literal["auto", "fp32", "bf16", "fp16"]
 
 
@@ -156,11 +201,11 @@ class CheckSettings:
 
     model: ModelSettings | None
     dataset: DatasetSettings
-    against: tuple[str, ...]
+    against: Annotated[tuple[str, ...], BeforeValidator(_none_is_empty)]
     against_subset: str | None
     against_split: str
     against_problem_column: str | None
-    out: Path | None
+    out: UserPath | None
     seed: Seed
 
 
@@ -174,25 +219,25 @@ class ScoreSettings:
     model: ModelSettings | None
     dataset: DatasetSettings | None
     rewards: RewardSettings
-    completions: Path | None
+    completions: UserPath | None
     completion_column: str
     prompt_column: str | None
     solution_column: str | None
     solution_format: AnswerFormat
-    think_tags: tuple[str, str] | None
+    think_tags: ThinkTags | None
     samples: Count
     batch_size: Count
     max_samples: Count | None
-    show: Annotated[int, Bounds(least=0)]
+    show: NONE_BELOW_0
     order: Literal["lowest", "highest", "file"]
-    out: Path | None
+    out: UserPath | None
     seed: Seed
 
 
 @dataclass(frozen=True)
 class ExpandSettings:
     model: ModelSettings
-    out: Path
+    out: UserPath
     seed: Seed
 
 
@@ -200,99 +245,21 @@ _OF_COMPLETIONS = ("completion_column", "prompt_column", "solution_column", "sol
 _OF_A_MODEL = ("samples", "batch_size")
 
 
-def read_score(config: dict[str, Any], given: frozenset[str]) -> ScoreSettings:
-    """Sections without a name are None: their other keys are defaults that nothing reads.
-
-    Raises:
-        UserError: a key was given that has nothing to apply to, or a value has the wrong type.
-    """
-    sections: dict[str, Any] = {"model": None, "dataset": None}
-    if config["model"]["name"] is not None:
-        sections["model"] = read(ModelSettings, config["model"], "model")
-    if config["dataset"]["name"] is not None:
-        sections["dataset"] = read(DatasetSettings, config["dataset"], "dataset")
-    settings = read_section(ScoreSettings, config, ready=sections)
-    for fault in _keys_without_use(settings, given):
-        raise UserError(fault)
-    return settings
-
-
-def _keys_without_use(settings: ScoreSettings, given: frozenset[str]) -> Iterator[str]:
-    """A line for each key that was given and that nothing would read."""
+def keys_without_use(settings: Any, given: frozenset[str]) -> Iterator[str]:
+    """A line for each key that was typed and that nothing would read."""
     for key in sorted(given):
-        if settings.dataset is None and key.startswith("dataset."):
-            yield f"{key} has no problem set to apply to: choose one with dataset=… or dataset.name=…"
-        if settings.model is None and (key.startswith("model.") or key in _OF_A_MODEL):
+        section = key.partition(".")[0]
+        if isinstance(settings, RunSettings):
+            if key.startswith("model.lora.") and key != "model.lora.enabled" and not settings.model.trains_adapter:
+                yield f"{key} has nothing to apply to: add model.lora.enabled=true"
+            if key.startswith("model.unsloth.") and settings.model.backend != "unsloth":
+                yield f"{key} has nothing to apply to: add model.backend=unsloth"
+        if isinstance(settings, CheckSettings | ScoreSettings) and settings.model is None and section == "model":
             yield f"{key} has no model to apply to: choose one with model=… or model.name=…"
-        if settings.completions is None and key in _OF_COMPLETIONS:
-            yield f"{key} has no completions to apply to: give completions=FILE"
-
-
-def read_report(config: dict[str, Any], given: frozenset[str]) -> ReportSettings:
-    run = _named(read(Path, config["run"], "run"))
-    out = run / "report.html" if config["out"] is None else read(Path, config["out"], "out")
-    return read_section(ReportSettings, config, ready={"run": run, "out": out})
-
-
-def _named(folder: Path) -> Path:
-    """The folder as it was typed; its whole path for . and .., since the command in the report is named after it."""
-    return folder.resolve() if folder.name in ("", "..") else folder
-
-
-def read_compare(config: dict[str, Any], given: frozenset[str]) -> CompareSettings:
-    named = read(tuple[Path, ...], config["runs"], "runs")
-    runs = tuple(_named(run) for each in named for run in _meant_by(each))
-    return read_section(CompareSettings, config, ready={"runs": runs})
-
-
-def read_probe(config: dict[str, Any], given: frozenset[str]) -> ProbeSettings:
-    """One run has its probe beside it; several have theirs each beside itself, and what they come to together apart."""
-    named = [config["run"]] if isinstance(config["run"], str) else config["run"]
-    runs = tuple(_named(run) for each in read(tuple[Path, ...], named, "run") for run in _meant_by(each))
-    if not runs:
-        raise UserError("run=[]: give at least one")
-    default = runs[0] / PROBE_FOLDER if len(runs) == 1 else Path("out", PROBE_FOLDER)
-    out = default if config["out"] is None else read(Path, config["out"], "out")
-    arms = [config["arms"]] if isinstance(config["arms"], str) else config["arms"]
-    return read_section(ProbeSettings, {**config, "arms": arms}, ready={"run": runs, "out": out})
-
-
-def _meant_by(folder: Path) -> list[Path]:
-    """The folder as it stands; where `*` or `?` are in its name, the runs that fit."""
-    if not {"*", "?"} & set(str(folder)):
-        return [folder]
-    found = Path(folder.anchor or ".").glob(str(folder.relative_to(folder.anchor)))
-    fitting = sorted(each for each in found if (each / "config.yaml").is_file())
-    if not fitting:
-        raise UserError(f"{folder}: no folder of a run fits")
-    return fitting
-
-
-def read_check(config: dict[str, Any], given: frozenset[str]) -> CheckSettings:
-    """Without a name the model's other keys are defaults that nothing reads; given all the same, they are refused."""
-    named = config["model"]["name"] is not None
-    for key in sorted(key for key in given if key.startswith("model.") and not named):
-        raise UserError(f"{key} has no model to apply to: choose one with model=… or model.name=…")
-    model = read(ModelSettings, config["model"], "model") if named else None
-    against = [config["against"]] if isinstance(config["against"], str) else config["against"] or []
-    names = read(tuple[str, ...], against, "against")
-    return read_section(CheckSettings, config, ready={"model": model, "against": names})
-
-
-def read_evaluate(config: dict[str, Any], given: frozenset[str]) -> EvaluateSettings:
-    dataset = read(DatasetSettings, config["dataset"], "dataset")
-    checkpoints = read_checkpoints(config)
-    one = isinstance(config["checkpoint"], str)
-    default = checkpoints[0] / "evaluation" / Path(dataset.name).stem if one else None
-    out = read(Path, config["out"], "out") if config["out"] is not None else default
-    ready = {"out": out, "dataset": dataset, "checkpoint": checkpoints[0] if one else checkpoints}
-    return read_section(EvaluateSettings, config, ready=ready)
-
-
-def read_checkpoints(config: dict[str, Any]) -> tuple[Path, ...]:
-    """`checkpoint`, which is one folder or a list of them."""
-    given = config["checkpoint"]
-    checkpoints: tuple[Path, ...] = read(tuple[Path, ...], [given] if isinstance(given, str) else given, "checkpoint")
-    if not checkpoints:
-        raise UserError("checkpoint=[]: give at least one")
-    return checkpoints
+        if isinstance(settings, ScoreSettings):
+            if settings.model is None and key in _OF_A_MODEL:
+                yield f"{key} has no model to apply to: choose one with model=… or model.name=…"
+            if settings.dataset is None and section == "dataset":
+                yield f"{key} has no problem set to apply to: choose one with dataset=… or dataset.name=…"
+            if settings.completions is None and key in _OF_COMPLETIONS:
+                yield f"{key} has no completions to apply to: give completions=FILE"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
@@ -19,15 +18,8 @@ from rlvr_vocab.config.command_sections import (
     ReportSettings,
     SamplesSettings,
     ScoreSettings,
-    read_check,
-    read_compare,
-    read_evaluate,
-    read_probe,
-    read_report,
-    read_score,
 )
 from rlvr_vocab.config.sections import PlanSettings, RunSettings
-from rlvr_vocab.config.values import read_section
 
 
 @dataclass(frozen=True)
@@ -38,7 +30,6 @@ class Command:
     summary, example: its lines in `--help`.
     settings: the dataclass of its keys.
     groups: the folders in `conf/` that it chooses from.
-    read: makes the settings from the resolved configuration and the keys that were typed.
     config: its file in `conf/`; empty for the one of its name.
     over: the file in `conf/` whose keys and defaults it has besides.
     module: what carries it out, its `run` takes the settings and returns the exit code; empty for
@@ -52,7 +43,6 @@ class Command:
     example: str
     settings: type
     groups: tuple[str, ...] = ()
-    read: Callable[[dict[str, Any], frozenset[str]], Any] | None = None  # None: key by key
     config: str = ""
     over: str = ""
     module: str = ""
@@ -62,10 +52,6 @@ class Command:
         object.__setattr__(self, "config", self.config or self.name)
         object.__setattr__(self, "module", self.module or f"rlvr_vocab.commands.{self.name}")
         object.__setattr__(self, "checks", self.checks or f"rlvr_vocab.checks.commands:check_{self.name}")
-
-    def read_settings(self, config: dict[str, Any], given: frozenset[str]) -> Any:
-        """The settings from a resolved configuration and the keys that were typed."""
-        return read_section(self.settings, config) if self.read is None else self.read(config, given)
 
     def check(self, settings: Any) -> None:
         """Raises UserError for the first thing that cannot work; imports no torch."""
@@ -103,7 +89,7 @@ _ROWS = (
         config="plan",
         over="config",
         module="",
-        checks="rlvr_vocab.checks.plan:check_plan",
+        checks="",
     ),
     Command(
         "check",
@@ -111,7 +97,6 @@ _ROWS = (
         "rlvr-vocab check dataset=gsm8k model=qwen3_0.6b against=test.jsonl",
         CheckSettings,
         ("model", "dataset"),
-        read_check,
         module="rlvr_vocab.commands.check.command",
     ),
     Command(
@@ -120,7 +105,6 @@ _ROWS = (
         "rlvr-vocab score rewards=[accuracy,boxed] completions=samples.jsonl",
         ScoreSettings,
         ("rewards", "dataset", "model"),
-        read_score,
         module="rlvr_vocab.commands.score.command",
     ),
     Command(
@@ -136,7 +120,6 @@ _ROWS = (
         "rlvr-vocab evaluate checkpoint=out/grpo_baseline/final_model dataset=gsm8k samples=4",
         EvaluateSettings,
         ("rewards", "dataset"),
-        read_evaluate,
         module="rlvr_vocab.commands.evaluate.command",
     ),
     Command(
@@ -168,21 +151,18 @@ _ROWS = (
         "one HTML file of a run: outcome, curves, findings, samples, vocabulary",
         "rlvr-vocab report run=out/grpo_baseline",
         ReportSettings,
-        read=read_report,
     ),
     Command(
         "compare",
         "arms of runs against each other: difference, interval, smallest effect, verdict",
         "rlvr-vocab compare runs=[out/a_seed0,out/a_seed1,out/b_seed0,out/b_seed1]",
         CompareSettings,
-        read=read_compare,
     ),
     Command(
         "probe",
         "whether reasoning tokens carry meaning: thoughts with other ids of the same text, answered again",
         "rlvr-vocab probe run=out/grpo_reasoning_1000",
         ProbeSettings,
-        read=read_probe,
     ),
 )
 COMMANDS = {command.name: command for command in _ROWS}

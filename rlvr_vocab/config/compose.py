@@ -1,40 +1,38 @@
-"""Composes the configuration with Hydra and checks every key; imports no torch."""
+"""The words of a command -> one configuration, composed by Hydra; imports no torch."""
+
+from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_origin
 
 import yaml
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
-from hydra.errors import HydraException, MissingConfigException
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from rlvr_vocab.config.command_table import COMMANDS
-from rlvr_vocab.config.overrides import (
-    dotted_keys,
-    first_lines,
-    group_choices,
-    group_override,
-    known_keys,
-    translate,
-)
-from rlvr_vocab.config.recorded import read_recorded
-from rlvr_vocab.data.reasoning_gym.tasks import REASONING_GYM
+from rlvr_vocab.config.recorded import CONF, escaped, read_recorded, read_yaml, yaml_line
+from rlvr_vocab.config.sections import OURS
+from rlvr_vocab.config.trl_fields import refuse_what_is_not_used
+from rlvr_vocab.config.values import alternatives, keys_of, unknown_key
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean, nearest_and_all
 
-SWEEP_OPTIONS = ("--multirun", "-m", "--job")
-OPTIONS = ("--config-dir", "--config-name", "--show", "--cfg", "--resolve", "--help", *SWEEP_OPTIONS)
+OPTIONS = ("--config-dir", "--config-name", "--show", "--cfg", "--resolve", "--help", "--multirun", "-m", "--job")
 CAN_START_FROM_FILE = ("train", "quickstart", "plan")
 
 
 @dataclass(frozen=True)
 class CommandLine:
+    """The words of a command, options apart."""
+
     overrides: tuple[str, ...] = ()
     config_dir: Path | None = None
     config_name: str | None = None
@@ -47,8 +45,17 @@ class CommandLine:
     job: int | None = None
     trust_code: bool = False
 
+    @property
+    def folders(self) -> list[Path]:
+        """Where YAML files are looked for; the first that has a file wins: a user's over ours."""
+        if self.config_dir is None:
+            return [CONF]
+        if not self.config_dir.is_dir():
+            raise UserError(f"--config-dir {self.config_dir}: no such folder")
+        return [self.config_dir.resolve(), CONF]
 
-class OneLineParser(argparse.ArgumentParser):
+
+class _OneLineParser(argparse.ArgumentParser):
     """argparse that raises UserError instead of printing its usage."""
 
     def error(self, message: str) -> NoReturn:
@@ -56,12 +63,12 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
-    """Splits the words of one command.
+    """Splits the words of one command; `quickstart` is `train` with its recipe in front.
 
     Raises:
         UserError: for an option that does not exist, or one without its value.
     """
-    parser = OneLineParser(add_help=False, allow_abbrev=False)
+    parser = _OneLineParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--help", "-h", action="store_true")
     parser.add_argument("--config-dir", "-cd", type=Path)
     parser.add_argument("--config-name", "-cn")
@@ -73,235 +80,219 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
     known, rest = parser.parse_known_args(list(argv))
     for word in rest:
         if word.startswith("-"):
-            raise UserError(unknown_option(word))
-    for option, given, other, needed in (
-        ("--resolve", known.resolve, "--cfg job", known.cfg),
-        ("--job", known.job is not None, "--multirun", known.multirun),
-    ):
-        if given and not needed:
-            raise UserError(f"{option} goes with {other}")
-    config_file = None
-    if command in CAN_START_FROM_FILE:
-        files = [word for word in rest if word.startswith("config=")]
-        rest = [word for word in rest if not word.startswith("config=")]
-        config_file = Path(files[-1].removeprefix("config=")).expanduser() if files else None
+            bare = word.lstrip("-")
+            hint = f": keys have no dashes, write {bare}" if "=" in bare else did_you_mean(word, OPTIONS)
+            raise UserError(f"unknown option {word}{hint}")
     trust = [word.partition("=")[2] for word in rest if word.startswith("trust_code=")]
     if not {"true", "false"}.issuperset(trust):
         raise UserError(f"trust_code={trust[-1]}: must be true or false")
-    rest = [word for word in rest if not word.startswith("trust_code=")]
-    return CommandLine(
-        overrides=tuple(rest),
-        config_dir=known.config_dir,
-        config_name=known.config_name,
-        config_file=config_file,
-        show=known.show,
-        help=known.help,
-        cfg=known.cfg is not None,
-        resolve=known.resolve,
-        multirun=known.multirun,
-        job=known.job,
-        trust_code=trust[-1:] == ["true"],
-    )
-
-
-def unknown_option(word: str) -> str:
-    bare = word.lstrip("-")
-    if "=" in bare:
-        return f"unknown option {word}: keys have no dashes, write {bare}"
-    return f"unknown option {word}{did_you_mean(word, OPTIONS)}"
-
-
-CONF = Path(__file__).resolve().parents[1] / "exp" / "conf"
-PRIMARY = "_primary"
+    files = [word for word in rest if word.startswith("config=") and command in CAN_START_FROM_FILE]
+    words = [word for word in rest if word not in files and not word.startswith("trust_code=")]
+    if command == "quickstart" and not files:  # a recorded run holds its recipe already
+        words = ["experiment=quickstart", *words]
+    file = Path(files[-1].removeprefix("config=")).expanduser() if files else None
+    given = {**vars(known), "overrides": tuple(words), "cfg": known.cfg is not None}
+    return CommandLine(config_file=file, trust_code=trust[-1:] == ["true"], **given)
 
 
 @dataclass(frozen=True)
 class Composed:
-    """config: interpolations not yet resolved; given, chosen: keys and groups that the command line names;
-    recorded: whether it started from the config.yaml of an earlier run."""
+    """config: interpolations not yet resolved; given, chosen: keys and groups that the command line names."""
 
     config: DictConfig
     given: frozenset[str]
     chosen: frozenset[str]
-    recorded: bool
-
-
-def arm_name(n: Any, source_ids: Any) -> str:
-    """The part of a run's name that tells the arms of a comparison apart."""
-    if isinstance(source_ids, (list, ListConfig)) and not n:
-        n = len(source_ids)
-    return f"reasoning_{n}" if n else "baseline"
-
-
-def reward_of(dataset: str | None) -> str:
-    """The reward for the problems of a set where none is named."""
-    return REASONING_GYM if dataset == REASONING_GYM else "accuracy"
-
-
-OmegaConf.register_new_resolver("arm", arm_name, replace=True)
-OmegaConf.register_new_resolver("reward_of", reward_of, replace=True)
-
-
-def config_folders(line: CommandLine) -> list[Path]:
-    """Where YAML files are looked for; the first that has a file wins: a user's over ours."""
-    if line.config_dir is None:
-        return [CONF]
-    if not line.config_dir.is_dir():
-        raise UserError(f"--config-dir {line.config_dir}: no such folder")
-    return [line.config_dir.resolve(), CONF]
 
 
 def compose(command: str, line: CommandLine, dataset_of: Path | None = None) -> Composed:
-    """Composes and checks the configuration of `command`.
+    """Composes the configuration of one of COMMANDS.
 
     Args:
-        command: One of COMMANDS.
-        line: Its words.
-        dataset_of: Folder of a run whose recorded dataset section takes the place of the default one.
+        dataset_of: folder of a run whose recorded dataset section takes the place of the default one.
 
     Raises:
         UserError: an unknown key or choice, an override or a file that cannot be read.
     """
-    folders, keys = config_folders(line), known_keys(command)
-    overrides = translate(line.overrides, command, keys, folders)
-    recorded = line.config_file is not None
-    primary = recorded_primary(line, overrides.groups) if recorded else read_yaml(primary_file(command, line, folders))
+    overrides = translate(line.overrides, command)
+    own = COMMANDS[command].config
+    if line.config_file is not None:
+        primary = _recorded_primary(line, overrides.groups)
+    else:
+        primary = read_yaml(_primary_file(command, line))
     if COMMANDS[command].over:
-        primary = {**read_yaml(CONF / f"{COMMANDS[command].config}.yaml"), **primary}
+        primary = {**read_yaml(CONF / f"{own}.yaml"), **primary}
     if dataset_of is not None:
-        primary = with_recorded_dataset(primary, dataset_of)
-    config = compose_with_hydra(primary, overrides.hydra, folders)
-    for key in keys.unknown_in(as_mapping(config)):
-        keys.check(key, file_with(key, folders, line.config_file))
-    return Composed(config, frozenset(overrides.given), frozenset(overrides.groups), recorded)
+        dataset = read_recorded(dataset_of)["dataset"]
+        primary = {**primary, "defaults": ["dataset/_base", "_self_", {"rewards": None}], "dataset": dataset}
+    config = _compose_with_hydra(primary, overrides.hydra, line.folders)
+    return Composed(config, frozenset(overrides.given), frozenset(overrides.groups))
 
 
 def compose_section(group: str, choice: str, folders: Sequence[Path]) -> dict[str, Any]:
-    """What a file of a group says, over the defaults of the group.
+    """What a file of a group says, over the defaults of the group; of TRL's fields what it says itself."""
 
-    Raises:
-        UserError: there is no such file, or it cannot be read.
-    """
-    group_override(group, choice, folders)
-    base = [f"{group}/_base"] if (CONF / group / "_base.yaml").is_file() else []
-    config = compose_with_hydra({"defaults": [*base, {group: choice}]}, [], folders)
-    section = as_mapping(config)[group]
-    if not isinstance(section, dict):
-        raise UserError(f"{group}={choice}: expected keys and values in the file, found {section!r:.80}")
-    return section
+    def composed(*names: str | dict[str, str]) -> Any:
+        return as_mapping(_compose_with_hydra({"defaults": list(names)}, [], folders))[group]
+
+    own = composed({group: choice})
+    if not isinstance(own, dict):
+        raise UserError(f"{group}={choice}: expected keys and values in the file, found {own!r:.80}")
+    if not (CONF / group / "_base.yaml").is_file():
+        return own
+    whole: dict[str, Any] = composed(f"{group}/_base", {group: choice})
+    return {key: value for key, value in whole.items() if key in own or group != "training" or key in OURS}
 
 
-def compose_with_hydra(primary: dict[str, Any], overrides: Sequence[str], folders: Sequence[Path]) -> DictConfig:
+def _compose_with_hydra(primary: dict[str, Any], overrides: Sequence[str], folders: Sequence[Path]) -> DictConfig:
     """One composition, what goes wrong in it as one line."""
-    ConfigStore.instance().store(name=PRIMARY, node=primary)
+    ConfigStore.instance().store(name="_primary", node=primary)
     search = ",".join(f"'file://{folder}'" for folder in folders[1:])
     try:
         with initialize_config_dir(config_dir=str(folders[0]), version_base="1.3"):
-            return hydra_compose(PRIMARY, overrides=[f"hydra.searchpath=[{search}]", *overrides])
+            config = hydra_compose("_primary", overrides=[f"hydra.searchpath=[{search}]", *overrides])
     except MissingConfigException as error:
-        raise missing_file(error, folders) from error
+        group, _, choice = (error.missing_cfg_file or "").partition("/")
+        own = f"; a hub name or a file goes to {group}.name" if group in ("model", "dataset") else ""
+        own = f"; functions stand in brackets, rewards=[{choice}]" if group == "rewards" else own
+        choices = nearest_and_all(choice, group_choices(group, folders))
+        raise UserError(f"{group}={choice}: no file {group}/{choice}{choices}{own}") from error
     except yaml.MarkedYAMLError as error:
         name = error.problem_mark.name if error.problem_mark else "a YAML file"
         raise UserError(f"{name}: {yaml_line(error)}") from error
+    except OverrideParseException as error:
+        raise UserError(f"cannot read {_typed(error.override or '')!r}: {_typed(str(error))}") from error
     except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(first_lines(error)) from error
+        raise UserError(_typed(str(error))) from error
+    except ValueError as error:  # Python reads no number of 4,300 digits
+        raise UserError(f"cannot read a word: {error}") from error
+    OmegaConf.set_struct(config, False)  # a stage may set any field of TRL's
+    return config
 
 
-def resolve(composed: Composed) -> dict[str, Any]:
-    """Plain values, interpolations and resolvers applied."""
+def _typed(message: str) -> str:
+    """What Hydra says, on one line, and of a key as it was typed."""
+    return " ".join(message.replace("++", "").partition(" See https")[0].split())
+
+
+def group_choices(group: str, folders: Iterable[Path]) -> list[str]:
+    """The files of a group, by name; those that begin with an underscore hold defaults."""
+    names = {path.stem for folder in folders for path in (folder / group).glob("*.yaml")}
+    return sorted(name for name in names if not name.startswith("_"))
+
+
+def resolve(config: DictConfig) -> dict[str, Any]:
+    """Plain values, interpolations and resolvers applied; raises UserError where a required one is not there."""
     try:
-        plain = OmegaConf.to_container(composed.config, resolve=True, throw_on_missing=True)
+        return as_mapping(config, resolve=True, throw_on_missing=True)
     except MissingMandatoryValue as error:
         key = error.full_key or str(error)
         raise UserError(f"{key} is missing: give it as {key}=…") from error
-    except OmegaConfBaseException as error:
-        raise UserError(f"{error.full_key or 'configuration'}: {first_lines(error)}") from error
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
 
 
-def as_mapping(config: DictConfig, resolve: bool = False) -> dict[str, Any]:
+def as_mapping(config: DictConfig, **how: Any) -> dict[str, Any]:
     try:
-        plain = OmegaConf.to_container(config, resolve=resolve)
+        plain = OmegaConf.to_container(config, **how)
+    except MissingMandatoryValue:
+        raise
     except OmegaConfBaseException as error:
-        raise UserError(f"{error.full_key or 'configuration'}: {first_lines(error)}") from error
+        raise UserError(f"{error.full_key or 'configuration'}: {' '.join(str(error).split())}") from error
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
 
 
-def primary_file(command: str, line: CommandLine, folders: Sequence[Path]) -> Path:
+def is_own_primary(command: str, line: CommandLine) -> bool:
+    """Whether a primary file of the user's own takes the place of the command's."""
+    return _primary_file(command, line).parent != CONF
+
+
+def _primary_file(command: str, line: CommandLine) -> Path:
     """The file to start from; --config-dir alone adds groups and does not replace ours."""
     name = (line.config_name or COMMANDS[command].over or COMMANDS[command].config).removesuffix(".yaml")
-    searched = folders if line.config_name else [CONF]
+    searched = line.folders if line.config_name else [CONF]
     for folder in searched:
         if (folder / f"{name}.yaml").is_file():
             return folder / f"{name}.yaml"
-    known = sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
+    known = sorted({path.stem for folder in searched for path in folder.glob("*.yaml")})
     raise UserError(f"--config-name {name}: no such file in {searched[0]}{did_you_mean(name, known)}")
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        config = OmegaConf.load(path)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: {yaml_line(error)}") from error
-    if not isinstance(config, DictConfig):
-        raise UserError(f"{path}: expected keys and values")
-    return as_mapping(config)
-
-
-def yaml_line(error: Exception) -> str:
-    """Where a YAML file breaks and why, in one line."""
-    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-    return f"line {mark.line + 1}: {problem}" if mark is not None else first_lines(error)
-
-
-def recorded_primary(line: CommandLine, chosen: set[str]) -> dict[str, Any]:
+def _recorded_primary(line: CommandLine, chosen: set[str]) -> dict[str, Any]:
     """A recorded configuration as the primary one; a group chosen anew replaces its whole section."""
     assert line.config_file is not None
     if "experiment" in chosen:
         raise UserError("config=FILE holds a whole run: experiment=… cannot be put over it")
     if line.config_name is not None:
         raise UserError("config=FILE and --config-name both name the file to start from: give one")
-    content = read_recorded(line.config_file)
-    shipped = {key: value for key, value in read_yaml(CONF / "config.yaml").items() if key != "defaults"}
-    sections = {**shipped, **{key: value for key, value in content.items() if key not in chosen}}
+    sections = {key: value for key, value in read_recorded(line.config_file).items() if key not in chosen}
     groups = [{group: None} for group in COMMANDS["train"].groups if group != "experiment"]
     return {"defaults": ["model/_base", "dataset/_base", "training/_base", "_self_", *groups], **sections}
 
 
-def with_recorded_dataset(primary: dict[str, Any], run: Path) -> dict[str, Any]:
-    """A primary file whose dataset section is the one that a run recorded."""
-    dataset, known = read_recorded(run)["dataset"], known_keys("evaluate")
-    for key in dotted_keys(dataset, known.sections, "dataset."):
-        known.check(key, f" in {run / 'config.yaml'}")
-    return {**primary, "defaults": ["dataset/_base", "_self_", {"rewards": None}], "dataset": dataset}
+# Where a literal ${ is no interpolation.
+_PROSE = ("prompt", "system_prompt", "dataset.system_prompt", "problem", "contains")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"", re.DOTALL)
+# An element of a list that Hydra's grammar has no character for.
+_BARE_TAG = re.compile(r"(?<=[\[,])(\s*)(</?[^<>\[\],'\"]+>)(?=\s*[,\]])")
+_OVERRIDE = re.compile(r"(?P<prefix>\+\+|\+|~)?(?P<key>[A-Za-z_][\w.@/-]*)(?:=(?P<value>.*))?", re.DOTALL)
 
 
-def missing_file(error: MissingConfigException, folders: Sequence[Path]) -> UserError:
-    """A file that another YAML file names and that does not exist."""
-    group, _, choice = (error.missing_cfg_file or "").rpartition("/")
-    return UserError(f"no file {group}/{choice}{nearest_and_all(choice, group_choices(group, folders))}")
+@dataclass
+class Overrides:
+    """What the command line asks for, in Hydra's words."""
+
+    hydra: list[str] = field(default_factory=list)
+    given: set[str] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
 
 
-def file_with(key: str, folders: Iterable[Path], recorded: Path | None) -> str:
-    """` in FILE`: the YAML file that holds the key; empty where none does."""
-    if recorded is not None:
-        return f" in {recorded}"
-    for folder in folders:
-        for path in sorted(folder.rglob("*.yaml")):
-            text = path.read_text(encoding="utf-8")
-            group = path.parent.relative_to(folder).as_posix().replace("/", ".")
-            prefix = "" if group == "." or "@package _global_" in text else f"{group}."
-            content = yaml.safe_load(text) or {}
-            if key.startswith(prefix) and has_key(content, key.removeprefix(prefix)):
-                return f" in {path}"
-    return ""
+def translate(words: Sequence[str], command: str) -> Overrides:
+    """Words -> Hydra's overrides: keys are known, text needs no quotes, rewards may stand in brackets."""
+    overrides, keys = Overrides(), keys_of(COMMANDS[command].settings)
+    for word in words:
+        match = _OVERRIDE.fullmatch(word)
+        if match is None or (match["value"] is None and match["prefix"] != "~"):
+            raise UserError(f"cannot read {word!r}: write key=value")
+        key, value = match["key"], match["value"]
+        if key == "rewards" and (value or "").startswith("["):
+            key = "rewards.functions"
+        if key in COMMANDS[command].groups:
+            overrides.groups.add(key)
+            overrides.hydra.append(f"{key}={value}")
+            continue
+        if key.startswith("hydra."):
+            raise UserError(f"{key} is not used here: everything of a run goes to output_dir")
+        _check_key(key, keys)
+        overrides.given.add(key)
+        overrides.hydra.append(word if match["prefix"] == "~" else f"++{key}={in_grammar(key, value, keys)}")
+    return overrides
 
 
-def has_key(content: Any, key: str) -> bool:
-    for part in key.split("."):
-        if not isinstance(content, dict) or part not in content:
-            return False
-        content = content[part]
-    return True
+def _check_key(key: str, keys: Mapping[str, Any]) -> None:
+    """Raises UserError where no command has the key; TRL's fields are looked at when they are read."""
+    parts = key.split(".")
+    above = [".".join(parts[:depth]) for depth in range(1, len(parts))]
+    free = any(dict in {get_origin(kind) or kind for kind in alternatives(keys.get(each))} for each in above)
+    if key in keys or free:
+        return
+    if "training" in keys:
+        refuse_what_is_not_used(key)
+    if "training" not in keys or parts[0] != "training" or len(parts) > 2:
+        raise UserError(unknown_key(key, keys))
+
+
+def in_grammar(key: str, value: str, keys: Mapping[str, Any]) -> str:
+    """A value as Hydra's grammar reads it: text is quoted where the key takes nothing else."""
+    kinds = set(alternatives(keys.get(key)))
+    lists = {kind for kind in kinds if get_origin(kind) is tuple}
+    text = bool(kinds & {str, Path}) and kinds - lists <= {str, Path, type(None)}
+    if text and value != "null" and not (lists and value.startswith("[")) and not _QUOTED.fullmatch(value):
+        return quoted(escaped(value) if key in _PROSE else value)
+    if "'" not in value and '"' not in value:
+        return _BARE_TAG.sub(lambda tag: tag[1] + quoted(tag[2]), value)
+    return value
+
+
+def quoted(text: str) -> str:
+    """Any text as Hydra's grammar quotes it: only quotes, and backslashes before them, need a backslash."""
+    inside = re.sub(r"(\\*)'", r"\1\1\\'", text)
+    return "'" + re.sub(r"(\\+)$", r"\1\1", inside) + "'"

@@ -11,16 +11,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from rlvr_vocab.config.command_table import COMMANDS
-from rlvr_vocab.config.compose import (
-    CAN_START_FROM_FILE,
-    as_mapping,
-    compose,
-    config_folders,
-    parse_command_line,
-    resolve,
-)
-from rlvr_vocab.config.load import compose_command, with_recipe
-from rlvr_vocab.config.overrides import group_choices
+from rlvr_vocab.config.compose import CAN_START_FROM_FILE, as_mapping, group_choices, parse_command_line, resolve
+from rlvr_vocab.config.load import compose_command
 from rlvr_vocab.config.values import as_typed, leaves
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
@@ -39,9 +31,8 @@ def overview() -> str:
 
 def command_help(command: str, argv: Sequence[str]) -> str:
     """What the command does, an example, its groups and their choices, its keys and their values."""
-    line = parse_command_line(command, with_recipe(command, argv))
-    folders = config_folders(line)
-    config = compose(command, line).config
+    line = parse_command_line(command, argv)
+    folders, config = line.folders, compose_command(command, line).config
     parts = [f"rlvr-vocab {command}: {COMMANDS[command].summary}", f"Example:\n  {COMMANDS[command].example}"]
     groups = [f"  {group:<12}{', '.join(group_choices(group, folders))}" for group in COMMANDS[command].groups]
     if groups:
@@ -69,8 +60,7 @@ def value_of_key(command: str, argv: Sequence[str], key: str) -> str:
     Raises:
         UserError: the command has no such key.
     """
-    composed = compose_command(command, parse_command_line(command, with_recipe(command, argv)))
-    values = dict(leaves(resolve(composed)))
+    values = dict(leaves(resolve(compose_command(command, parse_command_line(command, argv)).config)))
     if key not in values:
         raise UserError(f"--show {key}: no such key{did_you_mean(key, list(values))}")
     return as_typed(values[key])
@@ -78,8 +68,8 @@ def value_of_key(command: str, argv: Sequence[str], key: str) -> str:
 
 def composed_yaml(command: str, argv: Sequence[str], resolve: bool) -> str:
     """The configuration as YAML, secrets masked; what must still be given is `???`."""
-    line = parse_command_line(command, with_recipe(command, argv))
-    config = masked(as_mapping(compose_command(command, line).config, resolve))
+    composed = compose_command(command, parse_command_line(command, argv))
+    config = masked(as_mapping(composed.config, resolve=resolve))
     return OmegaConf.to_yaml(OmegaConf.create(config))
 
 

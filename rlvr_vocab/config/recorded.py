@@ -1,22 +1,43 @@
 """The config.yaml of a run: written, read again, and compared with another configuration."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rlvr_vocab.config.values import refuse_impossible_values
+from rlvr_vocab.data.reasoning_gym.tasks import REASONING_GYM
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 
+CONF = Path(__file__).resolve().parents[1] / "exp" / "conf"
 RUN_SECTIONS = ("model", "dataset", "training")
 # How a run goes about its work, not what it is.
 NOT_COMPARED = ("overwrite", "resume", "allow_changes", "max_hours", "report", "on_full_disk", "logging", "output_dir")
 ABSENT = "(absent)"
+
+
+def _arm(n: Any, source_ids: Any) -> str:
+    """The part of a run's name that tells the arms of a comparison apart."""
+    if isinstance(source_ids, (list, ListConfig)) and not n:
+        n = len(source_ids)
+    return f"reasoning_{n}" if n else "baseline"
+
+
+def reward_of(dataset: str | None) -> str:
+    """The reward for the problems of a set where none is named."""
+    return REASONING_GYM if dataset == REASONING_GYM else "accuracy"
+
+
+OmegaConf.register_new_resolver("arm", _arm, replace=True)
+OmegaConf.register_new_resolver("reward_of", reward_of, replace=True)
 
 
 def config_yaml(resolved: Mapping[str, Any]) -> str:
@@ -33,63 +54,57 @@ def escaped(value: Any) -> Any:
     return [escaped(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The keys and values of a YAML file, interpolations as they stand.
+
+    Raises:
+        UserError: it holds something else, or is not readable.
+    """
+    try:
+        content = OmegaConf.load(path)
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        raise UserError(f"{path}: {yaml_line(error)}") from error
+    if not isinstance(content, DictConfig):
+        raise UserError(f"{path}: expected keys and values")
+    return {str(key): value for key, value in OmegaConf.to_container(content).items()}  # type: ignore[union-attr]
+
+
+def yaml_line(error: Exception) -> str:
+    """Where a YAML file breaks and why, in one line."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    return f"line {mark.line + 1}: {problem}" if mark is not None else " ".join(str(error).split())
+
+
+@cache
+def _defaults() -> DictConfig:
+    """The keys of a run outside of its groups, and those of the groups that every file of a group has."""
+    config = {key: value for key, value in read_yaml(CONF / "config.yaml").items() if key != "defaults"}
+    return OmegaConf.create(config | {name: read_yaml(CONF / name / "_base.yaml") for name in RUN_SECTIONS})
+
+
 def read_recorded(path: Path, resolve: bool = False) -> dict[str, Any]:
-    """The content of a config.yaml, with keys that came later; a run's folder stands for its config.yaml.
+    """The content of a config.yaml, what it leaves out with its default; a run's folder stands for its config.yaml.
 
     Raises:
         UserError: where it is missing, unreadable or not the configuration of a run.
     """
-    if path.is_dir():
-        path = path / "config.yaml"
+    path = path / "config.yaml" if path.is_dir() else path
     if not path.is_file():
         siblings = [str(other) for other in path.parent.parent.glob("*/config.yaml")]
         raise UserError(f"config={path}: no such file{did_you_mean(str(path), siblings)}")
-    try:
-        content = OmegaConf.to_container(OmegaConf.load(path), resolve=resolve)
-    except (yaml.YAMLError, OmegaConfBaseException, UnicodeDecodeError, OSError) as error:
-        raise UserError(f"config={path}: not readable YAML ({str(error).splitlines()[0]})") from error
-    if not isinstance(content, dict) or not all(isinstance(content.get(key), dict) for key in RUN_SECTIONS):
+    content = read_yaml(path)
+    if not all(isinstance(content.get(key), dict) for key in RUN_SECTIONS):
         raise UserError(f"config={path}: not the config.yaml of a run (no {', '.join(RUN_SECTIONS)} in it)")
     if "defaults" in content:
         raise UserError(f"config={path}: a file with a defaults list is given by --config-dir and --config-name")
-    recorded = {str(key): value for key, value in content.items()}
+    try:
+        whole = OmegaConf.to_container(OmegaConf.merge(_defaults(), content), resolve=resolve)
+    except OmegaConfBaseException as error:
+        raise UserError(f"config={path}: {' '.join(str(error).split())}") from error
+    assert isinstance(whole, dict)
+    recorded = {str(key): value for key, value in whole.items()}
     refuse_impossible_values(recorded)
-    _add_later_keys(recorded)
     return recorded
-
-
-def _add_later_keys(config: Mapping[str, Any]) -> None:
-    """Say of a run that is older than a key what it was under: the key's default may be something else."""
-    model, dataset, training, stages = config["model"], config["dataset"], config["training"], config.get("stages")
-    of_stages = [stage.get("training") for stage in stages or () if isinstance(stage, Mapping)]
-    pulled = any(each.get("beta") for each in (training, *of_stages) if isinstance(each, Mapping))
-    copies = model.get("reasoning_vocab_size") or model.get("source_ids")
-    training.setdefault("kl_over", "ids" if pulled and copies else "text")
-    training.setdefault("placebo", False)
-    training.setdefault("hidden_bits", None)
-    training.setdefault("dynamic_sampling", False)
-    training.setdefault("max_rounds", 8)
-    model.setdefault("reasoning_rows", "independent" if copies else "low_rank")
-    dataset.setdefault("tasks", None)
-    dataset.setdefault("num_problems", None)
-    model.setdefault("reasoning_rank", 16)
-    model.setdefault("hidden_bits", None)
-    for section, later in (
-        (config.get("warmup"), {"planted_bits": None}),
-        (dataset.get("generator"), {"modulus": None, "terms": None, "partial_sums": "whole"}),
-    ):
-        if isinstance(section, dict):
-            section.update({key: value for key, value in later.items() if key not in section})
-
-
-def required_value(config: Mapping[str, Any], key: str, folder: Path) -> Any:
-    """The value of a dotted key in the configuration of a run; raises UserError where somebody has taken it out."""
-    value: Any = config
-    for name in key.split("."):
-        if not isinstance(value, Mapping) or name not in value:
-            raise UserError(f"{folder}/config.yaml is not whole: it lacks {key}")
-        value = value[name]
-    return value
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -101,11 +116,5 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = 
             continue
         if isinstance(here, Mapping) and isinstance(there, Mapping):
             yield from differences(here, there, f"{key}.")
-        elif here != there and not _says_nothing(here, there):
+        elif here != there:
             yield key, here, there
-
-
-def _says_nothing(one: Any, other: Any) -> bool:
-    """Whether a section that one configuration is too old to have is left at its nulls in the other."""
-    section = other if one == ABSENT else one
-    return ABSENT in (one, other) and isinstance(section, Mapping) and all(each is None for each in section.values())

@@ -1,14 +1,19 @@
-"""The configuration as typed, frozen dataclasses: a key that is no field is unknown. Defaults: conf/."""
+"""The configuration as typed, frozen dataclasses with their rules beside them; defaults: conf/. `values.read` reads it.
+
+A key that is no field is unknown. Imports no torch.
+"""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
 
-from rlvr_vocab.bounds import Bounds, Count, NotNegative, Seed
-from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
-from rlvr_vocab.config.values import KIND_NAMES, read, read_choice, wrong_type
+from annotated_types import Ge, Gt, Lt, MinLen
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, with_config
+from typing_extensions import TypedDict  # pydantic takes that of typing from Python 3.12 on
+
+from rlvr_vocab.bounds import Count, NotNegative, Seed, Share, UserPath, Whole
+from rlvr_vocab.config.values import NO_KEY, ONE_KEY
 from rlvr_vocab.data.arithmetic import ArithmeticTask
 from rlvr_vocab.data.reasoning_gym.tasks import GymTask
 from rlvr_vocab.data.source import AnswerFormat, Columns, DecimalMark
@@ -28,29 +33,49 @@ from rlvr_vocab.vocab.parts import Part
 
 LONG_DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 NOT_FOR_FROM_PRETRAINED = ("torch_dtype", "load_in_8bit", "load_in_4bit")
+NONE_BELOW_0 = Annotated[Whole, Ge(0)]
+
+
+def _two_tags(tags: tuple[str, str]) -> tuple[str, str]:
+    if tags[0] == tags[1] or not all(tag.strip() for tag in tags):
+        raise ValueError("must be two different non-empty strings")
+    return tags
+
+
+ThinkTags = Annotated[tuple[str, str], AfterValidator(_two_tags)]
 
 
 @dataclass(frozen=True)
 class ModelSettings:
     name: str
-    reasoning_vocab_size: int | Literal["full"] | Part
+    reasoning_vocab_size: NONE_BELOW_0 | Literal["full"] | Part
     reasoning_multiplicity: Count
-    source_ids: tuple[int, ...] | None
+    source_ids: Annotated[tuple[NONE_BELOW_0, ...], MinLen(1)] | None
     reasoning_mode: Literal["expand", "replace"]
     reasoning_rows: RowForm
     reasoning_rank: Count
     preserve_odds: bool
     hidden_bits: NotNegative | None
-    think_tags: tuple[str, str]
+    think_tags: ThinkTags
     init_noise: NotNegative
     pure_bf16: bool
-    chat_template: Path | None
+    chat_template: UserPath | None
     model_kwargs: dict[str, Any]
     generation_kwargs: dict[str, Any]
     lora: Lora
     backend: Literal["transformers", "unsloth"]
     unsloth: UnslothSettings
     tiny: TinyShape | None
+
+    def __post_init__(self) -> None:
+        """`source_ids` alone give the number of reasoning tokens; together they must agree."""
+        ids, n = self.source_ids, self.reasoning_vocab_size
+        if ids is not None and n not in (0, len(ids)):
+            raise UserError(f"model.source_ids has {len(ids)} ids but model.reasoning_vocab_size={n}: give one of them")
+        if ids is not None:
+            object.__setattr__(self, "reasoning_vocab_size", len(ids))
+        if (self.tiny is not None) != (self.name == "tiny"):
+            raise UserError(f"model.name={self.name}: model.tiny belongs to model=tiny alone, choose that file")
 
     @property
     def bits(self) -> Literal[4, 8] | None:
@@ -68,7 +93,7 @@ class ModelSettings:
 
     @property
     def adds_copies(self) -> bool:
-        return bool(self.source_ids) if self.source_ids is not None else self.reasoning_vocab_size != 0
+        return self.reasoning_vocab_size != 0
 
     @property
     def rows_in_force(self) -> RowForm:
@@ -103,14 +128,18 @@ class SolvedTurn:
     answer: str
 
 
+def _named_task(task: Any) -> Any:
+    return {"name": task} if isinstance(task, str) else task
+
+
 @dataclass(frozen=True)
 class DatasetSettings:
-    name: str
+    name: Annotated[str, MinLen(1)]
     subset: str | None
     split: str
     eval_split: str | None
-    eval_fraction: Annotated[float, Bounds(least=0, below=1)]
-    max_eval_samples: Annotated[int, Bounds(least=0)] | None
+    eval_fraction: Annotated[float, Ge(0), Lt(1)]
+    max_eval_samples: NONE_BELOW_0 | None
     max_train_samples: Count | None
     columns: Columns
     answer_format: AnswerFormat
@@ -120,36 +149,167 @@ class DatasetSettings:
     system_prompt: str | None
     examples: tuple[SolvedTurn, ...] | None
     open_thinking: Literal["auto", "model", "prefill"]
-    tasks: tuple[GymTask, ...] | None = None
+    tasks: tuple[Annotated[GymTask, BeforeValidator(_named_task)], ...] | None = None
     num_problems: Count | None = None
+
+    def __post_init__(self) -> None:
+        if (self.generator is not None) != (self.name == "arithmetic"):
+            raise UserError(
+                f"dataset.name={self.name}: dataset.generator belongs to dataset=arithmetic alone, choose that file"
+            )
+
+
+def _no_is_text(value: Any) -> Any:
+    return "no" if value is False else value  # YAML reads an unquoted no as false
+
+
+def _in_steps(value: float) -> float:
+    return int(value) if value.is_integer() else value  # TRL tells a count of steps from a share by its type and size
+
+
+Steps = Annotated[NotNegative, AfterValidator(_in_steps)]
+Interval = Annotated[Literal["no", "steps", "epoch"], BeforeValidator(_no_is_text)]
+
+
+@with_config(ConfigDict(extra="allow"))
+class GrpoFields(TypedDict):
+    """Fields of TRL's GRPOConfig that the shipped files or our checks name, with bounds that TRL does not ask for.
+
+    Others are read by TRL's own annotations (`trl_fields`). Those that are required have a default in training/_base.
+    """
+
+    per_device_train_batch_size: Count
+    gradient_accumulation_steps: Count
+    num_generations: Annotated[Whole, Ge(2)]
+    steps_per_generation: Count | None
+    generation_batch_size: Count | None
+    num_train_epochs: NotNegative
+    max_steps: Count | None
+    max_completion_length: Count
+    temperature: Annotated[float, Gt(0)]
+    num_iterations: Count
+    learning_rate: NotNegative
+    lr_scheduler_type: str
+    max_grad_norm: NotNegative
+    optim: str
+    beta: NotNegative
+    loss_type: Literal["bnpo", "cispo", "dapo", "dr_grpo", "grpo", "luspo", "sapo", "vespo"]
+    importance_sampling_level: Literal["token", "sequence"]
+    epsilon_high: NotNegative | None
+    entropy_coef: float
+    gradient_checkpointing: bool
+    eval_steps: Steps | None
+    save_strategy: Annotated[Literal["no", "steps", "epoch", "best"], BeforeValidator(_no_is_text)]
+    save_steps: Steps
+    save_total_limit: Count | None
+    save_only_model: bool
+    use_vllm: bool
+    vllm_mode: Literal["colocate", "server"]
+    vllm_gpu_memory_utilization: Share
+    vllm_enable_sleep_mode: bool
+    vllm_importance_sampling_correction: bool
+    vllm_importance_sampling_mode: Literal["sequence_mask", "sequence_truncate", "token_mask", "token_truncate"]
+    epsilon: NotRequired[NotNegative]
+    delta: NotRequired[NotNegative | None]
+    scale_rewards: NotRequired[Literal["group", "batch", "none"] | bool]
+    use_bias_correction_kl: NotRequired[bool]
+    mask_truncated_completions: NotRequired[bool]
+    top_entropy_quantile: NotRequired[Share]
+    lr_scheduler_kwargs: NotRequired[dict[str, Any] | None]
+    warmup_steps: NotRequired[Steps]
+    weight_decay: NotRequired[NotNegative]
+    adam_beta1: NotRequired[Annotated[float, Ge(0), Lt(1)]]
+    adam_beta2: NotRequired[Annotated[float, Ge(0), Lt(1)]]
+    bf16: NotRequired[bool | None]
+    fp16: NotRequired[bool]
+    use_cpu: NotRequired[bool]
+    logging_strategy: NotRequired[Interval]
+    logging_steps: NotRequired[Steps]
+    eval_strategy: NotRequired[Interval]
+    load_best_model_at_end: NotRequired[bool]
+    metric_for_best_model: NotRequired[str | None]
+    dataloader_num_workers: NotRequired[NONE_BELOW_0]
+    use_liger_kernel: NotRequired[bool]
+    use_transformers_continuous_batching: NotRequired[bool]
+    generation_kwargs: NotRequired[dict[str, Any] | None]
+    top_p: NotRequired[float]
+    top_k: NotRequired[Whole]
+
+
+if TYPE_CHECKING:
+    Grpo = dict[str, Any]
+else:
+    Grpo = GrpoFields
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
     """grpo: the arguments of GRPOConfig, all but output_dir and report_to."""
 
-    grpo: dict[str, Any]
+    grpo: Grpo
     max_prompt_length: Count | None
-    warmup_ratio: Annotated[float, Bounds(least=0, below=1)] | None
-    kl_log_steps: Annotated[int, Bounds(least=0)] | None
+    warmup_ratio: Annotated[float, Ge(0), Lt(1)] | None
+    kl_log_steps: NONE_BELOW_0 | None
     kl_over: KLOver
     placebo: bool
-    hidden_bits: Annotated[float, Bounds(above=0)] | None
+    hidden_bits: Annotated[float, Gt(0)] | None
     dynamic_sampling: bool
     max_rounds: Count
     max_tokens: Count | None
 
+    def __post_init__(self) -> None:
+        steps = self.grpo.get("warmup_steps")
+        if self.warmup_ratio is not None and steps not in (None, 0, self.warmup_ratio):
+            one, other = f"training.warmup_ratio={self.warmup_ratio}", f"training.warmup_steps={steps}"
+            raise UserError(f"{one} and {other} are the same thing: set one")
+
+
+OURS = tuple(each.name for each in fields(TrainingSettings) if each.name != "grpo")
+
+
+def _apart(section: Any) -> Any:
+    """Our keys of the section training apart from TRL's."""
+    if not isinstance(section, dict):
+        return section
+    ours = {name: value for name, value in section.items() if name in OURS}
+    return {**ours, "grpo": {name: value for name, value in section.items() if name not in OURS}}
+
+
+def as_function(function: Any) -> Any:
+    """A name alone is a whole function; `adaptive: true` means the usual factors; a file is named by its full path."""
+    function = {"name": function} if isinstance(function, str) else function
+    if not isinstance(function, dict):
+        return function
+    function = dict(function)
+    if isinstance(function.get("adaptive"), bool):
+        function["adaptive"] = {} if function["adaptive"] else None
+    file, _, attribute = str(function.get("name")).rpartition(":")
+    if file.endswith(".py") and Path(file).expanduser().is_file():
+        function["name"] = f"{Path(file).expanduser().absolute()}:{attribute}"
+    return function
+
+
+def as_tuple(value: Any) -> Any:
+    """One of them is a list of one."""
+    if isinstance(value, list):
+        return tuple(value)
+    return value if value is None else (value,)
+
+
+Function = Annotated[RewardSpec, BeforeValidator(as_function)]
+Grader = Annotated[tuple[Function, ...] | None, BeforeValidator(as_tuple)]
+
 
 @dataclass(frozen=True)
 class RewardSettings:
-    functions: tuple[RewardSpec, ...]
+    functions: tuple[Function, ...]
 
 
 @dataclass(frozen=True)
 class EvaluationSettings:
     """How held-out answers are graded; both None for what the run's rewards say (`rewards.grader.grader_spec`)."""
 
-    grader: tuple[RewardSpec, ...] | None
+    grader: Grader
     threshold: float | None
 
 
@@ -165,6 +325,15 @@ class LoggingSettings:
         return "wandb" if self.enabled and self.mode != "disabled" else "none"
 
 
+def _run_name(name: str) -> str:
+    if not name.strip():
+        raise ValueError("give the run a name")
+    leaves_out = not {"", ".", ".."}.isdisjoint(name.split("/")) or name.startswith("~") or "\\" in name
+    if leaves_out or not name.isprintable():
+        raise ValueError("names the folder of the run, out/<exp_name>; use letters and digits")
+    return name
+
+
 @dataclass(frozen=True)
 class RunSettings:
     """`rlvr-vocab train`.
@@ -173,24 +342,51 @@ class RunSettings:
     resolved: the whole configuration as plain values, for config.yaml; it reloads.
     """
 
-    exp_name: str
+    exp_name: Annotated[str, AfterValidator(_run_name)]
     seed: Seed
-    output_dir: Path
+    output_dir: UserPath
     overwrite: bool
     resume: str
     allow_changes: tuple[str, ...]
-    max_hours: Annotated[float, Bounds(above=0)] | None
+    max_hours: Annotated[float, Gt(0)] | None
     report: bool
     on_full_disk: Literal["stop", "go_on"]
     model: ModelSettings
     dataset: DatasetSettings
     warmup: WarmupSettings
-    training: TrainingSettings
+    training: Annotated[TrainingSettings, BeforeValidator(_apart)]
     rewards: RewardSettings
     evaluation: EvaluationSettings
     logging: LoggingSettings
-    resolved: dict[str, Any]
-    stages: "tuple[StageSettings, ...]" = ()
+    resolved: dict[str, Any] = field(default_factory=dict, metadata={NO_KEY: True})
+    stages: "tuple[StageSettings, ...]" = field(default=(), metadata={ONE_KEY: True})
+
+
+def grpo_arguments(run: RunSettings) -> dict[str, Any]:
+    """TRL's arguments, with what other keys decide: the seed, the name, weights of rewards, generation_kwargs."""
+    training, generation = run.training, run.model.generation_kwargs
+    grpo: dict[str, Any] = {"seed": run.seed, **training.grpo, "run_name": run.exp_name}
+    if training.warmup_ratio is not None:
+        grpo["warmup_steps"] = training.warmup_ratio  # transformers 5: below 1 it is a share of the steps
+    if generation.get("cache_implementation") is not None:
+        grpo["cache_implementation"] = generation["cache_implementation"]
+    if generation.get("use_cache") is not None:
+        grpo["generation_kwargs"] = {**(grpo.get("generation_kwargs") or {}), "use_cache": generation["use_cache"]}
+    grpo.setdefault("eval_strategy", "no" if grpo["eval_steps"] is None else "steps")
+    if grpo.get("load_best_model_at_end"):
+        grpo["metric_for_best_model"] = grpo.get("metric_for_best_model") or "reward"
+    grpo["reward_weights"] = [function.weight for function in run.rewards.functions]
+    return grpo
+
+
+_GIB = re.compile(r"(\d+(?:\.\d+)?) *(?:GiB|GB|G)?", re.IGNORECASE)
+
+
+def _memory_of_a_card(fit: str | None) -> str | None:
+    found = _GIB.fullmatch((fit or "1").strip())
+    if found is None or not float(found[1]):
+        raise ValueError("expected the memory of a card, as 24GiB")
+    return fit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,36 +399,25 @@ class PlanSettings(RunSettings):
     gpu: str | None
     gpus: Count
     sharding: Literal["none", "fsdp2", "deepspeed_zero3"]
-    fit: str | None
+    fit: Annotated[str | None, AfterValidator(_memory_of_a_card)]
     calibrate: bool
     prompt_tokens: Count | None
     completion_tokens: Count | None
     train_problems: Count | None
     format: Literal["text", "json", "slurm_time"]
-    out: Path | None
+    out: UserPath | None
 
     @property
     def fit_gib(self) -> float | None:
-        """Memory of a card that the run is made to fit into.
-
-        Raises:
-            UserError: `fit` is no size.
-        """
-        if self.fit is None:
-            return None
-        found = _GIB.fullmatch(self.fit.strip())
-        if found is None or not float(found[1]):
-            raise UserError(f"fit={self.fit}: expected the memory of a card, as 24GiB")
-        return float(found[1])
+        """Memory of a card that the run is made to fit into."""
+        found = None if self.fit is None else _GIB.fullmatch(self.fit.strip())
+        return None if found is None else float(found[1])
 
     @property
     def run_config(self) -> dict[str, Any]:
         """The configuration of the run alone, as `train config=FILE` takes it."""
         own = {each.name for each in fields(self)} - {each.name for each in fields(RunSettings)}
         return {key: value for key, value in self.resolved.items() if key not in own}
-
-
-_GIB = re.compile(r"(\d+(?:\.\d+)?) *(?:GiB|GB|G)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -243,89 +428,3 @@ class StageSettings:
     until: UntilSettings | None
     run: RunSettings
     keys: frozenset[str] = field(default=frozenset(), compare=False)  # a recorded run tells those that differ
-
-
-KINDS = {"int": int, "float": float, "bool": bool, "str": str, "dict": dict, "list": list}
-# TRL's annotation allows num_generations=None, and then divides by it.
-NEVER_NONE = {name for name, field in GRPO_FIELDS.items() if not field.optional} | {"num_generations"}
-OURS = (
-    *("max_prompt_length", "warmup_ratio", "kl_log_steps", "kl_over", "placebo", "hidden_bits"),
-    *("dynamic_sampling", "max_rounds", "max_tokens"),
-)
-_AT_LEAST_0, _AT_LEAST_1, _SHARE = Bounds(least=0), Bounds(least=1), Bounds(least=0, most=1)
-# TRL and Transformers take any number for these, and fail later or not at all.
-GRPO_BOUNDS = {
-    **dict.fromkeys(("max_completion_length", "max_steps", "save_total_limit", "num_iterations"), _AT_LEAST_1),
-    **dict.fromkeys(("per_device_train_batch_size", "gradient_accumulation_steps"), _AT_LEAST_1),
-    **dict.fromkeys(("steps_per_generation", "generation_batch_size"), _AT_LEAST_1),
-    **dict.fromkeys(
-        ("learning_rate", "weight_decay", "max_grad_norm", "warmup_steps", "num_train_epochs"), _AT_LEAST_0
-    ),
-    **dict.fromkeys(("logging_steps", "save_steps", "dataloader_num_workers"), _AT_LEAST_0),
-    **dict.fromkeys(("epsilon", "epsilon_high", "delta", "beta"), _AT_LEAST_0),
-    **dict.fromkeys(("adam_beta1", "adam_beta2"), Bounds(least=0, below=1)),
-    "top_entropy_quantile": _SHARE,
-}
-
-
-def read_grpo_value(name: str, value: Any) -> Any:
-    """One field of GRPOConfig, checked against the types and choices that TRL gives it."""
-    field, key = GRPO_FIELDS[name], f"training.{name}"
-    if value is False and "no" in field.choices:  # YAML reads an unquoted no as false
-        value = "no"
-    if value is None and field.optional:
-        return None
-    for kind in field.kinds:
-        if kind == "any":
-            return value
-        try:
-            # A whole number stays one: logging_steps and the like tell a count from a share by its size.
-            converted = value if kind == "float" and type(value) is int else read(KINDS[kind], value, key)
-        except UserError:
-            continue
-        if name in GRPO_BOUNDS:
-            GRPO_BOUNDS[name].check(converted, key)
-        return read_choice(field.choices, converted, key) if kind == "str" and field.choices else converted
-    raise wrong_type(value, key, " or ".join(KIND_NAMES[KINDS[kind]] for kind in field.kinds))
-
-
-def read_training(
-    section: Mapping[str, Any], model: ModelSettings, rewards: RewardSettings, exp_name: str, seed: int
-) -> TrainingSettings:
-    """The training section as GRPOConfig arguments and our own keys.
-
-    A null for a field that TRL allows no None for means: not set, TRL's default. `seed`, `run_name` and
-    `reward_weights` are filled in from the keys that decide them, `eval_strategy` from `eval_steps`.
-    """
-    annotations = get_type_hints(TrainingSettings, include_extras=True)
-    ours = {name: read(annotations[name], section.get(name), f"training.{name}") for name in OURS}
-    grpo = {
-        name: read_grpo_value(name, value)
-        for name, value in section.items()
-        if name not in OURS and not (value is None and name in NEVER_NONE)
-    }
-    if ours["warmup_ratio"] is not None:
-        if grpo.get("warmup_steps"):
-            raise UserError(
-                f"training.warmup_ratio={ours['warmup_ratio']} and "
-                f"training.warmup_steps={section['warmup_steps']} are the same thing: set one"
-            )
-        grpo["warmup_steps"] = ours["warmup_ratio"]  # transformers 5: below 1 it is a share of the steps
-    add_generation_kwargs(grpo, model)
-    grpo.setdefault("seed", seed)
-    grpo["run_name"] = exp_name
-    if grpo.get("eval_steps") is not None:
-        grpo.setdefault("eval_strategy", "steps")
-    if grpo.get("load_best_model_at_end"):
-        grpo["metric_for_best_model"] = grpo.get("metric_for_best_model") or "reward"
-    grpo["reward_weights"] = [function.weight for function in rewards.functions]
-    return TrainingSettings(grpo=grpo, **ours)
-
-
-def add_generation_kwargs(grpo: dict[str, Any], model: ModelSettings) -> None:
-    """model.generation_kwargs holds more than the two keys that training shares: hand them on."""
-    extra = model.generation_kwargs
-    if extra.get("cache_implementation") is not None:
-        grpo["cache_implementation"] = extra["cache_implementation"]
-    if extra.get("use_cache") is not None:
-        grpo["generation_kwargs"] = {**(grpo.get("generation_kwargs") or {}), "use_cache": extra["use_cache"]}

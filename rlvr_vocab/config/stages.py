@@ -1,4 +1,4 @@
-"""The stages of a run as they are written, and as the command-line words that set their keys over the run's own."""
+"""The stages of a run as they are written, and what each sets over the run's own configuration."""
 
 from __future__ import annotations
 
@@ -8,45 +8,59 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rlvr_vocab.config.overrides import quoted
 from rlvr_vocab.config.recorded import escaped
-from rlvr_vocab.config.resolution import SHARED_KEYS
 from rlvr_vocab.config.sections import RunSettings, StageSettings, UntilSettings
-from rlvr_vocab.config.values import leaves, read
+from rlvr_vocab.config.values import read
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean
 
+# model.generation_kwargs.<key> -> the same thing as training.<key>
+SHARED_KEYS = {"max_new_tokens": "max_completion_length", "temperature": "temperature"}
 OVERRIDDEN = ("rewards", "training", "dataset", "generation")
 KEYS = ("name", *OVERRIDDEN, "until")
-_TWINS = tuple(SHARED_KEYS.values())
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
 @dataclass(frozen=True)
 class WrittenStage:
-    """A stage before its keys are composed; `files` by their group, `words` as a user would type them."""
+    """A stage before its keys are put over the run's: `sections` holds a file of the group, by its name, or keys."""
 
     name: str
     until: UntilSettings | None
-    files: Mapping[str, str]
-    words: tuple[str, ...]
+    sections: Mapping[str, Any]
 
-    def all_words(self, section_of: Callable[[str, str], Mapping[str, Any]]) -> list[str]:
-        """The stage's keys as words: those of the files that it names, then its own.
-
-        A file is taken key by key, so that it goes over whatever was typed or stands in a recipe for the run.
+    def over(self, section_of: Callable[[str, str], Mapping[str, Any]]) -> dict[str, Any]:
+        """What it sets over the configuration of the run; limit and temperature under both of their names.
 
         Args:
-            section_of: what a file says, from its group and name.
+            section_of: what a file says, from its group and name; it goes over whatever stands for the run.
         """
-        named = [
-            word
-            for group, name in self.files.items()
-            for key, value in section_of(group, name).items()
-            if value is not None or key not in _TWINS
-            for word in _word(group, key, value)
-        ]
-        return [*named, *self.words]
+        found: dict[str, Any] = {}
+        for section, content in self.sections.items():
+            if isinstance(content, str):
+                content = dict(section_of(section, content))
+                for key in SHARED_KEYS.values() if section == "training" else ():
+                    if str(content.get(key)).startswith("${"):  # the file does not say
+                        del content[key]
+            elif section == "rewards" and isinstance(content, list):
+                content = {"functions": escaped(content)}
+            elif isinstance(content, Mapping):
+                content = escaped(content)
+            else:
+                raise UserError(f"{section}: expected a mapping of keys, got {content!r}")
+            found[section] = content
+        generation, training = found.pop("generation", {}), found.get("training", {})
+        for model_key, training_key in SHARED_KEYS.items():
+            one, other = generation.get(model_key), training.get(training_key)
+            if None not in (one, other) and one != other:
+                raise UserError(
+                    f"generation.{model_key}={one} and training.{training_key}={other} are the same thing with two "
+                    f"values: give training.{training_key} alone"
+                )
+            if one is not None or other is not None:
+                generation[model_key] = training[training_key] = other if one is None else one
+        model = {"model": {"generation_kwargs": generation}} if generation else {}
+        return {**found, **({"training": training} if training else {}), **model}
 
 
 def recorded_stage(stage: StageSettings, run: RunSettings) -> dict[str, Any]:
@@ -83,12 +97,12 @@ def read_stages(stages: Any) -> list[WrittenStage]:
         return []
     if not isinstance(stages, list) or not all(isinstance(stage, Mapping) for stage in stages):
         raise UserError("stages: expected a list of {name, rewards, training, dataset, generation, until}")
-    read_ones = [_read_stage(stage, place) for place, stage in enumerate(stages, start=1)]
-    names = [stage.name for stage in read_ones]
+    found = [_read_stage(stage, place) for place, stage in enumerate(stages, start=1)]
+    names = [stage.name for stage in found]
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"stages: {names.count(name)} of them are called {name}; give each a name of its own")
-    return read_ones
+    return found
 
 
 def _read_stage(stage: Mapping[str, Any], place: int) -> WrittenStage:
@@ -100,55 +114,5 @@ def _read_stage(stage: Mapping[str, Any], place: int) -> WrittenStage:
         for key in stage:
             if key not in KEYS:
                 raise UserError(f"unknown key {key}{did_you_mean(str(key), KEYS)}; a stage has {', '.join(KEYS)}")
-        for model_key, training_key in SHARED_KEYS.items():
-            both = [(stage.get("generation") or {}).get(model_key), _of_mapping(stage.get("training"), training_key)]
-            if None not in both and both[0] != both[1]:
-                one, other = f"generation.{model_key}={both[0]}", f"training.{training_key}={both[1]}"
-                raise UserError(f"{one} and {other} are the same thing with two values: give {other} alone")
         until = read(UntilSettings | None, stage.get("until"), "until")
-        files = {key: stage[key] for key in OVERRIDDEN if key != "generation" and isinstance(stage.get(key), str)}
-        own = [key for key in OVERRIDDEN if key not in files and stage.get(key) is not None]
-        words = tuple(word for key in own for word in _words(key, stage[key]))
-    return WrittenStage(name, until, files, words)
-
-
-def _of_mapping(section: Any, key: str) -> Any:
-    return section.get(key) if isinstance(section, Mapping) else None
-
-
-def _words(section: str, content: Any) -> Iterator[str]:
-    """`training: {learning_rate: 1e-6}` → `training.learning_rate=1e-06`."""
-    if isinstance(content, list) and section == "rewards":
-        yield f"rewards={hydra_text(content)}"
-    elif isinstance(content, Mapping):
-        for key, value in leaves(content):
-            yield from _word(section, key, value)
-    else:
-        raise UserError(f"{section}: expected a mapping of keys, got {content!r}")
-
-
-def _word(section: str, key: str, value: Any) -> Iterator[str]:
-    for model_key, training_key in SHARED_KEYS.items():  # one thing under two names: both are set, or they would differ
-        if (section, key) in (("generation", model_key), ("training", training_key)):
-            yield f"model.generation_kwargs.{model_key}={hydra_text(value)}"
-            yield f"training.{training_key}={hydra_text(value)}"
-            return
-    prefix = "model.generation_kwargs" if section == "generation" else section
-    yield f"{prefix}.{key}={hydra_text(value)}"
-
-
-def hydra_text(value: Any) -> str:
-    """A plain value in the grammar of Hydra's overrides.
-
-    >>> hydra_text({"a": [1, None, "x, y"]})
-    "{a:[1,null,'x, y']}"
-    """
-    if isinstance(value, str):
-        return quoted(escaped(value))
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{key}:{hydra_text(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ",".join(map(hydra_text, value)) + "]"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return repr(value)
+    return WrittenStage(name, until, {key: stage[key] for key in OVERRIDDEN if stage.get(key) is not None})

@@ -1,31 +1,107 @@
-"""Plain values of the configuration -> values of an annotated type, or one line that names the key."""
+"""Plain values of a configuration -> annotated types, by pydantic; what is wrong as one line that names the key."""
 
+import json
 import math
+import re
 import types
-from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, fields, is_dataclass
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing_extensions import is_typeddict
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import did_you_mean, nearest_and_all
+from rlvr_vocab.nearest import did_you_mean, nearest_keys
 from rlvr_vocab.visible_text import writable
 
-T = TypeVar("T")
-
-KIND_NAMES = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "text",
-    Path: "a path",
-    dict: "a mapping",
-    list: "a list",
-    tuple: "a list",
-}
-
-
 LARGEST_WHOLE_NUMBER = 2**63 - 1
+# Of a field's metadata: it is no key of a configuration; it is one, whatever its type holds.
+NO_KEY, ONE_KEY = "no key", "one key"
+_CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+
+
+def read(kind: Any, value: Any, key: str = "") -> Any:
+    """`value` as `kind`, a dataclass or any annotation, says: no text is a number, no unknown key is taken.
+
+    Raises:
+        UserError: naming the dotted key, what was given and what is expected.
+    """
+    try:
+        # In JSON a list may be a tuple, and text a path.
+        return _reader(kind).validate_json(json.dumps([value]), strict=True)[0]
+    except ValidationError as error:
+        raise UserError(_line(error, value, kind, key)) from error
+
+
+@cache
+def _reader(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(tuple[kind], config=_CONFIG)  # a dataclass takes the configuration of what it stands in
+
+
+def _line(error: ValidationError, value: Any, kind: Any, prefix: str) -> str:
+    errors = [(*_place(each["loc"][1:], value), each) for each in error.errors(include_url=False)]
+    first = errors[0][0]
+    # Of a union each kind has its say: that which got furthest knows best.
+    path, given, worst = max((each for each in errors if each[0][: len(first)] == first), key=lambda each: len(each[0]))
+    cause = worst.get("ctx", {}).get("error")
+    if isinstance(cause, UserError):  # a rule of ours, which names its keys
+        return str(cause)
+    key = prefix + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    key = key.removeprefix(".")
+    if worst["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        return unknown_key(key, keys_of(kind, prefix))
+    if worst["type"] == "missing":
+        return f"{key}.{worst['loc'][-1]} is missing".removeprefix(".")
+    said = [each["msg"] for where, _, each in errors if where == path]
+    expected = " or ".join(dict.fromkeys(re.sub(r"^(Input|Value error,) ", "", each) for each in said))
+    choices = re.findall(r"'([^']*)'", expected)
+    near = did_you_mean(given, choices) if isinstance(given, str) else ""
+    python_none = "; YAML's None is null" if given == "None" else ""
+    return f"{key}={as_typed(given):.80}: {expected}{near}{python_none}"
+
+
+def _place(loc: Sequence[int | str], value: Any) -> tuple[list[int | str], Any]:
+    """Where in a value an error is, and what is there; pydantic also names which kind of a union it has tried."""
+    path: list[int | str] = []
+    for part in loc:
+        here = isinstance(value, Mapping) and part in value
+        if here or (isinstance(value, list) and isinstance(part, int) and part < len(value)):
+            path.append(part)
+            value = value[part]
+    return path, value
+
+
+def unknown_key(key: str, known: Mapping[str, Any]) -> str:
+    nearest = nearest_keys(key, known)
+    return f"unknown key {key}; " + (f"did you mean {' or '.join(nearest)}?" if nearest else "--help lists all keys")
+
+
+@cache
+def keys_of(kind: Any, prefix: str = "") -> Mapping[str, Any]:
+    """Dotted key -> annotation of a dataclass and of those in it, also in lists; sections stand there themselves."""
+    found: dict[str, Any] = {}
+    metadata = {field.name: field.metadata for field in fields(kind)} if is_dataclass(kind) else {}
+    for name, hint in get_type_hints(kind).items():
+        if NO_KEY in metadata.get(name, ()):
+            continue
+        if is_typeddict(hint):  # TRL's fields stand beside ours
+            found |= keys_of(hint, prefix)
+            continue
+        key = f"{prefix}.{name}".removeprefix(".")
+        found[key] = hint
+        if ONE_KEY in metadata.get(name, ()):
+            continue
+        for part in alternatives(hint):
+            element = get_args(part)[0] if get_origin(part) is tuple else part
+            if isinstance(element, type) and is_dataclass(element):
+                found |= keys_of(element, key)
+    return found
+
+
+def alternatives(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
 
 
 def leaves(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -41,7 +117,7 @@ def single_values(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
     """(dotted key, value) of everything that is no mapping and no list; what stands in a list has the list's key."""
     if isinstance(value, Mapping):
         for name, item in value.items():
-            yield from single_values(item, dotted(key, name))
+            yield from single_values(item, f"{key}.{name}" if key else str(name))
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from single_values(item, key)
@@ -60,107 +136,12 @@ def refuse_impossible_values(config: Mapping[str, Any]) -> None:
             raise UserError(f"{key}={writable(value)!r:.60}: holds half a surrogate pair, which UTF-8 cannot write")
 
 
-def dotted(section: str, name: object) -> str:
-    return f"{section}.{name}" if section else str(name)
-
-
-def wrong_type(value: Any, key: str, expected: str) -> UserError:
-    python_none = "; YAML's None is null" if value == "None" else ""
-    return UserError(f"{key}: expected {expected}, got {value!r}{python_none}")
-
-
 def as_typed(value: Any) -> str:
     """A value as a user types it."""
     if value is None:
         return "null"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{key}:{as_typed(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(as_typed, value)) + "]"
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def read_scalar(kind: type, value: Any, key: str) -> Any:
-    """int, float, bool, str or Path; a whole float is an int, an int is a float, and a bool is neither."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if kind is int and number and value == value // 1:
-        return int(value)
-    if kind is float and number:
-        return float(value)
-    if kind is Path and isinstance(value, str) and value:
-        return Path(value).expanduser()
-    if kind in (bool, str, dict, list) and isinstance(value, kind):
-        return value
-    raise wrong_type(value, key, KIND_NAMES[kind])
-
-
-def read_choice(choices: tuple[Any, ...], value: Any, key: str) -> Any:
-    if value in choices and isinstance(value, str):
-        return value
-    raise UserError(f"{key}={as_typed(value)}: no such choice{nearest_and_all(str(value), choices)}")
-
-
-def read_union(options: tuple[Any, ...], value: Any, key: str) -> Any:
-    if value is None and type(None) in options:
-        return None
-    options = tuple(option for option in options if option is not type(None))
-    if len(options) == 1:
-        return read(options[0], value, key)
-    literals = [choice for option in options for choice in get_args(option) if get_origin(option) is Literal]
-    if value in literals:
-        return value
-    plain = next(option for option in options if get_origin(option) is not Literal)
-    if isinstance(value, str):
-        raise wrong_type(value, key, " or ".join([KIND_NAMES[get_origin(plain) or plain], *map(str, literals)]))
-    return read(plain, value, key)
-
-
-def read_tuple(items: tuple[Any, ...], value: Any, key: str) -> tuple[Any, ...]:
-    if not isinstance(value, (list, tuple)):
-        raise wrong_type(value, key, "a list")
-    kinds = [items[0]] * len(value) if items[-1] is Ellipsis else list(items)
-    if len(kinds) != len(value):
-        raise wrong_type(value, key, f"a list of {len(kinds)}")
-    return tuple(read(kind, item, f"{key}[{i}]") for i, (kind, item) in enumerate(zip(kinds, value, strict=True)))
-
-
-def read(annotation: Any, value: Any, key: str) -> Any:
-    """`value` as `annotation` says.
-
-    Raises:
-        UserError: naming `key`, what was given and what is expected.
-    """
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if annotation is Any:
-        return value
-    if origin is Annotated:
-        converted = read(arguments[0], value, key)
-        for bounds in arguments[1:]:
-            bounds.check(converted, key)
-        return converted
-    if origin in (Union, types.UnionType):
-        return read_union(arguments, value, key)
-    if origin is Literal:
-        return read_choice(arguments, value, key)
-    if origin is tuple:
-        return read_tuple(arguments, value, key)
-    if is_dataclass(annotation) and isinstance(annotation, type):
-        return read_section(annotation, value, key)
-    return read_scalar(origin or annotation, value, key)
-
-
-def read_section(section: type[T], value: Any, key: str = "", ready: dict[str, Any] | None = None) -> T:
-    """A dataclass from a mapping; the fields in `ready` are taken as they are."""
-    if not isinstance(value, dict):
-        raise wrong_type(value, key, "a mapping")
-    ready = ready or {}
-    hints = get_type_hints(section, include_extras=True)
-    names = [field.name for field in fields(section)]  # type: ignore[arg-type]  # T is a dataclass
-    for name in value:
-        if name not in names:
-            raise UserError(f"unknown key {dotted(key, name)}{did_you_mean(str(name), names)}")
-    arguments = dict(ready)
-    for field in fields(section):  # type: ignore[arg-type]
-        if field.name in ready:
-            continue
-        if field.name in value:
-            arguments[field.name] = read(hints[field.name], value[field.name], dotted(key, field.name))
-        elif field.default is MISSING and field.default_factory is MISSING:
-            raise UserError(f"{dotted(key, field.name)} is missing from the configuration")
-    return section(**arguments)

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from itertools import accumulate, zip_longest
 from typing import Annotated, Literal
 
-from rlvr_vocab.bounds import Bounds, Count
+from annotated_types import Ge, Le
+
+from rlvr_vocab.bounds import Count, Whole
 from rlvr_vocab.errors import UserError
 
 ARITHMETIC_COLUMNS = ("problem", "answer", "reasoning")
@@ -26,10 +28,10 @@ class ArithmeticTask:
         UserError: If there are not that many different problems, or `modulus` stands beside `terms`.
     """
 
-    digits: Annotated[int, Bounds(least=1, most=9)] = 2
+    digits: Annotated[Whole, Ge(1), Le(9)] = 2
     num_problems: Count = 5000
     modulus: Count | None = None
-    terms: Annotated[int, Bounds(least=2, most=18)] | None = None
+    terms: Annotated[Whole, Ge(2), Le(18)] | None = None
     partial_sums: Literal["whole", "last_digit"] = "whole"
 
     def __post_init__(self) -> None:

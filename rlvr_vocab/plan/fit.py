@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlvr_vocab.config.batches import value_of
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import GIB, device_with
@@ -152,14 +151,14 @@ def _checkpointing(run: RunSettings) -> Change | None:
 def _smaller_batches(run: RunSettings) -> Change | None:
     """Half as many completions at once, and twice as many batches: the same step, and the same draws."""
     grpo = run.training.grpo
-    at_once, batches = value_of(grpo, "per_device_train_batch_size"), value_of(grpo, "gradient_accumulation_steps")
+    at_once, batches = grpo["per_device_train_batch_size"], grpo["gradient_accumulation_steps"]
     if at_once % 2:
         return None
     words = [
         f"training.per_device_train_batch_size={at_once // 2}",
         f"training.gradient_accumulation_steps={2 * batches}",
     ]
-    steps = value_of(grpo, "steps_per_generation")
+    steps = grpo["steps_per_generation"]
     if steps is not None:
         words.append(f"training.steps_per_generation={2 * steps}")
     return Change(tuple(words))
@@ -168,9 +167,9 @@ def _smaller_batches(run: RunSettings) -> Change | None:
 def _fewer_drawn(run: RunSettings) -> Change | None:
     """Half as many completions drawn together, within one optimisation step, whose weights draw them all."""
     grpo = run.training.grpo
-    at_once, group = value_of(grpo, "per_device_train_batch_size"), value_of(grpo, "num_generations")
-    steps, batches = drawn_together(grpo, at_once), value_of(grpo, "gradient_accumulation_steps")
-    if value_of(grpo, "generation_batch_size") is not None or steps % 2 or at_once * steps // 2 % group:
+    at_once, group = grpo["per_device_train_batch_size"], grpo["num_generations"]
+    steps, batches = drawn_together(grpo, at_once), grpo["gradient_accumulation_steps"]
+    if grpo["generation_batch_size"] is not None or steps % 2 or at_once * steps // 2 % group:
         return None
     if steps > batches:
         return None
@@ -179,14 +178,14 @@ def _fewer_drawn(run: RunSettings) -> Change | None:
 
 def _smaller_engine(run: RunSettings) -> Change | None:
     grpo = run.training.grpo
-    share = value_of(grpo, "vllm_gpu_memory_utilization")
-    if not grpo.get("use_vllm") or value_of(grpo, "vllm_mode") != "colocate" or share <= 0.15:
+    share = grpo["vllm_gpu_memory_utilization"]
+    if not grpo.get("use_vllm") or grpo["vllm_mode"] != "colocate" or share <= 0.15:
         return None
     return Change((f"training.vllm_gpu_memory_utilization={share - 0.05:.2f}",))
 
 
 def _optimizer_in_8_bit(run: RunSettings) -> Change | None:
-    if not str(value_of(run.training.grpo, "optim")).startswith("adamw_torch"):
+    if not str(run.training.grpo["optim"]).startswith("adamw_torch"):
         return None
     return Change(("training.optim=adamw_8bit",), "AdamW keeps its moments in 8 bits")
 
@@ -205,7 +204,7 @@ def _quantized(run: RunSettings) -> Change | None:
 
 
 def _shorter(run: RunSettings) -> Change | None:
-    length = value_of(run.training.grpo, "max_completion_length")
+    length = run.training.grpo["max_completion_length"]
     if length // 2 < _SHORTEST:
         return None
     return Change((f"training.max_completion_length={length // 2}",), "completions are cut off earlier")
@@ -213,8 +212,8 @@ def _shorter(run: RunSettings) -> Change | None:
 
 def _fewer_copies_of_a_problem(run: RunSettings) -> Change | None:
     grpo = run.training.grpo
-    group, batches = value_of(grpo, "num_generations"), value_of(grpo, "gradient_accumulation_steps")
-    if group < 4 or group % 2 or batches % 2 or value_of(grpo, "steps_per_generation") is not None:
+    group, batches = grpo["num_generations"], grpo["gradient_accumulation_steps"]
+    if group < 4 or group % 2 or batches % 2 or grpo["steps_per_generation"] is not None:
         return None
     words = (f"training.num_generations={group // 2}", f"training.gradient_accumulation_steps={batches // 2}")
     return Change(words, "groups, and steps, of half as many completions")

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rlvr_vocab.config.batches import value_of
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.plan.architecture import Architecture
 from rlvr_vocab.plan.devices import Device
@@ -89,7 +88,7 @@ def _of_stage(run: RunSettings, where: Circumstances) -> Forecast:
     )
     scale, device, usual = scale_of(run, work, where.ahead.count, where.completion), where.device, work
     if where.ahead.prompts:
-        group, prompts = value_of(run.training.grpo, "num_generations"), where.ahead.prompts
+        group, prompts = run.training.grpo["num_generations"], where.ahead.prompts
         asked = (scale.steps or math.inf) * scale.completions / group
         # Prompts that are asked together are padded to the longest of them.
         usual = replace(work, prompt=longest_met(prompts, work.drawn / group))

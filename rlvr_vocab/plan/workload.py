@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rlvr_vocab.config.batches import held_out_batch, value_of
+from rlvr_vocab.config.batches import held_out_batch
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.plan.architecture import Architecture, architecture_of
 from rlvr_vocab.plan.problems import problems_by_configuration
@@ -202,12 +202,12 @@ def workload_of(
     model, grpo = run.model, run.training.grpo
     shape = shape or architecture_of_run(run)
     lora = model.lora if model.trains_adapter else None
-    batches, at_once = value_of(grpo, "gradient_accumulation_steps"), value_of(grpo, "per_device_train_batch_size")
-    drawn_batches, iterations = drawn_together(grpo, at_once * processes), value_of(grpo, "num_iterations")
-    vllm, colocated = bool(grpo.get("use_vllm")), value_of(grpo, "vllm_mode") == "colocate"
-    vllm_share = float(value_of(grpo, "vllm_gpu_memory_utilization")) if colocated else 0.0
+    batches, at_once = grpo["gradient_accumulation_steps"], grpo["per_device_train_batch_size"]
+    drawn_batches, iterations = drawn_together(grpo, at_once * processes), grpo["num_iterations"]
+    vllm, colocated = bool(grpo.get("use_vllm")), grpo["vllm_mode"] == "colocate"
+    vllm_share = float(grpo["vllm_gpu_memory_utilization"]) if colocated else 0.0
     quantized = model.bits if lora is not None else None
-    beta = bool(value_of(grpo, "beta"))
+    beta = bool(grpo["beta"])
     frozen = model.dtype if has_bf16 or model.dtype != "bfloat16" else "float32"
     by_weights: Literal["weights"] | None = "weights" if lora is not None and frozen != "float32" else None
     return Workload(
@@ -225,21 +225,21 @@ def workload_of(
         batches=batches,
         drawn=at_once * drawn_batches,
         prompt=run.training.max_prompt_length or USUAL_PROMPT,
-        completion=value_of(grpo, "max_completion_length"),
+        completion=grpo["max_completion_length"],
         iterations=iterations,
         scored_before=batches % (drawn_batches * iterations) != 0
-        or (vllm and bool(value_of(grpo, "vllm_importance_sampling_correction")))
+        or (vllm and bool(grpo["vllm_importance_sampling_correction"]))
         or (lora is not None and lora.lora_dropout > 0),
         checkpointing=checkpoints_activations(run),
         scores_reference=beta,
         holds_reference=beta and lora is None,
         logs_kl=not beta and run.training.kl_log_steps != 0 and lora is None and sharding == "none",
-        optimizer=str(value_of(grpo, "optim")),
+        optimizer=str(grpo["optim"]),
         held_out=_held_out(run),
-        evaluates_between_steps=value_of(grpo, "eval_strategy") != "no",
-        saves=value_of(grpo, "save_strategy") != "no",
+        evaluates_between_steps=grpo["eval_strategy"] != "no",
+        saves=grpo["save_strategy"] != "no",
         vllm_share=vllm_share if vllm else None,
-        vllm_sleeps=bool(value_of(grpo, "vllm_enable_sleep_mode")),
+        vllm_sleeps=bool(grpo["vllm_enable_sleep_mode"]),
         processes=processes,
         sharding=sharding,
     )
@@ -250,12 +250,10 @@ def scale_of(run: RunSettings, workload: Workload, problems: int | None, complet
     grpo = run.training.grpo
     problems = problems or problems_by_configuration(run)
     trained = workload.at_once * workload.batches * workload.processes
-    of_epoch = (
-        None if problems is None else problems * value_of(grpo, "num_generations") * workload.iterations / trained
-    )
-    steps = value_of(grpo, "max_steps")
-    if (steps is None or steps <= 0) and of_epoch is not None:
-        steps = max(1, round(value_of(grpo, "num_train_epochs") * of_epoch))
+    of_epoch = None if problems is None else problems * grpo["num_generations"] * workload.iterations / trained
+    steps = grpo["max_steps"]
+    if steps is None and of_epoch is not None:
+        steps = max(1, round(grpo["num_train_epochs"] * of_epoch))
     epochs = None if steps is None or of_epoch is None else steps / of_epoch
     most = float(workload.completion)
     spread = (most / 4, most / 2, most) if completion is None else (completion, completion, completion)
@@ -287,7 +285,7 @@ def checkpoints_activations(run: RunSettings) -> bool:
     """Unsloth goes by a key of its own."""
     if run.model.backend == "unsloth":
         return bool(run.model.unsloth.use_gradient_checkpointing)
-    return bool(value_of(run.training.grpo, "gradient_checkpointing"))
+    return bool(run.training.grpo["gradient_checkpointing"])
 
 
 def copies_of(run: RunSettings, shape: Architecture) -> int:
@@ -299,10 +297,10 @@ def copies_of(run: RunSettings, shape: Architecture) -> int:
 
 def drawn_together(grpo: Mapping[str, Any], completions_at_once: int) -> int:
     """Batches of so many completions that are sampled together."""
-    size = value_of(grpo, "generation_batch_size")
+    size = grpo["generation_batch_size"]
     if size is not None:
         return int(size) // completions_at_once
-    return int(value_of(grpo, "steps_per_generation") or value_of(grpo, "gradient_accumulation_steps"))
+    return int(grpo["steps_per_generation"] or grpo["gradient_accumulation_steps"])
 
 
 def computes_in_bf16(grpo: Mapping[str, Any], has_bf16: bool) -> bool:

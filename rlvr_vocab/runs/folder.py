@@ -141,7 +141,7 @@ def _check_something_to_train(settings: RunSettings) -> None:
     if "steps" not in summary:
         raise UserError(f"{folder / SUMMARY} is damaged: the same command without changes makes it anew")
     done = summary["steps"]
-    longer = limit["max_steps"] > done if limit.get("max_steps", -1) > 0 else "training.num_train_epochs" in changed
+    longer = limit["max_steps"] > done if limit["max_steps"] is not None else "training.num_train_epochs" in changed
     if not longer:
         raise UserError(f"{finished} with these changes nothing more is trained: raise training.max_steps above {done}")
 

@@ -18,7 +18,6 @@ from huggingface_hub import ModelCard, ModelCardData
 from rlvr_vocab import __version__
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import LONG_DTYPE_NAMES
-from rlvr_vocab.config.stages import hydra_text
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.counted import counted
 from rlvr_vocab.record.files import FINAL_ADAPTER, SUMMARY, read_record, run_folder_of
@@ -251,8 +250,6 @@ class CardFacts:
         return name if name in self.on_hub else None
 
     def _shown(self, value: Any) -> str:
-        if isinstance(value, list):
-            return hydra_text(value)
         return without_folder(value, self.on_hub) if isinstance(value, str) else as_typed(value)
 
     def _rewards(self, section: Mapping[str, Any]) -> str:

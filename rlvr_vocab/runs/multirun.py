@@ -1,16 +1,27 @@
-"""`train --multirun`: the runs of a sweep one after another, each in a process of its own."""
+"""`train --multirun`: the runs that words with several values stand for, one after another, each in its own process.
+
+Hydra's grammar says what the values are. Its own launcher is not used: it would train all of them in one process, from
+words that are not yet Hydra's, and only then find what is wrong with the last.
+"""
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from rlvr_vocab.config.sweep import Job
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Glob
+from hydra.errors import HydraException
+
+from rlvr_vocab.config.compose import CAN_START_FROM_FILE, compose, group_choices, parse_command_line, resolve
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.exit_codes import OUT_OF_ROOM, RESUME_ME
@@ -19,6 +30,103 @@ from rlvr_vocab.stop_signals import STARTED_BY_MULTIRUN, stop_signals
 _PACKAGE = str(Path(__file__).parents[2])
 _ENDED = {0: "finished", RESUME_ME: "interrupted", OUT_OF_ROOM: "failed (disk or memory full)"}
 _LOOKS_EVERY = 0.5  # seconds
+_NUMBER = re.compile(r"[-+]?\d[\d.]*(?:[eE][-+]?\d+)?")
+_NOT_IN_A_NAME = re.compile(r"[^\w.+-]+")
+Words = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a sweep.
+
+    words: those of a command that starts it alone.
+    swept: its value of each key that has several, as `key=value`.
+    folder: its `output_dir`.
+    """
+
+    words: Words
+    swept: Words
+    folder: Path
+
+    def __str__(self) -> str:
+        return " ".join(self.swept)
+
+
+def jobs_of(command: str, argv: Sequence[str]) -> list[Job]:
+    """The cartesian product of all values, the last key fastest, each run with a folder of its own.
+
+    Where runs that differ in one key alone would have the same `exp_name`, the key and its value are put after it:
+    `grpo_baseline_seed1`. `--job N` leaves the one run of that number.
+
+    Raises:
+        UserError: another command, values that cannot be read, two runs that would write one folder.
+    """
+    if command not in CAN_START_FROM_FILE:
+        raise UserError(f"--multirun is for {' and '.join(CAN_START_FROM_FILE)}: rlvr-vocab {command} runs once")
+    line = parse_command_line(command, argv)
+    plain = re.sub(r"(^|\0)(--multirun|-m|--job(=|\0)\d+)(?=\0|$)", "", "\0".join(argv)).strip("\0").split("\0")
+    values: dict[str, Words] = {}  # of a key that is given twice the last counts
+    for word in filter(None, plain):
+        values[word.partition("=")[0]] = _values(word, line.folders)
+    swept = [place for place, words in enumerate(values.values()) if len(words) > 1]
+    runs = list(dict.fromkeys(itertools.product(*values.values())))
+    if line.job is not None and not 0 <= line.job < len(runs):
+        raise UserError(f"--job {line.job}: the sweep has {counted(len(runs), 'job')}, 0 to {len(runs) - 1}")
+    names = {words: _value(command, words, "exp_name") for words in runs}
+    in_names = [place for place in swept if not _named_by(place, names)]
+    jobs = []
+    for words in runs:
+        name = names[words] + "".join(_suffix(words[place]) for place in in_names)
+        own = (*words, f"exp_name={name}") if in_names else words
+        jobs.append(Job(own, tuple(words[place] for place in swept), Path(_value(command, own, "output_dir"))))
+    folders = [job.folder.absolute() for job in jobs]
+    for number, folder in enumerate(folders):
+        if folder in folders[:number]:
+            both = f"jobs {folders.index(folder) + 1} and {number + 1} of the sweep"
+            raise UserError(
+                f"{both} would both write {jobs[number].folder}: give an output_dir that tells them apart, such as "
+                "output_dir='./out/${exp_name}'"
+            )
+    return jobs if line.job is None else [jobs[line.job]]
+
+
+def _values(word: str, folders: Sequence[Path]) -> Words:
+    """One word for each value of `key=value`; text that is not in Hydra's grammar is one value."""
+    if not re.search(r"=.*[,(]", word, re.DOTALL):  # no sweep goes without
+        return (word,)
+    try:
+        override = OverridesParser.create().parse_override(word)
+    except HydraException:
+        return (word,)
+    if not override.is_sweep_override():
+        return (word,)
+    if not override.is_discrete_sweep():
+        raise UserError(f"cannot read {word!r}: an interval has no end of values; write range(1,4) or 1,2,3")
+    chosen: object = override.value()
+    key = override.get_key_element()
+    if isinstance(chosen, Glob):
+        names = chosen.filter(group_choices(key, folders))
+    else:
+        names = list(override.sweep_string_iterator())
+    if not names:
+        raise UserError(f"cannot read {word!r}: it stands for no value")
+    return tuple(f"{key}={name}" for name in names)
+
+
+def _value(command: str, words: Words, key: str) -> str:
+    return str(resolve(compose(command, parse_command_line(command, words)).config)[key])
+
+
+def _named_by(place: int, names: dict[Words, str]) -> bool:
+    """Whether runs that differ in this word alone have different names."""
+    return len({((*words[:place], *words[place + 1 :]), name) for words, name in names.items()}) == len(names)
+
+
+def _suffix(word: str) -> str:
+    """`_seed1`, `_loss_type_dapo`: what a word adds to the name of its run."""
+    key, _, value = word.lstrip("+~").partition("=")
+    between = "" if _NUMBER.fullmatch(value) else "_"
+    return f"_{key.rpartition('.')[2]}{between}{_NOT_IN_A_NAME.sub('-', value).strip('-')}"
 
 
 def require_one_process() -> None:

@@ -8,15 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.atomic_file import read_json_if_there
-from rlvr_vocab.config.batches import value_of
-from rlvr_vocab.config.completed import with_defaults
-from rlvr_vocab.config.compose import compose, parse_command_line
-from rlvr_vocab.config.grpo_fields import GRPO_FIELDS
-from rlvr_vocab.config.help import leaves
-from rlvr_vocab.config.recorded import read_recorded, required_value
-from rlvr_vocab.config.resolution import resolved_config
+from rlvr_vocab.config.load import read_settings
+from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import EvaluationSettings, RewardSettings
-from rlvr_vocab.config.values import read
+from rlvr_vocab.config.values import leaves, read
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import (
     INITIAL_MODEL,
@@ -72,11 +67,9 @@ def _of_stage(config: Mapping[str, Any], stage: Mapping[str, Any]) -> dict[str, 
 
 
 def _facts(config: Mapping[str, Any], folder: Path, stage: str = "") -> RunFacts:
-    config = with_defaults(config, folder)
     model, training = config["model"], config["training"]
     dataset, warmup = config["dataset"], config.get("warmup") or {}
-    grpo = {name: value for name, value in training.items() if name in GRPO_FIELDS}
-    rewards = read(RewardSettings, config["rewards"], "rewards")
+    rewards = read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards")
     opened, closed = model["think_tags"]
     return RunFacts(
         exp_name=config["exp_name"],
@@ -93,13 +86,13 @@ def _facts(config: Mapping[str, Any], folder: Path, stage: str = "") -> RunFacts
             for name, each in zip(logged_names(rewards.functions), rewards.functions, strict=True)
         ),
         max_steps=training.get("max_steps"),
-        completions_per_step=_completions_per_step(grpo),
-        together=_together(grpo),
+        completions_per_step=_completions_per_step(training),
+        together=_together(training),
         longest_completion=_longest_completion(folder, stage),
         arithmetic_digits=_arithmetic_digits(dataset.get("generator") or {}),
         warmup_steps=warmup.get("max_steps") or 0,
         warmup_until=warmup.get("until_accuracy"),
-        **{name: value_of(training, name) for name in _TRAINING},
+        **{name: training[name] for name in _TRAINING},
     )
 
 
@@ -119,8 +112,7 @@ _TRAINING = (
 
 def _completions_per_step(grpo: Mapping[str, Any]) -> float:
     size, batches, updates = (
-        value_of(grpo, name)
-        for name in ("per_device_train_batch_size", "gradient_accumulation_steps", "num_iterations")
+        grpo[name] for name in ("per_device_train_batch_size", "gradient_accumulation_steps", "num_iterations")
     )
     return float(size * batches / updates)
 
@@ -129,7 +121,7 @@ def _together(grpo: Mapping[str, Any]) -> tuple[str, int]:
     """The key that decides how many completions are drawn together, and its value."""
     names = ("generation_batch_size", "steps_per_generation", "gradient_accumulation_steps")
     name = next((name for name in names if grpo.get(name) is not None), names[-1])
-    return name, value_of(grpo, name)
+    return name, grpo[name]
 
 
 def _longest_completion(folder: Path, stage: str) -> int | None:
@@ -206,12 +198,12 @@ def run_of_checkpoint(checkpoint: Path) -> RunOfCheckpoint:
     config = read_recorded(folder, resolve=True)
     stage, evaluation = stage_of(checkpoint, config.get("stages") or []), config.get("evaluation") or {}
     generation = {
-        name: stage.get("generation", {}).get(name, required_value(config, f"model.generation_kwargs.{name}", folder))
+        name: stage.get("generation", {}).get(name, config["model"]["generation_kwargs"][name])
         for name in ("max_new_tokens", "temperature")
     }
     return RunOfCheckpoint(
         folder=folder,
-        seed=required_value(config, "seed", folder),
+        seed=config["seed"],
         dataset=config["dataset"],
         training_sets=tuple(
             (each["name"], {**config["dataset"], **each.get("dataset", {})})
@@ -220,7 +212,7 @@ def run_of_checkpoint(checkpoint: Path) -> RunOfCheckpoint:
         warmed_up=(config.get("warmup") or {}).get("max_steps", 0) > 0,
         rewards=read(RewardSettings, _last_rewards(config), "rewards"),
         evaluation=read(EvaluationSettings, {"grader": None, "threshold": None} | evaluation, "evaluation"),
-        system_prompt=required_value(config, "dataset.system_prompt", folder) if asked_under_it(folder) else None,
+        system_prompt=config["dataset"]["system_prompt"] if asked_under_it(folder) else None,
         **generation,
     )
 
@@ -252,4 +244,4 @@ def configuration_keys(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def default_keys() -> dict[str, Any]:
     """The keys of a run for which nothing was set."""
-    return configuration_keys(resolved_config(compose("train", parse_command_line("train", []))))
+    return configuration_keys(read_settings("train", []).resolved)

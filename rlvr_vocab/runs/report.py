@@ -18,7 +18,7 @@ from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, write_vocabulary
 from rlvr_vocab.atomic_file import write_text_whole
 from rlvr_vocab.config.command_sections import ReportSettings
 from rlvr_vocab.config.help import command_to_repeat
-from rlvr_vocab.config.recorded import NOT_COMPARED, config_yaml, read_recorded, required_value
+from rlvr_vocab.config.recorded import NOT_COMPARED, config_yaml, read_recorded
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
@@ -57,12 +57,12 @@ def write_report(settings: ReportSettings, read_run: Callable[[Path], RunRecord]
     """
     report = report_of(read_run(settings.run), settings.max_samples)
     text = render(run_page(report))
-    write_text_whole(settings.out, text, "out")
-    if report.vocabulary is not None and settings.out.parent.resolve() == settings.run.resolve():
+    write_text_whole(settings.page, text, "out")
+    if report.vocabulary is not None and settings.page.parent.resolve() == settings.run.resolve():
         try:
             write_vocabulary(report.vocabulary)
         except OSError as error:
-            raise UserError(f"the data beside {settings.out} cannot be written: {error.strerror or error}") from error
+            raise UserError(f"the data beside {settings.page} cannot be written: {error.strerror or error}") from error
     return report.record.damage
 
 
@@ -153,7 +153,7 @@ def _configuration(folder: Path) -> Configuration:
     return Configuration(
         changed=tuple(_changed(recorded)),
         text=without_secrets(config_yaml(recorded)),
-        again=command_to_repeat(folder, str(required_value(recorded, "exp_name", folder))),
+        again=command_to_repeat(folder, str(recorded["exp_name"])),
         taken_up=tuple(
             (str(row["at"]), str(row["key"]), as_typed(row["from"]), as_typed(row["to"]))
             for row in read_rows(folder / CHANGES)

@@ -108,15 +108,16 @@ class DynamicSampling:
         """None where the loader's batches are trained on.
 
         Raises:
-            UserError: the problem set lacks what the curriculum goes by, or nothing tells what is solved.
+            UserError: nothing tells what is solved.
         """
-        if max_rounds == 1 and not curriculum.chooses:
+        skip_solved = curriculum.skip_solved
+        if max_rounds == 1 and skip_solved is None:
             return None
         if trainer.rollout_func is not None or trainer.tools or trainer.environment_factories is not None:
             raise UserError("dynamic sampling and curricula draw plain completions: not with rollout_func or tools")
-        if solved_by is None and curriculum.goes_by_success:
+        if solved_by is None and skip_solved is not None:
             raise UserError("a curriculum that goes by what is solved needs solved_by, the reward that tells")
-        order = ProblemOrder.of(trainer.train_dataset, trainer.args.seed, curriculum)
+        order = ProblemOrder(len(trainer.train_dataset), trainer.args.seed, skip_solved)
         return cls(trainer, max_rounds, order, solved_by)
 
     def fill(self, completions: int) -> ChosenBatch:

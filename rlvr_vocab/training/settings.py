@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from rlvr_vocab.bounds import Bounds, Count, NotNegative, Share
+from annotated_types import Ge, Lt
+
+from rlvr_vocab.bounds import Count, NotNegative, Share, Whole
 from rlvr_vocab.counted import counted
 
 # What the KL to the initial model compares where one text has several ids.
@@ -43,54 +45,14 @@ class UntilSettings:
 
 
 @dataclass(frozen=True)
-class ByDifficulty:
-    """Which problems are drawn, by how difficult they are: in one of two ways, or all alike.
-
-    Attributes:
-        column: numbers by which problems are sorted; at first the easiest share `start` is drawn from, and `step` more
-            each time that the mean pass rate of the last `window` problems is above a value.
-        band: pass rates between which a problem is drawn again at once, others every `again_after` passes.
-    """
-
-    column: str | None = None
-    start: Share = 0.25
-    step: Share = 0.25
-    above: Share = 0.7
-    window: Count = 64
-    band: tuple[float, float] | None = None
-    again_after: Count = 4
-
-    @property
-    def is_set(self) -> bool:
-        return self.column is not None or self.band is not None
-
-
-@dataclass(frozen=True)
 class CurriculumSettings:
     """Which problems are drawn, by how those before were answered.
 
     Attributes:
         skip_solved: a problem all of whose completions were right so many times in a row is not drawn again.
-        mix: of each value of the column `task`, its share of what is drawn; tasks without one are left out.
     """
 
     skip_solved: Count | None = None
-    by_difficulty: ByDifficulty = ByDifficulty()
-    mix: dict[str, Any] | None = field(default=None, hash=False)
-
-    @property
-    def chooses(self) -> bool:
-        return bool(self.mix) or self.goes_by_success
-
-    @property
-    def goes_by_success(self) -> bool:
-        return self.skip_solved is not None or self.by_difficulty.is_set
-
-    @property
-    def columns(self) -> list[str]:
-        """Of the problem set, what it goes by."""
-        column = self.by_difficulty.column
-        return [*(["task"] if self.mix else []), *([] if column is None else [column])]
 
 
 @dataclass(frozen=True)
@@ -117,12 +79,12 @@ class WarmupSettings:
         planted_bits: in place of worked solutions learn to tell the answer by copies alone, so many bits of it.
     """
 
-    max_steps: Annotated[int, Bounds(least=0)]
+    max_steps: Annotated[Whole, Ge(0)]
     batch_size: Count = 64
     learning_rate: NotNegative = 2e-3
     until_accuracy: Share | None = None
     check_every: Count = 20
-    num_check_problems: Annotated[int, Bounds(least=0)] = 0
+    num_check_problems: Annotated[Whole, Ge(0)] = 0
     planted_bits: Share | None = None
 
     @property
@@ -144,7 +106,7 @@ class Lora:
     r: Count = 16
     lora_alpha: Count = 32
     target_modules: Literal["all-linear"] | tuple[str, ...] = "all-linear"
-    lora_dropout: Annotated[float, Bounds(least=0, below=1)] = 0.05
+    lora_dropout: Annotated[float, Ge(0), Lt(1)] = 0.05
     train_rows: Literal["reasoning", "all", "none"] = "reasoning"
     enabled: bool | None = None
 

@@ -28,7 +28,7 @@ DIFFER = "the trained and the sampled policy would differ"
             "training.num_generations=3",
             ["num_generations=3", "8 completions", "steps_per_generation=6", "2 or 4 or 8"],
         ),
-        ("training.num_generations=1", ["at least 2"]),
+        ("training.num_generations=1", ["greater than or equal to 2"]),
         ("training.top_p=0.9", ["training.top_p=0.9", DIFFER]),
         ("training.generation_kwargs.top_p=0.9", ["training.generation_kwargs.top_p=0.9", DIFFER]),
         ("model.generation_kwargs.min_p=0.1", ["model.generation_kwargs.min_p=0.1", DIFFER]),
@@ -36,26 +36,25 @@ DIFFER = "the trained and the sampled policy would differ"
         ("training.generation_kwargs.temperature=0.5", ["training.temperature=1.0", "same thing"]),
         ("training.top_k=-1", ["training.top_k=-1", "leave it out"]),  # what only vLLM calls off: generate crashes
         ("training.vllm_structured_outputs_regex=a+", ["training.vllm_structured_outputs_regex=a+", DIFFER]),
-        ("training.temperature=0", ["above 0"]),
-        ("training.max_steps=0", ["training.max_steps=0", "at least 1"]),
+        ("training.temperature=0", ["greater than 0"]),
+        ("training.max_steps=0", ["training.max_steps=0", "greater than or equal to 1"]),
         ("training.learning_rate=inf", ["training.learning_rate=inf", "must be finite"]),
         ("model.model_kwargs.trust_remote_code=no", ["trust_remote_code", "expected true or false, got 'no'"]),
-        ("training.top_entropy_quantile=1.5", ["training.top_entropy_quantile=1.5", "must be from 0 to 1"]),
-        ("training.fp16=true", ["training.fp16=true", "set training.bf16=false"]),
+        ("training.top_entropy_quantile=1.5", ["training.top_entropy_quantile=1.5", "less than or equal to 1"]),
         ("training.seed=7", ["training.seed is not used here: set seed"]),
         ("model.reasoning_vocab_size=-1", ["-1"]),
         ("model.source_ids=[3,-4]", ["-4"]),
-        ("model.source_ids=[]", ["one or more"]),
+        ("model.source_ids=[]", ["model.source_ids", "at least 1"]),
         ("model.think_tags=[a,a]", ["two different"]),
         ("model.model_kwargs.torch_dtyp=bf16", ["torch_dtype?"]),
         ("model.model_kwargs.torch_dtype=fp8", ["fp8", "bf16"]),
         ("model.chat_template=nowhere.jinja", ["nowhere.jinja: no such file"]),
         ("model.name=tiny", ["model=tiny"]),
         ("dataset.name=arithmetic", ["dataset=arithmetic"]),
-        ("dataset.eval_fraction=1.0", ["dataset.eval_fraction=1.0", "below 1"]),
-        ("training.warmup_ratio=1.0", ["below 1"]),
-        ("training.kl_over=txt", ["training.kl_over=txt", "did you mean text?", "text, ids"]),
-        ("warmup.until_accuracy=35", ["must be from 0 to 1"]),
+        ("dataset.eval_fraction=1.0", ["dataset.eval_fraction=1.0", "less than 1"]),
+        ("training.warmup_ratio=1.0", ["less than 1"]),
+        ("training.kl_over=txt", ["training.kl_over=txt", "did you mean text?", "'text' or 'ids'"]),
+        ("warmup.until_accuracy=35", ["less than or equal to 1"]),
         ("rewards.functions=[{name: acuracy}]", ["acuracy", "accuracy?"]),
         ("rewards.functions=[]", ["rewards=accuracy"]),
         ("exp_name=..", ["exp_name"]),
@@ -120,14 +119,14 @@ PLANTED = "experiment=planted_channel"
             ["quickstart", "training.placebo=true", "model.reasoning_vocab_size=0"],
             ["training.placebo=true", "no choice"],
         ),
-        (["quickstart", "training.hidden_bits=0"], ["training.hidden_bits=0", "above 0"]),
+        (["quickstart", "training.hidden_bits=0"], ["training.hidden_bits=0", "greater than 0"]),
         (
             ["quickstart", "training.hidden_bits=1", "model.reasoning_vocab_size=0"],
             ["training.hidden_bits=1", "no copies"],
         ),
         (["quickstart", "training.hidden_bits=1", "model.reasoning_rows=frozen"], ["no copies that could differ"]),
         (["quickstart", "training.hidden_bits=1", "model.hidden_bits=0.5"], ["model.hidden_bits=0.5"]),
-        (["train", PLANTED, "warmup.planted_bits=1.5"], ["warmup.planted_bits=1.5", "from 0 to 1"]),
+        (["train", PLANTED, "warmup.planted_bits=1.5"], ["warmup.planted_bits=1.5", "less than or equal to 1"]),
         (["train", PLANTED, "warmup.max_steps=0"], ["set warmup.max_steps"]),
         (["train", PLANTED, "model.reasoning_vocab_size=0"], ["set model.reasoning_vocab_size"]),
         (["train", PLANTED, "model=smollm2_135m"], ["model=tiny"]),
@@ -218,7 +217,7 @@ def test_a_run_folder_given_for_a_model_points_at_its_final_model(model_folder: 
 def test_evaluate_and_generate_check_what_they_are_given(model_folder: Callable[..., Path]) -> None:
     checkpoint = f"checkpoint={model_folder()}"
     settings = load_settings("evaluate", [checkpoint, "dataset=gsm8k", "temperature=0"])
-    assert settings.out == settings.checkpoint / "evaluation" / "gsm8k"
+    assert settings.folders[0] == settings.checkpoint / "evaluation" / "gsm8k"
     assert "samples=0" in refusal("evaluate", [checkpoint, "samples=0"])
     assert "split=test" in refusal("evaluate", [checkpoint, "split=test"])
     assert "checkpoint is missing" in refusal("evaluate", [])

@@ -141,7 +141,7 @@ def test_max_hours_is_a_time(hours):
         (["training.logging_strategy=epoch"], "lose or double"),
         (["training.eval_on_start=true"], "before it trains"),
         (["training.save_strategy=best"], "a signal would save nothing"),
-        (["training.resume_from_checkpoint=somewhere"], "write resume=somewhere"),
+        (["training.resume_from_checkpoint=somewhere"], "set resume"),
         (["training.load_best_model_at_end=true", "training.save_total_limit=1"], "at least 2"),
         (["training.load_best_model_at_end=true", "stages=[{name:a},{name:b}]"], "where the one before ended"),
     ],

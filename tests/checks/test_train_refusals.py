@@ -44,7 +44,7 @@ def test_what_cannot_work_here_ends_in_one_line(words, parts, tmp_path, capsys):
 
 @pytest.mark.parametrize("name", ["self_attn.q_proj", "model.layers.0.mlp.up_proj"])
 def test_a_layer_may_be_named_by_its_end_or_as_a_whole(name):
-    from rlvr_vocab.checks.adapter import check_target_modules
+    from rlvr_vocab.checks.accelerator import check_target_modules
 
     check_target_modules(load_settings("quickstart", ["model.lora.enabled=true", f"{TARGETS}=[{name}]"]))
 

@@ -224,7 +224,7 @@ def test_several_checkpoints_have_a_folder_each_and_are_paired_with_the_first(
 
 def test_one_checkpoint_or_a_list_of_them_and_where_their_results_go() -> None:
     one = read_settings("evaluate", ["checkpoint=out/seed=1/final_model", "dataset=gsm8k"])
-    assert one.checkpoint == Path("out/seed=1/final_model") and one.out == one.checkpoint / "evaluation/gsm8k"
+    assert one.checkpoint == Path("out/seed=1/final_model") and one.folders == (one.checkpoint / "evaluation/gsm8k",)
     words = ["checkpoint=[out/x/final_model,out/y/checkpoint-5]", "dataset=gsm8k"]
     several = read_settings("evaluate", words)
     assert several.folders == tuple(each / "evaluation" / "gsm8k" for each in several.checkpoints)
@@ -234,7 +234,7 @@ def test_one_checkpoint_or_a_list_of_them_and_where_their_results_go() -> None:
     )
     nested = read_settings("evaluate", ["checkpoint=[out/m,out/m/sub]", "dataset=gsm8k", "out=new"])
     assert nested.folders == (Path("new/m"), Path("new/m/sub"))
-    with pytest.raises(UserError, match=r"checkpoint=\[\]: give at least one"):
+    with pytest.raises(UserError, match=r"checkpoint=\[\]: .*at least 1 item"):
         read_settings("evaluate", ["checkpoint=[]", "dataset=gsm8k"])
 
 
@@ -248,11 +248,11 @@ def test_vllm_is_refused_where_it_cannot_sample(
     model_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = [f"checkpoint={model_folder()}", "dataset=gsm8k"]
-    monkeypatch.setattr("rlvr_vocab.checks.commands.installed", lambda package: False)
+    monkeypatch.setattr("rlvr_vocab.checks.machine.installed", lambda package: False)
     with pytest.raises(UserError, match="backend=vllm: vllm is not installed"):
         load_settings("evaluate", [*words, "backend=vllm"])
     assert load_settings("evaluate", words).backend == "transformers"
-    monkeypatch.setattr("rlvr_vocab.checks.commands.installed", lambda package: True)
+    monkeypatch.setattr("rlvr_vocab.checks.machine.installed", lambda package: True)
     assert load_settings("evaluate", [*words, "backend=vllm"]).backend == "vllm"
     monkeypatch.setattr("rlvr_vocab.checks.commands.check_checkpoint_folder", lambda *_: None)
     monkeypatch.setattr("rlvr_vocab.checks.commands.is_adapter", lambda folder: True)

@@ -149,7 +149,7 @@ def test_an_adapter_is_asked_on_the_base_that_is_given(
         (["prompt=hello", "prompts=x.txt"], "give either prompt="),
         (["prompt=  "], "prompt is empty"),
         (["prompts=missing.txt"], "prompts=missing.txt: no such file"),
-        (["prompt=hello", "top_p=0"], "top_p=0.0"),
+        (["prompt=hello", "top_p=0"], "top_p=0"),
         (["prompt=hello", "base=elsewhere"], "is a whole model and needs none"),
     ],
 )

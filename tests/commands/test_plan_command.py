@@ -216,16 +216,6 @@ def test_a_group_may_be_drawn_by_all_cards_together(capsys):
     assert "does not divide the 4 completions" in capsys.readouterr().err
 
 
-def test_shares_of_a_mix_can_be_planned(capsys):
-    words = (
-        "model=tiny",
-        "dataset=reasoning_gym",
-        "dataset.tasks=[gcd,lcm]",
-        "dataset.curriculum.mix={gcd: 1, lcm: 3}",
-    )
-    assert planned(capsys, *words, "gpu=cpu")[0] == 0
-
-
 def test_the_time_for_slurm_is_the_longest_in_whole_quarters_of_an_hour(capsys):
     words = (*QWEN, "gpu=h100", "gpus=2", "training.max_steps=1000")
     _, plan = planned(capsys, *words)

@@ -33,7 +33,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("train", [GYM, "dataset.tasks=[lcm,gdc]"], "no task gdc; did you mean gcd?"),
         ("check", [GYM, "dataset.tasks=[{name:lcm,params:{min_value:9,max_value:1}}]"], "lcm refuses min_value=9"),
         ("train", [GYM, "dataset.tasks=[{name:lcm,wieght:2}]"], "unknown key dataset.tasks[0].wieght"),
-        ("train", [GYM, "dataset.tasks=[{name:lcm,weight:0}]"], "dataset.tasks[0].weight=0.0: must be above 0"),
+        ("train", [GYM, "dataset.tasks=[{name:lcm,weight:0}]"], "dataset.tasks[0].weight=0: should be greater than 0"),
         ("train", ["dataset=gsm8k", "dataset.tasks=[lcm]"], "belong to dataset=reasoning_gym"),
         ("train", [GYM, "dataset.tasks=[lcm]", "dataset.eval_fraction=0"], "dataset.eval_split=null beside it"),
         ("train", [GYM, "dataset.tasks=[lcm]", "dataset.columns.problem=text"], 'no column "text"'),
@@ -61,7 +61,7 @@ def test_the_tasks_own_scorer_is_the_reward_unless_another_is_named() -> None:
 
 def test_a_recorded_run_has_its_tasks_whole_and_an_older_one_goes_on_without_any(tmp_path: Path) -> None:
     settings = read_settings("train", [GYM, "dataset.tasks=[lcm,{name:gcd,weight:2,params:{max_value:9}}]"])
-    assert settings.resolved["dataset"]["tasks"][0] == {"name": "lcm"}
+    assert settings.resolved["dataset"]["tasks"][0] == {"name": "lcm", "weight": 1.0, "params": {}}
     assert settings.dataset.tasks is not None and settings.dataset.tasks[1].params == {"max_value": 9}
     older = read_settings("train", ["dataset=gsm8k"]).resolved
     of_older = {key: value for key, value in older["dataset"].items() if key not in ("tasks", "num_problems")}

@@ -4,10 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.config.compose import CONF, compose_section
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
-from rlvr_vocab.config.resolution import SHARED_KEYS, shipped_values
 from rlvr_vocab.errors import UserError
 
 LIMIT, LENGTH = "model.generation_kwargs.max_new_tokens", "training.max_completion_length"
@@ -39,7 +37,6 @@ def both(words: list[str]) -> tuple[int, int, int]:
         (["experiment=quickstart", f"{LENGTH}=64"], 64),
         (["experiment=quickstart", f"{LIMIT}=64"], 64),
         (["experiment=gsm8k_xml", f"{LIMIT}=300"], 300),
-        ([f"{LIMIT}=null"], 1024),
     ],
 )
 def test_the_completion_limit_is_one_value_under_both_names(words: list[str], value: int) -> None:
@@ -54,6 +51,7 @@ def test_the_completion_limit_is_one_value_under_both_names(words: list[str], va
         ["training=small_gpu", f"{LIMIT}=300"],
         ["training.temperature=0.7", "model.generation_kwargs.temperature=0.8"],
         ["training.temperature=0.7", "model.generation_kwargs.temperature=1.0"],
+        ["stages=[{name: a, generation: {max_new_tokens: 12}, training: {max_completion_length: 20}}]"],
         ["training.warmup_ratio=0.1", "training.warmup_steps=10"],
         ["model.source_ids=[1,2]", "model.reasoning_vocab_size=3"],
     ],
@@ -61,12 +59,6 @@ def test_the_completion_limit_is_one_value_under_both_names(words: list[str], va
 def test_two_different_values_are_refused(words: list[str]) -> None:
     with pytest.raises(UserError):
         read_settings("train", words)
-
-
-def test_the_values_that_do_not_count_as_set_are_those_of_the_shipped_models() -> None:
-    for model_key in SHARED_KEYS:
-        sections = [compose_section("model", path.stem, [CONF]) for path in CONF.glob("model/[!_]*.yaml")]
-        assert {section["generation_kwargs"][model_key] for section in sections} == set(shipped_values(model_key))
 
 
 def test_what_is_typed_over_a_recorded_run_replaces_both_names(tmp_path: Path) -> None:

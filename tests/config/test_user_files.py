@@ -53,16 +53,16 @@ def test_an_unrelated_config_yaml_in_config_dir_is_not_taken_for_ours(tmp_path: 
     assert read_settings("train", ["-cd", str(tmp_path)]).exp_name == "grpo_baseline"
 
 
-def test_an_unknown_key_in_a_file_is_named_with_the_file_and_the_nearest_key(tmp_path: Path) -> None:
-    path = write(tmp_path / "training" / "mine.yaml", "learning_rat: 1.0e-5\n")
+def test_an_unknown_key_in_a_file_is_named_with_the_nearest_key(tmp_path: Path) -> None:
+    write(tmp_path / "training" / "mine.yaml", "learning_rat: 1.0e-5\n")
     message = refusal(["-cd", str(tmp_path), "training=mine"])
-    assert "training.learning_rat " in message and str(path) in message and "training.learning_rate?" in message
+    assert "training.learning_rat;" in message and "training.learning_rate?" in message
 
 
-def test_an_unknown_key_in_a_recipe_is_named_with_its_file(tmp_path: Path) -> None:
-    path = write(tmp_path / "experiment" / "r.yaml", "# @package _global_\nmodel:\n  reasoning_vocab: 3\n")
+def test_an_unknown_key_in_a_recipe_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "experiment" / "r.yaml", "# @package _global_\nmodel:\n  reasoning_vocab: 3\n")
     message = refusal(["-cd", str(tmp_path), "experiment=r"])
-    assert str(path) in message and "model.reasoning_vocab_size?" in message
+    assert "model.reasoning_vocab;" in message and "model.reasoning_vocab_size?" in message
 
 
 def test_a_recipe_that_names_a_missing_file_gets_the_nearest(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_the_format_is_what_the_format_reward_says():
         (["training.metric_for_best_model=accuracy", "rewards=format"], "which calls none right or wrong"),
         (["evaluation.grader=acuracy"], "did you mean accuracy"),
         (["evaluation.grader={name: accuracy, params: {deadlin: 1}}"], "accuracy has no parameter deadlin"),
-        (["evaluation.threshold=high"], "evaluation.threshold: expected a number"),
+        (["evaluation.threshold=high"], "evaluation.threshold=high: should be a valid number"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(words, part, tmp_path):
@@ -97,7 +97,7 @@ def test_what_cannot_be_measured_is_refused(words, part, tmp_path):
         (["training.eval_steps=5"], "steps"),
         (["training.eval_steps=0.25", "training.num_generations=8"], "steps"),
         (["training.eval_steps=5", "training.eval_strategy=no"], "no"),
-        (["training.eval_steps=null"], None),
+        (["training.eval_steps=null"], "no"),
     ],
 )
 def test_an_interval_is_enough_to_be_measured(words, strategy, tmp_path):

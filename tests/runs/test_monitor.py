@@ -15,6 +15,7 @@ from rich.text import Text
 
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
+from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, read_rows, split_evaluations
 from rlvr_vocab.runs.monitor import DisplayCallback, RunDoctor, alert
 from rlvr_vocab.runs.record import run_facts
@@ -199,7 +200,7 @@ def test_rows_and_findings_reach_the_display_of_the_main_process_alone(trainer: 
 
 def test_a_damaged_file_and_figures_without_bounds_end_no_training(trainer: Any, tmp_path: Path) -> None:
     (tmp_path / "problems.json").write_text('{"tr')
-    config = {"model": {}, "dataset": {}, "training": {}, "rewards": ["accuracy"]}
+    config = read_settings("train", ["experiment=quickstart"]).resolved
     figures = {"loss": 1e308, "reward": 1e308, "reward_std": -1e308, "grad_norm": 10**400, "step_time": 1e308}
     told: list[str] = []
     doctor = RunDoctor(run_facts(config, tmp_path), tmp_path, lambda finding: told.append(finding.name))

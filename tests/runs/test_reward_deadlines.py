@@ -47,7 +47,7 @@ def test_a_deadline_reaches_the_function_and_is_recorded_as_it_was_written(
 
 
 def test_a_deadline_that_is_no_number_is_refused(slow: str) -> None:
-    with pytest.raises(UserError, match="deadline: expected a number or auto, got 'soon'"):
+    with pytest.raises(UserError, match="deadline=soon: should be 'auto' or should be a valid number"):
         run_with(f"[{{name:'{slow}',deadline:soon}}]")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlvr_vocab.config.sweep import jobs_of
+from rlvr_vocab.runs.multirun import jobs_of
 
 
 @pytest.mark.parametrize(

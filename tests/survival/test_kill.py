@@ -89,7 +89,7 @@ def half_teach(completions, solution, **_):
 def test_killed_while_further_problems_are_drawn_for_a_batch(forks, undisturbed, outcome_of, tmp_path):
     (tmp_path / "own.py").write_text(HALF_TEACH)
     words = (
-        *("training.dynamic_sampling=true", "training.max_rounds=3", "dataset.curriculum.mix=null"),
+        *("training.dynamic_sampling=true", "training.max_rounds=3"),
         f"rewards=[{tmp_path / 'own.py'}:half_teach]",
     )
     run, calls = undisturbed(*words), tmp_path / "calls"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rlvr_vocab.config.recorded import read_recorded, required_value
+from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.values import read
 from rlvr_vocab.data.answers import UnusableRow, cell_answer, is_nan, plain_text, unread_marker
 from rlvr_vocab.data.files import read_rows
@@ -296,7 +296,7 @@ def recorded_context(path: Path) -> RewardContext | None:
     config = read_recorded(run, resolve=True)
     layout = VocabLayout.load(model) if (model / LAYOUT_FILE).is_file() else None
     return RewardContext(
-        think_tags=read(tuple[str, str], required_value(config, "model.think_tags", run), "model.think_tags"),
+        think_tags=read(tuple[str, str], config["model"]["think_tags"], "model.think_tags"),
         standard_size=None if layout is None else layout.standard_size,
         think_open_id=None if layout is None else layout.think_open_id,
         think_close_id=None if layout is None else layout.think_close_id,

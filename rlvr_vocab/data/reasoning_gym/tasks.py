@@ -8,7 +8,8 @@ from importlib.util import find_spec
 from itertools import pairwise
 from typing import Annotated, Any
 
-from rlvr_vocab.bounds import Bounds
+from annotated_types import Gt
+
 from rlvr_vocab.data.files import one_line
 from rlvr_vocab.data.reasoning_gym.worked_solutions import WORKED
 from rlvr_vocab.errors import UserError
@@ -35,7 +36,7 @@ class GymTask:
     """
 
     name: str
-    weight: Annotated[float, Bounds(above=0)] = 1.0
+    weight: Annotated[float, Gt(0)] = 1.0
     params: dict[str, Any] = field(default_factory=dict, hash=False)
 
 

@@ -153,13 +153,13 @@ def test_the_configuration_of_the_run_decides(
 def test_a_folder_written_by_hand_is_judged_as_any_other(
     healthy_rows: list[Row], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "config.yaml").write_text("model: {}\ndataset: {}\ntraining: {}\nrewards: accuracy\n")
+    (tmp_path / "config.yaml").write_text("model: {}\ndataset: {}\ntraining: {}\nrewards: {functions: [accuracy]}\n")
     rows = [{**row, "completions/clipped_ratio": 0.97} for row in healthy_rows]
     lines = [json.dumps({name: value for name, value in row.items() if name != "loss"}) for row in rows]
     (tmp_path / "metrics.jsonl").write_text("\n\n".join(lines), encoding="utf-8-sig")
     assert main(["doctor", f"run={tmp_path}", "format=json"]) == 1
     told = json.loads(capsys.readouterr().out)
-    assert told["rows"] == 60 and told["exp_name"] == tmp_path.name
+    assert told["rows"] == 60 and told["exp_name"] == "grpo_baseline"
     assert [finding["name"] for finding in told["findings"]] == ["completions_cut_off"]
 
 

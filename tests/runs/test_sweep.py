@@ -2,8 +2,8 @@
 
 import pytest
 
-from rlvr_vocab.config.sweep import jobs_of
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.runs.multirun import jobs_of
 
 pytestmark = pytest.mark.slow  # each composes several configurations
 
@@ -76,7 +76,6 @@ def test_one_job_of_a_sweep_is_the_run_that_it_is_among_all() -> None:
     [
         (["seed=1,2", "output_dir=here"], "jobs 1 and 2 of the sweep would both write here"),
         (["seed=interval(0,1)"], "an interval has no end of values"),
-        (["dataset.system_prompt=Think (hard), then answer"], "quote text"),
         (["rewards=glob(nothing*)"], "stands for no value"),
         (["sed=1,2"], "did you mean seed?"),
         (["seed=1,2", "--job", "2"], "--job 2: the sweep has 2 jobs, 0 to 1"),

@@ -1,0 +1,96 @@
+"""Fields of TRL's GRPOConfig: those that the schema names, those that TRL alone knows, those that nothing reads."""
+
+import dataclasses
+import enum
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rlvr_vocab.cli import load_settings
+from rlvr_vocab.config.load import read_settings
+from rlvr_vocab.config.recorded import CONF
+from rlvr_vocab.config.sections import OURS, GrpoFields, RunSettings
+from rlvr_vocab.config.trl_fields import NOT_USED, trl_values
+from rlvr_vocab.config.values import keys_of
+from rlvr_vocab.errors import UserError
+
+
+def trl_fields() -> dict[str, Any]:
+    """Fields of GRPOConfig and their defaults as plain values."""
+    from trl import GRPOConfig
+
+    found = {}
+    for field in dataclasses.fields(GRPOConfig):
+        default = None if field.default is dataclasses.MISSING else field.default
+        found[field.name] = default.value if isinstance(default, enum.Enum) else default
+    return found
+
+
+def test_every_default_of_trl_is_read_as_it_is() -> None:
+    values = {name: value for name, value in trl_fields().items() if name not in NOT_USED}
+    assert trl_values(values) == values
+
+
+def test_the_defaults_of_all_training_files_are_those_of_trl() -> None:
+    shipped = yaml.safe_load((CONF / "training" / "_base.yaml").read_text(encoding="utf-8"))
+    of_trl = {name: value for name, value in shipped.items() if name not in OURS and not str(value).startswith("${")}
+    assert of_trl == {name: trl_fields()[name] for name in of_trl} | {"max_steps": None}  # -1 there
+    assert set(keys_of(GrpoFields)) <= set(trl_fields())
+
+
+@pytest.mark.parametrize("path", sorted((CONF / "training").glob("[!_]*.yaml")), ids=lambda path: path.stem)
+def test_grpo_config_accepts_every_shipped_training_file(path: Path, tmp_path: Path) -> None:
+    from rlvr_vocab.training.arguments import grpo_config
+
+    settings = read_settings("train", [f"training={path.stem}", "training.bf16=false"])
+    config = grpo_config({"output_dir": str(tmp_path), "report_to": "none", "use_cpu": True, **settings.training.grpo})
+    assert config.generation_batch_size % config.num_generations == 0
+    assert config.seed == 42 and config.run_name == "grpo_baseline" and config.reward_weights == [1.0]
+
+
+def test_warmup_ratio_becomes_the_share_of_steps_that_transformers_computes(tmp_path: Path) -> None:
+    from rlvr_vocab.training.arguments import grpo_config
+
+    grpo = read_settings("train", ["training.warmup_ratio=0.1", "training.bf16=false"]).training.grpo
+    config = grpo_config({"output_dir": str(tmp_path), "report_to": "none", "use_cpu": True, **grpo})
+    assert config.get_warmup_steps(200) == 20
+
+
+def test_what_is_to_be_written_instead_of_a_key_is_a_key_that_is_read() -> None:
+    known = {*keys_of(RunSettings), *(f"training.{name}" for name in trl_fields())}
+    advised = [key for advice in NOT_USED.values() for key in re.findall(r"\b[a-z_]+(?:\.[a-z_0-9]+)+\b", advice)]
+    keys = [key for key in advised if not key.endswith(".md")]
+    assert len(keys) > 10 and set(keys) <= known
+    for name in NOT_USED:
+        with pytest.raises(UserError, match="is not used here"):
+            read_settings("train", [f"training.{name}=1"] if name != "hub_token" else ["training.hub_token=true"])
+
+
+@pytest.mark.parametrize(
+    ("word", "parts"),
+    [
+        ("training.epsilon_hig=1", ["unknown key training.epsilon_hig", "training.epsilon_high?"]),
+        ("training.adam_epsilon=small", ["training.adam_epsilon=small", "valid number"]),
+        ("training.sync_ref_model=1", ["training.sync_ref_model", "valid boolean"]),
+    ],
+)
+def test_a_field_that_only_trl_knows_is_read_by_its_annotation(word: str, parts: list[str]) -> None:
+    assert read_settings("train", ["training.adam_epsilon=1e-6"]).training.grpo["adam_epsilon"] == 1e-6
+    with pytest.raises(UserError) as caught:
+        read_settings("train", [word])
+    assert all(part in str(caught.value) for part in parts), str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("lr_scheduler_type=reduce_lr_on_plateau", "GRPO has none; set cosine"),
+        ("ignore_data_skip=true", "given its first problems again"),
+    ],
+)
+def test_what_would_end_a_run_after_the_model_has_loaded_is_refused_before(word: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        load_settings("train", [f"training.{word}"])
