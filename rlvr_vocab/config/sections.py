@@ -212,6 +212,7 @@ class GrpoFields(TypedDict):
     epsilon: NotRequired[NotNegative]
     delta: NotRequired[NotNegative | None]
     scale_rewards: NotRequired[Literal["group", "batch", "none"] | bool]
+    multi_objective_aggregation: NotRequired[Literal["sum_then_normalize", "normalize_then_sum"]]
     use_bias_correction_kl: NotRequired[bool]
     mask_truncated_completions: NotRequired[bool]
     top_entropy_quantile: NotRequired[Share]

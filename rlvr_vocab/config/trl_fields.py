@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.config.values import keys_of, read, unknown_key
@@ -77,6 +78,9 @@ def trl_values(fields: Mapping[str, Any]) -> dict[str, Any]:
     from trl import GRPOConfig
 
     hints = get_type_hints(GRPOConfig)
+    for field in dataclasses.fields(GRPOConfig):
+        if field.metadata.get("choices"):  # which Transformers does not compare with
+            hints[field.name] = Literal[tuple(field.metadata["choices"])] | None
     for name in fields:
         if name not in hints:
             known = {**keys_of(RunSettings), **{f"training.{each}": None for each in hints if each not in NOT_USED}}

@@ -80,7 +80,7 @@ def unknown_key(key: str, known: Mapping[str, Any]) -> str:
 
 @cache
 def keys_of(kind: Any, prefix: str = "") -> Mapping[str, Any]:
-    """Dotted key -> annotation of a dataclass and of those in it, also in lists; sections stand there themselves."""
+    """Dotted key -> annotation of a dataclass and of those in it, sections included; `functions[].name` is in a list."""
     found: dict[str, Any] = {}
     metadata = {field.name: field.metadata for field in fields(kind)} if is_dataclass(kind) else {}
     for name, hint in get_type_hints(kind).items():
@@ -94,9 +94,10 @@ def keys_of(kind: Any, prefix: str = "") -> Mapping[str, Any]:
         if ONE_KEY in metadata.get(name, ()):
             continue
         for part in alternatives(hint):
-            element = get_args(part)[0] if get_origin(part) is tuple else part
+            listed = get_origin(part) is tuple
+            element = get_args(part)[0] if listed else part
             if isinstance(element, type) and is_dataclass(element):
-                found |= keys_of(element, key)
+                found |= keys_of(element, f"{key}[]" if listed else key)
     return found
 
 

@@ -99,7 +99,7 @@ def test_a_path_may_hold_commas_and_equal_signs() -> None:
         ("model.generation_kwargs.max_new_tokens=many", ["training.max_completion_length=many", "a valid integer"]),
         ("dataset.columns.problem=null", ["dataset.columns.problem=null", "a valid string"]),
         ("dataset.examples=[{problem: a}]", ["dataset.examples[0].answer"]),
-        ("rewards.functions=[{nme: accuracy}]", ["rewards.functions[0].nme", "rewards.functions.name?"]),
+        ("rewards.functions=[{nme: accuracy}]", ["rewards.functions[0].nme", "rewards.functions[].name?"]),
         ("dataset=local", ["dataset.name is missing"]),
         ("exp_name=${nowhere}", ["exp_name", "nowhere"]),
     ],

@@ -74,6 +74,7 @@ def test_what_is_to_be_written_instead_of_a_key_is_a_key_that_is_read() -> None:
     [
         ("training.epsilon_hig=1", ["unknown key training.epsilon_hig", "training.epsilon_high?"]),
         ("training.adam_epsilon=small", ["training.adam_epsilon=small", "valid number"]),
+        ("training.log_level=loud", ["training.log_level=loud", "'passive'"]),
         ("training.sync_ref_model=1", ["training.sync_ref_model", "valid boolean"]),
     ],
 )

@@ -58,7 +58,7 @@ def test_what_does_not_fit_is_named_with_its_whole_key(changed: dict[str, Any], 
 
 
 def test_keys_are_those_of_sections_too_and_of_what_stands_in_lists() -> None:
-    assert {"inner", "inner.size", "many.names", "place", "free"} <= set(keys_of(Outer))
+    assert {"inner", "inner.size", "many[].names", "place", "free"} <= set(keys_of(Outer))
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), 2**63])
