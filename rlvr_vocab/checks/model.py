@@ -6,24 +6,15 @@ from typing import Any
 
 from rlvr_vocab.checks import machine
 from rlvr_vocab.checks.machine import check_attention
-from rlvr_vocab.config.sections import LONG_DTYPE_NAMES, NOT_FOR_FROM_PRETRAINED, ModelSettings
-from rlvr_vocab.config.values import as_typed
+from rlvr_vocab.config.sections import NOT_FOR_FROM_PRETRAINED, ModelKwargs, ModelSettings
+from rlvr_vocab.config.values import as_typed, read
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import nearest_and_all, nearest_word
+from rlvr_vocab.nearest import nearest_word
 from rlvr_vocab.runs.model_folder import check_model_source
 from rlvr_vocab.vocab.layout import refuse_expanded
 
 logger = logging.getLogger(__name__)
 
-# Arguments of from_pretrained that a word such as `no` or `off`, which is a text here, would switch on.
-SWITCHES = (
-    "load_in_8bit",
-    "load_in_4bit",
-    "trust_remote_code",
-    "local_files_only",
-    "low_cpu_mem_usage",
-    "force_download",
-)
 # Arguments of from_pretrained by which it would unpickle what it reads.
 PICKLES = ("use_safetensors", "weights_only")
 
@@ -71,14 +62,7 @@ def check_model_kwargs(kwargs: Mapping[str, Any]) -> None:
             "model.model_kwargs.quantization_config is not used here: set model.model_kwargs.load_in_8bit or "
             "model.model_kwargs.load_in_4bit to true"
         )
-    known = sorted({*LONG_DTYPE_NAMES, *LONG_DTYPE_NAMES.values()})
-    if kwargs.get("torch_dtype") not in known:
-        given = kwargs.get("torch_dtype")
-        near = nearest_and_all(str(given), known)
-        raise UserError(f"model.model_kwargs.torch_dtype={given}: no such type{near}")
-    for key in SWITCHES:
-        if kwargs.get(key) not in (True, False, None):
-            raise UserError(f"model.model_kwargs.{key}: expected true or false, got {kwargs[key]!r}")
+    read(ModelKwargs, kwargs, "model.model_kwargs")
 
 
 def check_adapter(model: ModelSettings) -> None:

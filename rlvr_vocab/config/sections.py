@@ -45,6 +45,19 @@ def _two_tags(tags: tuple[str, str]) -> tuple[str, str]:
 ThinkTags = Annotated[tuple[str, str], AfterValidator(_two_tags)]
 
 
+@with_config(ConfigDict(extra="allow"))
+class ModelKwargs(TypedDict):
+    """Arguments of from_pretrained that are checked: a word such as `no`, a text here, would switch one on."""
+
+    torch_dtype: Literal["bf16", "fp16", "fp32", "bfloat16", "float16", "float32"]
+    load_in_8bit: NotRequired[bool | None]
+    load_in_4bit: NotRequired[bool | None]
+    trust_remote_code: NotRequired[bool | None]
+    local_files_only: NotRequired[bool | None]
+    low_cpu_mem_usage: NotRequired[bool | None]
+    force_download: NotRequired[bool | None]
+
+
 @dataclass(frozen=True)
 class ModelSettings:
     name: str

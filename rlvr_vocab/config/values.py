@@ -80,7 +80,7 @@ def unknown_key(key: str, known: Mapping[str, Any]) -> str:
 
 @cache
 def keys_of(kind: Any, prefix: str = "") -> Mapping[str, Any]:
-    """Dotted key -> annotation of a dataclass and of those in it, sections included; `functions[].name` is in a list."""
+    """Dotted key -> annotation of a dataclass and those in it, sections included; `functions[].name` is in a list."""
     found: dict[str, Any] = {}
     metadata = {field.name: field.metadata for field in fields(kind)} if is_dataclass(kind) else {}
     for name, hint in get_type_hints(kind).items():

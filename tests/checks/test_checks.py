@@ -39,7 +39,7 @@ DIFFER = "the trained and the sampled policy would differ"
         ("training.temperature=0", ["greater than 0"]),
         ("training.max_steps=0", ["training.max_steps=0", "greater than or equal to 1"]),
         ("training.learning_rate=inf", ["training.learning_rate=inf", "must be finite"]),
-        ("model.model_kwargs.trust_remote_code=no", ["trust_remote_code", "expected true or false, got 'no'"]),
+        ("model.model_kwargs.trust_remote_code=no", ["trust_remote_code=no", "a valid boolean"]),
         ("training.top_entropy_quantile=1.5", ["training.top_entropy_quantile=1.5", "less than or equal to 1"]),
         ("training.seed=7", ["training.seed is not used here: set seed"]),
         ("model.reasoning_vocab_size=-1", ["-1"]),

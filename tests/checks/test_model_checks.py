@@ -51,7 +51,7 @@ def refusal(*words: str) -> str:
         ([UNSLOTH, "model.lora.enabled=false"], ["model.backend=unsloth", "model.lora.enabled=false"]),
         ([FOUR_BIT, EIGHT_BIT], ["choose one"]),
         ([FOUR_BIT, "model.pure_bf16=true"], ["pure_bf16", "float32"]),
-        (["model.model_kwargs.load_in_4bit=maybe"], ["expected true or false", "maybe"]),
+        (["model.model_kwargs.load_in_4bit=maybe"], ["load_in_4bit=maybe", "a valid boolean"]),
         (["+model.model_kwargs.quantization_config={load_in_4bit: true}"], ["load_in_4bit"]),
         ([EIGHT_BIT, "training.use_vllm=true"], ["load_in_8bit=false", "use_vllm=false"]),
         ([FOUR_BIT, "training.use_vllm=true"], ["load_in_4bit=false", "use_vllm=false"]),
