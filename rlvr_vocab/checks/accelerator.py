@@ -25,7 +25,7 @@ _SHARDED = "accelerate_configs/ddp.yaml trains it in several processes, whole in
 
 
 def check_accelerator(settings: RunSettings) -> None:
-    """Refuses several GPUs in one process, what TRL refuses of its arguments, and what a machine without a GPU cannot do."""
+    """Refuses several GPUs in one process, what TRL refuses, and what a machine without a GPU cannot do."""
     one_process = os.environ.get("LOCAL_RANK", "-1") == "-1"  # not by a launcher of several
     gpus = torch.cuda.device_count() if one_process and not _on_cpu(settings) else 0
     model = settings.model

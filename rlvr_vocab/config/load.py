@@ -153,7 +153,7 @@ def _checked(config: DictConfig) -> dict[str, Any]:
     """Plain values, no secret and no impossible number among them."""
     plain = resolve(config)
     _refuse_secrets(plain)
-    refuse_impossible_numbers(plain)
+    refuse_impossible_values(plain)
     return plain
 
 

@@ -8,7 +8,7 @@ import pytest
 from annotated_types import Lt
 
 from rlvr_vocab.bounds import Count, UserPath
-from rlvr_vocab.config.values import keys_of, read, refuse_impossible_numbers
+from rlvr_vocab.config.values import keys_of, read, refuse_impossible_values
 from rlvr_vocab.errors import UserError
 
 
@@ -64,4 +64,4 @@ def test_keys_are_those_of_sections_too_and_of_what_stands_in_lists() -> None:
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), 2**63])
 def test_a_number_that_is_not_finite_or_too_large_is_refused_wherever_it_stands(value: float) -> None:
     with pytest.raises(UserError, match=r"^a\.b: |^a\.b="):
-        refuse_impossible_numbers({"a": {"b": [1, value]}})
+        refuse_impossible_values({"a": {"b": [1, value]}})
