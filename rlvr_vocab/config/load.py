@@ -24,7 +24,7 @@ from rlvr_vocab.config.compose import (
 from rlvr_vocab.config.sections import GrpoFields, RewardSettings, RunSettings, StageSettings, grpo_arguments
 from rlvr_vocab.config.stages import SHARED_KEYS, naming_the_stage, read_stages, recorded_stage
 from rlvr_vocab.config.trl_fields import trl_values
-from rlvr_vocab.config.values import as_typed, keys_of, leaves, read, single_values
+from rlvr_vocab.config.values import as_typed, keys_of, leaves, read, refuse_impossible_values, single_values
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import run_folder_of
 from rlvr_vocab.rewards.reward import RewardSpec
