@@ -56,7 +56,7 @@ def read_settings(command: str, argv: Sequence[str]) -> Any:
     composed = compose_command(command, line)
     if issubclass(kind, RunSettings):
         settings: Any = with_stages(read_run(composed, kind), composed, line)
-        _allow_typed_code(settings, composed)
+        _allow_typed_code(settings, composed, recorded=line.config_file is not None)
     else:
         config = _checked(composed.config)
         for name in UNNAMED.get(command, ()):
@@ -68,11 +68,11 @@ def read_settings(command: str, argv: Sequence[str]) -> Any:
     return settings
 
 
-def _allow_typed_code(run: RunSettings, composed: Composed) -> None:
+def _allow_typed_code(run: RunSettings, composed: Composed, *, recorded: bool) -> None:
     """Allow the rewards of a run, those of a recorded one only where they were typed; so with code of a model."""
 
     def typed(key: str) -> bool:
-        return not composed.recorded or key in composed.given or key.partition(".")[0] in composed.chosen
+        return not recorded or key in composed.given or key.partition(".")[0] in composed.chosen
 
     _allow(
         run.rewards if typed("rewards.functions") else None,

@@ -14,7 +14,7 @@ from typing_extensions import is_typeddict
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import did_you_mean, nearest_keys
-from rlvr_vocab.visible_text import writable
+from rlvr_vocab.visible_text import visible_text, writable
 
 LARGEST_WHOLE_NUMBER = 2**63 - 1
 # Of a field's metadata: it is no key of a configuration; it is one, whatever its type holds.
@@ -59,7 +59,7 @@ def _line(error: ValidationError, value: Any, kind: Any, prefix: str) -> str:
     choices = re.findall(r"'([^']*)'", expected)
     near = did_you_mean(given, choices) if isinstance(given, str) else ""
     python_none = "; YAML's None is null" if given == "None" else ""
-    return f"{key}={as_typed(given):.80}: {expected}{near}{python_none}"
+    return f"{key}={visible_text(as_typed(given)):.80}: {expected}{near}{python_none}"
 
 
 def _place(loc: Sequence[int | str], value: Any) -> tuple[list[int | str], Any]:
