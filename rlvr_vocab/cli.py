@@ -153,7 +153,6 @@ def carry_out(name: str, rest: list[str], line: CommandLine) -> int:
     with stop_signals.listening() if name in TRAINS else nullcontext():
         settings = load_settings(name, list(jobs[0].words) if jobs else rest)
         quiet_imports()
-        import_backend(settings)
         return COMMANDS[name].run(settings)
 
 
@@ -185,13 +184,6 @@ def load_settings(command: str, argv: Sequence[str]) -> Any:
     settings = read_settings(command, argv)
     COMMANDS[command].check(settings)
     return settings
-
-
-def import_backend(settings: object) -> None:
-    if isinstance(settings, RunSettings) and settings.model.backend == "unsloth":
-        from rlvr_vocab.training.models.unsloth_model import import_unsloth
-
-        import_unsloth()
 
 
 if __name__ == "__main__":

@@ -218,7 +218,7 @@ def test_no_file_of_exp_hides_a_package() -> None:
     # `python rlvr_vocab/exp/grpo_train.py` puts exp/ first on the import path.
     importable = sys.stdlib_module_names | importlib.metadata.packages_distributions().keys()
     here = {path.stem for path in (PACKAGE / "exp").iterdir() if path.suffix == ".py" or path.is_dir()}
-    assert here & (importable | {"bitsandbytes", "reasoning_gym", "unsloth", "vllm"}) == set()
+    assert here & (importable | {"bitsandbytes", "reasoning_gym", "vllm"}) == set()
 
 
 def test_no_source_file_is_longer_than_two_files_worth() -> None:

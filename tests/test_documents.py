@@ -186,7 +186,6 @@ def test_a_documented_command_composes(line: str) -> None:
     [
         "rlvr-vocab train training.learning_rat=1e-5",
         "uv run python rlvr_vocab/exp/grpo_train.py model=qwen4",
-        "rlvr-vocab train model.backend=unsloth model.reasoning_vocab_size=full",
         "GPUS=4 bash slurm/train_baseline.sh training.num_generations=3",
         'make quickstart ARGS="sed=1"',
     ],

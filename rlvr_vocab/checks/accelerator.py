@@ -92,8 +92,6 @@ def _check_sharded(settings: RunSettings, by: str) -> None:
     model = settings.model
     if model.bits is not None:
         raise UserError(f"{model.needs_adapter}: quantized weights are not sharded by {by}; {_SHARDED}")
-    if model.backend == "unsloth":
-        raise UserError(f"model.backend=unsloth does not go with {by}; set model.backend=transformers")
     for stage in (settings, *(stage.run for stage in settings.stages)):
         if stage.training.grpo.get("use_vllm") and model.trains_adapter:
             raise UserError(

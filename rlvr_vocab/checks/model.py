@@ -1,4 +1,4 @@
-"""What of the model section can be refused before torch is imported: vocabulary, adapter, quantization, backend."""
+"""What of the model section can be refused before torch is imported: vocabulary, adapter, quantization."""
 
 import logging
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any
 from rlvr_vocab.checks import machine
 from rlvr_vocab.checks.machine import check_attention
 from rlvr_vocab.config.sections import NOT_FOR_FROM_PRETRAINED, ModelKwargs, ModelSettings
-from rlvr_vocab.config.values import as_typed, read
+from rlvr_vocab.config.values import read
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_word
 from rlvr_vocab.runs.model_folder import check_model_source
@@ -28,11 +28,10 @@ def check_model(model: ModelSettings) -> None:
 
 
 def check_trained_model(model: ModelSettings) -> None:
-    """What a run asks for beyond that: an adapter, quantized weights, another backend, an attention."""
+    """What a run asks for beyond that: an adapter, quantized weights, an attention."""
     refuse_expanded(model.name)
     check_adapter(model)
     check_quantization(model)
-    check_backend(model)
     check_attention(model.model_kwargs.get("attn_implementation"))
     if model.model_kwargs.get("use_kernels"):
         machine.require("kernels", "model.model_kwargs.use_kernels=true", "leave it out")
@@ -100,70 +99,18 @@ def check_adapter(model: ModelSettings) -> None:
 def check_quantization(model: ModelSettings) -> None:
     if model.model_kwargs.get("load_in_8bit") and model.model_kwargs.get("load_in_4bit"):
         raise UserError("model.model_kwargs.load_in_8bit=true and load_in_4bit=true: choose one of them")
-    if model.bits is not None and model.backend == "transformers":
+    if model.bits is not None:
         key = f"model.model_kwargs.load_in_{model.bits}bit"
         machine.require("bitsandbytes", f"{key}=true", f"set {key}=false")
 
 
-def check_backend(model: ModelSettings) -> None:
-    """What Unsloth cannot do, or would do past the region policy; on its own it trains."""
-    if model.backend != "unsloth":
-        return
-    if model.adds_copies:
-        raise UserError(
-            "model.backend=unsloth with a reasoning vocabulary: Unsloth's forward and generation read embedding and "
-            "head past the region policy and the rows that train; set model.reasoning_vocab_size=0, or "
-            "model.backend=transformers"
-        )
-    if model.lora.train_rows == "all":
-        raise UserError(
-            "model.lora.train_rows=all with model.backend=unsloth: Unsloth's forward reads embedding and head past the "
-            "rows that train; set model.lora.train_rows=none, or model.backend=transformers"
-        )
-    if model.bits == 8:
-        raise UserError(
-            "model.model_kwargs.load_in_8bit=true with model.backend=unsloth: it is for 4 bit; set "
-            "model.model_kwargs.load_in_4bit=true, or model.backend=transformers"
-        )
-    if "attn_implementation" in model.model_kwargs:
-        raise UserError(
-            "model.model_kwargs.attn_implementation with model.backend=unsloth: Unsloth brings its own attention; "
-            "leave it out"
-        )
-    unsloth = model.unsloth
-    if unsloth.max_lora_rank < model.lora.r:
-        raise UserError(
-            f"model.unsloth.max_lora_rank={unsloth.max_lora_rank}: must be at least model.lora.r={model.lora.r}"
-        )
-    if not machine.installed("unsloth"):
-        raise UserError(
-            "model.backend=unsloth: unsloth is not installed; see docs/lora.md for how, or set "
-            "model.backend=transformers"
-        )
-
-
 def check_rollouts(model: ModelSettings, grpo: Mapping[str, Any]) -> None:
     """How a run samples must go with how its model is loaded."""
-    with_vllm = bool(grpo.get("use_vllm"))
-    if with_vllm and model.bits is not None:
+    if grpo.get("use_vllm") and model.bits is not None:
         key = f"model.model_kwargs.load_in_{model.bits}bit"
         raise UserError(
             f"training.use_vllm=true with {key}=true: vLLM takes no weights of bitsandbytes; set {key}=false, or "
             "training.use_vllm=false"
-        )
-    if model.backend != "unsloth":
-        return
-    fast = model.unsloth.fast_inference
-    if fast != with_vllm:
-        raise UserError(
-            f"model.unsloth.fast_inference={as_typed(fast)} and training.use_vllm={as_typed(with_vllm)}: the engine "
-            "that the one loads is the other's; set both to true or both to false"
-        )
-    room, completion = model.unsloth.max_seq_length, grpo["max_completion_length"]
-    if completion >= room:
-        raise UserError(
-            f"model.unsloth.max_seq_length={room}: leaves no room for a prompt beside "
-            f"training.max_completion_length={completion}"
         )
 
 

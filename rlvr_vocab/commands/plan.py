@@ -134,7 +134,7 @@ def _of_model(run: RunSettings, forecast: Forecast) -> Iterator[str]:
 def _of_memory(run: RunSettings, where: Circumstances, forecast: Forecast) -> Iterator[str]:
     peak, room = forecast.peak, forecast.device_memory
     yield _room(forecast)
-    if run.model.backend != "unsloth" and not forecast.calibrated:
+    if not forecast.calibrated:
         checkpointing = checkpoints_activations(run)
         other = forecast_of(with_value(run, "training.gradient_checkpointing", as_typed(not checkpointing)), where)
         yield f"{other.peak / GIB:.1f} {'without' if checkpointing else 'with'} gradient checkpointing"

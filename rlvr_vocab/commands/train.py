@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -202,7 +202,7 @@ def _stages(settings: RunSettings, problems: RunProblems, plan: ExpansionPlan, c
     written = stages_of(settings)
     for number, (stage, rows) in enumerate(zip(written, problems.by_stage, strict=True), start=1):
         with naming_the_stage(stage.name):
-            train, lengths = fitting_prompts(rows, _as_loaded(plan, settings), stage.run.training, console)
+            train, lengths = fitting_prompts(rows, plan, stage.run.training, console)
             require_a_batch(train, stage.run.training)
         stages.append(Stage(number, len(written), stage.name, stage.run, stage.until, train, tuple(lengths)))
     return stages
@@ -212,14 +212,6 @@ def _doubts(stages: Sequence[Stage], plan: ExpansionPlan) -> Iterator[str]:
     for stage in stages:
         yield from prompt_doubts(stage.train["prompt"][:], plan)
         yield from answer_doubts(stage.settings, stage.train[:_LOOKED_AT]["prompt"])
-
-
-def _as_loaded(plan: ExpansionPlan, settings: RunSettings) -> ExpansionPlan:
-    """Unsloth makes room for so many tokens and no more, whatever the model could take."""
-    if settings.model.backend != "unsloth":
-        return plan
-    room = settings.model.unsloth.max_seq_length
-    return replace(plan, context_length=min(plan.context_length or room, room))
 
 
 def _at_the_beginning(trainer: RegionGRPOTrainer, measure: Callable[[], object]) -> None:

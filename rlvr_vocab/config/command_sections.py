@@ -252,8 +252,6 @@ def keys_without_use(settings: Any, given: frozenset[str]) -> Iterator[str]:
         if isinstance(settings, RunSettings):
             if key.startswith("model.lora.") and key != "model.lora.enabled" and not settings.model.trains_adapter:
                 yield f"{key} has nothing to apply to: add model.lora.enabled=true"
-            if key.startswith("model.unsloth.") and settings.model.backend != "unsloth":
-                yield f"{key} has nothing to apply to: add model.backend=unsloth"
         if isinstance(settings, CheckSettings | ScoreSettings) and settings.model is None and section == "model":
             yield f"{key} has no model to apply to: choose one with model=… or model.name=…"
         if isinstance(settings, ScoreSettings):

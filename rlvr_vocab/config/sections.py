@@ -24,7 +24,6 @@ from rlvr_vocab.training.settings import (
     KLOver,
     Lora,
     TinyShape,
-    UnslothSettings,
     UntilSettings,
     WarmupSettings,
 )
@@ -76,8 +75,6 @@ class ModelSettings:
     model_kwargs: dict[str, Any]
     generation_kwargs: dict[str, Any]
     lora: Lora
-    backend: Literal["transformers", "unsloth"]
-    unsloth: UnslothSettings
     tiny: TinyShape | None
 
     def __post_init__(self) -> None:
@@ -100,9 +97,7 @@ class ModelSettings:
     @property
     def needs_adapter(self) -> str | None:
         """What of the settings can train an adapter alone; None where the weights themselves may train."""
-        if self.bits is not None:
-            return f"model.model_kwargs.load_in_{self.bits}bit=true"
-        return "model.backend=unsloth" if self.backend == "unsloth" else None
+        return None if self.bits is None else f"model.model_kwargs.load_in_{self.bits}bit=true"
 
     @property
     def adds_copies(self) -> bool:

@@ -144,8 +144,7 @@ def with_value(run: RunSettings, key: str, value: str) -> RunSettings:
 
 
 def _checkpointing(run: RunSettings) -> Change | None:
-    settled = run.model.backend == "unsloth" or checkpoints_activations(run)
-    return None if settled else Change(("training.gradient_checkpointing=true",))
+    return None if checkpoints_activations(run) else Change(("training.gradient_checkpointing=true",))
 
 
 def _smaller_batches(run: RunSettings) -> Change | None:

@@ -282,9 +282,6 @@ def tiny_architecture(shape: TinyShape, rows: int = _TINY_ROWS) -> Architecture:
 
 
 def checkpoints_activations(run: RunSettings) -> bool:
-    """Unsloth goes by a key of its own."""
-    if run.model.backend == "unsloth":
-        return bool(run.model.unsloth.use_gradient_checkpointing)
     return bool(run.training.grpo["gradient_checkpointing"])
 
 

@@ -28,7 +28,6 @@ _PACKAGES = (
     "sympy",
     "latex2sympy2-extended",
     "bitsandbytes",
-    "unsloth",
     "vllm",
 )
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")

@@ -271,8 +271,8 @@ def loading_kwargs(model: ModelSettings, *, use_cpu: bool = False) -> dict[str, 
 
 
 def quantization(model: ModelSettings, initial_model: Path, *, use_cpu: bool) -> BitsAndBytesConfig | None:
-    """How the linear layers are quantized when they are loaded; None where they are not, or Unsloth does it."""
-    if model.bits is None or model.backend == "unsloth":
+    """How the linear layers are quantized when they are loaded; None where they are not."""
+    if model.bits is None:
         return None
     return quantization_config(model.bits, initial_model, weights_dtype(getattr(torch, model.dtype), use_cpu))
 

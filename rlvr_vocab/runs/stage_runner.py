@@ -28,13 +28,10 @@ from rlvr_vocab.training.checkpointing.find import steps_in
 from rlvr_vocab.training.display.live import live_display
 from rlvr_vocab.training.metrics.metrics_file import MetricsFile
 from rlvr_vocab.training.metrics.peak_memory import peak_memory
-from rlvr_vocab.training.models.unsloth_model import load_with_unsloth
 from rlvr_vocab.training.stage import StageContext, StopEarly, StopOnSignalOrTime
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.training.weight_checks import parameter_groups, parameter_table
 from rlvr_vocab.vocab.layout import VocabLayout
-
-_UNSLOTH_CHECKPOINTING = {"gradient_checkpointing": False}  # Unsloth has switched its own on while it loaded
 
 
 class StagedRun:
@@ -219,10 +216,8 @@ def _stage_trainer(
     layout = VocabLayout.load(initial_model)
     rewards = build_rewards(settings.rewards.functions, reward_context(settings, layout))
     adapter = settings.model.lora if settings.model.trains_adapter else None
-    by_unsloth = settings.model.backend == "unsloth"
     seed = settings.training.grpo["seed"] + stage.number - 1
     use_cpu = bool(settings.training.grpo.get("use_cpu"))
-    loading = {"model_init_kwargs": loading_kwargs(settings.model, use_cpu=use_cpu)}
     args = grpo_config(
         {
             **settings.training.grpo,
@@ -230,19 +225,9 @@ def _stage_trainer(
             "output_dir": str(stage.folder),
             "report_to": settings.logging.report_to,
             "num_generations_eval": 1,  # one answer to a held-out problem; TRL wants its batches to hold them all
-            **(_UNSLOTH_CHECKPOINTING if by_unsloth else loading),
+            "model_init_kwargs": loading_kwargs(settings.model, use_cpu=use_cpu),
         }
     )
-    loaded = None
-    if by_unsloth and adapter is not None:
-        loaded = load_with_unsloth(
-            initial_model,
-            settings.model.unsloth,
-            adapter,
-            load_in_4bit=settings.model.bits == 4,
-            dtype=settings.model.dtype,
-            seed=seed,
-        )
     return RegionGRPOTrainer(
         initial_model,
         args=args,
@@ -256,7 +241,6 @@ def _stage_trainer(
         adaptive_weights={reward.name: reward.adaptive for reward in rewards if reward.adaptive is not None},
         stage_context=context,
         peft_config=adapter,
-        loaded=loaded,
         quantization_config=quantization(settings.model, initial_model, use_cpu=use_cpu),
         reward_funcs=[reward.function for reward in rewards],
         train_dataset=stage.train,

@@ -109,19 +109,3 @@ class Lora:
     lora_dropout: Annotated[float, Ge(0), Lt(1)] = 0.05
     train_rows: Literal["reasoning", "all", "none"] = "reasoning"
     enabled: bool | None = None
-
-
-@dataclass(frozen=True)
-class UnslothSettings:
-    """What Unsloth is asked for beside the type of the weights and the adapter.
-
-    Attributes:
-        max_seq_length: tokens of the longest prompt and completion together.
-        fast_inference: load a vLLM engine that shares the weights.
-        max_lora_rank: largest rank that engine has room for.
-    """
-
-    max_seq_length: Count = 2048
-    fast_inference: bool = False
-    max_lora_rank: int = 64
-    use_gradient_checkpointing: Literal["unsloth"] | bool = "unsloth"

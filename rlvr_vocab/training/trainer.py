@@ -114,7 +114,6 @@ class RegionGRPOTrainer(GRPOTrainer):
         solved_by: tuple[str, float] | None = None,
         adaptive_weights: Mapping[str, AdaptiveWeight] | None = None,
         stage_context: StageContext | None = None,
-        loaded: PeftModel | None = None,
         on_full_disk: OnFullDisk = "stop",
         measure: Measure | None = None,
         **kwargs: Any,
@@ -138,7 +137,6 @@ class RegionGRPOTrainer(GRPOTrainer):
             kl_over: whether `beta` acts on the KL over texts or over ids, where one text has several.
             adaptive_weights: weights that follow success, by the name of their reward function.
             stage_context: where in a run of several stages this trainer stands; by default it is the whole run.
-            loaded: the initial model with its adapter on, where something else has loaded it.
             on_full_disk: end the training where a checkpoint has no room, or go on without it.
             measure: what the held-out problems say of the model, by name, where `eval_strategy` asks for it.
             kwargs: passed on to `GRPOTrainer` (`eval_dataset`, `callbacks`, …).
@@ -151,8 +149,7 @@ class RegionGRPOTrainer(GRPOTrainer):
             expansion = Expansion(size=reasoning_vocab_size)
         self.initial_model = initial_folder(model, args.output_dir, expansion, processing_class)
         lora = as_lora(peft_config)
-        if loaded is None:
-            args.model_init_kwargs = as_the_machine_computes(args, self.initial_model)
+        args.model_init_kwargs = as_the_machine_computes(args, self.initial_model)
         tokenizer = load_tokenizer(self.initial_model)
         self.policy = RegionPolicy(VocabLayout.load(self.initial_model))
         self.stage_context = stage_context or StageContext(Path(args.output_dir))
@@ -173,14 +170,14 @@ class RegionGRPOTrainer(GRPOTrainer):
             refuse_beside_placebo(vars(args), kl_over)
         train_dataset = drop_long_prompts(train_dataset, tokenizer, getattr(args, "max_prompt_length", None))
         set_vllm_context(args, self.policy.layout, tokenizer, train_dataset, kwargs.get("eval_dataset"))
-        with region_head_in_trl(self.policy, self.initial_model, adapter=bool(lora or loaded), placebo=placebo):
+        with region_head_in_trl(self.policy, self.initial_model, adapter=lora is not None, placebo=placebo):
             super().__init__(
-                model=str(self.initial_model) if loaded is None else loaded,
+                model=str(self.initial_model),
                 reward_funcs=reward_funcs,
                 args=args,
                 train_dataset=train_dataset,
                 processing_class=tokenizer,
-                peft_config=None if lora is None or loaded is not None else lora_config(lora),
+                peft_config=None if lora is None else lora_config(lora),
                 **kwargs,
             )
         refuse_altered_config(self.model.generation_config, self.initial_model)

@@ -16,7 +16,6 @@ from rlvr_vocab.plan import fit
 LORA = "model.lora.enabled=true"
 FOUR_BIT = "model.model_kwargs.load_in_4bit=true"
 EIGHT_BIT = "model.model_kwargs.load_in_8bit=true"
-UNSLOTH = "model.backend=unsloth"
 ATTENTION = "model.model_kwargs.attn_implementation"
 BATCHING = "training.use_transformers_continuous_batching=true"
 
@@ -48,27 +47,12 @@ def refusal(*words: str) -> str:
         ([LORA, "model.lora.target_modules=q_proj"], ["target_modules=q_proj", "all-linear"]),
         ([FOUR_BIT, "model.lora.enabled=false"], ["load_in_4bit=true", "model.lora.enabled=false"]),
         ([EIGHT_BIT, "model.lora.enabled=false"], ["load_in_8bit=true", "model.lora.enabled=false"]),
-        ([UNSLOTH, "model.lora.enabled=false"], ["model.backend=unsloth", "model.lora.enabled=false"]),
         ([FOUR_BIT, EIGHT_BIT], ["choose one"]),
         ([FOUR_BIT, "model.pure_bf16=true"], ["pure_bf16", "float32"]),
         (["model.model_kwargs.load_in_4bit=maybe"], ["load_in_4bit=maybe", "a valid boolean"]),
         (["+model.model_kwargs.quantization_config={load_in_4bit: true}"], ["load_in_4bit"]),
         ([EIGHT_BIT, "training.use_vllm=true"], ["load_in_8bit=false", "use_vllm=false"]),
         ([FOUR_BIT, "training.use_vllm=true"], ["load_in_4bit=false", "use_vllm=false"]),
-        (
-            [UNSLOTH, FOUR_BIT, "model.unsloth.fast_inference=true", "training.use_vllm=true"],
-            ["load_in_4bit=false", "use_vllm=false"],
-        ),
-        (["model.backend=unslot"], ["did you mean unsloth?"]),
-        ([UNSLOTH, "model.reasoning_vocab_size=5"], ["reasoning vocabulary", "model.backend=transformers"]),
-        ([UNSLOTH, "model.lora.train_rows=all"], ["train_rows=none"]),
-        ([UNSLOTH, EIGHT_BIT], ["load_in_4bit"]),
-        ([UNSLOTH, f"{ATTENTION}=sdpa"], ["leave it out"]),
-        ([UNSLOTH, "model.lora.r=128"], ["max_lora_rank=64", "model.lora.r=128"]),
-        ([UNSLOTH, "model.unsloth.fast_inference=true"], ["training.use_vllm=false", "both"]),
-        ([UNSLOTH, "training.use_vllm=true"], ["fast_inference=false", "both"]),
-        ([UNSLOTH, "model.unsloth.max_seq_length=1024"], ["no room", "max_completion_length=1024"]),
-        ([UNSLOTH, "model.unsloth.use_gradient_checkpointing=often"], ["use_gradient_checkpointing=often", "unsloth"]),
         ([f"{ATTENTION}=sdp"], ["did you mean sdpa?", "flash_attention_2"]),
         ([f"{ATTENTION}=flash_attention_2", "training.bf16=false"], ["16 bits", "training.bf16=true"]),
         ([BATCHING, "model.reasoning_vocab_size=5"], ["past the region policy"]),
@@ -89,8 +73,6 @@ def test_a_run_that_cannot_work_is_refused_in_one_line(words: list[str], parts: 
     [
         [FOUR_BIT, "model.reasoning_vocab_size=full"],
         [EIGHT_BIT],
-        [UNSLOTH, FOUR_BIT],
-        [UNSLOTH, "model.unsloth.fast_inference=true", "training.use_vllm=true"],
         ["model.lora.enabled=true", "model.lora.train_rows=reasoning", "model.reasoning_vocab_size=0"],
         [f"{ATTENTION}=flash_attention_2"],
         [f"{ATTENTION}=kernels-community/flash-attn2"],
@@ -111,7 +93,6 @@ def test_what_goes_together_is_accepted(words: list[str]) -> None:
         (["training.optim=adamw_8bit"], "bitsandbytes", "pip install -e '.[quantization]'"),
         (["training.use_liger_kernel=true"], "liger_kernel", "pip install liger-kernel"),
         (["+model.model_kwargs.use_kernels=true"], "kernels", "pip install kernels"),
-        ([UNSLOTH], "unsloth", "docs/lora.md"),
     ],
 )
 def test_a_package_that_is_not_there_is_asked_for_by_name(
@@ -150,9 +131,9 @@ def test_fit_does_not_quantize_what_vllm_is_to_sample_from() -> None:
 
 
 def test_only_a_run_asks_for_what_only_a_run_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    without(monkeypatch, "bitsandbytes", "unsloth")
+    without(monkeypatch, "bitsandbytes")
     load_settings("expand", ["out=new", FOUR_BIT])
-    load_settings("check", ["model=qwen3_0.6b", UNSLOTH])
+    load_settings("check", ["model=qwen3_0.6b", FOUR_BIT])
 
 
 def test_a_model_that_is_quantized_already_is_refused(model_folder: Callable[..., Path]) -> None:
@@ -168,7 +149,6 @@ def test_a_model_that_is_quantized_already_is_refused(model_folder: Callable[...
         (["model.lora.enabled=true"], True),
         ([FOUR_BIT], True),
         ([EIGHT_BIT], True),
-        ([UNSLOTH], True),
     ],
 )
 def test_what_cannot_train_itself_switches_an_adapter_on(words: list[str], adapter: bool) -> None:
@@ -189,7 +169,6 @@ def test_every_attention_of_transformers_but_the_paged_ones_may_be_chosen() -> N
     [
         (["model.lora.r=64"], "model.lora.r has nothing to apply to: add model.lora.enabled=true"),
         (["model.lora.enabled=false", "model.lora.train_rows=all"], "model.lora.train_rows has nothing to apply to"),
-        (["model.unsloth.max_seq_length=512"], "model.unsloth.max_seq_length has nothing to apply to: add model.back"),
     ],
 )
 def test_a_typed_key_that_nothing_would_read_is_refused(words, line):

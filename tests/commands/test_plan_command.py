@@ -187,15 +187,6 @@ def test_an_engine_that_sleeps_holds_the_card_while_it_generates(capsys):
     assert [phase for phase, parts in plan["memory"].items() if "vllm" in parts] == ["generation"]
 
 
-def test_unsloth_checkpoints_by_its_own_key():
-    words = ["model=qwen3_0.6b", "model.backend=unsloth", "model.lora.enabled=true"]
-    own, other = (
-        read_settings("train", [*words, word])
-        for word in ("training.gradient_checkpointing=false", "model.unsloth.use_gradient_checkpointing=false")
-    )
-    assert workload_of(own, has_bf16=True).checkpointing and not workload_of(other, has_bf16=True).checkpointing
-
-
 def test_a_card_without_bfloat16_computes_in_float32(capsys):
     words = ("model=smollm2_135m", "dataset=gsm8k", "training.bf16=true")
     older, newer = (planned(capsys, *words, f"gpu={card}")[1]["memory"]["forward"] for card in ("t4", "l4"))

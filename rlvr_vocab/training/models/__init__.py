@@ -1,1 +1,1 @@
-"""The models that train: adapters, quantized layers, the embedded model and its warm-up, Unsloth."""
+"""The models that train: adapters, quantized layers, the embedded model and its warm-up."""
