@@ -29,7 +29,6 @@ from rlvr_vocab.training.checkpointing.save_and_resume import (
 )
 from rlvr_vocab.training.dynamic_sampling import ChosenBatch, DynamicSampling
 from rlvr_vocab.training.embedding_gradient import spare_embedding_gradient
-from rlvr_vocab.training.freed_memory import FreedMemory
 from rlvr_vocab.training.hidden_bits import HiddenBitsTarget
 from rlvr_vocab.training.metrics.batch import BatchMetrics
 from rlvr_vocab.training.metrics.completions import (
@@ -196,7 +195,7 @@ class RegionGRPOTrainer(GRPOTrainer):
 
     def _add_callbacks(self) -> None:
         self.remove_callback(PrinterCallback)
-        for callback in (UpdatedShare(self._metrics["train"]), UpdateCheck(), FreedMemory(), self._clock):
+        for callback in (UpdatedShare(self._metrics["train"]), UpdateCheck(), self._clock):
             self.add_callback(callback)
         if self.hidden_bits is not None:
             self.add_callback(self.hidden_bits)

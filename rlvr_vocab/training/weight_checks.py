@@ -1,10 +1,10 @@
-"""The parameters of a model in groups, and checks that those which should train change, and no others."""
+"""The parameters of a model in groups, and checks that those which should train change."""
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,8 @@ from rlvr_vocab.vocab.peft.trained_rows import TrainedRows
 
 logger = logging.getLogger(__name__)
 
-# What values are compared as, by their size in bytes: bit by bit.
-INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
-_BLOCK = 2**20
+# Values that are compared: of a whole model in each step, of a group when it is checked.
+_SAMPLE_SIZE, _VALUES_OF_A_GROUP = 65_536, 2**20
 
 ADAPTER, LAYERS = "LoRA adapter", "layers"
 
@@ -67,101 +65,71 @@ def parameter_table(groups: Sequence[ParameterGroup]) -> list[str]:
 
 
 class UpdateCheck(TrainerCallback):
-    """Stops a run in which a group that should train stays as it was, or a frozen one changes.
+    """Stops a run in which a group that should train stays as it was in an update with a gradient.
 
-    A group is checked when it first has a gradient and the learning rate is above zero. DeepSpeed shows no gradients:
-    there frozen groups are checked, and the end of the training warns of groups that never changed.
+    A group is checked once, in the rows whose gradient is largest, at a learning rate above zero; each process checks
+    the part that it holds. Not under DeepSpeed, which shows no gradients.
 
     Attributes:
-        groups: those of the model, once training has begun.
-        waiting: names of the groups that train and have had no gradient yet.
+        waiting: the groups that have not been checked yet.
     """
 
     def __init__(self) -> None:
-        self.groups: list[ParameterGroup] = []
-        self.waiting: set[str] = set()
-        self._due: set[str] = set()
-        self._frozen_is_checked = False
+        self.waiting: list[ParameterGroup] = []
+        self._before: dict[str, list[tuple[nn.Parameter, torch.Tensor, torch.Tensor]]] = {}
 
     def on_train_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        **_: Any,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **of_trainer: Any
     ) -> None:
-        self.groups = parameter_groups(model)
-        if args.deepspeed_plugin is None:  # which hands its optimizer flat copies of the parameters
-            _require_in_optimizer(self.groups, optimizer)
-        self.waiting = {group.name for group in self.groups if group.trains}
-        self._frozen_is_checked = False
-        self._before = {(group.name, group.trains): fingerprint(group.parameters) for group in self.groups}
+        if args.deepspeed_plugin is not None:  # which hands its optimizer flat copies of the parameters
+            return
+        self.waiting = [group for group in parameter_groups(of_trainer["model"]) if group.trains]
+        held = {id(each) for group in of_trainer["optimizer"].param_groups for each in group["params"]}
+        for group in self.waiting:
+            if missing := sum(id(parameter) not in held for parameter in group.parameters):
+                raise UserError(f"{group.name} should train, and the optimizer lacks {missing} of its tensors")
 
     def on_pre_optimizer_step(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        optimizer: torch.optim.Optimizer,
-        **_: Any,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, optimizer: Any, **_: Any
     ) -> None:
         learns = any(group["lr"] > 0 for group in optimizer.param_groups)
-        due = {group.name for group in self.groups if group.name in self.waiting and has_gradient(group)}
-        self._due = _of_any_process(due) if learns and self.waiting else set()
+        self._before = {group.name: rows_of_largest_gradient(group) for group in self.waiting if learns}
 
     def on_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, optimizer: Any, **_: Any
     ) -> None:
-        shows_gradients = args.deepspeed_plugin is None
-        nothing_due = not (self._due if shows_gradients else self.waiting)
-        if nothing_due or getattr(optimizer, "step_was_skipped", False):  # fp16 skips steps with infinite gradients
+        if getattr(optimizer, "step_was_skipped", False):  # fp16 skips steps with infinite gradients
             return
-        changed = _of_any_process({group.name for group in self.groups if group.trains and self._has_changed(group)})
-        if not shows_gradients:
-            self._due = changed
-        unchanged = sorted(self._due - changed)
-        if unchanged:
-            raise UserError(
-                f"{' and '.join(unchanged)} should train and did not change in an update with a gradient: either the "
-                "optimizer does not hold the parameters, or learning_rate is too small for their type"
-            )
-        if not self._frozen_is_checked:
-            self._check_frozen()
-        self.waiting -= self._due
+        for name, rows in self._before.items():
+            if rows and all(torch.equal(before, _as_rows(each)[places]) for each, places, before in rows):
+                raise UserError(
+                    f"{name} should train and did not change in an update with a gradient: either the optimizer does "
+                    "not hold the parameters, or learning_rate is too small for their type"
+                )
+        self.waiting = [group for group in self.waiting if not self._before.get(group.name)]
+        self._before = {}
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        for name in sorted(self.waiting):
+        names = gather_object([group.name for group in self.waiting])
+        for name in sorted(name for name in set(names) if names.count(name) == args.world_size):
             logger.warning("%s: never updated, no gradient at a learning rate above 0", name)
 
-    def _check_frozen(self) -> None:
-        changed = _of_any_process(
-            {group.name for group in self.groups if not group.trains and self._has_changed(group)}
-        )
-        if changed:
-            raise UserError(f"{' and '.join(sorted(changed))} should be frozen and changed in an update")
-        self._frozen_is_checked = True
 
-    def _has_changed(self, group: ParameterGroup) -> bool:
-        return fingerprint(group.parameters) != self._before[group.name, group.trains]
-
-
-def fingerprint(parameters: Iterable[torch.Tensor]) -> list[int]:
-    """For each tensor the sum of its values' bits, read as integers: one changed value changes it, however little."""
-    sums = []
-    for parameter in parameters:
-        bits = local_part(parameter).detach().view(INTEGERS[parameter.element_size()])
-        sums.append(int(sum(block.sum(dtype=torch.int64) for block in _blocks(bits))))
-    return sums
+def rows_of_largest_gradient(group: ParameterGroup) -> list[tuple[nn.Parameter, torch.Tensor, torch.Tensor]]:
+    """Of each parameter whose gradient is not zero: the parameter, places of some of its rows, copies of them."""
+    found = []
+    for parameter in group.parameters:
+        if parameter.grad is not None and (norms := _as_rows(parameter.grad).norm(dim=1)).any():
+            values = _as_rows(parameter)
+            count = _VALUES_OF_A_GROUP // (len(group.parameters) * values.size(1)) or 1
+            places = norms.topk(min(count, len(norms))).indices
+            found.append((parameter, places, values[places]))
+    return found
 
 
-def _require_in_optimizer(groups: Sequence[ParameterGroup], optimizer: torch.optim.Optimizer) -> None:
-    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-    for group in groups:
-        missing = sum(id(parameter) not in held for parameter in group.parameters)
-        if group.trains and missing:
-            raise UserError(f"{group.name} should train, and the optimizer lacks {missing} of its tensors")
+def _as_rows(tensor: torch.Tensor) -> torch.Tensor:
+    own = local_part(tensor).detach()
+    return own.flatten(1) if own.dim() > 1 else own.reshape(1, -1)
 
 
 def _named_specially(model: Any) -> Iterator[tuple[nn.Parameter, str]]:
@@ -184,18 +152,6 @@ def _named_specially(model: Any) -> Iterator[tuple[nn.Parameter, str]]:
         yield embedding.parameter, f"{which} of embedding and head" if tied else f"{which} of the embedding"
 
 
-def has_gradient(group: ParameterGroup) -> bool:
-    """Whether a gradient of any of its parameters is not zero everywhere."""
-    gradients = [local_part(each.grad) for each in group.parameters if each.grad is not None]
-    values = (each.coalesce().values() if each.is_sparse else each for each in gradients)
-    return any(bool(block.any()) for each in values for block in _blocks(each))
-
-
-def _blocks(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
-    """Its values, `_BLOCK` at a time: `sum` in another type and `any` first convert all values that they are given."""
-    return tensor.flatten().split(_BLOCK)
-
-
 def local_part(tensor: torch.Tensor) -> torch.Tensor:
     """The part that this process holds."""
     if hasattr(tensor, "ds_tensor"):  # of ZeRO-3, which leaves the parameter itself empty
@@ -207,15 +163,8 @@ def _numel(parameter: nn.Parameter) -> int:
     return getattr(parameter, "ds_numel", parameter.numel())
 
 
-def _of_any_process(names: Sequence[str] | set[str]) -> set[str]:
-    return set(gather_object(sorted(names)))
-
-
 def _is_4bit(parameter: nn.Parameter) -> bool:
     return type(parameter).__name__ == "Params4bit"  # of bitsandbytes, which need not be installed
-
-
-_SAMPLE_SIZE = 65_536
 
 
 class UpdatedShare(TrainerCallback):
@@ -260,10 +209,10 @@ def sampled_parameters(groups: Sequence[ParameterGroup]) -> list[nn.Parameter]:
 
 
 def every_nth_value(parameters: Sequence[torch.Tensor], count: int) -> list[torch.Tensor]:
-    """About `count` values, always the same ones: every n-th of all, as copies of their bits, a tensor a parameter."""
+    """About `count` values, always the same ones: every n-th of all, copied, a tensor a parameter."""
     parts = [local_part(parameter).detach().reshape(-1) for parameter in parameters]
     every, passed, sampled = -(-sum(map(len, parts)) // count) or 1, 0, []
     for part in parts:
-        sampled.append(part[-passed % every :: every].clone().view(INTEGERS[part.element_size()]))
+        sampled.append(part[-passed % every :: every].clone())
         passed += len(part)
     return sampled
