@@ -17,7 +17,7 @@ from rlvr_vocab.record.files import METRICS
 from rlvr_vocab.record.metrics import Row, RunFacts, read_metrics
 from rlvr_vocab.runs.closing_screen import finding_line, marked_text
 from rlvr_vocab.stop_signals import kept_from_children
-from rlvr_vocab.training.display.live import LiveDisplay
+from rlvr_vocab.training.display import LiveDisplay
 from rlvr_vocab.training.metrics.completions import CompletionRows
 from rlvr_vocab.training.metrics.metrics_file import logged_row
 from rlvr_vocab.training.metrics.wandb_steps import record_wandb, recorded_wandb

@@ -25,7 +25,7 @@ from rlvr_vocab.stop_signals import stop_signals
 from rlvr_vocab.terminal import shows_colours
 from rlvr_vocab.training.arguments import grpo_config
 from rlvr_vocab.training.checkpointing.find import steps_in
-from rlvr_vocab.training.display.live import live_display
+from rlvr_vocab.training.display import live_display
 from rlvr_vocab.training.metrics.metrics_file import MetricsFile
 from rlvr_vocab.training.metrics.peak_memory import peak_memory
 from rlvr_vocab.training.stage import StageContext, StopEarly, StopOnSignalOrTime

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rlvr_vocab.training.display import latest_metrics
-from rlvr_vocab.training.display.latest_metrics import LatestMetrics, TimeLeft
+from rlvr_vocab.training import display
+from rlvr_vocab.training.display import LatestMetrics, TimeLeft
 
 
 def test_a_metric_that_is_not_of_the_newest_step_says_which_step_it_is_of():
@@ -35,7 +35,7 @@ def test_a_step_shows_its_seconds_and_the_phase_that_takes_most_of_them():
 def clock(monkeypatch):
     """Its one item is what the clock says."""
     now = [100.0]
-    monkeypatch.setattr(latest_metrics.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
     return now
 
 

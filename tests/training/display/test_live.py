@@ -19,7 +19,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from rlvr_vocab.training.display.live import LiveDisplay, PlainLines, live_display
+from rlvr_vocab.training.display import LiveDisplay, PlainLines, live_display
 
 
 class PseudoTerminal:
@@ -148,7 +148,7 @@ import sys, time
 from rich.console import Console
 from rlvr_vocab.stop_signals import stop_signals
 from rlvr_vocab.errors import Interrupted
-from rlvr_vocab.training.display.live import live_display
+from rlvr_vocab.training.display import live_display
 try:
     with stop_signals.listening():
         stop_signals.finishes_first = FINISHES

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rlvr_vocab.training.display.redirect import redirecting_output
+from rlvr_vocab.training.display import redirecting_output
 
 
 class Terminal(io.StringIO):

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from rlvr_vocab.training.display.screen import DisplayState, display_lines
+from rlvr_vocab.training.display import DisplayState, display_lines
 
 FULL = DisplayState(
     "stage 1/2 form",
