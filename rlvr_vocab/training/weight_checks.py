@@ -37,7 +37,7 @@ class ParameterGroup:
     @property
     def size(self) -> int:
         """Number of values, wherever they lie; those of a 4-bit parameter lie two in a byte."""
-        return sum(_numel(parameter) * (2 if _is_4bit(parameter) else 1) for parameter in self.parameters)
+        return sum(getattr(each, "ds_numel", each.numel()) * (2 if _is_4bit(each) else 1) for each in self.parameters)
 
     @property
     def dtypes(self) -> str:
@@ -157,10 +157,6 @@ def local_part(tensor: torch.Tensor) -> torch.Tensor:
     if hasattr(tensor, "ds_tensor"):  # of ZeRO-3, which leaves the parameter itself empty
         return tensor.ds_tensor
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
-
-
-def _numel(parameter: nn.Parameter) -> int:
-    return getattr(parameter, "ds_numel", parameter.numel())
 
 
 def _is_4bit(parameter: nn.Parameter) -> bool:
