@@ -16,7 +16,6 @@ from rlvr_vocab.config.command_table import COMMANDS
 from rlvr_vocab.config.compose import CommandLine, parse_command_line
 from rlvr_vocab.config.help import command_help, composed_yaml, overview, value_of_key
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.config.values import keys_of
 from rlvr_vocab.errors import Interrupted, OutOfRoom, UserError, is_out_of_memory
 from rlvr_vocab.exit_codes import (

@@ -249,9 +249,9 @@ def keys_without_use(settings: Any, given: frozenset[str]) -> Iterator[str]:
     """A line for each key that was typed and that nothing would read."""
     for key in sorted(given):
         section = key.partition(".")[0]
-        if isinstance(settings, RunSettings):
-            if key.startswith("model.lora.") and key != "model.lora.enabled" and not settings.model.trains_adapter:
-                yield f"{key} has nothing to apply to: add model.lora.enabled=true"
+        of_adapter = key.startswith("model.lora.") and key != "model.lora.enabled"
+        if of_adapter and isinstance(settings, RunSettings) and not settings.model.trains_adapter:
+            yield f"{key} has nothing to apply to: add model.lora.enabled=true"
         if isinstance(settings, CheckSettings | ScoreSettings) and settings.model is None and section == "model":
             yield f"{key} has no model to apply to: choose one with model=… or model.name=…"
         if isinstance(settings, ScoreSettings):

@@ -5,7 +5,7 @@ import logging
 import pytest
 import torch
 
-from rlvr_vocab.checks import machine
+from rlvr_vocab.checks import accelerator, machine
 from rlvr_vocab.checks.accelerator import check_accelerator
 from rlvr_vocab.cli import load_settings, main
 from rlvr_vocab.errors import UserError
@@ -58,7 +58,8 @@ def test_a_paged_optimizer_says_that_it_does_not_page_without_a_gpu(caplog):
 
 
 def test_with_a_gpu_nothing_of_that_is_refused(monkeypatch, caplog):
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: torch.device("cuda"))
+    monkeypatch.setattr(accelerator, "device_type", lambda use_cpu: "cuda")
+    monkeypatch.setattr(accelerator, "grpo_config", lambda grpo: None)  # which would look for that GPU
     words = ["training.use_liger_kernel=true", f"{ATTENTION}=flex_attention", "training.optim=paged_adamw_8bit"]
     check_accelerator(load_settings("quickstart", words))
     assert caplog.messages == []
@@ -92,5 +93,6 @@ def test_a_model_is_not_cut_over_gpus_unnoticed(gpus, words, said, monkeypatch):
 )
 def test_one_gpu_a_process_is_not_refused(gpus, rank, words, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(accelerator, "grpo_config", lambda grpo: None)  # which would wait for the other processes
     monkeypatch.setenv("LOCAL_RANK", rank)
     check_accelerator(load_settings("quickstart", words))
