@@ -128,7 +128,7 @@ def last_box(text: str) -> str | None:
 
 
 def _contents(text: str, start: int) -> tuple[str, int] | None:
-    r"""What the box holds whose contents begin at `start`, and its end; None where it is not closed.
+    r"""The contents of a box, which begin at `start`, and its end; None where it is not closed.
 
     Escaped braces close it too where they are its own, as in `\boxed\{5\}` and `\boxed{5\}}`.
     """

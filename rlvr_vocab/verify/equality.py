@@ -61,11 +61,11 @@ def same(gold: Reading, answer: Reading, algebra: Algebra) -> bool:
         case Number(unit=Unit() as unit), Text():
             number, _, words = answer.words.partition(" ")
             return words == unit.name and read_number(number) == gold.value
-        case Choice(content=Text() as content), Text():
-            return same_words(content.words, answer.words)
         case Choice(), Choice():
             same_letter, one, other = gold.letter == answer.letter, gold.content, answer.content
             return same_letter and (one is None or other is None or same(one, other, algebra))
+        case Choice(content=content), _ if content is not None:
+            return same(content, answer, algebra)
         case ((Items() | Collection()), (Items() | Collection())):
             return _same_items(gold.items, answer.items, algebra)
         case (Bracketed() as point, Items() as named) | (Items() as named, Bracketed() as point):

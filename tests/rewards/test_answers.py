@@ -227,6 +227,9 @@ def test_anything_else_is_not_read_as_a_number(text):
         ("So 3 + 4 = 7 apples", 7),
         ("5 1/2", Fraction(11, 2)),
         ("5 million", 5_000_000),
+        ("5 hundred", 500),
+        ("It is: 5 ✅", 5),
+        ("and so n = 5 ∎", 5),
         ("3 x 10^5", 300_000),
         (r"about 1.234×10⁵ m", 123_400),
         ("1.234e5", 123_400),
@@ -260,9 +263,10 @@ def test_the_last_number_of_a_text_is_found(text, value):
 
 @pytest.mark.parametrize(
     "text",
-    r"""minus 5|x-5|x - 5|a + 5|3 - 4|5k|5 k|5x|5 dozen|5 lakhs|5 hundred|5 bn|5-fold|5 (million)|5th|5\pi|\sqrt{5}|f(5)
+    r"""minus 5|x-5|x - 5|a + 5|3 - 4|5k|5 k|5x|5 dozen|5 lakhs|5 bn|5-fold|5 (million)|5th|5\pi|\sqrt{5}|f(5)
     |log 5|5/x|5i|half of 5|5 squared|5 and a half|not 5|isn't 5|it can't be 5|less than 5|5 is wrong|5, not 5|12,5|±5
-    |≤5|5 \cdot x|**5** dozen|10 – 5|100 × 5|one hundred and 5""".split("|"),  # noqa: SIM905 - a table
+    |≤5|5 \cdot x|**5** dozen|10 – 5|100 × 5|one hundred and 5|x != 5|x <= 5|5fold|negative 5
+    """.split("|"),  # noqa: SIM905 - a table
 )
 def test_what_belongs_to_the_last_number_belongs_to_it(text):
     assert last_number(f"Of 5 it is {text.strip()}") is None
@@ -298,6 +302,8 @@ def test_the_last_part_of_a_date_a_range_or_a_code_is_no_number(end):
         ("B. 9", "B"),
         ("B: 9", "B"),
         ("C 12", "C"),
+        ("C (no)", ""),
+        ("C++", ""),
         ("C - Paris", "C"),
         ("(C) None of the above", "C"),
         ("(C) A dog", "C"),
@@ -336,6 +342,8 @@ def test_a_box_names_the_letters_in_it(text, letters):
         ("The answer is (A), (B), or (C).", "ABC"),
         ("Answer: A/B", "AB"),
         ("c.", "C"),
+        ("C is the correct answer.", "C"),
+        ("C is not right.", ""),
         ("(C) Paris", "C"),
         ("Not A, not B, so the answer is C.", "C"),
         ("The answer is C, not D.", "C"),

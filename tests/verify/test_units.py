@@ -114,6 +114,8 @@ def test_a_word_that_a_number_may_count_is_a_unit_of_it(words):
         ("5 (m^2)", ["5", r"5\text{ m}^2"], [r"5\text{ m}"]),
         ("14 (times)", ["14", "14 times", r"14\text{ times}", "14 (times)"], ["15 times", "14 books"]),
         ("5 (million)", ["5000000", r"5\text{ million}"], ["5"]),
+        ("500", ["5 hundred", "500 [apples]", r"5\text{ hundred}"], ["50 [apples]"]),
+        ("12 [cm]", ["12", r"12\text{ cm}", "12 (cm)"], ["12 kg"]),
     ],
 )
 def test_a_gold_answer_may_have_its_unit_in_brackets(gold, right, wrong):

@@ -277,7 +277,7 @@ _GOES_ON = re.compile(
 _TAKES_BACK = re.compile(
     rf"\s?(?i:(?!{_RIGHT})(?:{_VERBS}|or|and|but|if)\b"
     r"|.*\b(?:wrong|incorrect|invalid|instead|rather|actually|wait|maybe|perhaps|possibly|probably|unsure|guess|except"
-    r"|excluded|eliminated|rejected|discarded|not (?:the )?(?:correct|right|answer))\b|(?:not|never|nope)\W*\Z)"
+    r"|excluded|eliminated|rejected|discarded|not (?:the )?(?:correct|right|answer))\b|\W*(?:not?|never|nope)\W*\Z)"
 )
 
 
@@ -286,7 +286,7 @@ class _Patterns:
     """The ways to name one of a set of letters."""
 
     def __init__(self, letters: str) -> None:
-        letter, word = f"[{letters}](?![A-Za-z])", "(?i:option|choice|answer)"
+        letter, word = f"[{letters}](?![A-Za-z0-9+#])", "(?i:option|choice|answer)"
         one, joint = rf"[(\[]?\s?{letter}\s?[)\]]?[.:]?", r"(?:\s?(?:[,;/&]|(?i:or|and|also|maybe|perhaps|possibly)\b))"
         lead = rf"(?i:(?:so|thus|hence|therefore|final|correct|right|best|the),? )*(?:{word}(?:\s?(?i:is|[:=]))*\s?)?"
         is_right = r"(?: is (?:the )?(?:correct|right)?(?: ?(?:answer|option|choice))?)?"
@@ -301,19 +301,23 @@ class _Patterns:
         self.concluded = re.compile(rf"\b{word}(?:\s?(?i:is|[:=⏎]))+\s?(?:{word}\s?)?{several}")
         self.option = re.compile(rf"\b(?i:option|choice)\s?{several}")
         self.label = re.compile(rf"\(?\s?({letter})\s?[.):]")
-        self.opening = re.compile(rf"\(?\s?(?i:{letter})\s?(?:[.):]|$)")
+        self.opening = re.compile(rf"\(?\s?(?i:{letter})\s?(?:[.):]| is |$)")
 
 
 # The first digit of a number that is no index, no exponent and no part of a word.
 _NUMBER = re.compile(r"(?:(?<![\w.^])(?<![\w.],)(?<![_^]\{)|(?<=frac))\.?[0-9][0-9.,]*")
 _BULLET = re.compile(r"\A\s*(?:[-*•]|[0-9]+[.)])\s+(?=\S)")
-_ENDS = re.compile(r"[=:,;.→⇒∴]$|\\(?:approx|simeq|doteq|(?:Long)?[Rr]ightarrow|implies|to|therefore|q?quad)$")
+_ENDS = re.compile(
+    r"(?<![<>!])=$|[:,;.→⇒∴]$|\\(?:approx|simeq|doteq|(?:Long)?[Rr]ightarrow|implies|to|therefore|q?quad)$"
+)
 _UNIT_OR_ARTICLE = re.compile(r"(?:[mgslhLd](?![A-Za-z])|[aAI]\W*$|[ap]\.m)")
 _FONT = re.compile(r"\\(?:text|math|mbox|hbox)[a-z]*\{((?:[^{}]|\{[^{}]*\})*+)\}")
 # Between a number and a unit, `25ml` and `$7/year`, where this is no product and no quotient of variables.
 _UNIT_BEHIND = re.compile(rf"(?<=[0-9])/?(?=(?:[A-Za-z]{{3,}}|[gmlLh]|{'|'.join(UNITS_OF_TWO_LETTERS)})(?![A-Za-z]))")
+# Check marks and faces, and the signs that end a proof.
+_PICTURE = re.compile("[\u25a0-\u25ff\u2600-\u27bf\ufe0f\U0001f300-\U0001faff∎]")
 _CONNECTING = frozenset(("a", "an", "and", "be", "into", "is", "of", "out", "the", "was"))
-_BELONGING = DENIALS.union(("least", "most", "than"))
+_BELONGING = DENIALS.union(("least", "most", "negative", "than"))
 
 
 def whole_text_number(text: str, read: Callable[[str], Reading] = read) -> Number | None:
@@ -347,7 +351,7 @@ def last_number(text: str) -> Number | None:
         line = _BULLET.sub("", ascii_latex(line.replace("—", ", ")), count=1)
         line = re.sub(r"\\?\$", "", re.sub(r"\*\*|\\[()\[\],;:! ]|`", " ", _FONT.sub(r" \1", line)))
         line = _UNIT_BEHIND.sub(" ", re.sub(r" ?(?:\\?%|per ?cent\b)", r"\\%", line))
-        line = re.sub(r"(?<![<>!])=|(?<=[A-Za-z]):(?=\S)", r" \g<0> ", line)
+        line = re.sub(r"(?<![<>!])=|(?<=[A-Za-z]):(?=\S)", r" \g<0> ", _PICTURE.sub(" ", line))
         if found := list(_NUMBER.finditer(line)):
             return whole_text_number(_with_what_belongs(line, found[-1].start()))
     return None

@@ -110,8 +110,8 @@ _WIDE_SPACE = re.compile(rf"(?<=[0-9])(?:[ ~]|\\[,;: ])*+{_WIDE}(?:[ ~]|\\[,;: ]
 # Of single letters, those of units, and of words without a space before the bracket long ones: others are factors.
 NUMBER_WITH_UNIT = re.compile(
     r"\(?(?:\\text\{ *)?(?P<number>(?:[A-Za-z] *= *)?[-+]?(?:\\?\$|[€£])?[0-9][0-9.,/ ]*(?:[eE][-+]?[0-9]+)?"
-    r"|[-+]?\\[dt]?frac\{[0-9]+\}\{[0-9]+\})(?: +|(?=\([A-Za-z]{4}))"
-    r"\( *(?P<unit>(?:[A-Za-z][A-Za-z./ '-]*[A-Za-z.]|[mgslhLNJWVK])(?:\^\{?[23]\}?)?|\\?[%$]|\\degree ?[CF]?)\)\}?\)?"
+    r"|[-+]?\\[dt]?frac\{[0-9]+\}\{[0-9]+\})(?: +|(?=[(\[][A-Za-z]{4}))[(\[] *"
+    r"(?P<unit>(?:[A-Za-z][A-Za-z./ '-]*[A-Za-z.]|[mgslhLNJWVK])(?:\^\{?[23]\}?)?|\\?[%$]|\\degree ?[CF]?)[)\]]\}?\)?"
 )
 _DOLLAR = re.compile(r"(?<!\\)\$")
 _INTRODUCTION = re.compile(r"^(?:\\text\{ *(?:[Tt]he )?(?:[Ff]inal )?[Aa]nswer is:? *\}|=)")

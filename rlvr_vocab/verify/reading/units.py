@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 _CURRENCIES = {r"\$": "dollar", "€": "euro", "£": "pound sterling", "¥": "yen", "₹": "rupee"}
-_SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 # Each unit with its other spellings. What is not here is compared by its own letters, a plural's s apart.
 _SPELLINGS = {
     "mm": ("millimeter", "millimetre"),
@@ -67,7 +67,7 @@ _NUMBER_WORDS = """
 # The same, but not in the plural: 5 logs.
 _OPERATORS = """
     minus plus times over divided multiplied into out root sqrt factorial choose squared cubed power mod modulo base
-    remainder log ln sine cosine sin cos tan exp pi infinity binary octal hexadecimal recurring repeating periodic
+    remainder fold log ln sine cosine sin cos tan exp pi infinity binary octal hexadecimal recurring repeating periodic
 """
 # With one of these among them, words after a number are not what the number counts either.
 _NOT_COUNTED = """
@@ -83,9 +83,7 @@ _DENIALS = """
 """
 DENIALS = frozenset(_DENIALS.split())
 # What is counted is never these alone: 5 squared, a score, a grand, fivefold, and some 5.
-_NOT_COUNTED_ALONE = frozenset(
-    ("square", "cube", "score", "grand", "fold", "odd", "something", "arab", "kharab", "bil")
-)
+_NOT_COUNTED_ALONE = frozenset(("square", "cube", "score", "grand", "odd", "something", "arab", "kharab", "bil"))
 _NUMBERS, _OPERATOR_WORDS = frozenset(_NUMBER_WORDS.split()), frozenset(_OPERATORS.split())
 _NOT_COUNTED_WORDS = DENIALS.union(_NOT_COUNTED.split())
 _CHANGES_NUMBER = re.compile(
