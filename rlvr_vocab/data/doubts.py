@@ -1,4 +1,4 @@
-"""What in a problem set would not reach the model as it is meant, although every row is usable."""
+"""Reasons why usable problems would not reach the model as they are meant."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,10 +15,12 @@ RENDERED = re.compile(
     r"<\|im_start\|>\s*(?:system|user|assistant)|<\|start_header_id\|>\s*(?:system|user|assistant)"
     r"|<start_of_turn>\s*(?:user|model)|\[/INST\]|<<SYS>>|<[|｜](?:system|user|assistant)[|｜]>"
     r"|<\|start\|>(?:system|developer|user|assistant)|<\|START_OF_TURN_TOKEN\|>"
-    r"|\n\s*(?:#+ *(?:Assistant|Response)|Assistant|Human) *:\s*\Z",
+    r"|\s(?:#+ *(?:Assistant|Response)|Assistant|Human) *:\s*\Z",
     re.IGNORECASE,
 )
-MESSAGES_AS_TEXT = re.compile(r"""\A\s*(?:array\()?\[\s*\{\s*['"](?:role|content|from|value)['"]\s*:""")
+MESSAGES_AS_TEXT = re.compile(
+    r"""\A\s*(?:(?:array\(|\{\s*['"]\w+['"]\s*:)?\s*\[\s*\{\s*['"](?:role|content|from|value)|\{\s*['"]role)['"]\s*:"""
+)
 # Columns that a question chooses from, one for all choices or one for each, and those that it is about.
 _CHOICES = re.compile(r"(?:answer_?)?(?:choices?|options?)|alternatives|candidates|endings|mc\d_targets", re.IGNORECASE)
 _ONE_CHOICE = re.compile(r"(?:choice|option|opt?|sol|ending)_?(?:[a-h]|\d)|[a-h]", re.IGNORECASE)
@@ -27,6 +29,7 @@ _ABOUT = re.compile(
     r"|(?:image|table|figure|diagram|picture)(?:_?\d+|s)?|(?:pre|post)_text",
     re.IGNORECASE,
 )
+_WORD = re.compile(r"\w+|\0")  # in a list that is written as text too
 _LETTER = re.compile(r"\(?[A-J]\)?\.?")
 
 
@@ -76,8 +79,7 @@ def _texts_of(problem: Problem, names: Sequence[str]) -> list[str]:
 
 def _lacks(problem: Problem, texts: Sequence[str]) -> bool:
     prompt = problem.text if problem.messages is None else conversation_text(problem.messages, ROLES)
-    squeezed = " ".join(prompt.split())
-    return not all(" ".join(text.split()) in squeezed for text in texts)
+    return not set(_WORD.findall(" ".join(texts))) <= set(_WORD.findall(prompt))
 
 
 def _is_index(gold: str, choices: Sequence[str]) -> bool:

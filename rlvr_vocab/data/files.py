@@ -80,8 +80,6 @@ def what_is_there(missing: Path) -> str:
 
 # The csv module's own limit, 128 KiB a cell, is shorter than a long worked solution.
 LARGEST_CELL = 2**31 - 1
-
-
 LINES_OF_PROSE = 4  # so many may have as many commas as the first line by chance
 DELIMITERS = ",;\t|"
 ONLY_QUOTED = re.compile(r'(?<![^\t;|])"([^"\t;|]*)"(?![^\t;|])')
@@ -152,22 +150,20 @@ def quoted_records(lines: list[str], delimiter: str, where: str) -> list[tuple[i
     """
     csv.field_size_limit(LARGEST_CELL)
     reader, records, begins = csv.reader(lines, delimiter=delimiter, strict=True), [], 1
-    over_lines, like_rows = [], []
+    long_cells = []  # the lines between which a quote opens and closes, and whether each looks like a row
     try:
         for cells in reader:
             taken = lines[begins - 1 : reader.line_num]
             records += [(begins, cells)] if cells else []
-            over_lines += [(begins, reader.line_num)] * (len(taken) > LINES_OF_PROSE)
-            if len(taken) > LINES_OF_PROSE and {line.count(delimiter) for line in taken} == {
-                len(records[0][1]) - 1
-            } != {0}:
-                like_rows.append((begins, reader.line_num))
+            if len(taken) > LINES_OF_PROSE:
+                like_rows = {line.count(delimiter) for line in taken} == {len(records[0][1]) - 1} != {0}
+                long_cells.append((begins, reader.line_num, like_rows))
             begins = reader.line_num + 1
     except csv.Error as error:
         cut_off = "; a quote is never closed, or the text breaks off" if str(error) == "unexpected end of data" else ""
         raise UserError(f"{where}:{begins} breaks the quoting rules of CSV: {error}{cut_off}; {MEND_QUOTES}") from error
-    if like_rows and like_rows == over_lines:
-        opened, closed = like_rows[0]
+    if long_cells and all(like_rows for *_, like_rows in long_cells):
+        opened, closed, _ = long_cells[0]
         raise UserError(f"{where}:{opened} opens a quote and line {closed} closes it, around whole rows: {MEND_QUOTES}")
     return records
 
@@ -187,9 +183,9 @@ def read_json(path: Path) -> list[Any]:
     content = parse_json(read_text(path), str(path.absolute()))
     if isinstance(content, list):
         return content
-    keys = list(content) if isinstance(content, dict) else []
+    table = content if isinstance(content, dict) else {}
     lists = [
-        key for key in keys if isinstance(content[key], list) and any(isinstance(row, dict) for row in content[key])
+        key for key, rows in table.items() if isinstance(rows, list) and any(isinstance(row, dict) for row in rows)
     ]
     if len(lists) == 1:
         return content[lists[0]]

@@ -1,5 +1,6 @@
 """What would not reach the model as it is meant is named, and nothing is said of sets that are as they should be."""
 
+import json
 from typing import Any
 
 import pytest
@@ -20,12 +21,15 @@ TURNS = (
     "<|user|>\n{}<|end|>\n<|assistant|>\n",
     "### Instruction:\n{}\n\n### Response:\n",
     "\n\nHuman: {}\n\nAssistant:",
+    "USER: {} ASSISTANT:",
 )
 MESSAGES = (
     '[{{"role": "user", "content": "{}"}}]',
     "[{{'content': '{}', 'role': 'user'}}]",
     "array([{{'content': '{}', 'role': 'user'}}], dtype=object)",
     '\n[ {{"from": "human", "value": "{}"}}]',
+    '{{"messages": [{{"role": "user", "content": "{}"}}]}}',
+    '{{"role": "user", "content": "{}"}}',
 )
 
 
@@ -87,6 +91,7 @@ def test_a_column_that_the_question_needs_and_the_prompt_lacks_is_named(
     "more",
     [
         {"problem": "Which of oxygen, helium, neon and  argon?", "choices": CHOICES, "A": "oxygen", "B": "neon"},
+        {"problem": "Which of oxygen, helium, neon and argon?", "choices": json.dumps(CHOICES)},
         {"problem": "Neon glows.\nWhy?", "context": "Neon  glows."},
         {"context": None, "image": None, "choices": []},
         {"solution": "Neon.", "rationale": "It glows.", "source": "exam", "type": "gas", "a": "4", "level": 3},

@@ -18,6 +18,7 @@ from rlvr_vocab.commands.check.facts import (
     SharedProblem,
 )
 from rlvr_vocab.counted import counted, rows_in_words
+from rlvr_vocab.data.answers import with_decimal_points
 from rlvr_vocab.data.duplicates import RepeatedProblem
 from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.terminal import Alarm
@@ -198,7 +199,8 @@ def row_advice(facts: RowFacts) -> Iterator[str]:
     if facts.likelier_format is not None:
         yield f"nearly all answers are worked solutions: set dataset.answer_format={facts.likelier_format}"
     if facts.decimal_comma is not None:
-        yield f"answers with decimal commas or dots of thousands ({facts.decimal_comma}): set dataset.decimal=comma"
+        meant = with_decimal_points(facts.decimal_comma)
+        yield f"answers such as {facts.decimal_comma}: if that is {meant}, set dataset.decimal=comma"
     dropped = sum(report.dropped.values())
     if dropped > MANY_DROPPED * report.rows_read:
         yield f"{dropped / report.rows_read:.0%} of the rows are left out: see above why"
