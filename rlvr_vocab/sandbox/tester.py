@@ -147,9 +147,9 @@ def _forwarded(function: str, *, among_objects: bool) -> Callable[..., Any]:
 
 
 for _names, _module, _among_objects in (
-    ("len bool str repr hash next setattr", "builtins", False),
-    ("getitem setitem delitem", "operator", False),
-    ("eq ne lt le gt ge add sub mul truediv floordiv mod pow matmul", "operator", True),
+    ("len bool str repr hash next setattr abs int float round divmod", "builtins", False),
+    ("getitem setitem delitem neg pos invert index", "operator", False),
+    ("eq ne lt le gt ge add sub mul truediv floordiv mod pow matmul iadd isub imul", "operator", True),
 ):
     for _name in _names.split():
         setattr(Remote, f"__{_name}__", _forwarded(f"{_module}.{_name}", among_objects=_among_objects))

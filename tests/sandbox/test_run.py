@@ -179,6 +179,10 @@ OBJECTS = {
         "P(3)[1] == 4", "len(P(3)) == 3", "P(1) + P(2) == P(3)", "isinstance(P(1), P)", "not P(0)", "used(P(4)) == 4",
         "changed(P(1)).n == 5",
     ),
+    "class P:\n    def __init__(self, n): self.n = n\n    def __neg__(self): return -self.n\n"
+    "    def __int__(self): return self.n\n    def __iadd__(self, other): return P(self.n + other.n)": (
+        "-P(3) == -3", "int(P(3)) == 3", "__import__('operator').iadd(P(3), P(2)).n == 5",
+    ),
     "P = print": ("printed(lambda: P('hi')) == 'hi\\n'",),
     "P = Fraction": ("P(1, 2) == Fraction(1, 2)", "str(P(1, 2)) == '1/2'"),
     "P = Counter": ("P('aab').most_common(1) == [('a', 2)]", "P('a') == {'a': 1}"),

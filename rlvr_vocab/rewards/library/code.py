@@ -24,9 +24,7 @@ _PYTHON = re.compile(r"[\s{.]*(?:i?python|py)[\d.]*(?![\w-])", re.IGNORECASE)
 _DEFINES = re.compile(r"^[ \t]*(?:def|class|import|from)\b|\b(?:input|print)\(", re.MULTILINE)
 
 
-@reward(
-    grades=True, not_for_golds="a made-up turn holds no program", columns=("entry_point", "test_setup_code"),
-)  # fmt: skip
+@reward(grades=True, not_for_golds="a made-up turn holds no program", columns=("entry_point", "test_setup_code"))
 def code_tests(
     completions: Sequence[Any],
     tests: Sequence[Any],
@@ -166,8 +164,7 @@ def _tests_of(given: Any, entry_point: str | None, setup: str | None) -> Program
     match pieces:
         case [{"inputs": list() as inputs, "outputs": list() as outputs, **rest}] if len(inputs) == len(outputs):
             pairs = [{"input": asked, "output": told} for asked, told in zip(inputs, outputs, strict=True)]
-            name: Any = rest.get("fn_name") or entry_point
-            return _pairs(pairs, name)
+            return _pairs(pairs, rest.get("fn_name") or entry_point)
         case [str(), *_] if all(isinstance(piece, str) for piece in pieces):
             return ProgramTests(code=tuple(pieces), setup=setup or "", entry_point=entry_point)
         case [{"input": _, "output": _}, *_] if all(
