@@ -11,7 +11,7 @@ MASK = "***"
 _KEYS = re.compile(
     r"(?:.*_)?(?:api_?key|access_key|secret_key|private_key|password|passwd|passphrase|secret|credentials?"
     r"|authorization|subscription_key)"
-    r"|(?:use_|hub_|hf_|auth_|access_|bearer_|refresh_|wandb_|github_)*token",
+    r"|(?:use_|hub_|hf_|auth_|access_|private_|bearer_|refresh_|wandb_|github_)*token",
     re.IGNORECASE,
 )
 # Any other `…_token` may be a word of a vocabulary, `<|im_end|>`: its value decides.
@@ -35,14 +35,14 @@ _FORMS = re.compile(
     r")"
     r"|(?<=://)(?:[^/\s:@]*:[^/\s@]+|[\w-]{20,})(?=@)"  # user:password@ or token@ of an address
     r"|(?P<before>(?i:"  # after what stays to be read:
-    r"[?&](?:[\w-]*[_-])?(?:api|access)?(?:key|token|sig|signature|auth|code|password|secret|credential)="
+    r"[?&](?:[\w-]*[_-])?(?:api|access)?(?:key|token|sig|signature|auth|code|jwt|pwd|password|secret|credential)="
     r"|authorization['\"]?\s*:\s*['\"]?(?:(?:basic|bearer|digest|token)\s+)?"
     r"|\b(?:basic|bearer)\s+(?=[^\s'\"]{12})(?=[^\s'\"]*(?-i:=|[a-z][A-Z]|[A-Za-z]\d[A-Za-z]))"
     r"))[^\s'\"&#,;<>{}\]]+"
 )
 _ASSIGNED = re.compile(
     r"(?<![\w.-])"
-    r"""(?P<key>[\w.-]+)(?P<between>(?:=|(?<=[Kk]ey):\s)['"]?|['"]\s*:\s*['"])(?P<value>(?<=['"])[^'"]+|[^\s'",;}\]]+)"""
+    r"""(?P<key>[\w.-]+)(?P<between>(?:=|(?i:(?<=key)|(?<=-token)|(?<=password)):\s)['"]?|['"]\s*:\s*['"])(?P<value>(?<=['"])[^'"]+|[^\s'",;}\]]+)"""
 )
 
 

@@ -73,6 +73,7 @@ SHOWN_PARTLY = [
     ("http://a.b/v1?access_token={}", "letmein"),
     ("http://a.b/c?X-Amz-Signature={}", "0f" * 16),
     ("http://a.b/c?sv=1&sig={}", "letmein%3D"),
+    ("http://a.b/c?jwt={}", "letmein"),
     ("http://:{}@a.b/c", "letmein"),
     ("http://{}@a.b/c", "a1B2c3D4e5F6g7H8i9J0k1"),
 ]
@@ -90,6 +91,9 @@ def test_headers_and_queries_with_a_secret_are_refused_and_shown_without_it(text
 def test_the_header_of_a_key_is_shown_without_it() -> None:
     assert (
         without_secrets("sent X-Api-Key: letmein and the key: word", NOWHERE) == "sent X-Api-Key: *** and the key: word"
+    )
+    assert (
+        without_secrets("X-API-KEY: letmein, PRIVATE-TOKEN: letmein", NOWHERE) == "X-API-KEY: ***, PRIVATE-TOKEN: ***"
     )
     assert is_secret("rewards.functions.params.headers.X-Api-Key", "letmein", NOWHERE)
 
