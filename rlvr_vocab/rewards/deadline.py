@@ -92,7 +92,7 @@ class DeadlineThread:
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns, also where an event loop runs in this thread already."""
+    """The result of a coroutine, also where an event loop runs in this thread already."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -82,7 +82,7 @@ def _emulate_contest_machine() -> None:
 
 
 def _refusal_of(run: Callable[[], Any]) -> dict[str, Any] | None:
-    """What a call raised, as an answer: the names of its classes and its text; None where it returned."""
+    """The exception of a call, as an answer: the names of its classes and its text; None where it returned."""
     try:
         run()
     except BaseException as error:  # noqa: BLE001 - whatever a program raises is its answer

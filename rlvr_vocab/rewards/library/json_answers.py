@@ -74,7 +74,7 @@ def check_nothing() -> None:
 
 
 def check_answer(item: list[Any]) -> tuple[float | None, str]:
-    """What a worker does: schema, answer or None where thinking never closed, and `parses` -> score and reason."""
+    """Score in a worker: schema, answer or None where thinking never closed, and `parses` -> score and reason."""
     import jsonschema  # in the worker: the process that trains does without
     from jsonschema_specifications import REGISTRY
     from referencing.exceptions import Unresolvable
@@ -85,7 +85,7 @@ def check_answer(item: list[Any]) -> tuple[float | None, str]:
         kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
         kind.check_schema(schema)
     except (jsonschema.SchemaError, TypeError, ValueError, RecursionError) as error:
-        return None, f"the row's schema is none: {getattr(error, 'message', error)}"
+        return None, f"the row's schema is no JSON schema: {getattr(error, 'message', error)}"
     if answer is None:
         return 0.0, "thinking never closed"
     try:

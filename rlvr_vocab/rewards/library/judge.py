@@ -50,7 +50,7 @@ class _Judge:
     max_tokens: int
 
     def request(self, prompt: Any, answer: str, gold: Any, mark: str) -> dict[str, Any]:
-        """What is sent for one completion; `mark` is drawn for each request, so that no answer can hold it."""
+        """The request for one completion; `mark` is drawn for each request, so that no answer can hold it."""
         least, most = self.scale
         asked = prompt if isinstance(prompt, str) else "\n\n".join(f"{m['role']}: {m['content']}" for m in prompt)
         reference = "" if gold is None else f"Reference answer:\n{cell_text(gold)}\n\n"
