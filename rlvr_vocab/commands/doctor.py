@@ -9,28 +9,22 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.markup import escape
 
-from rlvr_vocab.analysis.doctor.diagnose import diagnose, not_watched
+from rlvr_vocab.analysis.doctor.diagnose import diagnose, not_watched, slowest_phase
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, steps_needed
-from rlvr_vocab.analysis.doctor.slowest_phase import slowest_phase
-from rlvr_vocab.checks.remedies import checked_record
 from rlvr_vocab.config.command_sections import DoctorSettings
 from rlvr_vocab.counted import counted
-from rlvr_vocab.record.files import PROBLEMS, read_record
 from rlvr_vocab.record.metrics import RunRecord
+from rlvr_vocab.runs.record import run_record
 from rlvr_vocab.terminal import make_console
 
 HEALTHY, SICK = 0, 1
-NOTHING_TO_SET = (
-    "what this run's configuration can set against it, it has: look at what was sampled, rlvr-vocab samples"
-)
 _COLOUR = {"error": "bold red", "warning": "bold yellow"}
 
 
 def run(settings: DoctorSettings) -> int:
     """Say what was found; 0 where that is nothing, 1 where it is something."""
-    record = checked_record(settings.run)
-    read_record(settings.run, PROBLEMS)  # which remedies do without where it cannot be read
+    record = run_record(settings.run)
     findings = diagnose(record)
     if settings.format == "json":
         print(json.dumps(_as_json(record, findings), ensure_ascii=False, indent=2))
@@ -65,10 +59,7 @@ def _show(record: RunRecord, findings: Sequence[Finding], console: Console) -> N
         console.print(f"\n{title} ({finding.severity} {finding.name}, step {finding.step})")
         console.print(f"  seen    {finding.evidence}", markup=False)
         console.print(f"  cause   {finding.cause}", markup=False)
-        for number, remedy in enumerate(finding.remedy):
-            console.print(f"  {'or' if number else 'try':<7} {remedy}", markup=False)
-        if not finding.remedy:
-            console.print(f"  try     {NOTHING_TO_SET}", markup=False)
+        console.print(f"  try     {finding.remedy}", markup=False)
     if not findings and not is_too_short(record):
         console.print("nothing wrong was found", markup=False)
     if not is_too_short(record):

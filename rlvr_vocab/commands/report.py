@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rlvr_vocab.checks.remedies import checked_record
 from rlvr_vocab.config.command_sections import ReportSettings
 from rlvr_vocab.runs.report import write_report
 from rlvr_vocab.terminal import make_console
@@ -11,7 +10,7 @@ from rlvr_vocab.terminal import make_console
 def run(settings: ReportSettings) -> int:
     """Write the page and say where it is; 0."""
     console = make_console()
-    for line in write_report(settings, checked_record):
+    for line in write_report(settings):
         console.print(f"warning: {line}", style="yellow", markup=False)
     console.print(f"the report is in {settings.page}: open it in a browser, it needs no network", markup=False)
     return 0

@@ -19,7 +19,6 @@ from rich.console import Console
 
 from rlvr_vocab.atomic_file import folder_appearing_whole, json_text, write_whole
 from rlvr_vocab.checks.accelerator import check_accelerator, check_processes, check_target_modules
-from rlvr_vocab.checks.remedies import checked_facts, checked_record
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.config.stages import naming_the_stage
 from rlvr_vocab.counted import counted
@@ -73,7 +72,7 @@ def run(settings: RunSettings) -> int:
         if settings.report and state.is_main_process:
             gc.collect()  # what has trained, whose objects know each other
             with peak_memory.phase("report"):
-                report_at_the_end(settings.output_dir, console, checked_record)
+                report_at_the_end(settings.output_dir, console)
         return code
 
 
@@ -184,7 +183,7 @@ def _prepare(
         account = {**problems.account(prompts), "grader": held_out.graded_by, SYSTEM_PROMPT_USED: used}
         write_whole(settings.output_dir / PROBLEMS, json_text(account))
     start_wandb(settings)
-    facts = checked_facts(run_facts(settings.resolved, settings.output_dir), settings.output_dir)
+    facts = run_facts(settings.resolved, settings.output_dir)
     doctor = RunDoctor(facts, settings.output_dir, partial(alert, settings))
     training = StagedRun(stages, initial_model, held_out, stop, doctor, console)
     return training, held_out, plan

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -22,19 +22,16 @@ _LARGEST = 1e150
 
 @dataclass(frozen=True)
 class RewardFact:
-    """One reward function of a run, by the name it is logged as and the one it was asked for by.
+    """One reward function of a run, by the name that it is logged as.
 
     Attributes:
         weight: the one it begins with.
-        more: what else its entry in the configuration sets.
         full_mark: the score that the configuration calls success; None where it says nothing of it.
     """
 
     name: str
     weight: float
     adaptive: bool
-    asked_as: str = ""
-    more: Mapping[str, Any] = field(default_factory=dict)
     full_mark: float | None = None
 
 
@@ -44,19 +41,11 @@ class RunFacts:
 
     Attributes:
         max_steps: optimisation steps that it was to take; None where its epochs decide.
-        think_tags: what opens and closes thinking.
         reasoning_vocab_size: number of reasoning tokens; 0 for a baseline.
-        reasoning_mode: `expand` or `replace`.
-        pure_bf16: whether trained weights are in 16 bits.
+        think_tags: what opens and closes thinking.
         completions_per_step: how many are sampled for an optimisation step, by one process; None: nobody knows.
-        together: the key and the value that decide how many are sampled at once.
-        longest_completion: tokens that the model's context leaves beside the longest prompt; None: nobody knows.
-        arithmetic_digits: of generated problems; None for others.
-        warmup_steps, warmup_until: supervised steps before the run, and the accuracy that ends them.
-        reasoning_copies: how many of them there are for each standard token, on average; 0 for a baseline.
         stage: the stage that these facts are of; empty for those of the run.
         stages: the facts of each of its stages, where it has any.
-        takes: whether a configuration line changes the run's configuration and is accepted over it.
     """
 
     exp_name: str
@@ -68,27 +57,12 @@ class RunFacts:
     rewards: tuple[RewardFact, ...]
     num_generations: int
     max_completion_length: int
-    temperature: float
     learning_rate: float
-    lr_scheduler_type: str
-    beta: float
-    max_grad_norm: float
     max_steps: int | None
     use_vllm: bool
-    reasoning_mode: str = "expand"
-    reasoning_copies: float = 0.0
-    pure_bf16: bool = False
-    gradient_accumulation_steps: int = 1
     completions_per_step: float | None = None
-    together: tuple[str, int] = ("gradient_accumulation_steps", 1)
-    longest_completion: int | None = None
-    arithmetic_digits: int | None = None
-    warmup_steps: int = 0
-    warmup_until: float | None = None
-    entropy_coef: float = 0.0
     stage: str = ""
     stages: tuple[RunFacts, ...] = ()
-    takes: Callable[[str], bool] = field(default=lambda line: True, compare=False, repr=False)
 
     def of_stage(self, name: object) -> RunFacts:
         """The facts of a stage; those of the run where it has none of that name."""

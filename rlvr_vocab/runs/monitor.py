@@ -150,7 +150,7 @@ def alert(settings: RunSettings, finding: Finding) -> None:
         return
     wandb.run.alert(
         title=finding.title[:_LONGEST_TITLE],
-        text="\n".join([f"{settings.exp_name}: {finding.evidence}", finding.cause, *finding.remedy]),
+        text="\n".join([f"{settings.exp_name}: {finding.evidence}", finding.cause, finding.remedy]),
         level=_LEVELS[finding.severity],
         wait_duration=_SECONDS_BETWEEN_ALERTS,
     )

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.atomic_file import read_json_if_there
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import EvaluationSettings, RewardSettings
@@ -26,7 +25,6 @@ from rlvr_vocab.record.files import (
 from rlvr_vocab.record.inventory import RunInventory
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, read_metrics, split_evaluations
 from rlvr_vocab.rewards.build import logged_names
-from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
 
@@ -48,16 +46,9 @@ def run_record(folder: Path) -> RunRecord:
 def run_facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
     """The facts of a run, and of each of its stages, from its resolved configuration and its folder."""
     stages = [
-        replace(_facts(_of_stage(config, stage), folder, stage["name"]), stage=stage["name"])
-        for stage in config.get("stages") or []
+        replace(_facts(_of_stage(config, stage), folder), stage=stage["name"]) for stage in config.get("stages") or []
     ]
     return replace(_facts(config, folder), stages=tuple(stages))
-
-
-def _arithmetic_digits(generator: Mapping[str, Any]) -> int | None:
-    """None where more of them would change nothing."""
-    digits: int | None = None if generator.get("terms") else generator.get("digits")
-    return digits
 
 
 def _of_stage(config: Mapping[str, Any], stage: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,80 +57,35 @@ def _of_stage(config: Mapping[str, Any], stage: Mapping[str, Any]) -> dict[str, 
     return {**config, **over, "rewards": stage.get("rewards") or config.get("rewards")}
 
 
-def _facts(config: Mapping[str, Any], folder: Path, stage: str = "") -> RunFacts:
-    model, training = config["model"], config["training"]
-    dataset, warmup = config["dataset"], config.get("warmup") or {}
+def _facts(config: Mapping[str, Any], folder: Path) -> RunFacts:
+    training = config["training"]
     rewards = read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards")
-    opened, closed = model["think_tags"]
+    opened, closed = config["model"]["think_tags"]
     return RunFacts(
         exp_name=config["exp_name"],
         seed=config["seed"],
-        model=model["name"],
+        model=config["model"]["name"],
         dataset=config["dataset"]["name"],
-        reasoning_vocab_size=_reasoning_tokens(model["reasoning_vocab_size"], folder),
-        reasoning_mode=model["reasoning_mode"],
-        reasoning_copies=_copies_of_a_token(model, folder),
-        pure_bf16=bool(model.get("pure_bf16")),
+        reasoning_vocab_size=_reasoning_tokens(config["model"]["reasoning_vocab_size"], folder),
         think_tags=(opened, closed),
         rewards=tuple(
-            RewardFact(name, each.weight, each.adaptive is not None, each.name, _more(each), each.full_mark)
+            RewardFact(name, each.weight, each.adaptive is not None, each.full_mark)
             for name, each in zip(logged_names(rewards.functions), rewards.functions, strict=True)
         ),
         max_steps=training.get("max_steps"),
         completions_per_step=_completions_per_step(training),
-        together=_together(training),
-        longest_completion=_longest_completion(folder, stage),
-        arithmetic_digits=_arithmetic_digits(dataset.get("generator") or {}),
-        warmup_steps=warmup.get("max_steps") or 0,
-        warmup_until=warmup.get("until_accuracy"),
         **{name: training[name] for name in _TRAINING},
     )
 
 
-_TRAINING = (
-    "num_generations",
-    "max_completion_length",
-    "temperature",
-    "learning_rate",
-    "lr_scheduler_type",
-    "beta",
-    "max_grad_norm",
-    "use_vllm",
-    "gradient_accumulation_steps",
-    "entropy_coef",
-)
+_TRAINING = ("num_generations", "max_completion_length", "learning_rate", "use_vllm")
 
 
-def _completions_per_step(grpo: Mapping[str, Any]) -> float:
+def _completions_per_step(training: Mapping[str, Any]) -> float:
     size, batches, updates = (
-        grpo[name] for name in ("per_device_train_batch_size", "gradient_accumulation_steps", "num_iterations")
+        training[name] for name in ("per_device_train_batch_size", "gradient_accumulation_steps", "num_iterations")
     )
     return float(size * batches / updates)
-
-
-def _together(grpo: Mapping[str, Any]) -> tuple[str, int]:
-    """The key that decides how many completions are drawn together, and its value."""
-    names = ("generation_batch_size", "steps_per_generation", "gradient_accumulation_steps")
-    name = next((name for name in names if grpo.get(name) is not None), names[-1])
-    return name, grpo[name]
-
-
-def _longest_completion(folder: Path, stage: str) -> int | None:
-    """Tokens that the model's context leaves beside the longest prompt; None where the run has not begun."""
-    config = read_json_if_there(folder / INITIAL_MODEL / "config.json") or {}
-    context = (config.get("text_config") or config).get("max_position_embeddings")
-    try:
-        accounts = (read_record(folder, PROBLEMS) or {}).get("training") or []
-    except UserError:  # ends no training for a line of advice; the command doctor names it
-        return None
-    prompts = [each.get("longest_prompt", 0) for each in accounts if each.get("stage", "") == stage]
-    return context - max(prompts, default=0) if isinstance(context, int) else None
-
-
-def _more(function: RewardSpec) -> dict[str, Any]:
-    """The settings of a function beside its name and its weight, where they are not the defaults."""
-    plain = asdict(RewardSpec(function.name, function.weight))
-    return {key: value for key, value in asdict(function).items() if value != plain[key]}
 
 
 def _reasoning_tokens(asked: int | str, folder: Path) -> int:
@@ -148,16 +94,6 @@ def _reasoning_tokens(asked: int | str, folder: Path) -> int:
     if (path / LAYOUT_FILE).is_file():
         return VocabLayout.load(path).size
     return asked if isinstance(asked, int) else 0
-
-
-def _copies_of_a_token(model: Mapping[str, Any], folder: Path) -> float:
-    """How many reasoning tokens there are for each standard one; before the run has begun, of those that have any."""
-    path = folder / INITIAL_MODEL
-    if (path / LAYOUT_FILE).is_file():
-        layout = VocabLayout.load(path)
-        return layout.size / layout.standard_size
-    asked = model["reasoning_vocab_size"] != 0 or model["source_ids"] is not None
-    return float(model["reasoning_multiplicity"]) if asked else 0.0
 
 
 DEFAULT_MAX_NEW_TOKENS, DEFAULT_TEMPERATURE = 1024, 1.0

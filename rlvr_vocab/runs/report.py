@@ -47,7 +47,7 @@ MAX_SAMPLES = 24  # as in conf/report.yaml
 Found = TypeVar("Found")
 
 
-def write_report(settings: ReportSettings, read_run: Callable[[Path], RunRecord] = run_record) -> tuple[str, ...]:
+def write_report(settings: ReportSettings) -> tuple[str, ...]:
     """Read the run and write the page, which appears whole or not at all; returns what is damaged in the run.
 
     Beside the page in the run's own folder, `vocabulary.csv` lists the copies that were used or moved.
@@ -55,7 +55,7 @@ def write_report(settings: ReportSettings, read_run: Callable[[Path], RunRecord]
     Raises:
         UserError: a file of the run cannot be read, or one of these cannot be written.
     """
-    report = report_of(read_run(settings.run), settings.max_samples)
+    report = report_of(run_record(settings.run), settings.max_samples)
     text = render(run_page(report))
     write_text_whole(settings.page, text, "out")
     if report.vocabulary is not None and settings.page.parent.resolve() == settings.run.resolve():
@@ -66,14 +66,14 @@ def write_report(settings: ReportSettings, read_run: Callable[[Path], RunRecord]
     return report.record.damage
 
 
-def report_at_the_end(run: Path, console: Console, read_run: Callable[[Path], RunRecord] = run_record) -> None:
+def report_at_the_end(run: Path, console: Console) -> None:
     """Write the report of a run that has ended, unless there is a newer one; a failure is only a warning."""
     out = run / REPORT
     newer = out.is_file() and out.stat().st_mtime_ns >= (run / SUMMARY).stat().st_mtime_ns
     if newer and out.read_bytes().rstrip().endswith(b"</html>"):
         return
     try:
-        write_report(ReportSettings(run, out, MAX_SAMPLES), read_run)
+        write_report(ReportSettings(run, out, MAX_SAMPLES))
     except (UserError, OSError) as error:
         console.print(f"warning: the run is whole, but has no report: {error}", style="yellow", markup=False)
     else:

@@ -12,13 +12,13 @@ from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.checks.remedies import checked_record
 from rlvr_vocab.cli import load_settings, main
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.data.load import load_problem_sets
 from rlvr_vocab.record.results import read_results
 from rlvr_vocab.rewards.library.accuracy import accuracy
+from rlvr_vocab.runs.record import run_record
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
@@ -99,7 +99,7 @@ def test_a_run_leaves_what_the_documentation_says(folder: Path) -> None:
 
 def test_the_findings_of_the_summary_are_those_that_a_reader_of_the_run_makes(folder: Path) -> None:
     found = json.loads((folder / "summary.json").read_text())["findings"]
-    assert [Finding(**{**each, "remedy": tuple(each["remedy"])}) for each in found] == diagnose(checked_record(folder))
+    assert [Finding(**each) for each in found] == diagnose(run_record(folder))
 
 
 def test_weights_move_and_the_kl_to_the_initial_model_starts_at_zero(folder: Path) -> None:

@@ -34,15 +34,11 @@ FACTS = RunFacts(
     rewards=(RewardFact("accuracy", 1.0, False),),
     num_generations=8,
     max_completion_length=48,
-    temperature=1.0,
     learning_rate=1e-4,
-    lr_scheduler_type="constant",
-    beta=0.04,
-    max_grad_norm=1.0,
     use_vllm=False,
     max_steps=200,
 )
-FOUND = Finding("kl_high", "K" * 70, "warning", "kl 0.7", "it moves too fast", ("training.beta=0.1",), step=30)
+FOUND = Finding("kl_high", "K" * 70, "warning", "kl 0.7", "it moves too fast", "training.beta=0.1", step=30)
 
 
 def healthy(step: int, **more: Any) -> dict[str, Any]:
@@ -150,7 +146,7 @@ class Watching:
     def start(self) -> None: ...
 
     def new_findings(self, row: Any) -> list[Finding]:
-        found = Finding("kl_high", "KL above its limit", "warning", "kl 0.7", "", (), step=row["step"])
+        found = Finding("kl_high", "KL above its limit", "warning", "kl 0.7", "", "", step=row["step"])
         return [found] if row["step"] == 3 else []
 
 

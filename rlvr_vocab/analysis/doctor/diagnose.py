@@ -5,21 +5,17 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from rlvr_vocab.analysis.doctor import completions, learning, optimizer, policy, rewards
-from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.doctor.history import History
-from rlvr_vocab.analysis.doctor.rule import Rule
+from rlvr_vocab.analysis.doctor import learning, policy, rewards
+from rlvr_vocab.analysis.doctor.finding import Finding, Rule, figure, share, steps
+from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, WINDOW, History, values
 from rlvr_vocab.record.metrics import Row, RunFacts, RunRecord
 
-TOPICS = (rewards, learning, completions, policy, optimizer)
+TOPICS = (rewards, learning, policy)
 RULES = {each.name: each for topic in TOPICS for each in vars(topic).values() if isinstance(each, Rule)}
 
 
 class Doctor:
     """Looks at the rows of one run in their order, in bounded memory.
-
-    Args:
-        facts: what the run was to do.
 
     Attributes:
         found: everything found so far, explained by something else or not, by name.
@@ -58,17 +54,6 @@ class Doctor:
         return sorted(kept, key=lambda each: (each.severity != "error", each.step, each.name))
 
 
-def not_watched(record: RunRecord) -> tuple[str, ...]:
-    """What no rule could judge, as the run has not logged it, and the key that does; no findings."""
-    logged, _ = record.series("kl")
-    if not record.rows or len(logged) > 1:
-        return ()
-    # The first one is of the initial model itself.
-    so_far = f"is known at step {logged[0]} alone" if logged else "is not logged"
-    often = max(1, min(50, int(record.rows[-1]["step"]) // 4))
-    return (f"not watched: the KL to the initial model, which {so_far}; training.kl_log_steps={often} logs it",)
-
-
 def diagnose(record: RunRecord) -> list[Finding]:
     """The findings of a run, finished or not: errors first, then by step, each name once.
 
@@ -81,3 +66,58 @@ def diagnose(record: RunRecord) -> list[Finding]:
     if record.summary is not None:
         doctor.close(record.summary)
     return doctor.findings()
+
+
+def not_watched(record: RunRecord) -> tuple[str, ...]:
+    """What no rule could judge, as the run has not logged it, and the key that does; no findings."""
+    logged, _ = record.series("kl")
+    if not record.rows or len(logged) > 1:
+        return ()
+    # The first one is of the initial model itself.
+    so_far = f"is known at step {logged[0]} alone" if logged else "is not logged"
+    often = max(1, min(50, int(record.rows[-1]["step"]) // 4))
+    return (f"not watched: the KL to the initial model, which {so_far}; training.kl_log_steps={often} logs it",)
+
+
+_PHASE_PART = 0.5  # of a step: halving a shorter phase saves less than a quarter of the time
+_PHASE_SECONDS = 1.0  # of a step: those of toy models take less
+_PHASES = {
+    "generation": (
+        ("time/generation",),
+        "each token of the longest completion is one pass through the model; training.use_vllm=true is faster on a "
+        "GPU, and a larger training.gradient_accumulation_steps takes little longer where the device has room",
+    ),
+    "rewards": (("time/rewards",), "the device waits for the reward functions; a deadline bounds them"),
+    "log-probabilities": (
+        ("time/logprobs",),
+        "those of the reference are for the KL (training.beta, training.kl_log_steps), old ones for vLLM and for "
+        "batches that serve several updates",
+    ),
+    "forward and backward": (
+        ("time/forward", "time/backward"),
+        "training.gradient_checkpointing=false spares a second pass, and larger batches use a device better, where "
+        "they fit",
+    ),
+    "optimizer": (("time/optimizer",), "it is a smaller part with a larger training.gradient_accumulation_steps"),
+    "waiting": (
+        ("time/waiting",),
+        "the process with the longest completions keeps the others waiting, less so with a larger "
+        "training.gradient_accumulation_steps",
+    ),
+    "other": (("time/other",), "gathering, figures and callbacks take more than the model"),
+}
+
+
+def slowest_phase(record: RunRecord) -> tuple[str, ...]:
+    """A line on what takes more than half of the last steps, and what to change; none where nothing does."""
+    stage = record.rows[-1].get("stage") if record.rows else None
+    rows = [row for row in record.rows if row.get("stage") == stage][-int(WINDOW) :]
+    whole = sum(values(rows, "step_time"))
+    if len(rows) < FEWEST_ROWS or whole < _PHASE_SECONDS * len(rows):
+        return ()
+    spent = {name: sum(sum(values(rows, each)) for each in metrics) for name, (metrics, _) in _PHASES.items()}
+    name = max(spent, key=spent.__getitem__)
+    if spent[name] <= _PHASE_PART * whole:
+        return ()
+    seconds = f"{figure(spent[name] / len(rows))} s of {figure(whole / len(rows))} s in {steps(rows)}"
+    return (f"most of a step: {name}, {seconds} ({share(spent[name] / whole)}): {_PHASES[name][1]}",)

@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from rlvr_vocab.analysis.doctor.finding import GUIDE, SIMULATED, Threshold
-from rlvr_vocab.analysis.doctor.reward_functions import full_mark
 from rlvr_vocab.record.metrics import RewardFact, Row, RunFacts, is_number, is_step_row
+from rlvr_vocab.rewards.reward import Traits, traits_by_name
 
-WINDOW = Threshold(10, "steps", "a step's figures follow the luck of a few problems; the median of ten does not", GUIDE)
-FEWEST_ROWS = Threshold(3, "rows", "fewer have no median worth the name, however many steps a row holds")
-FEWEST_SAMPLED = Threshold(
-    5, "rows", "the same where not every row has figures of completions: such a row holds one batch"
-)
-FEWEST_COMPLETIONS = Threshold(
-    100, "completions", "a window of fewer is made longer: shares and rewards of fewer are luck"
-)
-FEWEST_TOKENS = Threshold(100, "tokens", "fewer in a window have no share and no entropy worth the name")
-BEGINNING = Threshold(
-    3, "steps", "the first so many tell where a run began; at a rate that is far too high, ten do not"
-)
-RISEN = Threshold(3, "standard errors", "a window that lies so far above the first has risen", SIMULATED)
-NEARLY_NONE = Threshold(0.1, "× the full reward", "below it no group of eight has much chance of two right answers")
-NEARLY_ALL = Threshold(0.9, "× the full reward", "above it there is little left to gain")
-RECURRING = Threshold(0.3, "share of rows logged", "once is an accident, three times in ten is a habit")
+WINDOW = 10.0  # steps: the figures of one follow the luck of a few problems
+FEWEST_ROWS = 3  # of a window, however many steps a row holds
+FEWEST_SAMPLED = 5  # rows, where not every row has figures of completions: such a row holds one batch
+FEWEST_COMPLETIONS = 100  # of a window, which is made longer where it has fewer
+FEWEST_TOKENS = 100  # of a window, for a mean over tokens
+BEGINNING = 3.0  # steps: at a rate that is far too high, ten do not show where a run began
+RISEN = 3.0  # standard errors that a window lies above the first (simulated: docs/doctor.md)
+# Parts of the full reward: below the first no group of eight has much chance of two right answers.
+NEARLY_NONE, NEARLY_ALL = 0.1, 0.9
+RECURRING = 0.3  # share of rows: once is an accident, three times in ten is a habit
 
 _FIRST_ROWS, _LAST_ROWS, _EVALUATIONS = 50, 100, 200
 # What a row has only where completions were sampled for it: not so where several updates are made from one batch.
 _OF_SAMPLING = ("reward", "completions/mean_length", "completions/clipped_ratio")
-_SPREADS = ("reward_std", "groups/reward_std")
+
+
+def declared(reward: RewardFact) -> Traits:
+    """What a function declares; the library's are logged by their names, a second one of a run as name_2."""
+    return traits_by_name(re.sub(r"_\d+$", "", reward.name))
+
+
+def full_mark(reward: RewardFact) -> float:
+    """The score of success."""
+    return declared(reward).full_mark if reward.full_mark is None else reward.full_mark
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class RowSeries:
 
     def __init__(self, least_steps: float = 0.0) -> None:
         self.count = 0
-        self.fewest = int(FEWEST_ROWS)
+        self.fewest = FEWEST_ROWS
         self.least_steps = least_steps
         self._first: list[Row] = []
         self._last: deque[Row] = deque(maxlen=_LAST_ROWS)
@@ -208,7 +211,7 @@ class History:
             self._squared_jumps += (now - before) ** 2
         self.sampled.add(row)
         if self.sampled.count < self.rows.count:  # a row is then one batch, however many steps lie between two
-            self.sampled.fewest = int(FEWEST_SAMPLED)
+            self.sampled.fewest = FEWEST_SAMPLED
         self._compare_rewards(self.reward_in(self.sampled.recent()), self.reward_in(self.sampled.earliest()))
 
     def _compare_rewards(self, now: Estimate | None, first: Estimate | None) -> None:

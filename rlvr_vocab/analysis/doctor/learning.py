@@ -7,51 +7,44 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from rlvr_vocab.analysis.doctor.finding import GUIDE, GUIDE_ON_RATES, SIMULATED, Threshold, figure, steps, typed
-from rlvr_vocab.analysis.doctor.history import WINDOW, Estimate, Evaluation, History, median, values
-from rlvr_vocab.analysis.doctor.reward_functions import without_own
-from rlvr_vocab.analysis.doctor.rule import (
-    NO_SIGNAL,
-    OF_REASONING_TOKENS,
-    Symptom,
-    larger_groups,
-    lower_rate,
-    rule,
-    stronger_kl_penalty,
+from rlvr_vocab.analysis.doctor.finding import NO_SIGNAL, Symptom, figure, rule, steps
+from rlvr_vocab.analysis.doctor.history import (
+    WINDOW,
+    Estimate,
+    Evaluation,
+    History,
+    median,
+    values,
 )
 from rlvr_vocab.record.metrics import is_number
 
-FLAT_LEAST = Threshold(20, "steps", "after the warm-up of the learning rate; a gain takes a while")
-FLAT_WINDOW = Threshold(
-    50, "steps", "the first and the last so many are compared; the reward rises within 50 to 100 steps", GUIDE
-)
-FLAT_LONG = Threshold(0.1, "× `reward_std`", "after 100 steps: a gain above it is excluded", SIMULATED)
-FLAT_SHORT = Threshold(0.06, "× `reward_std`", "before: healthy rewards may rest for 50 steps", SIMULATED)
-FLAT_STILL = Threshold(
-    0.5, "× `reward_std`", "where the policy has hardly left the initial model, see the next two rows"
-)
-KL_NONE = Threshold(0.001, "nats per token", "too low a learning rate looks like nothing", GUIDE_ON_RATES)
-RATE_NONE = Threshold(1e-8, "learning rate", "a hundredth of the lowest that is usual, 1e-6", GUIDE_ON_RATES)
+_FLAT_LEAST = 20.0  # steps after the warm-up of the learning rate: a gain takes a while
+_FLAT_WINDOW = 50.0  # steps: the first and the last so many are compared
+# A gain above so many `reward_std` is excluded, after 100 steps and before (simulated: docs/doctor.md) ...
+_FLAT_LONG, _FLAT_SHORT = 0.1, 0.06
+# ... and where the policy has hardly left the initial model: by its KL in nats, or at such a rate.
+_FLAT_STILL, _NO_KL, NO_RATE = 0.5, 0.001, 1e-8
 
 
 @rule(
     severity="warning",
     title="The reward does not rise",
     cause="the reward follows chance, or something else that updates cannot change; or the learning rate is too low",
-    metrics="`reward` early and late, its noise, `kl`",
+    remedy="training.learning_rate: four times as much; training.num_generations: larger groups; rewards: try them "
+    "with rlvr-vocab score",
 )
 def reward_flat(history: History) -> Symptom | None:
     """The reward does not rise, although a gain would have been seen."""
     logged = history.rows.count * history.rows.steps_per_row
-    half = min(logged / 2, FLAT_WINDOW)
+    half = min(logged / 2, _FLAT_WINDOW)
     early_rows, late_rows = history.sampled.earliest(half), history.sampled.recent(half)
     early, late, spread = history.reward_in(early_rows), history.reward_in(late_rows), median(late_rows, "reward_std")
-    if history.rows_since_warmup < history.rows.rows_for(FLAT_LEAST) or not (early and late and spread):
+    if history.rows_since_warmup < history.rows.rows_for(_FLAT_LEAST) or not (early and late and spread):
         return None
     if history.has_risen or history.sampled.count < len(early_rows) + len(late_rows) - 1:  # they may share one
         return None
     still = _standing_still(history)
-    excluded = spread * (FLAT_STILL if still else FLAT_LONG if logged >= 2 * FLAT_WINDOW else FLAT_SHORT)
+    excluded = spread * (_FLAT_STILL if still else _FLAT_LONG if logged >= 2 * _FLAT_WINDOW else _FLAT_SHORT)
     error = 2 * math.hypot(early.error, late.error)
     most = late.mean - early.mean + error
     # A fall by luck must not pass for certainty.
@@ -61,7 +54,6 @@ def reward_flat(history: History) -> Symptom | None:
         f"{history.reward_name} {figure(early.mean)} in {steps(early_rows)}, {figure(late.mean)} in "
         f"{steps(late_rows)}: a gain of at most {figure(max(most, 0.0))} (two standard errors), at reward_std "
         f"{figure(spread)}{still}",
-        (f"training.learning_rate={typed(4 * history.facts.learning_rate or 5e-6)}", larger_groups(history.facts)),
         cause="the updates are too small to be seen: the learning rate is too low" if still else "",
     )
 
@@ -69,39 +61,38 @@ def reward_flat(history: History) -> Symptom | None:
 def _standing_still(history: History) -> str:
     """The words for a policy that has hardly left the initial model; empty where it has, or nothing says."""
     step, kl = history.last_kl or (0, 0.0)
-    if step > FLAT_LEAST and kl < KL_NONE:
-        return f"; kl {figure(kl)} at step {step} (limit {figure(KL_NONE)})"
+    if step > _FLAT_LEAST and kl < _NO_KL:
+        return f"; kl {figure(kl)} at step {step} (limit {figure(_NO_KL)})"
     rate = history.facts.learning_rate
-    return f"; training.learning_rate={typed(rate)}" if 0 < rate < RATE_NONE else ""
+    return f"; training.learning_rate={figure(rate)}" if 0 < rate < NO_RATE else ""
 
 
-COLLAPSE = Threshold(0.5, "× the best window", "half of what had been learned is lost")
-COLLAPSE_ERRORS = Threshold(4, "standard errors", "the best of many windows is partly luck")
+_LOST = 0.5  # of the best window
+_LOST_ERRORS = 4.0  # standard errors: the best of many windows is partly luck
 
 
 @rule(
     severity="error",
     title="The reward has fallen and not come back",
     cause="the learning rate is too high: such a fall does not heal",
-    metrics="`reward` now, in its best window and in the first steps",
+    remedy="training.learning_rate: a quarter of it; training.beta: raise it, such as 0.01",
     explains=(
-        *(*NO_SIGNAL, "reward_flat", "format_reward_zero", "mode_collapse", "kl_high"),
-        *("completions_cut_off", "thinking_never_closed", *OF_REASONING_TOKENS),
+        *NO_SIGNAL,
+        *("reward_flat", "format_reward_zero", "mode_collapse", "kl_high", "completions_cut_off"),
     ),
 )
 def reward_collapsed(history: History) -> Symptom | None:
-    """What had been learned, or was there at the beginning, is lost."""
+    """The reward that had been learned, or was there at the beginning, is lost."""
     rows = history.sampled.recent()
     now = history.reward_in(rows)
     if now is None:
         return None
     now = _with_noise(history, now, len(rows))
     for best, where in _best_windows(history, len(rows)):
-        if best.mean > 0 and now.mean <= COLLAPSE * best.mean and best.is_above(now, COLLAPSE_ERRORS):
+        if best.mean > 0 and now.mean <= _LOST * best.mean and best.is_above(now, _LOST_ERRORS):
             return Symptom(
                 f"{history.reward_name} {figure(now.mean)} in {steps(rows)}, after {figure(best.mean)} in {where} "
-                f"(limit {figure(COLLAPSE)} ×)",
-                (lower_rate(history.facts), stronger_kl_penalty(history.facts)),
+                f"(limit {_LOST} ×)"
             )
     return None
 
@@ -127,8 +118,8 @@ def _with_noise(history: History, window: Estimate, length: int) -> Estimate:
     return Estimate(window.mean, max(window.error, history.reward_noise / math.sqrt(length)))
 
 
-HELD_OUT_FALL = Threshold(0.03, "accuracy", "or so many standard deviations of a reward: smaller falls are nothing")
-HELD_OUT_ERRORS = Threshold(2, "standard errors", "of the difference, at this number of problems")
+_FALL = 0.03  # accuracy, or standard deviations of a reward: smaller falls are nothing
+_FALL_ERRORS = 2.0  # standard errors of the difference, at this number of problems
 _ENOUGH_TO_PAIR = 4
 
 
@@ -137,11 +128,11 @@ _ENOUGH_TO_PAIR = 4
     title="The reward rises while held-out answers get worse",
     cause="the problems, or a hole in the reward, are being learned instead of the task: read the best-paid "
     "completions with rlvr-vocab samples order=highest",
-    metrics="`eval/accuracy`, or `eval/reward` where nothing is right or wrong (`training.eval_steps`), four of them "
-    "or more; the accuracies before and after the run",
+    remedy="training.beta: raise it, such as 0.01; training.max_steps: stop at the best evaluation; rewards: close "
+    "the hole",
 )
 def held_out_accuracy_falls(history: History) -> Symptom | None:
-    """The reward rises while held-out answers get worse."""
+    """The reward rises while held-out answers get worse, over four evaluations or from before the run to after it."""
     around, evaluations = _before_and_after(history), list(history.evaluations)
     if around is not None:
         return _fallen(history, *around)
@@ -175,24 +166,16 @@ def _error(one: Evaluation, other: Evaluation) -> float:
 def _fallen(history: History, best: Evaluation, last: Evaluation) -> Symptom | None:
     # Those of another stage are rewards of other functions.
     before, now = best.reward if best.stage == last.stage else last.first_reward, last.reward
-    error, fall, measured = _error(best, last), best.value - last.value, "accuracy"
-    least = float(HELD_OUT_FALL)
-    if last.deviation is not None:
-        least, measured = least * last.deviation, "reward"
-    if before is None or now is None or fall <= least or fall < HELD_OUT_ERRORS * error:
+    error, fall = _error(best, last), best.value - last.value
+    least, measured = (_FALL, "accuracy") if last.deviation is None else (_FALL * last.deviation, "reward")
+    if before is None or now is None or fall <= least or fall < _FALL_ERRORS * error:
         return None
-    if not now.is_above(before, HELD_OUT_ERRORS):
+    if not now.is_above(before, _FALL_ERRORS):
         return None
-    facts = history.facts
     return Symptom(
         f"eval/{measured} {figure(best.value)} up to step {best.step}, {figure(last.value)} at step {last.step} "
         f"(standard error of the difference {figure(error)}); {history.reward_name} {figure(before.mean)} and then "
         f"{figure(now.mean)}",
-        (
-            stronger_kl_penalty(facts),
-            *((f"training.max_steps={best.step}",) if best.step and not facts.stage else ()),
-            *without_own(facts),
-        ),
         step=last.step,
     )
 

@@ -10,9 +10,8 @@ from typing import Any
 import yaml
 from markupsafe import Markup
 
-from rlvr_vocab.analysis.doctor.diagnose import not_watched
+from rlvr_vocab.analysis.doctor.diagnose import not_watched, slowest_phase
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.analysis.doctor.slowest_phase import slowest_phase
 from rlvr_vocab.analysis.report.curves import curves, stages_of
 from rlvr_vocab.analysis.report.outcome import (
     HeldOutAnswers,

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import random
 import re
-import shlex
 import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from trl import GRPOConfig
 
+from rlvr_vocab.analysis import doctor
 from rlvr_vocab.analysis.doctor.diagnose import RULES, Doctor, diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.checks import machine
-from rlvr_vocab.checks.remedies import checked_facts
-from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord
 from rlvr_vocab.runs.record import run_facts
 
+ROOT = Path(__file__).parents[3]
 Row = dict[str, Any]
 Named = Callable[..., list[str]]
 RowsWith = Callable[..., list[Row]]
@@ -30,29 +28,24 @@ NO_SPREAD = {"reward_std": 0.0, "groups/reward_std": 0.0, "frac_reward_zero_std"
 OF_UPDATES = ("step", "loss", "grad_norm", "learning_rate", "entropy", "entropy/thinking", "weights/moved", "step_time")
 
 
-def later(step: int, first: int = 20) -> float:
-    """0 up to a step, then rising by one a step."""
-    return float(max(0, step - first))
-
-
 SICK: dict[str, tuple[str, Callable[[Row], Row]]] = {
     "every problem out of reach": (
-        "groups_too_hard",
+        "no_group_differs",
         lambda row: {"reward": 0.0, **NO_SPREAD},
     ),
     "every problem solved": (
-        "groups_too_easy",
+        "no_group_differs",
         lambda row: {"reward": 1.0, **NO_SPREAD},
     ),
     "half a mark for everything": (
-        "reward_never_varies",
+        "no_group_differs",
         lambda row: {"reward": 0.5, **NO_SPREAD},
     ),
     "a spread that falls away": (
         "spread_lost",
         lambda row: {"reward": 0.6, **NO_SPREAD} if row["step"] > 8 else {},
     ),
-    "a reward that hardly varies": ("reward_never_varies", lambda row: {"reward_std": 0.05}),
+    "a reward that hardly varies": ("no_group_differs", lambda row: {"reward_std": 0.05}),
     "a reward that stays": ("reward_flat", lambda row: {"reward": 0.3 + 0.01 * (row["step"] % 3)}),
     "a reward that is lost": ("reward_collapsed", lambda row: {"reward": 0.02} if row["step"] > 40 else {}),
     "KL above its limit": ("kl_high", lambda row: {"kl": 0.02 * row["step"]}),
@@ -60,14 +53,12 @@ SICK: dict[str, tuple[str, Callable[[Row], Row]]] = {
         "kl_high",
         lambda row: {"kl": 0.9 if row["step"] > 30 else 0.1} if "kl" in row else {},
     ),
-    "KL that explodes": ("kl_exploding", lambda row: {"kl": 1.3 ** later(row["step"])}),
     "entropy that collapses": (
         "entropy_collapsing",
-        lambda row: {name: row[name] * 0.7 ** later(row["step"], 10) for name in row if name.startswith("entropy")},
+        lambda row: {name: row[name] * 0.7 ** max(0, row["step"] - 10) for name in row if name.startswith("entropy")},
     ),
-    "entropy that explodes": ("entropy_exploding", lambda row: {"entropy": row["entropy"] + 0.1 * later(row["step"])}),
     "completions at the limit": ("completions_cut_off", lambda row: {"completions/clipped_ratio": 0.6}),
-    "thinking without an end": ("thinking_never_closed", lambda row: {"thinking/closed": 0.02}),
+    "thinking without an end": ("completions_cut_off", lambda row: {"thinking/closed": 0.02}),
     "one text for every problem": (
         "mode_collapse",
         lambda row: {"completions/duplicates": 0.86, "completions/shared": 0.9},
@@ -76,29 +67,17 @@ SICK: dict[str, tuple[str, Callable[[Row], Row]]] = {
         "format_reward_zero",
         lambda row: {"rewards/boxed/mean": 0.0, "rewards/boxed/std": 0.0},
     ),
-    "one function five hundred times another": (
-        "reward_dominated",
-        lambda row: {"rewards/boxed/mean": 100.0, "rewards/boxed/std": 23500.0},
-    ),
-    "timeouts": ("verifier_timeouts", lambda row: {"rewards/accuracy/timeouts": 3.0}),
+    "timeouts": ("rows_skipped", lambda row: {"rewards/accuracy/timeouts": 3.0}),
     "failures": ("rows_skipped", lambda row: {"rewards/accuracy/failures": 2.0}),
     "rows without a score": ("rows_skipped", lambda row: {"rewards/accuracy/unscored": 0.2}),
-    "gradients far above the limit": ("gradients_clipped", lambda row: {"grad_norm": 8.0 * row["grad_norm"]}),
-    "a rate of 0": ("learning_rate_zero", lambda row: {"learning_rate": 0.0, "weights/moved": 0.0}),
+    "a rate of 0": ("weights_not_moving", lambda row: {"learning_rate": 0.0, "weights/moved": 0.0}),
     "another sampler": ("sampler_disagrees", lambda row: {"sampling/logp_gap": 0.3}),
     "another engine": (
         "sampler_disagrees",
         lambda row: {"sampling/logp_gap": None, "sampling/sampling_logp_difference/mean": 0.3},
     ),
-    "copies that nobody uses": ("reasoning_tokens_unused", lambda row: {"thinking/reasoning_share": 0.001}),
-    "no thinking": (
-        "reasoning_tokens_unused",
-        lambda row: {"thinking/reasoning_share": None, "thinking/mean_length": 0.0, "thinking/closed": 0.0},
-    ),
-    "nothing but copies": ("reasoning_tokens_everywhere", lambda row: {"thinking/reasoning_share": 0.92}),
     "weights that stay": ("weights_not_moving", lambda row: {"weights/moved": 0.0}),
-    "weights that mostly stay": ("updates_rounded_away", lambda row: {"weights/moved": 0.1}),
-    "slow scoring": ("scoring_slow", lambda row: {"step_time": 2.0, "time/rewards": 1.5}),
+    "weights that mostly stay": ("weights_not_moving", lambda row: {"weights/moved": 0.1}),
     "gradients that are no numbers": ("loss_not_finite", lambda row: {"grad_norm": None} if row["step"] > 20 else {}),
     "a loss that is no number": ("loss_not_finite", lambda row: {"loss": None} if row["step"] > 20 else {}),
 }
@@ -186,9 +165,9 @@ def test_short_healthy_runs_of_small_batches_have_no_findings(
     ("expected", "change"),
     [
         ("completions_cut_off", {"completions/clipped_ratio": 0.97}),
-        ("groups_too_hard", {"reward": 0.0, **NO_SPREAD}),
+        ("no_group_differs", {"reward": 0.0, **NO_SPREAD}),
         ("sampler_disagrees", {"sampling/logp_gap": 0.5}),
-        ("thinking_never_closed", {"thinking/closed": 0.02}),
+        ("completions_cut_off", {"thinking/closed": 0.02}),
         ("mode_collapse", {"completions/duplicates": 0.87}),
         (None, {}),
     ],
@@ -216,17 +195,40 @@ def test_single_batches_far_apart_are_judged_from_five_on(
 
 def test_what_follows_from_another_finding_is_not_told(names_of: Named) -> None:
     cut_off = {"completions/clipped_ratio": 1.0, "reward": 0.0, **NO_SPREAD}
-    assert names_of(cut_off) == ["completions_cut_off", "groups_too_hard"]  # a model that knows nothing has both
-    fallen = {"entropy": 4.0, "thinking/closed": 0.0, "reward": 0.0, **NO_SPREAD}
-    assert names_of(lambda row: fallen if row["step"] > 8 else {}) == ["entropy_exploding"]
-    kl = names_of(lambda row: {**(fallen if row["step"] > 8 else {}), "kl": 0.5 * row["step"]})
-    assert kl == ["kl_exploding"]
+    assert names_of(cut_off) == ["completions_cut_off", "no_group_differs"]  # a model that knows nothing has both
+    fallen = {"entropy": 0.001, "thinking/closed": 0.0, "reward": 0.0, **NO_SPREAD}
+    assert names_of(lambda row: fallen if row["step"] > 8 else {}) == ["entropy_collapsing"]
+    assert names_of(lambda row: {**fallen, "loss": None} if row["step"] > 8 else {}) == ["loss_not_finite"]
+
+
+def test_findings_explain_others_and_never_themselves() -> None:
+    explains = {name: set(each.explains) for name, each in RULES.items()}
+    assert set().union(*explains.values()) <= set(RULES)
+    for name, reached in explains.items():
+        while more := set().union(*(explains[other] for other in reached)) - reached:
+            reached = reached | more
+        assert name not in reached
+
+
+def test_the_document_names_every_finding_and_no_other() -> None:
+    text = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == list(RULES)
+
+
+def test_the_keys_that_a_remedy_names_exist() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in Path(doctor.__file__).parent.glob("*.py")]
+    keys = set(re.findall(r"\b(?:training|dataset|warmup|model)\.[a-z_0-9]+", " ".join(texts)))
+    assert len(keys) > 15
+    known = read_settings("train", ["experiment=quickstart"]).resolved
+    for key in keys:
+        section, _, name = key.partition(".")
+        assert name in known[section] or name in GRPOConfig.__dataclass_fields__, key
 
 
 def test_errors_come_before_warnings_and_then_it_goes_by_step(findings_of: Callable[..., list[Finding]]) -> None:
     found = findings_of(lambda row: {"kl": 0.7, "thinking/closed": 0.01 if row["step"] > 30 else 0.97})
     assert [(each.name, each.severity) for each in found] == [
-        ("thinking_never_closed", "error"),
+        ("completions_cut_off", "error"),
         ("kl_high", "warning"),
     ]
 
@@ -247,7 +249,7 @@ def test_rows_one_by_one_lead_to_the_same_in_bounded_memory(
 
 
 def test_a_new_stage_is_judged_by_its_own_rows(rows_with: RowsWith, names_of: Named) -> None:
-    other = {"entropy": 1.9, "reward": 0.2, "step_time": 9.0, "completions/mean_length": 60.0}
+    other = {"entropy": 0.05, "reward": 0.2, "step_time": 9.0, "completions/mean_length": 60.0}
 
     def stage(row: Row) -> Row:
         if row["step"] <= 20:
@@ -281,53 +283,6 @@ def test_a_remedy_in_a_stage_says_so(rows_with: RowsWith, tmp_path: Path) -> Non
     facts = run_facts(read_settings("train", ["experiment=quickstart", stages]).resolved, tmp_path)
     sick = {"stage": "one", "completions/clipped_ratio": 1.0, "learning_rate": 0.0, "weights/moved": 0.0}
     found = {finding.name: finding for finding in diagnose(RunRecord(tmp_path, facts, tuple(rows_with(sick))))}
-    assert found["completions_cut_off"].remedy[0] == "in stage one: training.max_completion_length=40"
+    assert found["completions_cut_off"].remedy.startswith("in stage one: training.max_completion_length")
     assert "at 20 tokens" in found["completions_cut_off"].evidence
-    assert found["learning_rate_zero"].cause == "training.learning_rate is 0"
-
-
-# Much of what the doctor suggests is in force: by default, in the quickstart, or as a user has set it.
-CONFIGURATIONS = {
-    "quickstart": (["experiment=quickstart", "dataset.open_thinking=prefill", "model.reasoning_mode=replace"], SICK),
-    "a small GPU": (
-        ["model=smollm2_135m", "dataset=math", "training=small_gpu", "rewards=xml", "logging=disabled"],
-        ("every problem out of reach", "completions at the limit", "failures", "gradients far above the limit"),
-    ),
-}
-
-
-def leaves(value: Any, name: str = "") -> dict[str, Any]:
-    if not isinstance(value, dict):
-        return {name: value}
-    return {leaf: each for key in value for leaf, each in leaves(value[key], f"{name}.{key}".lstrip(".")).items()}
-
-
-@pytest.mark.parametrize("kind", [pytest.param("quickstart", marks=pytest.mark.slow), "a small GPU"])
-def test_every_remedy_changes_the_configuration_and_is_accepted(
-    kind: str, rows_with: RowsWith, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(machine, "installed", lambda package: True)
-    given, sicknesses = CONFIGURATIONS[kind]
-    settings = read_settings("train", given)
-    (tmp_path / "config.yaml").write_text(config_yaml(settings.resolved), encoding="utf-8")
-    facts = checked_facts(run_facts(settings.resolved, tmp_path), tmp_path)
-    lines = set()
-    for sickness in sicknesses:
-        doctor = Doctor(facts)
-        for row in rows_with(SICK[sickness][1], 40):
-            doctor.look(row)
-        lines |= {line for finding in doctor.found.values() for line in finding.remedy}
-    assert len(lines) >= 5
-    # Lines of different keys are typed together: one composition for each would take a minute.
-    commands: list[dict[str, str]] = []
-    for line in sorted(lines):
-        words = dict(word.split("=", 1) for word in shlex.split(line))
-        into = next((each for each in commands if not each.keys() & words.keys()), None)
-        commands.append(words) if into is None else into.update(words)
-    before = leaves(settings.resolved)
-    for command in commands:
-        typed = [f"{key}={value}" for key, value in command.items()]
-        run = load_settings("train", [f"config={tmp_path}", f"output_dir={tmp_path / 'new'}", *typed])
-        after = leaves(run.resolved)
-        for key in command:
-            assert any(after.get(name) != before.get(name) for name in after if name.startswith(key)), key
+    assert "training.learning_rate=0" in found["weights_not_moving"].evidence

@@ -53,7 +53,7 @@ def test_a_sick_run_ends_with_1_and_says_what_to_type(
     out = capsys.readouterr().out
     assert "Completions are cut off (error completions_cut_off, step 10)" in out
     assert "completions/clipped_ratio 97% in steps 1 to 10 (limit 30%), at 48 tokens" in out
-    assert "  try     training.max_completion_length=96\n" in out
+    assert "  try     training.max_completion_length: twice as much" in out
     assert "the run has not finished" in out and "\x1b" not in out
 
 
@@ -78,32 +78,25 @@ def test_a_kl_that_is_not_watched_is_told_once_and_is_no_finding(
     assert read_settings("train", ["training.kl_log_steps=15"]).training.kl_log_steps == 15
 
 
-PARTS = {
-    "generation": ({"time/generation": 8.0}, "training.gradient_accumulation_steps=2"),
-    "forward and backward": ({"time/forward": 3.0, "time/backward": 5.0}, None),  # bf16 may not be there
-    "log-probabilities": ({"time/logprobs": 8.0}, "training.kl_log_steps=0"),
-    "optimizer": ({"time/optimizer": 8.0}, "training.gradient_accumulation_steps=2"),
-    "rewards": ({"time/rewards": 8.0}, None),
+PARTS: dict[str, Row] = {
+    "generation": {"time/generation": 8.0},
+    "forward and backward": {"time/forward": 3.0, "time/backward": 5.0},
+    "rewards": {"time/rewards": 8.0},
 }
 
 
-@pytest.mark.parametrize(
-    "part", [pytest.param(part, marks=() if part == "rewards" else pytest.mark.slow) for part in PARTS]
-)
-def test_what_takes_most_of_a_step_is_told_with_what_shortens_it_and_is_no_finding(
+@pytest.mark.parametrize("part", PARTS)
+def test_what_takes_most_of_a_step_is_told_and_is_no_finding(
     part: str, make_run: Callable[..., Path], healthy_rows: list[Row], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seconds, line = PARTS[part]
     others = {f"time/{name}": 0.2 for name in ("generation", "rewards", "forward", "backward", "optimizer", "other")}
-    folder = make_run([{**row, "step_time": 10.0, **others, **seconds} for row in healthy_rows])
-    status = main(["doctor", f"run={folder}", "format=json"])
+    folder = make_run([{**row, "step_time": 10.0, **others, **PARTS[part]} for row in healthy_rows])
+    assert main(["doctor", f"run={folder}", "format=json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert [each["name"] for each in told["findings"]] == (["scoring_slow"] if part == "rewards" else [])
-    assert status == len(told["findings"])
     [note] = told["slowest_phase"]
+    assert told["findings"] == []
     assert note.startswith(f"most of a step: {part}, 8 s of 10 s in steps 51 to 60 (80%): ")
-    assert note.endswith(f"; try {line}") if line else "; try" not in note
-    assert main(["doctor", f"run={folder}"]) == status
+    assert main(["doctor", f"run={folder}"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == note
 
 
@@ -141,13 +134,12 @@ def test_a_run_that_is_too_short_is_told_to_be(
 def test_the_configuration_of_the_run_decides(
     make_run: Callable[..., Path], healthy_rows: list[Row], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = make_run(
-        [{**row, "thinking/reasoning_share": 0.925} for row in healthy_rows], "model.reasoning_mode=replace"
-    )
+    folder = make_run([{**row, "completions/duplicates": 0.7} for row in healthy_rows], "training.num_generations=8")
     assert main(["doctor", f"run={folder}"]) == 0
-    (folder / "config.yaml").write_text((folder / "config.yaml").read_text().replace("replace", "expand"))
+    config = folder / "config.yaml"
+    config.write_text(config.read_text().replace("num_generations: 8", "num_generations: 4"))
     assert main(["doctor", f"run={folder}", "format=json"]) == 1
-    assert "reasoning_tokens_everywhere" in capsys.readouterr().out
+    assert "mode_collapse" in capsys.readouterr().out
 
 
 def test_a_folder_written_by_hand_is_judged_as_any_other(
@@ -168,7 +160,6 @@ def test_a_folder_written_by_hand_is_judged_as_any_other(
     [
         ("metrics.jsonl", "3\n{}\n"),
         ("metrics.jsonl", '{"step": null, "reward": 0.5}\n'),
-        ("problems.json", '{"tr'),
     ],
 )
 def test_a_damaged_file_is_named_in_one_line(

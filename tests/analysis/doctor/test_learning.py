@@ -36,7 +36,7 @@ def test_a_reward_that_is_gone_at_once_has_collapsed_and_nothing_else(
     }
     [finding] = findings_of(lambda row: {"reward": 0.45 - 0.05 * (row["step"] % 2)} if row["step"] <= until else lost)
     assert finding.name == "reward_collapsed" and finding.step is not None and finding.step <= until + 12
-    assert finding.remedy[0] == "training.learning_rate=0.00025"
+    assert "training.learning_rate" in finding.remedy
 
 
 @pytest.mark.parametrize("seed", range(20))
