@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ from rlvr_vocab.record.files import (
     SUMMARY,
     read_record,
 )
-from rlvr_vocab.record.inventory import RunInventory
+from rlvr_vocab.record.manifest import damage_of_run, problem_in_run
 from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.record.metrics import read_metrics, split_evaluations
 from rlvr_vocab.record.probe import told_by_probe
@@ -186,10 +187,10 @@ def _names(key: str, values: Sequence[str]) -> list[str]:
 
 def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -> ComparedRun:
     rows, evaluations = split_evaluations(read_metrics(folder / METRICS))
-    training, results, records = config["training"], results_file(folder, evaluation), RunInventory.of(folder)
-    changed = records.problem(results)
+    training, results = config["training"], results_file(folder, evaluation)
+    changed = problem_in_run(folder, results)
     if changed is not None:
-        raise UserError(f"runs: {folder}: {changed}; its own train command measures it again")
+        raise UserError(f"runs: {folder}: {changed}")
     summary, sampling = read_record(folder, SUMMARY), evaluate_settings(results)
     probe = told_by_probe(folder)
     return ComparedRun(
@@ -204,7 +205,7 @@ def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -
         evaluations=evaluations,
         summary=summary,
         environment=read_record(folder, ENVIRONMENT),
-        damage=tuple(records.damage()),
+        damage=tuple(chain(*damage_of_run(folder))),
         copies_mean=None if probe is None else probe.verdict,
         completions=CompletionFiles(folder / COMPLETIONS),
         selects_best=bool(training.get("load_best_model_at_end")) or training.get("save_strategy") == "best",

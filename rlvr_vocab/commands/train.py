@@ -35,7 +35,7 @@ from rlvr_vocab.runs.held_out import HeldOutEvaluator, held_out_figures
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.model import base_model, expansion_plan, plant, untrained_base, untrained_plan
 from rlvr_vocab.runs.monitor import RunDoctor, alert, start_wandb
-from rlvr_vocab.runs.problem_account import check_same_division, write_drawn
+from rlvr_vocab.runs.problem_account import check_same_division
 from rlvr_vocab.runs.problems import RunProblems, load_run_problems, stages_of, uses_system_prompt
 from rlvr_vocab.runs.processes import in_one_process, join_processes
 from rlvr_vocab.runs.prompts import fitting_prompts, prompt_doubts, require_a_batch, require_chat_template
@@ -44,7 +44,7 @@ from rlvr_vocab.runs.report import report_at_the_end
 from rlvr_vocab.runs.rewards import answer_doubts
 from rlvr_vocab.runs.stage_runner import StagedRun
 from rlvr_vocab.runs.stages import Stage
-from rlvr_vocab.runs.summary import peaks_of_run, restored_summary, write_summary
+from rlvr_vocab.runs.summary import finished_summary, peaks_of_run, write_summary
 from rlvr_vocab.runs.thinking import asks_to_think, thinking_doubts
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.training.checkpointing.write import full_disk_in_a_line
@@ -79,7 +79,7 @@ def run(settings: RunSettings) -> int:
 def _run(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> int:
     quiet_libraries()
     is_main = PartialState().is_main_process
-    [summary] = broadcast_object_list([restored_summary(settings, console) if is_main else None])
+    [summary] = broadcast_object_list([finished_summary(settings, console) if is_main else None])
     if summary is None:
         started = time.monotonic()
         training, held_out, plan = _prepare(settings, stop, console)
@@ -91,7 +91,6 @@ def _run(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> i
         summary["peak_memory"] = peaks_of_run(rows)
         summary["forecast"] = graded_forecast(settings.output_dir, rows)
         if is_main:
-            write_drawn(settings.output_dir, [record.drawn for record in training.records])
             summary["findings"] = [asdict(finding) for finding in training.doctor.finish(summary)]
             write_summary(settings.output_dir, summary)
     else:
@@ -140,7 +139,9 @@ def _summary(settings: RunSettings, training: StagedRun, plan: ExpansionPlan) ->
         "reward_failures": dict(failures),
         "grpo_seconds": round(sum(record.seconds for record in records), 1),
     }
-    return {**summary, "stages": [asdict(record) for record in records]} if settings.stages else summary
+    if settings.stages:
+        return {**summary, "stages": [asdict(record) for record in records]}
+    return {**summary, "drawn": records[0].drawn} if records[0].drawn else summary
 
 
 def _prepare(
@@ -178,9 +179,9 @@ def _prepare(
     held_out = HeldOutEvaluator(stages[-1].settings, plan.layout, problems.held_out, console)
     if PartialState().is_main_process:
         write_forecast(settings, stages, initial_model, console)
-        prompts = [(len(stage.prompt_lengths), max(stage.prompt_lengths, default=0)) for stage in stages]
         used = uses_system_prompt(settings, problems)
-        account = {**problems.account(prompts), "grader": held_out.graded_by, SYSTEM_PROMPT_USED: used}
+        account = problems.account([len(stage.train) for stage in stages])
+        account |= {"grader": held_out.graded_by, SYSTEM_PROMPT_USED: used}
         write_whole(settings.output_dir / PROBLEMS, json_text(account))
     start_wandb(settings)
     facts = run_facts(settings.resolved, settings.output_dir)

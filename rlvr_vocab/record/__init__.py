@@ -1,1 +1,1 @@
-"""The files of a run's folder: names, manifests, inventory, metrics, completions."""
+"""The files of a run's folder: names, manifests, metrics, completions."""

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import STEP_FILES, step_files
-from rlvr_vocab.record.inventory import RunInventory
+from rlvr_vocab.record.manifest import problem_of, run_entries
 from rlvr_vocab.record.results import KINDS, kind_in_words
 
 _REWARD, _REASON = "reward/", "reason/"
@@ -70,21 +70,18 @@ class CompletionFiles:
         self.folder = folder
         self._files: dict[int, Path] = {}
         self._kept: OrderedDict[int, pa.Table] = OrderedDict()
-        self._checked: set[int] = set()
         self.refresh()
 
     def refresh(self) -> None:
         """Look again: a run that goes on has written more."""
         self._kept.clear()
-        self._inventory = RunInventory.of(self.folder.parent)
-        self._checked.clear()
-        listed = self._inventory.paths(f"{self.folder.name}/{STEP_FILES}")
-        numbered = ((path.stem.removeprefix("step_"), path) for path in (*listed, *step_files(self.folder)))
+        self._unchecked = run_entries(self.folder.parent)
+        numbered = ((path.stem.removeprefix("step_"), path) for path in step_files(self.folder))
         self._files = {int(number): path for number, path in numbered if number.isdecimal()}
 
     @property
     def steps(self) -> list[int]:
-        """The steps that there are files of, or were, in their order."""
+        """The steps that there are files of, in their order."""
         return sorted(self._files)
 
     def path(self, step: int) -> Path:
@@ -118,10 +115,11 @@ class CompletionFiles:
     def table(self, step: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Those of the columns that a step's file has; with None, all except the figures of each token."""
         path = self.path(step)
-        problem = None if step in self._checked else self._inventory.problem(path)
+        name = f"{self.folder.name}/{path.name}"
+        problem = problem_of(self.folder.parent, name, self._unchecked[name]) if name in self._unchecked else None
         if problem is not None:
             raise UserError(f"{self.folder.parent}: {problem}")
-        self._checked.add(step)
+        self._unchecked.pop(name, None)
         try:
             # By the open file, so that one that is replaced meanwhile is still read as a whole.
             with path.open("rb") as content, pq.ParquetFile(content) as file:

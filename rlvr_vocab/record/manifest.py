@@ -8,8 +8,23 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
+
+from rlvr_vocab.atomic_file import write_whole
+from rlvr_vocab.record.files import (
+    CHANGES,
+    COMPLETIONS,
+    ENVIRONMENT,
+    FINAL_ADAPTER,
+    FINAL_MODEL,
+    INITIAL_MODEL,
+    METRICS,
+    PROBLEMS,
+    STAGE_RECORD,
+    SUMMARY,
+)
 
 MANIFEST = "manifest.json"
 _NOT_LISTED = (MANIFEST, "README.md")  # a card is there to be edited
@@ -73,24 +88,90 @@ def is_complete(folder: Path) -> bool:
     return problem_with(folder) is None
 
 
-def problem_of(
-    folder: Path, name: str, entry: Mapping[str, Any], *, hashed: bool = True, grows: bool = False
-) -> str | None:
+def problem_of(folder: Path, name: str, entry: Mapping[str, Any], *, hashed: bool = True) -> str | None:
     """What is wrong with a listed file; None where it is as it was written.
 
     Args:
         hashed: compare the checksum too, for which all of the file is read.
-        grows: more may have been appended since.
     """
     path = folder / name
     if not path.is_file():
         return f"{name} is missing"
     size = path.stat().st_size
-    if size < entry["size"] or (size > entry["size"] and not grows):
+    if size != entry["size"]:
         return f"{name} has {size:,} bytes, {entry['size']:,} were written"
-    if hashed and _sha256(path, entry["size"]) != entry["sha256"]:
+    if hashed and _sha256(path) != entry["sha256"]:
         return f"{name} is not what was written: its checksum differs"
     return None
+
+
+# What a finished run consists of; the manifest of a model lists the rest of its folder. People edit config.yaml and
+# cards, `report` writes its page again.
+_SAMPLED = (f"{COMPLETIONS}/*.parquet", "evaluation/step_*.jsonl")
+_OF_A_RUN = (
+    *_SAMPLED,
+    *(METRICS, CHANGES, PROBLEMS, ENVIRONMENT, "summary_*.json", f"stages/*/{STAGE_RECORD}"),
+    *("evaluation/before.jsonl", "evaluation/after*.jsonl"),
+    *(f"{model}/{MANIFEST}" for model in (INITIAL_MODEL, FINAL_MODEL, FINAL_ADAPTER)),
+)
+_NAMED = 3
+
+
+def write_run_manifest(folder: Path, summary: str) -> None:
+    """List what a finished run consists of, and the summary, which is then to be written: it is finished by that."""
+    files = sorted({path for pattern in _OF_A_RUN for path in folder.glob(pattern)})
+    content = summary.encode()
+    entries = entries_of([path for path in files if not path.name.startswith("broken-")], folder)
+    entries[SUMMARY] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    write_whole(folder / MANIFEST, manifest_text(entries))
+
+
+def run_entries(folder: Path) -> Entries:
+    """What the manifest of a finished run lists; nothing for a run without one, or with a damaged one."""
+    try:
+        return read_manifest(folder / MANIFEST)
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+def problem_in_run(folder: Path, path: Path) -> str | None:
+    """What is wrong with a file of a finished run; None for nothing known."""
+    name = str(path.relative_to(folder))
+    entry = run_entries(folder).get(name)
+    return None if entry is None else problem_of(folder, name, entry)
+
+
+def damage_of_run(folder: Path, *, hashed: bool = False) -> tuple[list[str], list[str]]:
+    """Sentences on files of a finished run that are damaged or lost: on its outcome and records, and on samples.
+
+    Args:
+        hashed: read weights and samples too, which else are compared by their size alone.
+    """
+    if not (folder / SUMMARY).is_file():
+        return [], []
+    try:
+        entries = read_manifest(folder / MANIFEST)
+    except FileNotFoundError:
+        return [], []
+    except ValueError as error:
+        return [str(error)], []
+    records: list[str] = []
+    samples: list[str] = []
+    for name, entry in entries.items():
+        sampled = any(fnmatch(name, pattern) for pattern in _SAMPLED)
+        problem = problem_of(folder, name, entry, hashed=hashed or not sampled)
+        if problem is None and Path(name).name == MANIFEST:
+            inside = problem_with(folder / Path(name).parent, hashed=hashed)
+            problem = None if inside is None else f"{Path(name).parent}/{inside}"
+        if problem is not None:
+            (samples if sampled else records).append(problem)
+    return records, _in_one(samples)
+
+
+def _in_one(sentences: list[str]) -> list[str]:
+    """Many sentences as one: the first few and the last."""
+    rest = [f"{len(sentences) - _NAMED} more, the last: {sentences[-1]}"] if len(sentences) > _NAMED else []
+    return ["; ".join([*sentences[:_NAMED], *rest])] if sentences else []
 
 
 def set_aside(path: Path, why: str) -> Path:
@@ -102,9 +183,6 @@ def set_aside(path: Path, why: str) -> Path:
     return path.rename(aside)
 
 
-def _sha256(path: Path, size: int | None = None) -> str:
-    """Checksum of a file, or of its first bytes."""
+def _sha256(path: Path) -> str:
     with path.open("rb") as file:
-        if size is None or path.stat().st_size == size:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-        return hashlib.sha256(file.read(size)).hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

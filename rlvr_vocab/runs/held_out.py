@@ -73,6 +73,8 @@ class HeldOutEvaluator:
         if measured is None and step is not None:
             measured = self._found(self._during_file(step))
         if measured is None:
+            if self.problems is not None and checkpoint is None:
+                self._console.print(f"warning: {path} is lost: what was measured then is not known", markup=False)
             if self.problems is None or checkpoint is None:
                 return []
             with stage(self._console, f"held-out problems {when} GRPO", self.size) as display:

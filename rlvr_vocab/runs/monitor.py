@@ -93,7 +93,7 @@ class DisplayCallback(TrainerCallback):
         logs: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        row = logged_row(self._trainer.stage_context, state, logs)
+        row = logged_row(self._trainer.stage_context, state.global_step, logs)
         if not state.is_world_process_zero or row is None:
             return
         self._display.row(row, state.global_step, state.max_steps)

@@ -1,100 +1,49 @@
-"""`problems.json`: where the rows of a run's problem sets went, and whether they are still divided in the same way."""
+"""`problems.json`: the problems that a run is measured on and trains on, and whether they are still the same."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 
-from rlvr_vocab.atomic_file import json_text, read_json, write_whole
+from rlvr_vocab.atomic_file import read_json_if_there
 from rlvr_vocab.config.problem_source import problem_source, problem_split
 from rlvr_vocab.config.sections import DatasetSettings, RunSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.counted import counted
-from rlvr_vocab.data.load import DividedProblems, LoadReport, build_report, read_problems
+from rlvr_vocab.data.load import DividedProblems, read_problems
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS, read_record
+from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS
 from rlvr_vocab.runs.record import RunOfCheckpoint
 
-# The counts that the division of the problems decides; a run goes on with the same.
-_DIVISION = ("usable", "held_out", "beyond_max_eval_samples", "same_problem_held_out", "beyond_max_train_samples")
 _FINGERPRINT = "sha256"
-
-
-@dataclass(frozen=True)
-class StageAccount:
-    """What became of the rows of a stage's problem set.
-
-    Attributes:
-        held_out_by_the_run: problems that the run holds out, and the stage's own division of the set does not.
-        fingerprint: of the problems that are left to train on, unusable ones included.
-        unusable: problems to train on whose gold answer nothing can be compared with.
-        trained_on: problems whose prompts fit; 0 as long as they were not measured.
-        longest_prompt: of these, in tokens.
-    """
-
-    name: str
-    report: LoadReport
-    held_out_by_the_run: int
-    fingerprint: str
-    unusable: int = 0
-    trained_on: int = 0
-    longest_prompt: int = 0
-
-    def counts(self) -> dict[str, Any]:
-        """For `problems.json`; `trained_on` is `usable` without all the counts between the two."""
-        report = self.report
-        reserved = report.eval_rows + report.unmeasured + report.held_out_removed
-        fitting = report.train_rows - self.held_out_by_the_run - self.unusable
-        return {
-            **({"stage": self.name} if self.name else {}),
-            "dataset": report.source,
-            "rows_read": report.rows_read,
-            "left_out": dict(report.dropped),
-            "usable": report.rows_kept,
-            "held_out": report.eval_rows,
-            "beyond_max_eval_samples": report.unmeasured,
-            "same_problem_held_out": report.held_out_removed + self.held_out_by_the_run,
-            "beyond_max_train_samples": report.rows_kept - reserved - report.train_rows,
-            "unusable_gold_answers": self.unusable,
-            "prompts_too_long": fitting - self.trained_on,
-            "trained_on": self.trained_on,
-            "longest_prompt": self.longest_prompt,
-            "repeated_problems": report.duplicates,
-            _FINGERPRINT: self.fingerprint,
-        }
+_KINDS = {"held_out": {_FINGERPRINT: str}, "training": [{_FINGERPRINT: str}]}
 
 
 def problem_account(
-    held_out: int, fingerprint: str, unusable_held_out: int, stages: Sequence[StageAccount]
+    held_out: Sequence[Sequence[Any]], stages: Sequence[tuple[str, str, str]], trained_on: Sequence[int]
 ) -> dict[str, Any]:
     """The content of `problems.json`.
 
     Args:
-        held_out: problems that the run is measured on.
-        fingerprint: of these.
-        unusable_held_out: those that were held out and whose gold answer nothing can be compared with.
+        held_out: the problems that the run is measured on.
+        stages: name, problem set and fingerprint of what each stage trains on, unusable gold answers included.
+        trained_on: problems of each stage whose prompts fit; nothing where they were not measured.
     """
-    return {
-        "held_out": {"measured_on": held_out, "unusable_gold_answers": unusable_held_out, _FINGERPRINT: fingerprint},
-        "training": [stage.counts() for stage in stages],
-    }
-
-
-def write_drawn(run_folder: Path, drawn: Sequence[Mapping[str, Any] | None]) -> None:
-    """Add to `problems.json` what each stage that chose its problems has drawn, and what it has passed over."""
-    if not any(drawn):
-        return
-    account = read_json(run_folder / PROBLEMS)
-    for counts, found in zip(account["training"], drawn, strict=True):
-        if found is not None:
-            counts["drawn"] = found
-    write_whole(run_folder / PROBLEMS, json_text(account))
+    counts: Sequence[int | None] = trained_on or [None] * len(stages)
+    training = [
+        {
+            **({"stage": name} if name else {}),
+            "dataset": dataset,
+            **({} if count is None else {"trained_on": count}),
+            _FINGERPRINT: fingerprint,
+        }
+        for (name, dataset, fingerprint), count in zip(stages, counts, strict=True)
+    ]
+    return {"held_out": {"measured_on": len(held_out), _FINGERPRINT: fingerprint_of(held_out)}, "training": training}
 
 
 def fingerprint_of(problems: Iterable[Sequence[Any]]) -> str:
@@ -109,21 +58,20 @@ def check_same_division(settings: RunSettings, account: Mapping[str, Any], conso
         account: of the problems as they are divided now.
 
     Raises:
-        UserError: `problems.json` holds another division.
+        UserError: `problems.json` is damaged, or holds another division.
     """
     path = settings.output_dir / PROBLEMS
     if settings.overwrite or not (settings.output_dir / INITIAL_MODEL).exists():
         return
-    try:
-        changes = _changed_division(read_json(path), account)
-    except (OSError, UserError, KeyError, TypeError) as error:
+    recorded = read_json_if_there(path, _KINDS)
+    if recorded is None:
         console.print(
-            f"warning: {path} cannot be read ({error}): whether the run goes on with the problems that it began "
-            "with cannot be told; it is written again",
+            f"warning: {path} is not there: whether the run goes on with the problems that it began with is not known",
             style="yellow",
             markup=False,
         )
         return
+    changes = _changes(recorded, account)
     if changes:
         raise UserError(
             f"output_dir={settings.output_dir}: the problems are divided otherwise than when this run began "
@@ -132,22 +80,15 @@ def check_same_division(settings: RunSettings, account: Mapping[str, Any], conso
         )
 
 
-def _changed_division(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Sentences on how the division of the problems differs from a `problems.json`; none where it is the same.
-
-    One that is older holds no fingerprints; its counts tell then.
-    """
-    changes = list(_changes("held out", recorded["held_out"], now["held_out"], ["measured_on"]))
-    for there, here in zip(recorded["training"], now["training"], strict=False):
-        changes += _changes(here.get("stage", "training"), there, here, _DIVISION)
-    return changes
-
-
-def _changes(where: str, there: Mapping[str, Any], here: Mapping[str, Any], names: Sequence[str]) -> Iterator[str]:
-    different = [name for name in names if there.get(name, here[name]) != here[name]]
-    yield from (f"{where}: {name} {there[name]:,} then, {here[name]:,} now" for name in different)
-    if not different and there.get(_FINGERPRINT, here[_FINGERPRINT]) != here[_FINGERPRINT]:
-        yield f"{where}: as many problems, but others"
+def _changes(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What is other than in a `problems.json`; nothing where the problems are divided in the same way."""
+    parts = [("held out", recorded.get("held_out"), now["held_out"])]
+    parts += [
+        (here.get("stage", "training"), there, here)
+        for there, here in zip(recorded.get("training", ()), now["training"], strict=False)
+    ]
+    different = (where for where, there, here in parts if (there or {}).get(_FINGERPRINT) != here[_FINGERPRINT])
+    return [f"{where}: other problems" for where in different]
 
 
 def problems_line(dataset: str, keys: Collection[str], run: RunOfCheckpoint) -> str:
@@ -186,15 +127,13 @@ def _recorded_division(run: RunOfCheckpoint) -> tuple[frozenset[str], set[str], 
         divided = own if dataset == run.dataset else _divided(dataset, run)
         allowed = [problem for problem in divided.trained if problem.key not in reserved_keys]
         trained.update(problem.key for problem in allowed)
-        held_out = len(divided.parts.train) - len(allowed)
-        fingerprint = fingerprint_of(problem.fingerprinted for problem in allowed)
-        stages.append(StageAccount(name, build_report(divided), held_out, fingerprint))
+        stages.append((name, "", fingerprint_of(problem.fingerprinted for problem in allowed)))
     assert run.folder is not None
-    recorded = read_record(run.folder, PROBLEMS)
+    recorded = read_json_if_there(run.folder / PROBLEMS, _KINDS)
     if recorded is None:
         return reserved_keys, trained, []
-    now = {**problem_account(0, "", 0, stages), "held_out": recorded["held_out"]}
-    return reserved_keys, trained, _changed_division(recorded, now)
+    now = {**problem_account([], stages, ()), "held_out": recorded["held_out"]}
+    return reserved_keys, trained, _changes(recorded, now)
 
 
 def _divided(dataset: Any, run: RunOfCheckpoint) -> DividedProblems:

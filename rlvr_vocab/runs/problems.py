@@ -18,7 +18,7 @@ from rlvr_vocab.data.answers import cell_text, gold_text
 from rlvr_vocab.data.load import ProblemSets, load_problem_sets
 from rlvr_vocab.data.wording import problem_key
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.runs.problem_account import StageAccount, fingerprint_of, problem_account
+from rlvr_vocab.runs.problem_account import fingerprint_of, problem_account
 from rlvr_vocab.runs.prompts import require_a_batch
 from rlvr_vocab.runs.rewards import dry_run_grader, dry_run_rewards, grader_of_run, needs_gold_answers
 from rlvr_vocab.training.settings import UntilSettings
@@ -35,30 +35,17 @@ class RunProblems:
         train: the run's own problems to train on; a warm-up takes these.
         held_out: problems that no stage trains on; None for none.
         by_stage: the problems of each stage, one set for a run in one piece.
-        accounts: what became of the rows that each stage names.
-        unusable_held_out: held-out problems whose gold answer nothing can be compared with: they are not measured on.
+        trained_on: name, problem set and fingerprint of what each stage trains on.
     """
 
     train: Dataset
     held_out: Dataset | None
     by_stage: tuple[Dataset, ...]
-    accounts: tuple[StageAccount, ...]
-    unusable_held_out: int
+    trained_on: tuple[tuple[str, str, str], ...]
 
-    def account(self, prompts: Sequence[tuple[int, int]] = ()) -> dict[str, Any]:
-        """For `problems.json`.
-
-        Args:
-            prompts: of each stage, how many prompts fit and the tokens of the longest; nothing where not measured.
-        """
-        held_out = [] if self.held_out is None else _pairs(self.held_out)
-        stages = self.accounts
-        if prompts:
-            stages = tuple(
-                replace(stage, trained_on=count, longest_prompt=longest)
-                for stage, (count, longest) in zip(stages, prompts, strict=True)
-            )
-        return problem_account(len(held_out), fingerprint_of(held_out), self.unusable_held_out, stages)
+    def account(self, fitting: Sequence[int] = ()) -> dict[str, Any]:
+        """For `problems.json`; `fitting`: how many prompts of each stage fit, once that is known."""
+        return problem_account([] if self.held_out is None else _pairs(self.held_out), self.trained_on, fitting)
 
 
 def stages_of(settings: RunSettings) -> tuple[StageSettings, ...]:
@@ -83,16 +70,16 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
     held_out = _measured_on(settings, own.eval, console)
     loaded = {settings.dataset: own}
     with_usable_golds: dict[DatasetSettings, Dataset] = {}
-    by_stage, accounts = [], []
+    by_stage, trained_on = [], []
     for stage in stages_of(settings):
         with naming_the_stage(stage.name):
             dataset = stage.run.dataset
             if dataset not in loaded:
                 loaded[dataset] = _load(stage.run, console)
-            train = divided = loaded[dataset].train
+            train = loaded[dataset].train
             if dataset != settings.dataset:
                 train = _never_held_out(train, own.reserved_keys, stage.name, console)
-            allowed = train
+            fingerprint = fingerprint_of(_pairs(train))
             if needs_gold_answers(stage.run.rewards):
                 if dataset not in with_usable_golds:
                     with_usable_golds[dataset] = usable_problems(train, "to train on", console)
@@ -100,11 +87,8 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
             require_a_batch(train, stage.run.training)
             dry_run_rewards(stage.run, train)
             by_stage.append(train)
-            kept_out, unusable = len(divided) - len(allowed), len(allowed) - len(train)
-            fingerprint = fingerprint_of(_pairs(allowed))
-            accounts.append(StageAccount(stage.name, loaded[dataset].report, kept_out, fingerprint, unusable))
-    measured_on = 0 if held_out is None else len(held_out)
-    return RunProblems(own.train, held_out, tuple(by_stage), tuple(accounts), own.report.eval_rows - measured_on)
+            trained_on.append((stage.name, loaded[dataset].report.source, fingerprint))
+    return RunProblems(own.train, held_out, tuple(by_stage), tuple(trained_on))
 
 
 def _load(settings: RunSettings, console: Console) -> ProblemSets:

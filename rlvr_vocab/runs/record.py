@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from rlvr_vocab.record.files import (
     read_record,
     run_folder_of,
 )
-from rlvr_vocab.record.inventory import RunInventory
+from rlvr_vocab.record.manifest import damage_of_run
 from rlvr_vocab.record.metrics import RewardFact, RunFacts, RunRecord, read_metrics, split_evaluations
 from rlvr_vocab.rewards.build import logged_names
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
@@ -36,7 +37,7 @@ def run_record(folder: Path) -> RunRecord:
     """
     rows, evaluations = split_evaluations(read_metrics(folder / METRICS))
     facts = run_facts(read_recorded(folder, resolve=True), folder)
-    damage = tuple(RunInventory.of(folder).damage())
+    damage = tuple(chain(*damage_of_run(folder)))
     summary = read_record(folder, SUMMARY)
     if summary is not None and "finished" not in summary:
         raise UserError(f"{folder / SUMMARY} is damaged: it does not say whether the run is finished")

@@ -32,7 +32,7 @@ from rlvr_vocab.record.files import (
     SUMMARY,
     read_record,
 )
-from rlvr_vocab.record.inventory import RunInventory
+from rlvr_vocab.record.manifest import problem_in_run
 from rlvr_vocab.record.measure import GraderRecord, Measure
 from rlvr_vocab.record.metrics import RunRecord, read_rows
 from rlvr_vocab.record.probe import told_by_probe
@@ -126,7 +126,7 @@ def _answers(folder: Path, when: str, problems: int | None) -> list[ProblemResul
     path = folder / "evaluation" / f"{when}.jsonl"
     if not path.is_file():
         return []
-    changed = RunInventory.of(folder).problem(path)
+    changed = problem_in_run(folder, path)
     if changed is not None:
         raise UserError(changed)
     found = read_results(path)

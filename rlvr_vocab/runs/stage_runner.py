@@ -26,7 +26,7 @@ from rlvr_vocab.terminal import shows_colours
 from rlvr_vocab.training.arguments import grpo_config
 from rlvr_vocab.training.checkpointing.find import steps_in
 from rlvr_vocab.training.display import live_display
-from rlvr_vocab.training.metrics.metrics_file import MetricsFile
+from rlvr_vocab.training.metrics.metrics_file import MetricsFile, write_rows_until_now
 from rlvr_vocab.training.metrics.peak_memory import peak_memory
 from rlvr_vocab.training.stage import StageContext, StopEarly, StopOnSignalOrTime
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
@@ -161,6 +161,8 @@ class StagedRun:
         if self._checkpoint is None or not checkpoints.load_end(self._checkpoint, until):
             self._go_on(stage, trainer)
             self._stop_if_interrupted(stage, trainer)
+        elif trainer.accelerator.is_main_process:
+            write_rows_until_now(stage.settings.output_dir / METRICS, trainer.stage_context, trainer.state)
         history = trainer.state.log_history
         reached = until is not None and until.reached(history)
         self._trained_now += checkpoints.trained_seconds - checkpoints.seconds_before

@@ -11,7 +11,7 @@ from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.folder import start_run_folder
-from rlvr_vocab.runs.summary import restored_summary
+from rlvr_vocab.runs.summary import finished_summary
 
 TINY = ["experiment=quickstart", "exp_name=run"]
 RUN = Path("out/run")
@@ -91,9 +91,9 @@ def test_a_change_is_written_down_and_reopens_a_finished_run(run):
     (RUN / "summary.json").write_text(json.dumps(FINISHED))
     (RUN / "evaluation").mkdir()
     (RUN / "evaluation" / "after.jsonl").write_text("{}\n")
-    assert restored_summary(load_settings("train", TINY), Console(quiet=True)) == FINISHED
+    assert finished_summary(load_settings("train", TINY), Console(quiet=True)) == FINISHED
     longer = load_settings("train", [*TINY, "training.max_steps=500", "allow_changes=[training.max_steps]"])
-    assert restored_summary(longer, Console(quiet=True)) is None
+    assert finished_summary(longer, Console(quiet=True)) is None
     start_run_folder(longer)
     assert sorted(path.name for path in RUN.glob("**/*40_steps*")) == ["after_40_steps.jsonl", "summary_40_steps.json"]
     assert not (RUN / "summary.json").exists()

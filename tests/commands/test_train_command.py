@@ -192,12 +192,10 @@ def test_measuring_meanwhile_changes_nothing_about_the_training(folder: Path, tm
     assert ends[0] == ends[1]
 
 
-def test_a_run_says_where_the_rows_of_its_problem_set_went(folder: Path) -> None:
+def test_a_run_says_how_many_problems_it_holds_out_and_trains_on(folder: Path) -> None:
     account = json.loads((folder / "problems.json").read_text())
-    assert (account["held_out"]["measured_on"], account["held_out"]["unusable_gold_answers"]) == (20, 0)
-    [training] = account["training"]
-    assert (training["rows_read"], training["held_out"], training["beyond_max_eval_samples"]) == (5000, 20, 480)
-    assert training["trained_on"] == 4500
+    assert account["held_out"]["measured_on"] == 20
+    assert [training["trained_on"] for training in account["training"]] == [4500]
 
 
 def test_a_finished_run_is_shown_and_not_trained_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

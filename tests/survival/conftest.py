@@ -21,7 +21,7 @@ import pytest
 # Of these tests `make test` runs one kill, one damage of a checkpoint and one of a record, and one signal.
 QUICK = (
     "test_killed_before_a_change_of_a_file[os.rename .saving/checkpoint-4]",
-    "test_an_interrupted_run_puts_back_what_it_can_and_names_the_rest",
+    "test_an_interrupted_run_has_its_rows_from_the_checkpoint_and_names_what_it_measures_again",
     "test_the_step_is_finished_and_saved_and_the_last_line_says_so",
 )
 

@@ -1,4 +1,4 @@
-"""Files of a run, but for its checkpoints, cut, emptied, deleted or changed by a bit: nothing of it is silent.
+"""Files of a run, but for its checkpoints, cut, emptied, deleted or changed by a bit: each is named or made anew.
 
 With RLVR_VOCAB_SURVIVAL every file of a finished, an interrupted and a staged run is damaged in each of the four ways,
 and each command looks at it.
@@ -108,6 +108,8 @@ def test_no_damage_is_silent(request, forks, moments, tmp_path, kind, damage):
     for name in files_of(original):
         if DERIVED.fullmatch(name) or is_of_a_checkpoint_that_nobody_needs(kind, name, original):
             continue
+        if kind == "interrupted" and name.startswith("completions/"):  # no list tells what an unfinished run sampled
+            continue
         damaged = Damaged(forks, words, original, name, damage, tmp_path / "one")
         try:
             said = commands_after(damaged, runs)
@@ -143,53 +145,52 @@ def commands_after(damaged, runs):
     return {**said, "train": ("SILENT" if silent else code, words)}
 
 
-def test_an_interrupted_run_puts_back_what_it_can_and_names_the_rest(forks, unfinished, undisturbed, outcome_of):
+def test_an_interrupted_run_has_its_rows_from_the_checkpoint_and_names_what_it_measures_again(
+    forks, unfinished, undisturbed, outcome_of
+):
     cut(unfinished / "metrics.jsonl")
     before = unfinished / "evaluation" / "before.jsonl"
-    flip(before)
-    (unfinished / "completions" / "step_00002.parquet").unlink()
-    flip(unfinished / "completions" / "step_00003.parquet")
+    cut(before)
     assert forks.run(unfinished) == 0, forks.said(unfinished)
-    said = forks.said(unfinished)
-    assert all(f"warning: {unfinished}: {name}" in said for name in ("metrics.jsonl has", "evaluation/before.jsonl is"))
-    lost = ["completions/step_00002.parquet", "completions/step_00003.parquet"]
-    assert f"lost: {lost[0]} is missing; {lost[1]} is not what was written" in said
-    assert json.loads((unfinished / "summary.json").read_text())["lost"] == lost
-    expected = outcome_of(undisturbed())
-    shutil.copytree(undisturbed() / "completions", unfinished / "completions", dirs_exist_ok=True)
-    for path in (unfinished / "completions").glob("broken-*"):
-        path.unlink()
-    assert outcome_of(unfinished) == expected
+    assert "before.jsonl, line" in forks.said(unfinished) and (before.parent / "broken-before.jsonl").is_file()
+    assert outcome_of(unfinished) == outcome_of(undisturbed())
     assert before.read_bytes() == (undisturbed() / "evaluation" / "before.jsonl").read_bytes()
 
 
-def test_a_finished_run_makes_anew_what_its_last_checkpoint_gives(forks, undisturbed, outcome_of, tmp_path):
+DAMAGED = {
+    "final_model/model.safetensors": "flip",
+    "summary.json": "cut",
+    "evaluation/after.jsonl": "flip",
+    "environment.json": "delete",
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_finished_run_with_a_damaged_file_is_refused_by_its_name_and_made_anew_once_that_is_gone(
+    name, forks, undisturbed, outcome_of, tmp_path
+):
     folder, before = tmp_path / "run", json.loads((undisturbed() / "summary.json").read_text())
     copied(undisturbed(), folder)
-    weights = folder / "final_model" / "model.safetensors"
-    content = weights.read_bytes()
-    weights.unlink()
-    weights.write_bytes(content)
-    flip(weights)
-    cut(folder / "summary.json")
-    cut(folder / "evaluation" / "after.jsonl")
-    (folder / "environment.json").unlink()
+    content = (folder / name).read_bytes()
+    (folder / name).unlink()  # it may be linked
+    (folder / name).write_bytes(content)
+    DAMAGES[DAMAGED[name]](folder / name)
+    assert forks.run(folder) == 2
+    [line] = [line for line in forks.said(folder).splitlines() if line.startswith("error: ")]
+    assert f"this run is finished, and {name} " in line
+    for path in (folder / name, folder / "summary.json"):
+        path.unlink(missing_ok=True)
     assert forks.run(folder) == 0, forks.said(folder)
-    for name in ("final_model/model.safetensors is", "summary.json has", "evaluation/after.jsonl has", "environment"):
-        assert f"warning: {folder}: {name}" in forks.said(folder)
     assert outcome_of(folder) == outcome_of(undisturbed())
     after = json.loads((folder / "summary.json").read_text())
     measured = {"grpo_seconds", "seconds", "peak_memory", "forecast"}  # of each start
     assert {**after, **dict.fromkeys(measured)} == {**before, **dict.fromkeys(measured)}
     assert after["seconds"] >= after["grpo_seconds"] > 0.5 * before["grpo_seconds"]  # though this start trained nothing
-    assert (folder / "broken-final_model").is_dir()
 
 
-def test_a_finished_run_without_a_checkpoint_is_not_trained_again_in_silence(forks, undisturbed, tmp_path):
+def test_samples_that_a_finished_run_has_lost_are_named_and_end_nothing(forks, undisturbed, tmp_path):
     folder = tmp_path / "run"
     copied(undisturbed(), folder)
-    for path in (folder / "final_model", *folder.glob("checkpoint-*")):
-        shutil.rmtree(path)
-    assert forks.run(folder) == 2
-    assert "lacks final_model/manifest.json, and it has no whole checkpoint to make it anew from" in forks.said(folder)
-    assert json.loads((folder / "summary.json").read_text())["finished"]
+    (folder / "completions" / "step_00002.parquet").unlink()
+    assert forks.run(folder) == 0
+    assert f"warning: {folder}: completions/step_00002.parquet is missing" in forks.said(folder)

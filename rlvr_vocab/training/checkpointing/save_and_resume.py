@@ -15,8 +15,6 @@ from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
 from rlvr_vocab.errors import OutOfRoom, UserError
-from rlvr_vocab.record.inventory import RunInventory, inventory_in, write_inventory
-from rlvr_vocab.record.manifest import Entries
 from rlvr_vocab.training.checkpointing.find import newest_checkpoint_for_all
 from rlvr_vocab.training.checkpointing.unfinished_step import (
     RestoreUnfinishedStep,
@@ -58,7 +56,6 @@ class TrainerCheckpoints:
         self._began = time.monotonic()
         self._saved_step: int | None = None
         self._finished_epochs = 0
-        self._records: Entries = {}
 
     @property
     def trained_seconds(self) -> float:
@@ -74,8 +71,6 @@ class TrainerCheckpoints:
         """Inside the block a training goes on from a checkpoint, or begins where it is None."""
         if checkpoint is None:
             self._remove_after(0)
-            if self._trainer.stage_context.first_step:
-                self._records = RunInventory.of(self._trainer.stage_context.run_folder).entries
             yield
             return
         require_unfinished_step(checkpoint, self._trainer.args.world_size)
@@ -86,7 +81,6 @@ class TrainerCheckpoints:
         state = _state_of(checkpoint)
         self._remove_after(state.global_step)
         self._finished_epochs = int(state.epoch or 0)
-        self._records = inventory_in(checkpoint)
         self._trainer.adaptive_weights.restore(checkpoint)
         self._trainer.apply_adaptive_weights()
         if self._trainer.hidden_bits is not None:
@@ -169,7 +163,6 @@ class TrainerCheckpoints:
                 trainer.hidden_bits.save(folder)
             if trainer.dynamic_sampling is not None:
                 trainer.dynamic_sampling.order.save(folder)
-            self._records = write_inventory(trainer.stage_context.run_folder, folder, self._records)
             if state.best_global_step:  # Transformers has looked for it in the folder aside
                 state.best_model_checkpoint = str(self.output_dir / f"checkpoint-{state.best_global_step}")
                 state.save_to_json(str(folder / TRAINER_STATE_NAME))

@@ -1,63 +1,38 @@
 """Weights & Biases over a whole run: steps counted through its stages, one run over all resumes, no row sent twice.
 
-`wandb.json` in the run's folder holds the id of the W&B run and the last step whose row it was sent, with a checksum.
+`wandb.json` in the run's folder holds the id of the W&B run and the last step whose row it was sent.
 """
 
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
-import logging
 from pathlib import Path
 from typing import Any
 
 from transformers import Trainer, TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations import WandbCallback
 
-from rlvr_vocab.atomic_file import write_whole
+from rlvr_vocab.atomic_file import json_text, read_json_if_there, write_whole
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import WANDB
-from rlvr_vocab.record.inventory import RunInventory
 from rlvr_vocab.training.stage import StageContext
-
-logger = logging.getLogger(__name__)
 
 
 def recorded_wandb(run_folder: Path) -> dict[str, Any]:
-    """What is known of the run in W&B, from the newest checkpoint where the file is lost; empty if it was not there."""
+    """What is known of the run in W&B; empty where it has not begun there.
+
+    Raises:
+        UserError: the file is damaged.
+    """
     path = run_folder / WANDB
-    known = _whole(path)
-    if known is not None:
-        return known
-    copies = RunInventory.of(run_folder).copies
-    earlier = None if copies is None else _whole(copies / WANDB)
-    if earlier is not None:
-        logger.warning("%s is damaged or gone; it is put back from %s", path, copies)
-        record_wandb(run_folder, earlier["id"], earlier["last_step"])
-    elif path.is_file():
+    known = read_json_if_there(path, {"id": str, "last_step": int}) or {}
+    if known and known.keys() < {"id", "last_step"}:
         raise UserError(f"{path} is damaged: delete it, and this run goes on as a new one in Weights & Biases")
-    return earlier or {}
+    return known
 
 
 def record_wandb(run_folder: Path, run_id: str, last_step: int) -> None:
-    write_whole(run_folder / WANDB, _text(run_id, last_step))
-
-
-def _whole(path: Path) -> dict[str, Any] | None:
-    """The record, where it is one."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        content = json.loads(text)
-        known = {"id": content["id"], "last_step": content["last_step"]}
-        return known if text == _text(**known) else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _text(id: str, last_step: int) -> str:
-    digest = hashlib.sha256(f"{id} {last_step}".encode()).hexdigest()
-    return json.dumps({"id": id, "last_step": last_step, "sha256": digest}) + "\n"
+    write_whole(run_folder / WANDB, json_text({"id": run_id, "last_step": last_step}))
 
 
 def log_run_steps_to_wandb(trainer: Trainer, context: StageContext) -> None:

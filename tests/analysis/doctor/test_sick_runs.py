@@ -195,7 +195,7 @@ QUICK = ("a tight limit",)
 SICK: dict[str, tuple[str, dict[str, Any]]] = {
     "gold answers that nobody gives": ("no_group_differs", {"gold": lambda number: "77"}),
     "a cold sampler": ("mode_collapse", {"temperature": 0.05}),
-    "a huge learning rate, with KL": ("kl_high", {"learning_rate": 0.3, "kl_log_steps": 1}),
+    "a huge learning rate, with KL": ("reward_collapsed", {"learning_rate": 0.3, "kl_log_steps": 1}),
     "a learning rate near nothing": ("reward_flat", {"learning_rate": 1e-7, "max_steps": 30}),
     "a tight limit": ("completions_cut_off", {"max_completion_length": 4}),
     "a model that cannot close": (

@@ -3,12 +3,14 @@
 import json
 from types import SimpleNamespace
 
+import pytest
+
 from rlvr_vocab.training.metrics.metrics_file import MetricsFile, logged_row
 from rlvr_vocab.training.stage import StageContext
 
 
-def state(step=1, main=True):
-    return SimpleNamespace(global_step=step, max_steps=10, is_world_process_zero=main)
+def state(step=1, main=True, history=()):
+    return SimpleNamespace(global_step=step, max_steps=10, is_world_process_zero=main, log_history=list(history))
 
 
 def test_numbers_that_json_has_not_are_written_as_null(tmp_path):
@@ -27,27 +29,39 @@ def test_the_closing_summary_and_other_processes_write_nothing(tmp_path):
     assert not (tmp_path / "metrics.jsonl").exists()
 
 
-def test_rows_past_the_step_that_training_starts_from_are_dropped(tmp_path):
+HISTORY = [{"loss": 0.5, "step": 1}, {"eval_reward": float("nan"), "step": 1}, {"loss": 1.0, "step": 2}]
+
+
+@pytest.mark.parametrize("before", [None, "", '{"step": 1, "lo', '{"step": 1, "loss": 7}\n{"step": 9, "loss": 7}\n'])
+def test_a_training_that_goes_on_has_the_rows_of_its_checkpoint_whatever_was_in_the_file(before, tmp_path):
     path = tmp_path / "metrics.jsonl"
-    path.write_text("".join(json.dumps({"step": step, "loss": step / 2}) + "\n" for step in (1, 2, 3, 4)))
-    MetricsFile(path, StageContext(tmp_path)).on_train_begin(None, state(2), None)
+    if before is not None:
+        path.write_text(before)
+    MetricsFile(path, StageContext(tmp_path)).on_train_begin(None, state(2, history=HISTORY), None)
     assert [json.loads(line) for line in path.read_text().splitlines()] == [
         {"step": 1, "loss": 0.5},
+        {"step": 1, "eval/reward": None},
         {"step": 2, "loss": 1.0},
     ]
 
 
-def test_a_row_that_was_cut_by_a_kill_does_not_stop_the_next_run(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 1, "loss": 0.5}\n{"step": 2, "lo')
-    MetricsFile(path, StageContext(tmp_path)).on_train_begin(None, state(1), None)
-    assert path.read_text() == '{"step": 1, "loss": 0.5}\n'
+def test_the_rows_of_earlier_stages_stay_and_are_named_where_they_are_lost(tmp_path, caplog):
+    path, place = tmp_path / "metrics.jsonl", StageContext(tmp_path, "form", first_step=20)
+    path.write_text('{"step": 20, "loss": 7}\n{"step": 21, "loss": 7}\n')
+    callback, now = MetricsFile(path, place), state(1, history=HISTORY[:1])
+    callback.on_train_begin(None, now, None)
+    own = {"step": 21, "stage": "form", "stage_step": 1, "loss": 0.5}
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [{"step": 20, "loss": 7}, own]
+    assert not caplog.records
+    path.unlink()
+    callback.on_train_begin(None, now, None)
+    assert json.loads(path.read_text()) == own and str(path) in caplog.text
 
 
 def test_a_row_names_the_step_of_the_run_and_that_of_its_stage(tmp_path):
     place = StageContext(tmp_path, "form", first_step=20)
     row = {"step": 23, "stage": "form", "stage_step": 3, "loss": 0.5}
-    assert logged_row(place, state(3), {"loss": 0.5}) == row
+    assert logged_row(place, 3, {"loss": 0.5}) == row
     MetricsFile(tmp_path / "metrics.jsonl", place).on_log(None, state(3), None, logs={"loss": 0.5})
     assert json.loads((tmp_path / "metrics.jsonl").read_text()) == row
-    assert logged_row(place, state(3), {"train_runtime": 1.0}) is None
+    assert logged_row(place, 3, {"train_runtime": 1.0}) is None
