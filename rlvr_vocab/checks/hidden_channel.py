@@ -1,18 +1,11 @@
-"""What is asked of the choices among the ids of a text: a target, a placebo, a planted channel."""
+"""What is asked of the choices among the ids of a text: a placebo, a planted channel."""
 
 from __future__ import annotations
 
 from rlvr_vocab.config.batches import completions_together
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.refuse_control import PLACEBO_FIELDS, refuse_beside_placebo, refuse_target
-
-
-def check_hidden_bits(settings: RunSettings) -> None:
-    model, target = settings.model, settings.training.hidden_bits
-    frozen = model.rows_in_force == "frozen" or (model.trains_adapter and model.lora.train_rows == "none")
-    if target is not None:
-        refuse_target(target, copies_differ=model.adds_copies and not frozen, limit=model.hidden_bits)
+from rlvr_vocab.training.refuse_control import PLACEBO_FIELDS, refuse_beside_placebo
 
 
 def check_placebo(settings: RunSettings) -> None:
@@ -40,8 +33,6 @@ def check_planted(settings: RunSettings) -> None:
         )
     if model.rows_in_force != "independent":
         raise UserError(f"{wanted} model.reasoning_rows=independent, and here it is {model.rows_in_force}")
-    if model.hidden_bits is not None:
-        raise UserError(f"{wanted} choices without a limit: leave out model.hidden_bits={model.hidden_bits}")
     if warmup.until_accuracy is not None:
         raise UserError(
             f"warmup.until_accuracy={warmup.until_accuracy}: a channel is planted in warmup.max_steps steps"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlvr_vocab.checks.hidden_channel import check_hidden_bits, check_placebo, check_planted
+from rlvr_vocab.checks.hidden_channel import check_placebo, check_planted
 from rlvr_vocab.checks.machine import check_attention_precision, check_vllm, check_wandb_login
 from rlvr_vocab.checks.model import check_kernels, check_model, check_optimizer, check_rollouts, check_trained_model
 from rlvr_vocab.config.batches import check_batches
@@ -79,7 +79,6 @@ def check_training(settings: RunSettings) -> None:
     check_batches(settings.training.grpo)
     check_loss(settings.training.grpo)
     check_placebo(settings)
-    check_hidden_bits(settings)
     check_resumable(settings.training.grpo, staged=bool(settings.resolved["stages"]))
     check_rollouts(settings.model, settings.training.grpo)
     check_vllm(settings.training.grpo)

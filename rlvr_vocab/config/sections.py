@@ -67,7 +67,6 @@ class ModelSettings:
     reasoning_rows: RowForm
     reasoning_rank: Count
     preserve_odds: bool
-    hidden_bits: NotNegative | None
     think_tags: ThinkTags
     init_noise: NotNegative
     pure_bf16: bool
@@ -261,7 +260,6 @@ class TrainingSettings:
     kl_log_steps: NONE_BELOW_0 | None
     kl_over: KLOver
     placebo: bool
-    hidden_bits: Annotated[float, Gt(0)] | None
     dynamic_sampling: bool
     max_rounds: Count
     max_tokens: Count | None

@@ -235,7 +235,6 @@ def expansion_plan(
         init_noise=model.init_noise,
         reasoning_rows=model.rows_in_force,
         reasoning_rank=model.reasoning_rank,
-        hidden_bits=model.hidden_bits,
         open_thinking=open_thinking,  # type: ignore[arg-type]  # checked when the settings were read
         chat_template=template_text(model.chat_template),
         seed=seed,

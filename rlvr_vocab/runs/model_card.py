@@ -118,7 +118,6 @@ SHOWN_KEYS = (
     "model.reasoning_multiplicity",
     "model.reasoning_mode",
     "model.preserve_odds",
-    "model.hidden_bits",
     "model.init_noise",
     "model.reasoning_rows",
     "model.reasoning_rank",

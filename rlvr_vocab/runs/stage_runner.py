@@ -236,7 +236,6 @@ def _stage_trainer(
         kl_log_steps=settings.training.kl_log_steps,
         kl_over=settings.training.kl_over,
         placebo=settings.training.placebo,
-        hidden_bits=settings.training.hidden_bits,
         max_rounds=settings.training.max_rounds if settings.training.dynamic_sampling else 1,
         curriculum=settings.dataset.curriculum,
         solved_by=solved_by(settings),

@@ -1,4 +1,4 @@
-"""What `training.placebo` and `training.hidden_bits` cannot stand beside."""
+"""What `training.placebo` cannot stand beside."""
 
 from __future__ import annotations
 
@@ -35,18 +35,3 @@ def refuse_beside_placebo(fields: Mapping[str, Any], kl_over: str) -> None:
             raise UserError(
                 f"training.placebo=true scores other ids than were sampled, and training.{words} would compare the two"
             )
-
-
-def refuse_target(target: float, *, copies_differ: bool, limit: float | None) -> None:
-    """
-    Args:
-        copies_differ: whether there are copies that can come to differ from their sources.
-        limit: `model.hidden_bits`.
-
-    Raises:
-        UserError: no choice could be steered to the target.
-    """
-    if not copies_differ:
-        raise UserError(f"training.hidden_bits={target}: there are no copies that could differ from their sources")
-    if limit is not None:
-        raise UserError(f"training.hidden_bits={target}: choices under model.hidden_bits={limit} cannot be steered")

@@ -29,7 +29,6 @@ from rlvr_vocab.training.checkpointing.save_and_resume import (
 )
 from rlvr_vocab.training.dynamic_sampling import ChosenBatch, DynamicSampling
 from rlvr_vocab.training.embedding_gradient import spare_embedding_gradient
-from rlvr_vocab.training.hidden_bits import HiddenBitsTarget
 from rlvr_vocab.training.metrics.batch import BatchMetrics
 from rlvr_vocab.training.metrics.completions import (
     CompletionRows,
@@ -79,7 +78,6 @@ class RegionGRPOTrainer(GRPOTrainer):
         policy: the region policy of the folder, by which log-probabilities are computed and `generate` samples; vLLM
             reads its own from the same folder.
         text_kl: the KL over texts, and the log-probabilities of ids given their texts.
-        hidden_bits: steers what the choices among the ids of a text tell, where there is a target.
         dynamic_sampling: chooses the problems of each batch, where the loader does not.
         sampled_entropies: of what the newest tokens were drawn from; None where the sampler tells none.
         sampler: what generates, and records the log-probability of each sampled token.
@@ -91,7 +89,6 @@ class RegionGRPOTrainer(GRPOTrainer):
 
     log_completions: bool
     _rewards_BR: torch.Tensor
-    _hidden_term: torch.Tensor
 
     def __init__(
         self,
@@ -107,7 +104,6 @@ class RegionGRPOTrainer(GRPOTrainer):
         kl_log_steps: int | None = 0,
         kl_over: KLOver = "text",
         placebo: bool = False,
-        hidden_bits: float | None = None,
         max_rounds: int = 1,
         curriculum: CurriculumSettings | None = None,
         solved_by: tuple[str, float] | None = None,
@@ -128,7 +124,6 @@ class RegionGRPOTrainer(GRPOTrainer):
             kl_log_steps: log `kl` to the initial model every so many steps when `beta` is 0; 0 = never; None:
                 as the command line does by default.
             placebo: reinforce another choice among the ids of a text than was sampled, so that none gets credit.
-            hidden_bits: what the choices among the ids of a text are to be steered to tell at most, per thinking token.
             max_rounds: of drawing for a batch; above 1 further problems take the place of groups whose rewards do not
                 differ, dynamic sampling.
             curriculum: which problems are drawn, by how those before were answered.
@@ -186,7 +181,6 @@ class RegionGRPOTrainer(GRPOTrainer):
         spare_embedding_gradient(self.model, self.accelerator)
         self.dynamic_sampling = DynamicSampling.of(self, max_rounds, curriculum or CurriculumSettings(), solved_by)
         self.sampler = attach_region_sampler(self.accelerator.unwrap_model(self.model), self.policy)
-        self.hidden_bits = None if hidden_bits is None else HiddenBitsTarget(self, hidden_bits)
         self._add_callbacks()
         log_run_steps_to_wandb(self, self.stage_context)
         if self.use_vllm and self.policy.layout.size:
@@ -197,8 +191,6 @@ class RegionGRPOTrainer(GRPOTrainer):
         self.remove_callback(PrinterCallback)
         for callback in (UpdatedShare(self._metrics["train"]), UpdateCheck(), self._clock):
             self.add_callback(callback)
-        if self.hidden_bits is not None:
-            self.add_callback(self.hidden_bits)
 
     def create_accelerator_and_postprocess(self) -> None:
         super().create_accelerator_and_postprocess()
@@ -309,11 +301,10 @@ class RegionGRPOTrainer(GRPOTrainer):
         self.text_kl.scored(logps, copy_logps, sampled_logps)
         if in_the_loss:
             self._sampling_gap.loss_logps = sampled_logps.detach()
-            if self.hidden_bits is not None:
-                self._hidden_term = self.hidden_bits.term(copy_entropies, copy_capacities, input_ids, attention_mask)
         if entropies is not None:
-            figures = entropies.detach(), copy_entropies.detach(), copy_capacities.detach()
-            self._batch_metrics.log_entropies(*figures, input_ids, attention_mask)
+            self._batch_metrics.log_entropies(
+                entropies.detach(), copy_entropies, copy_capacities, input_ids, attention_mask
+            )
         return logps, entropies, aux_loss
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
@@ -323,8 +314,6 @@ class RegionGRPOTrainer(GRPOTrainer):
             self.text_kl.in_the_loss(inputs) as given,
         ):
             loss: torch.Tensor = super()._compute_loss(model, given)
-        if self.hidden_bits is not None and self.model.training:
-            loss = loss + self._hidden_term / self.current_gradient_accumulation_steps
         self._clock.count_trained(inputs["completion_mask"])
         self._clock.enter("time/backward")
         return loss

@@ -48,7 +48,6 @@ class Expansion:
         init_noise: standard deviation of the noise on copied rows, relative to the row's own; 0 copies exactly.
         reasoning_rows: how the rows of copies are held while the model trains, see `rlvr_vocab.vocab.reasoning_rows`.
         reasoning_rank: of the differences of low rank.
-        hidden_bits: what a choice among the ids of a text can tell at most; None: all that it has room for.
         open_thinking: who opens the think tag, see `rlvr_vocab.vocab.chat`.
         chat_template: text of a template for a base model without one.
     """
@@ -62,7 +61,6 @@ class Expansion:
     init_noise: float = 0.0
     reasoning_rows: RowForm = "low_rank"
     reasoning_rank: int = 16
-    hidden_bits: float | None = None
     open_thinking: OpenThinking = "auto"
     chat_template: str | None = None
     seed: int = 42
@@ -274,7 +272,6 @@ def _lay_out(
         mode=expansion.mode,
         preserve_odds=expansion.preserve_odds,
         reasoning_rows=expansion.reasoning_rows if source_ids else "independent",
-        hidden_bits=expansion.hidden_bits if source_ids else None,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -28,8 +27,6 @@ class VocabLayout:
     Ids `0 … standard_size - 1` are the standard vocabulary; id `standard_size + k` is the reasoning token that
     copies standard token `source_ids[k]`. A baseline has no source ids.
 
-    Attributes:
-        hidden_bits: what the choice among the ids of a text can tell at most, each time; None: all it has room for.
     """
 
     standard_size: int
@@ -41,14 +38,11 @@ class VocabLayout:
     mode: Mode = "expand"
     preserve_odds: bool = True
     reasoning_rows: RowForm = "independent"
-    hidden_bits: float | None = None
 
     def __post_init__(self) -> None:
         for what, word, known in (("mode", self.mode, Mode), ("rows", self.reasoning_rows, RowForm)):
             if word not in get_args(known):
                 raise UserError(f"reasoning {what} {word!r} is unknown: use one of {', '.join(get_args(known))}")
-        if self.hidden_bits is not None and not 0 <= self.hidden_bits < math.inf:
-            raise UserError(f"hidden_bits={self.hidden_bits}: must be finite, at least 0")
         outside = next((source for source in self.source_ids if not 0 <= source < self.standard_size), None)
         if outside is not None:
             raise UserError(
@@ -85,8 +79,6 @@ class VocabLayout:
         content["source_ids"] = _packed(self.source_ids)
         if self.reasoning_rows == "independent":  # as before there were others
             del content["reasoning_rows"]
-        if self.hidden_bits is None:
-            del content["hidden_bits"]
         Path(folder, LAYOUT_FILE).write_text(json.dumps(content) + "\n", encoding="utf-8")
 
     @classmethod

@@ -72,14 +72,14 @@ def gradients_of_products(
 
     Args:
         figures_6n: of the forward pass.
-        upstream: incoming gradients of log-probs, of those given the text, of the entropies of texts and of copies.
+        upstream: incoming gradients of log-probs, of those given the text, of the entropy over texts.
     """
     gradients = products
     if dtype != products.memory.dtype:
         gradients = replace(products, memory=torch.empty_like(products.memory, dtype=dtype))
     n, v = len(targets_n), block.texts.stop - block.texts.start
     zeros = torch.zeros_like(figures_6n[0])
-    _, of_copy_logprobs, of_text_entropy, of_copy_entropy = (each is not None for each in upstream)
+    _, of_copy_logprobs, of_text_entropy = (each is not None for each in upstream)
     with torch.cuda.device_of(figures_6n):
         _gradients_of_products[(triton.cdiv(n, _ROWS), triton.cdiv(v, _TEXTS))](
             gradients.memory,
@@ -93,8 +93,7 @@ def gradients_of_products(
             n,
             *_scales(head.settings),
             OF_COPY_LOGPROBS=of_copy_logprobs,
-            OF_ENTROPY=of_text_entropy or of_copy_entropy,
-            OF_COPY_ENTROPY=of_copy_entropy,
+            OF_ENTROPY=of_text_entropy,
             ROWS=_ROWS,
             TEXTS=_TEXTS,
             **_forms(block, products, head),
@@ -310,7 +309,6 @@ def _gradients_of_products(
     after: tl.tensor,
     OF_COPY_LOGPROBS: tl.constexpr,
     OF_ENTROPY: tl.constexpr,
-    OF_COPY_ENTROPY: tl.constexpr,
     FIRST: tl.constexpr,
     PIECES: tl.constexpr,
     FROM_SOURCE: tl.constexpr,
@@ -331,7 +329,6 @@ def _gradients_of_products(
     of_logprobs = tl.load(upstream + row_R, mask=is_row, other=0.0)[:, None]
     of_copy_logprobs = tl.load(upstream + n + row_R, mask=is_row, other=0.0)[:, None]
     of_text_entropy = tl.load(upstream + 2 * n + row_R, mask=is_row, other=0.0)[:, None]
-    of_copy_entropy = tl.load(upstream + 3 * n + row_R, mask=is_row, other=0.0)[:, None]
     target = tl.load(targets + row_R, mask=is_row, other=-1)[:, None]
     is_text = text == (tl.load(target_texts + row_R, mask=is_row, other=-1) - block_start)[:, None]
     constant = of_logprobs
@@ -339,22 +336,15 @@ def _gradients_of_products(
         constant += of_text_entropy * tl.load(figures + 3 * n + row_R, mask=is_row, other=0.0)[:, None]
 
     log_q = tl.zeros((ROWS, TEXTS), tl.float32)
-    of_choice = tl.zeros((ROWS, TEXTS), tl.float32)
     if OF_ENTROPY and PIECES - FIRST > 1:
         q = tl.zeros((ROWS, TEXTS), tl.float32)
-        weighted = tl.zeros((ROWS, TEXTS), tl.float32)
         for piece in tl.static_range(FIRST, PIECES):
             _, _, _, z, _ = _logits(
                 products, slices, policy_bias, piece, row, text, n, v, before, after,
                 FIRST, FROM_SOURCE, HAS_DIFFERENCE, CAPPED, ALIGNED,
             )  # fmt: skip
-            log_p = z - log_z
-            p = tl.exp(log_p)
-            q += p
-            weighted += p * log_p
-        q = tl.maximum(q, _TINY)
-        log_q = tl.log(q)
-        of_choice = log_q - weighted / q
+            q += tl.exp(z - log_z)
+        log_q = tl.log(tl.maximum(q, _TINY))
 
     of_source = tl.zeros((ROWS, TEXTS), tl.float32)
     for piece in tl.static_range(FIRST, PIECES):
@@ -369,8 +359,6 @@ def _gradients_of_products(
                 weight += of_text_entropy * log_p
             else:
                 weight += of_text_entropy * log_q
-                if OF_COPY_ENTROPY:
-                    weight += of_copy_entropy * (log_p - log_q + of_choice)
         gradient = -tl.exp(log_p) * weight
         gradient += tl.where(is_text & inside & (ids == target), of_logprobs + of_copy_logprobs, 0.0)
         if OF_COPY_LOGPROBS:

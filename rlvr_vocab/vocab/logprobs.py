@@ -60,8 +60,8 @@ class Scores(NamedTuple):
         log_probs: of the targets; one that its region forbids has about `FORBIDDEN`.
         copy_log_probs: the same given the target's text: `log_probs - copy_log_probs` is the text's log-probability.
         text_entropy: of the distribution over texts.
-        copy_entropy: what is left of the entropy over ids: that of the ids of one text, in the mean over texts. Its
-            gradient holds the distribution over texts; it has none under a policy with `hidden_bits`.
+        copy_entropy: what is left of the entropy over ids: that of the ids of one text, in the mean over texts. Has no
+            gradient.
         copy_capacity: what it would be if the open ids of each text were equally likely, the most it can be without
             another distribution over texts. Has no gradient.
     """
@@ -88,14 +88,7 @@ def region_logprobs(
         targets_N: the ids to score, int64.
         regions_N: region in which each target was chosen, int64.
     """
-    scores = Scores(*_RegionLogProbs.apply(hidden_NH, *rows, targets_N, regions_N, policy, settings))
-    if policy.choice_limit is None:
-        return scores
-    log_own, log_chance = (
-        each.to(scores.log_probs.dtype).log() for each in policy.choice_limit.of(targets_N, regions_N)
-    )
-    of_choice = torch.logaddexp(scores.copy_log_probs + log_own, log_chance)
-    return scores._replace(log_probs=scores.log_probs - scores.copy_log_probs + of_choice, copy_log_probs=of_choice)
+    return Scores(*_RegionLogProbs.apply(hidden_NH, *rows, targets_N, regions_N, policy, settings))
 
 
 class _RegionLogProbs(torch.autograd.Function):
@@ -109,11 +102,10 @@ class _RegionLogProbs(torch.autograd.Function):
         # log of the normaliser; logit of the target; log-sum-exp of its text's; entropies of texts and of ids; capacity
         figures = torch.zeros(6, len(hidden), device=hidden.device, dtype=head.sum_dtype)
         for region, positions in _token_blocks(regions):
-            limit = None if policy.choice_limit is None else policy.choice_limit.rows(region, hidden.device)
-            score = _OnlineScore(targets[positions], texts[positions], head.sum_dtype, limit)
+            score = _OnlineScore(targets[positions], texts[positions], head.sum_dtype)
             inputs = head.inputs(hidden, positions)
             for block in head.blocks(region):
-                if form == "triton" and limit is None and head.suits_kernels(block):
+                if form == "triton" and head.suits_kernels(block):
                     score.add_by_kernel(head, inputs, region, block)
                 else:
                     score.add(block, head.logits(inputs, region, block))
@@ -122,7 +114,7 @@ class _RegionLogProbs(torch.autograd.Function):
         ctx.policy, ctx.settings, ctx.compute_dtype, ctx.form = policy, settings, head.compute_dtype, form
         log_z, target_z, text_z, text_entropy, id_entropy, capacity = figures
         capacity, copy_entropy = capacity.clone(), id_entropy - text_entropy
-        ctx.mark_non_differentiable(capacity, *([] if policy.choice_limit is None else [copy_entropy]))
+        ctx.mark_non_differentiable(copy_entropy, capacity)
         return target_z - log_z, target_z - text_z, text_entropy.clone(), copy_entropy, capacity
 
     @staticmethod
@@ -134,7 +126,7 @@ class _RegionLogProbs(torch.autograd.Function):
             grads = Gradients(hidden, rows, ctx.needs_input_grad, head)
             for region, positions in _token_blocks(regions):
                 inputs = head.inputs(hidden, positions)
-                given = [None if each is None else each[positions].to(head.sum_dtype) for each in upstream[:4]]
+                given = [None if each is None else each[positions].to(head.sum_dtype) for each in upstream[:3]]
                 to_logits = _Upstream(targets[positions], texts[positions], figures[:, positions], *given)
                 for block in head.blocks(region):
                     if ctx.form == "triton" and head.suits_kernels(block):
@@ -169,18 +161,8 @@ def _form_for(device: torch.device) -> BlockForm:
 class _OnlineScore:
     """Running sums over the blocks of one block of positions, relative to the largest logit so far."""
 
-    def __init__(
-        self,
-        targets_n: torch.Tensor,
-        texts_n: torch.Tensor,
-        dtype: torch.dtype,
-        limit: tuple[torch.Tensor, torch.Tensor] | None,
-    ) -> None:
-        """
-        Args:
-            limit: `own` and `chance` of each row, see `ChoiceLimit`; None where choices are the model's own.
-        """
-        self.targets, self.texts, self._limit = targets_n, texts_n, limit
+    def __init__(self, targets_n: torch.Tensor, texts_n: torch.Tensor, dtype: torch.dtype) -> None:
+        self.targets, self.texts = targets_n, texts_n
         self.sums = torch.zeros(7, len(targets_n), device=targets_n.device, dtype=dtype)
         # Sum of e^z; of e^z · z over ids, and over texts with z the log of their sum; of e^z times the log of how many
         # ids its text has. All of them views.
@@ -220,14 +202,10 @@ class _OnlineScore:
 
     def _add_texts_of_several(self, block: TextBlock, logits: list[PieceLogits]) -> None:
         weights = [each.z.exp() for each in logits]
-        if self._limit is None:
-            of_ids = sum(row_dot(*pair) for pair in zip(weights, (each.z for each in logits), strict=True))
+        self.total_id += sum(row_dot(*pair) for pair in zip(weights, (each.z for each in logits), strict=True))
         of_texts = _over_texts(weights[0], logits[0].piece, block)
         for each, weight in zip(logits[1:], weights[1:], strict=True):
             each.piece.add_to_texts(of_texts, weight)
-        if self._limit is not None:
-            of_ids = sum(_limited(each, of_texts, *self._limit) for each in logits)
-        self.total_id += of_ids
         self.total += of_texts.sum(1)
         if block.log_open is not None:
             # Not `@`, which autocast would compute in bfloat16.
@@ -249,13 +227,6 @@ class _OnlineScore:
         return torch.stack([self.max + log_total, self.target_z, self.text_z, *entropies, capacity])
 
 
-def _limited(each: PieceLogits, of_texts: torch.Tensor, own_R: torch.Tensor, chance_R: torch.Tensor) -> torch.Tensor:
-    """A piece's part of the sum of e^z · z over ids, where the choice among the ids of a text is limited."""
-    own, chance = (table[each.piece.ids].to(of_texts.dtype) for table in (own_R, chance_R))
-    weights = each.z.exp().mul_(own).add_(each.piece.of_texts(of_texts) * chance)
-    return row_dot(weights, finite_log(weights))
-
-
 def _over_texts(values_nc: torch.Tensor, piece: Piece, block: TextBlock) -> torch.Tensor:
     """Values of a piece with a column for each text of the block, 0 where the piece has none."""
     size = block.texts.stop - block.texts.start
@@ -272,8 +243,7 @@ class _Upstream:
 
     With z the logits, p of ids and q of texts (a text is i and the others of its kind):
     d log p(t) / dz_i = 1[i = t] - p_i; d log p(t | text) / dz_i = 1[i = t] - 1[i of the text] · p_i / q;
-    d H(text) / dz_i = -p_i (log q + H(text)); and where q is held, d H(copy | text) / dz_i = -p_i (log p_i - log q + h)
-    with h the entropy of the choice among the ids of that text.
+    d H(text) / dz_i = -p_i (log q + H(text)).
     """
 
     targets: torch.Tensor
@@ -282,7 +252,6 @@ class _Upstream:
     of_logprobs: torch.Tensor | None
     of_copy_logprobs: torch.Tensor | None
     of_text_entropy: torch.Tensor | None
-    of_copy_entropy: torch.Tensor | None
 
     def gradients_by_kernel(
         self, head: HeadLogits, inputs: Inputs, region: int, block: TextBlock, dtype: torch.dtype
@@ -290,7 +259,7 @@ class _Upstream:
         """Of the products of each piece."""
         from rlvr_vocab.vocab.logprob_kernels import gradients_of_products
 
-        given = (self.of_logprobs, self.of_copy_logprobs, self.of_text_entropy, self.of_copy_entropy)
+        given = (self.of_logprobs, self.of_copy_logprobs, self.of_text_entropy)
         products = head.products(inputs, block)
         return gradients_of_products(
             block, products, head, region, self.targets, self.texts, self.figures, given, dtype
@@ -300,12 +269,12 @@ class _Upstream:
         """Of the logits of each piece, which are overwritten."""
         at_targets = self._at_targets(block, logits)
         log_p = [each.z.sub_(self.figures[0].unsqueeze(1)) for each in logits]
-        if self.of_text_entropy is None and self.of_copy_entropy is None:
+        if self.of_text_entropy is None:
             zeros = torch.zeros_like(self.figures[0])
             weight = (zeros if self.of_logprobs is None else self.of_logprobs).neg().unsqueeze(1)
             grads = [each.exp_().mul_(weight) for each in log_p]
         else:
-            grads = self._with_entropies(block, logits, log_p)
+            grads = self._with_entropy(block, logits, log_p, self.of_text_entropy)
         for grad, (column, value) in zip(grads, at_targets, strict=True):
             grad.scatter_add_(1, column.unsqueeze(1), value.unsqueeze(1))
         return grads
@@ -323,11 +292,10 @@ class _Upstream:
             added.append((column, value.to(text_z.dtype)))
         return added
 
-    def _with_entropies(
-        self, block: TextBlock, logits: list[PieceLogits], log_p: list[torch.Tensor]
+    def _with_entropy(
+        self, block: TextBlock, logits: list[PieceLogits], log_p: list[torch.Tensor], g_text: torch.Tensor
     ) -> list[torch.Tensor]:
-        zeros = torch.zeros_like(self.figures[0])
-        g_logprobs, g_text = (zeros if each is None else each for each in (self.of_logprobs, self.of_text_entropy))
+        g_logprobs = torch.zeros_like(g_text) if self.of_logprobs is None else self.of_logprobs
         constant = (g_logprobs + g_text * self.figures[3]).unsqueeze(1)
         p = [each.exp() for each in log_p]
         if len(p) == 1:
@@ -336,30 +304,10 @@ class _Upstream:
         for each, of_piece in zip(logits[1:], p[1:], strict=True):
             each.piece.add_to_texts(q, of_piece)
         log_q = finite_log(q)
-        h = _choice_entropy(logits, p, log_p, q, log_q) if self.of_copy_entropy is not None else log_q
-        grads = []
-        for each, of_piece, log_of_piece in zip(logits, p, log_p, strict=True):
-            log_q_of_piece = each.piece.of_texts(log_q)
-            weight = constant + g_text.unsqueeze(1) * log_q_of_piece
-            if self.of_copy_entropy is not None:
-                of_choice = log_of_piece - log_q_of_piece + each.piece.of_texts(h)
-                weight = weight + self.of_copy_entropy.unsqueeze(1) * of_choice
-            grads.append(of_piece.mul_(weight).neg_())
-        return grads
-
-
-def _choice_entropy(
-    logits: list[PieceLogits],
-    p: list[torch.Tensor],
-    log_p: list[torch.Tensor],
-    q: torch.Tensor,
-    log_q: torch.Tensor,
-) -> torch.Tensor:
-    """Of each text, the entropy of the choice among its ids."""
-    weighted = torch.zeros_like(q)
-    for each, of_piece, log_of_piece in zip(logits, p, log_p, strict=True):
-        each.piece.add_to_texts(weighted, of_piece * log_of_piece)
-    return log_q - weighted / q.clamp(min=torch.finfo(q.dtype).tiny)
+        return [
+            of_piece.mul_(constant + g_text.unsqueeze(1) * each.piece.of_texts(log_q)).neg_()
+            for each, of_piece in zip(logits, p, strict=True)
+        ]
 
 
 def _token_blocks(regions_N: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:

@@ -1,8 +1,6 @@
 """The region policy: the one table by which a model with a reasoning vocabulary is sampled, scored and served.
 
 log p(next | context) = log_softmax(logits / temperature + bias[region(context)])
-
-Where a layout says `hidden_bits`, the choice among the ids of a text is limited on top of that.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ from functools import lru_cache
 
 import torch
 
-from rlvr_vocab.vocab.choice_limit import ChoiceLimit
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.regions import THINKING
 from rlvr_vocab.vocab.text_blocks import TextBlock, text_blocks
@@ -28,7 +25,6 @@ class RegionPolicy:
         layout: the vocabulary that the policy follows.
         bias: `(2, rows)` float32 on the CPU, added to float32 logits after softcap and temperature; row
             `ANSWERING`, row `THINKING`; `-inf` forbids an id.
-        choice_limit: of the choice among the ids of a text; None where it is the model's own.
     """
 
     def __init__(self, layout: VocabLayout, rows: int | None = None) -> None:
@@ -46,8 +42,6 @@ class RegionPolicy:
         self._by_text = lru_cache(maxsize=8)(self._sort_by_text)
         self._copies_all = layout.source_ids == tuple(range(layout.standard_size))
         self.text_blocks = lru_cache(maxsize=32)(self._text_blocks)
-        limit = None if layout.hidden_bits is None else ChoiceLimit(layout, self.bias, self.over_texts)
-        self.choice_limit = limit if limit is not None and limit.limits_anything else None
 
     def bias_on(self, device: torch.device, *, finite: bool = False) -> torch.Tensor:
         """The table on a device; `finite` has `FORBIDDEN` in place of `-inf`."""

@@ -25,8 +25,7 @@ _STEPS_PER_BLOCK = 256
 class RegionLogitsProcessor(LogitsProcessor):
     """Adds `temperature × bias` to the logits, which Transformers divides by the temperature afterwards.
 
-    Of a layout with `hidden_bits` the choice among the ids of a text is limited, too. A greedy search (`temperature`
-    None) takes the argmax under the forbids alone: odds between copies are for sampling.
+    A greedy search (`temperature` None) takes the argmax under the forbids alone: odds between copies are for sampling.
     """
 
     def __init__(self, policy: RegionPolicy, temperature: float | None) -> None:
@@ -47,11 +46,7 @@ class RegionLogitsProcessor(LogitsProcessor):
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if self._scaled_bias is None:
             self._scaled_bias = self._bias_before_temperature(scores)
-        regions = region_of_next(input_ids, self.policy.layout)
-        scores = scores + self._scaled_bias[regions]
-        if self.temperature is None or self.policy.choice_limit is None:
-            return scores
-        return self.policy.choice_limit.apply_to_scores(scores, regions, self.temperature)
+        return scores + self._scaled_bias[region_of_next(input_ids, self.policy.layout)]
 
     def _bias_before_temperature(self, scores: torch.Tensor) -> torch.Tensor:
         bias = self.policy.bias_on(scores.device)
@@ -165,12 +160,6 @@ class TextFirstDraw(SamplingRecorder):
         # Of a text that is given, and unlikely, every probability may be 0 in float32.
         log_p_BM = log_p_BR.gather(1, ids_BM).masked_fill(~exists_BM, FORBIDDEN)
         of_ids_BM = log_p_BM.softmax(dim=1)
-        if policy.choice_limit is not None:
-            own_BM, chance_BM = policy.choice_limit.of(ids_BM, regions.unsqueeze(1))
-            of_ids_BM = (own_BM * of_ids_BM + chance_BM) * exists_BM
-            log_p_BM = log_p_BM.logsumexp(dim=1, keepdim=True) + of_ids_BM.log()
-            p_BR = policy.choice_limit.apply(p_BR, regions)
-            log_p_BR = p_BR.log()
         nth_B1 = self._draw(of_ids_BM, 1)
         drawn_B1 = ids_BM.gather(1, nth_B1)
         log_p_B = log_p_BM.gather(1, nth_B1).squeeze(1)

@@ -13,7 +13,6 @@ FORMS = {
     "n = 0": {"size": 0},
     "low rank": {"reasoning_rows": "low_rank"},
     "independent, replace": {"reasoning_rows": "independent", "mode": "replace"},
-    "choices limited": {"reasoning_rows": "shared", "hidden_bits": 0.5},
 }
 
 
@@ -29,8 +28,6 @@ def completion_logps(trainer, ids, mask, length, *, autocast):
             for row, region in zip(logits, regions, strict=True)
         ]
     )
-    if policy.choice_limit is not None:
-        log_p = policy.choice_limit.apply(log_p.exp().flatten(0, 1), regions.flatten()).log().view_as(log_p)
     return log_p.gather(2, ids[:, -length:].unsqueeze(2)).squeeze(2)
 
 

@@ -43,8 +43,6 @@ class Engine:
             for token, push in self.generation_kwargs.get("logit_bias", {}).items():
                 logits[token] += push
             logp = (logits + bias).log_softmax(0)
-            if policy.choice_limit is not None:
-                logp = policy.choice_limit.apply(logp.exp()[None], region_of_next(ids, policy.layout)).log()[0]
             token = torch.multinomial(logp.exp(), 1)
             logps.append(float(logp[token]) - (1.0 if self.fault == "other weights" else 0.0))
             ids = torch.cat([ids, token.unsqueeze(0)], dim=1)
@@ -65,12 +63,6 @@ def asked(make_trainer, expand_shape, tmp_path):
 def test_a_sampler_of_the_policy_passes_and_keeps_its_settings(asked):
     engine = asked()
     assert (engine.max_completion_length, engine.generation_kwargs) == (16, {})
-
-
-def test_so_does_one_that_draws_choices_by_chance(asked):
-    """Pushed to one id it takes the other of the text half of the time."""
-    for _ in range(5):
-        asked(hidden_bits=0.0)
 
 
 @pytest.mark.parametrize(

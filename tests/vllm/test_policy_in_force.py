@@ -2,7 +2,6 @@
 
 import itertools
 import random
-import shutil
 from dataclasses import dataclass, replace
 
 import pytest
@@ -48,7 +47,7 @@ def forbidden(sampled, policy):
 def trainers_logps(model, one, layout):
     """The completion's log-probabilities by the trainer's scoring; greedy tokens at temperature 1, forbids alone."""
     greedy = one.temperature == 0.0
-    policy = RegionPolicy(replace(layout, preserve_odds=False, hidden_bits=None) if greedy else layout)
+    policy = RegionPolicy(replace(layout, preserve_odds=False) if greedy else layout)
     ids = torch.tensor([one.prompt_ids + one.completion_ids])
     start = len(one.prompt_ids)
     hidden = model.base_model(input_ids=ids).last_hidden_state[0, start - 1 : -1]
@@ -118,22 +117,6 @@ def test_requests_were_preempted_and_blocks_opened_by_prompts_and_by_the_model(r
 
 def test_logps_are_those_of_the_trainer_within_a_thousandth(run):
     assert differences(run.sampled, run.folder, run.policy.layout).max() < 1e-3
-
-
-def test_choices_are_limited_as_in_the_trainer(chatty_smollm2, start_engine, sample, tmp_path):
-    folder = tmp_path / "limited"
-    shutil.copytree(chatty_smollm2("expand"), folder)
-    layout = replace(VocabLayout.load(folder), hidden_bits=0.3)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    with torch.no_grad():  # copies far enough from their sources that a choice would tell much
-        copies = model.get_input_embeddings().weight[layout.standard_size :]
-        copies += 0.5 * copies.std() * torch.randn(copies.shape, generator=torch.Generator().manual_seed(0))
-    model.save_pretrained(folder)
-    layout.save(folder)
-    sampled = sample(start_engine(folder), *mixed_requests(layout, 32, 20))
-    assert differences(sampled, folder, layout).max() < 1e-3
-    assert differences(sampled, folder, replace(layout, hidden_bits=None)).max() > 0.5
-    assert forbidden(sampled, RegionPolicy(layout)) == []
 
 
 def test_in_bfloat16_logps_are_as_near_as_those_of_a_stock_model(

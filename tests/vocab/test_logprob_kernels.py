@@ -96,13 +96,6 @@ def test_only_blocks_without_lookups_fall_to_the_kernels(kernels, monkeypatch):
     assert calls(kernels) == (tokens, tokens)
 
 
-def test_where_choices_are_limited_torch_adds_up_and_the_kernel_takes_gradients(kernels):
-    with block_form("triton"):
-        assert_equals_dense(Case("shared", sources="the first 40", bits=0.4), PLAIN, UPSTREAM["KL of texts"])
-    sums, gradients = calls(kernels)
-    assert sums == 0 and gradients > 0
-
-
 def test_float64_stays_with_torch(kernels):
     case = Case(sources="the first 40")
     for name in ("hidden", "weight"):

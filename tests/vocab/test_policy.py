@@ -1,12 +1,10 @@
 """The policy's table, against the rules of the design applied to one id at a time."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING
@@ -78,38 +76,6 @@ def test_odds_of_a_token_and_its_copies_add_up_to_one(sources, mode):
     for region in (ANSWERING, THINKING):
         weight = torch.zeros(V).index_add_(0, surface, policy.bias[region].exp())
         assert torch.allclose(weight, torch.ones(V), atol=1e-6)
-
-
-@pytest.mark.parametrize("bits", [0.0, 0.3, 1.2])
-@pytest.mark.parametrize("mode", ["expand", "replace"])
-@pytest.mark.parametrize("sources", SOURCES.values(), ids=SOURCES)
-def test_with_a_limit_texts_keep_their_odds_and_each_choice_is_as_far_from_chance_as_that_allows(sources, mode, bits):
-    layout = replace(make_layout(sources, mode), hidden_bits=bits)
-    policy = RegionPolicy(layout, rows=layout.rows + 3)
-    z = 4 * torch.randn(2, layout.rows + 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    p = (z + policy.bias.double()).softmax(1)
-    limit = policy.choice_limit
-    found = p if limit is None else limit.apply(p, torch.tensor([ANSWERING, THINKING]))
-    assert torch.allclose(found[ANSWERING], p[ANSWERING])
-    surface = policy.surface_ids(torch.arange(layout.rows))
-    for text in range(V):
-        ids = [token for token in range(layout.rows) if surface[token] == text and p[THINKING, token] > 0]
-        own, limited = (each[THINKING, ids] / each[THINKING, ids].sum() for each in (p, found))
-        assert found[THINKING, ids].sum() == pytest.approx(p[THINKING, ids].sum().item())
-        room = math.log2(len(ids)) if ids else 0.0
-        share = min(1.0, bits / room) if room else 1.0
-        assert torch.allclose(limited, share * own + (1 - share) / max(len(ids), 1), atol=1e-6)
-        assert room + (limited * limited.log2()).sum() <= min(bits, room) + 1e-6 if len(ids) > 1 else True
-    assert (found[p == 0] == 0).all()
-
-
-def test_without_copies_or_a_limit_nothing_is_limited():
-    assert RegionPolicy(make_layout(SOURCES["all"])).choice_limit is None
-    assert RegionPolicy(replace(make_layout(()), hidden_bits=0.0)).choice_limit is None
-    assert RegionPolicy(replace(make_layout(SOURCES["all"]), hidden_bits=1.0)).choice_limit is None  # all there is
-    assert RegionPolicy(replace(make_layout(SOURCES["all"]), hidden_bits=0.9)).choice_limit is not None
-    with pytest.raises(UserError, match="hidden_bits=-1"):
-        replace(make_layout(SOURCES["all"]), hidden_bits=-1.0)
 
 
 def test_values_of_ids_are_added_up_over_texts():

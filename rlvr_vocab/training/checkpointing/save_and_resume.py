@@ -83,8 +83,6 @@ class TrainerCheckpoints:
         self._finished_epochs = int(state.epoch or 0)
         self._trainer.adaptive_weights.restore(checkpoint)
         self._trainer.apply_adaptive_weights()
-        if self._trainer.hidden_bits is not None:
-            self._trainer.hidden_bits.restore(checkpoint)
         self._restore_order(checkpoint)
         restore = RestoreUnfinishedStep(self._trainer, checkpoint)
         self._trainer.add_callback(restore)
@@ -159,8 +157,6 @@ class TrainerCheckpoints:
             args.save_only_model, self.staging = model_alone, None
         if args.should_save:
             trainer.adaptive_weights.save(folder)
-            if trainer.hidden_bits is not None:
-                trainer.hidden_bits.save(folder)
             if trainer.dynamic_sampling is not None:
                 trainer.dynamic_sampling.order.save(folder)
             if state.best_global_step:  # Transformers has looked for it in the folder aside

@@ -2,7 +2,7 @@
 
 vLLM calls its processors before the temperature, so what is added is `temperature × bias`. A constant added to a
 whole row changes no probability: each region's most frequent bias is taken off beforehand, and what is left to add
-are a few columns, or a block of them to forbid. A limit on choices (`hidden_bits`) alone goes through the whole row.
+are a few columns, or a block of them to forbid.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import torch
 
-from rlvr_vocab.vocab.choice_limit import ChoiceLimit
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING
 
@@ -40,7 +39,6 @@ class LogitsBias:
 
     def __init__(self, policy: RegionPolicy, device: torch.device) -> None:
         self.width = policy.bias.size(1)
-        self._limit = policy.choice_limit
         self._columns = {region: _columns(policy.bias[region], device) for region in (ANSWERING, THINKING)}
 
     def check_width(self, logits: torch.Tensor) -> None:
@@ -61,8 +59,6 @@ class LogitsBias:
             view.index_add_(0, rows_b, (temperatures_b * shift).unsqueeze(1).expand(-1, view.size(1)))
         if len(columns.shifted_ids):
             logits[rows_b.unsqueeze(1), columns.shifted_ids] += temperatures_b.unsqueeze(1) * columns.shifts
-        if region == THINKING and self._limit is not None:
-            logits[rows_b] = _limited(self._limit, logits[rows_b], temperatures_b)
 
     def add_where(self, logits: torch.Tensor, region: int, here_B: torch.Tensor, temperatures_B: torch.Tensor) -> None:
         """Rows by a mask on the device, where asking who is in which region would make the host wait."""
@@ -77,15 +73,6 @@ class LogitsBias:
             logits[:, block].add_(scale_B1 * shift)
         if len(columns.shifted_ids):
             logits.index_add_(1, columns.shifted_ids, scale_B1 * columns.shifts)
-        if region == THINKING and self._limit is not None:
-            logits.copy_(torch.where(here_B1, _limited(self._limit, logits, temperatures_B), logits))
-
-
-def _limited(limit: ChoiceLimit, logits: torch.Tensor, temperatures: torch.Tensor) -> torch.Tensor:
-    """While thinking; greedy rows stay as they are."""
-    drawn = (temperatures > 0).unsqueeze(1)
-    limited = limit.apply_to_scores(logits, THINKING, torch.where(drawn, temperatures.unsqueeze(1), 1.0))
-    return torch.where(drawn, limited, logits)
 
 
 def _columns(bias_V: torch.Tensor, device: torch.device) -> _Columns:

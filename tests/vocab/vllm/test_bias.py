@@ -20,8 +20,6 @@ LAYOUTS = {
     "part, replacing": replace(FULL, source_ids=tuple(range(150)), mode="replace"),
     "several copies": replace(FULL, source_ids=tuple(k % V for k in range(900))),
     "several copies, replacing": replace(FULL, source_ids=tuple(k % V for k in range(900)), mode="replace"),
-    "limited": replace(FULL, hidden_bits=0.3),
-    "several copies, limited to nothing": replace(FULL, source_ids=tuple(k % V for k in range(900)), hidden_bits=0.0),
     "scattered": replace(FULL, source_ids=tuple(range(0, V, 7)) * 2),
 }
 TEMPERATURES = torch.tensor([0.0, 0.6, 1.0, 1.4, 1.0, 0.0, 0.01, 1.0])
@@ -37,11 +35,7 @@ def defined(policy):
     greedy = (TEMPERATURES == 0).unsqueeze(1)
     bias = torch.where(greedy & bias.isfinite(), 0.0, bias)
     temperatures = torch.where(TEMPERATURES == 0, 1.0, TEMPERATURES).double().unsqueeze(1)
-    log_p = (logits(policy).double() / temperatures + bias).log_softmax(1)
-    if policy.choice_limit is None:
-        return log_p
-    own = greedy | (REGIONS == ANSWERING).unsqueeze(1)
-    return torch.where(own, log_p, policy.choice_limit.apply(log_p.exp(), REGIONS).log())
+    return (logits(policy).double() / temperatures + bias).log_softmax(1)
 
 
 def by_rows(policy):
