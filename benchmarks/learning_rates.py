@@ -14,11 +14,12 @@ Models that are warmed up alike are warmed up once.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
-from recipe_runs import Run, compare, problem_of, take
+from recipe_runs import PROGRAM, Run, compare, problem_of, take
 
 BASELINE = "baseline"
 ARMS = {
@@ -32,19 +33,21 @@ ARMS = {
 # The arm whose rate a control trains at, and its words.
 CONTROLS = {
     "frozen": (BASELINE, ("model.reasoning_rows=frozen",)),
-    "placebo": ("low_rank", ("training.placebo=true",)),
-    "three_placebo": ("three_copies", (*ARMS["three_copies"], "training.placebo=true")),
+    "placebo": ("low_rank", ()),
+    "three_placebo": ("three_copies", ARMS["three_copies"]),
     "long_thoughts": (  # for short_thoughts alone: the whole partial sums, and room for them
         BASELINE,
         (*ARMS[BASELINE], "dataset.generator.partial_sums=whole", "training.max_completion_length=20"),
     ),
 }
+PLACEBO = (sys.executable, str(Path(__file__).parent / "probe_controls" / "placebo.py"))
 RATES = ("1.3e-4", "2e-4", "3e-4", "4.5e-4")
 
 
 def run_of(arm: str, rate: str, seed: int, recipe: str) -> Run:
     words = ARMS[arm] if arm in ARMS else CONTROLS[arm][1]
-    return Run(f"{arm}_{rate}", (*words, f"training.learning_rate={rate}"), seed, recipe)
+    program = PLACEBO if "placebo" in arm else PROGRAM
+    return Run(f"{arm}_{rate}", (*words, f"training.learning_rate={rate}"), seed, recipe, program)
 
 
 def main() -> None:

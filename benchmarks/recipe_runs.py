@@ -13,18 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-PROGRAM = [sys.executable, "-m", "rlvr_vocab.cli"]
+PROGRAM = (sys.executable, "-m", "rlvr_vocab.cli")
 EVALUATION = "reported"  # what the answers that are compared are called, whatever the problem set
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run in `out/<recipe>/<name>`, by what its arm is called, the words of the arm, its seed, and its recipe."""
+    """A run in `out/<recipe>/<name>`: the name of its arm, the words of the arm, its seed, its recipe, the program."""
 
     arm: str
     words: tuple[str, ...]
     seed: int
     recipe: str = "quickstart"
+    program: tuple[str, ...] = PROGRAM
 
     @property
     def name(self) -> str:
@@ -67,8 +68,9 @@ def _train_and_evaluate(run: Run, out: Path, samples: int, words: Sequence[str])
     train = ["train", *named, *run.words, *words]
     evaluate = ["evaluate", f"checkpoint={folder}/final_model", f"samples={samples}", f"out={run.answers(out).parent}"]
     with folder.with_name(f"{run.name}.log").open("w") as log:
-        for command in ([*train, "report=false", "training.eval_steps=null", "overwrite=true"], evaluate):
-            subprocess.run([*PROGRAM, *command], stdout=log, stderr=log, env=environment, check=True)
+        trained = [*run.program, *train, "report=false", "training.eval_steps=null", "overwrite=true"]
+        for command in (trained, [*PROGRAM, *evaluate]):
+            subprocess.run(command, stdout=log, stderr=log, env=environment, check=True)
     return run
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlvr_vocab.checks.hidden_channel import check_placebo, check_planted
 from rlvr_vocab.checks.machine import check_attention_precision, check_vllm, check_wandb_login
 from rlvr_vocab.checks.model import check_kernels, check_model, check_optimizer, check_rollouts, check_trained_model
 from rlvr_vocab.config.batches import check_batches
@@ -78,7 +77,6 @@ def check_training(settings: RunSettings) -> None:
     check_curriculum(settings)
     check_batches(settings.training.grpo)
     check_loss(settings.training.grpo)
-    check_placebo(settings)
     check_resumable(settings.training.grpo, staged=bool(settings.resolved["stages"]))
     check_rollouts(settings.model, settings.training.grpo)
     check_vllm(settings.training.grpo)
@@ -163,9 +161,6 @@ def check_curriculum(settings: RunSettings) -> None:
 
 
 def check_warmup(settings: RunSettings) -> None:
-    if settings.warmup.planted_bits is not None:
-        check_planted(settings)
-        return
     if settings.warmup.max_steps and settings.dataset.columns.answer is None:
         raise UserError(
             "warmup.max_steps needs worked solutions and gold answers, and dataset.columns.answer=null says that there "

@@ -33,7 +33,7 @@ from rlvr_vocab.runs.folder import start_run_folder
 from rlvr_vocab.runs.forecast import graded_forecast, write_forecast
 from rlvr_vocab.runs.held_out import HeldOutEvaluator, held_out_figures
 from rlvr_vocab.runs.lock import only_writer
-from rlvr_vocab.runs.model import base_model, expansion_plan, plant, untrained_base, untrained_plan
+from rlvr_vocab.runs.model import base_model, expansion_plan, untrained_base, untrained_plan
 from rlvr_vocab.runs.monitor import RunDoctor, alert, start_wandb
 from rlvr_vocab.runs.problem_account import check_same_division
 from rlvr_vocab.runs.problems import RunProblems, load_run_problems, stages_of, uses_system_prompt
@@ -156,7 +156,7 @@ def _prepare(
         console.print(f"{settings.model.needs_adapter}: the weights themselves cannot train, so LoRA is switched on")
     problems = load_run_problems(settings, console)
     check_same_division(settings, problems.account(), console)
-    warmed_up = settings.warmup.on_solutions
+    warmed_up = settings.warmup.max_steps > 0
     thinks = any(
         asks_to_think(rows[:_LOOKED_AT]["prompt"], settings.model.think_tags, stage.run.rewards, rows[0])
         for stage, rows in zip(stages_of(settings), problems.by_stage, strict=True)
@@ -175,7 +175,7 @@ def _prepare(
         )
     for doubt in dict.fromkeys((*thinking_doubts(stages, plan), *_doubts(stages, plan))):
         console.print(f"warning: {doubt}", style="yellow", markup=False)
-    initial_model = _write_initial_model(settings, plan, problems.train, console)
+    initial_model = _write_initial_model(settings, plan, console)
     held_out = HeldOutEvaluator(stages[-1].settings, plan.layout, problems.held_out, console)
     if PartialState().is_main_process:
         write_forecast(settings, stages, initial_model, console)
@@ -227,7 +227,7 @@ def _checkpoint(training: StagedRun, plan: ExpansionPlan) -> Checkpoint:
 
 
 @peak_memory.phase("expansion")
-def _write_initial_model(settings: RunSettings, plan: ExpansionPlan, train: Dataset, console: Console) -> Path:
+def _write_initial_model(settings: RunSettings, plan: ExpansionPlan, console: Console) -> Path:
     folder = settings.output_dir / INITIAL_MODEL
     state = PartialState()
     if state.is_main_process:
@@ -242,8 +242,6 @@ def _write_initial_model(settings: RunSettings, plan: ExpansionPlan, train: Data
         else:
             with folder_appearing_whole(folder) as whole:
                 write_expansion(plan, whole)
-                if settings.warmup.planted_bits is not None:
-                    plant(whole, settings, train, console)
                 write_manifest(whole)
     state.wait_for_everyone()
     layout = VocabLayout.load(folder)

@@ -259,7 +259,6 @@ class TrainingSettings:
     warmup_ratio: Annotated[float, Ge(0), Lt(1)] | None
     kl_log_steps: NONE_BELOW_0 | None
     kl_over: KLOver
-    placebo: bool
     dynamic_sampling: bool
     max_rounds: Count
     max_tokens: Count | None

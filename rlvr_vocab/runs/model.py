@@ -33,7 +33,6 @@ from rlvr_vocab.runs.model_folder import naming_model_keys
 from rlvr_vocab.runs.problem_account import fingerprint_of
 from rlvr_vocab.runs.rewards import best_paid_form, grader_of_warmup, reward_context
 from rlvr_vocab.training.arguments import asks_for_bf16
-from rlvr_vocab.training.models.planted_channel import plant_channel
 from rlvr_vocab.training.models.quantization import quantization_config
 from rlvr_vocab.training.models.tiny import CONTEXT, write_tiny_model
 from rlvr_vocab.training.models.tiny_tokenizer import vocabulary_texts
@@ -45,7 +44,6 @@ from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.weights import weights_dtype
 
 _OUTCOME = "warmup.json"
-_PLANTED_THOUGHT = "..."
 # Whatever decides the bytes of a model made here is part of its cache key.
 _PACKAGES = ("torch", "transformers", "trl", "tokenizers")
 
@@ -53,7 +51,7 @@ _PACKAGES = ("torch", "transformers", "trl", "tokenizers")
 def base_model(settings: RunSettings, train: Dataset, console: Console) -> str:
     """Hub name or folder of the model to expand; making and warming up are done once per configuration."""
     base = untrained_base(settings)
-    if settings.warmup.on_solutions:
+    if settings.warmup.max_steps:
         base = str(_warmed_up(base, settings, train, console))
     return base
 
@@ -172,20 +170,6 @@ def _run_warmup(
     tokenizer.save_pretrained(str(made))
     (made / _OUTCOME).write_text(json.dumps(asdict(outcome)), encoding="utf-8")
     return made
-
-
-def plant(folder: Path, settings: RunSettings, train: Dataset, console: Console) -> None:
-    """Have the expanded model of a folder tell the answers by its copies alone."""
-    warmup, form = settings.warmup, best_paid_form(settings, train)
-    assert warmup.planted_bits is not None
-    problems = [_worked_problem({**row, "reasoning": _PLANTED_THOUGHT}, form) for row in train]
-    with stage(console, "planting a channel", warmup.max_steps) as display:
-
-        def show(step: int, loss: float) -> None:
-            display.update(step, {"loss": format(loss, ".3f")})
-
-        temperature = settings.training.grpo["temperature"]
-        plant_channel(folder, problems, warmup, warmup.planted_bits, temperature, settings.seed, show)
 
 
 def turns_longer_than(limit: int, worked: Sequence[WorkedProblem], tokenizer: Any) -> int:

@@ -42,7 +42,10 @@ class StagedRun:
         trainer: the trainer of the stage that is trained, or was trained last.
         records: what each stage came to, as far as they have ended.
         doctor: the doctor beside them.
+        trainer_class: what trains each stage.
     """
+
+    trainer_class: type[RegionGRPOTrainer] = RegionGRPOTrainer
 
     def __init__(
         self,
@@ -144,7 +147,7 @@ class StagedRun:
         stage = self.stages[self._current]
         before = self.records[: self._current]
         context = StageContext(stage.settings.output_dir, stage.name, sum(record.steps for record in before))
-        trainer = _stage_trainer(stage, self._initial_model, context, self._held_out, self._stop)
+        trainer = _stage_trainer(self.trainer_class, stage, self._initial_model, context, self._held_out, self._stop)
         if len(self.records) > self._current:  # the last stage has ended: nothing is left to train
             if stage.name and self._checkpoint is not None:
                 trainer.checkpoints.load_weights(self._checkpoint)
@@ -211,7 +214,12 @@ class StagedRun:
 
 
 def _stage_trainer(
-    stage: Stage, initial_model: Path, context: StageContext, held_out: HeldOutEvaluator, stop: StopOnSignalOrTime
+    trainer_class: type[RegionGRPOTrainer],
+    stage: Stage,
+    initial_model: Path,
+    context: StageContext,
+    held_out: HeldOutEvaluator,
+    stop: StopOnSignalOrTime,
 ) -> RegionGRPOTrainer:
     """A trainer for one stage; policy and reference are those of the initial model."""
     settings = stage.settings
@@ -230,12 +238,11 @@ def _stage_trainer(
             "model_init_kwargs": loading_kwargs(settings.model, use_cpu=use_cpu),
         }
     )
-    return RegionGRPOTrainer(
+    return trainer_class(
         initial_model,
         args=args,
         kl_log_steps=settings.training.kl_log_steps,
         kl_over=settings.training.kl_over,
-        placebo=settings.training.placebo,
         max_rounds=settings.training.max_rounds if settings.training.dynamic_sampling else 1,
         curriculum=settings.dataset.curriculum,
         solved_by=solved_by(settings),

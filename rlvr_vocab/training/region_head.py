@@ -17,9 +17,7 @@ from rlvr_vocab.vocab.reasoning_rows import hold_differences
 
 
 @contextmanager
-def region_head_in_trl(
-    policy: RegionPolicy, initial_model: Path, *, adapter: bool, placebo: bool = False
-) -> Iterator[None]:
+def region_head_in_trl(policy: RegionPolicy, initial_model: Path, *, adapter: bool) -> Iterator[None]:
     """While a `GRPOTrainer` is constructed it gives policy and reference a fused head: ours, in its place.
 
     It is the moment, too, at which their copies are taken into the form of the initial model. And both are read onto
@@ -32,7 +30,7 @@ def region_head_in_trl(
 
     def add_region_head(model: PreTrainedModel, **settings: Any) -> None:
         hold_differences(model, initial_model, adapter=adapter)
-        attach_region_head(model, policy=policy, placebo=placebo, **settings)
+        attach_region_head(model, policy=policy, **settings)
         choose_block_form(model.device)  # for its warning to come before the first generation
 
     trl_grpo.add_fused_lm_head, trl_grpo.create_model_from_path = add_region_head, create_on_one_device

@@ -76,7 +76,6 @@ class WarmupSettings:
         until_accuracy: stop at the first check that samples at least this accuracy.
         check_every: steps between checks.
         num_check_problems: problems of a check, on which nothing is learnt.
-        planted_bits: in place of worked solutions learn to tell the answer by copies alone, so many bits of it.
     """
 
     max_steps: Annotated[Whole, Ge(0)]
@@ -85,11 +84,6 @@ class WarmupSettings:
     until_accuracy: Share | None = None
     check_every: Count = 20
     num_check_problems: Annotated[Whole, Ge(0)] = 0
-    planted_bits: Share | None = None
-
-    @property
-    def on_solutions(self) -> bool:
-        return self.max_steps > 0 and self.planted_bits is None
 
 
 @dataclass(frozen=True)

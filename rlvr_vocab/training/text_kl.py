@@ -66,13 +66,8 @@ class TextKL:
         found: torch.Tensor = self._copy_logps[logps]
         return found
 
-    def scored(self, logps: torch.Tensor, copy_logps: torch.Tensor, sampled_logps: torch.Tensor) -> None:
-        """Take note of what a pass through a model has found; inside the loss, set what it is compared with.
-
-        Args:
-            logps: of the ids that are scored, like `copy_logps`; `sampled_logps`: of those that were sampled, the same
-                but under a placebo.
-        """
+    def scored(self, logps: torch.Tensor, copy_logps: torch.Tensor) -> None:
+        """Take note of what a pass through a model has found; inside the loss, set what it is compared with."""
         if self._inputs is None:
             self._copy_logps[logps] = copy_logps
             return
@@ -83,7 +78,7 @@ class TextKL:
         over_text = of_ids - of_copies + copy_logps
         with torch.no_grad():
             weight = self._importance(logps)
-            self._kls.append((weight * k3(over_text - logps), weight * k3(of_ids - sampled_logps)))
+            self._kls.append((weight * k3(over_text - logps), weight * k3(of_ids - logps)))
         if self._over == "text":
             self._inputs[_REFERENCE] = over_text
 

@@ -43,7 +43,6 @@ from rlvr_vocab.training.metrics.step_clock import StepClock
 from rlvr_vocab.training.metrics.wandb_steps import log_run_steps_to_wandb
 from rlvr_vocab.training.models.initial import initial_folder
 from rlvr_vocab.training.models.lora import as_lora, complete_adapter, lora_config, without_dropout
-from rlvr_vocab.training.refuse_control import refuse_beside_placebo
 from rlvr_vocab.training.region_head import region_head_in_trl
 from rlvr_vocab.training.reward_weights import AdaptiveWeights, require_scores
 from rlvr_vocab.training.settings import CurriculumSettings, KLOver, Lora
@@ -103,7 +102,6 @@ class RegionGRPOTrainer(GRPOTrainer):
         expansion: Expansion | None = None,
         kl_log_steps: int | None = 0,
         kl_over: KLOver = "text",
-        placebo: bool = False,
         max_rounds: int = 1,
         curriculum: CurriculumSettings | None = None,
         solved_by: tuple[str, float] | None = None,
@@ -123,7 +121,6 @@ class RegionGRPOTrainer(GRPOTrainer):
             expansion: the same with all that there is to choose.
             kl_log_steps: log `kl` to the initial model every so many steps when `beta` is 0; 0 = never; None:
                 as the command line does by default.
-            placebo: reinforce another choice among the ids of a text than was sampled, so that none gets credit.
             max_rounds: of drawing for a batch; above 1 further problems take the place of groups whose rewards do not
                 differ, dynamic sampling.
             curriculum: which problems are drawn, by how those before were answered.
@@ -160,11 +157,9 @@ class RegionGRPOTrainer(GRPOTrainer):
         self.sampled_entropies: SampledEntropies | None = None
         self._chosen: ChosenBatch | None = None
         checked_arguments(args, copies=self.policy.layout.size > 0)
-        if placebo:
-            refuse_beside_placebo(vars(args), kl_over)
         train_dataset = drop_long_prompts(train_dataset, tokenizer, getattr(args, "max_prompt_length", None))
         set_vllm_context(args, self.policy.layout, tokenizer, train_dataset, kwargs.get("eval_dataset"))
-        with region_head_in_trl(self.policy, self.initial_model, adapter=lora is not None, placebo=placebo):
+        with region_head_in_trl(self.policy, self.initial_model, adapter=lora is not None):
             super().__init__(
                 model=str(self.initial_model),
                 reward_funcs=reward_funcs,
@@ -294,13 +289,13 @@ class RegionGRPOTrainer(GRPOTrainer):
             logps, entropies, aux_loss = super()._get_per_token_logps_and_entropies(
                 model, input_ids, attention_mask, *args, **kwargs
             )
-        copy_logps, copy_entropies, copy_capacities, sampled_logps = (
+        copy_logps, copy_entropies, copy_capacities = (
             torch.cat([each[name][:, -logps.size(1) :] for each in found])
-            for name in ("copy_log_probs", "copy_entropy", "copy_capacity", "sampled_log_probs")
+            for name in ("copy_log_probs", "copy_entropy", "copy_capacity")
         )
-        self.text_kl.scored(logps, copy_logps, sampled_logps)
+        self.text_kl.scored(logps, copy_logps)
         if in_the_loss:
-            self._sampling_gap.loss_logps = sampled_logps.detach()
+            self._sampling_gap.loss_logps = logps.detach()
         if entropies is not None:
             self._batch_metrics.log_entropies(
                 entropies.detach(), copy_entropies, copy_capacities, input_ids, attention_mask

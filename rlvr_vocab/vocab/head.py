@@ -16,9 +16,8 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput
 
 from rlvr_vocab.vocab.head_logits import HeadSettings, OutputRows, whole_in_zero3
-from rlvr_vocab.vocab.logprobs import Scores, region_logprobs
+from rlvr_vocab.vocab.logprobs import region_logprobs
 from rlvr_vocab.vocab.peft.trained_rows import TrainedRowsHead
-from rlvr_vocab.vocab.placebo import redrawn_choices
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.reasoning_rows import held_rows
 from rlvr_vocab.vocab.regions import scored_regions
@@ -34,7 +33,6 @@ class RegionScores(ModelOutput):
         copy_log_probs: `(B, T - 1)` log-probability of each label given its text.
         copy_entropy: `(B, T - 1)` what the entropy over ids has above that over texts.
         copy_capacity: `(B, T - 1)` the most that it could be.
-        sampled_log_probs: `(B, T - 1)` log-probability of each label itself, where a placebo has scored another id.
         aux_loss: load-balancing loss of a mixture-of-experts model, when its router logits were asked for.
     """
 
@@ -43,7 +41,6 @@ class RegionScores(ModelOutput):
     copy_log_probs: torch.Tensor | None = None
     copy_entropy: torch.Tensor | None = None
     copy_capacity: torch.Tensor | None = None
-    sampled_log_probs: torch.Tensor | None = None
     aux_loss: torch.Tensor | None = None
 
 
@@ -54,7 +51,6 @@ def attach_region_head(
     temperature: float = 1.0,
     cast_lm_head_to_fp32: bool = False,
     outputs: tuple[str, ...] = (),
-    placebo: bool = False,
 ) -> None:
     """`model(input_ids=…, labels=…, fused_lm_head=True)` then returns `RegionScores`.
 
@@ -66,7 +62,6 @@ def attach_region_head(
         temperature: what logits are divided by, fixed from here on.
         cast_lm_head_to_fp32: run the head in float32, outside autocast.
         outputs: accepted for TRL's sake; log-probabilities and entropy come from the same pass.
-        placebo: with gradients, score another id of each label's text than the label.
     """
     own_forward = model.forward
     settings = head_settings(model.config, temperature)
@@ -88,8 +83,7 @@ def attach_region_head(
             raise ValueError(
                 "scoring under the region policy needs `input_ids` and `labels`: regions are read from ids"
             )
-        redraws = placebo and torch.is_grad_enabled()
-        return _score(self, input_ids, labels, kwargs, policy, settings, cast_lm_head_to_fp32, redraws)
+        return _score(self, input_ids, labels, kwargs, policy, settings, cast_lm_head_to_fp32)
 
     model.forward = types.MethodType(forward, model)
 
@@ -116,7 +110,6 @@ def _score(
     policy: RegionPolicy,
     settings: HeadSettings,
     cast_lm_head_to_fp32: bool,
-    redraws: bool,
 ) -> RegionScores:
     backbone = model.base_model(input_ids=input_ids, **{**_positions(model, kwargs), **kwargs, "use_cache": False})
     # Looked up at each call: FSDP and PEFT replace the head after it was attached.
@@ -134,29 +127,20 @@ def _score(
         parameters = [head.weight, head.bias, own_rows] if held is None else held.output_parameters()
         with whole_in_zero3(*parameters):
             rows = OutputRows(head.weight, head.bias, own_rows) if held is None else held.output_rows(hidden)
-
-            def of(targets_N: torch.Tensor) -> Scores:
-                return region_logprobs(hidden, rows, targets_N, regions, policy, settings)
-
-            if not redraws:
-                own = of(labels[scored])
-                return *own, own.log_probs
-            redrawn, sampled_logps = redrawn_choices(labels[scored], of, policy)
-            return *of(redrawn), sampled_logps
+            return region_logprobs(hidden, rows, labels[scored], regions, policy, settings)
 
     precision = torch.autocast(device.type, enabled=False) if cast_lm_head_to_fp32 else nullcontext()
     with precision:
         scores = _in_place_of_forward(head, score, hidden.float() if cast_lm_head_to_fp32 else hidden)
     # `masked_scatter` keeps the graph even where nothing is scored, so that such a batch still has a backward.
     in_place = (each.new_zeros(scored.shape).masked_scatter(scored, each) for each in scores)
-    log_probs, copy_log_probs, entropy, copy_entropy, copy_capacity, sampled_log_probs = in_place
+    log_probs, copy_log_probs, entropy, copy_entropy, copy_capacity = in_place
     return RegionScores(
         log_probs=log_probs,
         entropy=entropy,
         copy_log_probs=copy_log_probs,
         copy_entropy=copy_entropy,
         copy_capacity=copy_capacity,
-        sampled_log_probs=sampled_log_probs,
         aux_loss=_router_loss(model, backbone, kwargs),
     )
 

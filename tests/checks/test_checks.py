@@ -107,32 +107,6 @@ def test_a_loss_with_the_ratios_of_its_paper_is_accepted(words: list[str]) -> No
     load_settings("train", words)
 
 
-PLANTED = "experiment=planted_channel"
-
-
-@pytest.mark.parametrize(
-    ("words", "parts"),
-    [
-        (["quickstart", "training.placebo=true", "training.num_iterations=2"], ["training.num_iterations=2"]),
-        (["quickstart", "training.placebo=true", "training.generation_batch_size=256"], ["steps_per_generation=2"]),
-        (
-            ["quickstart", "training.placebo=true", "model.reasoning_vocab_size=0"],
-            ["training.placebo=true", "no choice"],
-        ),
-        (["train", PLANTED, "warmup.planted_bits=1.5"], ["warmup.planted_bits=1.5", "less than or equal to 1"]),
-        (["train", PLANTED, "warmup.max_steps=0"], ["set warmup.max_steps"]),
-        (["train", PLANTED, "model.reasoning_vocab_size=0"], ["set model.reasoning_vocab_size"]),
-        (["train", PLANTED, "model=smollm2_135m"], ["model=tiny"]),
-        (["train", PLANTED, "model.reasoning_mode=replace"], ["expand"]),
-        (["train", PLANTED, "warmup.until_accuracy=0.5"], ["warmup.until_accuracy=0.5"]),
-        (["train", PLANTED, "model.reasoning_rows=low_rank"], ["model.reasoning_rows=independent", "low_rank"]),
-    ],
-)
-def test_a_control_is_refused_what_it_would_not_control(words: list[str], parts: list[str]) -> None:
-    message = refusal(words[0], words[1:])
-    assert all(part in message for part in parts), message
-
-
 def test_what_needs_gold_answers_is_refused_where_there_are_none(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "def wants(completions, answer):\n    return [0.0]\n\n"

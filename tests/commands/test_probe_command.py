@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from benchmarks.probe_controls.planted_channel import train_planted
 from rlvr_vocab.checks.machine import installed
 from rlvr_vocab.cli import main
 from rlvr_vocab.evaluation.continuation import Continuations
@@ -75,8 +76,7 @@ def test_frozen_copies_are_answered_alike_in_every_arm_that_keeps_the_text(train
 
 def test_a_planted_quarter_of_a_bit_is_found_and_draws_to_the_donor(tmp_path):
     run = tmp_path / "planted"
-    words = ("experiment=planted_channel", "warmup.planted_bits=0.25", "report=false", "dataset.max_eval_samples=200")
-    assert main(["train", *words, f"output_dir={run}"]) == 0
+    assert train_planted(0.25, ["report=false", "dataset.max_eval_samples=200", f"output_dir={run}"]) == 0
     found = probed(run, "arms=[transplanted]")
     assert found["verdict"] == "carries meaning"
     used, pull = found["used"], found["contrasts"]["donor"]

@@ -114,7 +114,7 @@ class Told(torch.nn.Module):
     def forward(self, input_ids, labels, **inputs):
         before = torch.zeros(len(input_ids), input_ids.size(1) - 1 - self._logps.size(1))
         logps = torch.cat([before, self._logps], dim=1)
-        return RegionScores(logps, *(torch.zeros_like(logps) for _ in range(4)), sampled_log_probs=logps)
+        return RegionScores(logps, *(torch.zeros_like(logps) for _ in range(4)))
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import torch
 
 pytest.importorskip("vllm", reason="vllm is not installed here: make test-vllm has an environment of its own")
 
+from benchmarks.probe_controls.planted_channel import train_planted
 from rlvr_vocab.cli import main
 from rlvr_vocab.evaluation.sampling import SamplingSettings
 from rlvr_vocab.evaluation.vllm_sampling import vllm_continuations
@@ -55,8 +56,7 @@ def test_what_follows_a_thought_keeps_the_policy_and_its_seed(chatty_smollm2: Ca
 @pytest.mark.slow
 def test_a_planted_channel_is_found_whatever_samples(tmp_path: Path) -> None:
     run = tmp_path / "planted"
-    words = ("experiment=planted_channel", "report=false", "dataset.max_eval_samples=60", "warmup.max_steps=400")
-    assert main(["train", *words, f"output_dir={run}"]) == 0
+    assert train_planted(1, ["report=false", "dataset.max_eval_samples=60", f"output_dir={run}"], steps=400) == 0
     asked = ["probe", f"run={run}", "backend=vllm", "arms=[transplanted]", "draws=2"]
     assert main([*asked, "permutations=4"]) == 0
     found = json.loads((run / "probe" / "probe.json").read_text())

@@ -1,10 +1,10 @@
 """What `rlvr-vocab probe` says where the answer is known: channels that were planted, and copies that can mean nothing.
 
-    python benchmarks/probe_controls.py OUT [--arms planted_1 placebo] [--seeds 0 1 2] [--probes 1] [key=value ...]
+    python benchmarks/probe_controls OUT [--arms planted_1 placebo] [--seeds 0 1 2] [--probes 1] [key=value ...]
 
-`planted_B` is `experiment=planted_channel warmup.planted_bits=B`; the others are quickstarts: `placebo`, `frozen`, and
-`low_rank`, which is no control. `--probes 8` probes each run eight times, every time with thoughts of its own. What is
-finished is taken as it is; further words go to the probes.
+`planted_B` is a run of `planted_channel.py` with B bits; the others are quickstarts: `placebo`, by `placebo.py`,
+`frozen`, and `low_rank`, which is no control. `--probes 8` probes each run eight times, every time with thoughts of its
+own. What is finished is taken as it is; further words go to the probes.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from recipe_runs import PROGRAM
-
 from rlvr_vocab.record.files import PROBE, PROBE_FOLDER, SUMMARY
 
-QUICKSTARTS = {
-    "placebo": ["training.placebo=true"],
-    "frozen": ["model.reasoning_rows=frozen"],
-    "low_rank": [],
-}
+PROGRAM = ["-m", "rlvr_vocab.cli"]
 PLANTED = "planted_"
+QUICKSTARTS = {
+    "placebo": [str(Path(__file__).with_name("placebo.py")), "quickstart"],
+    "frozen": [*PROGRAM, "quickstart", "model.reasoning_rows=frozen"],
+    "low_rank": [*PROGRAM, "quickstart"],
+}
 COLUMNS = (
     "run",
     "probe",
@@ -60,10 +59,9 @@ def main() -> None:
 def trained(arm: str, seed: int, out: Path) -> Path:
     run = out / f"{arm}_seed{seed}"
     if not (run / SUMMARY).exists():
-        recipe = ["quickstart", *QUICKSTARTS[arm]] if arm in QUICKSTARTS else ["train", "experiment=planted_channel"]
-        if arm.startswith(PLANTED):
-            recipe.append(f"warmup.planted_bits={arm.removeprefix(PLANTED)}")
-        rlvr_vocab(*recipe, f"seed={seed}", f"output_dir={run}", "training.eval_steps=null", "report=false")
+        planted = [str(Path(__file__).with_name("planted_channel.py")), arm.removeprefix(PLANTED)]
+        program = QUICKSTARTS.get(arm, planted)
+        python(*program, f"seed={seed}", f"output_dir={run}", "training.eval_steps=null", "report=false")
     return run
 
 
@@ -74,14 +72,14 @@ def probed(run: Path, number: int, words: Sequence[str]) -> Mapping[str, Any]:
         if not copy.exists():
             shutil.copytree(run, copy, ignore=shutil.ignore_patterns(PROBE_FOLDER, "completions", "initial_model"))
         run = copy
-    rlvr_vocab("probe", f"run={run}", f"seed={42 + number}", "arms=[transplanted]", *words)
+    python(*PROGRAM, "probe", f"run={run}", f"seed={42 + number}", "arms=[transplanted]", *words)
     found: Mapping[str, Any] = json.loads((run / PROBE_FOLDER / PROBE).read_text(encoding="utf-8"))
     return found
 
 
-def rlvr_vocab(*words: str) -> None:
+def python(*words: str) -> None:
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
-    subprocess.run([*PROGRAM, *words], check=True, stdout=sys.stderr, env=environment)
+    subprocess.run([sys.executable, *words], check=True, stdout=sys.stderr, env=environment)
 
 
 def figures(found: Mapping[str, Any]) -> list[str]:
