@@ -24,15 +24,14 @@ from recipe_runs import PROGRAM, Run, compare, problem_of, take
 BASELINE = "baseline"
 ARMS = {
     BASELINE: ("model.reasoning_vocab_size=0",),
-    "independent": ("model.reasoning_rows=independent",),
-    "shared": ("model.reasoning_rows=shared",),
-    "low_rank": ("model.reasoning_rows=low_rank",),
+    "independent": ("model.reasoning_rank=null",),
+    "low_rank": (),
     "replace": ("model.reasoning_mode=replace",),
     "three_copies": ("model.reasoning_multiplicity=3",),
 }
 # The arm whose rate a control trains at, and its words.
 CONTROLS = {
-    "frozen": (BASELINE, ("model.reasoning_rows=frozen",)),
+    "frozen": (BASELINE, ("model.reasoning_rank=0",)),
     "placebo": ("low_rank", ()),
     "three_placebo": ("three_copies", ARMS["three_copies"]),
     "long_thoughts": (  # for short_thoughts alone: the whole partial sums, and room for them
@@ -54,7 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--recipe", default="quickstart")
-    parser.add_argument("--arms", nargs="+", default=[BASELINE, "independent", "shared", "low_rank"], choices=ARMS)
+    parser.add_argument("--arms", nargs="+", default=[BASELINE, "independent", "low_rank"], choices=ARMS)
     parser.add_argument("--controls", nargs="*", default=["frozen"], choices=CONTROLS)
     parser.add_argument("--rates", nargs="+", default=RATES)
     parser.add_argument("--search-seeds", nargs="+", type=int, default=[5, 6])

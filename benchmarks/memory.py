@@ -26,10 +26,9 @@ RUN = [
 FULL, LORA = "model.reasoning_vocab_size=full", "model.lora.enabled=true"
 VARIANTS = {
     "n = 0": ["model.reasoning_vocab_size=0"],
-    "n = V, independent": [FULL, "model.reasoning_rows=independent"],
-    "n = V, shared": [FULL, "model.reasoning_rows=shared"],
+    "n = V, independent": [FULL, "model.reasoning_rank=null"],
     "n = V, low rank": [FULL],
-    "n = V, frozen": [FULL, "model.reasoning_rows=frozen"],
+    "n = V, frozen": [FULL, "model.reasoning_rank=0"],
     "n = 0, LoRA": ["model.reasoning_vocab_size=0", LORA],
     "n = V, low rank, LoRA": [FULL, LORA],
 }

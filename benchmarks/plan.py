@@ -1,6 +1,6 @@
 """Forecasts of `rlvr-vocab plan` against what runs take: peak memory by phase, and seconds of a step after `calibrate`.
 
-    python benchmarks/plan.py OUT MODEL [MODEL …] [--only shared] [--seed 0] [--steps 4] [key=value …]
+    python benchmarks/plan.py OUT MODEL [MODEL …] [--only low_rank] [--seed 0] [--steps 4] [key=value …]
 
 Each setting is planned, planned with `calibrate=true`, then run. MODEL is a folder. How many completions there are at a
 time, in how many batches and how long they may be is drawn by the seed, for each model and setting apart: with a seed
@@ -28,10 +28,9 @@ from rlvr_vocab.record.metrics import read_metrics
 _FULL = "model.reasoning_vocab_size=full"
 SETTINGS = {
     "n = 0": (),
-    "independent": (_FULL, "model.reasoning_rows=independent"),
-    "shared": (_FULL, "model.reasoning_rows=shared"),
+    "independent": (_FULL, "model.reasoning_rank=null"),
     "low_rank": (_FULL,),
-    "frozen": (_FULL, "model.reasoning_rows=frozen"),
+    "frozen": (_FULL, "model.reasoning_rank=0"),
     "checkpointing": ("training.gradient_checkpointing=true",),
     "bf16": ("training.bf16=true", _FULL),
     "beta": ("training.beta=0.04",),

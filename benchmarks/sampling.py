@@ -1,6 +1,6 @@
 """Sampling with a copy of every token, under the region policy, against the base model without any.
 
-    python benchmarks/sampling.py MODEL_FOLDER [--forms low_rank] [--tokens 1024] [--batch 4] [--rounds 5]
+    python benchmarks/sampling.py MODEL_FOLDER [--ranks 16] [--tokens 1024] [--batch 4] [--rounds 5]
 
 MODEL_FOLDER is a base model (SmolLM2, say). Held as it is in training, it samples as training does, log-probabilities
 and entropies recorded, and the base samples as stock Transformers does, in turn and on the same prompt, opened for
@@ -29,14 +29,14 @@ from rlvr_vocab.vocab.tokenizer import load_tokenizer
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
-    parser.add_argument("--forms", nargs="+", default=["low_rank"])
+    parser.add_argument("--ranks", nargs="+", type=int, default=[16])
     for name, default in (("tokens", 1024), ("batch", 4), ("rounds", 5)):
         parser.add_argument(f"--{name}", type=int, default=default)
     arguments = parser.parse_args()
     base = AutoModelForCausalLM.from_pretrained(arguments.model, dtype=torch.float32).eval()
-    print(f"{'form':<14}{'base s':>8}{'held s':>8}{'ratio':>8}   95 % of the median's resamples", flush=True)
-    for form in arguments.forms:
-        prompt, sample = held_sampler(arguments, form)
+    print(f"{'rank':<14}{'base s':>8}{'held s':>8}{'ratio':>8}   95 % of the median's resamples", flush=True)
+    for rank in arguments.ranks:
+        prompt, sample = held_sampler(arguments, rank)
         times = [(seconds(base.generate, prompt, arguments), seconds(sample, prompt, arguments))]
         for number in range(arguments.rounds):  # the first pair is not counted
             order = (base.generate, sample) if number % 2 else (sample, base.generate)
@@ -47,16 +47,16 @@ def main() -> None:
         resampled = np.median(np.random.default_rng(0).choice(ratios, (10_000, len(ratios))), axis=1)
         low, high = np.quantile(resampled, (0.025, 0.975))
         print(
-            f"{form:<14}{median(of_base):>8.2f}{median(of_held):>8.2f}{median(ratios):>8.3f}   {low:.3f} to {high:.3f}",
+            f"{rank:<14}{median(of_base):>8.2f}{median(of_held):>8.2f}{median(ratios):>8.3f}   {low:.3f} to {high:.3f}",
             flush=True,
         )
 
 
-def held_sampler(arguments: argparse.Namespace, form: str):
+def held_sampler(arguments: argparse.Namespace, rank: int):
     """The prompt's ids, and what samples after them as training does."""
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary, form)
-        plan = plan_expansion(arguments.model, Expansion(size=None, reasoning_rows=form, open_thinking="model"))
+        folder = Path(temporary, str(rank))
+        plan = plan_expansion(arguments.model, Expansion(size=None, reasoning_rank=rank, open_thinking="model"))
         write_expansion(plan, folder)
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
         hold_differences(model, folder)

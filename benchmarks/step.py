@@ -25,9 +25,9 @@ VARIANTS = {
     "plain TRL": None,
     "n = 0": {"size": 0},
     **{
-        f"n = V, {form.replace('_', ' ')}{ending}": {"size": None, "reasoning_rows": form, "mode": mode}
+        f"n = V, {name}{ending}": {"size": None, "reasoning_rank": rank, "mode": mode}
         for mode, ending in (("expand", ""), ("replace", ", replace"))
-        for form in ("independent", "shared", "low_rank", "frozen")
+        for name, rank in (("independent", None), ("low rank", 16), ("frozen", 0))
     },
 }
 BASELINE = "n = 0"

@@ -96,7 +96,7 @@ def expand_shape(make_shape: Callable[[str], Shape], tmp_path_factory: pytest.Te
         key = (name, *sorted(fields.items()))
         if key not in made:
             base = make_shape(name)
-            expansion = Expansion(**{"chat_template": base.chat_template, "reasoning_rows": "independent", **fields})
+            expansion = Expansion(**{"chat_template": base.chat_template, "reasoning_rank": None, **fields})
             made[key] = root / f"{name}-{len(made)}"
             write_expansion(plan_expansion(str(base.folder), expansion), made[key])
         return made[key]

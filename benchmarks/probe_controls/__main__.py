@@ -25,7 +25,7 @@ PROGRAM = ["-m", "rlvr_vocab.cli"]
 PLANTED = "planted_"
 QUICKSTARTS = {
     "placebo": [str(Path(__file__).with_name("placebo.py")), "quickstart"],
-    "frozen": [*PROGRAM, "quickstart", "model.reasoning_rows=frozen"],
+    "frozen": [*PROGRAM, "quickstart", "model.reasoning_rank=0"],
     "low_rank": [*PROGRAM, "quickstart"],
 }
 COLUMNS = (

@@ -35,7 +35,7 @@ from rlvr_vocab.vocab.regions import scored_regions
 
 TURN = "<think>...</think>\\boxed{{{answer}}}"
 RECIPE = (
-    *("model=tiny", "model.reasoning_vocab_size=full", "model.reasoning_rows=independent", "logging=disabled"),
+    *("model=tiny", "model.reasoning_vocab_size=full", "model.reasoning_rank=null", "logging=disabled"),
     *("dataset=arithmetic", "dataset.generator.digits=4", "dataset.generator.modulus=2"),
     *('dataset.system_prompt="Think, then box the remainder."', "dataset.open_thinking=model"),
     *("training.per_device_train_batch_size=128", "training.gradient_accumulation_steps=1"),

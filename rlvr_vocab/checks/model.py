@@ -1,6 +1,5 @@
 """What of the model section can be refused before torch is imported: vocabulary, adapter, quantization."""
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,8 +11,6 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_word
 from rlvr_vocab.runs.model_folder import check_model_source
 from rlvr_vocab.vocab.layout import refuse_expanded
-
-logger = logging.getLogger(__name__)
 
 # Arguments of from_pretrained by which it would unpickle what it reads.
 PICKLES = ("use_safetensors", "weights_only")
@@ -38,10 +35,10 @@ def check_trained_model(model: ModelSettings) -> None:
 
 
 def check_vocabulary(model: ModelSettings) -> None:
-    if model.reasoning_rows == "frozen" and model.init_noise:
+    if model.reasoning_rank == 0 and model.init_noise:
         raise UserError(
-            f"model.init_noise={model.init_noise} with model.reasoning_rows=frozen: a frozen copy is what its source "
-            "is; set model.init_noise=0, or another form"
+            f"model.init_noise={model.init_noise} with model.reasoning_rank=0: such a copy is what its source is; set "
+            "model.init_noise=0, or a rank of 1 or more"
         )
     if model.chat_template is not None and not model.chat_template.is_file():
         raise UserError(f"model.chat_template={model.chat_template}: no such file")
@@ -81,18 +78,11 @@ def check_adapter(model: ModelSettings) -> None:
 
     if not model.adds_copies:
         return
-    if model.rows_in_force != model.reasoning_rows:
-        logger.warning(
-            "model.reasoning_rows=%s: the tables do not train beside an adapter, so that copies are rows of their own, "
-            "as with %s",
-            model.reasoning_rows,
-            model.rows_in_force,
-        )
-    if model.lora.train_rows == "all" and model.trains_adapter and model.rows_in_force != "independent":
+    if model.lora.train_rows == "all" and model.trains_adapter and model.reasoning_rank is not None:
         raise UserError(
-            f"model.lora.train_rows=all with model.reasoning_rows={model.reasoning_rows}: rows beside an adapter train "
+            f"model.lora.train_rows=all with model.reasoning_rank={model.reasoning_rank}: rows beside an adapter train "
             "whole or as differences from their sources; set model.lora.train_rows=reasoning, or "
-            "model.reasoning_rows=independent"
+            "model.reasoning_rank=null"
         )
 
 

@@ -270,7 +270,7 @@ def evaluate_settings(path: Path) -> dict[str, Any] | None:
 
 
 _WHAT_COPIES_ARE_LIKE = (
-    *("model.reasoning_multiplicity", "model.reasoning_mode", "model.reasoning_rows", "model.reasoning_rank"),
+    *("model.reasoning_multiplicity", "model.reasoning_mode", "model.reasoning_rank"),
     *("model.preserve_odds", "model.init_noise", "training.kl_over"),
 )
 # What runs of one arm may differ in: their seed and their names, and how often they log and save.

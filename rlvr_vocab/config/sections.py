@@ -27,7 +27,6 @@ from rlvr_vocab.training.settings import (
     UntilSettings,
     WarmupSettings,
 )
-from rlvr_vocab.vocab.layout import RowForm
 from rlvr_vocab.vocab.parts import Part
 
 LONG_DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
@@ -64,8 +63,7 @@ class ModelSettings:
     reasoning_multiplicity: Count
     source_ids: Annotated[tuple[NONE_BELOW_0, ...], MinLen(1)] | None
     reasoning_mode: Literal["expand", "replace"]
-    reasoning_rows: RowForm
-    reasoning_rank: Count
+    reasoning_rank: NONE_BELOW_0 | None
     preserve_odds: bool
     think_tags: ThinkTags
     init_noise: NotNegative
@@ -101,11 +99,6 @@ class ModelSettings:
     @property
     def adds_copies(self) -> bool:
         return self.reasoning_vocab_size != 0
-
-    @property
-    def rows_in_force(self) -> RowForm:
-        """`reasoning_rows`; beside an adapter sources stay as they are, and a free difference is a row of its own."""
-        return "independent" if self.reasoning_rows == "shared" and self.trains_adapter else self.reasoning_rows
 
     @property
     def trains_adapter(self) -> bool:

@@ -107,9 +107,9 @@ def _backward(work: Workload, trained: float, head: float) -> dict[str, float]:
     tokens = work.at_once * work.tokens
     inside = _of_one_layer(work, tokens) + (kept_of_layer(work, tokens) if work.checkpointing else 0.0)
     # A table's gradient is made apart from that of earlier batches, which it is added to, and, where processes have to
-    # agree on it and for free differences, from that of the input side (`training.embedding_gradient`).
+    # agree on it, from that of the input side (`training.embedding_gradient`).
     table = 0.0 if work.lora is not None else _table_bytes(work)
-    again = table * ((work.batches > 1) + (work.processes > 1 or (work.copies > 0 and work.rows == "shared")))
+    again = table * ((work.batches > 1) + (work.processes > 1))
     first = {
         "gradients": trained if work.batches > 1 else min(trained, table),
         "activations": kept_activations(work) + inside,
@@ -238,13 +238,13 @@ def _evaluation(work: Workload) -> dict[str, float]:
 
 def _table_bytes(work: Workload) -> float:
     """Of the largest table that trains."""
-    own = work.copies if work.rows == "independent" else 0
+    own = work.copies if work.rank is None else 0
     return 4 * (work.architecture.rows + own) * work.architecture.hidden
 
 
 def _stock_tables(work: Workload) -> float:
     """Tables with a row for each id, as a folder has them, where the model holds them otherwise."""
-    if not work.copies or (work.rows == "independent" and work.lora is None):
+    if not work.copies or (work.rank is None and work.lora is None):
         return 0.0
     return 4 * work.all_rows * work.architecture.hidden * work.architecture.tables
 

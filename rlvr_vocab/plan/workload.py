@@ -11,7 +11,6 @@ from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.plan.architecture import Architecture, architecture_of
 from rlvr_vocab.plan.problems import problems_by_configuration
 from rlvr_vocab.training.settings import Lora, TinyShape
-from rlvr_vocab.vocab.layout import RowForm
 
 Sharding = Literal["none", "fsdp2", "deepspeed_zero3"]
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -62,8 +61,7 @@ class Workload:
 
     architecture: Architecture
     copies: int
-    rows: RowForm
-    rank: int
+    rank: int | None
     lora: Lora | None
     frozen_bytes: float
     trained_bytes: float
@@ -113,12 +111,9 @@ class Workload:
     def copy_weights(self) -> int:
         """Parameters that tell copies from their sources, in one table, while the model trains."""
         hidden = self.architecture.hidden
-        match self.rows if self.copies else "frozen":
-            case "low_rank":
-                return self.copies * self.rank + self.rank * hidden
-            case "frozen":
-                return 0
-        return self.copies * hidden
+        if self.rank is None or not self.copies:
+            return self.copies * hidden
+        return (self.copies + hidden) * self.rank
 
     @property
     def adapter_weights(self) -> int:
@@ -147,7 +142,7 @@ class Workload:
     @property
     def optimizer_state(self) -> float:
         """Bytes, of all processes that share it."""
-        own = self.copies if self.rows == "independent" else 0
+        own = self.copies if self.rank is None else 0
         in_32_bits = 0
         if self.lora is None and self.optimizer.removeprefix("paged_") in _ADAM_IN_8_BITS:
             # Transformers has bitsandbytes keep the two moments of an embedding so.
@@ -160,7 +155,7 @@ class Workload:
         """Those of a base under an adapter; copies that are rows of their own have their first ones there."""
         if self.lora is None:
             return 0
-        own_rows = self.copies * self.architecture.hidden if self.rows in ("independent", "shared") else 0
+        own_rows = self.copies * self.architecture.hidden if self.rank is None else 0
         return self.architecture.weights + own_rows * self.architecture.tables
 
 
@@ -213,7 +208,6 @@ def workload_of(
     return Workload(
         architecture=shape,
         copies=copies_of(run, shape) if copies is None else copies,
-        rows=model.rows_in_force,
         rank=model.reasoning_rank,
         lora=lora,
         frozen_bytes=BYTES[frozen],

@@ -217,7 +217,6 @@ def expansion_plan(
         preserve_odds=model.preserve_odds,
         think_tags=model.think_tags,
         init_noise=model.init_noise,
-        reasoning_rows=model.rows_in_force,
         reasoning_rank=model.reasoning_rank,
         open_thinking=open_thinking,  # type: ignore[arg-type]  # checked when the settings were read
         chat_template=template_text(model.chat_template),

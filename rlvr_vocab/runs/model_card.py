@@ -119,7 +119,6 @@ SHOWN_KEYS = (
     "model.reasoning_mode",
     "model.preserve_odds",
     "model.init_noise",
-    "model.reasoning_rows",
     "model.reasoning_rank",
     "model.model_kwargs.load_in_8bit",
     "model.model_kwargs.load_in_4bit",

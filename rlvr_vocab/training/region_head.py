@@ -17,7 +17,7 @@ from rlvr_vocab.vocab.reasoning_rows import hold_differences
 
 
 @contextmanager
-def region_head_in_trl(policy: RegionPolicy, initial_model: Path, *, adapter: bool) -> Iterator[None]:
+def region_head_in_trl(policy: RegionPolicy, initial_model: Path) -> Iterator[None]:
     """While a `GRPOTrainer` is constructed it gives policy and reference a fused head: ours, in its place.
 
     It is the moment, too, at which their copies are taken into the form of the initial model. And both are read onto
@@ -29,7 +29,7 @@ def region_head_in_trl(policy: RegionPolicy, initial_model: Path, *, adapter: bo
         return create(name, **{"device_map": None, **settings})
 
     def add_region_head(model: PreTrainedModel, **settings: Any) -> None:
-        hold_differences(model, initial_model, adapter=adapter)
+        hold_differences(model, initial_model)
         attach_region_head(model, policy=policy, **settings)
         choose_block_form(model.device)  # for its warning to come before the first generation
 

@@ -159,7 +159,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         checked_arguments(args, copies=self.policy.layout.size > 0)
         train_dataset = drop_long_prompts(train_dataset, tokenizer, getattr(args, "max_prompt_length", None))
         set_vllm_context(args, self.policy.layout, tokenizer, train_dataset, kwargs.get("eval_dataset"))
-        with region_head_in_trl(self.policy, self.initial_model, adapter=lora is not None):
+        with region_head_in_trl(self.policy, self.initial_model):
             super().__init__(
                 model=str(self.initial_model),
                 reward_funcs=reward_funcs,

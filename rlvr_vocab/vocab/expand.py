@@ -24,7 +24,7 @@ from transformers.utils.hub import cached_file
 from rlvr_vocab.atomic_file import folder_appearing_whole, json_text, read_json_if_there
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.chat import OpenThinking, find_turn_ids, open_thinking_in_template
-from rlvr_vocab.vocab.layout import Mode, RowForm, VocabLayout, default_source_ids, refuse_expanded, refuse_quantized
+from rlvr_vocab.vocab.layout import Mode, VocabLayout, default_source_ids, refuse_expanded, refuse_quantized
 from rlvr_vocab.vocab.parts import PARTS, Part, ids_of_part
 from rlvr_vocab.vocab.peft.weights_fingerprint import weights_fingerprint
 from rlvr_vocab.vocab.read_as_data import NO_CODE, READ_AS_DATA, refuse_pickled, why_not_read
@@ -46,8 +46,8 @@ class Expansion:
         multiplicity: how many copies of the whole vocabulary `size` may reach.
         source_ids: what each reasoning token copies, instead of `k mod V`; decides the size.
         init_noise: standard deviation of the noise on copied rows, relative to the row's own; 0 copies exactly.
-        reasoning_rows: how the rows of copies are held while the model trains, see `rlvr_vocab.vocab.reasoning_rows`.
-        reasoning_rank: of the differences of low rank.
+        reasoning_rank: of the difference between the rows of copies and of their sources while the model trains, 0 for
+            none; None: rows of their own. See `rlvr_vocab.vocab.reasoning_rows`.
         open_thinking: who opens the think tag, see `rlvr_vocab.vocab.chat`.
         chat_template: text of a template for a base model without one.
     """
@@ -59,8 +59,7 @@ class Expansion:
     preserve_odds: bool = True
     think_tags: tuple[str, str] = ("<think>", "</think>")
     init_noise: float = 0.0
-    reasoning_rows: RowForm = "low_rank"
-    reasoning_rank: int = 16
+    reasoning_rank: int | None = 16
     open_thinking: OpenThinking = "auto"
     chat_template: str | None = None
     seed: int = 42
@@ -70,10 +69,10 @@ class Expansion:
             raise UserError(f"size={self.size}: must be 0 (the baseline), above, {' or '.join(PARTS)}, or None")
         if not 0 <= self.init_noise < math.inf:
             raise UserError(f"init_noise={self.init_noise}: must be finite, at least 0")
-        if self.init_noise and self.reasoning_rows == "frozen":
-            raise UserError(f"init_noise={self.init_noise}: frozen reasoning rows are what their sources are")
-        if self.reasoning_rank < 1:
-            raise UserError(f"reasoning_rank={self.reasoning_rank}: must be at least 1")
+        if self.init_noise and self.reasoning_rank == 0:
+            raise UserError(f"init_noise={self.init_noise}: copies of reasoning_rank=0 are what their sources are")
+        if self.reasoning_rank is not None and self.reasoning_rank < 0:
+            raise UserError(f"reasoning_rank={self.reasoning_rank}: must be at least 0, or None")
         if self.think_tags[0] == self.think_tags[1] or not all(tag.strip() for tag in self.think_tags):
             raise UserError(f"think_tags={self.think_tags}: must be two different non-empty strings")
 
@@ -189,7 +188,7 @@ def _expansion_record(plan: ExpansionPlan) -> dict[str, Any]:
     tokenizer.backend_tokenizer.no_padding()  # left by a call, and set anew by the next
     tokenizer.backend_tokenizer.no_truncation()
     texts = {"tokenizer": tokenizer.backend_tokenizer.to_str(), "chat_template": str(tokenizer.chat_template)}
-    of_copies = ("init_noise", "reasoning_rank", "seed") if plan.layout.size else ()
+    of_copies = ("init_noise", "seed") if plan.layout.size else ()
     return {
         "weights": weights_fingerprint(Path(str(config)).parent),
         **{name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()},
@@ -271,7 +270,7 @@ def _lay_out(
         control_ids=_control_ids(base, tokenizer, (open_id, close_id), source_kwargs),
         mode=expansion.mode,
         preserve_odds=expansion.preserve_odds,
-        reasoning_rows=expansion.reasoning_rows if source_ids else "independent",
+        reasoning_rank=expansion.reasoning_rank if source_ids else None,
     )
 
 
@@ -340,35 +339,30 @@ def _expand_weights(model: PreTrainedModel, plan: ExpansionPlan) -> dict[str, to
     tables = iter(("input", "output"))
     for tensor in _vocabulary_tensors(model):
         _start_as_mean_of_pieces(tensor, plan.tag_pieces)
-        difference = Difference(None, None)
-        if tensor.dim() > 1:
-            difference, table = _new_difference(expansion, tensor, sources, generator), next(tables)
-            differences.update({f"{table}.{name}": part.data for name, part in difference.named_parameters()})
-        elif layout.reasoning_rows != "frozen":
-            differences["output.bias"] = torch.zeros(layout.size)
         copies = tensor[layout.standard_size :]
         for ks in torch.arange(layout.size).split(ROWS_AT_ONCE):
-            rows = difference(ks)
             copies[ks] = tensor[sources[ks]]
-            if rows is not None:
-                copies[ks] += rows.to(copies.dtype)
-    return differences if layout.holds_differences else {}
+        if tensor.dim() == 1:
+            if layout.reasoning_rank:
+                differences["output.bias"] = torch.zeros(layout.size)
+            continue
+        noise_K1 = None
+        if expansion.init_noise:
+            noise_K1 = expansion.init_noise * tensor.std(dim=1, keepdim=True)[sources]
+        if layout.reasoning_rank:
+            shape_KH, table = (layout.size, tensor.size(1)), next(tables)
+            difference = Difference.new(shape_KH, layout.reasoning_rank, noise_K1, generator)
+            differences.update({f"{table}.{name}": part.data for name, part in difference.named_parameters()})
+            for ks in torch.arange(layout.size).split(ROWS_AT_ONCE):
+                copies[ks] += difference(ks).to(copies.dtype)
+        elif noise_K1 is not None:
+            copies += torch.randn(copies.shape, generator=generator) * noise_K1
+    return differences
 
 
 def _start_as_mean_of_pieces(tensor: torch.Tensor, tag_pieces: Mapping[int, list[int]]) -> None:
     for tag_id, piece_ids in tag_pieces.items():
         tensor[tag_id] = tensor[piece_ids].float().mean(0).to(tensor.dtype)
-
-
-def _new_difference(
-    expansion: Expansion, table: torch.Tensor, sources_K: torch.Tensor, generator: torch.Generator
-) -> Difference:
-    form, noise_K1 = expansion.reasoning_rows, None
-    if expansion.init_noise:
-        noise_K1 = expansion.init_noise * table.std(dim=1, keepdim=True)[sources_K]
-    if form == "independent":  # of whose difference nobody knows afterwards
-        form = "frozen" if noise_K1 is None else "shared"
-    return Difference.new(form, (len(sources_K), table.size(1)), expansion.reasoning_rank, noise_K1, generator)
 
 
 def _clean_generation_config(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

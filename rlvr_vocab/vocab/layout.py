@@ -16,8 +16,6 @@ from rlvr_vocab.errors import UserError
 LAYOUT_FILE = "reasoning_vocab.json"
 LAYOUT_VERSION = 1
 Mode = Literal["expand", "replace"]
-# How the row of a copy is held while a model trains, see `rlvr_vocab.vocab.reasoning_rows`.
-RowForm = Literal["independent", "shared", "low_rank", "frozen"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +25,9 @@ class VocabLayout:
     Ids `0 … standard_size - 1` are the standard vocabulary; id `standard_size + k` is the reasoning token that
     copies standard token `source_ids[k]`. A baseline has no source ids.
 
+    Attributes:
+        reasoning_rank: of the difference between the rows of copies and of their sources while a model trains, 0 for
+            none; None: copies have rows of their own.
     """
 
     standard_size: int
@@ -37,12 +38,11 @@ class VocabLayout:
     control_ids: tuple[int, ...]
     mode: Mode = "expand"
     preserve_odds: bool = True
-    reasoning_rows: RowForm = "independent"
+    reasoning_rank: int | None = None
 
     def __post_init__(self) -> None:
-        for what, word, known in (("mode", self.mode, Mode), ("rows", self.reasoning_rows, RowForm)):
-            if word not in get_args(known):
-                raise UserError(f"reasoning {what} {word!r} is unknown: use one of {', '.join(get_args(known))}")
+        if self.mode not in get_args(Mode):
+            raise UserError(f"reasoning mode {self.mode!r} is unknown: use one of {', '.join(get_args(Mode))}")
         outside = next((source for source in self.source_ids if not 0 <= source < self.standard_size), None)
         if outside is not None:
             raise UserError(
@@ -62,7 +62,7 @@ class VocabLayout:
     @property
     def holds_differences(self) -> bool:
         """Whether a model holds its copies as differences from their sources while it trains."""
-        return self.size > 0 and self.reasoning_rows != "independent"
+        return self.size > 0 and self.reasoning_rank is not None
 
     @cached_property
     def copy_indices(self) -> tuple[int, ...]:
@@ -77,8 +77,8 @@ class VocabLayout:
     def save(self, folder: str | Path) -> None:
         content: dict[str, Any] = {"version": LAYOUT_VERSION, **asdict(self)}
         content["source_ids"] = _packed(self.source_ids)
-        if self.reasoning_rows == "independent":  # as before there were others
-            del content["reasoning_rows"]
+        if self.reasoning_rank is None:
+            del content["reasoning_rank"]
         Path(folder, LAYOUT_FILE).write_text(json.dumps(content) + "\n", encoding="utf-8")
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The rows of reasoning tokens while a model trains: each its source's plus a difference, free, of low rank, or none.
+"""The rows of reasoning tokens while a model trains: each its source's plus a difference of low rank; of rank 0, none.
 
 A folder holds stock tables, one row for each id. `hold_differences` cuts the copies' rows off a model that was read
 from it and has embedding and head make them of their sources' rows, which then learn from the copies too, and of
@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.head_logits import OutputRows, whole_in_zero3
-from rlvr_vocab.vocab.layout import RowForm, VocabLayout
+from rlvr_vocab.vocab.layout import VocabLayout
 
 # In a folder of its own: some tools read every *.safetensors beside a config.json as the model's.
 DIFFERENCES = Path("reasoning_rows", "differences.safetensors")
@@ -34,11 +34,11 @@ ROWS_AT_ONCE = 2**14
 
 
 class Difference(nn.Module):
-    """How far the rows of copies lie from those of their sources, in one table: `B`, or `B · A`, or nowhere.
+    """How far the rows of copies lie from those of their sources, in one table: `B · A`; of rank 0, nowhere.
 
     Attributes:
-        A: `(r, H)`, None for differences that are free or none.
-        B: `(K, r)`, or `(K, H)` without `A`; None for no differences.
+        A: `(r, H)`, None for rank 0.
+        B: `(K, r)`, None for rank 0.
     """
 
     def __init__(self, A: torch.Tensor | None, B: torch.Tensor | None) -> None:
@@ -47,45 +47,31 @@ class Difference(nn.Module):
 
     @classmethod
     def new(
-        cls,
-        form: RowForm,
-        shape_KH: Sequence[int],
-        rank: int,
-        noise_K1: torch.Tensor | None,
-        generator: torch.Generator,
+        cls, shape_KH: Sequence[int], rank: int, noise_K1: torch.Tensor | None, generator: torch.Generator
     ) -> Difference:
         """Differences of zero, or of noise with a standard deviation for each copy.
 
         The entries of `A` are such that a step of `B` moves a row about as far as one of its own would.
         """
-        if form == "frozen":
-            return cls(None, None)
         copies, hidden = shape_KH
-        A = torch.randn(rank, hidden, generator=generator) / math.sqrt(rank) if form == "low_rank" else None
-        B = torch.zeros(copies, hidden if A is None else rank)
-        if noise_K1 is not None:
-            B = torch.randn(B.shape, generator=generator) * noise_K1
+        A = torch.randn(rank, hidden, generator=generator) / math.sqrt(rank)
+        B = torch.zeros(copies, rank) if noise_K1 is None else torch.randn(copies, rank, generator=generator) * noise_K1
         return cls(A, B)
 
     def forward(self, ks: torch.Tensor, sparse: bool = False) -> torch.Tensor | None:
-        """`(…, H)`, of copies by their numbers; None for no differences.
+        """`(…, H)`, of copies by their numbers; None for rank 0.
 
         Args:
             sparse: give `B` a sparse gradient.
         """
-        if self.B is None:
-            return None
-        rows = F.embedding(ks, self.B, sparse=sparse)
-        return rows if self.A is None else rows @ self.A
+        return None if self.A is None or self.B is None else F.embedding(ks, self.B, sparse=sparse) @ self.A
 
     def projected(self, hidden: torch.Tensor) -> torch.Tensor | None:
         """What the differences of products with hidden states are: `projected(hidden) · Bᵀ`."""
-        if self.B is None:
-            return None
-        return hidden if self.A is None else hidden @ self.A.t().to(hidden.dtype)
+        return None if self.A is None else hidden @ self.A.t().to(hidden.dtype)
 
 
-class HeldRows:
+class CopiedRows:
     """The vocabulary of a model whose copies are held as differences from their sources.
 
     The model's tables have the standard rows alone; its embedding has a submodule `difference`, and so has a head with
@@ -141,16 +127,13 @@ class HeldRows:
         return bias
 
     def _read(self, folder: str | Path) -> dict[str, torch.Tensor]:
-        stored, copies = read_differences(folder, self.layout), self.layout.size
-        if not stored:
-            return stored
-        rank = len(stored["input.A"]) if "input.A" in stored else None
+        rank, copies = self.layout.reasoning_rank, self.layout.size
+        if not rank:
+            return {}
+        stored = read_differences(folder)
         expected: dict[str, tuple[int, ...]] = {} if self.head.bias is None else {"output.bias": (copies,)}
         for table, module in self.own_tables():
-            width = module.weight.size(1)
-            expected[f"{table}.B"] = (copies, width if rank is None else rank)
-            if rank is not None:
-                expected[f"{table}.A"] = (rank, width)
+            expected |= {f"{table}.A": (rank, module.weight.size(1)), f"{table}.B": (copies, rank)}
         found = {name: tuple(tensor.shape) for name, tensor in stored.items()}
         if found != expected:
             name = min(name for name, _ in found.items() ^ expected.items())
@@ -301,32 +284,29 @@ def whole_table(
     for start in range(0, len(copies), ROWS_AT_ONCE):
         ks = slice(start, start + ROWS_AT_ONCE)
         copies[ks] = standard[sources[ks]]
-        if B is not None:
+        if B is not None:  # without A that of a bias
             difference = B[ks] if A is None else B[ks].float() @ A.float()
             copies[ks] = copies[ks].to(difference.dtype) + difference
     return whole
 
 
-def hold_differences(model: Any, folder: str | Path, *, adapter: bool = False) -> None:
-    """Hold the copies of a model that was read from a folder in the form that the folder names.
-
-    Args:
-        adapter: an adapter trains, and the tables do not: a free difference is then a row of its own, and none is held.
+def hold_differences(model: Any, folder: str | Path) -> None:
+    """Hold the copies of a model that was read from a folder as the folder says.
 
     Raises:
         UserError: the folder lacks its differences, or they are not those of its tables.
     """
     layout = VocabLayout.load(folder)
-    if layout.holds_differences and not (adapter and layout.reasoning_rows == "shared"):
-        model.held_rows = HeldRows(model, layout, folder)
+    if layout.holds_differences:
+        model.held_rows = CopiedRows(model, layout, folder)
 
 
-def held_rows(model: Any) -> HeldRows | None:
+def held_rows(model: Any) -> CopiedRows | None:
     """How a model holds its copies, under whatever wrappers; None where each has a row of its own."""
     while not hasattr(model, "held_rows") and hasattr(model, "module"):
         model = model.module
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    held: HeldRows | None = getattr(base, "held_rows", None)
+    held: CopiedRows | None = getattr(base, "held_rows", None)
     return held
 
 
@@ -336,27 +316,18 @@ def save_differences(folder: str | Path, differences: Mapping[str, torch.Tensor]
     save_file({name: tensor.detach().contiguous().cpu() for name, tensor in differences.items()}, path)
 
 
-def read_differences(folder: str | Path, layout: VocabLayout) -> dict[str, torch.Tensor]:
+def read_differences(folder: str | Path) -> dict[str, torch.Tensor]:
     """The differences of a model folder, by table and part: `input.A`, `output.B`, `output.bias`, ….
 
     Raises:
-        UserError: it has none, or others than its layout says.
+        UserError: they cannot be read.
     """
-    if layout.reasoning_rows == "frozen":
-        return {}
     path = Path(folder) / DIFFERENCES
     try:
-        stored = load_file(path)
+        return load_file(path)
     except (SafetensorError, OSError) as error:
-        raise UserError(
-            f"{path} cannot be read, the differences of {layout.reasoning_rows} reasoning rows: "
-            f"{' '.join(str(error).split())}"
-        ) from error
-    if "input.B" not in stored or ("input.A" in stored) != (layout.reasoning_rows == "low_rank"):
-        raise UserError(f"{path} does not hold the differences of {layout.reasoning_rows} reasoning rows")
-    if any(len(tensor) != layout.size for name, tensor in stored.items() if not name.endswith(".A")):
-        raise UserError(f"{path} is of another number of reasoning tokens than {layout.size}")
-    return stored
+        reason = " ".join(str(error).split())
+        raise UserError(f"{path} cannot be read, the differences of its reasoning rows: {reason}") from error
 
 
 def _gathered(parameter: torch.Tensor | None) -> torch.Tensor | None:

@@ -57,8 +57,8 @@ def test_other_keys_that_differ_are_listed_and_warned_about(made: Maker) -> None
 
 
 def test_what_copies_are_like_makes_no_difference_in_a_run_that_has_none(made: Maker) -> None:
-    forms = {"b": "low_rank", "r": "independent"}
-    runs = [run for name in "br" for run in three(made, name, n=100 * (name == "r"), model__reasoning_rows=forms[name])]
+    ranks = {"b": 16, "r": None}
+    runs = [run for name in "br" for run in three(made, name, n=100 * (name == "r"), model__reasoning_rank=ranks[name])]
     code, found = compare(runs)
     assert code == 0 and found["configuration_differences"] == []
 

@@ -29,12 +29,9 @@ def test_a_plan_says_what_trains_and_what_it_takes(capsys):
     assert plan["peak"] == max(sum(phase.values()) for phase in plan["memory"].values())
 
 
-@pytest.mark.parametrize(
-    ("form", "of_copies"),
-    [("independent", 151_936 * 1024), ("shared", 151_936 * 1024), ("low_rank", (151_936 + 1024) * 16), ("frozen", 0)],
-)
-def test_what_a_copy_of_every_token_adds_follows_from_its_form(form, of_copies, capsys):
-    words = ("model.reasoning_vocab_size=full", f"model.reasoning_rows={form}", "gpu=h100")
+@pytest.mark.parametrize(("rank", "of_copies"), [("null", 151_936 * 1024), (16, (151_936 + 1024) * 16), (0, 0)])
+def test_what_a_copy_of_every_token_adds_follows_from_its_rank(rank, of_copies, capsys):
+    words = ("model.reasoning_vocab_size=full", f"model.reasoning_rank={rank}", "gpu=h100")
     assert planned(capsys, *QWEN, *words)[1]["trained_weights"] == 596_049_920 + of_copies
 
 

@@ -22,7 +22,7 @@ SMALL = (
     *("training.per_device_train_batch_size=32", "training.eval_steps=null", "dataset.max_eval_samples=24"),
     "report=false",
 )
-MOVED = ("model.reasoning_rows=independent", "model.init_noise=0.5")  # copies that are not their sources
+MOVED = ("model.reasoning_rank=null", "model.init_noise=0.5")  # copies that are not their sources
 SAME_TEXT = [arm for arm in ARMS if not arm.startswith("cut")]
 PROBE = ("draws=3", "permutations=8", "batch_size=32")
 
@@ -59,7 +59,7 @@ def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 def test_frozen_copies_are_answered_alike_in_every_arm_that_keeps_the_text(train):
-    run = train("frozen", "model.reasoning_rows=frozen")
+    run = train("frozen", "model.reasoning_rank=0")
     found = probed(run)
     own = answers(run, "own")
     assert len({each.answer for each in own}) > 3
@@ -139,7 +139,7 @@ def test_cut_thoughts_and_exchanged_ones_are_not_the_same(train):
 
 
 def test_several_runs_are_told_together(train, tmp_path):
-    run, other = train("moved", *MOVED), train("frozen", "model.reasoning_rows=frozen")
+    run, other = train("moved", *MOVED), train("frozen", "model.reasoning_rank=0")
     assert main(["probe", f"run=[{run},{other}]", *PROBE, f"out={tmp_path / 'both'}"]) == 0
     found = json.loads((tmp_path / "both" / "probe.json").read_text())
     assert found["runs"] == [str(run), str(other)] and len(found["primary"]["other_scores"]) == 2

@@ -35,11 +35,11 @@ SAME: dict[str, dict[str, Any]] = {
     },
     "reference": {"shape": "gpt2_untied", "args": {"beta": 0.1}},
     "dynamic": {"shape": "qwen3", "dynamic_sampling": True, "args": TWO_GROUPS},
-    "shared_untied": {"shape": "phi", "rows": "shared", "args": {"loss_type": "dapo"}},
-    "low_rank_tied": {"shape": "qwen3", "rows": "low_rank", "kl_log_steps": 1, "args": {"loss_type": "dapo"}},
-    "low_rank_reference": {"shape": "llama", "rows": "low_rank", "args": {"beta": 0.1, "num_iterations": 2}},
-    "frozen_tied": {"shape": "qwen3", "rows": "frozen", "args": {"loss_type": "grpo"}},
-    "lora_low_rank": {"shape": "llama", "rows": "low_rank", "lora": LORA, "args": {"beta": 0.1}},
+    "low_rank_untied": {"shape": "phi", "rank": 16, "args": {"loss_type": "dapo"}},
+    "low_rank_tied": {"shape": "qwen3", "rank": 16, "kl_log_steps": 1, "args": {"loss_type": "dapo"}},
+    "low_rank_reference": {"shape": "llama", "rank": 16, "args": {"beta": 0.1, "num_iterations": 2}},
+    "frozen_tied": {"shape": "qwen3", "rank": 0, "args": {"loss_type": "grpo"}},
+    "lora_low_rank": {"shape": "llama", "rank": 16, "lora": LORA, "args": {"beta": 0.1}},
     "lora_tied": {"shape": "qwen3", "lora": LORA},
     "lora_untied": {"shape": "llama", "lora": LORA, "args": {"beta": 0.1}},
     "lora_all_rows": {"shape": "llama", "lora": {**LORA, "train_rows": "all"}},
@@ -147,7 +147,7 @@ def _case(kind: str, name: str, case: dict[str, Any], out: Path, expand_shape: C
         args["per_device_train_batch_size"] //= 2
     if kind in WITH_ADAMW:
         args.update(optim="adamw_torch", learning_rate=1e-3)
-    folder = expand_shape(case["shape"], size=100, reasoning_rows=case.get("rows", "independent"))
+    folder = expand_shape(case["shape"], size=100, reasoning_rank=case.get("rank"))
     written = {**case, "out": str(out / name), "folder": str(folder), "args": args}
     if "resume" in case:
         written["resume"] = str(out / case["resume"])

@@ -11,8 +11,8 @@ from tests.vocab import test_logprobs
 TEMPERATURE = 0.9
 FORMS = {
     "n = 0": {"size": 0},
-    "low rank": {"reasoning_rows": "low_rank"},
-    "independent, replace": {"reasoning_rows": "independent", "mode": "replace"},
+    "low rank": {"reasoning_rank": 16},
+    "independent, replace": {"reasoning_rank": None, "mode": "replace"},
 }
 
 

@@ -26,7 +26,7 @@ def trained(expand_shape, tmp_path_factory):
             return made[kind]
         processes, batch = (1 if kind == "one" else CARDS or 2), math.lcm(4, CARDS or 2)
         args = {**SAME[CASE]["args"], "per_device_train_batch_size": batch // processes, "use_cpu": not CARDS}
-        folder = str(expand_shape(SAME[CASE]["shape"], size=100, reasoning_rows=SAME[CASE]["rows"]))
+        folder = str(expand_shape(SAME[CASE]["shape"], size=100, reasoning_rank=SAME[CASE]["rank"]))
         file = root / f"{kind}.json"
         file.write_text(json.dumps([{**SAME[CASE], "out": str(root / kind), "folder": folder, "args": args}]))
         command = [sys.executable, str(script), str(file)]

@@ -56,12 +56,12 @@ def test_killed_before_a_change_of_a_file(point, forks, undisturbed, outcome_of,
 
 
 @pytest.mark.parametrize("point", ["open metrics.jsonl", "os.rename .saving/checkpoint-4", "os.rename .final_model.*"])
-@pytest.mark.parametrize("form", ["independent", "shared", "low_rank", "frozen"])
-def test_killed_with_reasoning_rows_in_each_form(form, point, forks, undisturbed, outcome_of, tmp_path):
-    words = (f"model.reasoning_rows={form}", "dataset.open_thinking=prefill")  # untrained, it opens none by itself
+@pytest.mark.parametrize("rank", ["null", 16, 0])
+def test_killed_with_reasoning_rows_in_each_rank(rank, point, forks, undisturbed, outcome_of, tmp_path):
+    words = (f"model.reasoning_rank={rank}", "dataset.open_thinking=prefill")  # untrained, it opens none by itself
     run = undisturbed(*words)
     expected, events = outcome_of(run), forks.changes(run)
-    if form in ("shared", "low_rank"):
+    if rank == 16:
         differences = run / "final_model" / "reasoning_rows" / "differences.safetensors"
         assert load_file(differences)["input.B"].any() and str(differences.relative_to(run)) in expected.weights
     assert forks.run(tmp_path / "run", *words, kill_at=number_of(point, events)) == -signal.SIGKILL

@@ -161,7 +161,7 @@ class TestInitialModel:
             initial_folder(base, tmp_path, Expansion(size=10), tokenizer)
 
     def test_differences_of_another_rank_are_another_model(self, make_shape, tmp_path):
-        base, low_rank = make_shape("qwen3").folder, Expansion(size=10, reasoning_rows="low_rank", reasoning_rank=4)
+        base, low_rank = make_shape("qwen3").folder, Expansion(size=10, reasoning_rank=4)
         assert initial_folder(base, tmp_path, low_rank) == initial_folder(base, tmp_path, low_rank)
         with pytest.raises(UserError, match="was expanded otherwise"):
             initial_folder(base, tmp_path, replace(low_rank, reasoning_rank=5))

@@ -132,17 +132,17 @@ def test_smollm2_scores_each_token_as_it_was_sampled(smollm2, make_trainer, tmp_
 
 
 @pytest.mark.parametrize(
-    ("form", "lora"),
+    ("rank", "lora"),
     [
-        ("low_rank", None),
-        pytest.param("independent", None, marks=pytest.mark.slow),
-        pytest.param("independent", Lora(r=4, lora_dropout=0.5), marks=pytest.mark.slow),
+        (16, None),
+        pytest.param(None, None, marks=pytest.mark.slow),
+        pytest.param(None, Lora(r=4, lora_dropout=0.5), marks=pytest.mark.slow),
     ],
 )
 def test_kl_is_logged_every_so_many_steps_starts_at_nothing_and_changes_nothing_else(
-    form, lora, expand_shape, make_trainer, tmp_path
+    rank, lora, expand_shape, make_trainer, tmp_path
 ):
-    folder, rows, weights, luck = expand_shape("llama", size=None, reasoning_rows=form), {}, {}, {}
+    folder, rows, weights, luck = expand_shape("llama", size=None, reasoning_rank=rank), {}, {}, {}
     for steps in (0, 1, 2, None):
         trainer = make_trainer(
             folder,

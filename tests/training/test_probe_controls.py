@@ -27,7 +27,7 @@ def test_a_channel_with_that_error_rate_tells_so_many_bits(bits):
 
 
 def test_the_choice_tells_the_answer_and_the_answer_follows_the_choice_alone(expand_shape):
-    folder = expand_shape("qwen3", size=None, reasoning_rows="independent", open_thinking="model")
+    folder = expand_shape("qwen3", size=None, reasoning_rank=None, open_thinking="model")
     tokenizer, layout = load_tokenizer(folder), VocabLayout.load(folder)
     model, policy = AutoModelForCausalLM.from_pretrained(folder), RegionPolicy(layout)
     rows = [

@@ -1,4 +1,4 @@
-"""Training with copies in each form: one policy, one reference, and folders that are the model that was trained."""
+"""Training with copies in each rank: one policy, one reference, and folders that are the model that was trained."""
 
 from functools import partial
 from itertools import product
@@ -22,35 +22,35 @@ TRAINED = {
     "save_strategy": "steps",
     "save_steps": 1,
 }
-FORMS = ("independent", "shared", "low_rank", "frozen")
+RANKS = (None, 4, 0)
 
 
-def of_forms(*quick):
-    every = product(("gemma3", "phi"), FORMS)
+def of_ranks(*quick):
+    every = product(("gemma3", "phi"), RANKS)
     marked = [case if case in quick else pytest.param(*case, marks=pytest.mark.slow) for case in every]
-    return pytest.mark.parametrize(("name", "form"), marked)
+    return pytest.mark.parametrize(("name", "rank"), marked)
 
 
-every_form = of_forms(("gemma3", "shared"), ("phi", "low_rank"))
-every_form_in_time = of_forms(("phi", "low_rank"))  # with a training of its own for each
+every_rank = of_ranks(("gemma3", 4), ("phi", 4))
+every_rank_in_time = of_ranks(("phi", 4))  # with a training of its own for each
 
 
 @pytest.fixture(scope="module")
 def folder_of(expand_shape):
-    return lambda name, form: expand_shape(name, size=None, multiplicity=2, reasoning_rows=form, reasoning_rank=4)
+    return lambda name, rank: expand_shape(name, size=None, multiplicity=2, reasoning_rank=rank)
 
 
 @pytest.fixture(scope="module")
 def trained(folder_of, make_trainer, tmp_path_factory):
-    """The finished run of a shape and a form, made at the first call."""
+    """The finished run of a shape and a rank, made at the first call."""
     made = {}
 
-    def train(name, form):
-        if (name, form) not in made:
-            out = tmp_path_factory.mktemp(f"{name}-{form}")
-            made[name, form] = make_trainer(folder_of(name, form), out, **TRAINED)
-            made[name, form].train()
-        return made[name, form]
+    def train(name, rank):
+        if (name, rank) not in made:
+            out = tmp_path_factory.mktemp(f"{name}-{rank}")
+            made[name, rank] = make_trainer(folder_of(name, rank), out, **TRAINED)
+            made[name, rank].train()
+        return made[name, rank]
 
     return train
 
@@ -83,25 +83,25 @@ def sample(trainer, rounds):
     return [trainer._generate_and_score_completions(inputs) for _ in range(rounds)]
 
 
-@every_form
-def test_what_is_sampled_after_training_is_scored_as_it_was(name, form, trained, farthest_from_its_score):
-    trainer = trained(name, form)
+@every_rank
+def test_what_is_sampled_after_training_is_scored_as_it_was(name, rank, trained, farthest_from_its_score):
+    trainer = trained(name, rank)
     batches = sample(trainer, 3)
     assert sum(int(batch["completion_mask"].sum()) for batch in batches) > 500
     assert any(trainer.policy.is_reasoning(batch["completion_ids"]).any() for batch in batches)
-    assert (difference_of_rows(trainer) > 0.1) == (form != "frozen")
+    assert (difference_of_rows(trainer) > 0.1) == (rank != 0)
     assert max(farthest_from_its_score(trainer, batch) for batch in batches) < 1e-4
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("rank", RANKS)
 def test_so_are_five_thousand_tokens_after_twenty_steps(
-    form, folder_of, make_trainer, farthest_from_its_score, tmp_path
+    rank, folder_of, make_trainer, farthest_from_its_score, tmp_path
 ):
     twenty = {**TRAINED, "learning_rate": 1e-2, "max_steps": 20, "save_strategy": "no", "max_completion_length": 64}
-    trainer = make_trainer(folder_of("phi", form), tmp_path, **twenty)
+    trainer = make_trainer(folder_of("phi", rank), tmp_path, **twenty)
     trainer.train()
-    assert (difference_of_rows(trainer) > 0.1) == (form != "frozen")
+    assert (difference_of_rows(trainer) > 0.1) == (rank != 0)
     tokens, farthest = 0, 0.0
     while tokens < 5000:
         (batch,) = sample(trainer, 1)
@@ -110,31 +110,31 @@ def test_so_are_five_thousand_tokens_after_twenty_steps(
     assert farthest < 1e-4
 
 
-@every_form
-def test_the_reference_has_the_same_form_and_the_first_kl_is_none(name, form, trained):
-    trainer = trained(name, form)
+@every_rank
+def test_the_reference_has_the_same_form_and_the_first_kl_is_none(name, rank, trained):
+    trainer = trained(name, rank)
     first, *others = (row for row in trainer.state.log_history if "loss" in row)
     assert abs(first["kl"]) < 1e-6 and abs(first["kl/ids"]) < 1e-6
     assert min(row["kl"] for row in others) > 1e-4
     held, reference = held_rows(trainer.model), held_rows(trainer.ref_model)
-    if form == "independent":
+    if rank is None:
         assert held is reference is None
     else:
-        assert reference is not held and reference.layout.reasoning_rows == form
+        assert reference is not held and reference.layout.reasoning_rank == rank
         rows = len(trainer.ref_model.get_output_embeddings().weight)
         assert rows == len(trainer.ref_model.get_input_embeddings().weight) == trainer.policy.layout.standard_size
 
 
-@every_form
-def test_a_checkpoint_in_stock_classes_gives_the_logits_of_the_trainer(name, form, trained):
-    trainer = trained(name, form)
+@every_rank
+def test_a_checkpoint_in_stock_classes_gives_the_logits_of_the_trainer(name, rank, trained):
+    trainer = trained(name, rank)
     stock = AutoModelForCausalLM.from_pretrained(f"{trainer.args.output_dir}/checkpoint-3")
     assert (logits_of(stock) - logits_of(trainer.model)).abs().max() < 1e-4
 
 
-@every_form_in_time
-def test_a_training_in_python_goes_on_from_the_folder_of_another(name, form, trained, make_trainer, tmp_path):
-    before = trained(name, form)
+@every_rank_in_time
+def test_a_training_in_python_goes_on_from_the_folder_of_another(name, rank, trained, make_trainer, tmp_path):
+    before = trained(name, rank)
     before.save_model(str(tmp_path / "final_model"))
     trainer = make_trainer(tmp_path / "final_model", tmp_path / "out", **{**TRAINED, "max_steps": 1})
     assert trainer.policy.layout == before.policy.layout
@@ -144,16 +144,16 @@ def test_a_training_in_python_goes_on_from_the_folder_of_another(name, form, tra
     assert abs(row["kl"]) < 1e-6  # from where it began
 
 
-@every_form
-def test_another_stage_takes_over_the_differences_as_they_are(name, form, trained, folder_of, make_trainer, tmp_path):
-    before = trained(name, form)
-    stage = make_trainer(folder_of(name, form), tmp_path, **TRAINED)
+@every_rank
+def test_another_stage_takes_over_the_differences_as_they_are(name, rank, trained, folder_of, make_trainer, tmp_path):
+    before = trained(name, rank)
+    stage = make_trainer(folder_of(name, rank), tmp_path, **TRAINED)
     stage.checkpoints.load_weights(before.checkpoints.output_dir / "checkpoint-3")
     assert_same_bits(parameters(stage), parameters(before))
 
 
-@every_form_in_time
-def test_the_best_step_s_weights_are_loaded_at_the_end(name, form, folder_of, make_trainer, tmp_path):
+@every_rank_in_time
+def test_the_best_step_s_weights_are_loaded_at_the_end(name, rank, folder_of, make_trainer, tmp_path):
     best = {
         "load_best_model_at_end": True,
         "metric_for_best_model": "accuracy",
@@ -170,24 +170,24 @@ def test_the_best_step_s_weights_are_loaded_at_the_end(name, form, folder_of, ma
     asked = Dataset.from_list([{"prompt": [{"role": "user", "content": "1 + 1?"}]}])
     with_measure = partial(RegionGRPOTrainer, measure=accuracy_falls, eval_dataset=asked)
     trainer = make_trainer(
-        folder_of(name, form), tmp_path, trainer=with_measure, **{**TRAINED, "beta": 0.0, "max_steps": 2, **best}
+        folder_of(name, rank), tmp_path, trainer=with_measure, **{**TRAINED, "beta": 0.0, "max_steps": 2, **best}
     )
     trainer.train()
     assert len(seen) == 2 and trainer.state.best_global_step == 1
     assert_same_bits(parameters(trainer), seen[0])
 
 
-@every_form_in_time
+@every_rank_in_time
 def test_a_resume_has_the_differences_of_the_checkpoint_and_ends_with_the_same_bits(
-    name, form, trained, folder_of, make_trainer, tmp_path
+    name, rank, trained, folder_of, make_trainer, tmp_path
 ):
-    whole = trained(name, form)
-    resumed = make_trainer(folder_of(name, form), tmp_path, **TRAINED)
+    whole = trained(name, rank)
+    resumed = make_trainer(folder_of(name, rank), tmp_path, **TRAINED)
     resumed.train(resume_from_checkpoint=str(whole.checkpoints.output_dir / "checkpoint-1"))
     assert_same_bits(parameters(resumed), parameters(whole))
     folders = [each.checkpoints.output_dir / "checkpoint-3" for each in (whole, resumed)]
     assert_same_bits(*(load_file(folder / "model.safetensors") for folder in folders))
-    if form in ("shared", "low_rank"):
-        one, other = (read_differences(folder, whole.policy.layout) for folder in folders)
+    if rank:
+        one, other = (read_differences(folder) for folder in folders)
         assert_same_bits(one, other)
         assert torch.equal(one["input.B"], parameters(whole)["model.embed_tokens.difference.B"])

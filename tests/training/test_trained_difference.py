@@ -11,10 +11,9 @@ from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.adapter import load_model, put_adapter_on
 from rlvr_vocab.vocab.peft.merge import merge_adapter
 from rlvr_vocab.vocab.peft.trained_difference import TrainedDifference
-from rlvr_vocab.vocab.peft.trained_rows import TrainedRows
-from rlvr_vocab.vocab.reasoning_rows import DIFFERENCES, held_rows, read_differences
+from rlvr_vocab.vocab.reasoning_rows import held_rows, read_differences
 
-FORM = {"size": None, "reasoning_rows": "low_rank", "reasoning_rank": 4, "init_noise": 0.3, "open_thinking": "prefill"}
+FORM = {"size": None, "reasoning_rank": 4, "init_noise": 0.3, "open_thinking": "prefill"}
 
 
 @pytest.fixture(params=["qwen3", pytest.param("phi", marks=pytest.mark.slow)])
@@ -93,8 +92,8 @@ def test_an_adapter_is_loaded_read_and_merged_with_them(folder, make_trainer, tm
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
     assert report.merging < 1e-4 and (logits(merged) - expected).abs().max() < 1e-4
     layout = VocabLayout.load(tmp_path / "merged")
-    stored = read_differences(tmp_path / "merged", layout)
-    assert layout.reasoning_rows == "low_rank"
+    stored = read_differences(tmp_path / "merged")
+    assert layout.reasoning_rank == 4
     assert torch.equal(stored["input.B"], differences_of(trainer.model)[0].lora_difference["default"].B)
     read = next(iter(token_tables(checkpoint, layout.rows).values()))
     of_merged = merged.get_input_embeddings().weight
@@ -122,15 +121,6 @@ def test_on_a_base_without_differences_they_are_refused(make_trainer, expand_sha
         put_adapter_on(AutoModelForCausalLM.from_pretrained(other), tmp_path / "out" / "checkpoint-3")
 
 
-@pytest.mark.slow
-def test_free_differences_beside_an_adapter_are_rows_of_their_own(make_trainer, expand_shape, tmp_path):
-    trainer = trained(expand_shape("qwen3", **{**FORM, "reasoning_rows": "shared"}), make_trainer, tmp_path / "out")
-    assert held_rows(trainer.model) is None and isinstance(trainer.model.get_input_embeddings(), TrainedRows)
-    merge_adapter(tmp_path / "out" / "checkpoint-3", tmp_path / "merged")
-    assert VocabLayout.load(tmp_path / "merged").reasoning_rows == "independent"
-    assert not (tmp_path / "merged" / DIFFERENCES).exists()
-
-
 def test_all_rows_and_differences_do_not_train_together(make_trainer, expand_shape, tmp_path):
-    with pytest.raises(UserError, match="train_rows=all with low_rank reasoning rows"):
+    with pytest.raises(UserError, match="train_rows=all with reasoning_rank=4"):
         make_trainer(expand_shape("qwen3", **FORM), tmp_path, lora=Lora(train_rows="all"))

@@ -77,10 +77,10 @@ def chatty_smollm2(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> C
 
     root, made = tmp_path_factory.mktemp("chatty"), {}
 
-    def write(mode: str, reasoning_rows: str = "independent") -> Path:
-        if (mode, reasoning_rows) not in made:
-            folder = root / mode / reasoning_rows
-            expansion = Expansion(size=None, mode=mode, reasoning_rows=reasoning_rows)
+    def write(mode: str, reasoning_rank: int | None = None) -> Path:
+        if (mode, reasoning_rank) not in made:
+            folder = root / mode / str(reasoning_rank)
+            expansion = Expansion(size=None, mode=mode, reasoning_rank=reasoning_rank)
             write_expansion(plan_expansion(str(smollm2), expansion), folder)
             layout, tokenizer = VocabLayout.load(folder), load_tokenizer(folder)
             model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
@@ -88,8 +88,8 @@ def chatty_smollm2(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> C
             rows[layout.think_open_id] = rows[tokenizer.encode(".")[0]]
             rows[layout.think_close_id] = rows[tokenizer.encode(",")[0]]
             model.save_pretrained(folder)
-            made[mode, reasoning_rows] = folder
-        return made[mode, reasoning_rows]
+            made[mode, reasoning_rank] = folder
+        return made[mode, reasoning_rank]
 
     return write
 

@@ -84,7 +84,7 @@ def run(request, chatty_smollm2, make_trainer, start_engine, sample, tmp_path_fa
     """10,000 tokens in one batch of 64, prompts read in chunks, the cache too small for all of them at once."""
     if request.param == "trained_low_rank":
         folder = tmp_path_factory.mktemp("run") / "final_model"
-        initial_model = chatty_smollm2("expand", "low_rank")
+        initial_model = chatty_smollm2("expand", 16)
         trainer = make_trainer(initial_model, folder.parent, use_vllm=False, learning_rate=1e-3)
         trainer.train()
         trainer.save_model(folder)

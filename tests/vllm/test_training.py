@@ -35,13 +35,11 @@ def weights_kept(monkeypatch):
 
 
 @pytest.mark.usefixtures("weights_kept")
-@pytest.mark.parametrize(
-    ("mode", "reasoning_rows"), [("expand", "independent"), ("replace", "shared"), ("expand", "low_rank")]
-)
+@pytest.mark.parametrize(("mode", "reasoning_rank"), [("expand", None), ("replace", 0), ("expand", 16)])
 def test_three_steps_sample_from_the_policy_that_each_update_made(
-    mode, reasoning_rows, chatty_smollm2, make_trainer, tmp_path
+    mode, reasoning_rank, chatty_smollm2, make_trainer, tmp_path
 ):
-    trainer = make_trainer(chatty_smollm2(mode, reasoning_rows), tmp_path)
+    trainer = make_trainer(chatty_smollm2(mode, reasoning_rank), tmp_path)
     trainer.train()
     rows = trainer.state.log_history[:3]
     assert trainer.state.global_step == 3 and all(row["grad_norm"] > 0 for row in rows)

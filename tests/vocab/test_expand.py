@@ -140,7 +140,7 @@ def test_the_rows_of_copies_are_made_with_no_second_table_beside_them(bytes_beyo
     rows = 2**17
     config = Qwen3Config(vocab_size=rows, hidden_size=128, num_hidden_layers=0, tie_word_embeddings=True)
     model = Qwen3ForCausalLM(config)
-    layout = VocabLayout(rows, tuple(range(rows)), 3, 4, (), (), reasoning_rows="low_rank")
+    layout = VocabLayout(rows, tuple(range(rows)), 3, 4, (), (), reasoning_rank=16)
     plan = SimpleNamespace(layout=layout, expansion=Expansion(init_noise=0.1), tag_pieces={})
     differences = {}
     beyond = bytes_beyond(lambda: differences.update(module._expand_weights(model, plan)))

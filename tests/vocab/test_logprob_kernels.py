@@ -26,7 +26,7 @@ CASES = [
     ({"sources": "the first 40", "mode": "replace", "bias": True}, CAPPED, ALL),
     ({"form": "low_rank", "sources": "all, thrice"}, CAPPED, ALL),
     (
-        {"form": "shared", "sources": "the first 40", "regions": "all thinking", "bias": True},
+        {"form": "low_rank", "sources": "the first 40", "regions": "all thinking", "bias": True},
         PLAIN,
         UPSTREAM["KL of texts"],
     ),
@@ -157,7 +157,7 @@ def test_rows_of_their_own_stand_for_the_end_of_the_table():
 
 
 def test_a_forbidden_target_scores_as_forbidden_and_leaves_gradients_finite():
-    case = Case("shared", sources="the first 40", regions="all answering")
+    case = Case("low_rank", sources="the first 40", regions="all answering")
     case.targets[0] = test_logprobs.STANDARD + 1
     with block_form("triton"):
         scores = case.scores(HeadSettings())

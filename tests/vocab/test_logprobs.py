@@ -28,7 +28,7 @@ SOURCES = {
     "runs, holes and repeats": (5, 5, 9, 1, 60, 22, 23, 24, 30, 9, 9, *range(41, 48), 50, 51, 3),
     "none": (),
 }
-FORMS = ("independent", "shared", "low_rank", "frozen")
+FORMS = ("independent", "low_rank", "frozen")
 # Which of the figures have a gradient: log-probs, those given the text, entropy over texts.
 UPSTREAM = {
     "all": (1, 1, 1),
@@ -99,7 +99,7 @@ class Case:
         self.weight = leaf(STANDARD + (copies if form == "independent" else 0), HIDDEN)
         self.bias = leaf(len(self.weight)) if bias else None
         self.A = leaf(RANK, HIDDEN) if form == "low_rank" else None
-        self.B = leaf(copies, RANK if form == "low_rank" else HIDDEN) if form in ("shared", "low_rank") else None
+        self.B = leaf(copies, RANK) if form == "low_rank" else None
         self.factor_bias = leaf(copies) if bias and self.B is not None else None
         self.form = form
         allowed = torch.isfinite(self.policy.bias)[self.regions].float()
@@ -111,7 +111,7 @@ class Case:
         return [each for each in every if each is not None]
 
     def scores(self, settings, own_rows=None):
-        projected = None if self.B is None else self.hidden if self.A is None else self.hidden @ self.A.t()
+        projected = None if self.A is None else self.hidden @ self.A.t()
         parts = (self.weight, self.bias, own_rows, projected, self.B, self.factor_bias)
         rows = OutputRows(*(None if each is None else each.to(DEVICE) for each in parts))
         hidden, targets, regions = (each.to(DEVICE) for each in (self.hidden, self.targets, self.regions))
@@ -124,7 +124,7 @@ class Case:
             return weight, bias
         copies = weight[self.sources]
         if self.B is not None:
-            copies = copies + (self.B.double() if self.A is None else self.B.double() @ self.A.double())
+            copies = copies + self.B.double() @ self.A.double()
         if bias is not None:
             of_copies = 0 if self.factor_bias is None else self.factor_bias.double()
             bias = torch.cat([bias, bias[self.sources] + of_copies])

@@ -1,6 +1,5 @@
 """Copies that are held as differences from their sources, beside the stock tables that make and keep them."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from rlvr_vocab.vocab.reasoning_rows import (
 )
 from rlvr_vocab.vocab.regions import scored_regions
 
-FORMS = ("shared", "low_rank", "frozen")
+RANKS = (4, 0)
 SHAPES = [  # scaled and capped; with a bias; tied; untied
     "gemma3",
     "phi",
@@ -66,12 +65,12 @@ def continuations(model, layout):
     return model.generate(contexts(layout)[:1], do_sample=False, max_new_tokens=12, eos_token_id=-1)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("rank", RANKS)
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_held_model_is_the_stock_model_of_its_folder_before_and_after_it_has_changed(
-    name, form, expand_shape, tmp_path
+    name, rank, expand_shape, tmp_path
 ):
-    folder = expand_shape(name, source_ids=SOURCES, reasoning_rows=form, reasoning_rank=4)
+    folder = expand_shape(name, source_ids=SOURCES, reasoning_rank=rank)
     layout, model = VocabLayout.load(folder), held(folder)
     assert len(model.get_output_embeddings().weight) == len(model.get_input_embeddings().weight) == layout.standard_size
     assert farthest(model, stock(folder), layout) < 1e-5
@@ -83,10 +82,10 @@ def test_a_held_model_is_the_stock_model_of_its_folder_before_and_after_it_has_c
     assert torch.equal(continuations(model, layout), continuations(stock(tmp_path), layout))
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("rank", RANKS)
 @pytest.mark.parametrize("name", ["gemma3", "phi"])
-def test_what_was_saved_is_read_back_to_the_bit_and_never_by_subtraction(name, form, expand_shape, tmp_path):
-    folder = expand_shape(name, source_ids=SOURCES, reasoning_rows=form, reasoning_rank=4)
+def test_what_was_saved_is_read_back_to_the_bit_and_never_by_subtraction(name, rank, expand_shape, tmp_path):
+    folder = expand_shape(name, source_ids=SOURCES, reasoning_rank=rank)
     changed, resumed = held(folder), held(folder)
     change(changed)
     changed.save_pretrained(tmp_path)
@@ -120,10 +119,10 @@ def test_a_whole_table_is_made_of_rows_and_differences_with_nothing_of_its_size_
     torch.testing.assert_close(whole[2**17 :], standard[sources] + difference, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("rank", RANKS)
 @pytest.mark.parametrize("name", ["gemma3", "phi"])
-def test_its_own_save_pretrained_writes_a_stock_model_and_what_goes_on_from_it(name, form, expand_shape, tmp_path):
-    folder = expand_shape(name, source_ids=SOURCES, reasoning_rows=form, reasoning_rank=4)
+def test_its_own_save_pretrained_writes_a_stock_model_and_what_goes_on_from_it(name, rank, expand_shape, tmp_path):
+    folder = expand_shape(name, source_ids=SOURCES, reasoning_rank=rank)
     model, plain = held(folder), stock(folder)
     change(model)
     named = dict(held_rows(model).stock_parameters(model.named_parameters()))
@@ -137,9 +136,8 @@ def test_its_own_save_pretrained_writes_a_stock_model_and_what_goes_on_from_it(n
     assert all(torch.equal(named[key], each) for key, each in saved.named_parameters())
 
 
-@pytest.mark.parametrize("form", ["shared", "low_rank"])
-def test_in_bfloat16_copies_are_sampled_as_they_are_scored(form, expand_shape):
-    folder = expand_shape("llama", size=None, reasoning_rows=form, init_noise=NOISE)
+def test_in_bfloat16_copies_are_sampled_as_they_are_scored(expand_shape):
+    folder = expand_shape("llama", size=None, reasoning_rank=16, init_noise=NOISE)
     model, policy = held(folder), RegionPolicy(VocabLayout.load(folder))
     attach_region_head(model, policy=policy)
     ids = contexts(policy.layout)
@@ -153,20 +151,17 @@ def test_in_bfloat16_copies_are_sampled_as_they_are_scored(form, expand_shape):
     assert open_copies.sum() > 10 and (sampled - scores)[open_copies].abs().max() < 1e-5
 
 
-@pytest.mark.parametrize("form", ["shared", "low_rank"])
 @pytest.mark.parametrize("name", ["qwen3", "phi"])
-def test_noise_at_the_beginning_is_in_the_differences(name, form, expand_shape):
-    folder = expand_shape(name, source_ids=SOURCES, reasoning_rows=form, init_noise=NOISE)
+def test_noise_at_the_beginning_is_in_the_differences(name, expand_shape):
+    folder = expand_shape(name, source_ids=SOURCES, reasoning_rank=16, init_noise=NOISE)
     layout, model = VocabLayout.load(folder), stock(folder)
-    differences, standard = read_differences(folder, layout), layout.standard_size
+    differences, standard = read_differences(folder), layout.standard_size
     tables = {"input": model.get_input_embeddings().weight, "output": model.get_output_embeddings().weight}
     if model.config.tie_word_embeddings:
         del tables["output"]
     assert {name.split(".")[0] for name in differences} == tables.keys()
     for name, table in tables.items():
-        difference = differences[f"{name}.B"]
-        if form == "low_rank":
-            difference = difference @ differences[f"{name}.A"]
+        difference = differences[f"{name}.B"] @ differences[f"{name}.A"]
         copied = table[list(layout.source_ids)]
         assert torch.allclose(table[standard:], copied + difference, atol=1e-6)
         relative = (difference.std(dim=1) / copied.std(dim=1)).mean().item()
@@ -174,32 +169,28 @@ def test_noise_at_the_beginning_is_in_the_differences(name, form, expand_shape):
     assert farthest(held(folder), model, layout) < 1e-5
 
 
-def test_frozen_rows_take_no_noise():
-    with pytest.raises(UserError, match=r"init_noise=0.1: frozen reasoning rows are what their sources are"):
-        Expansion(size=3, reasoning_rows="frozen", init_noise=NOISE)
+def test_rows_of_rank_0_take_no_noise():
+    with pytest.raises(UserError, match=r"init_noise=0.1: copies of reasoning_rank=0 are what their sources are"):
+        Expansion(size=3, reasoning_rank=0, init_noise=NOISE)
 
 
-@pytest.mark.parametrize("form", ["shared", "low_rank"])
-def test_without_noise_the_differences_are_zero_and_their_rank_is_as_asked(form, expand_shape):
-    folder = expand_shape("phi", source_ids=SOURCES, reasoning_rows=form, reasoning_rank=4)
-    differences = read_differences(folder, VocabLayout.load(folder))
+def test_without_noise_the_differences_are_zero_and_their_rank_is_as_asked(expand_shape):
+    differences = read_differences(expand_shape("phi", source_ids=SOURCES, reasoning_rank=4))
     hidden, copies = 32, len(SOURCES)
     expected = {"output.bias": (copies,)}
     for table in ("input", "output"):
-        parts = {"A": (4, hidden), "B": (copies, 4)} if form == "low_rank" else {"B": (copies, hidden)}
-        expected |= {f"{table}.{part}": shape for part, shape in parts.items()}
+        expected |= {f"{table}.A": (4, hidden), f"{table}.B": (copies, 4)}
     assert {name: tuple(each.shape) for name, each in differences.items()} == expected
     assert all(bool(each.any()) == name.endswith(".A") for name, each in differences.items())
 
 
 @pytest.fixture
 def folder_with(expand_shape, tmp_path):
-    """A folder with nothing but a layout of `form` and the differences that `change` makes of those of low rank."""
+    """A folder with nothing but a layout and the differences that `change` makes of those of rank 4."""
 
-    def make(form, change):
-        folder = expand_shape("phi", source_ids=SOURCES, reasoning_rows="low_rank", reasoning_rank=4)
-        layout = json.loads((folder / "reasoning_vocab.json").read_text())
-        (tmp_path / "reasoning_vocab.json").write_text(json.dumps({**layout, "reasoning_rows": form}))
+    def make(change):
+        folder = expand_shape("phi", source_ids=SOURCES, reasoning_rank=4)
+        VocabLayout.load(folder).save(tmp_path)
         path = tmp_path / DIFFERENCES
         path.parent.mkdir()
         change(load_file(folder / DIFFERENCES), path)
@@ -215,10 +206,6 @@ def missing(differences: dict, path: Path):
 def truncated(differences: dict, path: Path):
     save_file(differences, path)
     path.write_bytes(path.read_bytes()[:-100])
-
-
-def whole(differences: dict, path: Path):
-    save_file(differences, path)
 
 
 def of_other_copies(differences: dict, path: Path):
@@ -237,39 +224,23 @@ def of_one_table(differences: dict, path: Path):
     save_file({name: each for name, each in differences.items() if not name.startswith("output")}, path)
 
 
-MISFIT = "does not fit the model's tables: the shape of its output.A is"
+MISFIT = "does not fit the model's tables: the shape of its"
 
 
 @pytest.mark.parametrize(
-    ("form", "change", "words"),
+    ("change", "words"),
     [
-        ("low_rank", missing, "cannot be read, the differences of low_rank reasoning rows: "),
-        ("low_rank", truncated, "cannot be read, the differences of low_rank reasoning rows: "),
-        ("shared", whole, "does not hold the differences of shared reasoning rows"),
-        ("low_rank", of_other_copies, f"is of another number of reasoning tokens than {len(SOURCES)}"),
-        (
-            "low_rank",
-            of_another_width,
-            f"{MISFIT} (4, 31), not (4, 32)",
-        ),
-        (
-            "low_rank",
-            of_another_rank,
-            f"{MISFIT} (3, 32), not (4, 32)",
-        ),
-        ("low_rank", of_one_table, f"{MISFIT} None, not (4, 32)"),
+        (missing, "cannot be read, the differences of its reasoning rows: "),
+        (truncated, "cannot be read, the differences of its reasoning rows: "),
+        (of_other_copies, f"{MISFIT} output.bias is (7,), not ({len(SOURCES)},)"),
+        (of_another_width, f"{MISFIT} output.A is (4, 31), not (4, 32)"),
+        (of_another_rank, f"{MISFIT} output.A is (3, 32), not (4, 32)"),
+        (of_one_table, f"{MISFIT} output.A is None, not (4, 32)"),
     ],
 )
-def test_differences_that_do_not_fit_are_refused_in_one_line(form, change, words, folder_with, expand_shape):
-    folder = folder_with(form, change)
-    model = stock(expand_shape("phi", source_ids=SOURCES, reasoning_rows="low_rank", reasoning_rank=4))
+def test_differences_that_do_not_fit_are_refused_in_one_line(change, words, folder_with, expand_shape):
+    folder = folder_with(change)
+    model = stock(expand_shape("phi", source_ids=SOURCES, reasoning_rank=4))
     with pytest.raises(UserError) as caught:
         hold_differences(model, folder)
     assert f"{folder / DIFFERENCES} {words}" in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_a_folder_of_earlier_versions_has_rows_of_their_own(expand_shape):
-    folder = expand_shape("qwen3", source_ids=SOURCES)
-    assert "reasoning_rows" not in json.loads((folder / "reasoning_vocab.json").read_text())
-    assert VocabLayout.load(folder).reasoning_rows == "independent" and not (folder / DIFFERENCES).exists()
-    assert held_rows(held(folder)) is None

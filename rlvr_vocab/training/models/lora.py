@@ -67,7 +67,7 @@ def complete_adapter(model: PeftModel, lora: Lora, layout: VocabLayout) -> None:
     held, first = held_rows(model), first_trained_row(lora.train_rows, layout)
     if held is not None and lora.train_rows == "all":
         raise UserError(
-            f"train_rows=all with {layout.reasoning_rows} reasoning rows: rows beside an adapter train whole or as "
+            f"train_rows=all with reasoning_rank={layout.reasoning_rank}: rows beside an adapter train whole or as "
             "differences from their sources"
         )
     if held is not None and lora.train_rows == "reasoning":

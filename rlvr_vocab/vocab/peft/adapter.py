@@ -65,7 +65,7 @@ def put_adapter_on(model: PreTrainedModel, folder: str | Path) -> PeftModel:
     if rows:
         add_trained_rows(adapted, model.get_input_embeddings().weight.size(0) - rows)
     if differences:
-        hold_differences(model, model.name_or_path, adapter=True)
+        hold_differences(model, model.name_or_path)
         held = held_rows(model)
         if held is None:
             raise UserError(f"{folder} does not fit its base: {model.name_or_path} has no differences of low rank")

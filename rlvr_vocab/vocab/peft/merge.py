@@ -148,7 +148,7 @@ def _write_form(folder: Path, base: Path, own_rows: bool) -> None:
         (folder / DIFFERENCES).parent.mkdir()
         shutil.copyfile(base / DIFFERENCES, folder / DIFFERENCES)
     elif own_rows and (base / LAYOUT_FILE).is_file():
-        replace(VocabLayout.load(base), reasoning_rows="independent").save(folder)
+        replace(VocabLayout.load(base), reasoning_rank=None).save(folder)
 
 
 def _in_float32(adapter: Path, base: Path) -> Any:

@@ -15,7 +15,7 @@ from torch import nn
 
 from rlvr_vocab.vocab.peft.adapter_base import DIFFERENCE_KEY
 from rlvr_vocab.vocab.peft.trained_rows import ADAPTER
-from rlvr_vocab.vocab.reasoning_rows import Difference, HeldRows
+from rlvr_vocab.vocab.reasoning_rows import CopiedRows, Difference
 
 
 class TrainedDifference(nn.Module, BaseTunerLayer):
@@ -72,7 +72,7 @@ class TrainedDifference(nn.Module, BaseTunerLayer):
         self.merged_adapters = []
 
 
-def train_differences(held: HeldRows) -> None:
+def train_differences(held: CopiedRows) -> None:
     """Let the differences of a model's reasoning rows train with its adapter; frozen rows have none."""
     for _, module in held.own_tables():
         if module.difference.B is not None:
