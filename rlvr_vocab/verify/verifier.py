@@ -9,8 +9,7 @@ from typing import Any
 
 from rlvr_vocab.verify.judge import FAILED, TIMEOUT, TOO_LARGE, AlgebraNeeded, NoAlgebra, Verdict, judge
 from rlvr_vocab.verify.limits import MAX_CHARACTERS
-from rlvr_vocab.verify.worker_pool import WorkerPool
-from rlvr_vocab.verify.worker_server import Outcome
+from rlvr_vocab.verify.worker_pool import Outcome, WorkerPool
 
 DEADLINE_SECONDS = 2.0
 

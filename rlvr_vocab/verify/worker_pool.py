@@ -1,127 +1,160 @@
 """A pool of processes for work on untrusted text: an item may hang, crash or eat memory, the caller goes on.
 
-    caller ──items──▶ server ──forks──▶ worker, worker, …
-           ◀outcomes─        ◀──────────┘
-
-The server (`worker_server`) is one fresh, single-threaded interpreter that has imported the task. It forks a ready
-worker in milliseconds, so a worker that is late or dead is cheap to replace. `multiprocessing` is no substitute:
-forking the caller is unsafe once it runs threads or CUDA, and its other start methods run the caller's script again.
+A worker is a fresh interpreter that has imported the task. The caller and its workers exchange lines of JSON, so a text
+that took over a worker can make the caller run nothing. `docs/LOG.md` says why this is not pebble's pool.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import os
+import resource
+import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from typing import IO, Any
-
-from rlvr_vocab.verify.worker_server import Outcome, receive, send
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
 MOST_WORKERS = 8
 START_LIMIT = 120.0  # seconds: on a cluster's file system a first import may take half a minute
-SILENCE_LIMIT = 30.0  # seconds past an item's deadline
-STOP_LIMIT = 5.0
-STARTS_BEFORE_GIVING_UP = 5
+END_LIMIT = 2.0  # seconds for a process that has closed its connection to end by itself
+SEND_LIMIT = 5.0  # seconds for an item to go to a worker, which has nothing else to do than to receive it
+GRACE = 1.0  # seconds past the deadline after which a worker ends by itself
+
+RECURSION_LIMIT = 10_000
+STACK_BYTES = 64 * 2**20  # RECURSION_LIMIT levels of `sorted(key=…)` take 16 MB, the usual 8 MB would crash
+# Bytes of address space for a worker, interpreter and modules included: below 1 GB with room to spare for what is
+# resident but no address space of its own.
+MEMORY_LIMIT = 900 * 2**20
+OUT_OF_MEMORY = 77  # exit code
+LONGEST_DETAIL = 300
+LONGEST_ANSWER = 64 * 2**20
 
 # sys.path comes first, or the imports of this very line would look into the working directory.
 _PROGRAM = (
     "import sys; sys.path[:] = sys.argv[3:]; "
-    "from rlvr_vocab.verify.worker_server import main; main(int(sys.argv[1]), sys.argv[2])"
+    "from rlvr_vocab.verify.worker_pool import work; work(int(sys.argv[1]), sys.argv[2])"
 )
 _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",  # the order of a set decides which form sympy finds: the same in every run
     "PYTHONWARNINGS": "ignore",  # nobody sees them, and as errors they would change verdicts
-    "OMP_NUM_THREADS": "1",  # a library with threads of its own could not be forked
+    "OMP_NUM_THREADS": "1",  # there are as many workers as cores
 }
+# A terminal or a batch scheduler sends these to every process of a job; they are the caller's to answer.
+_SIGNALS_FOR_THE_CALLER = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+# To write to a dead process is an error to handle, not the signal that ends a caller who has SIGPIPE at its default.
+_SEND_FLAGS = socket.MSG_NOSIGNAL if sys.platform == "linux" else 0
 
+Failure = Literal["timeout", "too large", "died", "error"]
 Progress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one item.
+
+    Attributes:
+        value: what the task returned; None where it failed.
+        failure: "timeout", past the deadline; "too large", out of memory; "died", the worker crashed; "error", the
+            task raised; None where it returned.
+        detail: the failure in a few words.
+        milliseconds: how long the item took.
+    """
+
+    value: Any
+    failure: Failure | None
+    detail: str
+    milliseconds: float
 
 
 class WorkerPool:
     """Processes that apply a function to untrusted items. They start with the first `run`.
 
-    `run` may be called from any thread, inside a running event loop and after `os.fork`; one batch is worked on at a
-    time. It uses no signals, so those of the caller keep their handlers and alarms.
-
-    Args:
-        task: the function, as "module:function"; it takes a JSON value and returns one.
-        workers: how many at most; by default as many as there are usable cores, up to eight.
-        preload: functions to call before any item, outside all limits, as "module:function".
+    `run` may be called from any thread, inside a running event loop and after `os.fork`, one batch at a time; it uses
+    no signals. `task` is a "module:function" from a JSON value to one; `preload` names functions to call before any
+    item, outside all limits; `workers` is by default the number of usable cores, up to eight.
 
     Example:
         >>> pool = WorkerPool("math:sqrt")
         >>> [(outcome.value, outcome.detail) for outcome in pool.run([9, -1], deadline=2.0)]
         [(3.0, ''), (None, 'ValueError: math domain error')]
-        >>> pool.close()
     """
 
     def __init__(self, task: str, *, workers: int | None = None, preload: Sequence[str] = ()) -> None:
-        self._task = task
-        self._settings = json.dumps([task, list(preload), workers or usable_cores()])
-        self._servers: list[_Server] = []  # the one that runs, if any
+        self._task, self._preload, self._size = task, preload, workers or usable_cores()
+        self._workers: list[_Worker] = []
         self._lock = threading.Lock()
-        self._finalizer = weakref.finalize(self, _stop, self._servers)  # also when the interpreter ends
+        self._finalizer = weakref.finalize(self, _end_all, self._workers)  # also when the interpreter ends
         self._is_closed = False
         _POOLS.add(self)
 
     def run(self, items: Sequence[Any], deadline: float, on_progress: Progress | None = None) -> list[Outcome]:
-        """Apply the task to every item.
-
-        Args:
-            items: JSON values.
-            deadline: seconds for an item, counted from when a worker gets it.
-            on_progress: called in this thread after every outcome, with the number of outcomes and of items.
+        """Apply the task to every item, each for `deadline` seconds from when a worker gets it.
 
         Returns:
-            One outcome per item, in their order.
+            One outcome per item, in their order. `on_progress` gets the numbers of outcomes and of items after each.
 
         Raises:
             RuntimeError: the pool is closed, or its processes cannot be started.
         """
         outcomes: dict[int, Outcome] = {}
-        losses = 0
         with self._lock:
-            while len(outcomes) < len(items):
-                before = len(outcomes)
-                try:
-                    self._finish(items, outcomes, deadline, on_progress)
-                except _ServerLost as lost:
-                    losses = losses + 1 if len(outcomes) == before else 1
-                    if losses == STARTS_BEFORE_GIVING_UP:
-                        words = f"were lost {losses} times in a row, the last time: {lost}"
-                        raise RuntimeError(f"the worker processes for {self._task} {words}") from lost
+            try:
+                for place, outcome in self._outcomes(items, deadline):
+                    outcomes[place] = outcome
+                    if on_progress:
+                        on_progress(len(outcomes), len(items))
+            except BaseException:  # an interruption too: answers to come would be taken for answers to the next items
+                _end_all(self._workers)
+                python_is_ending = not self._finalizer.alive and not self._is_closed
+                if python_is_ending and threading.current_thread() is not threading.main_thread():
+                    threading.Event().wait()  # a daemon thread: it ends without a word
+                raise
         return [outcomes[place] for place in range(len(items))]
 
-    def _finish(
-        self, items: Sequence[Any], outcomes: dict[int, Outcome], deadline: float, on_progress: Progress | None
-    ) -> None:
-        """Have a server work on the items without an outcome."""
-        try:
+    def _outcomes(self, items: Sequence[Any], deadline: float) -> Iterator[tuple[int, Outcome]]:
+        """The place and the outcome of each item, in any order."""
+        waiting, busy, retried = deque(range(len(items))), list[_Worker](), set[int]()
+        while waiting or busy:
             if not self._finalizer.alive:
                 raise RuntimeError("this pool of worker processes is closed")
-            if not self._servers:
-                self._servers.append(_Server(self._task, self._settings))
-            places = [place for place in range(len(items)) if place not in outcomes]
-            answers = self._servers[0].ask(deadline, [items[place] for place in places])
-            for _ in places:
-                place, *fields = next(answers)
-                outcomes[places[place]] = Outcome(*fields)
-                if on_progress:
-                    on_progress(len(outcomes), len(items))
-        except BaseException:  # an interruption too: what is still to come would be taken for answers to the next items
-            _stop(self._servers)
-            python_is_ending = not self._finalizer.alive and not self._is_closed
-            if python_is_ending and threading.current_thread() is not threading.main_thread():
-                threading.Event().wait()  # a daemon thread: it ends without a word
-            raise
+            while waiting and len(busy) < self._size:
+                idle = [worker for worker in self._workers if worker not in busy]
+                if not idle:
+                    idle = [_Worker(self._task, self._preload)]
+                    self._workers += idle
+                busy.append(idle[0])
+                place = waiting.popleft()
+                idle[0].assign(place, items[place], deadline)
+            readable = _readable(busy)
+            for worker in list(busy):
+                # First the answers: where this process was stopped for a while, they lie ready and count.
+                outcome = worker.read() if worker.connection.fileno() in readable else None
+                if outcome is None and worker.until <= time.monotonic():
+                    outcome = worker.overdue()
+                if outcome is None:
+                    continue
+                busy.remove(worker)
+                if worker.has_ended:
+                    self._workers.remove(worker)
+                if worker.is_innocent and worker.place not in retried:
+                    retried.add(worker.place)
+                    waiting.appendleft(worker.place)
+                elif not worker.is_ready:
+                    raise RuntimeError(f"the worker processes for {self._task} cannot start: {outcome.detail}")
+                else:
+                    yield worker.place, outcome
 
     def close(self) -> None:
         """End the processes, for good."""
@@ -129,88 +162,126 @@ class WorkerPool:
         self._finalizer()
 
 
-class _ServerLost(Exception):
-    """The server was killed, or does not answer."""
+class _Worker:
+    """A worker process, and the item that it works on.
 
+    Attributes:
+        until: when its time is over, for the start or for the item.
+        is_innocent: it ended, and perhaps not by the fault of its item.
+    """
 
-class _Server:
-    """A running server."""
+    def __init__(self, task: str, preload: Sequence[str]) -> None:
+        self._task = task
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - it is read when the process could not start
+        self.until = time.monotonic() + START_LIMIT
+        self.is_ready = self.has_ended = self.is_innocent = False
+        self._items, self._received = 0, bytearray()
+        self.connection, theirs = socket.socketpair()
+        self.connection.settimeout(SEND_LIMIT)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), json.dumps([task, [*preload]]), *sys.path],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._output,
+                env={**os.environ, **_ENVIRONMENT},
+                start_new_session=True,  # Ctrl-C in the terminal is for the caller alone
+            )
 
-    def __init__(self, task: str, settings: str) -> None:
-        """Start one, and wait until it is ready.
+    def assign(self, place: int, item: Any, deadline: float) -> None:
+        """Give it an item, which goes to the process when that is ready."""
+        self.place, self._item, self._deadline = place, item, deadline
+        if self.is_ready:
+            self._send()
 
-        Raises:
-            RuntimeError: it cannot start, or not in time.
-            _ServerLost: it was killed.
-        """
-        self._control, theirs = socket.socketpair()
-        with tempfile.TemporaryFile() as words, ExitStack() as on_failure:
-            on_failure.callback(self._control.close)
-            with theirs:
-                self._process = _start(task, theirs.fileno(), settings, words)
-            on_failure.callback(self.stop)
-            self._wait_until_ready(task, words)
-            on_failure.pop_all()
+    def _send(self) -> None:
+        self._items += 1
+        self._received.clear()
+        self.until = time.monotonic() + self._deadline
+        with contextlib.suppress(OSError):  # it was killed while idle: `read` meets the end of the connection
+            self.connection.sendall(_line([self._items, self._item, self._deadline]), _SEND_FLAGS)
 
-    def ask(self, deadline: float, items: list[Any]) -> Iterator[list[Any]]:
-        """Send a batch; the answers as they come."""
-        self._control.settimeout(deadline + SILENCE_LIMIT)
+    def read(self) -> Outcome | None:
+        """Read what has come: the outcome of the item; None while it is still to come."""
         try:
-            send(self._control, [deadline, items])
-            while (answer := receive(self._control)) is not None:
-                yield answer
-        except OSError as error:
-            raise _ServerLost(str(error)) from error
-        raise _ServerLost("it has closed its connection")
+            more = self.connection.recv(2**18)
+        except ConnectionError:
+            more = b""
+        self._received += more
+        if not more:
+            return self._ended()
+        if not self._received.endswith(b"\n") and len(self._received) <= LONGEST_ANSWER:
+            return None
+        if not self.is_ready:
+            self.is_ready = True
+            self._send()
+            return None
+        with contextlib.suppress(ValueError, RecursionError):
+            match json.loads(self._received):
+                case [self._items, value, str() as error, float() as milliseconds]:
+                    return Outcome(value, "error" if error else None, error, milliseconds)
+        return self._lost("died", "the worker wrote something that is no answer")
 
-    def stop(self) -> None:
-        """End the process, which takes its workers along unless it has to be killed."""
-        self._control.close()
-        try:
-            self._process.wait(STOP_LIMIT)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+    def overdue(self) -> Outcome:
+        if not self.is_ready:
+            raise RuntimeError(f"the worker processes for {self._task} did not start within {START_LIMIT:g} s")
+        return self._lost("timeout", f"no answer within {self._deadline:g} s")
+
+    def _ended(self) -> Outcome:
+        """What became of the item of a process that has ended unasked."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_LIMIT)
+        self._process.kill()
+        code = self._process.wait()
+        if not self.is_ready and code >= 0:
+            self._output.seek(0)
+            last = self._output.read().decode(errors="replace").strip().rpartition("\n")[2] or "it said nothing"
+            raise RuntimeError(f"the worker processes for {self._task} cannot start: {last}")
+        if code == OUT_OF_MEMORY:
+            self.is_innocent = self._items > 1  # earlier items may have filled the memory
+            return self._lost("too large", f"more than {MEMORY_LIMIT / 1e6:.0f} MB of memory")
+        if code == -signal.SIGALRM:  # the caller was stopped for so long that the worker's own alarm came first
+            return self.overdue()
+        if code >= 0:
+            return self._lost("died", f"the worker ended with exit code {code}")
+        # Anybody's worker may be killed: by a person, or by the system when the machine runs out of memory.
+        self.is_innocent = code == -signal.SIGKILL
+        return self._lost("died", f"the worker was ended by {signal.Signals(-code).name}")
+
+    def _lost(self, failure: Failure, detail: str) -> Outcome:
+        self.end()
+        return Outcome(None, failure, detail, 1000 * (time.monotonic() - self.until + self._deadline))
+
+    def end(self) -> None:
+        """Kill the process unless it has ended."""
+        self.has_ended = True
+        self.disconnect()
+        self._process.kill()
+        self._process.wait()
+
+    def disconnect(self) -> None:
+        self.connection.close()
+        self._output.close()
 
     def forget(self) -> None:
         """In a forked child: let go of what belongs to the parent, and leave it running."""
-        self._control.close()
+        self.disconnect()
         self._process.returncode = 0  # no child of this process: its Popen would warn that it still runs
 
-    def _wait_until_ready(self, task: str, words: IO[bytes]) -> None:
-        self._control.settimeout(START_LIMIT)
-        try:
-            if receive(self._control) is not None:
-                return
-        except TimeoutError as error:
-            raise RuntimeError(f"the worker processes for {task} did not start within {START_LIMIT:g} s") from error
-        except ConnectionError:
-            pass
-        if self._process.wait(STOP_LIMIT) < 0:
-            raise _ServerLost(f"killed by {signal.Signals(-self._process.returncode).name} while it started")
-        words.seek(0)
-        said = words.read().decode(errors="replace").strip().splitlines() or ["it said nothing"]
-        raise RuntimeError(f"the worker processes for {task} cannot start: {said[-1]}")
+
+def _readable(workers: Sequence[_Worker]) -> set[int]:
+    """The file numbers of connections with something to read, at the latest when the time of a worker is over."""
+    poll = select.poll()
+    for worker in workers:
+        poll.register(worker.connection.fileno(), select.POLLIN)
+    first = min(worker.until for worker in workers)
+    return {number for number, _ in poll.poll(1 + 1000 * max(0.0, first - time.monotonic()))}
 
 
-def _start(task: str, control_fd: int, settings: str, words: IO[bytes]) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, str(control_fd), settings, *sys.path],
-            pass_fds=[control_fd],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=words,
-            env={**os.environ, **_ENVIRONMENT},
-            start_new_session=True,  # Ctrl-C in the terminal is for the caller alone
-        )
-    except OSError as error:
-        raise RuntimeError(f"the worker processes for {task} cannot start: {error}") from error
-
-
-def _stop(servers: list[_Server]) -> None:
-    while servers:
-        servers.pop().stop()
+def _end_all(workers: list[_Worker]) -> None:
+    while workers:
+        workers.pop().end()
 
 
 def usable_cores() -> int:
@@ -223,11 +294,70 @@ def usable_cores() -> int:
 _POOLS: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
 
 
-def _forget_what_is_the_parents() -> None:
+def _reset_after_fork() -> None:
     for pool in _POOLS:
         pool._lock = threading.Lock()  # another thread of the parent may have held it
-        while pool._servers:
-            pool._servers.pop().forget()
+        while pool._workers:
+            pool._workers.pop().forget()
 
 
-os.register_at_fork(after_in_child=_forget_what_is_the_parents)
+os.register_at_fork(after_in_child=_reset_after_fork)
+
+
+def work(connection_fd: int, settings: str) -> None:
+    """In a worker: answer `[number, item, deadline]` with `[number, value, error, milliseconds]`."""
+    connection = socket.socket(fileno=connection_fd)
+    task_name, preload = json.loads(settings)
+    task = _load(task_name)
+    for name in preload:
+        _load(name)()
+    _confine()
+    os.dup2(1, 2)  # stdout leads nowhere; stderr was for what goes wrong at the start
+    connection.sendall(_line("ready"))
+    for line in connection.makefile("rb"):
+        number, item, deadline = json.loads(line)
+        # The caller kills a late worker. The alarm is for a caller that was itself killed meanwhile.
+        signal.setitimer(signal.ITIMER_REAL, deadline + GRACE)
+        answer = _answer(number, item, task)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        connection.sendall(answer)
+
+
+def _load(name: str) -> Callable[..., Any]:
+    """The function called "module:function"."""
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)
+
+
+def _confine() -> None:
+    """Set limits, and signals as a fresh process has them but for those to the whole job."""
+    # A blocked or ignored signal stays so in the processes that one starts, the alarm of a hanging worker included.
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    for number in _SIGNALS_FOR_THE_CALLER:
+        signal.signal(number, signal.SIG_IGN)
+    sys.setrecursionlimit(RECURSION_LIMIT)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for kind, size in ((resource.RLIMIT_STACK, STACK_BYTES), (resource.RLIMIT_AS, MEMORY_LIMIT)):
+        _, hard = resource.getrlimit(kind)
+        resource.setrlimit(kind, (size if hard == resource.RLIM_INFINITY else min(size, hard), hard))
+    with contextlib.suppress(OSError):  # not Linux, or a container that forbids it: a wish, not a promise
+        # Where the machine runs out of memory, a worker is easier to replace than the run that it works for.
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
+def _answer(number: int, item: Any, task: Callable[[Any], Any]) -> bytes:
+    started = time.perf_counter()
+    try:
+        value = task(item)
+        return _line([number, value, "", 1000 * (time.perf_counter() - started)])
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)  # to say it in a message might need memory too
+    except BaseException as error:  # noqa: BLE001 - all that a task raises, `sys.exit` included, is its answer
+        detail = f"{type(error).__name__}: {' '.join(str(error).split())}"[:LONGEST_DETAIL]
+        return _line([number, None, detail, 1000 * (time.perf_counter() - started)])
+
+
+def _line(message: Any) -> bytes:
+    """A message. JSON in ASCII also carries null bytes, line ends and lone surrogates."""
+    return json.dumps(message).encode("ascii") + b"\n"

@@ -13,7 +13,7 @@ from rlvr_vocab.rewards.grader import grader_spec
 from rlvr_vocab.rewards.library.reasoning_gym import reasoning_gym
 from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.sandbox.confinement import CannotConfine
-from rlvr_vocab.verify.worker_server import Outcome
+from rlvr_vocab.verify.worker_pool import Outcome
 
 pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed: pip install -e '.[gym]'")
 

@@ -7,8 +7,7 @@ from typing import Any
 import psutil
 import pytest
 
-from rlvr_vocab.verify.worker_pool import WorkerPool
-from rlvr_vocab.verify.worker_server import Outcome
+from rlvr_vocab.verify.worker_pool import Outcome, WorkerPool
 
 Processes = Callable[[], list[psutil.Process]]
 

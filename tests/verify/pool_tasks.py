@@ -1,6 +1,5 @@
 """What the workers of the pool tests do. An item is the name of a function here and its arguments."""
 
-import errno
 import os
 import resource
 import signal
@@ -80,13 +79,13 @@ def scribble() -> None:
     """Write nonsense to every open file but the standard ones."""
     for descriptor in open_descriptors():
         if descriptor > 2:
-            os.write(descriptor, b'\0\0\0\x07"other"')
+            os.write(descriptor, b'"other"\n')
 
 
 def answer_an_earlier_request() -> None:
     for descriptor in open_descriptors():
         if descriptor > 2:
-            os.write(descriptor, b"\0\0\0\x0f[0, 1, null, 1]")
+            os.write(descriptor, b'[0, 1, "", 1.0]\n')
     time.sleep(0.3)
 
 
@@ -142,29 +141,9 @@ def once_killed(marker: str) -> str:
     return "well"
 
 
-def killed_with_its_server(marker: str) -> str:
-    if not Path(marker).exists():
-        Path(marker).touch()
-        os.kill(os.getppid(), signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGKILL)
-    return "well"
-
-
-def kill_the_server_and_hang() -> NoReturn:
-    os.kill(os.getppid(), signal.SIGKILL)
-    hang()
-
-
 def slow_start() -> None:
     time.sleep(0.5)
 
 
 def die_at_the_start() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def refuse_to_fork() -> None:
-    def fork() -> NoReturn:
-        raise BlockingIOError(errno.EAGAIN, "as for a user with too many processes")
-
-    os.fork = fork

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from rlvr_vocab.verify import Verdict, verifier, verify
-from rlvr_vocab.verify.worker_server import Outcome
+from rlvr_vocab.verify.worker_pool import Outcome
 
 # Logarithms to thousands of digits, because of the tiny first term: seconds of work in an answer of permitted length.
 SLOW = "10^{-2900}+" + "+".join(rf"\ln({number}^{{\pi}})" for number in range(2, 100))

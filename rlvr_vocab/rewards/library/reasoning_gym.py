@@ -13,7 +13,7 @@ from rlvr_vocab.rewards.parameters import number, switch
 from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, turn_text
 from rlvr_vocab.sandbox.confinement import CannotConfine
-from rlvr_vocab.verify.worker_server import Outcome
+from rlvr_vocab.verify.worker_pool import Outcome
 
 _LONGEST_ANSWER = 20_000  # characters; at the families' defaults a grid of 5,000 is the longest of their own
 _NO_ENTRY = "the row is of no task of reasoning-gym"
