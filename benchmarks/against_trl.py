@@ -87,7 +87,7 @@ def plain_trl(run: Path) -> tuple[list[dict[str, float]], list[float]]:
             model=str(initial_model),
             processing_class=load_tokenizer(initial_model),
             args=grpo_config({**settings.training.grpo, "seed": settings.seed, **own, **loading}),
-            reward_funcs=[reward.function for reward in rewards],
+            reward_funcs=rewards,
             train_dataset=load_run_problems(settings, Console()).train,
             callbacks=[watch := StepSeconds()],
         )

@@ -114,7 +114,7 @@ def of_plain_trl(variant: str, words: list[str], out: Path) -> dict[str, float]:
             model=base,
             processing_class=AutoTokenizer.from_pretrained(base),
             args=grpo_config({**settings.training.grpo, **own, **loading}),
-            reward_funcs=[reward.function for reward in rewards],
+            reward_funcs=rewards,
             train_dataset=problems,
         )
     with_phases(trainer)

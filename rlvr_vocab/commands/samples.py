@@ -28,7 +28,7 @@ from rlvr_vocab.atomic_file import write_text_whole
 from rlvr_vocab.checks.commands import sample_filter_of
 from rlvr_vocab.config.command_sections import SamplesSettings
 from rlvr_vocab.config.recorded import read_recorded
-from rlvr_vocab.config.sections import RewardSettings
+from rlvr_vocab.config.sections import EvaluationSettings, RewardSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
@@ -36,7 +36,6 @@ from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import COMPLETIONS, INITIAL_MODEL, STEP_FILES
 from rlvr_vocab.record.probe import told_by_probe
 from rlvr_vocab.rewards.build import logged_names
-from rlvr_vocab.rewards.grader import named_for_being_right
 from rlvr_vocab.rewards.reward import traits_by_name
 from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.terminal import Screen, make_console, shows_colours
@@ -107,7 +106,10 @@ def _pager() -> Iterator[Console]:
 
 def _reader(settings: SamplesSettings) -> SampleReader:
     config, marker = read_recorded(settings.run, resolve=True), None
-    correctness = _correctness_reward(read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards"))
+    correctness = _correctness_reward(
+        read(RewardSettings, config.get("rewards") or {"functions": []}, "rewards"),
+        read(EvaluationSettings, config["evaluation"], "evaluation"),
+    )
     if correctness is None and settings.verdict is not None:
         raise UserError(f"verdict={settings.verdict}: the run has no reward function that says what is right")
     try:
@@ -125,10 +127,12 @@ def _nothing_found(
     return UserError(f"{sample_filter or 'all'}: matches no completion of {settings.run}")
 
 
-def _correctness_reward(rewards: RewardSettings) -> CorrectnessReward | None:
-    """The first function that grades being right, by what the library says of it or by its name; None for none."""
+def _correctness_reward(rewards: RewardSettings, evaluation: EvaluationSettings) -> CorrectnessReward | None:
+    """The function that alone is the grader of the run, else the first of the library's that grades being right."""
+    asked = {spec.name for spec in evaluation.grader or ()}
     for name, each in zip(logged_names(rewards.functions), rewards.functions, strict=True):
         traits = traits_by_name(each.name)
-        if traits.grades or named_for_being_right(each.name):
-            return CorrectnessReward(name, traits.full_mark if each.full_mark is None else each.full_mark)
+        if traits.grades if len(asked) != 1 else asked & {name, each.name}:
+            full_mark = traits.full_mark if each.full_mark is None else each.full_mark
+            return CorrectnessReward(name, full_mark if evaluation.threshold is None else evaluation.threshold)
     return None

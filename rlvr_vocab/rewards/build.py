@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import dis
 import inspect
 import itertools
 import math
@@ -19,7 +17,7 @@ from rlvr_vocab.rewards.adaptive import LARGEST_WEIGHT, AdaptiveWeight
 from rlvr_vocab.rewards.guard import GuardedReward
 from rlvr_vocab.rewards.library import LIBRARY
 from rlvr_vocab.rewards.library.accuracy import accuracy, verdicts
-from rlvr_vocab.rewards.reward import RewardSpec, Score, traits_of
+from rlvr_vocab.rewards.reward import RewardSpec, traits_of
 from rlvr_vocab.rewards.user_code import is_user_code, load_function, require_allowed
 from rlvr_vocab.verify.judge import Verdict
 
@@ -40,78 +38,60 @@ class RewardContext:
     max_completion_length: int | None = None
 
 
-@dataclass(frozen=True)
-class BuiltReward:
-    """A reward function ready for a trainer, with its weight.
+class Reward(GuardedReward):
+    """A reward of a run, ready for a trainer: a function with its parameters, those that the run knows filled in.
 
     Attributes:
         name: what it is logged as, different for each reward of a run.
-        function: what the trainer calls.
-        bound: what stands behind it.
         weight: its weight, at the start.
         full_mark: the score that counts as success.
         adaptive: the weight as it moves; None for a fixed one.
     """
 
-    name: str
-    function: GuardedReward
-    bound: Bound
-    weight: float
-    full_mark: float
-    adaptive: AdaptiveWeight | None = None
+    def __init__(self, spec: RewardSpec, name: str, context: RewardContext) -> None:
+        function = find_function(spec.name)
+        parameters = _parameters(function)
+        _require_known(spec, parameters)
+        super().__init__(function, name, _deadline(spec, parameters))
+        self.weight = spec.weight
+        self.full_mark = traits_of(function).full_mark if spec.full_mark is None else spec.full_mark
+        _require_numbers(spec, self.full_mark)
+        self.adaptive = AdaptiveWeight(spec.weight, self.full_mark, spec.adaptive) if spec.adaptive else None
+        self.is_library = not is_user_code(spec.name)
+        known = {item.name: getattr(context, item.name) for item in fields(context)}
+        filled = {key: value for key, value in known.items() if key in parameters and value is not None}
+        self._params = {**filled, **spec.params}
+        # A column that happens to be called like a parameter of ours is no value for it.
+        defaults = {key for key, parameter in parameters.items() if parameter.default is not parameter.empty}
+        taken = {*FROM_THE_TRAINER, *traits_of(function).columns}
+        self._not_columns = defaults - taken if self.is_library else frozenset()
+        self._takes_only = None if _takes_any(function) else set(parameters)
+
+    def arguments(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        wanted = {name: values for name, values in columns.items() if name not in self._not_columns}
+        if self._takes_only is not None:
+            wanted = {name: values for name, values in wanted.items() if name in self._takes_only}
+        return {**wanted, **self._params}
+
+    def call(self, columns: Mapping[str, Any]) -> Any:
+        explain = getattr(self.function, "explain", None)
+        return (explain if callable(explain) else self.function)(**self.arguments(columns))
 
     def check_parameters(self) -> None:
         """Raises UserError where the library's function cannot take the values of its parameters."""
-        if self.bound.is_library:
-            needed = [name for name, item in _parameters(self.bound.function).items() if item.default is item.empty]
-            self.bound(**{name: [] for name in {*needed, "prompts", "completions", "completion_ids", "solution"}})
-
-    def explain(self, **columns: Any) -> list[Score]:
-        """Scores with reasons, where the function gives any; where it fails on a row, a `Mistake` and no warning."""
-        return self.function.explain(**columns)
+        if self.is_library:
+            needed = [name for name, item in _parameters(self.function).items() if item.default is item.empty]
+            self.call({name: [] for name in {*needed, "prompts", "completions", "completion_ids", "solution"}})
 
     def verdicts(self, **columns: Any) -> list[Verdict] | None:
         """What the verifier read and decided; None for a function other than `accuracy`."""
-        if self.bound.function is not accuracy:
+        if self.function is not accuracy:
             return None
-        arguments = self.bound.arguments(columns)
+        arguments = self.arguments(columns)
         return verdicts(**{name: arguments[name] for name in _parameters(verdicts) if name in arguments})
 
 
-class Bound:
-    """A reward function with its parameters, those that the run knows filled in.
-
-    Called, it returns what `function.explain` gives where there is that (see `rewards.reward`), else what it returns.
-    """
-
-    def __init__(self, function: Callable[..., Any], params: Mapping[str, Any], is_library: bool) -> None:
-        self.function = function
-        self.is_library = is_library
-        self._params = params
-        explain = getattr(function, "explain", None)
-        self._called = explain if callable(explain) else function
-        # A column that happens to be called like a parameter of ours is no value for it.
-        defaults = {
-            name for name, parameter in _parameters(function).items() if parameter.default is not parameter.empty
-        }
-        taken = {*FROM_THE_TRAINER, *traits_of(function).columns}
-        self._not_columns = defaults - taken if is_library else frozenset()
-        self._takes_only = None if _takes_any(function) else set(_parameters(function))
-        self._unread = _unread(function)
-
-    def arguments(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        nothing = [None] * len(columns.get("completions", ()))
-        given = {**dict.fromkeys(self._unread, nothing), **columns}
-        wanted = {name: values for name, values in given.items() if name not in self._not_columns}
-        if self._takes_only is not None:
-            wanted = {name: values for name, values in wanted.items() if name in self._takes_only}
-        return {**wanted, **copy.deepcopy(dict(self._params))}
-
-    def __call__(self, **columns: Any) -> Any:
-        return self._called(**self.arguments(columns))
-
-
-def build_rewards(specs: Sequence[RewardSpec], context: RewardContext) -> list[BuiltReward]:
+def build_rewards(specs: Sequence[RewardSpec], context: RewardContext) -> list[Reward]:
     """The rewards of a run, in the order given.
 
     Raises:
@@ -120,21 +100,7 @@ def build_rewards(specs: Sequence[RewardSpec], context: RewardContext) -> list[B
     """
     if not specs:
         raise UserError("rewards: the list of functions is empty, a run needs at least one")
-    return [_build(spec, name, context) for spec, name in zip(specs, logged_names(specs), strict=True)]
-
-
-def _build(spec: RewardSpec, name: str, context: RewardContext) -> BuiltReward:
-    function = find_function(spec.name)
-    parameters = _parameters(function)
-    _require_known(spec, parameters)
-    known = {item.name: getattr(context, item.name) for item in fields(context)}
-    filled = {key: value for key, value in known.items() if key in parameters and value is not None}
-    bound = Bound(function, {**filled, **spec.params}, is_library=not is_user_code(spec.name))
-    full_mark = traits_of(function).full_mark if spec.full_mark is None else spec.full_mark
-    _require_numbers(spec, full_mark)
-    adaptive = None if spec.adaptive is None else AdaptiveWeight(spec.weight, full_mark, spec.adaptive)
-    guarded = GuardedReward(bound, name, _deadline(spec, parameters))
-    return BuiltReward(name, guarded, bound, spec.weight, full_mark, adaptive)
+    return [Reward(spec, name, context) for spec, name in zip(specs, logged_names(specs), strict=True)]
 
 
 def _deadline(spec: RewardSpec, parameters: Mapping[str, inspect.Parameter]) -> float | None:
@@ -179,18 +145,8 @@ def required_columns(spec: RewardSpec, trainer: Sequence[str] = FROM_THE_TRAINER
     return [
         name
         for name, parameter in _parameters(function).items()
-        if parameter.default is parameter.empty and name not in {*trainer, *spec.params, *_unread(function)}
+        if parameter.default is parameter.empty and name not in {*trainer, *spec.params}
     ]
-
-
-def _unread(function: Callable[..., Any]) -> tuple[str, ...]:
-    """`prompts`, where the function takes it, as guides write them, and its code does nothing with it."""
-    code = getattr(function, "__code__", None)
-    if code is None or "prompts" not in _parameters(function) or "prompts" in code.co_cellvars:
-        return ()
-    loaded = [each.argval for each in dis.get_instructions(code) if "LOAD_FAST" in each.opname]
-    names = {name for value in loaded for name in (value if isinstance(value, tuple) else (value,))}
-    return () if "prompts" in names or "locals" in code.co_names else ("prompts",)
 
 
 def _require_numbers(spec: RewardSpec, full_mark: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Any
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import (
-    BuiltReward,
+    Reward,
     RewardContext,
     build_rewards,
     find_function,
@@ -22,15 +21,8 @@ from rlvr_vocab.rewards.dry_run import trial_columns
 from rlvr_vocab.rewards.library import LIBRARY
 from rlvr_vocab.rewards.library.accuracy import accuracy, extracted_answer
 from rlvr_vocab.rewards.reward import RewardSpec, traits_of
-from rlvr_vocab.rewards.turns import THINK_TAGS
 from rlvr_vocab.rewards.user_code import is_user_code, source_file
 
-# How guides name functions of one's own that tell right from wrong, unless they say more, and that look at the form.
-_GRADES = re.compile(r"(?:^|_)(?:accuracy|correct|correctness|exact_match|is_right|solved)(?:_|$)", re.IGNORECASE)
-_SAYS_MORE = re.compile(r"(?:^|_)(?:not|penalty|wrong)(?:_|$)", re.IGNORECASE)
-_FORM = re.compile(r"(?:^|_)format(?:_|$)", re.IGNORECASE)
-# Of a function of one's own that declares no full mark: less is rather a part of it.
-_LEAST_FULL_MARK = 0.5
 # Answers that a reward is given at once; one of the user's own has a deadline for each batch.
 _BATCH = 64
 
@@ -90,7 +82,8 @@ def grader_spec(
     Args:
         asked: the rewards that grade, by the user's word; a name alone is that of one of the run's. None: the first
             of the run's that grades being right, else the sum of all that have a weight, each with its first.
-        threshold: the score from which an answer is right; None: the full mark of a reward that grades being right.
+        threshold: the score from which an answer is right; None: the full mark of a reward that grades being right, or
+            of one of the user's own that is asked for by itself.
 
     Raises:
         UserError: a reward cannot be found, or what is asked for is nothing, or has no weight.
@@ -105,9 +98,12 @@ def grader_spec(
         functions = (graders[0],)
     else:
         functions = tuple(spec for spec in given if spec.weight) or (RewardSpec("accuracy"),)
-    if threshold is None and len(functions) == 1 and _grades(functions[0]):
-        threshold = _full_mark(functions[0])
-    forms = sorted((spec for spec in given if is_form(spec)), key=_gives_part_credit)
+    if threshold is None and len(functions) == 1:
+        [only] = functions
+        named = asked is not None and is_user_code(only.name)
+        threshold = _full_mark(only) if named or _grades(only) else None
+    # One of the way there, as `xml_tags` is, comes after those that all turns in format earn.
+    forms = sorted(filter(is_form, given), key=lambda spec: traits_of(find_function(spec.name)).full_mark != 1.0)
     form = forms[0] if forms else None
     return GraderSpec(functions, threshold, form)
 
@@ -122,7 +118,7 @@ def _of_the_run(spec: RewardSpec, given: Sequence[RewardSpec]) -> RewardSpec:
 
 
 def _grades(spec: RewardSpec) -> bool:
-    return traits_of(find_function(spec.name)).grades or named_for_being_right(spec.name)
+    return traits_of(find_function(spec.name)).grades
 
 
 def _shaped(spec: RewardSpec) -> RewardSpec | None:
@@ -133,26 +129,9 @@ def _shaped(spec: RewardSpec) -> RewardSpec | None:
     return found if found is not None and _grades(found) else None
 
 
-def named_for_being_right(name: str) -> bool:
-    """Whether a function of the user's own is named like one that tells right from wrong, and not for the form."""
-    own = name.rpartition(":")[2]
-    says_more = _FORM.search(own) or _SAYS_MORE.search(own)
-    return is_user_code(name) and _GRADES.search(own) is not None and not says_more
-
-
 def is_form(spec: RewardSpec) -> bool:
-    """Whether a reward scores the form of a turn, by its own word or by its name."""
-    marked = traits_of(find_function(spec.name)).is_format
-    return marked or (is_user_code(spec.name) and _FORM.search(_own_name(spec)) is not None)
-
-
-def _gives_part_credit(spec: RewardSpec) -> bool:
-    """Whether a format reward, by its full mark or its name, is one of the way there, which comes after the others."""
-    return traits_of(find_function(spec.name)).full_mark != 1.0 or "incremental" in _own_name(spec)
-
-
-def _own_name(spec: RewardSpec) -> str:
-    return spec.name.rpartition(":")[2]
+    """Whether a reward declares that it scores the form of a turn."""
+    return traits_of(find_function(spec.name)).is_format
 
 
 def _code_of(name: str) -> dict[str, str]:
@@ -198,13 +177,11 @@ class Grader:
 
     def __init__(self, spec: GraderSpec, context: RewardContext) -> None:
         self.spec = spec
-        self._context = context
-        self._form_mark: float | None = None
         self._parts = build_rewards(spec.functions, context)
         self._form = build_rewards([spec.form], context)[0] if spec.form is not None else None
-        function = self._parts[0].bound.function
+        function = self._parts[0].function
         self.reads_answers = len(self._parts) == 1 and function is accuracy
-        arguments = self._parts[0].bound.arguments({})
+        arguments = self._parts[0].arguments({})
         places = {name: arguments[name] for name in ("think_tags", "answer_from") if name in arguments}
         self._read_answer: Callable[[str], str | None] = partial(extracted_answer, **places)
 
@@ -231,10 +208,8 @@ class Grader:
     def _batch(
         self, rows: Sequence[Mapping[str, Any]], turns: Sequence[str], completion_ids: Sequence[Sequence[int]]
     ) -> list[Grade]:
-        if self._form is not None and self._form_mark is None:
-            self._form_mark = self._tried_mark(self._form, rows[0])
         columns = trial_columns(rows, _as_messages(turns)) | {"completion_ids": [list(ids) for ids in completion_ids]}
-        scores = [part.function(**columns) for part in self._parts]
+        scores = [part(**columns) for part in self._parts]
         names = [part.name for part in self._parts]
         forms = [None] * len(turns) if self._form is None else self._in_format(self._form, columns)
         return [
@@ -247,26 +222,12 @@ class Grader:
             for turn, in_format, *of_turn in zip(turns, forms, *scores, strict=True)
         ]
 
-    def _in_format(self, form: BuiltReward, columns: dict[str, Any]) -> list[bool | None]:
-        """Whether each answer has the full mark of a format reward; None for all where nobody knows that."""
-        mark = self._form_mark
-        if mark is None:
-            return [None] * len(columns["completions"])
-        return [None if score is None else score >= mark for score in form.function(**columns)]
-
-    def _tried_mark(self, form: BuiltReward, row: Mapping[str, Any]) -> float | None:
-        """The full mark that is set or declared, else the best that a function of one's own gives made-up turns.
-
-        None where it needs a column that is not there, or pays no turn that is made up here, or little.
-        """
+    def _in_format(self, form: Reward, columns: dict[str, Any]) -> list[bool | None]:
+        """Whether each answer has the full mark of a format reward; None for all where it lacks a column."""
         assert self.spec.form is not None
-        if any(column not in row for column in required_columns(self.spec.form)):
-            return None
-        if self.spec.form.full_mark is not None or hasattr(form.bound.function, "traits"):
-            return form.full_mark
-        turns = _well_formed_turns(self._context.think_tags or THINK_TAGS)
-        scores = form.function(**trial_columns([row] * len(turns), _as_messages(turns)))
-        return max((score for score in scores if score is not None and score >= _LEAST_FULL_MARK), default=None)
+        if any(column not in columns for column in required_columns(self.spec.form)):
+            return [None] * len(columns["completions"])
+        return [None if score is None else score >= form.full_mark for score in form(**columns)]
 
     def _total(self, scores: Sequence[float | None]) -> float | None:
         """The score of the only reward where it tells right from wrong, else the weighted sum, as in training."""
@@ -278,12 +239,3 @@ class Grader:
 
 def _as_messages(turns: Sequence[str]) -> list[list[dict[str, str]]]:
     return [[{"role": "assistant", "content": turn}] for turn in turns]
-
-
-def _well_formed_turns(think_tags: tuple[str, str]) -> list[str]:
-    """Turns that one format or another, of those that there are functions for, has nothing to wish for in."""
-    xml = "<reasoning>{0}Work it out.{0}</reasoning>{0}<answer>{0}42{0}</answer>{0}"
-    opened, closed = think_tags
-    thought = f"{opened}\nWork it out.\n{closed}\n"
-    ends = ("\\boxed{42}", "<answer>42</answer>", "<answer>\n42\n</answer>", "42")
-    return [xml.format("\n"), xml.format("").strip(), *(thought + end for end in ends)]

@@ -9,7 +9,7 @@ import os
 import reprlib
 import sysconfig
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
@@ -60,8 +60,8 @@ class GuardedReward:
 
     A row for which the function raises, or returns something else than a finite number or None, scores None; so do
     all rows where it returns no list of the batch's length. Every such row is counted in `failures` and told in a
-    warning that names function, row and value. Asynchronous functions are awaited. The function gets copies of the
-    columns, so that nothing it does to them reaches the next one.
+    warning that names function, row and value. Asynchronous functions are awaited. The function gets lists of its
+    own, with the cells of all.
 
     With a deadline it runs in a thread of its own. Rows without a score when that is over score None, those of later
     batches too as long as it hangs. The deadline holds for a batch, rows that are tried again one by one included.
@@ -114,6 +114,9 @@ class GuardedReward:
         except _RAISED as error:
             return self._row_by_row(columns, rows, _said(error), deadline)
 
+    def call(self, columns: Mapping[str, Any]) -> Any:
+        return self.function(**columns)
+
     def _called(self, columns: dict[str, Any], deadline: Deadline) -> list[Score]:
         """The scores of a batch, mistakes in single values among them; whatever else goes wrong is raised."""
         given, rows = _copies(columns), len(columns["completions"])
@@ -124,7 +127,7 @@ class GuardedReward:
         )
 
     def _scores_of(self, given: dict[str, Any], rows: int, deadline: Deadline) -> list[Score]:
-        return [score_of(value) for value in values_of(self.function(**given), rows, deadline)]
+        return [score_of(value) for value in values_of(self.call(given), rows, deadline)]
 
     def _row_by_row(self, columns: dict[str, Any], rows: int, raised: str, deadline: Deadline) -> list[Score]:
         """Keep the scores of the rows for which the function does not raise."""
@@ -232,10 +235,7 @@ async def _awaited(awaitable: Any, deadline: Deadline) -> Any:
 
 
 def _copies(columns: dict[str, Any]) -> dict[str, Any]:
-    given = {
-        name: [_copy(cell) for cell in column] if isinstance(column, list) else column
-        for name, column in columns.items()
-    }
+    given = {name: list(column) if isinstance(column, list) else column for name, column in columns.items()}
     log_extra = columns.get("log_extra")
     if log_extra is not None:  # a trainer writes these columns to files
 
@@ -244,14 +244,6 @@ def _copies(columns: dict[str, Any]) -> dict[str, Any]:
 
         given["log_extra"] = log_writable
     return given
-
-
-def _copy(cell: Any) -> Any:
-    """A cell of its own: lists and dicts, and the messages of a turn; ids, of which there are many, not one by one."""
-    if isinstance(cell, list):
-        messages = bool(cell) and isinstance(cell[0], dict)
-        return [dict(item) if isinstance(item, dict) else item for item in cell] if messages else list(cell)
-    return dict(cell) if isinstance(cell, dict) else cell
 
 
 def _logging_while(wanted: StillWanted, columns: dict[str, Any]) -> dict[str, Any]:

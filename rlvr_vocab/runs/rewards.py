@@ -121,7 +121,7 @@ def _tried(settings: RunSettings, rewards: RewardSettings, rows: Dataset, there:
     trial = [dict(row) for row in rows.select(range(min(_ROWS, len(rows))))]
     turns = [gold_turn(row.get("solution"), rewards, settings.model.think_tags) for row in trial]
     built = build_rewards(rewards.functions, stand_in_context(reward_context(settings)))
-    return {each.name: dry_run(each.function, trial, turns) for each in built if traits_of(each.bound.function).dry_run}
+    return {each.name: dry_run(each, trial, turns) for each in built if traits_of(each.function).dry_run}
 
 
 def require_a_score(scores: Mapping[str, Sequence[Score]]) -> None:

@@ -250,7 +250,7 @@ def _stage_trainer(
         stage_context=context,
         peft_config=adapter,
         quantization_config=quantization(settings.model, initial_model, use_cpu=use_cpu),
-        reward_funcs=[reward.function for reward in rewards],
+        reward_funcs=rewards,
         train_dataset=stage.train,
         eval_dataset=held_out.problems,
         measure=held_out.during,

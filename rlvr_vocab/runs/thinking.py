@@ -10,7 +10,7 @@ import torch
 
 from rlvr_vocab.config.sections import RewardSettings, RunSettings
 from rlvr_vocab.data.conversation import Messages
-from rlvr_vocab.rewards.build import BuiltReward, RewardContext, build_rewards
+from rlvr_vocab.rewards.build import Reward, RewardContext, build_rewards
 from rlvr_vocab.rewards.dry_run import trial_columns
 from rlvr_vocab.rewards.grader import is_form
 from rlvr_vocab.rewards.reward import traits_of
@@ -101,14 +101,14 @@ def opening_doubt(plan: ExpansionPlan, prompt_ids: list[int], opener: ThinkingOp
     )
 
 
-def _format_rewards(rewards: RewardSettings, context: RewardContext) -> Iterator[BuiltReward]:
+def _format_rewards(rewards: RewardSettings, context: RewardContext) -> Iterator[Reward]:
     """Those that score the form of a turn, and may be tried."""
     for spec, reward in zip(rewards.functions, build_rewards(rewards.functions, context), strict=True):
-        if is_form(spec) and traits_of(reward.bound.function).dry_run and reward.weight > 0:
+        if is_form(spec) and traits_of(reward.function).dry_run and reward.weight > 0:
             yield reward
 
 
-def _format_doubt(reward: BuiltReward, row: dict[str, Any], tags: Tags, *, copies: bool) -> Iterator[str]:
+def _format_doubt(reward: Reward, row: dict[str, Any], tags: Tags, *, copies: bool) -> Iterator[str]:
     """A line where a format reward pays nothing for any turn that thinks, and more for one that does not."""
     others: list[Tags | None] = [None, *(each for each in (THINK_TAGS, _XML_TAGS) if each != tags)]
     with_tags = [(each, turn) for each in others for turn in _turns(each)]
@@ -128,7 +128,7 @@ def _format_doubt(reward: BuiltReward, row: dict[str, Any], tags: Tags, *, copie
     yield f"reward {reward.name} gives {most_thinking:g} to any turn that thinks {between}: {remedy}"
 
 
-def _most(reward: BuiltReward, row: dict[str, Any], turns: Sequence[str]) -> tuple[float | None, int]:
+def _most(reward: Reward, row: dict[str, Any], turns: Sequence[str]) -> tuple[float | None, int]:
     """The best score of any turn, and the first turn that has it; None where no turn has a score."""
     completions = [[{"role": "assistant", "content": turn}] for turn in turns]
     scores = [score.value for score in reward.explain(**trial_columns([row] * len(turns), completions))]

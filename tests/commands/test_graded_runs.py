@@ -14,9 +14,13 @@ from rlvr_vocab.record.results import read_results
 from rlvr_vocab.runs.record import run_of_checkpoint
 
 OWN = """
+from rlvr_vocab.rewards import reward
+
+@reward(grades=True)
 def correctness_reward(prompts, completions, answer, **kwargs):
     return [2.0 if "7" in turn[0]["content"] else 0.0 for turn in completions]
 
+@reward(is_format=True, full_mark=0.5)
 def short_format(completions, **kwargs):
     return [0.5 if len(turn[0]["content"]) < 40 else 0.0 for turn in completions]
 
@@ -93,7 +97,7 @@ def test_where_nothing_is_right_or_wrong_a_run_measures_its_reward(style, capsys
 
 
 @pytest.mark.slow
-def test_a_function_named_for_correctness_tells_right_from_wrong(train, capsys):
+def test_a_function_marked_as_grading_tells_right_from_wrong(train, capsys):
     run = train("correct", "[own.py:variety, own.py:correctness_reward]")
     assert "held-out accuracy on 20 problems by correctness_reward" in " ".join(capsys.readouterr().out.split())
     after = read_results(run / "evaluation" / "after.jsonl")

@@ -19,7 +19,7 @@ from rlvr_vocab.commands.score.rows import (
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.build import RewardContext, build_rewards, required_columns
+from rlvr_vocab.rewards.build import RewardContext, build_rewards
 from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.vocab.layout import VocabLayout
 
@@ -255,31 +255,3 @@ def test_functions_get_what_a_trainer_would_pass() -> None:
     assert [turn[0]["content"] for turn in arguments["completions"]] == ["b", "c"]
     assert {"trainer_state", "log_extra", "log_metric"} <= arguments.keys()
     assert "prompts" not in rows_of(None, ["a"]).arguments(0, 1)
-
-
-OF_GUIDES = """
-def unread(prompts, completions, **columns):
-    return [float(len(turn[0]["content"])) for turn in completions]
-
-def read(prompts, completions):
-    return [float(prompt is None) for prompt in prompts]
-
-def read_inside(prompts, completions):
-    return [float(prompts[row] is None) for row in range(len(completions))]
-
-def read_by_name(prompts, completions):
-    given = locals()
-    return [float(given["prompts"] is None) for _ in completions]
-"""
-
-
-def test_prompts_that_a_function_takes_and_does_not_read_are_none_where_there_are_none(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(OF_GUIDES)
-    specs = {
-        name: RewardSpec(f"{tmp_path}/mine.py:{name}") for name in ("unread", "read", "read_inside", "read_by_name")
-    }
-    needed = {name: required_columns(spec, trainer=("completions",)) for name, spec in specs.items()}
-    assert needed == {"unread": [], "read": ["prompts"], "read_inside": ["prompts"], "read_by_name": ["prompts"]}
-    [reward] = build_rewards([specs["unread"]], RewardContext())
-    [scores] = score_rows([reward], rows_of(None, ["a", "bcd"]), lambda done, total: None)
-    assert [score.value for score in scores.scores] == [1.0, 3.0]

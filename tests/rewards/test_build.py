@@ -40,15 +40,15 @@ def built(name, context=CONTEXT, **fields):
 
 
 def scores(reward, solution=("3", "4"), **columns):
-    return reward.function(completions=["a", "b"], prompts=["p", "p"], solution=list(solution), **columns)
+    return reward(completions=["a", "b"], prompts=["p", "p"], solution=list(solution), **columns)
 
 
 def test_a_reward_has_its_name_its_weight_and_the_tags_of_the_run():
     rewards = build_rewards([RewardSpec("accuracy", 0.5), RewardSpec("boxed", 2.0)], CONTEXT)
     assert [(reward.name, reward.weight) for reward in rewards] == [("accuracy", 0.5), ("boxed", 2.0)]
-    assert [reward.function.__name__ for reward in rewards] == ["accuracy", "boxed"]
+    assert [reward.__name__ for reward in rewards] == ["accuracy", "boxed"]
     turns = ["[r]x[/r]\\boxed{3}", "[r]\\boxed{3}", "<think>\\boxed{3}"]
-    assert rewards[0].function(completions=turns, solution=["3"] * 3, prompts=[""] * 3) == [1.0, 0.0, 1.0]
+    assert rewards[0](completions=turns, solution=["3"] * 3, prompts=[""] * 3) == [1.0, 0.0, 1.0]
 
 
 def test_the_same_function_twice_is_logged_under_two_names(mine):
@@ -94,11 +94,6 @@ def test_parameters_come_before_columns_and_columns_before_defaults(mine):
 def test_a_column_called_like_a_parameter_of_the_library_is_no_value_for_it():
     assert scores(built("accuracy"), solution=("3", "4"), deadline=[1, 2]) == [0.0, 0.0]
     assert scores(built("length", params={"longest": 3, "unit": "words"}), unit=["cm", "m"]) == [1.0, 1.0]
-
-
-def test_what_a_function_does_to_its_parameters_is_gone_at_its_next_call(mine):
-    reward = built(mine("greedy"), params={"words": ["a", "b"]})
-    assert scores(reward) == scores(reward) == [1.0, 0.0]
 
 
 def test_the_full_mark_is_the_one_given_else_that_of_the_function_else_one(mine):

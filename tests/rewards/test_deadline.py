@@ -236,7 +236,7 @@ def mine(tmp_path):
 
 def built(*arguments, **fields):
     [reward] = build_rewards([RewardSpec(*arguments, **fields)], RewardContext())
-    return reward.function
+    return reward
 
 
 def test_functions_of_the_user_have_a_deadline_unless_told_otherwise_and_the_library_needs_none(mine):

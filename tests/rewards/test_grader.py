@@ -7,7 +7,7 @@ import pytest
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.measure import grader_in_words, same_grader
 from rlvr_vocab.rewards.build import RewardContext
-from rlvr_vocab.rewards.grader import Grader, grader_spec, named_for_being_right
+from rlvr_vocab.rewards.grader import Grader, grader_spec
 from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.rewards.turns import THINK_TAGS
 
@@ -16,23 +16,23 @@ OWN = r"""
 import re
 from rlvr_vocab.rewards import reward
 
+@reward(grades=True)
 def correctness_reward(prompts, completions, answer, **kwargs):
     said = [turn[0]["content"].split("<answer>")[-1].split("</answer>")[0].strip() for turn in completions]
     return [2.0 if one == other else 0.0 for one, other in zip(said, answer)]
 
+@reward(is_format=True, full_mark=0.5)
 def soft_format_reward(completions, **kwargs):
     pattern = r"<reasoning>.*?</reasoning>\s*<answer>.*?</answer>"
     return [0.5 if re.search(pattern, turn[0]["content"], re.DOTALL) else 0.0 for turn in completions]
 
+@reward(is_format=True)
 def incremental_format_reward(completions, **kwargs):
     tags = ("<reasoning>", "</reasoning>", "<answer>", "</answer>")
     return [sum(0.25 for tag in tags if tag in turn[0]["content"]) for turn in completions]
 
 def json_format_fn(completions, **kwargs):
     return [0.5 if turn[0]["content"].startswith("{") else 0.0 for turn in completions]
-
-def penalty_format(completions, **kwargs):
-    return [0.0 if "42" in turn[0]["content"] else -1.0 for turn in completions]
 
 def shouts(completions, **kwargs):
     return [None if not turn[0]["content"] else float(turn[0]["content"].isupper()) for turn in completions]
@@ -74,13 +74,15 @@ def test_the_first_reward_that_grades_being_right_grades_else_their_sum(names, g
     assert (spec.name, spec.threshold) == (grader, threshold)
 
 
-def test_functions_of_ones_own_grade_where_their_name_or_their_mark_says_so(own):
+def test_functions_of_ones_own_grade_where_they_or_the_user_say_so(own):
     rewards = [own("soft_format_reward"), own("correctness_reward"), own("stars"), own("shouts")]
     assert (grader_spec(rewards).name, grader_spec(rewards).threshold) == ("correctness_reward", 1.0)
     assert (grader_spec(rewards[2:]).name, grader_spec(rewards[2:]).threshold) == ("stars", 3)
     assert [each.score for each in graded(grader_spec(rewards[2:]), "***", "*")] == [3, 1]
     unmarked = grader_spec([own("shouts", weight=2.0), RewardSpec("boxed", weight=0.5), RewardSpec("length", weight=0)])
     assert (unmarked.name, unmarked.threshold) == ("2 × shouts + 0.5 × boxed", None)
+    asked = grader_spec([own("stars"), own("shouts", full_mark=0.5)], [RewardSpec("shouts")])
+    assert (asked.name, asked.threshold) == ("shouts", 0.5)
 
 
 def test_a_sum_is_weighted_and_passes_over_what_has_no_score(own):
@@ -111,19 +113,15 @@ def test_the_answer_is_read_where_accuracy_grades_alone(own):
 @pytest.mark.parametrize(
     ("names", "told"),
     [
-        (["soft_format_reward"], [True, False, False]),  # 0.5 is its full mark, as a turn of that form shows
+        (["soft_format_reward"], [True, False, False]),
         (["incremental_format_reward"], [True, False, False]),
-        (["incremental_format_reward", "soft_format_reward"], [True, False, False]),
         (["shouts"], [None, None, None]),
-        (["json_format_fn"], [None, None, None]),  # nobody knows what it pays for a perfect turn
-        (["penalty_format"], [None, None, None]),
+        (["json_format_fn"], [None, None, None]),  # its name alone declares nothing
     ],
 )
 def test_in_format_is_what_the_run_s_format_reward_gives_its_full_mark(own, names, told):
     spec = grader_spec([own(name) for name in names])
     assert [each.in_format for each in graded(spec, RIGHT, "<reasoning>42", "42")] == told
-    if len(names) == 2:
-        assert spec.form.name.endswith("soft_format_reward")
 
 
 def test_a_format_reward_of_the_library_has_the_full_mark_that_it_declares():
@@ -165,12 +163,6 @@ def test_another_version_of_a_file_is_another_grader(tmp_path):
         (tmp_path / str(number) / "own.py").write_text(f"def fn(completions, **kwargs):\n    return [{number}.0]\n")
         records.append(grader_spec([RewardSpec(f"{tmp_path / str(number) / 'own.py'}:fn")]).record())
     assert not same_grader(*records) and grader_in_words(records[0]) != grader_in_words(records[1])
-
-
-@pytest.mark.parametrize("name", ["format_correctness", "not_solved", "solved_penalty", "correct_format_reward"])
-def test_a_name_that_says_more_than_being_right_does_not_grade(name):
-    assert not named_for_being_right(f"own.py:{name}")
-    assert named_for_being_right("own.py:my_correctness") and not named_for_being_right("own.py:incorrect")
 
 
 def test_a_single_reward_that_calls_nothing_right_counts_with_its_weight_and_its_sign(own):

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.build import Bound
 from rlvr_vocab.rewards.guard import GuardedReward, Mistake, score_of
 from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.verify.judge import DIFFERENT, TIMEOUT, Verdict
@@ -200,27 +199,6 @@ def test_asynchronous_functions_are_awaited_inside_a_running_loop_too(function, 
     assert asyncio.run(notebook()) == [1.0, 2.0]
 
 
-def test_what_a_function_does_to_its_columns_reaches_neither_the_caller_nor_its_next_call():
-    def careless(completions, solution, completion_ids):
-        for turn in completions:
-            turn[0]["content"] = "gone"
-        completion_ids[0].clear()
-        completions.clear()
-        solution.pop()
-        return [1.0, 1.0]
-
-    def columns():
-        return {
-            "completions": [[{"role": "assistant", "content": text}] for text in ("one", "two")],
-            "solution": ["1", "2"],
-            "completion_ids": [[1], [2]],
-        }
-
-    given = columns()
-    assert guarded(careless)(**given) == [1.0, 1.0]
-    assert given == columns()
-
-
 def test_single_rows_get_their_cells_and_what_belongs_to_the_whole_batch():
     seen = []
 
@@ -266,7 +244,7 @@ def test_reasons_are_handed_on_with_every_batch_those_of_mistakes_too():
     def shouts(completions, **_):
         return [Score(1.0, "loud") if turn.isupper() else Score(0.0, "quiet") for turn in completions]
 
-    function = guarded(Bound(shouts, {}, is_library=False))
+    function = guarded(shouts.explain)
     assert logged_by(function, completions=["A", "b"]) == ({}, {"reason/mine": ["loud", "quiet"]})
     figures, said = logged_by(guarded(lambda completions, **_: [1.0, "x"]), completions=["A", "b"])
     assert figures == {"rewards/mine/failures": 1.0}
@@ -277,7 +255,7 @@ def test_comparisons_that_ran_into_their_deadline_are_counted_apart_from_wrong_a
     judged = {"quick": Verdict(False, DIFFERENT, "1", "2"), "slow": Verdict(False, TIMEOUT)}
     module = importlib.import_module("rlvr_vocab.rewards.library.accuracy")
     monkeypatch.setattr(module, "verify", lambda golds, answers, deadline: [judged[answer] for answer in answers])
-    function = guarded(Bound(module.accuracy, {}, is_library=True))
+    function = guarded(lambda completions, solution, **_: module.accuracy.explain(completions, solution))
     turns = [rf"\boxed{{{word}}}" for word in ("slow", "quick", "slow")]
     figures, said = logged_by(function, completions=turns, solution=["1"] * 3)
     assert figures == {"rewards/mine/timeouts": 2.0}

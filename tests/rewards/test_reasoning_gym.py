@@ -151,6 +151,6 @@ class InThisProcess:
 def test_it_is_guarded_like_any_other(countdown):
     [built] = build_rewards([RewardSpec("reasoning_gym", params={"deadline": 2.0})], RewardContext(("<a>", "</a>")))
     completions = [[{"role": "assistant", "content": f"<a>x</a>\\boxed{{{countdown.answer}}}"}]]
-    assert built.function(completions=completions, entry=[countdown.encoded], task=["countdown"]) == [1.0]
+    assert built(completions=completions, entry=[countdown.encoded], task=["countdown"]) == [1.0]
     with pytest.raises(UserError, match=r"reasoning_gym: deadline=0 must be a number, at least 0\.01"):
         reasoning_gym([], entry=[], deadline=0)

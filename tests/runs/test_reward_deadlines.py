@@ -42,7 +42,7 @@ def test_a_deadline_reaches_the_function_and_is_recorded_as_it_was_written(
 ) -> None:
     settings = run_with(f"[{{name:'{slow}'{written}}}]")
     [reward] = build_rewards(settings.rewards.functions, RewardContext())
-    assert reward.function.deadline == seconds
+    assert reward.deadline == seconds
     assert settings.resolved["rewards"]["functions"][0]["deadline"] == recorded
 
 

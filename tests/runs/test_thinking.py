@@ -127,9 +127,10 @@ def test_a_template_is_changed_only_for_a_run_that_is_to_think(
     new_to_the_tags: Path, tmp_path: Path, prompt: str, words: list[str], opens: bool
 ) -> None:
     (tmp_path / "mine.py").write_text(
+        "from rlvr_vocab.rewards import reward\n@reward(is_format=True)\n"
         "def my_think_format(completions, **kwargs):\n"
         "    return [float('<think>' in turn[0]['content']) for turn in completions]\n"
-        "def my_xml_format(completions, **kwargs):\n"
+        "@reward(is_format=True)\ndef my_xml_format(completions, **kwargs):\n"
         "    return [float('</answer>' in turn[0]['content']) for turn in completions]\n"
     )
     given = [word.replace("{mine}", f"{tmp_path}/mine.py") for word in words]
@@ -150,9 +151,9 @@ def test_a_run_that_does_not_think_may_have_any_format(new_to_the_tags: Path) ->
 @pytest.mark.parametrize(
     ("function", "named"),
     [
-        ("strict_format_reward", True),  # by its name
-        ("shape", True),  # by its word
-        ("strictness", False),  # neither: nobody knows what it scores
+        ("strict_format_reward", True),
+        ("shape", True),
+        ("strictness", False),  # it declares nothing
         ("soft_format_reward", False),
         ("own_format", False),  # a form that nobody here knows of
         ("broken_format", False),
@@ -166,16 +167,21 @@ def test_a_format_reward_of_ones_own_is_tried_alike(
 import re
 from rlvr_vocab.rewards import Score, reward
 FORM = r"<reasoning>.*?</reasoning>\s*<answer>.*?</answer>"
+@reward(is_format=True)
 def strict_format_reward(completions, answer, **kwargs):
     return [1.0 if re.match("^" + FORM, turn[0]["content"], re.DOTALL) else -0.5 for turn in completions]
-strictness = strict_format_reward
+def strictness(completions, answer, **kwargs):
+    return strict_format_reward(completions, answer)
 @reward(is_format=True)
 def shape(completions, **kwargs):
     return [Score(float(turn[0]["content"].startswith("<reasoning>")), "") for turn in completions]
+@reward(is_format=True)
 def soft_format_reward(completions, **kwargs):
     return [1.0 if re.search(FORM, turn[0]["content"], re.DOTALL) else 0.0 for turn in completions]
+@reward(is_format=True)
 def own_format(completions, **kwargs):
     return [float("ANSWER:" in turn[0]["content"]) for turn in completions]
+@reward(is_format=True)
 def broken_format(completions, **kwargs):
     return [1 / 0 for turn in completions]
 """
@@ -202,7 +208,7 @@ def test_a_good_turn_has_full_marks_in_the_xml_recipes_and_thinks_where_there_ar
     assert (said.count(plan.layout.think_close_id) == 1) is copies  # else it is spelled, and no think tag
     turn = assistant_turn(plan.tokenizer, plan.layout, prompt, said)
     rewards = build_rewards(settings.rewards.functions, reward_context(settings))
-    scores = {each.name: each.function(completions=[turn], solution=["42"]) for each in rewards}
+    scores = {each.name: each(completions=[turn], solution=["42"]) for each in rewards}
     assert scores == {"xml_tags": [0.5], "xml_format": [1.0], "accuracy": [1.0]}
 
 

@@ -18,7 +18,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.nearest import nearest_word
 from rlvr_vocab.record.completions import OF_EACH_TOKEN
 from rlvr_vocab.record.files import is_step_file, run_folder_of, step_files
-from rlvr_vocab.rewards.build import BuiltReward, RewardContext
+from rlvr_vocab.rewards.build import Reward, RewardContext
 from rlvr_vocab.rewards.dry_run import stand_in_trainer
 from rlvr_vocab.rewards.guard import Mistake
 from rlvr_vocab.rewards.reward import Score
@@ -73,7 +73,7 @@ class ScoredRows:
 class RewardScores:
     """What one reward gave: a score per row, a verdict per row where it verifies answers, and the time it took."""
 
-    reward: BuiltReward
+    reward: Reward
     scores: tuple[Score, ...]
     verdicts: tuple[Verdict, ...] | None
     seconds: float
@@ -94,7 +94,7 @@ class RewardScores:
         return score is not None and score >= self.reward.full_mark - _NEARLY
 
 
-def score_rows(rewards: Sequence[BuiltReward], rows: ScoredRows, on_progress: OnProgress) -> list[RewardScores]:
+def score_rows(rewards: Sequence[Reward], rows: ScoredRows, on_progress: OnProgress) -> list[RewardScores]:
     """Every reward of every row.
 
     Args:

@@ -143,7 +143,7 @@ def train_run(
             initial_model,
             args=grpo_config(fields),
             kl_log_steps=kl_log_steps,
-            reward_funcs=[each.function for each in built],
+            reward_funcs=built,
             train_dataset=Dataset.from_list(rows),
             callbacks=[MetricsFile(out / "metrics.jsonl", StageContext(out))],
         )
