@@ -126,6 +126,9 @@ class WorkerPool:
     def _outcomes(self, items: Sequence[Any], deadline: float) -> Iterator[tuple[int, Outcome]]:
         """The place and the outcome of each item, in any order."""
         waiting, busy, retried = deque(range(len(items))), list[_Worker](), set[int]()
+        for worker in [worker for worker in self._workers if worker.process.poll() is not None]:  # killed while idle
+            worker.end()
+            self._workers.remove(worker)
         while waiting or busy:
             if not self._finalizer.alive:
                 raise RuntimeError("this pool of worker processes is closed")
@@ -148,6 +151,8 @@ class WorkerPool:
                 busy.remove(worker)
                 if worker.has_ended:
                     self._workers.remove(worker)
+                    while len(self._workers) <= self._size:  # one to spare, ready when the next is lost
+                        self._workers.append(_Worker(self._task, self._preload))
                 if worker.is_innocent and worker.place not in retried:
                     retried.add(worker.place)
                     waiting.appendleft(worker.place)
@@ -179,7 +184,7 @@ class _Worker:
         self.connection, theirs = socket.socketpair()
         self.connection.settimeout(SEND_LIMIT)
         with theirs:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), json.dumps([task, [*preload]]), *sys.path],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -231,9 +236,9 @@ class _Worker:
     def _ended(self) -> Outcome:
         """What became of the item of a process that has ended unasked."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(END_LIMIT)
-        self._process.kill()
-        code = self._process.wait()
+            self.process.wait(END_LIMIT)
+        self.process.kill()
+        code = self.process.wait()
         if not self.is_ready and code >= 0:
             self._output.seek(0)
             last = self._output.read().decode(errors="replace").strip().rpartition("\n")[2] or "it said nothing"
@@ -257,8 +262,8 @@ class _Worker:
         """Kill the process unless it has ended."""
         self.has_ended = True
         self.disconnect()
-        self._process.kill()
-        self._process.wait()
+        self.process.kill()
+        self.process.wait()
 
     def disconnect(self) -> None:
         self.connection.close()
@@ -267,7 +272,7 @@ class _Worker:
     def forget(self) -> None:
         """In a forked child: let go of what belongs to the parent, and leave it running."""
         self.disconnect()
-        self._process.returncode = 0  # no child of this process: its Popen would warn that it still runs
+        self.process.returncode = 0  # no child of this process: its Popen would warn that it still runs
 
 
 def _readable(workers: Sequence[_Worker]) -> set[int]:
