@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.parameters import number, shown, switch, whole_number
@@ -164,7 +164,7 @@ def _tests_of(given: Any, entry_point: str | None, setup: str | None) -> Program
     match pieces:
         case [{"inputs": list() as inputs, "outputs": list() as outputs, **rest}] if len(inputs) == len(outputs):
             pairs = [{"input": asked, "output": told} for asked, told in zip(inputs, outputs, strict=True)]
-            return _pairs(pairs, rest.get("fn_name") or entry_point)
+            return _pairs(pairs, cast("str | None", rest.get("fn_name")) or entry_point)
         case [str(), *_] if all(isinstance(piece, str) for piece in pieces):
             return ProgramTests(code=tuple(pieces), setup=setup or "", entry_point=entry_point)
         case [{"input": _, "output": _}, *_] if all(
