@@ -59,7 +59,8 @@ def _line(error: ValidationError, value: Any, kind: Any, prefix: str) -> str:
     choices = re.findall(r"'([^']*)'", expected)
     near = did_you_mean(given, choices) if isinstance(given, str) else ""
     python_none = "; YAML's None is null" if given == "None" else ""
-    return f"{key}={visible_text(as_typed(given)):.80}: {expected}{near}{python_none}"
+    shown = visible_text(as_typed(given)).replace("\n", "")
+    return f"{key}={shown:.80}: {expected}{near}{python_none}"
 
 
 def _place(loc: Sequence[int | str], value: Any) -> tuple[list[int | str], Any]:

@@ -318,7 +318,7 @@ def test_it_is_written_as_the_file_ends_unless_told_otherwise(finished_run, tmp_
         (["step=50:10"], "the first step is after the last one"),
         (["min_reward=2", "max_reward=1"], "min_reward=2 is above max_reward=1"),
         (["min_reward=nan"], "min_reward=nan"),
-        (["verdict=good"], "verdict=good: no such choice"),
+        (["verdict=good"], "verdict=good: should be 'right' or 'wrong'"),
         (["out=/proc"], "out=/proc: a folder; give a file"),
         (["out=/proc/a/x.html", "max_samples=1"], "out=/proc/a/x.html cannot be written"),
     ],

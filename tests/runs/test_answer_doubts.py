@@ -11,7 +11,8 @@ TAG = "rewards=[{name:accuracy,params:{answer_from:[answer_tag,phrase]}}]"
 
 
 def doubts(*words: str, problem: str = "A box holds 3 balls. And two boxes?") -> list[str]:
-    settings = read_settings("train", ["dataset=local", "dataset.name=x.jsonl", *words])
+    own = [] if "dataset=arithmetic" in words else ["dataset=local", "dataset.name=x.jsonl"]
+    settings = read_settings("train", [*own, *words])
     return list(answer_doubts(settings, [build_messages(problem, prompt_style(settings.dataset))]))
 
 

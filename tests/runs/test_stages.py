@@ -93,14 +93,14 @@ def test_the_trainer_of_a_stage_is_gone_before_the_next_one_loads(stages: list[S
     assert len(made) == 2
 
 
-def test_the_trainer_of_a_stage_is_told_its_own_kl(tmp_path: Path, expand_shape: Any, monkeypatch: Any) -> None:
+def test_the_trainer_of_a_stage_is_told_its_own_kl(tmp_path: Path, expand_shape: Any) -> None:
     given: list[dict[str, Any]] = []
-    monkeypatch.setattr(stage_runner, "RegionGRPOTrainer", lambda folder, **arguments: given.append(arguments))
     text = "stages=[{name:a},{name:b,training:{kl_over:ids,kl_log_steps:3}}]"
     settings = load_settings("train", ["experiment=quickstart", f"output_dir={tmp_path}", "logging=disabled", text])
     nothing: Any = SimpleNamespace(problems=None, during=None)
     for number, stage in enumerate(settings.stages, start=1):
         stage_runner._stage_trainer(
+            lambda folder, **arguments: given.append(arguments),
             Stage(number, 2, stage.name, stage.run, None, nothing, ()),
             expand_shape("qwen3", size=10),
             StageContext(tmp_path),
