@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # For `_AT_ONCE` conversations, of which a thousand take a second.
 SECONDS = 30.0
 _AT_ONCE = 256
+_LONGEST = 10_000_000  # characters: a template may multiply texts, and no context holds so many
 # A template is a program: its refusals are TemplateErrors, the others are what an expression in it may raise.
 _RAISED = (TemplateError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
@@ -61,8 +62,8 @@ def chat_texts(
     def render(_: object) -> None:
         for conversation in conversations[len(texts) : len(texts) + _AT_ONCE]:
             text = tokenizer.apply_chat_template(conversation, **arguments)
-            if not text:
-                raise TemplateError("it makes no text of it")
+            if not 0 < len(text) <= _LONGEST:
+                raise TemplateError(f"it makes {len(text):,} characters of it" if text else "it makes no text of it")
             texts.append(text)
 
     try:

@@ -39,6 +39,7 @@ def test_ids_and_texts_are_those_of_transformers(tokenizer: Any) -> None:
         ("{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}.",
          "refuses row 9, '3 \\+ 4\\?': no system; .*dataset.system_prompt=null"),
         ("{# nothing #}", "refuses row 7, .*makes no text"),
+        ("{{ messages[0].content * 2000000 }}", "refuses row 7, .*12,000,000 characters"),
         ("{{ 1 // (messages | length - 2) }}", "refuses row 9, .*zero"),
         ("{{ messages[1].content + 1 }}", "refuses row 7, .*"),
         ("{{ messages[0].content.nothing.more }}", "refuses row 7, .*'str object' has no attribute 'nothing'"),
@@ -57,7 +58,7 @@ def test_a_template_that_fails_is_one_line_with_the_row_and_its_own_words(
 
 def test_a_template_without_an_end_is_given_up(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_template, "SECONDS", 0.2)
-    tokenizer.chat_template = "{% for i in range(50000) %}{% for j in range(50000) %}{% endfor %}{% endfor %}"
+    tokenizer.chat_template = "{% for i in range(6000) %}{% for j in range(6000) %}{% endfor %}{% endfor %}"
     with pytest.raises(UserError, match=r"did not come to an end in 0\.2 seconds for the prompt '3 \+ 4\?'"):
         chat_texts(tokenizer, [USER])
 
