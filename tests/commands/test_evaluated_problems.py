@@ -84,9 +84,9 @@ def test_folders_of_the_users_own_leave_the_section_of_the_run() -> None:
     assert read_settings("evaluate", [*mine, "dataset=physics"]).dataset.name == "physics.jsonl"
 
 
-def test_an_unknown_key_in_a_recorded_dataset_section_is_said_with_its_file(recorded: Path) -> None:
+def test_an_unknown_key_in_a_recorded_dataset_section_is_named(recorded: Path) -> None:
     recorded.write_text(recorded.read_text().replace("  eval_fraction:", "  eval_fractoin:"))
-    with pytest.raises(UserError, match=r"unknown key dataset\.eval_fractoin in out/run/config\.yaml"):
+    with pytest.raises(UserError, match=r"unknown key dataset\.eval_fractoin"):
         read_settings("evaluate", [CHECKPOINT])
 
 

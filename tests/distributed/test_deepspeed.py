@@ -12,7 +12,7 @@ pytest.importorskip("deepspeed", reason="deepspeed is not installed")
 
 CASES = (
     *("tied_dapo", "tied_grpo", "untied_dapo", "untied_grpo", "reference"),
-    *("shared_untied", "low_rank_tied", "low_rank_reference", "frozen_tied"),
+    *("low_rank_tied", "low_rank_reference", "frozen_tied"),
 )
 
 

@@ -68,7 +68,7 @@ def test_what_can_be_trained_in_several_processes_is_not_refused(monkeypatch, tm
 def test_processes_without_a_gpu_are_told_how_to_train_on_the_cpu(monkeypatch, tmp_path):
     monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
     with pytest.raises(UserError, match="2 processes were started, and there is no GPU here"):
-        check(monkeypatch, tmp_path, {}, "training.use_cpu=null")
+        check(monkeypatch, tmp_path, {}, "training.use_cpu=false")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from rlvr_vocab.vocab.reasoning_rows import DIFFERENCES
 
 CASES = (
     *("tied_dapo", "tied_grpo", "untied_dapo", "untied_grpo", "group_in_two_processes", "reference", "dynamic"),
-    *("shared_untied", "low_rank_tied", "low_rank_reference", "frozen_tied"),
+    *("low_rank_tied", "low_rank_reference", "frozen_tied"),
     *("lora_low_rank", "lora_tied", "lora_untied", "lora_all_rows"),
 )
 # TRL's own means over the batches of a step, whatever their number of tokens: they depend on how it is cut.
