@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion
 from rlvr_vocab.vocab.policy import RegionPolicy
-from rlvr_vocab.vocab.reasoning_rows import hold_differences
+from rlvr_vocab.vocab.reasoning_rows import attach_low_rank_rows
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 
@@ -59,7 +59,7 @@ def held_sampler(arguments: argparse.Namespace, rank: int):
         plan = plan_expansion(arguments.model, Expansion(size=None, reasoning_rank=rank, open_thinking="model"))
         write_expansion(plan, folder)
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-        hold_differences(model, folder)
+        attach_low_rank_rows(model, folder)
         tokenizer = load_tokenizer(folder)
     question = [{"role": "user", "content": "How many primes are there below one hundred?"}]
     ids = tokenizer.apply_chat_template(

@@ -17,25 +17,27 @@ from rlvr_vocab.config.compose import CommandLine, parse_command_line
 from rlvr_vocab.config.help import command_help, composed_yaml, overview, value_of_key
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.values import keys_of
-from rlvr_vocab.errors import Interrupted, OutOfRoom, UserError, is_out_of_memory
-from rlvr_vocab.exit_codes import (
+from rlvr_vocab.errors import (
     BAD_INPUT,
     CTRL_C,
     OUT_OF_ROOM,
     READER_GONE,
     RESUME_ME,
+    Interrupted,
+    OutOfRoom,
+    UserError,
     delete_exit_code,
+    is_out_of_memory,
     main_process_reports,
     write_exit_code,
 )
-from rlvr_vocab.nearest import nearest_and_all
 from rlvr_vocab.plan.fit import words_that_fit
 from rlvr_vocab.rewards.user_code import only_allowed_code
 from rlvr_vocab.runs.multirun import Job, jobs_of, require_one_process, run_jobs
-from rlvr_vocab.secret_words import without_secrets
-from rlvr_vocab.stop_signals import stop_signals
+from rlvr_vocab.secrets import without_secrets
+from rlvr_vocab.signals import stop_signals
 from rlvr_vocab.terminal import open_closed_streams, quiet_imports, write_on_unread
-from rlvr_vocab.visible_text import visible_text
+from rlvr_vocab.text import nearest_and_all, visible_text
 
 TRAINS = ("train", "quickstart")
 MAKE_FILES = (*TRAINS, "evaluate", "expand", "merge", "probe")  # and so go on where nobody reads their output

@@ -1,4 +1,13 @@
-"""How a command ends otherwise than well, where that is no defect of ours: with one clear line, and a code for it."""
+"""User-facing errors: one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 
 class UserError(ValueError):
@@ -37,3 +46,62 @@ class Interrupted(BaseException):
 
     Like `KeyboardInterrupt` no `Exception`: a library that goes on after any of these must not go on after this.
     """
+
+
+BAD_INPUT = 2
+OUT_OF_ROOM = os.EX_IOERR  # 74: the disk or the memory is full
+RESUME_ME = os.EX_TEMPFAIL  # 75: told to stop before its end; the same command goes on
+CTRL_C = 130
+READER_GONE = 141  # as a shell counts a process that SIGPIPE ended: 128 + 13
+
+FILE = "RLVR_VOCAB_EXIT_CODE_FILE"
+
+
+def is_main_process() -> bool:
+    """As a launcher says it, before torch can."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def delete_exit_code() -> None:
+    """What an earlier run has left there: a crash leaves nothing."""
+    if FILE in os.environ and is_main_process():
+        Path(os.environ[FILE]).unlink(missing_ok=True)
+
+
+def write_exit_code(code: int) -> None:
+    """Leave the code of the main process in the file that the environment names, where it names one."""
+    if FILE in os.environ and is_main_process():
+        Path(os.environ[FILE]).write_text(f"{code}\n", encoding="utf-8")
+
+
+# A launcher ends the others as soon as one has ended, and looks a few times a second.
+_SECONDS = 5.0
+_LEFT_ALONE = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
+
+
+@contextmanager
+def main_process_reports(seconds: float = _SECONDS) -> Iterator[None]:
+    """Inside the block errors that all processes of a run may meet are left to the main one to tell.
+
+    The others wait for it to end, and for the launcher to end them. A process that is still there after that has met
+    the error alone, and goes on to tell it. Where a process is told by its connections that another one has ended,
+    it waits too, the main one no less: what there is to say, the other has said.
+
+    Args:
+        seconds: how long to wait.
+    """
+    try:
+        yield
+    except (UserError, OutOfRoom, Interrupted):
+        if not is_main_process():
+            _wait_to_be_ended(seconds)
+        raise
+    except RuntimeError as error:
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1 and any(words in str(error) for words in _LEFT_ALONE):
+            _wait_to_be_ended(seconds)
+        raise
+
+
+def _wait_to_be_ended(seconds: float) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    time.sleep(seconds)

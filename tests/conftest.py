@@ -147,10 +147,10 @@ def _real_model(name: str, packages: tuple[str, ...]) -> Path:
         pytest.skip(f"{name} is not made here: {script} is absent")
     for package in packages:
         pytest.importorskip(package, reason=f"{script.name} needs {package}")
-    from rlvr_vocab.atomic_file import folder_appearing_whole
     from rlvr_vocab.errors import UserError
+    from rlvr_vocab.files import atomic_dir
 
-    whole = folder_appearing_whole(cache / name, theirs_stays=True)
+    whole = atomic_dir(cache / name, keep_existing=True)
     with _skip_on(OSError, UserError, reason=f"{cache} cannot be written"), whole as folder:
         done = subprocess.run([sys.executable, str(script), str(folder)], capture_output=True, text=True)
         if done.returncode:

@@ -36,19 +36,8 @@ ROOMS = (
     ("rewards", "record"),
     ("data",),
     ("sandbox", "verify"),
-    (
-        "atomic_file",
-        "bounds",
-        "counted",
-        "device",
-        "exit_codes",
-        "nearest",
-        "progress",
-        "secret_words",
-        "statistics",
-        "stop_signals",
-    ),
-    ("terminal", "visible_text"),
+    ("bounds", "device", "files", "secrets", "signals", "statistics"),
+    ("terminal", "text"),
     ("errors",),
 )
 FLOORS = {room: -floor for floor, rooms in enumerate(ROOMS) for room in rooms}

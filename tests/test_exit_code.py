@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from rlvr_vocab import cli
-from rlvr_vocab.errors import Interrupted, OutOfRoom, UserError
-from rlvr_vocab.exit_codes import FILE
+from rlvr_vocab.errors import FILE, Interrupted, OutOfRoom, UserError
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlvr_vocab.nearest import did_you_mean, nearest_word
+from rlvr_vocab.text import did_you_mean, nearest_word
 
 
 @pytest.mark.parametrize(

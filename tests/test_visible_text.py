@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlvr_vocab.visible_text import hidden_characters, printable, visible_lines, visible_text
+from rlvr_vocab.text import hidden_characters, printable, visible_lines, visible_text
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from rlvr_vocab.visible_text import TURNING
+from rlvr_vocab.text import TURNING
 
 INK = "#24292e"  # becomes the colour of the text around the picture
 # `text.parse_math`: a reward may be called a_b$x$. `hashsalt`: else ids are drawn anew each time.

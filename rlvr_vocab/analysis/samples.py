@@ -11,11 +11,10 @@ from typing import Any, Literal
 from pyarrow import ArrowException
 from rich.text import Text
 
-from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.record.metrics import RewardFact
-from rlvr_vocab.visible_text import visible_lines
+from rlvr_vocab.text import pluralize, visible_lines
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import (
     CHOSEN_BITS,
@@ -206,7 +205,7 @@ class SampleReader:
         if own.choice_bits:
             chosen = sum(bits >= CHOSEN_BITS for bits in own.choice_bits)
             figures = f"{sum(own.choice_bits):.2f} bits from chance, {CHOSEN_BITS:g} or more at"
-            yield "choices of ids", f"{figures} {counted(chosen, 'token')}"
+            yield "choices of ids", f"{figures} {pluralize(chosen, 'token')}"
         if own.solution:
             yield "gold answer", own.solution
         if own.kind:

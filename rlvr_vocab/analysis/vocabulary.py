@@ -23,13 +23,12 @@ from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
 from rlvr_vocab.analysis.charts import Chart, Line, line_chart
-from rlvr_vocab.atomic_file import write_whole
-from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import atomic_write
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import COMPLETIONS, FINAL_ADAPTER, FINAL_MODEL, INITIAL_MODEL
 from rlvr_vocab.record.metrics import RunRecord, is_number
-from rlvr_vocab.visible_text import visible_text
+from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.marking import TOKENIZER_FILE, read_tokenizer
 from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_WEIGHTS, DIFFERENCE_KEY, ROWS_KEY, find_base, is_adapter
@@ -209,7 +208,7 @@ def _read_drift(
     for side, table in last.items():
         end[side][:, open_ks] = row_drift(table, start[side], layout, open_ks)
     if broken := max((int((~np.isfinite(each[0, open_ks])).sum()) for each in end.values()), default=0):
-        notes.append(f"The rows of {counted(broken, 'copy', 'copies')} are zero or not finite at the end: left out.")
+        notes.append(f"The rows of {pluralize(broken, 'copy', 'copies')} are zero or not finite at the end: left out.")
     return points, end
 
 
@@ -395,4 +394,4 @@ def write_vocabulary(analysis: VocabularyAnalysis) -> None:
     writer = csv.writer(written, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     for row in copy_rows(analysis):
         writer.writerow(["" if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row])
-    write_whole(analysis.folder / VOCABULARY, written.getvalue())
+    atomic_write(analysis.folder / VOCABULARY, written.getvalue())

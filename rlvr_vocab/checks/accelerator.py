@@ -9,12 +9,12 @@ import torch
 
 from rlvr_vocab.checks.machine import ATTENTION, FLASH_PACKAGES
 from rlvr_vocab.config.sections import RunSettings, StageSettings
-from rlvr_vocab.config.stages import naming_the_stage
+from rlvr_vocab.config.stages import stage_error_context
 from rlvr_vocab.device import device_type, require_one_gpu
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import nearest_and_all
 from rlvr_vocab.runs.model import source_kwargs, untrained_base
 from rlvr_vocab.runs.model_folder import naming_model_keys
+from rlvr_vocab.text import nearest_and_all
 from rlvr_vocab.training.arguments import grpo_config
 from rlvr_vocab.training.models.quantization import linear_layers, skeleton, vocabulary_modules
 from rlvr_vocab.vocab.expand import read_base
@@ -31,7 +31,7 @@ def check_accelerator(settings: RunSettings) -> None:
     model = settings.model
     require_one_gpu(gpus, model.model_kwargs.get("device_map"), copies=model.adds_copies, key="model.model_kwargs.")
     for each in settings.stages or (StageSettings("", None, settings),):
-        with naming_the_stage(each.name):
+        with stage_error_context(each.name):
             of_the_run = {"output_dir": str(settings.output_dir), "report_to": "none", "num_generations_eval": 1}
             grpo_config({**each.run.training.grpo, **of_the_run})
     for stage in (settings, *(stage.run for stage in settings.stages)):

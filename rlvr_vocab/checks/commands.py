@@ -32,7 +32,6 @@ from rlvr_vocab.data.files import check_file
 from rlvr_vocab.data.overlap import check_other_set
 from rlvr_vocab.data.prompt_file import check_prompt_file
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import did_you_mean
 from rlvr_vocab.plan.devices import CARDS, CPU, device_named
 from rlvr_vocab.plan.workload import architecture_of_run
 from rlvr_vocab.record.files import FINAL_MODEL, PROBE, STEP_FILES, step_files
@@ -43,6 +42,7 @@ from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import check_new_file, check_new_folder
 from rlvr_vocab.runs.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder
 from rlvr_vocab.runs.rewards import grader_of_checkpoint, grader_of_run, stand_in_context
+from rlvr_vocab.text import did_you_mean
 from rlvr_vocab.vocab.layout import VocabLayout, refuse_expanded
 from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_CONFIG, is_adapter
 

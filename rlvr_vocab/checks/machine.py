@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from rlvr_vocab.config.sections import LoggingSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import nearest_and_all
+from rlvr_vocab.text import nearest_and_all
 
 WANDB_URL = "https://api.wandb.ai"
 OFFLINE_MODES = ("offline", "disabled", "dryrun")

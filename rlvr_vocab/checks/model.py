@@ -8,8 +8,8 @@ from rlvr_vocab.checks.machine import check_attention
 from rlvr_vocab.config.sections import NOT_FOR_FROM_PRETRAINED, ModelKwargs, ModelSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import nearest_word
 from rlvr_vocab.runs.model_folder import check_model_source
+from rlvr_vocab.text import nearest_word
 from rlvr_vocab.vocab.layout import refuse_expanded
 
 # Arguments of from_pretrained by which it would unpickle what it reads.

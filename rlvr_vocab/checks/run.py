@@ -10,17 +10,17 @@ from rlvr_vocab.checks.model import check_kernels, check_model, check_optimizer,
 from rlvr_vocab.config.batches import check_batches
 from rlvr_vocab.config.problem_source import problem_source, prompt_style
 from rlvr_vocab.config.sections import DatasetSettings, RewardSettings, RunSettings, StageSettings, UntilSettings
-from rlvr_vocab.config.stages import naming_the_stage
+from rlvr_vocab.config.stages import stage_error_context
 from rlvr_vocab.data.load import check_source
 from rlvr_vocab.data.reasoning_gym.tasks import without_worked_solutions
 from rlvr_vocab.data.reasoning_gym.worked_solutions import WORKED
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import did_you_mean
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, required_columns
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import check_run_folder
 from rlvr_vocab.runs.rewards import GOLD_COLUMNS, NAME_GOLD_ANSWERS, grader_of_run, solved_by, stand_in_context
+from rlvr_vocab.text import did_you_mean
 from rlvr_vocab.vocab.refuse_off_policy import OF_TRANSFORMERS, OF_VLLM, refuse_off_policy, refuse_off_policy_options
 
 # What `until` of a stage may look at; docs/files.md says what each is.
@@ -88,7 +88,7 @@ def check_training(settings: RunSettings) -> None:
 
 
 def check_stage(stage: StageSettings) -> None:
-    with naming_the_stage(stage.name):
+    with stage_error_context(stage.name):
         check_training(stage.run)
         check_files(stage.run)
         tokens = stage.run.training.max_tokens

@@ -23,14 +23,12 @@ from rlvr_vocab.analysis.compare.page import compare_page, format_figure
 from rlvr_vocab.analysis.compare.result import ComparisonResult, as_json, compare_runs
 from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparedRun, KeyDifference, safe_line
 from rlvr_vocab.analysis.report.page import render
-from rlvr_vocab.atomic_file import read_json_if_there, write_json_whole, write_text_whole
 from rlvr_vocab.config.command_sections import CompareSettings
 from rlvr_vocab.config.help import command_to_repeat
 from rlvr_vocab.config.recorded import ABSENT, NOT_COMPARED, read_recorded
 from rlvr_vocab.config.values import as_typed, leaves, read
-from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import did_you_mean
+from rlvr_vocab.files import atomic_write_json, atomic_write_text, read_json_if_there
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import (
     COMPLETIONS,
@@ -48,8 +46,9 @@ from rlvr_vocab.record.metrics import read_metrics, split_evaluations
 from rlvr_vocab.record.probe import told_by_probe
 from rlvr_vocab.record.results import read_results
 from rlvr_vocab.runs.record import configuration_keys
-from rlvr_vocab.secret_words import MASK, is_secret
+from rlvr_vocab.secrets import MASK, is_secret
 from rlvr_vocab.terminal import make_console
+from rlvr_vocab.text import did_you_mean, pluralize
 
 
 def run(settings: CompareSettings) -> int:
@@ -60,10 +59,10 @@ def run(settings: CompareSettings) -> int:
         measured = f"results named {settings.evaluation}"
     asked = (settings.confidence, settings.power, settings.pair_seeds)
     compared = compare_runs(key, measured, arms, differences, *asked)
-    write_json_whole(settings.out / "comparison.json", as_json(compared), "out")
+    atomic_write_json(settings.out / "comparison.json", as_json(compared), "out")
     training = [command_to_repeat(folder, folder.name) for folder in settings.runs]
     page = render(compare_page(compared, _command(settings), training))
-    write_text_whole(settings.out / "comparison.html", page, "out")
+    atomic_write_text(settings.out / "comparison.html", page, "out")
     _print(make_console(), compared)
     make_console().print(f"comparison.html and comparison.json are in {settings.out}", markup=False)
     return 0
@@ -263,7 +262,7 @@ def evaluate_settings(path: Path) -> dict[str, Any] | None:
     there, expected = path.read_bytes().count(b"\n"), settings["problems"] * settings["samples"]
     if there < expected:
         raise UserError(
-            f"{path} holds {there:,} of {counted(expected, 'answer')}: rlvr-vocab evaluate "
+            f"{path} holds {there:,} of {pluralize(expected, 'answer')}: rlvr-vocab evaluate "
             f"checkpoint={path.parents[2]} samples={settings['samples']} goes on with it, given its other settings"
         )
     return settings

@@ -13,10 +13,10 @@ from rlvr_vocab.analysis.doctor.diagnose import diagnose, not_watched, slowest_p
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.analysis.doctor.history import FEWEST_ROWS, steps_needed
 from rlvr_vocab.config.command_sections import DoctorSettings
-from rlvr_vocab.counted import counted
 from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.runs.record import run_record
 from rlvr_vocab.terminal import make_console
+from rlvr_vocab.text import pluralize
 
 HEALTHY, SICK = 0, 1
 _COLOUR = {"error": "bold red", "warning": "bold yellow"}
@@ -71,7 +71,7 @@ def _about(record: RunRecord) -> Iterator[str]:
     if not record.rows:
         yield f"{record.folder}: no step is logged yet"
         return
-    rows = f"{counted(len(record.rows), 'row')}"
+    rows = f"{pluralize(len(record.rows), 'row')}"
     yield f"{record.folder}: {rows} up to step {_last_step(record):,}"
     if not record.is_finished:
         yield "the run has not finished: what follows is about what it has logged so far"

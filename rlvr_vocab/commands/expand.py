@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rlvr_vocab.config.command_sections import ExpandSettings
-from rlvr_vocab.counted import counted
 from rlvr_vocab.runs.model import untrained_plan
 from rlvr_vocab.terminal import make_console, quiet_libraries
+from rlvr_vocab.text import pluralize
 from rlvr_vocab.vocab.expand import write_expansion
 
 
@@ -16,7 +16,7 @@ def run(settings: ExpandSettings) -> int:
     write_expansion(plan, settings.out)
     console.print(
         f"{settings.out}: {plan.layout.standard_size} standard tokens and "
-        f"{counted(plan.layout.size, 'reasoning token')}.\n"
+        f"{pluralize(plan.layout.size, 'reasoning token')}.\n"
         "Load the model with AutoModelForCausalLM, the tokenizer with transformers.TokenizersBackend.from_pretrained; "
         "plain generate knows no regions, rlvr-vocab generate does.",
         markup=False,

@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.text import Text
 
 from rlvr_vocab.config.command_sections import GenerateSettings
-from rlvr_vocab.counted import counted
 from rlvr_vocab.data.prompt_file import read_prompts
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import (
@@ -22,10 +21,10 @@ from rlvr_vocab.evaluation.sampling import (
     load_checkpoint,
     sample_completions,
 )
-from rlvr_vocab.progress import stage
 from rlvr_vocab.runs.closing_screen import marked_text
 from rlvr_vocab.runs.record import RunOfCheckpoint, run_of_checkpoint
-from rlvr_vocab.terminal import make_console, quiet_libraries
+from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
+from rlvr_vocab.text import pluralize
 from rlvr_vocab.vocab.chat import prefilled_ids
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import Marker
@@ -113,7 +112,7 @@ def _sample(
     if len(prompts) == 1 or console.is_terminal:
         sample_completions(checkpoint, prompts, sampling, on_batch=show)
         return
-    with stage(Console(stderr=True, highlight=False), "answering", len(prompts)) as display:
+    with progress_bar(Console(stderr=True, highlight=False), "answering", len(prompts)) as display:
         sample_completions(checkpoint, prompts, sampling, lambda done, total: display.update(done), show)
 
 
@@ -124,13 +123,13 @@ def _show(checkpoint: Checkpoint, completion: Completion, head: str, console: Co
         console.print(Text(head, style="bold"))
     if thinking:
         reasoning = sum(token >= layout.standard_size for token in thinking)
-        of_them = counted(reasoning, "of them a reasoning token", "of them reasoning tokens")
-        console.print(Text(f"thinking ({counted(len(thinking), 'token')}, {of_them})", style="dim"))
+        of_them = pluralize(reasoning, "of them a reasoning token", "of them reasoning tokens")
+        console.print(Text(f"thinking ({pluralize(len(thinking), 'token')}, {of_them})", style="dim"))
         console.print(_marked(checkpoint, thinking, console), end="\n\n")
         console.print(Text("answer", style="dim"))
     console.print(_marked(checkpoint, answer, console) if answer else "(none)")
     if not completion.finished:
-        length = counted(len(completion.completion_ids), "token")
+        length = pluralize(len(completion.completion_ids), "token")
         console.print(Text(f"(cut off after {length}: max_new_tokens)", style="yellow"))
     if head:
         console.print()

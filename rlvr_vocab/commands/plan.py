@@ -14,12 +14,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import PlanSettings, RunSettings
 from rlvr_vocab.config.values import as_typed
-from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import atomic_write
 from rlvr_vocab.plan.devices import GIB, Device, device_named, device_with
 from rlvr_vocab.plan.fit import Fit, fit_into, summary_of, with_value
 from rlvr_vocab.plan.forecast import Circumstances, corrected, forecast_of
@@ -29,6 +28,7 @@ from rlvr_vocab.record.files import METRICS
 from rlvr_vocab.record.forecast import Forecast, measured_in
 from rlvr_vocab.record.metrics import read_metrics
 from rlvr_vocab.terminal import make_console, print_section
+from rlvr_vocab.text import pluralize
 
 _MEASURED_STEPS = 2
 
@@ -48,7 +48,7 @@ def run(settings: PlanSettings) -> int:
     if settings.calibrate:
         forecast = _calibrated(settings, where, console)
     if settings.out is not None:
-        write_whole(settings.out, forecast.to_json())
+        atomic_write(settings.out, forecast.to_json())
     match settings.format:
         case "json":
             changed = {} if fit is None else {"changed": fit.words}
@@ -91,7 +91,7 @@ def _calibrated(settings: PlanSettings, where: Circumstances, console: Console) 
             *("training.save_strategy=no", "training.kl_log_steps=0", "trust_code=true"),
         ]
         if settings.format == "text":
-            console.print(f"running {counted(_MEASURED_STEPS, 'step')} of the real thing", style="dim")
+            console.print(f"running {pluralize(_MEASURED_STEPS, 'step')} of the real thing", style="dim")
         command = [sys.executable, "-m", "rlvr_vocab.cli", "train", *short]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -119,7 +119,7 @@ def _of_model(run: RunSettings, forecast: Forecast) -> Iterator[str]:
     shape = architecture_of_run(run)
     copies, frozen = copies_of(run, shape), forecast.frozen_weights
     beside = f", {_count(frozen)} are frozen" if frozen else ""
-    yield f"{run.model.name}: {_count(shape.weights)} weights, {counted(copies, 'reasoning token')}"
+    yield f"{run.model.name}: {_count(shape.weights)} weights, {pluralize(copies, 'reasoning token')}"
     yield f"{_count(forecast.trained_weights)} weights train{beside}"
     if not shape.is_known:
         yield f"model_type {shape.model_type} is not known here: counted as Llama is built, it may be off"
@@ -173,7 +173,7 @@ def _of_time(forecast: Forecast) -> Iterator[str]:
     middle = (forecast.steps or 0) * forecast.seconds
     epochs = "" if forecast.epochs is None else f", {forecast.epochs:.3g} passes over {forecast.problems:,} problems"
     span = f"{_duration(middle)}, {_duration(total[0])} to {_duration(total[1])}"
-    yield f"{counted(forecast.steps or 0, 'step')}{epochs}: {span}"
+    yield f"{pluralize(forecast.steps or 0, 'step')}{epochs}: {span}"
 
 
 def _slurm_time(forecast: Forecast) -> str:

@@ -17,7 +17,6 @@ from rlvr_vocab.analysis.compare.comparison import interval_points
 from rlvr_vocab.analysis.probe.findings import ProbedRun, ProbeFindings, probe_findings
 from rlvr_vocab.analysis.probe.page import probe_page
 from rlvr_vocab.analysis.report.page import render
-from rlvr_vocab.atomic_file import read_json, write_json_whole, write_whole
 from rlvr_vocab.config.command_sections import ProbeSettings
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.sections import RunSettings
@@ -27,7 +26,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.probe import Prober
 from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, require_room
 from rlvr_vocab.evaluation.vllm_sampling import vllm_continuations
-from rlvr_vocab.progress import stage
+from rlvr_vocab.files import atomic_write, atomic_write_json, read_json
 from rlvr_vocab.record.files import EVALUATION_SETTINGS, FINAL_MODEL, PROBE, PROBE_FOLDER, PROBE_PAGE
 from rlvr_vocab.record.measure import Measure, grader_in_words, same_grader
 from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought, read_rows, write_rows
@@ -36,7 +35,7 @@ from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.problem_account import fingerprint_of
 from rlvr_vocab.runs.problems import held_out_problems, stages_of
 from rlvr_vocab.runs.rewards import grader_of_run, reward_context
-from rlvr_vocab.terminal import make_console, quiet_libraries
+from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
 from rlvr_vocab.vocab.chat_template import chat_ids
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.weights_fingerprint import weights_fingerprint
@@ -60,8 +59,8 @@ def run(settings: ProbeSettings) -> int:
             )
     probed = [_probed(settings, folder, each, console) for folder, each in zip(settings.run, trained, strict=True)]
     found = probe_findings(probed, Measure.of(graders[0]), settings.telling_effect)
-    write_json_whole(settings.folder / PROBE, asdict(found), "out")
-    write_whole(settings.folder / PROBE_PAGE, render(probe_page(found, _command(settings))))
+    atomic_write_json(settings.folder / PROBE, asdict(found), "out")
+    atomic_write(settings.folder / PROBE_PAGE, render(probe_page(found, _command(settings))))
     _print(console, found)
     console.print(f"{PROBE_PAGE} and {PROBE} are in {settings.folder}", markup=False)
     return 0
@@ -125,17 +124,17 @@ def _answer(
     """Write what is missing: thoughts, these arms, and what is only scored."""
     place = folder / PROBE_FOLDER
     if not (place / _THOUGHTS).exists():
-        with stage(console, "thoughts", len(rows) * settings.samples) as display:
+        with progress_bar(console, "thoughts", len(rows) * settings.samples) as display:
             write_rows(prober.think(rows, settings.samples, display.update), place / _THOUGHTS)
     thoughts = prober.recorded(read_rows(place / _THOUGHTS, SampledThought), rows)
     if len({each.problem for each in thoughts if each.thought.places}) < 2:
         raise UserError(f"run={folder}: on fewer than two problems its model ends a thought with anything to exchange")
     for arm in arms:
-        with stage(console, f"{arm}: answers", len(thoughts) * settings.draws) as display:
+        with progress_bar(console, f"{arm}: answers", len(thoughts) * settings.draws) as display:
             write_rows(prober.answers(arm, thoughts, settings.draws, display.update), place / f"{arm}.jsonl")
     permuted = place / (_PERMUTED % settings.permutations)
     if not permuted.exists():
-        with stage(console, "log p of gold answers, permuted", settings.permutations) as display:
+        with progress_bar(console, "log p of gold answers, permuted", settings.permutations) as display:
             write_rows(prober.permuted_golds(thoughts, settings.permutations, display.update), permuted)
 
 
@@ -163,7 +162,7 @@ def _require_same(place: Path, wanted: dict[str, Any]) -> None:
     file = place / EVALUATION_SETTINGS
     there = read_json(file) if (place / _THOUGHTS).exists() and file.exists() else None
     if there is None:
-        write_json_whole(file, wanted, "run")
+        atomic_write_json(file, wanted, "run")
         return
     others = [name for name in wanted if there.get(name) != json.loads(json.dumps(wanted[name]))]
     if others:

@@ -24,14 +24,13 @@ from rlvr_vocab.analysis.samples import (
     sample_text,
     samples_page,
 )
-from rlvr_vocab.atomic_file import write_text_whole
 from rlvr_vocab.checks.commands import sample_filter_of
 from rlvr_vocab.config.command_sections import SamplesSettings
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import EvaluationSettings, RewardSettings
 from rlvr_vocab.config.values import read
-from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import atomic_write_text
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import COMPLETIONS, INITIAL_MODEL, STEP_FILES
 from rlvr_vocab.record.probe import told_by_probe
@@ -39,6 +38,7 @@ from rlvr_vocab.rewards.build import logged_names
 from rlvr_vocab.rewards.reward import traits_by_name
 from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.terminal import Screen, make_console, shows_colours
+from rlvr_vocab.text import pluralize
 from rlvr_vocab.vocab.marking import Marker
 
 
@@ -79,8 +79,8 @@ def _show(settings: SamplesSettings, samples: Iterator[Sample], heading: str, pr
     if settings.out is None:
         sys.stdout.write(text)
         return
-    write_text_whole(settings.out, text, "out")
-    print(f"{counted(len(shown), 'completion is', 'completions are')} in {settings.out}")
+    atomic_write_text(settings.out, text, "out")
+    print(f"{pluralize(len(shown), 'completion is', 'completions are')} in {settings.out}")
 
 
 @contextmanager

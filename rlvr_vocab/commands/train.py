@@ -17,12 +17,11 @@ from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from rich.console import Console
 
-from rlvr_vocab.atomic_file import folder_appearing_whole, json_text, write_whole
 from rlvr_vocab.checks.accelerator import check_accelerator, check_processes, check_target_modules
 from rlvr_vocab.config.sections import RunSettings
-from rlvr_vocab.config.stages import naming_the_stage
-from rlvr_vocab.counted import counted
+from rlvr_vocab.config.stages import stage_error_context
 from rlvr_vocab.evaluation.sampling import Checkpoint
+from rlvr_vocab.files import atomic_dir, atomic_write, json_text
 from rlvr_vocab.record.files import INITIAL_MODEL, MEASURED, PROBLEMS, SYSTEM_PROMPT_USED
 from rlvr_vocab.record.manifest import problem_with, set_aside, write_manifest
 from rlvr_vocab.record.measure import Measure
@@ -37,17 +36,18 @@ from rlvr_vocab.runs.model import base_model, expansion_plan, untrained_base, un
 from rlvr_vocab.runs.monitor import RunDoctor, alert, start_wandb
 from rlvr_vocab.runs.problem_account import check_same_division
 from rlvr_vocab.runs.problems import RunProblems, load_run_problems, stages_of, uses_system_prompt
-from rlvr_vocab.runs.processes import in_one_process, join_processes
-from rlvr_vocab.runs.prompts import fitting_prompts, prompt_doubts, require_a_batch, require_chat_template
+from rlvr_vocab.runs.processes import init_distributed, run_on_main_and_broadcast
+from rlvr_vocab.runs.prompts import fitting_prompts, prompt_warnings, require_a_batch, require_chat_template
 from rlvr_vocab.runs.record import run_facts
 from rlvr_vocab.runs.report import report_at_the_end
-from rlvr_vocab.runs.rewards import answer_doubts
+from rlvr_vocab.runs.rewards import answer_warnings
 from rlvr_vocab.runs.stage_runner import StagedRun
 from rlvr_vocab.runs.stages import Stage
 from rlvr_vocab.runs.summary import finished_summary, peaks_of_run, write_summary
-from rlvr_vocab.runs.thinking import asks_to_think, thinking_doubts
+from rlvr_vocab.runs.thinking import asks_to_think, thinking_warnings
 from rlvr_vocab.terminal import make_console, quiet_libraries
-from rlvr_vocab.training.checkpointing.write import full_disk_in_a_line
+from rlvr_vocab.text import pluralize
+from rlvr_vocab.training.checkpointing.write import report_disk_full
 from rlvr_vocab.training.metrics.peak_memory import peak_memory
 from rlvr_vocab.training.sharding import RunOnceSharded, is_sharded, on_its_device
 from rlvr_vocab.training.stage import StopOnSignalOrTime
@@ -63,11 +63,11 @@ _LOOKED_AT = 8  # prompts of a stage
 def run(settings: RunSettings) -> int:
     """Train as configured; a finished run of the same configuration is shown again, an interrupted one goes on."""
     check_processes(settings)
-    state = join_processes(settings)
+    state = init_distributed(settings)
     stop = StopOnSignalOrTime(settings.max_hours)
     lock = only_writer(settings.output_dir) if state.is_main_process else nullcontext()
     console = make_console(quiet=not state.is_main_process)
-    with lock, full_disk_in_a_line(settings.output_dir):
+    with lock, report_disk_full(settings.output_dir):
         code = _run(settings, stop, console)
         if settings.report and state.is_main_process:
             gc.collect()  # what has trained, whose objects know each other
@@ -166,14 +166,14 @@ def _prepare(
     for rows in (problems.held_out, *(problems.by_stage if warmed_up else ())):  # what else is not rendered till later
         chat_texts(plan.tokenizer, rows["prompt"][:] if rows is not None else [])
     if warmed_up:
-        base = in_one_process(_base_model, settings, problems.train)
+        base = run_on_main_and_broadcast(_base_model, settings, problems.train)
         plan = expansion_plan(base, settings.model, settings.seed, settings.dataset.open_thinking, thinks)
     stages = _stages(settings, problems, plan, console)
     if prompt_is_thinking(plan.tokenizer, plan.layout):
         console.print(
             "the chat template opens the thinking, in final_model too; dataset.open_thinking=model leaves it alone"
         )
-    for doubt in dict.fromkeys((*thinking_doubts(stages, plan), *_doubts(stages, plan))):
+    for doubt in dict.fromkeys((*thinking_warnings(stages, plan), *_doubts(stages, plan))):
         console.print(f"warning: {doubt}", style="yellow", markup=False)
     initial_model = _write_initial_model(settings, plan, console)
     held_out = HeldOutEvaluator(stages[-1].settings, plan.layout, problems.held_out, console)
@@ -182,7 +182,7 @@ def _prepare(
         used = uses_system_prompt(settings, problems)
         account = problems.account([len(stage.train) for stage in stages])
         account |= {"grader": held_out.graded_by, SYSTEM_PROMPT_USED: used}
-        write_whole(settings.output_dir / PROBLEMS, json_text(account))
+        atomic_write(settings.output_dir / PROBLEMS, json_text(account))
     start_wandb(settings)
     facts = run_facts(settings.resolved, settings.output_dir)
     doctor = RunDoctor(facts, settings.output_dir, partial(alert, settings))
@@ -201,7 +201,7 @@ def _stages(settings: RunSettings, problems: RunProblems, plan: ExpansionPlan, c
     stages = []
     written = stages_of(settings)
     for number, (stage, rows) in enumerate(zip(written, problems.by_stage, strict=True), start=1):
-        with naming_the_stage(stage.name):
+        with stage_error_context(stage.name):
             train, lengths = fitting_prompts(rows, plan, stage.run.training, console)
             require_a_batch(train, stage.run.training)
         stages.append(Stage(number, len(written), stage.name, stage.run, stage.until, train, tuple(lengths)))
@@ -210,8 +210,8 @@ def _stages(settings: RunSettings, problems: RunProblems, plan: ExpansionPlan, c
 
 def _doubts(stages: Sequence[Stage], plan: ExpansionPlan) -> Iterator[str]:
     for stage in stages:
-        yield from prompt_doubts(stage.train["prompt"][:], plan)
-        yield from answer_doubts(stage.settings, stage.train[:_LOOKED_AT]["prompt"])
+        yield from prompt_warnings(stage.train["prompt"][:], plan)
+        yield from answer_warnings(stage.settings, stage.train[:_LOOKED_AT]["prompt"])
 
 
 def _at_the_beginning(trainer: RegionGRPOTrainer, measure: Callable[[], object]) -> None:
@@ -240,12 +240,12 @@ def _write_initial_model(settings: RunSettings, plan: ExpansionPlan, console: Co
             if plan.base == settings.model.name:  # a warm-up that is done again may round otherwise
                 require_same_expansion(plan, folder)
         else:
-            with folder_appearing_whole(folder) as whole:
+            with atomic_dir(folder) as whole:
                 write_expansion(plan, whole)
                 write_manifest(whole)
     state.wait_for_everyone()
     layout = VocabLayout.load(folder)
     console.print(
-        f"model: {layout.standard_size} standard tokens and {counted(layout.size, 'reasoning token')}, in {folder}",
+        f"model: {layout.standard_size} standard tokens and {pluralize(layout.size, 'reasoning token')}, in {folder}",
     )
     return folder

@@ -23,7 +23,7 @@ from rlvr_vocab.config.sections import OURS
 from rlvr_vocab.config.trl_fields import refuse_what_is_not_used
 from rlvr_vocab.config.values import alternatives, keys_of, unknown_key
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import did_you_mean, nearest_and_all
+from rlvr_vocab.text import did_you_mean, nearest_and_all
 
 OPTIONS = ("--config-dir", "--config-name", "--show", "--cfg", "--resolve", "--help", "--multirun", "-m", "--job")
 CAN_START_FROM_FILE = ("train", "quickstart", "plan")

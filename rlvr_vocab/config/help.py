@@ -15,8 +15,8 @@ from rlvr_vocab.config.compose import CAN_START_FROM_FILE, as_mapping, group_cho
 from rlvr_vocab.config.load import compose_command
 from rlvr_vocab.config.values import as_typed, leaves
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import did_you_mean
-from rlvr_vocab.secret_words import MASK, is_secret
+from rlvr_vocab.secrets import MASK, is_secret
+from rlvr_vocab.text import did_you_mean
 
 LINE = re.compile(r"(?P<indent> *)(?P<name>[\w.]+):(?P<value>.*?)(?:(?:^|\s)#\s*(?P<comment>.*))?$")
 VALUE_WIDTH = 40

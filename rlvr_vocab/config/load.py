@@ -22,14 +22,14 @@ from rlvr_vocab.config.compose import (
     resolve,
 )
 from rlvr_vocab.config.sections import GrpoFields, RewardSettings, RunSettings, StageSettings, grpo_arguments
-from rlvr_vocab.config.stages import SHARED_KEYS, naming_the_stage, read_stages, recorded_stage
+from rlvr_vocab.config.stages import SHARED_KEYS, read_stages, recorded_stage, stage_error_context
 from rlvr_vocab.config.trl_fields import trl_values
 from rlvr_vocab.config.values import as_typed, keys_of, leaves, read, refuse_impossible_values, single_values
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import run_folder_of
 from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.rewards.user_code import allow, is_user_code, require_allowed
-from rlvr_vocab.secret_words import is_secret, variable_with
+from rlvr_vocab.secrets import is_secret, variable_with
 
 # Sections without a name: their other keys are defaults that nothing reads.
 UNNAMED = {"check": ("model",), "score": ("model", "dataset")}
@@ -139,7 +139,7 @@ def with_stages(run: Run, composed: Composed, line: CommandLine) -> Run:
     """The run with the settings of each of its stages: the stage's own keys over the run's."""
     stages = []
     for stage in read_stages(run.resolved["stages"]):
-        with naming_the_stage(stage.name):
+        with stage_error_context(stage.name):
             over = stage.over(lambda group, name: compose_section(group, name, line.folders))
             config = OmegaConf.merge(composed.config, over, {"stages": None})
             assert isinstance(config, DictConfig)

@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rlvr_vocab.config.values import refuse_impossible_values
 from rlvr_vocab.data.reasoning_gym.tasks import REASONING_GYM
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import did_you_mean
+from rlvr_vocab.text import did_you_mean
 
 CONF = Path(__file__).resolve().parents[1] / "exp" / "conf"
 RUN_SECTIONS = ("model", "dataset", "training")

@@ -12,7 +12,7 @@ from rlvr_vocab.config.recorded import escaped
 from rlvr_vocab.config.sections import RunSettings, StageSettings, UntilSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import did_you_mean
+from rlvr_vocab.text import did_you_mean
 
 # model.generation_kwargs.<key> -> the same thing as training.<key>
 SHARED_KEYS = {"max_new_tokens": "max_completion_length", "temperature": "temperature"}
@@ -77,7 +77,7 @@ def _differing(here: Mapping[str, Any], there: Mapping[str, Any]) -> dict[str, A
 
 
 @contextmanager
-def naming_the_stage(name: str) -> Iterator[None]:
+def stage_error_context(name: str) -> Iterator[None]:
     """Says in which stage something is wrong; nothing of a run in one piece, whose stage has no name."""
     try:
         yield
@@ -110,7 +110,7 @@ def _read_stage(stage: Mapping[str, Any], place: int) -> WrittenStage:
     if not _NAME.fullmatch(name):
         given = f"{name!r} is no name for a folder" if name else "it has no name"
         raise UserError(f"stages: number {place}: {given}; give it one of letters, digits, - and _")
-    with naming_the_stage(name):
+    with stage_error_context(name):
         for key in stage:
             if key not in KEYS:
                 raise UserError(f"unknown key {key}{did_you_mean(str(key), KEYS)}; a stage has {', '.join(KEYS)}")

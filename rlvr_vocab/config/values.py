@@ -13,8 +13,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import is_typeddict
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import did_you_mean, nearest_keys
-from rlvr_vocab.visible_text import visible_text, writable
+from rlvr_vocab.text import did_you_mean, nearest_keys, visible_text, writable
 
 LARGEST_WHOLE_NUMBER = 2**63 - 1
 # Of a field's metadata: it is no key of a configuration; it is one, whatever its type holds.

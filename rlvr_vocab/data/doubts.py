@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rlvr_vocab.counted import counted, rows_in_words
 from rlvr_vocab.data.answers import NEARLY_ALL, cell_text, is_nan, plain_text
 from rlvr_vocab.data.conversation import ROLES, conversation_text
 from rlvr_vocab.data.rows import Problem, column_names
 from rlvr_vocab.data.source import Columns
+from rlvr_vocab.text import pluralize, rows_in_words
 
 # Headers of turns: ChatML, Llama 3, Gemma, Llama 2 and Mistral, DeepSeek and Phi, gpt-oss, Command R, transcripts.
 RENDERED = re.compile(
@@ -38,7 +38,7 @@ def turns_in_problems(problems: Sequence[Problem]) -> Iterator[str]:
     for pattern, what in ((MESSAGES_AS_TEXT, "messages written as text"), (RENDERED, "rendered for a chat already")):
         rows = [problem.row_number for problem in problems if pattern.search(problem.text)]
         if rows:
-            are = counted(len(rows), "problem is", "problems are")
+            are = pluralize(len(rows), "problem is", "problems are")
             yield f"{are} {what} ({rows_in_words(rows)}): give a list of messages, or the question alone"
 
 

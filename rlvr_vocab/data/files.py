@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import nearest_word
+from rlvr_vocab.text import nearest_word
 
 EXTENSIONS = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 PATH_STARTS = (".", "/", "~")

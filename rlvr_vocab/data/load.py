@@ -5,18 +5,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from rlvr_vocab.counted import counted
 from rlvr_vocab.data.arithmetic import ARITHMETIC_COLUMNS, ArithmeticTask, arithmetic_problems
 from rlvr_vocab.data.doubts import missing_columns, numbered_choices, turns_in_problems
 from rlvr_vocab.data.files import expanded, local_file, one_line, read_rows
 from rlvr_vocab.data.reasoning_gym.problems import COLUMNS as GYM_COLUMNS
 from rlvr_vocab.data.reasoning_gym.problems import gym_rows
 from rlvr_vocab.data.reasoning_gym.tasks import GymProblems, check_tasks
-from rlvr_vocab.data.rows import Problem, UsableRows, column_names, require_columns, told_apart, usable_rows
+from rlvr_vocab.data.rows import (
+    Problem,
+    UsableRows,
+    column_names,
+    disambiguate_by_system_prompt,
+    require_columns,
+    usable_rows,
+)
 from rlvr_vocab.data.source import ARITHMETIC, Columns, ProblemSource
 from rlvr_vocab.data.split import Partition, Split, partition
 from rlvr_vocab.data.table import PromptStyle, problem_table, refuse_examples
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.text import pluralize
 
 if TYPE_CHECKING:
     import datasets
@@ -63,7 +70,7 @@ class LoadReport:
     def lines(self) -> list[str]:
         """For people: what was kept, then one line for each thing that went otherwise."""
         lines = [
-            f"{self.source}: {counted(self.rows_read, 'row')} read, {self.rows_kept:,} usable;"
+            f"{self.source}: {pluralize(self.rows_read, 'row')} read, {self.rows_kept:,} usable;"
             f" {self.train_rows:,} to train on, {self.eval_rows:,} held out"
         ]
         if 0 < self.eval_rows < FEW_HELD_OUT:
@@ -147,7 +154,7 @@ def read_problems(source: ProblemSource, split: Split) -> DividedProblems:
         UserError: If they cannot be read.
     """
     sources = [source] if source.eval_split is None else [source, eval_source(source)]
-    train_rows, *held_out = told_apart([read_usable_rows(each, split.seed) for each in sources])
+    train_rows, *held_out = disambiguate_by_system_prompt([read_usable_rows(each, split.seed) for each in sources])
     train_keys, *eval_keys = ([problem.key for problem in rows.problems] for rows in (train_rows, *held_out))
     parts = partition(train_keys, eval_keys[0] if eval_keys else None, split)
     return DividedProblems(source, split, train_rows, held_out[0] if held_out else None, parts)

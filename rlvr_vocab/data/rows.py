@@ -11,8 +11,7 @@ from rlvr_vocab.data.conversation import ROLES, Messages, conversation_text, rea
 from rlvr_vocab.data.source import Columns
 from rlvr_vocab.data.wording import problem_key
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import nearest_word
-from rlvr_vocab.visible_text import visible_text
+from rlvr_vocab.text import nearest_word, visible_text
 
 # Python joins whole pairs on reading, so whatever is left of them in a text is half of one.
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -86,7 +85,7 @@ def usable_rows(rows: Sequence[object], columns: Columns, answer_format: str, de
     return UsableRows(tuple(problems), tuple(dropped), tuple(column_names(rows)))
 
 
-def told_apart(sets: Sequence[UsableRows]) -> list[UsableRows]:
+def disambiguate_by_system_prompt(sets: Sequence[UsableRows]) -> list[UsableRows]:
     """The sets with the system messages in the texts of the problems, where those of the users tell too few apart.
 
     A question that stands under several system messages is one problem, wherever it is held out; but where fewer than

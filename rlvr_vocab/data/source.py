@@ -6,7 +6,7 @@ from typing import Literal
 from rlvr_vocab.data.arithmetic import ArithmeticTask
 from rlvr_vocab.data.reasoning_gym.tasks import SPLITS, GymProblems
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import nearest_and_all
+from rlvr_vocab.text import nearest_and_all
 
 ARITHMETIC = "arithmetic"
 AnswerFormat = Literal["bare", "hash", "boxed"]

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from rlvr_vocab.evaluation.sampling import Checkpoint, end_ids_of
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.policy import RegionPolicy
-from rlvr_vocab.vocab.sampling import RegionSampler, TextFirstDraw
+from rlvr_vocab.vocab.sampling import RegionSampler, TwoStageSampler
 
 # The ids that follow each prompt, up to the end of the turn: prompts, `(steps, 2)` random numbers for each.
 Continue = Callable[[Sequence[Sequence[int]], Sequence[np.ndarray]], list[list[int]]]
@@ -52,7 +52,7 @@ class Continuations:
         given = torch.full(numbers.shape[:2], -1)
         for row, text in enumerate(texts or ()):
             given[row, : len(text)] = torch.tensor(text)
-        draw = TextFirstDraw(self.policy, self._temperature, numbers.to(mask.device), given.to(mask.device))
+        draw = TwoStageSampler(self.policy, self._temperature, numbers.to(mask.device), given.to(mask.device))
         with self._sampler.drawing(draw):
             output = self._model.generate(input_ids=input_ids, attention_mask=mask, max_new_tokens=numbers.size(1))
         rows = output[:, input_ids.size(1) :].tolist()

@@ -10,11 +10,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import Question
 from rlvr_vocab.evaluation.sampling import Checkpoint, Completion, Messages, SamplingSettings, sample_completions
 from rlvr_vocab.record.results import ProblemResult, result_in, result_line
+from rlvr_vocab.text import pluralize
 
 # Called with the prompts of a batch and the place of its first question among all.
 Sampler = Callable[[Sequence[Messages], int], list[Completion]]
@@ -74,7 +74,7 @@ def kept_results(path: Path, questions: Sequence[Question], batch_size: int) -> 
     lines = path.read_bytes().split(b"\n")[:-1]  # what follows the last line break was being written
     if len(lines) > len(questions):
         raise UserError(
-            f"{path} holds {counted(len(lines), 'answer')} and {counted(len(questions), 'is', 'are')} asked for: "
+            f"{path} holds {pluralize(len(lines), 'answer')} and {pluralize(len(questions), 'is', 'are')} asked for: "
             "ask for as many samples as before or more, or choose another out"
         )
     whole = max(end for end in _batch_ends(questions, batch_size) if end <= len(lines))

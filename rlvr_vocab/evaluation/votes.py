@@ -28,7 +28,7 @@ def votes_of(results: Sequence[ProblemResult], equal: Equal = equal_by_verifier)
     Right answers equal the gold answer, so they are one answer: number 0. Of the others, each new text is compared with
     the first text of every answer so far, all problems at once, so that there are few rounds and few pairs.
     """
-    ballots: dict[int, _Ballot] = defaultdict(_Ballot)
+    ballots: dict[int, VoteGroup] = defaultdict(VoteGroup)
     for result in results:
         ballot = ballots[result.problem]
         if not result.right and result.answer is not None and result.answer not in ballot.waiting:
@@ -39,7 +39,7 @@ def votes_of(results: Sequence[ProblemResult], equal: Equal = equal_by_verifier)
 
 
 @dataclass
-class _Ballot:
+class VoteGroup:
     """The wrong answers of one problem: first texts by number - 1, the numbers of placed texts, texts to be placed."""
 
     firsts: list[str] = field(default_factory=list)
@@ -47,7 +47,7 @@ class _Ballot:
     waiting: list[str] = field(default_factory=list)
 
 
-def _place_next(ballots: Sequence[_Ballot], equal: Equal) -> None:
+def _place_next(ballots: Sequence[VoteGroup], equal: Equal) -> None:
     """Give the next waiting text of each ballot its number."""
     pairs = [(first, ballot.waiting[0]) for ballot in ballots for first in ballot.firsts]
     verdicts = iter(equal(pairs))
@@ -59,7 +59,7 @@ def _place_next(ballots: Sequence[_Ballot], equal: Equal) -> None:
         ballot.numbers[text] = _RIGHT + 1 + same.index(True)
 
 
-def _vote(result: ProblemResult, ballot: _Ballot) -> int | None:
+def _vote(result: ProblemResult, ballot: VoteGroup) -> int | None:
     if result.right:
         return _RIGHT
     return None if result.answer is None else ballot.numbers[result.answer]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import nearest_and_all
+from rlvr_vocab.text import nearest_and_all
 
 GIB = 2**30
 CPU = "cpu"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.atomic_file import read_json_if_there
+from rlvr_vocab.files import read_json_if_there
 
 INITIAL_MODEL, FINAL_ADAPTER, FINAL_MODEL = "initial_model", "final_adapter", "final_model"
 METRICS, COMPLETIONS, SUMMARY = "metrics.jsonl", "completions", "summary.json"

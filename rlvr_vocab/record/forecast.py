@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from rlvr_vocab.atomic_file import json_text, read_json_if_there
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import json_text, read_json_if_there
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, PHASES
 
 FORECAST = "forecast.json"

@@ -12,7 +12,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.atomic_file import write_whole
+from rlvr_vocab.files import atomic_write
 from rlvr_vocab.record.files import (
     CHANGES,
     COMPLETIONS,
@@ -123,7 +123,7 @@ def write_run_manifest(folder: Path, summary: str) -> None:
     content = summary.encode()
     entries = entries_of([path for path in files if not path.name.startswith("broken-")], folder)
     entries[SUMMARY] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    write_whole(folder / MANIFEST, manifest_text(entries))
+    atomic_write(folder / MANIFEST, manifest_text(entries))
 
 
 def run_entries(folder: Path) -> Entries:

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import atomic_write
 from rlvr_vocab.record.files import PROBE, PROBE_FOLDER, read_record
 
 # What becomes of the ids of a thought before its answer is sampled again, and what that tells.
@@ -110,7 +110,7 @@ def write_rows(rows: Sequence[Row], path: Path) -> None:
     """The file appears whole or not at all."""
     lines = (json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in rows)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, "".join(lines), errors="surrogatepass")
+    atomic_write(path, "".join(lines), errors="surrogatepass")
 
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:

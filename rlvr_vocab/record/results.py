@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, get_origin, get_type_hints
 
-from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import atomic_write
 
 _ROUNDING = 1e-9  # of a sum of rewards
 # Columns of a problem set that results and completions keep: by them a run is looked at.
@@ -104,7 +104,7 @@ _KINDS = {
 def write_results(results: Sequence[ProblemResult], path: Path) -> None:
     """One JSON object a line, one line a problem and sample; the file appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, "".join(map(result_line, results)), errors="surrogatepass")
+    atomic_write(path, "".join(map(result_line, results)), errors="surrogatepass")
 
 
 def read_results(path: Path) -> list[ProblemResult]:

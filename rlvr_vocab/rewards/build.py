@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import did_you_mean, nearest_and_all
 from rlvr_vocab.rewards.adaptive import LARGEST_WEIGHT, AdaptiveWeight
 from rlvr_vocab.rewards.guard import GuardedReward
 from rlvr_vocab.rewards.library import LIBRARY
 from rlvr_vocab.rewards.library.accuracy import accuracy, verdicts
 from rlvr_vocab.rewards.reward import RewardSpec, traits_of
 from rlvr_vocab.rewards.user_code import is_user_code, load_function, require_allowed
+from rlvr_vocab.text import did_you_mean, nearest_and_all
 from rlvr_vocab.verify.judge import Verdict
 
 # What TRL hands to every reward function beside the columns of the data set.

@@ -16,13 +16,12 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.deadline import Deadline, DeadlineThread, StillWanted, TimedOut, run_coroutine
 from rlvr_vocab.rewards.reward import Score
 from rlvr_vocab.rewards.turns import turn_text
-from rlvr_vocab.secret_words import without_secrets
-from rlvr_vocab.visible_text import writable
+from rlvr_vocab.secrets import without_secrets
+from rlvr_vocab.text import pluralize, writable
 
 logger = logging.getLogger(__name__)
 
@@ -189,7 +188,7 @@ def values_of(result: Any, rows: int, deadline: Deadline) -> list[Any]:
         shape = f" of shape {tuple(shape)}" if shape else ""
         raise NotAScore(f"returned {_with_type(result)}{shape}, not a list")
     if len(result) != rows:
-        raise NotAScore(f"returned {counted(len(result), 'value')} for {counted(rows, 'row')}")
+        raise NotAScore(f"returned {pluralize(len(result), 'value')} for {pluralize(rows, 'row')}")
     return list(result)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, cast
 
 from rlvr_vocab.rewards.adaptive import Adaptation
-from rlvr_vocab.visible_text import writable
+from rlvr_vocab.text import writable
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Traits:
         verifies: it compares with the gold answer through the verifier.
         answer_in: where it wants the answer: in the last box, or in an `<answer>` element after a `<reasoning>` one.
         is_format: it scores the form of a turn.
-        not_for_golds: why a made-up turn with the gold answer in it says nothing about the function; empty where it
+        skip_gold_check: why a made-up turn with the gold answer in it says nothing about the function; empty where it
             does, and the turn should have the full mark.
         wanted: columns that it can be called without, and then looks at something else than in a training.
         columns: columns that it takes where the data set has them.
@@ -75,7 +75,7 @@ class Traits:
     verifies: bool = False
     answer_in: Literal["box", "xml"] | None = None
     is_format: bool = False
-    not_for_golds: str = ""
+    skip_gold_check: str = ""
     wanted: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     dry_run: bool = True

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import did_you_mean
+from rlvr_vocab.text import did_you_mean
 
 # The names whose code a command may import; None where any may be, as in a Python program that names it itself.
 _allowed: set[str] | None = None

@@ -13,10 +13,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from rlvr_vocab.counted import counted
 from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.terminal import shows_colours
-from rlvr_vocab.visible_text import printable
+from rlvr_vocab.text import pluralize, printable
 from rlvr_vocab.vocab.marking import CLOSE_MARK, OPEN_MARK
 
 _WHITESPACE = "\n\t\v\f\r"  # Rich leaves out the last three
@@ -36,7 +35,7 @@ def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> No
     # An older run's summary has no such key.
     for name, failures in summary.get("reward_failures", {}).items():
         console.print(
-            f"reward {name} failed on {counted(failures, 'completion')}, without a score from it: "
+            f"reward {name} failed on {pluralize(failures, 'completion')}, without a score from it: "
             f"rewards/{name}/failures in metrics.jsonl",
             style="yellow",
             markup=False,
@@ -63,7 +62,7 @@ def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> No
 
 def _outcome(summary: dict[str, Any]) -> str:
     """What was measured on the held-out problems before and after, in a line."""
-    steps, problems = counted(summary["steps"], "step"), counted(summary["held_out_problems"], "problem")
+    steps, problems = pluralize(summary["steps"], "step"), pluralize(summary["held_out_problems"], "problem")
     measure = Measure.of(summary.get("grader"))
     before, after = measure.of_run(summary)
     if before is None or after is None:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from rlvr_vocab.record.files import ENVIRONMENT, read_record
-from rlvr_vocab.secret_words import without_secrets
+from rlvr_vocab.secrets import without_secrets
 
 _PACKAGES = (
     "rlvr-vocab",

@@ -12,8 +12,8 @@ from peft import PeftModel
 from rich.console import Console
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
-from rlvr_vocab.atomic_file import folder_appearing_whole
 from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.files import atomic_dir
 from rlvr_vocab.record.files import FINAL_ADAPTER, FINAL_MODEL
 from rlvr_vocab.record.manifest import set_aside, write_manifest
 from rlvr_vocab.record.measure import Measure
@@ -64,12 +64,12 @@ def save_final_model(
 
 @contextmanager
 def _in_place_of_an_earlier_one(folder: Path) -> Iterator[Path]:
-    make_room(folder)
-    with folder_appearing_whole(folder) as partial:
+    remove_previous_output(folder)
+    with atomic_dir(folder) as partial:
         yield partial
 
 
-def make_room(folder: Path) -> None:
+def remove_previous_output(folder: Path) -> None:
     """Remove what an earlier end of this run wrote; where it has been evaluated it stays, under another name."""
     if (folder / "evaluation").is_dir():
         set_aside(folder, "earlier")
@@ -78,7 +78,7 @@ def make_room(folder: Path) -> None:
 
 
 def _merge(adapter: Path, base: Path, out: Path, facts: CardFacts, console: Console) -> None:
-    make_room(out)
+    remove_previous_output(out)
     unset_hf_deepspeed_config()  # with it, models are loaded by all processes together, each its part
 
     def finish(folder: Path, report: MergeReport) -> None:

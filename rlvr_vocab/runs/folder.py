@@ -11,12 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rlvr_vocab.atomic_file import json_text, write_whole
 from rlvr_vocab.config.recorded import config_yaml, differences, read_recorded
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.config.values import as_typed
-from rlvr_vocab.errors import UserError
-from rlvr_vocab.exit_codes import is_main_process
+from rlvr_vocab.errors import UserError, is_main_process
+from rlvr_vocab.files import atomic_write, json_text
 from rlvr_vocab.record.files import (
     CHANGES,
     CONFIG,
@@ -204,8 +203,8 @@ def start_run_folder(settings: RunSettings) -> None:
             _write_down_changes(settings)
             (folder / MANIFEST).unlink(missing_ok=True)  # of a finished run: from here on this is none
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / CONFIG, config_yaml(settings.resolved))  # marks the folder as a run
-    write_whole(folder / ENVIRONMENT, json_text({**here, "names_on_hub": names_on_hub(settings.resolved)}))
+    atomic_write(folder / CONFIG, config_yaml(settings.resolved))  # marks the folder as a run
+    atomic_write(folder / ENVIRONMENT, json_text({**here, "names_on_hub": names_on_hub(settings.resolved)}))
 
 
 def results_file(folder: Path, when: str) -> Path:

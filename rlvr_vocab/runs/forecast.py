@@ -12,9 +12,9 @@ from accelerate import PartialState
 from accelerate.utils import DistributedType
 from rich.console import Console
 
-from rlvr_vocab.atomic_file import write_whole
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import atomic_write
 from rlvr_vocab.plan.architecture import architecture_of
 from rlvr_vocab.plan.devices import CPU, GIB, Device, card_called, device_named, device_with
 from rlvr_vocab.plan.forecast import Circumstances, forecast_of
@@ -44,7 +44,7 @@ def write_forecast(settings: RunSettings, stages: Sequence[Stage], initial_model
         shape=shape,
         copies=layout.size,
     )
-    write_whole(settings.output_dir / FORECAST, forecast_of(settings, where).to_json())
+    atomic_write(settings.output_dir / FORECAST, forecast_of(settings, where).to_json())
 
 
 def graded_forecast(folder: Path, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

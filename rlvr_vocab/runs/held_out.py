@@ -20,7 +20,6 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.figures import format_of
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_completions
-from rlvr_vocab.progress import stage
 from rlvr_vocab.record.manifest import set_aside
 from rlvr_vocab.record.results import (
     ProblemResult,
@@ -32,6 +31,7 @@ from rlvr_vocab.record.results import (
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import results_file
 from rlvr_vocab.runs.rewards import grader_of_run, reward_context
+from rlvr_vocab.terminal import progress_bar
 from rlvr_vocab.training.metrics.peak_memory import peak_memory
 from rlvr_vocab.training.sharding import on_its_device
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
@@ -77,7 +77,7 @@ class HeldOutEvaluator:
                 self._console.print(f"warning: {path} is lost: what was measured then is not known", markup=False)
             if self.problems is None or checkpoint is None:
                 return []
-            with stage(self._console, f"held-out problems {when} GRPO", self.size) as display:
+            with progress_bar(self._console, f"held-out problems {when} GRPO", self.size) as display:
                 measured = self._results(checkpoint, lambda done, total: display.update(done))
         if PartialState().is_main_process and not path.exists():
             write_results(measured, path)

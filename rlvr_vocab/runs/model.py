@@ -19,19 +19,19 @@ from datasets import Dataset
 from rich.console import Console
 from transformers import BitsAndBytesConfig
 
-from rlvr_vocab.atomic_file import folder_appearing_whole, make_readable
 from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RunSettings
-from rlvr_vocab.counted import counted
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.device import has_bf16
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
-from rlvr_vocab.progress import stage
+from rlvr_vocab.files import atomic_dir, make_readable
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.model_folder import naming_model_keys
 from rlvr_vocab.runs.problem_account import fingerprint_of
-from rlvr_vocab.runs.rewards import best_paid_form, grader_of_warmup, reward_context
+from rlvr_vocab.runs.rewards import grader_of_warmup, highest_reward_template, reward_context
+from rlvr_vocab.terminal import progress_bar
+from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import asks_for_bf16
 from rlvr_vocab.training.models.quantization import quantization_config
 from rlvr_vocab.training.models.tiny import CONTEXT, write_tiny_model
@@ -69,13 +69,13 @@ def _untrained(model: ModelSettings, dataset: DatasetSettings | None, seed: int)
     shape = {**asdict(model.tiny), "context": CONTEXT}
     folder = _cached("tiny", {"shape": shape, "texts": texts, "tags": model.think_tags, "seed": seed})
     if not folder.exists():
-        with folder_appearing_whole(folder, theirs_stays=True) as unfinished:
+        with atomic_dir(folder, keep_existing=True) as unfinished:
             write_tiny_model(unfinished, model.tiny, texts, model.think_tags, seed)
     return str(folder)
 
 
 def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Console) -> Path:
-    form = best_paid_form(settings, train)
+    form = highest_reward_template(settings, train)
     folder = _cached("warmup", _what_a_warmup_depends_on(base, settings, train, form))
     unfinished, lock = (folder.with_name(f"{folder.name}.{what}") for what in ("unfinished", "lock"))
     if folder.exists() and not unfinished.exists():
@@ -92,7 +92,7 @@ def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Consol
             lock.rmdir()
     outcome = json.loads((folder / _OUTCOME).read_text(encoding="utf-8"))
     reached = "" if outcome["accuracy"] is None else f", sampled accuracy {outcome['accuracy']:.0%} at the last check"
-    console.print(f"warm-up: {counted(outcome['steps'], 'supervised step')}{reached}")
+    console.print(f"warm-up: {pluralize(outcome['steps'], 'supervised step')}{reached}")
     return folder
 
 
@@ -138,7 +138,7 @@ def _run_warmup(
     )
     if too_long := turns_longer_than(limit, worked, tokenizer):
         console.print(
-            f"warning: {too_long:,} of {counted(len(worked), 'worked solution')} do not fit into "
+            f"warning: {too_long:,} of {pluralize(len(worked), 'worked solution')} do not fit into "
             f"training.max_completion_length={limit}: raise it, or take easier problems",
             style="yellow",
             markup=False,
@@ -151,7 +151,7 @@ def _run_warmup(
         layout = VocabLayout(len(tokenizer), (), open_id, close_id, find_turn_ids(tokenizer, tags), ())
         return accuracy_of(evaluate_checkpoint(Checkpoint(model, tokenizer, layout), check_rows, grader, sampling))
 
-    with stage(console, "warm-up", warmup.max_steps) as display:
+    with progress_bar(console, "warm-up", warmup.max_steps) as display:
         shown: dict[str, str] = {}
 
         def show(step: int, total: int, figures: Mapping[str, float]) -> None:

@@ -19,15 +19,14 @@ from rlvr_vocab import __version__
 from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import LONG_DTYPE_NAMES
 from rlvr_vocab.config.values import as_typed
-from rlvr_vocab.counted import counted
 from rlvr_vocab.record.files import FINAL_ADAPTER, SUMMARY, read_record, run_folder_of
 from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.record.results import read_results
 from rlvr_vocab.runs.environment import names_on_hub, recorded_names_on_hub, without_folder
 from rlvr_vocab.runs.folder import results_file
 from rlvr_vocab.runs.record import asked_under_it
-from rlvr_vocab.secret_words import without_secrets
-from rlvr_vocab.visible_text import visible_text
+from rlvr_vocab.secrets import without_secrets
+from rlvr_vocab.text import pluralize, visible_text
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.peft.merge import MergeReport
 
@@ -164,7 +163,7 @@ class Measured:
         mean = self.measure.value(sum(self.values) / len(self.values))
         if self.measure.is_share:
             return f"{mean} ({sum(self.values):.0f} of {len(self.values)})"
-        return f"{mean} on {counted(len(self.values), 'problem')}"
+        return f"{mean} on {pluralize(len(self.values), 'problem')}"
 
 
 @dataclass(frozen=True)

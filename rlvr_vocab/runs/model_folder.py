@@ -10,8 +10,8 @@ from safetensors import SafetensorError, safe_open
 
 from rlvr_vocab.config.sections import ModelSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import nearest_word
 from rlvr_vocab.record.manifest import MANIFEST, problem_with
+from rlvr_vocab.text import nearest_word
 from rlvr_vocab.vocab.layout import refuse_quantized
 from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_CONFIG, ADAPTER_WEIGHTS, find_base, is_adapter
 from rlvr_vocab.vocab.read_as_data import refuse_pickled

@@ -16,13 +16,13 @@ from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.record.files import METRICS
 from rlvr_vocab.record.metrics import Row, RunFacts, read_metrics
 from rlvr_vocab.runs.closing_screen import finding_line, marked_text
-from rlvr_vocab.stop_signals import kept_from_children
+from rlvr_vocab.signals import block_signals_in_children
+from rlvr_vocab.text import printable
 from rlvr_vocab.training.display import LiveDisplay
 from rlvr_vocab.training.metrics.completions import CompletionRows
 from rlvr_vocab.training.metrics.metrics_file import logged_row
 from rlvr_vocab.training.metrics.wandb_steps import record_wandb, recorded_wandb
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
-from rlvr_vocab.visible_text import printable
 from rlvr_vocab.vocab.chat import prefilled_ids
 from rlvr_vocab.vocab.marking import Marker, shortened
 
@@ -126,7 +126,7 @@ def start_wandb(settings: RunSettings) -> None:
     import wandb
 
     known = recorded_wandb(settings.output_dir)
-    with kept_from_children():
+    with block_signals_in_children():
         run = wandb.init(
             project=settings.logging.project,
             name=settings.exp_name,

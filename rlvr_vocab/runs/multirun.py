@@ -22,10 +22,9 @@ from hydra.core.override_parser.types import Glob
 from hydra.errors import HydraException
 
 from rlvr_vocab.config.compose import CAN_START_FROM_FILE, compose, group_choices, parse_command_line, resolve
-from rlvr_vocab.counted import counted
-from rlvr_vocab.errors import UserError
-from rlvr_vocab.exit_codes import OUT_OF_ROOM, RESUME_ME
-from rlvr_vocab.stop_signals import STARTED_BY_MULTIRUN, stop_signals
+from rlvr_vocab.errors import OUT_OF_ROOM, RESUME_ME, UserError
+from rlvr_vocab.signals import STARTED_BY_MULTIRUN, stop_signals
+from rlvr_vocab.text import pluralize
 
 _PACKAGE = str(Path(__file__).parents[2])
 _ENDED = {0: "finished", RESUME_ME: "interrupted", OUT_OF_ROOM: "failed (disk or memory full)"}
@@ -71,7 +70,7 @@ def jobs_of(command: str, argv: Sequence[str]) -> list[Job]:
     swept = [place for place, words in enumerate(values.values()) if len(words) > 1]
     runs = list(dict.fromkeys(itertools.product(*values.values())))
     if line.job is not None and not 0 <= line.job < len(runs):
-        raise UserError(f"--job {line.job}: the sweep has {counted(len(runs), 'job')}, 0 to {len(runs) - 1}")
+        raise UserError(f"--job {line.job}: the sweep has {pluralize(len(runs), 'job')}, 0 to {len(runs) - 1}")
     names = {words: _value(command, words, "exp_name") for words in runs}
     in_names = [place for place in swept if not _named_by(place, names)]
     jobs = []
@@ -146,7 +145,7 @@ def run_jobs(command: str, jobs: Sequence[Job]) -> int:
         of the first that failed.
     """
     codes: list[int] = []
-    stop_signals.finishes_first = True
+    stop_signals.defer_signals = True
     for number, job in enumerate(jobs, start=1):
         if stop_signals.reason is not None:
             break
@@ -180,7 +179,7 @@ def _run(command: str, job: Job) -> int:
 def _outcome(jobs: Sequence[Job], codes: Sequence[int]) -> Iterator[str]:
     """Where each run is and how it ended, and how to go on from there."""
     finished = [job for job, code in zip(jobs, codes, strict=False) if code == 0]
-    yield f"{len(finished)} of {counted(len(jobs), 'job')} finished:"
+    yield f"{len(finished)} of {pluralize(len(jobs), 'job')} finished:"
     ended = [_ENDED.get(code, f"failed (exit code {code})") for code in codes]
     ended += ["not started"] * (len(jobs) - len(codes))
     widest = max(len(str(job.folder)) for job in jobs)

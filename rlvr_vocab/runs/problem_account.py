@@ -9,15 +9,15 @@ from typing import Any
 
 from rich.console import Console
 
-from rlvr_vocab.atomic_file import read_json_if_there
 from rlvr_vocab.config.problem_source import problem_source, problem_split
 from rlvr_vocab.config.sections import DatasetSettings, RunSettings
 from rlvr_vocab.config.values import read
-from rlvr_vocab.counted import counted
 from rlvr_vocab.data.load import DividedProblems, read_problems
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import read_json_if_there
 from rlvr_vocab.record.files import INITIAL_MODEL, PROBLEMS
 from rlvr_vocab.runs.record import RunOfCheckpoint
+from rlvr_vocab.text import pluralize
 
 _FINGERPRINT = "sha256"
 _KINDS = {"held_out": {_FINGERPRINT: str}, "training": [{_FINGERPRINT: str}]}
@@ -111,7 +111,7 @@ def problems_line(dataset: str, keys: Collection[str], run: RunOfCheckpoint) -> 
         )
     known = sum(key in trained for key in keys)
     if known:
-        return f"warning: the run in {run.folder} trained on {known:,} of these {counted(len(keys), 'problem')}"
+        return f"warning: the run in {run.folder} trained on {known:,} of these {pluralize(len(keys), 'problem')}"
     if held_out.issuperset(keys):
         return f"problems held out by the run in {run.folder}"
     return f"problems of {dataset}; the run in {run.folder} trained on none of them"

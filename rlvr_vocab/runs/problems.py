@@ -9,11 +9,9 @@ from typing import Any
 from datasets import Dataset
 from rich.console import Console
 
-from rlvr_vocab import progress
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
 from rlvr_vocab.config.sections import DatasetSettings, RewardSettings, RunSettings, StageSettings
-from rlvr_vocab.config.stages import naming_the_stage
-from rlvr_vocab.counted import counted
+from rlvr_vocab.config.stages import stage_error_context
 from rlvr_vocab.data.answers import cell_text, gold_text
 from rlvr_vocab.data.load import ProblemSets, load_problem_sets
 from rlvr_vocab.data.wording import problem_key
@@ -21,6 +19,8 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.problem_account import fingerprint_of, problem_account
 from rlvr_vocab.runs.prompts import require_a_batch
 from rlvr_vocab.runs.rewards import dry_run_grader, dry_run_rewards, grader_of_run, needs_gold_answers
+from rlvr_vocab.terminal import progress_bar
+from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.verify.golds import COMPARED_AS_TEXT, GoldReport, check_golds
 
@@ -72,7 +72,7 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
     with_usable_golds: dict[DatasetSettings, Dataset] = {}
     by_stage, trained_on = [], []
     for stage in stages_of(settings):
-        with naming_the_stage(stage.name):
+        with stage_error_context(stage.name):
             dataset = stage.run.dataset
             if dataset not in loaded:
                 loaded[dataset] = _load(stage.run, console)
@@ -160,7 +160,7 @@ def usable_problems(rows: Dataset, which: str, console: Console) -> Dataset:
         return rows
     golds = list(rows["solution"])
     texts = [gold_text(gold) for gold in golds]
-    with progress.stage(console, f"gold answers {which}", len(golds)) as display:
+    with progress_bar(console, f"gold answers {which}", len(golds)) as display:
         findings = check_golds(texts, lambda done, total: display.update(done, total=total))
     for line in finding_lines([cell_text(gold) or "" for gold in golds], findings, which):
         console.print(line, markup=False)
@@ -173,7 +173,7 @@ def finding_lines(golds: list[str], findings: GoldReport, which: str) -> list[st
     """What was found, with the first of each kind."""
     lines = []
     if unusable := findings.unusable:
-        left_out = counted(len(unusable), "problem")
+        left_out = pluralize(len(unusable), "problem")
         lines.append(f"left out {left_out} {which} whose gold answer nothing can be compared with: "
                      + _examples(golds, unusable))  # fmt: skip
     if by_text_only := findings.by_text_only:
@@ -181,7 +181,7 @@ def finding_lines(golds: list[str], findings: GoldReport, which: str) -> list[st
                      f"them: {len(by_text_only):,} ({_examples(golds, by_text_only)})")  # fmt: skip
     if ambiguous := findings.ambiguous:
         shown = ", ".join(repr(golds[index][:40]) for index in list(ambiguous)[:_SHOWN])
-        lines.append(f"{counted(len(ambiguous), 'gold answer')} {which} {COMPARED_AS_TEXT} "
+        lines.append(f"{pluralize(len(ambiguous), 'gold answer')} {which} {COMPARED_AS_TEXT} "
                      f"({shown}{', …' * (len(ambiguous) > _SHOWN)})")  # fmt: skip
     return lines
 

@@ -35,14 +35,14 @@ _DDP_TIMEOUT = 1800  # seconds, the default of `training.ddp_timeout`
 _STILL_TRUE = "ACCELERATE_USE_CPU"
 
 
-def join_processes(settings: RunSettings) -> PartialState:
+def init_distributed(settings: RunSettings) -> PartialState:
     """Meet the other processes of a run; the first to ask decides how, and for how long they wait for each other."""
     grpo = settings.training.grpo
     timeout = timedelta(seconds=grpo.get("ddp_timeout") or _DDP_TIMEOUT)
     return PartialState(cpu=bool(grpo.get("use_cpu")), backend=grpo.get("ddp_backend"), timeout=timeout)
 
 
-def in_one_process(function: Callable[..., T], *arguments: Any) -> T:
+def run_on_main_and_broadcast(function: Callable[..., T], *arguments: Any) -> T:
     """Call the function once for all processes of a run, and return what it returns in each of them.
 
     With several processes the main one calls it in a child that knows nothing of the others; these wait.

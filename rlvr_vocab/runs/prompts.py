@@ -11,10 +11,10 @@ from rich.console import Console
 
 from rlvr_vocab.config.batches import completions_together
 from rlvr_vocab.config.sections import TrainingSettings
-from rlvr_vocab.counted import counted, rows_in_words
 from rlvr_vocab.data.conversation import Messages, conversation_text
 from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.text import pluralize, rows_in_words
 from rlvr_vocab.vocab.chat import begins_answer
 from rlvr_vocab.vocab.chat_template import chat_ids, chat_texts
 from rlvr_vocab.vocab.expand import ExpansionPlan
@@ -45,7 +45,7 @@ def fitting_prompts(
                 for index in too_long[:_SHOWN]
             )
             console.print(
-                f"left out {len(too_long)} of {counted(len(train), 'problem')} whose prompt is longer than "
+                f"left out {len(too_long)} of {pluralize(len(train), 'problem')} whose prompt is longer than "
                 f"training.max_prompt_length={limit}: {shown}",
                 markup=False,
             )
@@ -64,7 +64,7 @@ def require_chat_template(plan: ExpansionPlan) -> None:
         )
 
 
-def prompt_doubts(
+def prompt_warnings(
     prompts: Sequence[Messages], plan: ExpansionPlan, row_numbers: Sequence[int] | None = None
 ) -> Iterator[str]:
     """Why prompts may not reach the model as they are meant, a line each; `row_numbers` are those of their rows."""
@@ -86,7 +86,7 @@ def prompt_doubts(
         if (match := pattern.search(conversation_text(prompt))) is not None
     }
     if found:
-        problems = counted(len(found), "problem holds", "problems hold")
+        problems = pluralize(len(found), "problem holds", "problems hold")
         where = "" if row_numbers is None else f" ({rows_in_words(sorted(row_numbers[index] for index in found))})"
         token = next(iter(found.values()))
         yield f"{problems} special tokens of the model{where}, as {token}, which end or begin a turn: take them out"
@@ -97,7 +97,7 @@ def require_a_batch(train: Dataset, training: TrainingSettings) -> None:
     have, needed, group = len(train), _problems_in_a_batch(training), training.grpo["num_generations"]
     if have < needed:
         raise UserError(
-            f"dataset: {counted(have, 'usable problem is', 'usable problems are')} fewer than one batch, which takes "
+            f"dataset: {pluralize(have, 'usable problem is', 'usable problems are')} fewer than one batch, which takes "
             f"{needed} ({needed * group} completions, {group} for each problem): add problems, or take a smaller "
             "training.per_device_train_batch_size or training.steps_per_generation"
         )

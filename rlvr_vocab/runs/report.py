@@ -15,13 +15,12 @@ from rlvr_vocab.analysis.report.outcome import HeldOutAnswers
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.analysis.report.run_page import Configuration, RunReport, run_page
 from rlvr_vocab.analysis.vocabulary import analyse_vocabulary, write_vocabulary
-from rlvr_vocab.atomic_file import write_text_whole
 from rlvr_vocab.config.command_sections import ReportSettings
 from rlvr_vocab.config.help import command_to_repeat
 from rlvr_vocab.config.recorded import NOT_COMPARED, config_yaml, read_recorded
 from rlvr_vocab.config.values import as_typed
-from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import atomic_write_text
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import (
     CHANGES,
@@ -38,7 +37,8 @@ from rlvr_vocab.record.metrics import RunRecord, read_rows
 from rlvr_vocab.record.probe import told_by_probe
 from rlvr_vocab.record.results import ProblemResult, read_results
 from rlvr_vocab.runs.record import configuration_keys, default_keys, run_record
-from rlvr_vocab.secret_words import without_secrets
+from rlvr_vocab.secrets import without_secrets
+from rlvr_vocab.text import pluralize
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
 from rlvr_vocab.vocab.marking import Marker
 
@@ -57,7 +57,7 @@ def write_report(settings: ReportSettings) -> tuple[str, ...]:
     """
     report = report_of(run_record(settings.run), settings.max_samples)
     text = render(run_page(report))
-    write_text_whole(settings.page, text, "out")
+    atomic_write_text(settings.page, text, "out")
     if report.vocabulary is not None and settings.page.parent.resolve() == settings.run.resolve():
         try:
             write_vocabulary(report.vocabulary)
@@ -132,7 +132,7 @@ def _answers(folder: Path, when: str, problems: int | None) -> list[ProblemResul
     found = read_results(path)
     there = len({answer.problem for answer in found})
     if problems is not None and there < problems:
-        raise UserError(f"evaluation/{path.name} holds answers to {there:,} of {counted(problems, 'problem')}")
+        raise UserError(f"evaluation/{path.name} holds answers to {there:,} of {pluralize(problems, 'problem')}")
     return found
 
 

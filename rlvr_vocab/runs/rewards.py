@@ -119,7 +119,7 @@ def _tried(settings: RunSettings, rewards: RewardSettings, rows: Dataset, there:
     """What each function that may be tried scores right answers to the first rows, by its name."""
     require_reward_columns(rewards, rows.column_names, there)
     trial = [dict(row) for row in rows.select(range(min(_ROWS, len(rows))))]
-    turns = [gold_turn(row.get("solution"), rewards, settings.model.think_tags) for row in trial]
+    turns = [gold_completion(row.get("solution"), rewards, settings.model.think_tags) for row in trial]
     built = build_rewards(rewards.functions, stand_in_context(reward_context(settings)))
     return {each.name: dry_run(each, trial, turns) for each in built if traits_of(each.function).dry_run}
 
@@ -143,7 +143,7 @@ def require_reward_columns(rewards: RewardSettings, columns: Sequence[str], ther
                 raise UserError(f"reward {spec.name} needs a column {column!r}; {there} {listed}{hint}")
 
 
-def answer_doubts(settings: RunSettings, prompts: Sequence[Messages]) -> Iterator[str]:
+def answer_warnings(settings: RunSettings, prompts: Sequence[Messages]) -> Iterator[str]:
     """Why a right answer would not be found, or never be given, a line each; none where a warm-up shows the form."""
     if settings.warmup.max_steps:
         return
@@ -170,7 +170,7 @@ def _mark(place: str) -> str:
     return _STATED[place].partition("%s")[0].rstrip("{ ").lower()
 
 
-def gold_turn(gold: Any, rewards: RewardSettings, think_tags: tuple[str, str]) -> list[dict[str, Any]]:
+def gold_completion(gold: Any, rewards: RewardSettings, think_tags: tuple[str, str]) -> list[dict[str, Any]]:
     r"""An assistant's turn that is as right as can be: some thinking, then the gold answer where rewards look for it.
 
     Where a reward wants XML the turn has reasoning and answer elements, else thinking and a `\boxed{…}`. A gold answer
@@ -189,7 +189,7 @@ def gold_turn(gold: Any, rewards: RewardSettings, think_tags: tuple[str, str]) -
     return [{"role": "assistant", "content": text}]
 
 
-def best_paid_form(settings: RunSettings, rows: Dataset) -> str:
+def highest_reward_template(settings: RunSettings, rows: Dataset) -> str:
     """A turn with places for `{reasoning}` and `{answer}`, in the form that the rewards of a run pay best.
 
     Thinking and a box where nothing is paid better.

@@ -10,9 +10,7 @@ from accelerate import PartialState
 from accelerate.utils import gather_object
 from rich.console import Console
 
-from rlvr_vocab.counted import counted
-from rlvr_vocab.errors import Interrupted
-from rlvr_vocab.exit_codes import RESUME_ME, write_exit_code
+from rlvr_vocab.errors import RESUME_ME, Interrupted, write_exit_code
 from rlvr_vocab.record.files import METRICS, STAGE_RECORD
 from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.runs.folder import results_file
@@ -21,8 +19,9 @@ from rlvr_vocab.runs.model import loading_kwargs, quantization
 from rlvr_vocab.runs.monitor import DisplayCallback, RunDoctor
 from rlvr_vocab.runs.rewards import reward_context, solved_by
 from rlvr_vocab.runs.stages import Stage, StageRecord, ended_records
-from rlvr_vocab.stop_signals import stop_signals
+from rlvr_vocab.signals import stop_signals
 from rlvr_vocab.terminal import shows_colours
+from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import grpo_config
 from rlvr_vocab.training.checkpointing.find import steps_in
 from rlvr_vocab.training.display import live_display
@@ -210,7 +209,9 @@ class StagedRun:
         if trainer.accelerator.is_main_process:
             stage.write_record(record)
         trainer.accelerator.wait_for_everyone()
-        self._console.print(f"{stage.title}: {counted(record.steps, 'step')}, ended by {record.ended_by}", markup=False)
+        self._console.print(
+            f"{stage.title}: {pluralize(record.steps, 'step')}, ended by {record.ended_by}", markup=False
+        )
 
 
 def _stage_trainer(

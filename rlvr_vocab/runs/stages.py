@@ -18,9 +18,9 @@ from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from rich.console import Console
 
-from rlvr_vocab.atomic_file import read_json, write_whole
 from rlvr_vocab.config.sections import RunSettings, UntilSettings
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import atomic_write, read_json
 from rlvr_vocab.record.files import STAGE_RECORD
 from rlvr_vocab.record.manifest import set_aside
 from rlvr_vocab.runs.folder import RESUME_MODES
@@ -91,7 +91,7 @@ class Stage:
 
     def write_record(self, record: StageRecord) -> None:
         """Write down that the stage has ended; its weights are saved before."""
-        write_whole(self.folder / STAGE_RECORD, json.dumps(asdict(record), indent=2) + "\n")
+        atomic_write(self.folder / STAGE_RECORD, json.dumps(asdict(record), indent=2) + "\n")
 
     def final_checkpoint(self, record: StageRecord) -> Path | None:
         """The weights that the stage ended with; None where they are not whole any more."""

@@ -9,9 +9,9 @@ from typing import Any
 from accelerate.utils import gather_object
 from rich.console import Console
 
-from rlvr_vocab.atomic_file import json_text, write_whole
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import atomic_write, json_text
 from rlvr_vocab.record.files import SUMMARY, SUMMARY_KEYS, is_finished, read_record
 from rlvr_vocab.record.manifest import MANIFEST, damage_of_run, write_run_manifest
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, is_number
@@ -69,4 +69,4 @@ def write_summary(folder: Path, summary: dict[str, Any]) -> None:
     """Write `summary.json`, which marks the run as finished, and before it the list of the files of the run."""
     text = json_text(summary)
     write_run_manifest(folder, text)
-    write_whole(folder / SUMMARY, text)
+    atomic_write(folder / SUMMARY, text)

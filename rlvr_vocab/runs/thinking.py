@@ -15,7 +15,7 @@ from rlvr_vocab.rewards.dry_run import trial_columns
 from rlvr_vocab.rewards.grader import is_form
 from rlvr_vocab.rewards.reward import traits_of
 from rlvr_vocab.rewards.turns import THINK_TAGS
-from rlvr_vocab.runs.rewards import best_paid_form, reward_context, stand_in_context
+from rlvr_vocab.runs.rewards import highest_reward_template, reward_context, stand_in_context
 from rlvr_vocab.runs.stages import Stage
 from rlvr_vocab.vocab.chat import prefilled_ids
 from rlvr_vocab.vocab.chat_template import chat_ids
@@ -32,7 +32,7 @@ _XML_TAGS = ("<reasoning>", "</reasoning>")
 _ANSWERS = ("\\boxed{42}", "<answer>42</answer>", "<answer>\n42\n</answer>\n", "42")
 
 
-def thinking_doubts(stages: Sequence[Stage], plan: ExpansionPlan) -> list[str]:
+def thinking_warnings(stages: Sequence[Stage], plan: ExpansionPlan) -> list[str]:
     """What would keep the model of a run from thinking although it is to think, a line each with what to do.
 
     It is to think where it has reasoning tokens, or where the prompt ends inside an open think tag.
@@ -45,8 +45,8 @@ def _doubts(settings: RunSettings, rows: Any, plan: ExpansionPlan) -> Iterator[s
     prompt_ids = chat_ids(plan.tokenizer, prompts)
     openers = [thinking_opener(ids, plan.layout) for ids in prompt_ids]
     if plan.layout.size:
-        told = settings.warmup.max_steps > 0 and settings.model.think_tags[0] in best_paid_form(settings, rows)
-        found = [opening_doubt(plan, ids, opener, told) for ids, opener in zip(prompt_ids, openers, strict=True)]
+        told = settings.warmup.max_steps > 0 and settings.model.think_tags[0] in highest_reward_template(settings, rows)
+        found = [opening_warning(plan, ids, opener, told) for ids, opener in zip(prompt_ids, openers, strict=True)]
         if None not in found:
             yield f"model.reasoning_vocab_size: {found[0]}"
     if plan.layout.size or "template" in openers:
@@ -78,7 +78,9 @@ def thinking_opener(prompt_ids: list[int], layout: VocabLayout) -> ThinkingOpene
     return "nobody" if layout.think_close_id in prefilled_ids(prompt_ids, layout) else "model"
 
 
-def opening_doubt(plan: ExpansionPlan, prompt_ids: list[int], opener: ThinkingOpener, told: bool = False) -> str | None:
+def opening_warning(
+    plan: ExpansionPlan, prompt_ids: list[int], opener: ThinkingOpener, told: bool = False
+) -> str | None:
     """Why the thinking would not be opened after a prompt, and what to do; None where something opens it.
 
     Args:

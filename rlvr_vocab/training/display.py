@@ -17,9 +17,9 @@ from rich.live import Live
 from rich.segment import Segment
 from rich.text import Text
 
-from rlvr_vocab.progress import can_redraw, clock
 from rlvr_vocab.record.metrics import PHASES
-from rlvr_vocab.stop_signals import stop_signals
+from rlvr_vocab.signals import stop_signals
+from rlvr_vocab.terminal import can_redraw, clock
 
 _DRAWN_PER_SECOND = 2
 _SHOW_CURSOR = b"\x1b[?25h\r\n"

@@ -14,7 +14,7 @@ from rlvr_vocab.vocab.peft.trained_rows import TrainedRows
 _SMALLEST_SPARED_TABLE = 2**24
 
 
-def spare_embedding_gradient(model: Any, accelerator: Accelerator) -> None:
+def accumulate_tied_gradient(model: Any, accelerator: Accelerator) -> None:
     """With tied weights, have the input side's gradient added to the head's row by row.
 
     The dense one is another tensor of the table's size; a sparse one is added to the head's where it lies. Only in one

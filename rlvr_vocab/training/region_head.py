@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from rlvr_vocab.vocab.head import attach_region_head
 from rlvr_vocab.vocab.logprobs import choose_block_form
 from rlvr_vocab.vocab.policy import RegionPolicy
-from rlvr_vocab.vocab.reasoning_rows import hold_differences
+from rlvr_vocab.vocab.reasoning_rows import attach_low_rank_rows
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def region_head_in_trl(policy: RegionPolicy, initial_model: Path) -> Iterator[No
         return create(name, **{"device_map": None, **settings})
 
     def add_region_head(model: PreTrainedModel, **settings: Any) -> None:
-        hold_differences(model, initial_model)
+        attach_low_rank_rows(model, initial_model)
         attach_region_head(model, policy=policy, **settings)
         choose_block_form(model.device)  # for its warning to come before the first generation
 

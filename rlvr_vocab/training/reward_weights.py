@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
 from rlvr_vocab.rewards.guard import REASON
+from rlvr_vocab.text import pluralize
 
 REWARD_STATE = "reward_state.json"
 
@@ -69,7 +69,7 @@ def require_scores(
             for name in names
         }
         listed = "; ".join(f"{name} {reason}" for name, reason in said.items())
-        raise UserError(f"step {step + 1}: none of {counted(len(rewards_BR), 'completion')} has a reward: {listed}")
+        raise UserError(f"step {step + 1}: none of {pluralize(len(rewards_BR), 'completion')} has a reward: {listed}")
     infinite = torch.isinf(rewards_BR).nonzero()
     if len(infinite):
         row, column = infinite[0].tolist()

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Lt
 
 from rlvr_vocab.bounds import Count, NotNegative, Share, Whole
-from rlvr_vocab.counted import counted
+from rlvr_vocab.text import pluralize
 
 # What the KL to the initial model compares where one text has several ids.
 KLOver = Literal["text", "ids"]
@@ -41,7 +41,7 @@ class UntilSettings:
 
     def __str__(self) -> str:
         bound = f"above {self.above}" if self.above is not None else f"below {self.below}"
-        return f"{self.metric} {bound} over {counted(self.window, 'step')}"
+        return f"{self.metric} {bound} over {pluralize(self.window, 'step')}"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 from accelerate.utils import gather_object
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from rlvr_vocab.stop_signals import stop_signals
+from rlvr_vocab.signals import stop_signals
 from rlvr_vocab.training.settings import UntilSettings
 
 
@@ -70,10 +70,10 @@ class StopOnSignalOrTime(TrainerCallback):
         self._deadline = float("inf") if max_hours is None else time.monotonic() + 3600 * max_hours
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        stop_signals.finishes_first = True
+        stop_signals.defer_signals = True
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        stop_signals.finishes_first = False
+        stop_signals.defer_signals = False
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """All processes stop after the same step, whichever of them was told to."""

@@ -28,7 +28,7 @@ from rlvr_vocab.training.checkpointing.save_and_resume import (
     keeping_configured_settings,
 )
 from rlvr_vocab.training.dynamic_sampling import ChosenBatch, DynamicSampling
-from rlvr_vocab.training.embedding_gradient import spare_embedding_gradient
+from rlvr_vocab.training.embedding_gradient import accumulate_tied_gradient
 from rlvr_vocab.training.metrics.batch import BatchMetrics
 from rlvr_vocab.training.metrics.completions import (
     CompletionRows,
@@ -173,7 +173,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         refuse_not_finite(self.model, self.initial_model)
         if lora is not None:
             complete_adapter(self.model, lora, self.policy.layout)
-        spare_embedding_gradient(self.model, self.accelerator)
+        accumulate_tied_gradient(self.model, self.accelerator)
         self.dynamic_sampling = DynamicSampling.of(self, max_rounds, curriculum or CurriculumSettings(), solved_by)
         self.sampler = attach_region_sampler(self.accelerator.unwrap_model(self.model), self.policy)
         self._add_callbacks()

@@ -21,8 +21,8 @@ from transformers import (
 )
 from transformers.utils.hub import cached_file
 
-from rlvr_vocab.atomic_file import folder_appearing_whole, json_text, read_json_if_there
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import atomic_dir, json_text, read_json_if_there
 from rlvr_vocab.vocab.chat import OpenThinking, find_turn_ids, open_thinking_in_template
 from rlvr_vocab.vocab.layout import Mode, VocabLayout, default_source_ids, refuse_expanded, refuse_quantized
 from rlvr_vocab.vocab.parts import PARTS, Part, ids_of_part
@@ -147,7 +147,7 @@ def write_expansion(plan: ExpansionPlan, out: Path) -> None:
         UserError: the folder is not empty or cannot be made, the weights cannot be read, or the model has other tensors
             with a row per token.
     """
-    with folder_appearing_whole(out) as folder:
+    with atomic_dir(out) as folder:
         model = _read_weights(plan.base, plan.source_kwargs, dtype="auto")
         _refuse_other_vocabularies(model, plan.base)
         differences = _expand_weights(model, plan)

@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.text import pluralize
 
 LAYOUT_FILE = "reasoning_vocab.json"
 LAYOUT_VERSION = 1
@@ -112,8 +112,8 @@ def refuse_expanded(base: str) -> None:
     size = VocabLayout.load(folder).size if (folder / LAYOUT_FILE).is_file() else 0
     if size:
         raise UserError(
-            f"{base} has a reasoning vocabulary already ({counted(size, 'token')}), and would be expanded twice: take "
-            "the model that it was made from",
+            f"{base} has a reasoning vocabulary already ({pluralize(size, 'token')}), and would be expanded twice: "
+            "take the model that it was made from",
             about="base",
         )
 

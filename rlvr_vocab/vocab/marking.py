@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from markupsafe import Markup, escape
 from tokenizers import Tokenizer
 
-from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.visible_text import visible_lines
+from rlvr_vocab.text import pluralize, visible_lines
 from rlvr_vocab.vocab.layout import VocabLayout
 
 if TYPE_CHECKING:  # seconds to import
@@ -155,7 +154,7 @@ def shortened(spans: Sequence[TextSpan], head: int, tail: int) -> list[TextSpan]
     length = sum(len(each.text) for each in spans)
     if length <= head + tail:
         return list(spans)
-    left_out = TextSpan(f" … {counted(length - head - tail, 'character')} … ", 0)
+    left_out = TextSpan(f" … {pluralize(length - head - tail, 'character')} … ", 0)
     return [*_part(spans, 0, head), left_out, *_part(spans, length - tail, length)]
 
 

@@ -1,6 +1,6 @@
 """The rows of reasoning tokens while a model trains: each its source's plus a difference of low rank; of rank 0, none.
 
-A folder holds stock tables, one row for each id. `hold_differences` cuts the copies' rows off a model that was read
+A folder holds stock tables, one row for each id. `attach_low_rank_rows` cuts the copies' rows off a model that was read
 from it and has embedding and head make them of their sources' rows, which then learn from the copies too, and of
 differences, which are parameters with a file of their own beside the tables. What is saved puts both together again.
 """
@@ -290,7 +290,7 @@ def whole_table(
     return whole
 
 
-def hold_differences(model: Any, folder: str | Path) -> None:
+def attach_low_rank_rows(model: Any, folder: str | Path) -> None:
     """Hold the copies of a model that was read from a folder as the folder says.
 
     Raises:

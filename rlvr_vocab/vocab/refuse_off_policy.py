@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import did_you_mean
+from rlvr_vocab.text import did_you_mean
 
 # Options of Transformers' GenerationConfig, vLLM's SamplingParams and GRPOConfig, and the values that change nothing.
 NEUTRAL: dict[str, tuple[Any, ...]] = {

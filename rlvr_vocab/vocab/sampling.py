@@ -57,7 +57,7 @@ class RegionLogitsProcessor(LogitsProcessor):
         return bias * self.temperature
 
 
-class StepFigures:
+class StepTrace:
     """Figures of each row at each step of a generation, a block of memory for many steps.
 
     A tensor for each step would lie between tensors as long as the vocabulary, which come and go: glibc's malloc cannot
@@ -98,7 +98,7 @@ class SamplingRecorder:
 
     def __init__(self, policy: RegionPolicy, temperature: float | None = 1.0) -> None:
         self._policy, self._temperature = policy, temperature
-        self._figures = StepFigures()
+        self._figures = StepTrace()
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if self._temperature is None:
@@ -124,7 +124,7 @@ class SamplingRecorder:
         return self._figures.by_row()[1:]
 
 
-class TextFirstDraw(SamplingRecorder):
+class TwoStageSampler(SamplingRecorder):
     """Draws each token's text first, and then one of the text's ids.
 
     It is the same distribution. What a stock sampler costs grows with the number of ids, by a random number for each;
@@ -207,7 +207,7 @@ class RegionSampler:
         self.last_logps: torch.Tensor | None = None
         self.last_entropies: tuple[torch.Tensor, ...] | None = None
         self._recording = False
-        self._draw: TextFirstDraw | None = None
+        self._draw: TwoStageSampler | None = None
         self._own_generate = model.generate
         self._model = model
 
@@ -228,7 +228,7 @@ class RegionSampler:
         cut = temperature is not None and self._is_cut(generation_config, kwargs)
         recorder: SamplingRecorder | None = None
         if self._recording and self.policy.layout.size and temperature is not None and not cut:
-            recorder = TextFirstDraw(self.policy, temperature)
+            recorder = TwoStageSampler(self.policy, temperature)
         else:
             processors.append(RegionLogitsProcessor(self.policy, temperature))
             if self._recording:
@@ -257,7 +257,7 @@ class RegionSampler:
             self._recording = False
 
     @contextmanager
-    def drawing(self, draw: TextFirstDraw) -> Iterator[None]:
+    def drawing(self, draw: TwoStageSampler) -> Iterator[None]:
         """Inside the block a call draws by that, at its temperature, whatever the call says of sampling."""
         self._draw = draw
         try:

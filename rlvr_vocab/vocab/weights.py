@@ -7,9 +7,9 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, GenerationConfig
 
-from rlvr_vocab.atomic_file import read_json_if_there
 from rlvr_vocab.device import has_bf16
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import read_json_if_there
 from rlvr_vocab.vocab.read_as_data import NO_CODE
 
 

@@ -31,8 +31,8 @@ from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.record.metrics import RewardFact
+from rlvr_vocab.text import visible_lines
 from rlvr_vocab.training.metrics.completions import CompletionRows, write_completions
-from rlvr_vocab.visible_text import visible_lines
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.marking import Marker, TextSpan
 from rlvr_vocab.vocab.tokenizer import load_tokenizer

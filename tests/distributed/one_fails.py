@@ -4,8 +4,7 @@ import sys
 
 from accelerate import PartialState
 
-from rlvr_vocab.errors import UserError
-from rlvr_vocab.exit_codes import main_process_reports
+from rlvr_vocab.errors import UserError, main_process_reports
 
 
 def meet() -> None:

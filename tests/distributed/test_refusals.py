@@ -11,8 +11,7 @@ from accelerate.utils import DistributedType
 
 from rlvr_vocab.checks.accelerator import check_processes
 from rlvr_vocab.cli import load_settings
-from rlvr_vocab.errors import UserError
-from rlvr_vocab.exit_codes import main_process_reports
+from rlvr_vocab.errors import UserError, main_process_reports
 from rlvr_vocab.training.sharding import require_same_sharding
 
 FSDP2 = {

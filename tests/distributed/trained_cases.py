@@ -27,7 +27,7 @@ from transformers import TrainerCallback
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import Adaptation, AdaptiveWeight
-from rlvr_vocab.stop_signals import stop_signals
+from rlvr_vocab.signals import stop_signals
 from rlvr_vocab.training import arguments as arguments_module
 from rlvr_vocab.training.arguments import grpo_config
 from rlvr_vocab.training.settings import Lora

@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from benchmarks import step as one_step
-from rlvr_vocab.exit_codes import OUT_OF_ROOM
+from rlvr_vocab.errors import OUT_OF_ROOM
 
 from .conftest import HERE, run_python
 

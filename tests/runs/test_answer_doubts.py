@@ -5,7 +5,7 @@ import pytest
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.problem_source import prompt_style
 from rlvr_vocab.data.table import build_messages
-from rlvr_vocab.runs.rewards import answer_doubts
+from rlvr_vocab.runs.rewards import answer_warnings
 
 TAG = "rewards=[{name:accuracy,params:{answer_from:[answer_tag,phrase]}}]"
 
@@ -13,7 +13,7 @@ TAG = "rewards=[{name:accuracy,params:{answer_from:[answer_tag,phrase]}}]"
 def doubts(*words: str, problem: str = "A box holds 3 balls. And two boxes?") -> list[str]:
     own = [] if "dataset=arithmetic" in words else ["dataset=local", "dataset.name=x.jsonl"]
     settings = read_settings("train", [*own, *words])
-    return list(answer_doubts(settings, [build_messages(problem, prompt_style(settings.dataset))]))
+    return list(answer_warnings(settings, [build_messages(problem, prompt_style(settings.dataset))]))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from rlvr_vocab.cli import main
 from rlvr_vocab.runs.multirun import Job, run_jobs
-from rlvr_vocab.stop_signals import stop_signals
+from rlvr_vocab.signals import stop_signals
 
 SMALL = (
     *("experiment=quickstart", "model.reasoning_vocab_size=0", "warmup.max_steps=1", "dataset.max_eval_samples=4"),

@@ -9,9 +9,9 @@ from datasets import Dataset
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.runs.model import untrained_plan
-from rlvr_vocab.runs.rewards import best_paid_form, reward_context
+from rlvr_vocab.runs.rewards import highest_reward_template, reward_context
 from rlvr_vocab.runs.stages import Stage
-from rlvr_vocab.runs.thinking import asks_to_think, thinking_doubts
+from rlvr_vocab.runs.thinking import asks_to_think, thinking_warnings
 from rlvr_vocab.vocab.chat import assistant_turn
 
 THINKS_AT_ONCE = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}A:{END}{% endif %}"
@@ -30,7 +30,7 @@ def doubts(folder: Path, *words: str) -> list[str]:
     if system:
         prompt = [{"role": "system", "content": system}, *prompt]
     rows = Dataset.from_list([{"prompt": prompt, "solution": "42", "answer": "42"}] * 2)
-    return thinking_doubts([Stage(1, 1, "", settings, None, rows, (10,))], plan)
+    return thinking_warnings([Stage(1, 1, "", settings, None, rows, (10,))], plan)
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ def test_a_good_turn_has_full_marks_in_the_xml_recipes_and_thinks_where_there_ar
     settings = read_settings("train", words)
     plan = untrained_plan(settings.model, settings.seed, settings.dataset)
     rows = Dataset.from_list([{"prompt": [{"role": "user", "content": "6*7?"}], "solution": "42"}])
-    assert thinking_doubts([Stage(1, 1, "", settings, None, rows, (10,))], plan) == []
+    assert thinking_warnings([Stage(1, 1, "", settings, None, rows, (10,))], plan) == []
     prompt = plan.tokenizer.apply_chat_template(rows[0]["prompt"], add_generation_prompt=True, return_dict=False)
     opened = "<reasoning>\n" * (not copies)  # else by the template
     said = plan.tokenizer.encode(f"{opened}6*7 is 42.\n</reasoning>\n<answer>\n42\n</answer>")
@@ -223,4 +223,4 @@ def test_a_good_turn_has_full_marks_in_the_xml_recipes_and_thinks_where_there_ar
 def test_a_warm_up_shows_worked_answers_in_the_form_that_the_rewards_want(words: list[str], turn: str) -> None:
     settings = read_settings("train", ["model=tiny", "dataset=arithmetic", *words])
     rows = Dataset.from_list([{"prompt": [], "problem": "6 * 7", "solution": "42", "answer": "42"}])
-    assert best_paid_form(settings, rows).format(reasoning="6*7", answer="42") == turn
+    assert highest_reward_template(settings, rows).format(reasoning="6*7", answer="42") == turn

@@ -7,7 +7,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from trl.trainer.utils import create_model_from_path
 
 from rlvr_vocab.training import embedding_gradient as module
-from rlvr_vocab.vocab.reasoning_rows import hold_differences
+from rlvr_vocab.vocab.reasoning_rows import attach_low_rank_rows
 
 
 @pytest.mark.parametrize(("shape", "rank"), [("qwen3", 16), ("llama", None)])
@@ -25,7 +25,7 @@ def test_a_sparse_input_gradient_changes_no_step(shape, rank, expand_shape, make
     assert sparse == [tied, False]
     torch.testing.assert_close(weights[0], weights[1], rtol=1e-4, atol=1e-6)
     initial = create_model_from_path(str(folder), dtype="float32")
-    hold_differences(initial, folder)
+    attach_low_rank_rows(initial, folder)
     before = initial.get_input_embeddings().parameters()
     assert all((now != then).any() for now, then in zip(weights[0], before, strict=True))
 
@@ -35,7 +35,7 @@ def test_the_gradient_of_a_tied_table_is_made_with_no_other_of_its_size_beside_i
     spared, sparse, dense = (Qwen3ForCausalLM(config) for _ in range(3))
     for each in (sparse, dense):
         each.load_state_dict(spared.state_dict())
-    module.spare_embedding_gradient(spared, Accelerator(cpu=True))
+    module.accumulate_tied_gradient(spared, Accelerator(cpu=True))
     sparse.get_input_embeddings().sparse = True
     ids = torch.tensor([[5, 7, 5, 9]])
 

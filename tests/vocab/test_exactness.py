@@ -15,7 +15,7 @@ from rlvr_vocab.vocab.head_logits import OutputRows
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.logprobs import region_logprobs
 from rlvr_vocab.vocab.policy import RegionPolicy
-from rlvr_vocab.vocab.reasoning_rows import held_rows, hold_differences
+from rlvr_vocab.vocab.reasoning_rows import attach_low_rank_rows, held_rows
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING
 
 QUICK = (("qwen3", "expand", 3), ("gemma3", "replace", 1), ("gpt2_untied", "expand", 1), ("phi", "replace", 3))
@@ -105,7 +105,7 @@ def test_so_they_are_where_copies_are_held_as_differences(name, rank, copies, mo
 def assert_text_is_that_of_the_base(shape, folder):
     base = AutoModelForCausalLM.from_pretrained(shape.folder).eval()
     expanded = AutoModelForCausalLM.from_pretrained(folder).eval()
-    hold_differences(expanded, folder)
+    attach_low_rank_rows(expanded, folder)
     policy = RegionPolicy(VocabLayout.load(folder))
     assert (held_rows(expanded) is None) == (policy.layout.reasoning_rank is None)
     added = [] if shape.knows_tags else [policy.layout.think_open_id, policy.layout.think_close_id]

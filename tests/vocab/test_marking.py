@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.visible_text import visible_lines
+from rlvr_vocab.text import visible_lines
 from rlvr_vocab.vocab.marking import Marker, TextSpan, marked_html, marked_plain, shortened
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 

@@ -14,8 +14,8 @@ from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.reasoning_rows import (
     DIFFERENCES,
+    attach_low_rank_rows,
     held_rows,
-    hold_differences,
     read_differences,
     whole_table,
 )
@@ -38,7 +38,7 @@ def stock(folder):
 
 def held(folder):
     model = stock(folder)
-    hold_differences(model, folder)
+    attach_low_rank_rows(model, folder)
     return model
 
 
@@ -242,5 +242,5 @@ def test_differences_that_do_not_fit_are_refused_in_one_line(change, words, fold
     folder = folder_with(change)
     model = stock(expand_shape("phi", source_ids=SOURCES, reasoning_rank=4))
     with pytest.raises(UserError) as caught:
-        hold_differences(model, folder)
+        attach_low_rank_rows(model, folder)
     assert f"{folder / DIFFERENCES} {words}" in str(caught.value) and "\n" not in str(caught.value)

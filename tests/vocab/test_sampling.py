@@ -15,8 +15,8 @@ from rlvr_vocab.vocab.regions import region_of_next, scored_regions
 from rlvr_vocab.vocab.sampling import (
     RegionLogitsProcessor,
     SamplingRecorder,
-    StepFigures,
-    TextFirstDraw,
+    StepTrace,
+    TwoStageSampler,
     attach_region_sampler,
     draw_one,
 )
@@ -172,7 +172,7 @@ class Operations(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("sources", [(), (4, 4, 6), tuple(range(40))], ids=["none", "some", "all"])
-@pytest.mark.parametrize("sampler", [SamplingRecorder, TextFirstDraw])
+@pytest.mark.parametrize("sampler", [SamplingRecorder, TwoStageSampler])
 def test_a_token_is_drawn_without_waiting_for_the_device(sampler, sources):
     draw = sampler(RegionPolicy(VocabLayout(40, sources, 1, 2, (5, 3), (1, 2))), 0.8)
     ids, scores = torch.tensor([[1, 7], [7, 9]]), torch.randn(2, 40 + len(sources))
@@ -261,7 +261,7 @@ def test_what_is_forbidden_adds_nothing_to_an_entropy(forbidden):
 
 
 def drawn_by(sampler, model, policy, ids, uniforms, texts=None, temperature=0.8):
-    with sampler.drawing(TextFirstDraw(policy, temperature, uniforms, texts)):
+    with sampler.drawing(TwoStageSampler(policy, temperature, uniforms, texts)):
         return model.generate(ids, max_new_tokens=uniforms.size(1), min_new_tokens=None)[:, ids.size(1) :]
 
 
@@ -313,7 +313,7 @@ def test_the_head_is_given_the_last_hidden_states_of_prompts_in_one_piece(expand
 
 def test_figures_of_many_steps_lie_in_a_few_blocks():
     drawn = torch.rand(600, 2, 3, generator=torch.Generator().manual_seed(0))
-    figures = StepFigures()
+    figures = StepTrace()
     for of_ids, of_texts in drawn:
         figures.append(of_ids, of_texts)
     by_row = figures.by_row()

@@ -18,9 +18,9 @@ from rlvr_vocab.analysis.compare.interval import (
     smallest_effect,
 )
 from rlvr_vocab.analysis.compare.runs import ArmResults, match_scores
-from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.measure import ACCURACY, Measure
+from rlvr_vocab.text import pluralize
 
 _RUNS_FOR_A_FIRM_EFFECT = 5  # runs of an arm
 ROUGH_EFFECT = (
@@ -232,10 +232,10 @@ def _of_models(found: Comparison) -> str:
 def sample_text(found: Comparison) -> str:
     """The number of runs and problems of a comparison."""
     counts = found.counts
-    on = f"on {counted(found.problems, 'problem')}"
+    on = f"on {pluralize(found.problems, 'problem')}"
     if found.paired:
-        return f"{counted(counts[0], 'pair')} of runs {on}"
-    return f"{counts[0]} against {counted(counts[1], 'run')} {on}"
+        return f"{pluralize(counts[0], 'pair')} of runs {on}"
+    return f"{counts[0]} against {pluralize(counts[1], 'run')} {on}"
 
 
 def effect_text(found: Comparison) -> str:

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from rlvr_vocab.counted import listed
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.measure import GraderRecord, Measure, grader_in_words, same_grader
 from rlvr_vocab.record.metrics import Row
 from rlvr_vocab.record.results import ProblemResult
-from rlvr_vocab.secret_words import without_secrets
-from rlvr_vocab.visible_text import visible_text
+from rlvr_vocab.secrets import without_secrets
+from rlvr_vocab.text import listed, visible_text
 
 # Of the problems of the run that has fewest: with less in common, the runs are not on one problem set.
 _ON_ONE_SET = 0.5

@@ -18,10 +18,10 @@ from rlvr_vocab.analysis.compare.runs import (
     runs_with_equal_seeds,
     safe_line,
 )
-from rlvr_vocab.counted import counted, listed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import is_finished
 from rlvr_vocab.record.measure import Measure
+from rlvr_vocab.text import listed, pluralize
 
 # Below it, lengths of completions alone make the difference between runs of one configuration.
 _SAME_BUDGET = 0.05
@@ -116,7 +116,7 @@ def _seeds(arms: Sequence[ComparedArm]) -> Iterator[str]:
             yield f"{name} has no run with seed {listed(sorted(missing, key=str))}, which another arm has."
     fewest = min(map(len, seeds.values()))
     if 1 < fewest < _ENOUGH_SEEDS:
-        yield f"An arm has {counted(fewest, 'run')} only: with three, much smaller differences can be shown."
+        yield f"An arm has {pluralize(fewest, 'run')} only: with three, much smaller differences can be shown."
 
 
 def _unequal(
@@ -148,7 +148,7 @@ def _data(baseline: ComparedArm, arm: ComparedArm) -> Iterator[str]:
         if differing:
             yield (
                 f"{one.folder} and {two.folder} (seed {one.seed}) were not measured on the same problems: "
-                f"{counted(differing, 'is', 'are')} only in one of them, and left out."
+                f"{pluralize(differing, 'is', 'are')} only in one of them, and left out."
             )
         yield from _prompt_order(one, two)
 
@@ -156,16 +156,16 @@ def _data(baseline: ComparedArm, arm: ComparedArm) -> Iterator[str]:
 def _left_out(runs: Sequence[ComparedRun], comparisons: Sequence[Comparison]) -> Iterator[str]:
     ungraded = sum(answer.score is None for run in runs for answer in run.answers)
     if ungraded:
-        yield f"{counted(ungraded, 'answer')} without a grade, since the gold answer cannot be read: not counted."
+        yield f"{pluralize(ungraded, 'answer')} without a grade, since the gold answer cannot be read: not counted."
     for found in comparisons:
         runs_in = len(found.baseline_scores) + len(found.other_scores)
         if found.paired and found.left_out_runs:
             yield (
-                f"{found.left_out_runs} of {counted(runs_in + found.left_out_runs, 'run')} without a partner in "
+                f"{found.left_out_runs} of {pluralize(runs_in + found.left_out_runs, 'run')} without a partner in "
                 f"{found.other} against {found.baseline}: not counted."
             )
         elif not found.paired and found.left_out:
-            yield f"{counted(found.left_out, 'problem')} not answered by all runs: not counted."
+            yield f"{pluralize(found.left_out, 'problem')} not answered by all runs: not counted."
 
 
 def _before(baseline: ComparedArm, arm: ComparedArm) -> Iterator[str]:
@@ -229,7 +229,7 @@ def _surroundings(runs: Sequence[ComparedRun]) -> Iterator[str]:
 def _machine(environment: Any) -> str:
     gpus = environment.get("gpus") or []
     cores = environment.get("processor_cores")
-    return listed(gpus) if gpus else f"no GPU, {counted(cores, 'processor core') if cores else 'cores not known'}"
+    return listed(gpus) if gpus else f"no GPU, {pluralize(cores, 'processor core') if cores else 'cores not known'}"
 
 
 def _prompt_order(one: ComparedRun, two: ComparedRun) -> Iterator[str]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rlvr_vocab.analysis.charts import Line
-from rlvr_vocab.counted import counted
 from rlvr_vocab.record.measure import ACCURACY, Measure
 from rlvr_vocab.record.metrics import Row, RunRecord, is_number
 from rlvr_vocab.record.results import ProblemResult
@@ -21,6 +20,7 @@ from rlvr_vocab.statistics import (
     mean_interval_from,
     share_interval,
 )
+from rlvr_vocab.text import pluralize
 
 # Of the logged steps, from which the reward at the beginning and at the end is taken where nothing was held out.
 _AT_EACH_END = 10
@@ -198,7 +198,11 @@ def _change_words(found: Change, record: RunRecord) -> str:
 def _problems(judged: int, record: RunRecord) -> str:
     """The number of graded problems, and of how many where that is not all."""
     held_out = _of_summary(record, "held_out_problems")
-    return counted(judged, "problem") if held_out in (None, judged) else f"{judged:,} of {counted(held_out, 'problem')}"
+    return (
+        pluralize(judged, "problem")
+        if held_out in (None, judged)
+        else f"{judged:,} of {pluralize(held_out, 'problem')}"
+    )
 
 
 def _why_no_change(record: RunRecord, held_out: HeldOutAnswers) -> str:
@@ -212,8 +216,8 @@ def _why_no_change(record: RunRecord, held_out: HeldOutAnswers) -> str:
         return "no held-out problem was judged both before and after, so there is no accuracy to tell."
     return (
         f"its summary has a held-out {measure.name} of {measure.value(before, ' ')} before and "
-        f"{measure.value(after, ' ')} after on {counted(problems, 'problem')}, whose answers evaluation/ does not hold "
-        "whole: there is no interval to tell."
+        f"{measure.value(after, ' ')} after on {pluralize(problems, 'problem')}, whose answers evaluation/ does not "
+        "hold whole: there is no interval to tell."
     )
 
 
@@ -225,13 +229,13 @@ def _of_summary(record: RunRecord, name: str) -> Any:
 
 def _progress(record: RunRecord) -> str:
     steps, planned = last_step(record), record.facts.max_steps
-    logged = counted(steps, "step") if planned is None else f"{steps:,} of {counted(planned, 'step')}"
+    logged = pluralize(steps, "step") if planned is None else f"{steps:,} of {pluralize(planned, 'step')}"
     return f"This run is unfinished: it has logged {logged}."
 
 
 def _steps(record: RunRecord) -> str:
     steps = int((record.summary or {}).get("steps", last_step(record)))
-    return counted(steps, "step")
+    return pluralize(steps, "step")
 
 
 def _measured_so_far(record: RunRecord, held_out: HeldOutAnswers) -> str:
@@ -239,7 +243,7 @@ def _measured_so_far(record: RunRecord, held_out: HeldOutAnswers) -> str:
     if not before:
         return "Nothing was measured on held-out problems so far." if not held_out.damage else ""
     mean = measure.value(sum(before) / len(before), " ")
-    words = f"Held-out {measure.name}{measure.by} was {mean} before GRPO, on {counted(len(before), 'problem')}"
+    words = f"Held-out {measure.name}{measure.by} was {mean} before GRPO, on {pluralize(len(before), 'problem')}"
     steps, values = record.series(f"eval/{measure.name}")
     return f"{words}, and {measure.value(values[-1], ' ')} after step {steps[-1]:,}." if steps else f"{words}."
 
@@ -251,5 +255,5 @@ def _reward(record: RunRecord) -> str:
         return ""
     width = min(_AT_EACH_END, len(values) // 2)
     first, last = sum(values[:width]) / width, sum(values[-width:]) / width
-    over = counted(width, "logged step")
+    over = pluralize(width, "logged step")
     return f"Mean reward went from {first:.3g} over the first {over} to {last:.3g} over the last {width}."

@@ -28,7 +28,7 @@ from markupsafe import Markup
 
 from rlvr_vocab.analysis.charts import Chart
 from rlvr_vocab.analysis.doctor.finding import Finding
-from rlvr_vocab.visible_text import TURNING
+from rlvr_vocab.text import TURNING
 
 # Half a surrogate pair cannot be written as UTF-8, what turns the direction of text would turn the page's own words,
 # and the rest is no character of an HTML page.

@@ -35,11 +35,11 @@ from rlvr_vocab.analysis.report.page import (
 from rlvr_vocab.analysis.report.samples import choose_samples, held_out_answers, held_out_section, training_section
 from rlvr_vocab.analysis.samples import SampleReader
 from rlvr_vocab.analysis.vocabulary import VOCABULARY, VocabularyAnalysis, copy_rows, vocabulary_charts
-from rlvr_vocab.counted import counted
-from rlvr_vocab.progress import clock
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.metrics import RunRecord
 from rlvr_vocab.record.probe import ToldByProbe
+from rlvr_vocab.terminal import clock
+from rlvr_vocab.text import pluralize
 from rlvr_vocab.vocab.marking import Marker
 
 _MOST_USED = 10
@@ -173,9 +173,9 @@ def _by_task(held_out: HeldOutAnswers) -> Iterator[Markup]:
 def _of_summary(record: RunRecord) -> Iterator[tuple[str, str]]:
     summary = record.summary or {}
     if summary.get("train_problems") is not None:
-        yield "to train on", counted(summary["train_problems"], "problem")
+        yield "to train on", pluralize(summary["train_problems"], "problem")
     if summary.get("held_out_problems") is not None:
-        yield "held out", counted(summary["held_out_problems"], "problem")
+        yield "held out", pluralize(summary["held_out_problems"], "problem")
     grader = (summary.get("grader") or {}).get("name")
     if grader is not None:
         yield "held-out answers graded by", grader
@@ -242,7 +242,7 @@ def _configuration(report: RunReport) -> Markup:
     configuration = report.configuration
     parts = [paragraph("Every key has its default, as this version has it.")]
     if configuration.changed:
-        differ = counted(len(configuration.changed), "key differs", "keys differ")
+        differ = pluralize(len(configuration.changed), "key differs", "keys differ")
         parts = [
             paragraph(f"{differ} from the defaults of this version:", "note"),
             table(["key", "this run", "default"], configuration.changed),

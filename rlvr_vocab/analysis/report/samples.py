@@ -19,12 +19,11 @@ from rlvr_vocab.analysis.report.outcome import HeldOutAnswers
 from rlvr_vocab.analysis.report.page import SampleCard, heading, paragraph, samples
 from rlvr_vocab.analysis.samples import SampleReader
 from rlvr_vocab.analysis.vocabulary import evenly_spread
-from rlvr_vocab.counted import counted
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
 from rlvr_vocab.record.results import ProblemResult, kind_in_words
-from rlvr_vocab.visible_text import visible_lines
+from rlvr_vocab.text import pluralize, visible_lines
 from rlvr_vocab.vocab.marking import CHOSEN_MEANS, Marker, TextSpan, marked_html, shared_prefix_length, shortened
 
 MOST_MOMENTS = 5
@@ -110,7 +109,7 @@ def held_out_section(
     """How many problems changed, and some of them."""
     changes = [_change(pair) for pair in held_out.pairs()]
     counts = "; ".join(f"{changes.count(kind):,} {name}" for name, kind in _kinds(held_out).items())
-    words = f"Of {counted(len(changes), 'problem')}: {counts}. The first of each kind, as it was answered:"
+    words = f"Of {pluralize(len(changes), 'problem')}: {counts}. The first of each kind, as it was answered:"
     cards = (
         samples(name, [_of_answer(before, "before GRPO", marker), _of_answer(after, "after GRPO", marker)])
         for name, before, after in shown

@@ -8,7 +8,6 @@ from functools import partial
 
 from rich.console import Console
 
-from rlvr_vocab.atomic_file import write_json_whole
 from rlvr_vocab.commands.check.distribution import distribution, distribution_lines
 from rlvr_vocab.commands.check.facts import (
     CheckFacts,
@@ -38,8 +37,8 @@ from rlvr_vocab.config.problem_source import other_sets, problem_source, problem
 from rlvr_vocab.data.duplicates import repeated_problems
 from rlvr_vocab.data.load import DividedProblems, ProblemSets, lay_out, read_problems
 from rlvr_vocab.data.reasoning_gym.tasks import GymProblems
-from rlvr_vocab.progress import Stage, stage
-from rlvr_vocab.terminal import make_console, print_section
+from rlvr_vocab.files import atomic_write_json
+from rlvr_vocab.terminal import ProgressBar, make_console, print_section, progress_bar
 
 
 def run(settings: CheckSettings) -> int:
@@ -52,7 +51,7 @@ def run(settings: CheckSettings) -> int:
     repeated = tuple(repeated_problems(divided.train_rows.problems, same_answers))
     print_section(console, "Repeated problems", repeat_lines(repeated))
     prompts = _prompts(settings, divided, problems, console)
-    with stage(console, "reading gold answers", len(divided.problems)) as display:
+    with progress_bar(console, "reading gold answers", len(divided.problems)) as display:
         golds = gold_facts(divided, _updating(display))
     print_section(console, "Gold answers", gold_lines(golds))
     spread = distribution(divided.train_rows.problems, divided.source.columns)
@@ -62,7 +61,7 @@ def run(settings: CheckSettings) -> int:
     advice = verdict(facts)
     print_section(console, "Before training", verdict_lines(advice))
     if settings.out is not None:
-        write_json_whole(settings.out, {**asdict(facts), "before_training": list(advice)}, "out")
+        atomic_write_json(settings.out, {**asdict(facts), "before_training": list(advice)}, "out")
         console.print(f"the same facts are in {settings.out}", markup=False)
     return 0
 
@@ -79,7 +78,7 @@ def _prompts(
     prompts = trained if problems.eval is None else [*trained, *problems.eval["prompt"]]
     rows = [divided.problems[index].row_number for index in (*divided.parts.train, *divided.parts.held_out)]
     plan = prompt_plan(settings.model, settings, prompts)
-    with stage(console, "counting tokens", len(prompts)) as display:
+    with progress_bar(console, "counting tokens", len(prompts)) as display:
         facts = prompt_facts(settings.model, plan, prompts, rows, len(trained))
         display.update(len(prompts), total=len(prompts))
     print_section(console, "One prompt, as the model sees it", prompt_lines(facts))
@@ -98,11 +97,11 @@ def _overlaps(settings: CheckSettings, divided: DividedProblems, console: Consol
         searches.append(partial(held_out_overlap, divided))
     searches += [partial(other_set_overlap, divided, other) for other in other_sets(settings)]
     for search in searches:
-        with stage(console, "comparing with training", len(divided.parts.train)) as display:
+        with progress_bar(console, "comparing with training", len(divided.parts.train)) as display:
             facts = search(_updating(display))
         print_section(console, f"Shared with {facts.name}", overlap_lines(facts))
         yield facts
 
 
-def _updating(display: Stage) -> OnProgress:
+def _updating(display: ProgressBar) -> OnProgress:
     return lambda done, total: display.update(done, total=total)

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from rlvr_vocab.counted import counted
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.data.rows import Problem, short_text
 from rlvr_vocab.data.source import Columns
 from rlvr_vocab.rewards.library.answers import whole_text_number
+from rlvr_vocab.text import pluralize
 from rlvr_vocab.verify.reading import read_gold
 
 SHOWN = 5
@@ -80,7 +80,7 @@ def distribution_lines(facts: Distribution) -> Iterator[str]:
         yield "no problem has an answer"
     else:
         frequent = _in_words(dict(facts.most_frequent), facts.num_answers, facts.different)
-        yield f"{counted(facts.num_answers, 'answer')}, {facts.different:,} different: {frequent}"
+        yield f"{pluralize(facts.num_answers, 'answer')}, {facts.different:,} different: {frequent}"
         yield f"the same answer to every problem would be right for {facts.most_frequent[0][1] / facts.num_answers:.1%}"
     if facts.numbers > facts.num_answers / 2:
         low, first, median, third, high = (f"{value:,.6g}" for value in facts.quartiles)

@@ -20,8 +20,8 @@ from rlvr_vocab.data.overlap import Match, NumberedText, OtherSet, find_overlap,
 from rlvr_vocab.data.reasoning_gym.tasks import GymProblems
 from rlvr_vocab.data.rows import Problem, short_text
 from rlvr_vocab.terminal import quiet_libraries
+from rlvr_vocab.text import hidden_characters, visible_text
 from rlvr_vocab.verify import check_golds, verify
-from rlvr_vocab.visible_text import hidden_characters, visible_text
 
 if TYPE_CHECKING:
     from rlvr_vocab.runs.thinking import ThinkingOpener
@@ -293,13 +293,13 @@ def prompt_facts(
     Raises:
         UserError: the chat template refuses one of them.
     """
-    from rlvr_vocab.runs.prompts import prompt_doubts
-    from rlvr_vocab.runs.thinking import opening_doubt, thinking_opener
+    from rlvr_vocab.runs.prompts import prompt_warnings
+    from rlvr_vocab.runs.thinking import opening_warning, thinking_opener
     from rlvr_vocab.vocab.chat_template import chat_ids, chat_texts
 
     ids = chat_ids(plan.tokenizer, prompts, row_numbers)
     opener = thinking_opener(ids[0], plan.layout)
-    doubts = [*prompt_doubts(prompts, plan, row_numbers), opening_doubt(plan, ids[0], opener)]
+    doubts = [*prompt_warnings(prompts, plan, row_numbers), opening_warning(plan, ids[0], opener)]
     return PromptFacts(
         model=model.name,
         text=chat_texts(plan.tokenizer, prompts[:1])[0],

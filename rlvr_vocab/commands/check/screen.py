@@ -17,13 +17,12 @@ from rlvr_vocab.commands.check.facts import (
     RowFacts,
     SharedProblem,
 )
-from rlvr_vocab.counted import counted, rows_in_words
 from rlvr_vocab.data.answers import with_decimal_points
 from rlvr_vocab.data.duplicates import RepeatedProblem
 from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.terminal import Alarm
+from rlvr_vocab.text import pluralize, rows_in_words, visible_text
 from rlvr_vocab.verify.golds import COMPARED_AS_TEXT
-from rlvr_vocab.visible_text import visible_text
 
 SHOWN = 3
 REASONS_SHOWN = 5
@@ -55,7 +54,7 @@ def row_lines(facts: RowFacts) -> Iterator[str]:
 
 def in_problems(control: ControlCharacter) -> str:
     rows = control.row_numbers
-    return f"{control.shown} in {counted(len(rows), 'problem')} ({rows_in_words(rows)})"
+    return f"{control.shown} in {pluralize(len(rows), 'problem')} ({rows_in_words(rows)})"
 
 
 def repeat_lines(repeated: Sequence[RepeatedProblem]) -> Iterator[str]:
@@ -63,8 +62,8 @@ def repeat_lines(repeated: Sequence[RepeatedProblem]) -> Iterator[str]:
         yield "no problem stands in the set twice"
         return
     rows = sum(len(problem.row_numbers) for problem in repeated)
-    again = counted(rows - len(repeated), "row")
-    yield f"{counted(len(repeated), 'problem')} in {counted(rows, 'row')}: {again} more than one each"
+    again = pluralize(rows - len(repeated), "row")
+    yield f"{pluralize(len(repeated), 'problem')} in {pluralize(rows, 'row')}: {again} more than one each"
     agreeing = [problem for problem in repeated if not problem.is_contradiction]
     for problem in agreeing[:SHOWN]:
         like = "" if problem.verbatim else " (in other writing)"
@@ -74,7 +73,7 @@ def repeat_lines(repeated: Sequence[RepeatedProblem]) -> Iterator[str]:
         if any(problem.answers for problem in repeated):
             yield "their answers agree"
         return
-    yield Alarm(f"{counted(len(contradictions), 'problem')} with answers that contradict each other:")
+    yield Alarm(f"{pluralize(len(contradictions), 'problem')} with answers that contradict each other:")
     for problem in contradictions[:SHOWN]:
         answers = "; ".join(f"row {row}: {short_text(answer, 30)}" for row, answer in problem.answers[:SHOWN])
         yield Alarm(f"  {short_text(problem.text)} ({answers})")
@@ -108,12 +107,12 @@ def what_a_limit_does(lengths: LengthFacts) -> str:
     if not lengths.left_out:
         return "would keep every prompt"
     share = lengths.left_out / sum(lengths.counts.values())
-    return f"would leave out {counted(lengths.left_out, 'problem')} ({share:.2%})"
+    return f"would leave out {pluralize(lengths.left_out, 'problem')} ({share:.2%})"
 
 
 def gold_lines(facts: GoldFacts) -> Iterator[str]:
     if facts.own_scorers:
-        yield f"{counted(facts.num_golds, 'problem')} with one; answers are scored by the tasks' own scorers"
+        yield f"{pluralize(facts.num_golds, 'problem')} with one; answers are scored by the tasks' own scorers"
         return
     if not facts.num_golds:
         yield "none: dataset.columns.answer=null; rewards that need one are refused"
@@ -155,12 +154,12 @@ def overlap_lines(facts: OverlapFacts) -> Iterator[str]:
     }
     matches = sum(map(len, kinds.values()))
     if not matches:
-        trained = counted(facts.num_trained, "training problem")
-        yield f"none of {counted(facts.num_problems, 'problem')} is among the {trained}"
+        trained = pluralize(facts.num_trained, "training problem")
+        yield f"none of {pluralize(facts.num_problems, 'problem')} is among the {trained}"
         return
     counts = ", ".join(f"{len(problems):,} {kind}" for kind, problems in kinds.items() if problems)
     yield (Alarm if facts.train_matches > 0 else str)(
-        f"{matches:,} of {counted(facts.num_problems, 'problem')} ({matches / facts.num_problems:.1%}) found in "
+        f"{matches:,} of {pluralize(facts.num_problems, 'problem')} ({matches / facts.num_problems:.1%}) found in "
         f"training: {counts}"
     )
     for kind, problems in kinds.items():
@@ -205,7 +204,7 @@ def row_advice(facts: RowFacts) -> Iterator[str]:
     if dropped > MANY_DROPPED * report.rows_read:
         yield f"{dropped / report.rows_read:.0%} of the rows are left out: see above why"
     if report.train_rows < FEW_PROBLEMS:
-        yield f"only {counted(report.train_rows, 'problem')} to train on: GRPO wants some hundreds"
+        yield f"only {pluralize(report.train_rows, 'problem')} to train on: GRPO wants some hundreds"
     for control in facts.control_characters:
         yield f"{in_problems(control)}: take it out"
     yield from (*report.doubts, *report.missing_columns)
@@ -217,10 +216,10 @@ def repeat_advice(facts: CheckFacts) -> Iterator[str]:
     contradictions = [problem for problem in facts.repeated if problem.is_contradiction]
     if contradictions:
         rows = rows_in_words(sorted(row for problem in contradictions for row, _ in problem.answers))
-        yield f"{counted(len(contradictions), 'problem')} with contradicting answers: keep the right one ({rows})"
+        yield f"{pluralize(len(contradictions), 'problem')} with contradicting answers: keep the right one ({rows})"
     extra = sum(len(problem.row_numbers) - 1 for problem in facts.repeated)
     if extra > MANY_REPEATED * facts.rows.report.rows_kept:
-        repeat = counted(extra, "row repeats", "rows repeat")
+        repeat = pluralize(extra, "row repeats", "rows repeat")
         yield f"{repeat} an earlier problem, which counts more: keep one of each"
 
 
@@ -230,8 +229,8 @@ def gold_advice(facts: CheckFacts) -> Iterator[str]:
         rows = rows_in_words([gold.row_number for gold in unusable])
         all_of_them = ", and accuracy has no other" * (len(unusable) == facts.golds.num_golds)
         yield (
-            f"{counted(len(unusable), 'gold answer')} of no use to the verifier{all_of_them}: mend what can be mended "
-            f"({rows}), or take a reward of your own"
+            f"{pluralize(len(unusable), 'gold answer')} of no use to the verifier{all_of_them}: mend what can be "
+            f"mended ({rows}), or take a reward of your own"
         )
 
 
@@ -241,7 +240,7 @@ def overlap_advice(facts: OverlapFacts) -> Iterator[str]:
     where = "among the held-out problems in other writing" if facts.name == HELD_OUT else f"in {facts.name}"
     share = f"{facts.train_matches / facts.num_trained:.1%} of training"
     yield (
-        f"{counted(facts.train_matches, 'training problem')} ({share}) also {where}: remove them, or accuracy there "
+        f"{pluralize(facts.train_matches, 'training problem')} ({share}) also {where}: remove them, or accuracy there "
         "says less than it seems to"
     )
 

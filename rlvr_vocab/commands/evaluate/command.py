@@ -11,7 +11,6 @@ from typing import Any
 from rich.console import Console
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
-from rlvr_vocab.atomic_file import json_text, write_whole
 from rlvr_vocab.commands.evaluate.results import (
     EvaluatedCheckpoint,
     comparison_table,
@@ -27,7 +26,6 @@ from rlvr_vocab.commands.evaluate.results import (
 from rlvr_vocab.config.command_sections import EvaluateSettings
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
 from rlvr_vocab.config.sections import RewardSettings
-from rlvr_vocab.counted import counted
 from rlvr_vocab.data.load import load_problem_sets
 from rlvr_vocab.data.wording import problem_key
 from rlvr_vocab.errors import UserError
@@ -37,7 +35,7 @@ from rlvr_vocab.evaluation.resumable import Sampler, complete_results, kept_resu
 from rlvr_vocab.evaluation.sampling import Messages, SamplingSettings, load_checkpoint, require_room
 from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
 from rlvr_vocab.evaluation.votes import votes_of
-from rlvr_vocab.progress import stage
+from rlvr_vocab.files import atomic_write, json_text
 from rlvr_vocab.record.files import EVALUATION_RESULTS, SUMMARY
 from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.record.results import ProblemResult
@@ -47,7 +45,8 @@ from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.problem_account import problems_line
 from rlvr_vocab.runs.record import run_of_checkpoint
 from rlvr_vocab.runs.rewards import grader_of_checkpoint, require_reward_columns
-from rlvr_vocab.terminal import make_console, quiet_libraries
+from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
+from rlvr_vocab.text import pluralize
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.peft.adapter_base import folder_with
 from rlvr_vocab.vocab.read_as_data import NO_CODE
@@ -181,7 +180,7 @@ def _evaluated(
     )
     summary = evaluation_summary(evaluated, candidate.result_settings, settings.dataset.name, settings.checkpoints[0])
     earlier = {} if differences else recorded_differences(candidate.folder)
-    write_whole(candidate.folder / SUMMARY, json_text({**summary, **earlier}))
+    atomic_write(candidate.folder / SUMMARY, json_text({**summary, **earlier}))
     return evaluated
 
 
@@ -191,11 +190,14 @@ def _results(
     path, size = candidate.folder / EVALUATION_RESULTS, candidate.sampling.batch_size
     kept = kept_results(path, questions, size)
     if kept:
-        console.print(f"goes on from {len(kept):,} of {counted(len(questions), 'answer')} in {path}", markup=False)
+        console.print(f"goes on from {len(kept):,} of {pluralize(len(questions), 'answer')} in {path}", markup=False)
     if len(kept) == len(questions):
         return kept
     prompts = [question.row["prompt"] for question in questions]
-    with _sampler(settings, candidate, prompts) as sample, stage(console, "evaluating", len(questions)) as display:
+    with (
+        _sampler(settings, candidate, prompts) as sample,
+        progress_bar(console, "evaluating", len(questions)) as display,
+    ):
 
         def answer(batch: Sequence[Question], place: int) -> list[ProblemResult]:
             completions = sample([question.row["prompt"] for question in batch], place)

@@ -12,18 +12,18 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from rlvr_vocab.atomic_file import read_json, read_json_if_there, write_json_whole
 from rlvr_vocab.config.values import as_typed
-from rlvr_vocab.counted import counted
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.figures import EvaluationFigures
 from rlvr_vocab.evaluation.sampling import SamplingSettings
+from rlvr_vocab.files import atomic_write_json, read_json, read_json_if_there
 from rlvr_vocab.record.files import EVALUATION_RESULTS, EVALUATION_SETTINGS, SUMMARY
 from rlvr_vocab.record.measure import Measure, same_grader
 from rlvr_vocab.record.results import ProblemResult, mean_over_problems
 from rlvr_vocab.rewards.grader import GraderSpec
 from rlvr_vocab.statistics import Interval
+from rlvr_vocab.text import pluralize
 from rlvr_vocab.vocab.layout import LAYOUT_FILE
 from rlvr_vocab.vocab.peft.adapter_base import find_base, folder_with, is_adapter
 from rlvr_vocab.vocab.peft.weights_fingerprint import weights_fingerprint
@@ -89,7 +89,7 @@ def _same(key: str, there: Any, now: Any) -> bool:
 
 def write_settings(folder: Path, settings: Mapping[str, Any], **more: Any) -> None:
     """Write `settings.json`, before the first result; `more` is for readers and not compared."""
-    write_json_whole(folder / EVALUATION_SETTINGS, {**settings, **more}, "out")
+    atomic_write_json(folder / EVALUATION_SETTINGS, {**settings, **more}, "out")
 
 
 def recorded_differences(folder: Path) -> dict[str, Any]:
@@ -204,9 +204,9 @@ def outcome_line(evaluated: EvaluatedCheckpoint, measure: Measure) -> str:
     found = evaluated.accuracy if measure.is_share else evaluated.reward
     shown = "no answer has a score" if found is None else f"{measure.name} {measure.value(found)}{measure.by}"
     return (
-        f"{shown} on {counted(evaluated.problems, 'problem')}, {counted(evaluated.samples, 'sample')} each, "
+        f"{shown} on {pluralize(evaluated.problems, 'problem')}, {pluralize(evaluated.samples, 'sample')} each, "
         f"{evaluated.gradable} of "
-        f"{counted(len(evaluated.results), 'answer')} gradable; results in {evaluated.folder}"
+        f"{pluralize(len(evaluated.results), 'answer')} gradable; results in {evaluated.folder}"
     )
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from rlvr_vocab.atomic_file import write_jsonl_whole
 from rlvr_vocab.commands.score.rows import (
     CompletionSource,
     RewardScores,
@@ -34,20 +33,20 @@ from rlvr_vocab.commands.score.screen import (
 from rlvr_vocab.config.command_sections import ScoreSettings
 from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
 from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RewardSettings
-from rlvr_vocab.counted import counted
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.data.load import build_report, read_problems, require_problems
 from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.data.table import problem_table
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.progress import stage
+from rlvr_vocab.files import atomic_write_jsonl
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, find_function, required_columns
 from rlvr_vocab.rewards.dry_run import stand_in_ids
 from rlvr_vocab.rewards.reward import traits_of
 from rlvr_vocab.rewards.turns import THINK_TAGS
 from rlvr_vocab.rewards.user_code import is_user_code
-from rlvr_vocab.runs.rewards import gold_turn, require_reward_columns, stand_in_context, turn_forms
-from rlvr_vocab.terminal import make_console, quiet_libraries
+from rlvr_vocab.runs.rewards import gold_completion, require_reward_columns, stand_in_context, turn_forms
+from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
+from rlvr_vocab.text import pluralize
 
 if TYPE_CHECKING:
     from rlvr_vocab.evaluation.sampling import Checkpoint
@@ -68,7 +67,7 @@ def run(settings: ScoreSettings) -> int:
         rows, scores = _score_samples(settings, settings.model, console)
     print_failures(console, rows, scores)
     if settings.out is not None:
-        write_jsonl_whole(settings.out, (row_json(rows, scores, row) for row in range(len(rows))), "out")
+        atomic_write_jsonl(settings.out, (row_json(rows, scores, row) for row in range(len(rows))), "out")
         console.print(f"\nevery row, with all scores and reasons, is in {settings.out}", markup=False)
     return FAILED if any(each.failed for each in scores) else 0
 
@@ -85,7 +84,7 @@ def _score_completions(settings: ScoreSettings, path: Path, console: Console) ->
     if settings.think_tags is not None:
         context = replace(context, think_tags=settings.think_tags)
     rows, notes = read_completions(source, settings.max_samples)
-    for note in [f"{path}: {counted(len(rows), 'row')}", *notes]:
+    for note in [f"{path}: {pluralize(len(rows), 'row')}", *notes]:
         console.print(note, markup=False)
     _require_columns(settings.rewards, rows, source)
     scores = _scored(settings.rewards, rows, context, console)
@@ -111,7 +110,7 @@ def _score_golds(settings: ScoreSettings, console: Console) -> tuple[ScoredRows,
     judged = RewardSettings(tuple(spec for spec in settings.rewards.functions if not reason_not_judged(spec)))
     problems = _problems(settings, console)
     golds = problems.columns.get("solution", [None] * len(problems.places))
-    rows = _with_turns(problems, [gold_turn(gold, settings.rewards, tags) for gold in golds])
+    rows = _with_turns(problems, [gold_completion(gold, settings.rewards, tags) for gold in golds])
     require_reward_columns(judged, list(rows.columns), "the problems have")
     context = stand_in_context(RewardContext(tags))
     if any(is_user_code(spec.name) for spec in judged.functions):  # which do not declare what form they want
@@ -221,7 +220,7 @@ def _answered(
         seed=settings.seed,
         limit_key="model.generation_kwargs.max_new_tokens",
     )
-    with stage(console, "sampling", len(prompts)) as display:
+    with progress_bar(console, "sampling", len(prompts)) as display:
         completions = sample_completions(
             checkpoint, prompts, sampling, lambda done, total: display.update(done, total=total)
         )
@@ -236,5 +235,5 @@ def _answered(
 
 def _scored(rewards: RewardSettings, rows: ScoredRows, context: RewardContext, console: Console) -> list[RewardScores]:
     built = build_rewards(rewards.functions, context)
-    with stage(console, "scoring", len(rows)) as display:
+    with progress_bar(console, "scoring", len(rows)) as display:
         return score_rows(built, rows, lambda done, total: display.update(done, total=total))

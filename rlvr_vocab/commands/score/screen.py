@@ -9,7 +9,6 @@ from rich.console import Console
 
 from rlvr_vocab.commands.score.rows import RewardScores, ScoredRows, total_of
 from rlvr_vocab.config.sections import RewardSettings
-from rlvr_vocab.counted import counted
 from rlvr_vocab.data.answers import cell_text, gold_text
 from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.rewards.build import find_function
@@ -18,8 +17,8 @@ from rlvr_vocab.rewards.reward import RewardSpec, traits_of
 from rlvr_vocab.rewards.turns import turn_text
 from rlvr_vocab.rewards.user_code import is_user_code
 from rlvr_vocab.terminal import print_section
+from rlvr_vocab.text import pluralize, printable, visible_text
 from rlvr_vocab.verify.golds import COMPARED_AS_TEXT, check_golds
-from rlvr_vocab.visible_text import printable, visible_text
 
 # Characters of what is shown.
 REASON_WIDTH, FAILURE_WIDTH, TEXT_WIDTH, TURN_WIDTH, PROBLEM_WIDTH, GOLD_WIDTH = 90, 300, 60, 2_000, 120, 60
@@ -69,14 +68,14 @@ def print_golds(
 
 def reason_not_judged(spec: RewardSpec) -> str:
     """Why a made-up turn with the gold answer says nothing about a reward; empty where it does."""
-    return traits_of(find_function(spec.name)).not_for_golds
+    return traits_of(find_function(spec.name)).skip_gold_check
 
 
 def print_failures(console: Console, rows: ScoredRows, scores: Sequence[RewardScores]) -> None:
     """The rows on which a function raised or returned no score, and what it did."""
     for each in scores:
         if each.failed:
-            title = f"{each.reward.name} failed on {len(each.failed):,} of {counted(len(rows), 'row')}"
+            title = f"{each.reward.name} failed on {len(each.failed):,} of {pluralize(len(rows), 'row')}"
             lines = list(_failure_lines(rows, each))
             more = [f"{len(lines) - FAILURES_SHOWN:,} more"] if len(lines) > FAILURES_SHOWN else []
             print_section(console, title, [*lines[:FAILURES_SHOWN], *more], style="bold red")

@@ -14,9 +14,8 @@ from rlvr_vocab.data.reasoning_gym.tasks import SPLITS, GymProblems, GymTask
 from rlvr_vocab.data.reasoning_gym.worked_solutions import WORKED
 from rlvr_vocab.data.reasoning_gym.workers import Entry, make_entries
 from rlvr_vocab.data.rows import DroppedRow, Problem, UsableRows, short_text
-from rlvr_vocab.exit_codes import is_main_process
-from rlvr_vocab.progress import stage
-from rlvr_vocab.terminal import make_console
+from rlvr_vocab.errors import is_main_process
+from rlvr_vocab.terminal import make_console, progress_bar
 
 COLUMNS = ("problem", "answer", "reasoning", "task", "difficulty", "entry")
 REPEATED = "the same problem as an earlier one"
@@ -60,7 +59,7 @@ def _end_of(text: str) -> str:
 def _entries(problems: GymProblems, split: str, seed: int) -> Iterator[tuple[GymTask, Entry]]:
     shares, before = problems.shares(split), 0
     console = make_console(quiet=not is_main_process())
-    with stage(console, f"making problems ({split})", sum(shares)) as display:
+    with progress_bar(console, f"making problems ({split})", sum(shares)) as display:
 
         def show(made: int) -> None:
             display.update(before + made)

@@ -13,7 +13,7 @@ from annotated_types import Gt
 from rlvr_vocab.data.files import one_line
 from rlvr_vocab.data.reasoning_gym.worked_solutions import WORKED
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import did_you_mean
+from rlvr_vocab.text import did_you_mean
 
 REASONING_GYM = "reasoning_gym"
 # From seeds that have none in common.

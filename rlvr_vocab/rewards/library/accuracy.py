@@ -7,10 +7,10 @@ from typing import Any
 
 from rlvr_vocab.data.answers import gold_text
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import nearest_and_all
 from rlvr_vocab.rewards.parameters import number, shown
 from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
+from rlvr_vocab.text import nearest_and_all
 from rlvr_vocab.verify.boxed_answer import SOURCES, final_answer
 from rlvr_vocab.verify.judge import TIMEOUT, Verdict
 from rlvr_vocab.verify.verifier import DEADLINE_SECONDS, verify

@@ -24,7 +24,7 @@ _PYTHON = re.compile(r"[\s{.]*(?:i?python|py)[\d.]*(?![\w-])", re.IGNORECASE)
 _DEFINES = re.compile(r"^[ \t]*(?:def|class|import|from)\b|\b(?:input|print)\(", re.MULTILINE)
 
 
-@reward(grades=True, not_for_golds="a made-up turn holds no program", columns=("entry_point", "test_setup_code"))
+@reward(grades=True, skip_gold_check="a made-up turn holds no program", columns=("entry_point", "test_setup_code"))
 def code_tests(
     completions: Sequence[Any],
     tests: Sequence[Any],

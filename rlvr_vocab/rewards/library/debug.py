@@ -10,13 +10,13 @@ from typing import Any
 from rlvr_vocab.rewards.parameters import whole_number
 from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.rewards.turns import turn_text
-from rlvr_vocab.visible_text import printable
+from rlvr_vocab.text import printable
 
 _calls = itertools.count()
 _LONGEST_TEXT, _LONGEST_COLUMN = 2_000, 200
 
 
-@reward(not_for_golds="it judges nothing", dry_run=False)
+@reward(skip_gold_check="it judges nothing", dry_run=False)
 def debug(
     completions: Sequence[Any],
     prompts: Sequence[Any] | None = None,

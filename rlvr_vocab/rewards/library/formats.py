@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.parameters import number, switch
 from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
+from rlvr_vocab.text import pluralize
 from rlvr_vocab.verify.boxed_answer import boxes_opened, last_box
 
 # Matched against texts that hold each tag once, and linear on those.
@@ -43,7 +43,7 @@ def xml_score(turn: str, strict_newlines: bool) -> Score:
     """Whether a turn is a reasoning element and an answer element and nothing else."""
     for tag in _XML_TAGS:
         if turn.count(tag) != 1:
-            return Score(0.0, f"{counted(turn.count(tag), 'time')} {tag}")
+            return Score(0.0, f"{pluralize(turn.count(tag), 'time')} {tag}")
     pattern = _XML_ON_LINES if strict_newlines else _XML
     well_formed = pattern.fullmatch(turn)
     return Score(1.0, "both elements, nothing else") if well_formed else Score(0.0, "tags or text out of place")
@@ -67,7 +67,7 @@ def xml_tags_score(turn: str, strict_newlines: bool, penalty: float, least: floa
     tags = sum(turn.count(tag) == 1 for tag in wanted)
     _, end, after = turn.rpartition(wanted[-1])
     extra = len(after.removeprefix("\n") if strict_newlines else after.strip()) if end else 0
-    reason = f"{tags} of 4 tags" + (f", {counted(extra, 'character')} after the end" if extra else "")
+    reason = f"{tags} of 4 tags" + (f", {pluralize(extra, 'character')} after the end" if extra else "")
     return Score(max(least, 0.125 * tags - penalty * extra), reason)
 
 
@@ -78,7 +78,7 @@ def box_score(turn: str, think_tags: tuple[str, str]) -> Score:
         return Score(0.0, "thinking never closed")
     boxes = boxes_opened(turn)
     if boxes != 1:
-        return Score(0.0, f"{counted(boxes, 'box', 'boxes')}" if boxes else "no box")
+        return Score(0.0, f"{pluralize(boxes, 'box', 'boxes')}" if boxes else "no box")
     if not boxes_opened(answer):
         return Score(0.0, "the box is in the thinking")
     return Score(1.0, "one box") if last_box(answer) is not None else Score(0.0, "the box is not closed")

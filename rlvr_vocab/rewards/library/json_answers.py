@@ -15,7 +15,7 @@ from rlvr_vocab.verify.verifier import DEADLINE_SECONDS
 from rlvr_vocab.verify.worker_pool import WorkerPool
 
 
-@reward(is_format=True, not_for_golds="a made-up turn has its answer in a box", columns=("json_schema",))
+@reward(is_format=True, skip_gold_check="a made-up turn has its answer in a box", columns=("json_schema",))
 def json_format(
     completions: Sequence[Any],
     json_schema: Sequence[Any] | None = None,

@@ -25,7 +25,7 @@ from rlvr_vocab.rewards.deadline import run_coroutine
 from rlvr_vocab.rewards.parameters import number, one_of, required, shown, whole_number
 from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
-from rlvr_vocab.secret_words import without_secrets
+from rlvr_vocab.secrets import without_secrets
 
 logger = logging.getLogger(__name__)
 _Row = tuple[Any, str, Any]  # prompt, answer and gold answer
@@ -85,7 +85,7 @@ class _Judge:
 _sent = 0  # completions that this process has sent to judges
 
 
-@reward(not_for_golds="a judge is asked about what a model wrote", columns=("solution",), dry_run=False, sends=True)
+@reward(skip_gold_check="a judge is asked about what a model wrote", columns=("solution",), dry_run=False, sends=True)
 def llm_judge(
     prompts: Sequence[Any],
     completions: Sequence[Any],

@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from rlvr_vocab.counted import counted
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.nearest import nearest_and_all
 from rlvr_vocab.rewards.parameters import number, required, shown, whole_number
 from rlvr_vocab.rewards.reward import LIBRARY, Score, reward
 from rlvr_vocab.rewards.turns import COUNTS_SAMPLED, THINK_TAGS, parts, sampled_ids, turn_text
+from rlvr_vocab.text import nearest_and_all, pluralize
 
 _PASSING_SCORE = 0.5
 _LONGEST_MEANING = "the limit on sampled tokens, training.max_completion_length of the run"
@@ -47,13 +46,13 @@ def overlong_score(size: int, max_completion_length: int, cache: int) -> Score:
     """How far a length reaches into the last `cache` tokens before the limit."""
     free = max_completion_length - cache
     if size <= free:
-        return Score(0.0, f"{counted(size, 'token')}")
+        return Score(0.0, f"{pluralize(size, 'token')}")
     if size > max_completion_length:
-        return Score(-1.0, f"{counted(size, 'token')}, over the limit")
-    return Score((free - size) / cache, f"{counted(size - free, 'token')} into the last {cache}")
+        return Score(-1.0, f"{pluralize(size, 'token')}, over the limit")
+    return Score((free - size) / cache, f"{pluralize(size - free, 'token')} into the last {cache}")
 
 
-@reward(not_for_golds=COUNTS_SAMPLED)
+@reward(skip_gold_check=COUNTS_SAMPLED)
 def length(
     completions: Sequence[Any],
     completion_ids: Sequence[Sequence[int]] | None = None,
@@ -95,7 +94,7 @@ def length(
     shapes="grader",
     verifies=True,
     answer_in="box",
-    not_for_golds=f"{COUNTS_SAMPLED}; its grader can be tried by itself",
+    skip_gold_check=f"{COUNTS_SAMPLED}; its grader can be tried by itself",
     aliases=("get_cosine_scaled_reward",),  # TRL's name
 )
 def cosine_length(
@@ -148,7 +147,7 @@ def cosine_length(
     ]
 
 
-@reward(full_mark=0.0, not_for_golds=COUNTS_SAMPLED, aliases=("get_soft_overlong_punishment",))  # TRL's name
+@reward(full_mark=0.0, skip_gold_check=COUNTS_SAMPLED, aliases=("get_soft_overlong_punishment",))  # TRL's name
 def overlong(
     completions: Sequence[Any],
     completion_ids: Sequence[Sequence[int]] | None = None,
@@ -217,7 +216,7 @@ def share_score(
     return Score(float(1 - distance / max(wanted, 1 - wanted)), f"{reasoning_tokens} of {tokens} thinking tokens")
 
 
-@reward(not_for_golds=COUNTS_SAMPLED)
+@reward(skip_gold_check=COUNTS_SAMPLED)
 def reasoning_share(
     completions: Sequence[Any],
     completion_ids: Sequence[Sequence[int]] | None = None,

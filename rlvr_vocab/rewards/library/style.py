@@ -54,7 +54,7 @@ def forbidden_score(
     return Score(-cost if cost else 0.0, f"found {', '.join(found)}" if found else "nothing forbidden")
 
 
-@reward(full_mark=0.0, not_for_golds=COUNTS_SAMPLED, aliases=("get_repetition_penalty_reward",))  # TRL's name
+@reward(full_mark=0.0, skip_gold_check=COUNTS_SAMPLED, aliases=("get_repetition_penalty_reward",))  # TRL's name
 def repetition(
     completions: Sequence[Any],
     completion_ids: Sequence[Sequence[int]] | None = None,
@@ -86,7 +86,7 @@ def repetition(
 
 @reward(
     full_mark=0.0,
-    not_for_golds="it compares the completions of one prompt, and here there is one",
+    skip_gold_check="it compares the completions of one prompt, and here there is one",
     wanted=("prompts",),  # without them all rows are taken for completions of one
 )
 def diversity(

@@ -16,7 +16,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 
 from rlvr_vocab.errors import OutOfRoom, UserError
 from rlvr_vocab.training.checkpointing.find import newest_checkpoint_for_all
-from rlvr_vocab.training.checkpointing.unfinished_step import (
+from rlvr_vocab.training.checkpointing.rollout_state import (
     RestoreUnfinishedStep,
     require_unfinished_step,
     restore_counts,

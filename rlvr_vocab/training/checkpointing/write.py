@@ -77,7 +77,7 @@ def is_full(error: BaseException) -> bool:
 
 
 @contextmanager
-def full_disk_in_a_line(folder: Path) -> Iterator[None]:
+def report_disk_full(folder: Path) -> Iterator[None]:
     """Whatever a run is writing when the disk is full, it ends with a sentence on it.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from rlvr_vocab.atomic_file import write_whole
+from rlvr_vocab.files import atomic_write
 from rlvr_vocab.record.metrics import read_metrics
 from rlvr_vocab.training.stage import StageContext
 
@@ -67,7 +67,7 @@ def write_rows_until_now(path: Path, context: StageContext, state: TrainerState)
         row = logged_row(context, entry["step"], logs)
         rows += [] if row is None else [row]
     if rows or path.exists():
-        write_whole(path, "".join(f"{json.dumps(row)}\n" for row in rows))
+        atomic_write(path, "".join(f"{json.dumps(row)}\n" for row in rows))
 
 
 def _json_number(value: Any) -> Any:

@@ -16,7 +16,7 @@ from trl.trainer.utils import create_model_from_path
 from rlvr_vocab.training.sharding import is_sharded, shard_like_policy
 from rlvr_vocab.training.text_kl import k3
 from rlvr_vocab.vocab.head import attach_region_head
-from rlvr_vocab.vocab.reasoning_rows import hold_differences
+from rlvr_vocab.vocab.reasoning_rows import attach_low_rank_rows
 
 # One of them costs about a third of a step: docs/guide.md has the figures.
 USUAL_STEPS = 50
@@ -102,6 +102,6 @@ class ReferenceKL:
             device_map=None,
             use_safetensors=True,
         )
-        hold_differences(reference, trainer.initial_model)
+        attach_low_rank_rows(reference, trainer.initial_model)
         attach_region_head(reference, policy=trainer.policy, temperature=trainer.temperature)
         return reference.eval()

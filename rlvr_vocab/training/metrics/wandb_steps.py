@@ -12,8 +12,8 @@ from typing import Any
 from transformers import Trainer, TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations import WandbCallback
 
-from rlvr_vocab.atomic_file import json_text, read_json_if_there, write_whole
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import atomic_write, json_text, read_json_if_there
 from rlvr_vocab.record.files import WANDB
 from rlvr_vocab.training.stage import StageContext
 
@@ -32,7 +32,7 @@ def recorded_wandb(run_folder: Path) -> dict[str, Any]:
 
 
 def record_wandb(run_folder: Path, run_id: str, last_step: int) -> None:
-    write_whole(run_folder / WANDB, json_text({"id": run_id, "last_step": last_step}))
+    atomic_write(run_folder / WANDB, json_text({"id": run_id, "last_step": last_step}))
 
 
 def log_run_steps_to_wandb(trainer: Trainer, context: StageContext) -> None:

@@ -22,7 +22,7 @@ from rlvr_vocab.vocab.peft.adapter_base import (
 from rlvr_vocab.vocab.peft.trained_difference import train_differences
 from rlvr_vocab.vocab.peft.trained_rows import ADAPTER, add_trained_rows
 from rlvr_vocab.vocab.read_as_data import READ_AS_DATA, reading, refuse_pickled
-from rlvr_vocab.vocab.reasoning_rows import held_rows, hold_differences
+from rlvr_vocab.vocab.reasoning_rows import attach_low_rank_rows, held_rows
 from rlvr_vocab.vocab.weights import refuse_invalid_generation_config, refuse_not_finite
 
 # What PEFT ends in over a configuration with a wrong name or a value of a wrong type, here or when it makes layers.
@@ -65,7 +65,7 @@ def put_adapter_on(model: PreTrainedModel, folder: str | Path) -> PeftModel:
     if rows:
         add_trained_rows(adapted, model.get_input_embeddings().weight.size(0) - rows)
     if differences:
-        hold_differences(model, model.name_or_path)
+        attach_low_rank_rows(model, model.name_or_path)
         held = held_rows(model)
         if held is None:
             raise UserError(f"{folder} does not fit its base: {model.name_or_path} has no differences of low rank")

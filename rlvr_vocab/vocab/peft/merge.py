@@ -15,8 +15,8 @@ import torch
 from peft import PeftType
 from transformers import PreTrainedModel
 
-from rlvr_vocab.atomic_file import folder_appearing_whole
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import atomic_dir
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 from rlvr_vocab.vocab.peft.adapter import load_model, open_adapter
 from rlvr_vocab.vocab.peft.adapter_base import find_base
@@ -95,7 +95,7 @@ def merge_adapter(
     adapter, out = Path(adapter).expanduser(), Path(out).expanduser()
     source = find_base(adapter, None if base is None else Path(base).expanduser())
     written = _named_dtype(dtype, source)
-    with folder_appearing_whole(out) as folder:
+    with atomic_dir(out) as folder:
         report = _merge_into(folder, adapter, source, written)
         finish(folder, report)
     if report.blurs and report.rounding is not None:

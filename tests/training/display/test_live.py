@@ -146,12 +146,12 @@ def test_a_log_file_that_cannot_hold_a_character_gets_its_escape() -> None:
 _INTERRUPTED = """
 import sys, time
 from rich.console import Console
-from rlvr_vocab.stop_signals import stop_signals
+from rlvr_vocab.signals import stop_signals
 from rlvr_vocab.errors import Interrupted
 from rlvr_vocab.training.display import live_display
 try:
     with stop_signals.listening():
-        stop_signals.finishes_first = FINISHES
+        stop_signals.defer_signals = FINISHES
         with live_display(Console(), "GRPO") as display:
             print("ready", flush=True)
             time.sleep(20)

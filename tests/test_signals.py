@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from rlvr_vocab import stop_signals as module
+from rlvr_vocab import signals as module
 from rlvr_vocab.errors import Interrupted
-from rlvr_vocab.stop_signals import STARTED_BY_MULTIRUN, STOP_SIGNALS, StopSignals, kept_from_children
+from rlvr_vocab.signals import STARTED_BY_MULTIRUN, STOP_SIGNALS, StopSignals, block_signals_in_children
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_outside_of_a_step_it_ends_the_run_at_once(number, signals):
 
 def test_within_a_step_it_is_noted(signals):
     with signals.listening():
-        signals.finishes_first = True
+        signals.defer_signals = True
         os.kill(os.getpid(), signal.SIGTERM)
         assert signals.reason == "SIGTERM"
     with pytest.raises(Interrupted):
@@ -44,7 +44,7 @@ def test_a_library_that_makes_another_error_of_it_does_not_hide_it(signals):
 
 def test_an_error_of_the_step_that_is_finished_stays_what_it_is(signals):
     def fails() -> None:
-        signals.finishes_first = True
+        signals.defer_signals = True
         os.kill(os.getpid(), signal.SIGTERM)
         raise ValueError("loss")
 
@@ -58,7 +58,7 @@ def test_a_second_signal_ends_the_process(signals, monkeypatch):
     for variable in ("TORCHELASTIC_RUN_ID", STARTED_BY_MULTIRUN):
         monkeypatch.delenv(variable, raising=False)
     with signals.listening():
-        signals.finishes_first = True
+        signals.defer_signals = True
         for number in (signal.SIGTERM, signal.SIGINT):
             os.kill(os.getpid(), number)
     assert codes == [128 + signal.SIGINT]
@@ -70,7 +70,7 @@ def test_what_a_launcher_passes_on_is_no_second_signal(variable, signals, monkey
     monkeypatch.setattr(module.os, "_exit", codes.append)
     monkeypatch.setenv(variable, "1")
     with signals.listening():
-        signals.finishes_first = True
+        signals.defer_signals = True
         for _ in range(2):
             os.kill(os.getpid(), signal.SIGINT)
         signals._first -= 60
@@ -100,7 +100,7 @@ def test_a_blocked_signal_arrives_when_the_block_ends(signals):
     reached = []
 
     def starts_a_child() -> None:
-        with kept_from_children():
+        with block_signals_in_children():
             signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
             reached.append(signals.reason)
 

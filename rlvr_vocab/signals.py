@@ -28,7 +28,7 @@ class StopSignals:
 
     Attributes:
         reason: why the run is to stop, such as `SIGTERM`; None as long as it goes on.
-        finishes_first: there is a step to finish and to save: a signal is only noted. At other times it raises
+        defer_signals: there is a step to finish and to save: a signal is only noted. At other times it raises
             `Interrupted` wherever the program is.
         at_once: what is still to be done where a second signal ends the process at once: a terminal, for instance,
             gets its cursor back.
@@ -36,7 +36,7 @@ class StopSignals:
 
     def __init__(self) -> None:
         self.reason: str | None = None
-        self.finishes_first = False
+        self.defer_signals = False
         self.at_once: Callable[[], None] = _nothing
         self._process = os.getpid()
         self._first = 0.0
@@ -48,7 +48,7 @@ class StopSignals:
         Raises:
             Interrupted: for a signal, also where a library has made something else of it on its way here.
         """
-        self.reason, self.finishes_first, self._process = None, False, os.getpid()
+        self.reason, self.defer_signals, self._process = None, False, os.getpid()
         before = {number: signal.signal(number, self._received) for number in STOP_SIGNALS}
         try:
             yield
@@ -73,7 +73,7 @@ class StopSignals:
             raise Interrupted(f"by {self.reason}; the same command goes on")
 
     def _told_at_once(self) -> str | None:
-        return None if self.finishes_first else self.reason
+        return None if self.defer_signals else self.reason
 
     def _received(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._process:  # a child that was forked with this handler: its parent decides
@@ -87,7 +87,7 @@ class StopSignals:
             finally:
                 os._exit(128 + number)
         self.reason, self._first = signal.Signals(number).name, time.monotonic()
-        if not self.finishes_first:
+        if not self.defer_signals:
             raise Interrupted(f"by {self.reason}, outside of a step; the same command goes on")
 
 
@@ -96,7 +96,7 @@ stop_signals = StopSignals()
 
 
 @contextmanager
-def kept_from_children() -> Iterator[None]:
+def block_signals_in_children() -> Iterator[None]:
     """Processes that are started inside the block do not receive the signals that a run finishes its step at.
 
     A terminal and SLURM send them to a whole family of processes. What is blocked here stays blocked in the children,

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.atomic_file import folder_appearing_whole, write_json_whole
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import atomic_dir, atomic_write_json
 
 
 def test_it_takes_its_name_with_everything_in_it_readable_by_all(tmp_path):
     folder = tmp_path / "out" / "model"
-    with folder_appearing_whole(folder) as partial:
+    with atomic_dir(folder) as partial:
         (partial / "inner").mkdir(mode=0o700)
         for file in (partial / "weights", partial / "inner" / "tokenizer"):
             file.write_text("x")
@@ -27,7 +27,7 @@ def test_it_takes_its_name_with_everything_in_it_readable_by_all(tmp_path):
 
 def test_a_failure_leaves_nothing(tmp_path):
     def half_written():
-        with folder_appearing_whole(tmp_path / "model") as partial:
+        with atomic_dir(tmp_path / "model") as partial:
             (partial / "half").write_text("x")
             raise OSError("the disk is full")
 
@@ -36,27 +36,27 @@ def test_a_failure_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("killed_with", [{}, {"theirs_stays": True}], ids=["else", "in a cache"])
+@pytest.mark.parametrize("killed_with", [{}, {"keep_existing": True}], ids=["else", "in a cache"])
 def test_what_a_killed_process_left_is_seen_and_removed_by_the_next_and_a_living_one_s_is_not(killed_with, tmp_path):
     folder = tmp_path / "[model]"
     child = os.fork()
     if not child:
-        with folder_appearing_whole(folder, **killed_with) as partial:
+        with atomic_dir(folder, **killed_with) as partial:
             (partial / "weights").write_text("a whole copy")
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     [left] = tmp_path.iterdir()
     assert left.name.startswith("[model].partial-") and (left / "weights").is_file()
-    with folder_appearing_whole(folder, theirs_stays=True) as living:
+    with atomic_dir(folder, keep_existing=True) as living:
         assert list(tmp_path.iterdir()) == [living]
-        with folder_appearing_whole(folder) as other:
+        with atomic_dir(folder) as other:
             (other / "weights").write_text("x")
             assert living.is_dir()
     assert list(tmp_path.iterdir()) == [folder]
 
 
 def fill_while_somebody_else_does(folder, **arguments):
-    with folder_appearing_whole(folder, **arguments) as partial:
+    with atomic_dir(folder, **arguments) as partial:
         (partial / "mine").write_text("x")
         folder.mkdir()
         (folder / "theirs").write_text("y")
@@ -72,14 +72,14 @@ def test_what_somebody_else_made_meanwhile_stays_and_the_loss_of_mine_is_told(tm
 
 def test_in_a_cache_theirs_is_as_good_as_mine(tmp_path):
     folder = tmp_path / "model"
-    fill_while_somebody_else_does(folder, theirs_stays=True)
+    fill_while_somebody_else_does(folder, keep_existing=True)
     assert [path.name for path in folder.iterdir()] == ["theirs"]
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def refusal(folder):
     """Why the folder is refused; the block that would fill it is not entered."""
-    with pytest.raises(UserError) as caught, folder_appearing_whole(folder):
+    with pytest.raises(UserError) as caught, atomic_dir(folder):
         pytest.fail("the work began")
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -102,7 +102,7 @@ def test_a_place_that_cannot_be_written_is_told_before_the_work(tmp_path):
 def test_an_empty_folder_is_filled_and_a_link_to_one_stays_a_link(tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "model").symlink_to(tmp_path / "disk")
-    with folder_appearing_whole(tmp_path / "model") as partial:
+    with atomic_dir(tmp_path / "model") as partial:
         (partial / "weights").write_text("x")
     assert (tmp_path / "disk" / "weights").is_file() and (tmp_path / "model").is_symlink()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "model"]
@@ -116,7 +116,7 @@ def test_the_working_folder_is_not_replaced_under_the_feet_of_whoever_stands_in_
 
 def test_the_file_holds_the_content_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "new" / "facts.json"
-    write_json_whole(path, {"a": ["ü", None, 1.5]}, "out")
+    atomic_write_json(path, {"a": ["ü", None, 1.5]}, "out")
     assert json.loads(path.read_text(encoding="utf-8")) == {"a": ["ü", None, 1.5]}
     assert list(path.parent.iterdir()) == [path]
 
@@ -132,12 +132,12 @@ def test_a_failed_write_leaves_the_earlier_file_alone(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(Path, "write_text", full_disk)
     with pytest.raises(UserError, match=r"out=.*facts\.json cannot be written: No space left on device"):
-        write_json_whole(path, {"a": 1}, "out")
+        atomic_write_json(path, {"a": 1}, "out")
     assert path.read_text() == "{}"
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_what_is_no_json_is_a_fault_of_ours_and_writes_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
-        write_json_whole(tmp_path / "facts.json", {"a": float("nan")}, "out")
+        atomic_write_json(tmp_path / "facts.json", {"a": float("nan")}, "out")
     assert list(tmp_path.iterdir()) == []

@@ -17,7 +17,7 @@ from typing import Any
 from rlvr_vocab.errors import UserError
 
 
-def write_whole(path: Path, text: str, errors: str = "strict") -> None:
+def atomic_write(path: Path, text: str, errors: str = "strict") -> None:
     """Write the file beside its place and move it there; whoever reads `path` finds the old text or the new one.
 
     Args:
@@ -35,26 +35,26 @@ def json_text(content: dict[str, Any]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-def write_json_whole(path: Path, content: dict[str, Any], key: str) -> None:
+def atomic_write_json(path: Path, content: dict[str, Any], key: str) -> None:
     """Write the file beside its place and move it there; `key` is the one that named it.
 
     Raises:
         UserError: it cannot be written there.
     """
-    write_text_whole(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", key)
+    atomic_write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", key)
 
 
-def write_jsonl_whole(path: Path, rows: Iterable[dict[str, Any]], key: str) -> None:
+def atomic_write_jsonl(path: Path, rows: Iterable[dict[str, Any]], key: str) -> None:
     """The same with an object a line; what JSON has no form for, a date for instance, is written as text.
 
     Raises:
         UserError: it cannot be written there.
     """
     lines = (json.dumps(row, ensure_ascii=False, allow_nan=False, default=str) for row in rows)
-    write_text_whole(path, "".join(f"{line}\n" for line in lines), key)
+    atomic_write_text(path, "".join(f"{line}\n" for line in lines), key)
 
 
-def write_text_whole(path: Path, text: str, key: str) -> None:
+def atomic_write_text(path: Path, text: str, key: str) -> None:
     """The same with any text.
 
     Raises:
@@ -63,7 +63,7 @@ def write_text_whole(path: Path, text: str, key: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Half a surrogate pair, which UTF-8 cannot write, becomes the escape that JSON has for it.
-        write_whole(path, text, errors="backslashreplace")
+        atomic_write(path, text, errors="backslashreplace")
     except OSError as error:
         raise UserError(f"{key}={path} cannot be written: {error.strerror or error}") from error
 
@@ -108,27 +108,27 @@ def _is_a(kind: Any, value: Any) -> bool:
 
 
 @contextmanager
-def folder_appearing_whole(folder: Path, *, theirs_stays: bool = False) -> Iterator[Path]:
+def atomic_dir(folder: Path, *, keep_existing: bool = False) -> Iterator[Path]:
     """A folder to fill, which takes the name `folder` if the block ends well and is removed otherwise.
 
     It lies beside as `<name>.partial-…`; one that a killed process has left there is removed by the next. Enter it
     before the work that fills it: a place that cannot be written is told here.
 
     Args:
-        theirs_stays: for a cache, where several may make the same: what somebody else has put there is kept, and
+        keep_existing: for a cache, where several may make the same: what somebody else has put there is kept, and
             the temporary folder given up. Else that is refused, before the block and after it.
 
     Raises:
         UserError: `folder` cannot be made, is not empty, or is one whose place no other can take.
     """
     target = Path(os.path.realpath(folder))  # a link to an empty folder stays, and what it leads to is replaced
-    if not theirs_stays:
+    if not keep_existing:
         _require_free(target, folder)
     partial, lock = _made_beside(target, folder)
     try:
         yield partial
         make_readable(partial)
-        _take_place(partial, target, folder, theirs_stays)
+        _take_place(partial, target, folder, keep_existing)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         if lock is not None:
@@ -175,11 +175,11 @@ def _lock(folder: Path) -> int | None:
     return descriptor
 
 
-def _take_place(partial: Path, target: Path, given: Path, theirs_stays: bool) -> None:
+def _take_place(partial: Path, target: Path, given: Path, keep_existing: bool) -> None:
     try:
         partial.replace(target)  # only a folder that is absent or empty: the system itself refuses any other
     except OSError as error:
-        if theirs_stays and _filled(target):
+        if keep_existing and _filled(target):
             return
         raise UserError(f"{given} cannot be written: {error.strerror or error}") from error
 

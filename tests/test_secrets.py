@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlvr_vocab.secret_words import is_secret, variable_with, without_secrets
+from rlvr_vocab.secrets import is_secret, variable_with, without_secrets
 
 HUB = "hf_" + "aB3dE5gH7jK9mN1pQ3sT5vW7xY9zA1cD3f"
 OPENAI = "sk-proj-" + "a1B2c3D4e5F6g7H8i9J0"

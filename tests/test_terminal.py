@@ -4,12 +4,12 @@ import io
 
 from rich.console import Console
 
-from rlvr_vocab.progress import stage
+from rlvr_vocab.terminal import progress_bar
 
 
 def test_lines_off_a_terminal_are_few_and_end_with_the_last_step():
     out = io.StringIO()
-    with stage(Console(file=out, width=200), "GRPO", 50) as display:
+    with progress_bar(Console(file=out, width=200), "GRPO", 50) as display:
         for step in range(1, 51):
             display.update(step, {"reward": f"{step / 100:.2f}"})
     lines = out.getvalue().splitlines()
