@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from rlvr_vocab.training.checkpointing.rollout_state import require_unfinished_step
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from transformers import TrainerCallback
@@ -18,6 +17,7 @@ from rlvr_vocab.record import manifest
 from rlvr_vocab.record.manifest import is_complete
 from rlvr_vocab.training.checkpointing import write as write_module
 from rlvr_vocab.training.checkpointing.find import steps_in
+from rlvr_vocab.training.checkpointing.rollout_state import require_unfinished_step
 from rlvr_vocab.training.checkpointing.write import clear_leftovers, is_full, save_whole
 
 EVERY_STEP = {"save_strategy": "steps", "save_steps": 1, "max_steps": 4}
