@@ -17,7 +17,7 @@ from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from rich.console import Console
 
-from rlvr_vocab.checks.accelerator import check_accelerator, check_processes, check_target_modules
+from rlvr_vocab.config.checks.accelerator import check_accelerator, check_processes, check_target_modules
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.config.stages import stage_error_context
 from rlvr_vocab.evaluation.sampling import Checkpoint

@@ -35,7 +35,7 @@ class Command:
     module: what carries it out, its `run` takes the settings and returns the exit code; empty for
         `rlvr_vocab.commands.<name>`.
     checks: module:function that refuses settings before anything heavy is imported; empty for `check_<name>` in
-        `rlvr_vocab.checks.commands`.
+        `rlvr_vocab.config.checks.commands`.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Command:
     def __post_init__(self) -> None:
         object.__setattr__(self, "config", self.config or self.name)
         object.__setattr__(self, "module", self.module or f"rlvr_vocab.commands.{self.name}")
-        object.__setattr__(self, "checks", self.checks or f"rlvr_vocab.checks.commands:check_{self.name}")
+        object.__setattr__(self, "checks", self.checks or f"rlvr_vocab.config.checks.commands:check_{self.name}")
 
     def check(self, settings: Any) -> None:
         """Raises UserError for the first thing that cannot work; imports no torch."""
@@ -70,7 +70,7 @@ _TRAIN = Command(
     RunSettings,
     ("model", "dataset", "training", "rewards", "logging", "experiment"),
     config="config",
-    checks="rlvr_vocab.checks.run:check_run",
+    checks="rlvr_vocab.config.checks.run:check_run",
 )
 _ROWS = (
     _TRAIN,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rlvr_vocab.checks.run import check_run
 from rlvr_vocab.cli import load_settings, main
+from rlvr_vocab.config.checks.run import check_run
 from rlvr_vocab.record.results import read_results
 from rlvr_vocab.runs.record import run_of_checkpoint
 

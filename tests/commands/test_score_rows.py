@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from rlvr_vocab.checks.commands import check_completions
 from rlvr_vocab.commands.score.rows import (
     CompletionSource,
     ScoredRows,
@@ -16,6 +15,7 @@ from rlvr_vocab.commands.score.rows import (
     score_rows,
     total_of,
 )
+from rlvr_vocab.config.checks.commands import check_completions
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.errors import UserError

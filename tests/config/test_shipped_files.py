@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.checks import machine
 from rlvr_vocab.cli import load_settings
+from rlvr_vocab.config.checks import machine
 from rlvr_vocab.config.command_table import COMMANDS
 from rlvr_vocab.config.help import command_help
 from rlvr_vocab.config.load import read_settings

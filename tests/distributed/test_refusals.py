@@ -9,8 +9,8 @@ import pytest
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.utils import DistributedType
 
-from rlvr_vocab.checks.accelerator import check_processes
 from rlvr_vocab.cli import load_settings
+from rlvr_vocab.config.checks.accelerator import check_processes
 from rlvr_vocab.errors import UserError, main_process_reports
 from rlvr_vocab.training.sharding import require_same_sharding
 

@@ -4,8 +4,8 @@ from statistics import stdev
 
 import pytest
 
-from rlvr_vocab.checks.run import check_run
 from rlvr_vocab.cli import load_settings
+from rlvr_vocab.config.checks.run import check_run
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
 from rlvr_vocab.record.results import ProblemResult

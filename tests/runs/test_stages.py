@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from rlvr_vocab.checks.run import check_run
 from rlvr_vocab.cli import load_settings
+from rlvr_vocab.config.checks.run import check_run
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs import stage_runner

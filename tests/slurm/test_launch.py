@@ -163,8 +163,8 @@ def test_the_log_folder_that_a_script_names_is_part_of_the_repository(script):
 
 
 def test_the_examples_in_the_scripts_heads_would_be_accepted(monkeypatch):
-    from rlvr_vocab.checks import machine
-    from rlvr_vocab.checks.machine import check_vllm
+    from rlvr_vocab.config.checks import machine
+    from rlvr_vocab.config.checks.machine import check_vllm
     from rlvr_vocab.config.load import read_settings
 
     monkeypatch.setattr(machine, "installed", lambda package: True)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.checks import machine
 from rlvr_vocab.cli import load_settings
+from rlvr_vocab.config.checks import machine
 from rlvr_vocab.errors import UserError
 
 

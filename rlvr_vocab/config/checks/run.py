@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlvr_vocab.checks.machine import check_attention_precision, check_vllm, check_wandb_login
-from rlvr_vocab.checks.model import check_kernels, check_model, check_optimizer, check_rollouts, check_trained_model
 from rlvr_vocab.config.batches import check_batches
+from rlvr_vocab.config.checks.machine import check_attention_precision, check_vllm, check_wandb_login
+from rlvr_vocab.config.checks.model import (
+    check_kernels,
+    check_model,
+    check_optimizer,
+    check_rollouts,
+    check_trained_model,
+)
 from rlvr_vocab.config.problem_source import problem_source, prompt_style
 from rlvr_vocab.config.sections import DatasetSettings, RewardSettings, RunSettings, StageSettings, UntilSettings
 from rlvr_vocab.config.stages import stage_error_context

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rlvr_vocab.checks import machine
-from rlvr_vocab.checks.machine import check_attention
+from rlvr_vocab.config.checks import machine
+from rlvr_vocab.config.checks.machine import check_attention
 from rlvr_vocab.config.sections import NOT_FOR_FROM_PRETRAINED, ModelKwargs, ModelSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.errors import UserError

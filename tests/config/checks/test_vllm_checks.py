@@ -3,9 +3,9 @@
 import pytest
 from packaging.version import Version
 
-from rlvr_vocab.checks import machine
-from rlvr_vocab.checks import machine as vllm_checks
-from rlvr_vocab.checks.machine import check_vllm
+from rlvr_vocab.config.checks import machine
+from rlvr_vocab.config.checks import machine as vllm_checks
+from rlvr_vocab.config.checks.machine import check_vllm
 from rlvr_vocab.errors import UserError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlvr_vocab.checks.run import check_curriculum
+from rlvr_vocab.config.checks.run import check_curriculum
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.errors import UserError
 

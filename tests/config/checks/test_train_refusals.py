@@ -5,9 +5,9 @@ import logging
 import pytest
 import torch
 
-from rlvr_vocab.checks import accelerator, machine
-from rlvr_vocab.checks.accelerator import check_accelerator
 from rlvr_vocab.cli import load_settings, main
+from rlvr_vocab.config.checks import accelerator, machine
+from rlvr_vocab.config.checks.accelerator import check_accelerator
 from rlvr_vocab.errors import UserError
 
 TARGETS = "model.lora.target_modules"
@@ -44,7 +44,7 @@ def test_what_cannot_work_here_ends_in_one_line(words, parts, tmp_path, capsys):
 
 @pytest.mark.parametrize("name", ["self_attn.q_proj", "model.layers.0.mlp.up_proj"])
 def test_a_layer_may_be_named_by_its_end_or_as_a_whole(name):
-    from rlvr_vocab.checks.accelerator import check_target_modules
+    from rlvr_vocab.config.checks.accelerator import check_target_modules
 
     check_target_modules(load_settings("quickstart", ["model.lora.enabled=true", f"{TARGETS}=[{name}]"]))
 

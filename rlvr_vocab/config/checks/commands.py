@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlvr_vocab.bounds import Count, NotNegative
-from rlvr_vocab.checks import machine
-from rlvr_vocab.checks.model import check_adapter, check_model
-from rlvr_vocab.checks.run import check_dataset, check_gold_answers, check_loss, check_rewards
 from rlvr_vocab.config.batches import check_batches
+from rlvr_vocab.config.checks import machine
+from rlvr_vocab.config.checks.model import check_adapter, check_model
+from rlvr_vocab.config.checks.run import check_dataset, check_gold_answers, check_loss, check_rewards
 from rlvr_vocab.config.command_sections import (
     CheckSettings,
     CompareSettings,

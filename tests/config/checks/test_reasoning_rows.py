@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlvr_vocab.checks.model import check_adapter, check_vocabulary
+from rlvr_vocab.config.checks.model import check_adapter, check_vocabulary
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.errors import UserError
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.checks import machine
-from rlvr_vocab.checks.machine import ATTENTIONS
 from rlvr_vocab.cli import load_settings
+from rlvr_vocab.config.checks import machine
+from rlvr_vocab.config.checks.machine import ATTENTIONS
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
