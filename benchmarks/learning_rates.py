@@ -103,7 +103,7 @@ def best_rates(arguments: argparse.Namespace) -> dict[str, str]:
 def reported_problems(arguments: argparse.Namespace) -> frozenset[tuple[str, ...]]:
     """The problems that reported figures are measured on."""
     from rlvr_vocab.config.load import read_settings
-    from rlvr_vocab.config.problem_source import problem_source, problem_split
+    from rlvr_vocab.config.sections import problem_source, problem_split
     from rlvr_vocab.data.load import read_problems
 
     found = set()

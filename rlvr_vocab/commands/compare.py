@@ -23,7 +23,7 @@ from rlvr_vocab.analysis.compare.page import compare_page, format_figure
 from rlvr_vocab.analysis.compare.result import ComparisonResult, as_json, compare_runs
 from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparedRun, KeyDifference, safe_line
 from rlvr_vocab.analysis.report.page import render
-from rlvr_vocab.config.command_sections import CompareSettings
+from rlvr_vocab.config.command_table import CompareSettings
 from rlvr_vocab.config.help import command_to_repeat
 from rlvr_vocab.config.recorded import ABSENT, NOT_COMPARED, read_recorded
 from rlvr_vocab.config.values import as_typed, leaves, read

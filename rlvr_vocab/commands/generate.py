@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 from rich.text import Text
 
-from rlvr_vocab.config.command_sections import GenerateSettings
+from rlvr_vocab.config.command_table import GenerateSettings
 from rlvr_vocab.data.prompt_file import read_prompts
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import (

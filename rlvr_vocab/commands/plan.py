@@ -14,8 +14,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from rlvr_vocab.config.command_table import PlanSettings
 from rlvr_vocab.config.recorded import config_yaml
-from rlvr_vocab.config.sections import PlanSettings, RunSettings
+from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write

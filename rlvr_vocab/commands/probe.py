@@ -17,7 +17,7 @@ from rlvr_vocab.analysis.compare.comparison import interval_points
 from rlvr_vocab.analysis.probe.findings import ProbedRun, ProbeFindings, probe_findings
 from rlvr_vocab.analysis.probe.page import probe_page
 from rlvr_vocab.analysis.report.page import render
-from rlvr_vocab.config.command_sections import ProbeSettings
+from rlvr_vocab.config.command_table import ProbeSettings
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.config.values import as_typed

@@ -18,8 +18,7 @@ from datasets import Dataset
 from rich.console import Console
 
 from rlvr_vocab.config.checks.accelerator import check_accelerator, check_processes, check_target_modules
-from rlvr_vocab.config.sections import RunSettings
-from rlvr_vocab.config.stages import stage_error_context
+from rlvr_vocab.config.sections import RunSettings, stage_error_context
 from rlvr_vocab.evaluation.sampling import Checkpoint
 from rlvr_vocab.files import atomic_dir, atomic_write, json_text
 from rlvr_vocab.record.files import INITIAL_MODEL, MEASURED, PROBLEMS, SYSTEM_PROMPT_USED

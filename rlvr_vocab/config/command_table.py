@@ -1,25 +1,315 @@
-"""The commands, a row each: `--help`, composing, key checks, dispatch and the README's list are made from them."""
+"""The commands, a row each with the settings of its keys: `--help`, composing, checks and dispatch read them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from importlib import import_module
-from typing import Any
+from os.path import commonpath
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from rlvr_vocab.config.command_sections import (
-    CheckSettings,
-    CompareSettings,
-    DoctorSettings,
-    EvaluateSettings,
-    ExpandSettings,
-    GenerateSettings,
-    MergeSettings,
-    ProbeSettings,
-    ReportSettings,
-    SamplesSettings,
-    ScoreSettings,
+from annotated_types import Gt, Le, Lt, MinLen
+from pydantic import AfterValidator, BeforeValidator
+
+from rlvr_vocab.bounds import Count, NotNegative, Seed, UserPath
+from rlvr_vocab.config.sections import (
+    NONE_BELOW_0,
+    DatasetSettings,
+    Grader,
+    ModelSettings,
+    RewardSettings,
+    RunSettings,
+    ThinkTags,
+    as_tuple,
 )
-from rlvr_vocab.config.sections import PlanSettings, RunSettings
+from rlvr_vocab.data.overlap import OtherSet
+from rlvr_vocab.data.source import AnswerFormat
+from rlvr_vocab.record.files import PROBE_FOLDER
+
+
+def _runs_meant(folders: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The folders; where `*` or `?` are in a name, the runs that fit."""
+    found: list[Path] = []
+    for folder in folders:
+        fitting = [folder]
+        if {"*", "?"} & set(str(folder)):
+            around = Path(folder.anchor or ".").glob(str(folder.relative_to(folder.anchor)))
+            fitting = sorted(each for each in around if (each / "config.yaml").is_file())
+        if not fitting:
+            raise ValueError(f"no folder of a run fits {folder}")
+        found += map(_named, fitting)
+    return tuple(found)
+
+
+def _named(folder: Path) -> Path:
+    """The folder as it was typed; its whole path for . and .., since reports and their commands name it."""
+    return folder.resolve() if folder.name in ("", "..") else folder
+
+
+def _none_is_empty(value: Any) -> Any:
+    return () if value is None else as_tuple(value)
+
+
+Runs = Annotated[tuple[UserPath, ...], BeforeValidator(as_tuple), MinLen(1), AfterValidator(_runs_meant)]
+Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
+
+
+@dataclass(frozen=True)
+class DoctorSettings:
+    run: UserPath
+    format: Literal["text", "json"]
+
+
+@dataclass(frozen=True)
+class SamplesSettings:
+    """`rlvr-vocab samples`. step: a step or a range of them, as it was typed; format: None for what `out` ends with."""
+
+    run: UserPath
+    step: str | None
+    problem: str | None
+    contains: str | None
+    verdict: Literal["right", "wrong"] | None
+    min_reward: float | None
+    max_reward: float | None
+    order: Literal["file", "lowest", "highest"]
+    max_samples: Count | None
+    format: Literal["text", "html"] | None
+    out: UserPath | None
+
+
+@dataclass(frozen=True)
+class ReportSettings:
+    run: Annotated[UserPath, AfterValidator(_named)]
+    out: UserPath | None
+    max_samples: Count
+
+    @property
+    def page(self) -> Path:
+        return self.out or self.run / "report.html"
+
+
+@dataclass(frozen=True)
+class CompareSettings:
+    """`rlvr-vocab compare`. key, baseline, evaluation, pair_seeds: None where they are to be found out."""
+
+    runs: Runs
+    key: str | None
+    baseline: Any  # a value of that key, whatever it is
+    evaluation: str | None
+    pair_seeds: bool | None
+    confidence: Annotated[float, Gt(0), Lt(1)]
+    power: Annotated[float, Gt(0), Lt(1)]
+    out: UserPath
+
+
+@dataclass(frozen=True)
+class ProbeSettings:
+    """`rlvr-vocab probe`.
+
+    Attributes:
+        run: one or several.
+        draws: versions of each thought in each arm, and answers after it.
+        permutations: of each thought, for the bits that its own choices hold beyond permuted ones.
+        telling_effect: the largest effect that a verdict of no sign may have missed.
+        out: where the verdict goes; the answers stay with their runs.
+    """
+
+    run: Runs
+    arms: Names | None
+    samples: Count
+    draws: Count
+    permutations: Count
+    max_samples: Count | None
+    backend: Literal["transformers", "vllm"]
+    batch_size: Count
+    telling_effect: Annotated[float, Gt(0)]
+    out: UserPath | None
+    seed: Seed
+
+    @property
+    def folder(self) -> Path:
+        """`out`; one run has its probe beside it, several have what they come to together apart."""
+        return self.out or (self.run[0] / PROBE_FOLDER if len(self.run) == 1 else Path("out", PROBE_FOLDER))
+
+
+@dataclass(frozen=True)
+class EvaluateSettings:
+    """`rlvr-vocab evaluate`. checkpoint: one or several; out: None where several have their results beside them.
+
+    rewards: without functions where the run of the checkpoint says what grades; grader, threshold: see `grader_spec`.
+    """
+
+    checkpoint: UserPath | Annotated[tuple[UserPath, ...], MinLen(1)]
+    base: UserPath | None
+    dataset: DatasetSettings
+    rewards: RewardSettings
+    grader: Grader
+    threshold: float | None
+    split: Literal["eval", "train"]
+    samples: Count
+    backend: Literal["transformers", "vllm"]
+    batch_size: Count
+    temperature: NotNegative | None
+    max_new_tokens: Count | None
+    max_samples: Count | None
+    out: UserPath | None
+    seed: Seed
+
+    @property
+    def checkpoints(self) -> tuple[Path, ...]:
+        return (self.checkpoint,) if isinstance(self.checkpoint, Path) else self.checkpoint
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Where the results of each checkpoint go; under one `out` each has the end of its path that tells it apart."""
+        if self.out is None:
+            return tuple(each / "evaluation" / Path(self.dataset.name).stem for each in self.checkpoints)
+        if isinstance(self.checkpoint, Path):
+            return (self.out,)
+        whole = [each.absolute() for each in self.checkpoints]
+        shared = commonpath([each.parent for each in whole])
+        return tuple(self.out / each.relative_to(shared) for each in whole)
+
+
+@dataclass(frozen=True)
+class GenerateSettings:
+    """`rlvr-vocab generate`. One of prompt and prompts is given."""
+
+    checkpoint: UserPath
+    base: UserPath | None
+    prompt: str | None
+    prompts: UserPath | None
+    system_prompt: str | None
+    temperature: NotNegative | None
+    top_p: Annotated[float, Gt(0), Le(1)]
+    max_new_tokens: Count
+    batch_size: Count
+    format: Literal["text", "json"]
+    seed: Seed
+
+
+@dataclass(frozen=True)
+class MergeSettings:
+    checkpoint: UserPath
+    base: UserPath | None
+    out: UserPath
+    dtype: Literal["auto", "fp32", "bf16", "fp16"]
+
+
+@dataclass(frozen=True)
+class CheckSettings:
+    """`rlvr-vocab check`. model: None where no tokens are counted."""
+
+    model: ModelSettings | None
+    dataset: DatasetSettings
+    against: Annotated[tuple[str, ...], BeforeValidator(_none_is_empty)]
+    against_subset: str | None
+    against_split: str
+    against_problem_column: str | None
+    out: UserPath | None
+    seed: Seed
+
+
+@dataclass(frozen=True)
+class ScoreSettings:
+    """`rlvr-vocab score`: completions, or the gold answers of a dataset, or a model's answers to its problems.
+
+    think_tags: None for those of the run that the completions are from.
+    """
+
+    model: ModelSettings | None
+    dataset: DatasetSettings | None
+    rewards: RewardSettings
+    completions: UserPath | None
+    completion_column: str
+    prompt_column: str | None
+    solution_column: str | None
+    solution_format: AnswerFormat
+    think_tags: ThinkTags | None
+    samples: Count
+    batch_size: Count
+    max_samples: Count | None
+    show: NONE_BELOW_0
+    order: Literal["lowest", "highest", "file"]
+    out: UserPath | None
+    seed: Seed
+
+
+@dataclass(frozen=True)
+class ExpandSettings:
+    model: ModelSettings
+    out: UserPath
+    seed: Seed
+
+
+_OF_COMPLETIONS = ("completion_column", "prompt_column", "solution_column", "solution_format")
+_OF_A_MODEL = ("samples", "batch_size")
+
+
+def keys_without_use(settings: Any, given: frozenset[str]) -> Iterator[str]:
+    """A line for each key that was typed and that nothing would read."""
+    for key in sorted(given):
+        section = key.partition(".")[0]
+        of_adapter = key.startswith("model.lora.") and key != "model.lora.enabled"
+        if of_adapter and isinstance(settings, RunSettings) and not settings.model.trains_adapter:
+            yield f"{key} has nothing to apply to: add model.lora.enabled=true"
+        if isinstance(settings, CheckSettings | ScoreSettings) and settings.model is None and section == "model":
+            yield f"{key} has no model to apply to: choose one with model=… or model.name=…"
+        if isinstance(settings, ScoreSettings):
+            if settings.model is None and key in _OF_A_MODEL:
+                yield f"{key} has no model to apply to: choose one with model=… or model.name=…"
+            if settings.dataset is None and section == "dataset":
+                yield f"{key} has no problem set to apply to: choose one with dataset=… or dataset.name=…"
+            if settings.completions is None and key in _OF_COMPLETIONS:
+                yield f"{key} has no completions to apply to: give completions=FILE"
+
+
+_GIB = re.compile(r"(\d+(?:\.\d+)?) *(?:GiB|GB|G)?", re.IGNORECASE)
+
+
+def _memory_of_a_card(fit: str | None) -> str | None:
+    found = _GIB.fullmatch((fit or "1").strip())
+    if found is None or not float(found[1]):
+        raise ValueError("expected the memory of a card, as 24GiB")
+    return fit
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanSettings(RunSettings):
+    """`rlvr-vocab plan`: a run, and what it is planned for.
+
+    prompt_tokens, completion_tokens, train_problems: None where the configuration of the run is to tell.
+    """
+
+    gpu: str | None
+    gpus: Count
+    sharding: Literal["none", "fsdp2", "deepspeed_zero3"]
+    fit: Annotated[str | None, AfterValidator(_memory_of_a_card)]
+    calibrate: bool
+    prompt_tokens: Count | None
+    completion_tokens: Count | None
+    train_problems: Count | None
+    format: Literal["text", "json", "slurm_time"]
+    out: UserPath | None
+
+    @property
+    def fit_gib(self) -> float | None:
+        """Memory of a card that the run is made to fit into."""
+        found = None if self.fit is None else _GIB.fullmatch(self.fit.strip())
+        return None if found is None else float(found[1])
+
+    @property
+    def run_config(self) -> dict[str, Any]:
+        """The configuration of the run alone, as `train config=FILE` takes it."""
+        own = {each.name for each in fields(self)} - {each.name for each in fields(RunSettings)}
+        return {key: value for key, value in self.resolved.items() if key not in own}
+
+
+def other_sets(settings: CheckSettings) -> list[OtherSet]:
+    column = settings.against_problem_column or settings.dataset.columns.problem
+    return [OtherSet(name, column, settings.against_subset, settings.against_split) for name in settings.against]
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
 
-from rlvr_vocab.config.command_sections import keys_without_use
-from rlvr_vocab.config.command_table import COMMANDS
+from rlvr_vocab.config.command_table import COMMANDS, keys_without_use
 from rlvr_vocab.config.compose import (
     CommandLine,
     Composed,
@@ -119,7 +118,7 @@ def read_run(composed: Composed, kind: type[Run]) -> Run:
         _settle(config, model_key, training_key, composed)
     run: Run = read(kind, {key: value for key, value in config.items() if key != "stages"})
     others = {name: value for name, value in run.training.grpo.items() if name not in keys_of(GrpoFields)}
-    training = replace(run.training, grpo={**run.training.grpo, **trl_values(others)})
+    training = replace(run.training, grpo={**run.training.grpo, **trl_values(others, keys_of(RunSettings))})
     run = replace(run, training=training)
     # Reloading a recorded configuration must not overwrite anything, or go back to a checkpoint, by itself.
     inert = {"overwrite": False, "resume": "auto", "allow_changes": []}

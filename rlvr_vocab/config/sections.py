@@ -3,8 +3,9 @@
 A key that is no field is unknown. Imports no torch.
 """
 
-import re
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
 
@@ -12,11 +13,14 @@ from annotated_types import Ge, Gt, Lt, MinLen
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, with_config
 from typing_extensions import TypedDict  # pydantic takes that of typing from Python 3.12 on
 
-from rlvr_vocab.bounds import Count, NotNegative, Seed, Share, UserPath, Whole
+from rlvr_vocab.bounds import Count, NotNegative, Seed, UserPath
+from rlvr_vocab.config.trl_fields import NONE_BELOW_0, GrpoFields
 from rlvr_vocab.config.values import NO_KEY, ONE_KEY
 from rlvr_vocab.data.arithmetic import ArithmeticTask
-from rlvr_vocab.data.reasoning_gym.tasks import GymTask
-from rlvr_vocab.data.source import AnswerFormat, Columns, DecimalMark
+from rlvr_vocab.data.reasoning_gym.tasks import REASONING_GYM, GymProblems, GymTask, without_worked_solutions
+from rlvr_vocab.data.source import AnswerFormat, Columns, DecimalMark, ProblemSource
+from rlvr_vocab.data.split import Split
+from rlvr_vocab.data.table import PromptStyle
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.training.settings import (
@@ -31,7 +35,6 @@ from rlvr_vocab.vocab.parts import Part
 
 LONG_DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 NOT_FOR_FROM_PRETRAINED = ("torch_dtype", "load_in_8bit", "load_in_4bit")
-NONE_BELOW_0 = Annotated[Whole, Ge(0)]
 
 
 def _two_tags(tags: tuple[str, str]) -> tuple[str, str]:
@@ -157,84 +160,6 @@ class DatasetSettings:
             raise UserError(
                 f"dataset.name={self.name}: dataset.generator belongs to dataset=arithmetic alone, choose that file"
             )
-
-
-def _no_is_text(value: Any) -> Any:
-    return "no" if value is False else value  # YAML reads an unquoted no as false
-
-
-def _in_steps(value: float) -> float:
-    return int(value) if value.is_integer() else value  # TRL tells a count of steps from a share by its type and size
-
-
-Steps = Annotated[NotNegative, AfterValidator(_in_steps)]
-Interval = Annotated[Literal["no", "steps", "epoch"], BeforeValidator(_no_is_text)]
-
-
-@with_config(ConfigDict(extra="allow"))
-class GrpoFields(TypedDict):
-    """Fields of TRL's GRPOConfig that the shipped files or our checks name, with bounds that TRL does not ask for.
-
-    Others are read by TRL's own annotations (`trl_fields`). Those that are required have a default in training/_base.
-    """
-
-    per_device_train_batch_size: Count
-    gradient_accumulation_steps: Count
-    num_generations: Annotated[Whole, Ge(2)]
-    steps_per_generation: Count | None
-    generation_batch_size: Count | None
-    num_train_epochs: NotNegative
-    max_steps: Count | None
-    max_completion_length: Count
-    temperature: Annotated[float, Gt(0)]
-    num_iterations: Count
-    learning_rate: NotNegative
-    lr_scheduler_type: str
-    max_grad_norm: NotNegative
-    optim: str
-    beta: NotNegative
-    loss_type: Literal["bnpo", "cispo", "dapo", "dr_grpo", "grpo", "luspo", "sapo", "vespo"]
-    importance_sampling_level: Literal["token", "sequence"]
-    epsilon_high: NotNegative | None
-    entropy_coef: float
-    gradient_checkpointing: bool
-    eval_steps: Steps | None
-    save_strategy: Annotated[Literal["no", "steps", "epoch", "best"], BeforeValidator(_no_is_text)]
-    save_steps: Steps
-    save_total_limit: Count | None
-    save_only_model: bool
-    use_vllm: bool
-    vllm_mode: Literal["colocate", "server"]
-    vllm_gpu_memory_utilization: Share
-    vllm_enable_sleep_mode: bool
-    vllm_importance_sampling_correction: bool
-    vllm_importance_sampling_mode: Literal["sequence_mask", "sequence_truncate", "token_mask", "token_truncate"]
-    epsilon: NotRequired[NotNegative]
-    delta: NotRequired[NotNegative | None]
-    scale_rewards: NotRequired[Literal["group", "batch", "none"] | bool]
-    multi_objective_aggregation: NotRequired[Literal["sum_then_normalize", "normalize_then_sum"]]
-    use_bias_correction_kl: NotRequired[bool]
-    mask_truncated_completions: NotRequired[bool]
-    top_entropy_quantile: NotRequired[Share]
-    lr_scheduler_kwargs: NotRequired[dict[str, Any] | None]
-    warmup_steps: NotRequired[Steps]
-    weight_decay: NotRequired[NotNegative]
-    adam_beta1: NotRequired[Annotated[float, Ge(0), Lt(1)]]
-    adam_beta2: NotRequired[Annotated[float, Ge(0), Lt(1)]]
-    bf16: NotRequired[bool | None]
-    fp16: NotRequired[bool]
-    use_cpu: NotRequired[bool]
-    logging_strategy: NotRequired[Interval]
-    logging_steps: NotRequired[Steps]
-    eval_strategy: NotRequired[Interval]
-    load_best_model_at_end: NotRequired[bool]
-    metric_for_best_model: NotRequired[str | None]
-    dataloader_num_workers: NotRequired[NONE_BELOW_0]
-    use_liger_kernel: NotRequired[bool]
-    use_transformers_continuous_batching: NotRequired[bool]
-    generation_kwargs: NotRequired[dict[str, Any] | None]
-    top_p: NotRequired[float]
-    top_k: NotRequired[Whole]
 
 
 if TYPE_CHECKING:
@@ -378,47 +303,6 @@ def grpo_arguments(run: RunSettings) -> dict[str, Any]:
     return grpo
 
 
-_GIB = re.compile(r"(\d+(?:\.\d+)?) *(?:GiB|GB|G)?", re.IGNORECASE)
-
-
-def _memory_of_a_card(fit: str | None) -> str | None:
-    found = _GIB.fullmatch((fit or "1").strip())
-    if found is None or not float(found[1]):
-        raise ValueError("expected the memory of a card, as 24GiB")
-    return fit
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanSettings(RunSettings):
-    """`rlvr-vocab plan`: a run, and what it is planned for.
-
-    prompt_tokens, completion_tokens, train_problems: None where the configuration of the run is to tell.
-    """
-
-    gpu: str | None
-    gpus: Count
-    sharding: Literal["none", "fsdp2", "deepspeed_zero3"]
-    fit: Annotated[str | None, AfterValidator(_memory_of_a_card)]
-    calibrate: bool
-    prompt_tokens: Count | None
-    completion_tokens: Count | None
-    train_problems: Count | None
-    format: Literal["text", "json", "slurm_time"]
-    out: UserPath | None
-
-    @property
-    def fit_gib(self) -> float | None:
-        """Memory of a card that the run is made to fit into."""
-        found = None if self.fit is None else _GIB.fullmatch(self.fit.strip())
-        return None if found is None else float(found[1])
-
-    @property
-    def run_config(self) -> dict[str, Any]:
-        """The configuration of the run alone, as `train config=FILE` takes it."""
-        own = {each.name for each in fields(self)} - {each.name for each in fields(RunSettings)}
-        return {key: value for key, value in self.resolved.items() if key not in own}
-
-
 @dataclass(frozen=True)
 class StageSettings:
     """One stage of a run: the settings in force in it, the keys that it sets itself, and when it may end early."""
@@ -427,3 +311,65 @@ class StageSettings:
     until: UntilSettings | None
     run: RunSettings
     keys: frozenset[str] = field(default=frozenset(), compare=False)  # a recorded run tells those that differ
+
+
+@contextmanager
+def stage_error_context(name: str) -> Iterator[None]:
+    """Says in which stage something is wrong; nothing of a run in one piece, whose stage has no name."""
+    try:
+        yield
+    except UserError as error:
+        if not name:
+            raise
+        raise UserError(f"stage {name}: {error}") from error
+
+
+def problem_source(dataset: DatasetSettings) -> ProblemSource:
+    gym = _gym_problems(dataset)
+    columns = dataset.columns
+    if gym is not None and without_worked_solutions(gym.tasks):
+        columns = replace(columns, reasoning=None)
+    return ProblemSource(
+        name=dataset.name,
+        columns=columns,
+        subset=dataset.subset,
+        split=dataset.split,
+        eval_split=dataset.eval_split,
+        answer_format=dataset.answer_format,
+        decimal=dataset.decimal,
+        generator=dataset.generator if gym is None else gym,
+    )
+
+
+def _gym_problems(dataset: DatasetSettings) -> GymProblems | None:
+    """The tasks of reasoning-gym that a problem set is made of; None for any other set."""
+    if dataset.name != REASONING_GYM:
+        if dataset.tasks is not None or dataset.num_problems is not None:
+            raise UserError(f"dataset.tasks and dataset.num_problems belong to dataset={REASONING_GYM}")
+        return None
+    if dataset.tasks is None:
+        raise UserError("dataset.tasks is missing: name families of reasoning-gym, as in dataset.tasks=[chain_sum,lcm]")
+    if dataset.num_problems is None:
+        raise UserError(f"dataset.num_problems is missing: choose the file, dataset={REASONING_GYM}")
+    if dataset.eval_split is None:
+        return GymProblems(dataset.tasks, dataset.num_problems, 0)
+    if not dataset.eval_fraction:
+        raise UserError(
+            f"dataset.eval_fraction=0 leaves no problem for dataset.eval_split={dataset.eval_split}: set both, or "
+            "dataset.eval_split=null beside it to hold none out"
+        )
+    return GymProblems(dataset.tasks, dataset.num_problems, max(1, round(dataset.eval_fraction * dataset.num_problems)))
+
+
+def prompt_style(dataset: DatasetSettings) -> PromptStyle:
+    turns = tuple((turn.problem, turn.answer) for turn in dataset.examples or ())
+    return PromptStyle(dataset.system_prompt, turns)
+
+
+def problem_split(dataset: DatasetSettings, seed: int) -> Split:
+    return Split(
+        eval_fraction=0.0 if dataset.eval_split is not None else dataset.eval_fraction,
+        max_train_samples=dataset.max_train_samples,
+        max_eval_samples=dataset.max_eval_samples,
+        seed=seed,
+    )

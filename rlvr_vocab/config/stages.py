@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from rlvr_vocab.config.recorded import escaped
-from rlvr_vocab.config.sections import RunSettings, StageSettings, UntilSettings
+from rlvr_vocab.config.sections import RunSettings, StageSettings, UntilSettings, stage_error_context
 from rlvr_vocab.config.values import read
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import did_you_mean
@@ -74,17 +73,6 @@ def recorded_stage(stage: StageSettings, run: RunSettings) -> dict[str, Any]:
 
 def _differing(here: Mapping[str, Any], there: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in here.items() if key not in there or there[key] != value}
-
-
-@contextmanager
-def stage_error_context(name: str) -> Iterator[None]:
-    """Says in which stage something is wrong; nothing of a run in one piece, whose stage has no name."""
-    try:
-        yield
-    except UserError as error:
-        if not name:
-            raise
-        raise UserError(f"stage {name}: {error}") from error
 
 
 def read_stages(stages: Any) -> list[WrittenStage]:

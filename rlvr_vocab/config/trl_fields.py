@@ -1,14 +1,99 @@
-"""Fields of TRL's GRPOConfig: those that nothing here would read, and those that TRL alone knows."""
-
-from __future__ import annotations
+"""Fields of TRL's GRPOConfig: those with bounds of ours, those that nothing here would read, and TRL's own."""
 
 import dataclasses
+import os
 from collections.abc import Mapping
-from typing import Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, NotRequired, get_type_hints
 
-from rlvr_vocab.config.sections import RunSettings
-from rlvr_vocab.config.values import keys_of, read, unknown_key
+from annotated_types import Ge, Gt, Lt
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, with_config
+from typing_extensions import TypedDict  # pydantic takes that of typing from Python 3.12 on
+
+from rlvr_vocab.bounds import Count, NotNegative, Share, Whole
+from rlvr_vocab.config.values import read, unknown_key
 from rlvr_vocab.errors import UserError
+
+NONE_BELOW_0 = Annotated[Whole, Ge(0)]
+_MOST_HELD_OUT = 256
+
+
+def _no_is_text(value: Any) -> Any:
+    return "no" if value is False else value  # YAML reads an unquoted no as false
+
+
+def _in_steps(value: float) -> float:
+    return int(value) if value.is_integer() else value  # TRL tells a count of steps from a share by its type and size
+
+
+Steps = Annotated[NotNegative, AfterValidator(_in_steps)]
+Interval = Annotated[Literal["no", "steps", "epoch"], BeforeValidator(_no_is_text)]
+
+
+@with_config(ConfigDict(extra="allow"))
+class GrpoFields(TypedDict):
+    """Fields of TRL's GRPOConfig that the shipped files or our checks name, with bounds that TRL does not ask for.
+
+    Others are read by TRL's own annotations (`trl_fields`). Those that are required have a default in training/_base.
+    """
+
+    per_device_train_batch_size: Count
+    gradient_accumulation_steps: Count
+    num_generations: Annotated[Whole, Ge(2)]
+    steps_per_generation: Count | None
+    generation_batch_size: Count | None
+    num_train_epochs: NotNegative
+    max_steps: Count | None
+    max_completion_length: Count
+    temperature: Annotated[float, Gt(0)]
+    num_iterations: Count
+    learning_rate: NotNegative
+    lr_scheduler_type: str
+    max_grad_norm: NotNegative
+    optim: str
+    beta: NotNegative
+    loss_type: Literal["bnpo", "cispo", "dapo", "dr_grpo", "grpo", "luspo", "sapo", "vespo"]
+    importance_sampling_level: Literal["token", "sequence"]
+    epsilon_high: NotNegative | None
+    entropy_coef: float
+    gradient_checkpointing: bool
+    eval_steps: Steps | None
+    save_strategy: Annotated[Literal["no", "steps", "epoch", "best"], BeforeValidator(_no_is_text)]
+    save_steps: Steps
+    save_total_limit: Count | None
+    save_only_model: bool
+    use_vllm: bool
+    vllm_mode: Literal["colocate", "server"]
+    vllm_gpu_memory_utilization: Share
+    vllm_enable_sleep_mode: bool
+    vllm_importance_sampling_correction: bool
+    vllm_importance_sampling_mode: Literal["sequence_mask", "sequence_truncate", "token_mask", "token_truncate"]
+    epsilon: NotRequired[NotNegative]
+    delta: NotRequired[NotNegative | None]
+    scale_rewards: NotRequired[Literal["group", "batch", "none"] | bool]
+    multi_objective_aggregation: NotRequired[Literal["sum_then_normalize", "normalize_then_sum"]]
+    use_bias_correction_kl: NotRequired[bool]
+    mask_truncated_completions: NotRequired[bool]
+    top_entropy_quantile: NotRequired[Share]
+    lr_scheduler_kwargs: NotRequired[dict[str, Any] | None]
+    warmup_steps: NotRequired[Steps]
+    weight_decay: NotRequired[NotNegative]
+    adam_beta1: NotRequired[Annotated[float, Ge(0), Lt(1)]]
+    adam_beta2: NotRequired[Annotated[float, Ge(0), Lt(1)]]
+    bf16: NotRequired[bool | None]
+    fp16: NotRequired[bool]
+    use_cpu: NotRequired[bool]
+    logging_strategy: NotRequired[Interval]
+    logging_steps: NotRequired[Steps]
+    eval_strategy: NotRequired[Interval]
+    load_best_model_at_end: NotRequired[bool]
+    metric_for_best_model: NotRequired[str | None]
+    dataloader_num_workers: NotRequired[NONE_BELOW_0]
+    use_liger_kernel: NotRequired[bool]
+    use_transformers_continuous_batching: NotRequired[bool]
+    generation_kwargs: NotRequired[dict[str, Any] | None]
+    top_p: NotRequired[float]
+    top_k: NotRequired[Whole]
+
 
 _NO_UPLOAD = "a run uploads nothing: hf upload NAME FOLDER takes its final_model"
 _HELD_OUT = "held-out problems are answered under the region policy, one answer each"
@@ -65,7 +150,7 @@ def refuse_what_is_not_used(key: str) -> None:
         raise UserError(f"{key} is not used here: {NOT_USED[name]}")
 
 
-def trl_values(fields: Mapping[str, Any]) -> dict[str, Any]:
+def trl_values(fields: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
     """Fields that `GrpoFields` does not name, as GRPOConfig annotates them; imports TRL where there are any.
 
     Raises:
@@ -83,6 +168,19 @@ def trl_values(fields: Mapping[str, Any]) -> dict[str, Any]:
             hints[field.name] = Literal[tuple(field.metadata["choices"])] | None
     for name in fields:
         if name not in hints:
-            known = {**keys_of(RunSettings), **{f"training.{each}": None for each in hints if each not in NOT_USED}}
-            raise UserError(unknown_key(f"training.{name}", known))
+            of_trl = {f"training.{each}": None for each in hints if each not in NOT_USED}
+            raise UserError(unknown_key(f"training.{name}", {**known, **of_trl}))
     return {name: read(hints[name], value, f"training.{name}") for name, value in fields.items()}
+
+
+def completions_together(grpo: Mapping[str, Any], processes: int | None = None) -> tuple[int, int]:
+    """Completions at once over all processes, and steps of so many that are drawn together."""
+    at_once = grpo["per_device_train_batch_size"] * (processes or int(os.environ.get("WORLD_SIZE", "1")))
+    if grpo["generation_batch_size"] is not None:
+        return at_once, grpo["generation_batch_size"] // at_once
+    return at_once, grpo["steps_per_generation"] or grpo["gradient_accumulation_steps"]
+
+
+def held_out_batch(grpo: Mapping[str, Any]) -> int:
+    """Held-out problems that a process answers at a time: with no gradients more fit than are trained on."""
+    return int(min(_MOST_HELD_OUT, 8 * grpo["per_device_train_batch_size"]))

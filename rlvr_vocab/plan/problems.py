@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
-from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.config.sections import RunSettings, problem_source, problem_split, prompt_style
 from rlvr_vocab.data.conversation import Messages
 from rlvr_vocab.data.files import local_file
 from rlvr_vocab.data.load import read_problems

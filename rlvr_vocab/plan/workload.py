@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rlvr_vocab.config.batches import held_out_batch
 from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.config.trl_fields import held_out_batch
 from rlvr_vocab.plan.architecture import Architecture, architecture_of
 from rlvr_vocab.plan.problems import problems_by_configuration
 from rlvr_vocab.training.settings import Lora, TinyShape

@@ -13,8 +13,8 @@ from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from rich.console import Console
 
-from rlvr_vocab.config.batches import held_out_batch
 from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.config.trl_fields import held_out_batch
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint

@@ -9,8 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from rlvr_vocab.config.problem_source import problem_source, problem_split
-from rlvr_vocab.config.sections import DatasetSettings, RunSettings
+from rlvr_vocab.config.sections import DatasetSettings, RunSettings, problem_source, problem_split
 from rlvr_vocab.config.values import read
 from rlvr_vocab.data.load import DividedProblems, read_problems
 from rlvr_vocab.errors import UserError

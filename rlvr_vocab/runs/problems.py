@@ -9,9 +9,16 @@ from typing import Any
 from datasets import Dataset
 from rich.console import Console
 
-from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
-from rlvr_vocab.config.sections import DatasetSettings, RewardSettings, RunSettings, StageSettings
-from rlvr_vocab.config.stages import stage_error_context
+from rlvr_vocab.config.sections import (
+    DatasetSettings,
+    RewardSettings,
+    RunSettings,
+    StageSettings,
+    problem_source,
+    problem_split,
+    prompt_style,
+    stage_error_context,
+)
 from rlvr_vocab.data.answers import cell_text, gold_text
 from rlvr_vocab.data.load import ProblemSets, load_problem_sets
 from rlvr_vocab.data.wording import problem_key

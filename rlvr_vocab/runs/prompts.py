@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datasets import Dataset
 from rich.console import Console
 
-from rlvr_vocab.config.batches import completions_together
 from rlvr_vocab.config.sections import TrainingSettings
+from rlvr_vocab.config.trl_fields import completions_together
 from rlvr_vocab.data.conversation import Messages, conversation_text
 from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.errors import UserError

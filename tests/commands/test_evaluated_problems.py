@@ -8,8 +8,8 @@ from rich.console import Console
 
 from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.config.problem_source import problem_source, problem_split
 from rlvr_vocab.config.recorded import config_yaml
+from rlvr_vocab.config.sections import problem_source, problem_split
 from rlvr_vocab.data.load import read_problems
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import run_folder_of

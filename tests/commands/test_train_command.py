@@ -13,8 +13,8 @@ from transformers import AutoModelForCausalLM
 from rlvr_vocab.analysis.doctor.diagnose import diagnose
 from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.cli import load_settings, main
-from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
 from rlvr_vocab.config.recorded import read_recorded
+from rlvr_vocab.config.sections import problem_source, problem_split, prompt_style
 from rlvr_vocab.data.load import load_problem_sets
 from rlvr_vocab.record.results import read_results
 from rlvr_vocab.rewards.library.accuracy import accuracy

@@ -31,7 +31,7 @@ def trl_fields() -> dict[str, Any]:
 
 def test_every_default_of_trl_is_read_as_it_is() -> None:
     values = {name: value for name, value in trl_fields().items() if name not in NOT_USED}
-    assert trl_values(values) == values
+    assert trl_values(values, {}) == values
 
 
 def test_the_defaults_of_all_training_files_are_those_of_trl() -> None:

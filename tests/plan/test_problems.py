@@ -9,7 +9,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
+from rlvr_vocab.config.sections import problem_source, problem_split, prompt_style
 from rlvr_vocab.data.load import load_problem_sets
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan import problems

@@ -3,7 +3,7 @@
 import pytest
 
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.config.problem_source import prompt_style
+from rlvr_vocab.config.sections import prompt_style
 from rlvr_vocab.data.table import build_messages
 from rlvr_vocab.runs.rewards import answer_warnings
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from rlvr_vocab.cli import load_settings
-from rlvr_vocab.config.problem_source import problem_source, problem_split
+from rlvr_vocab.config.sections import problem_source, problem_split
 from rlvr_vocab.data.load import read_problems
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.problem_account import check_same_division

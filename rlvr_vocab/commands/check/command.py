@@ -32,8 +32,8 @@ from rlvr_vocab.commands.check.screen import (
     verdict,
     verdict_lines,
 )
-from rlvr_vocab.config.command_sections import CheckSettings
-from rlvr_vocab.config.problem_source import other_sets, problem_source, problem_split, prompt_style
+from rlvr_vocab.config.command_table import CheckSettings, other_sets
+from rlvr_vocab.config.sections import problem_source, problem_split, prompt_style
 from rlvr_vocab.data.duplicates import repeated_problems
 from rlvr_vocab.data.load import DividedProblems, ProblemSets, lay_out, read_problems
 from rlvr_vocab.data.reasoning_gym.tasks import GymProblems

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rlvr_vocab.commands.check.distribution import Distribution
-from rlvr_vocab.config.command_sections import CheckSettings
+from rlvr_vocab.config.command_table import CheckSettings
 from rlvr_vocab.config.sections import ModelSettings
 from rlvr_vocab.data.answers import cell_text, decimal_comma, gold_text, unread_marker
 from rlvr_vocab.data.duplicates import RepeatedProblem

@@ -23,9 +23,8 @@ from rlvr_vocab.commands.evaluate.results import (
     task_table,
     write_settings,
 )
-from rlvr_vocab.config.command_sections import EvaluateSettings
-from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
-from rlvr_vocab.config.sections import RewardSettings
+from rlvr_vocab.config.command_table import EvaluateSettings
+from rlvr_vocab.config.sections import RewardSettings, problem_source, problem_split, prompt_style
 from rlvr_vocab.data.load import load_problem_sets
 from rlvr_vocab.data.wording import problem_key
 from rlvr_vocab.errors import UserError

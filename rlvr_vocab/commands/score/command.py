@@ -30,9 +30,15 @@ from rlvr_vocab.commands.score.screen import (
     reason_not_judged,
     row_json,
 )
-from rlvr_vocab.config.command_sections import ScoreSettings
-from rlvr_vocab.config.problem_source import problem_source, problem_split, prompt_style
-from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RewardSettings
+from rlvr_vocab.config.command_table import ScoreSettings
+from rlvr_vocab.config.sections import (
+    DatasetSettings,
+    ModelSettings,
+    RewardSettings,
+    problem_source,
+    problem_split,
+    prompt_style,
+)
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.data.load import build_report, read_problems, require_problems
 from rlvr_vocab.data.rows import short_text

@@ -8,8 +8,7 @@ import os
 import torch
 
 from rlvr_vocab.config.checks.machine import ATTENTION, FLASH_PACKAGES
-from rlvr_vocab.config.sections import RunSettings, StageSettings
-from rlvr_vocab.config.stages import stage_error_context
+from rlvr_vocab.config.sections import RunSettings, StageSettings, stage_error_context
 from rlvr_vocab.device import device_type, require_one_gpu
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.model import source_kwargs, untrained_base

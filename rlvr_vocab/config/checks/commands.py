@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlvr_vocab.bounds import Count, NotNegative
-from rlvr_vocab.config.batches import check_batches
 from rlvr_vocab.config.checks import machine
 from rlvr_vocab.config.checks.model import check_adapter, check_model
-from rlvr_vocab.config.checks.run import check_dataset, check_gold_answers, check_loss, check_rewards
-from rlvr_vocab.config.command_sections import (
+from rlvr_vocab.config.checks.run import check_batches, check_dataset, check_gold_answers, check_loss, check_rewards
+from rlvr_vocab.config.command_table import (
     CheckSettings,
     CompareSettings,
     DoctorSettings,
@@ -19,14 +18,15 @@ from rlvr_vocab.config.command_sections import (
     ExpandSettings,
     GenerateSettings,
     MergeSettings,
+    PlanSettings,
     ProbeSettings,
     ReportSettings,
     SamplesSettings,
     ScoreSettings,
+    other_sets,
 )
-from rlvr_vocab.config.problem_source import other_sets
 from rlvr_vocab.config.recorded import read_recorded
-from rlvr_vocab.config.sections import ModelSettings, PlanSettings
+from rlvr_vocab.config.sections import ModelSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.data.files import check_file
 from rlvr_vocab.data.overlap import check_other_set

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from rlvr_vocab.config.batches import check_batches
 from rlvr_vocab.config.checks.machine import check_attention_precision, check_vllm, check_wandb_login
 from rlvr_vocab.config.checks.model import (
     check_kernels,
@@ -14,9 +14,17 @@ from rlvr_vocab.config.checks.model import (
     check_rollouts,
     check_trained_model,
 )
-from rlvr_vocab.config.problem_source import problem_source, prompt_style
-from rlvr_vocab.config.sections import DatasetSettings, RewardSettings, RunSettings, StageSettings, UntilSettings
-from rlvr_vocab.config.stages import stage_error_context
+from rlvr_vocab.config.sections import (
+    DatasetSettings,
+    RewardSettings,
+    RunSettings,
+    StageSettings,
+    UntilSettings,
+    problem_source,
+    prompt_style,
+    stage_error_context,
+)
+from rlvr_vocab.config.trl_fields import completions_together
 from rlvr_vocab.data.load import check_source
 from rlvr_vocab.data.reasoning_gym.tasks import without_worked_solutions
 from rlvr_vocab.data.reasoning_gym.worked_solutions import WORKED
@@ -116,6 +124,36 @@ def check_until(until: UntilSettings, settings: RunSettings) -> None:
     if until.metric not in known:
         near = did_you_mean(until.metric, known) or f"; there are {', '.join(known)}"
         raise UserError(f"until.metric={until.metric}: no step logs that{near}")
+
+
+_MOST_ADVISED = 64  # a group of more completions than that is nobody's wish
+
+
+def check_batches(grpo: Mapping[str, Any], processes: int | None = None) -> None:
+    """Refuses batches that GRPOConfig refuses, before a model is loaded, with numbers that would work.
+
+    Args:
+        processes: that train together; None: those that a launcher has begun.
+    """
+    at_once, steps = completions_together(grpo, processes)
+    group, batch = grpo["num_generations"], grpo["generation_batch_size"]
+    if grpo["steps_per_generation"] is not None and batch is not None:
+        raise UserError("training.steps_per_generation and training.generation_batch_size: set one of them")
+    if grpo.get("auto_find_batch_size"):
+        raise UserError("training.auto_find_batch_size=true: a smaller batch would split groups; set the batch size")
+    if batch is not None and batch % at_once:
+        raise UserError(f"training.generation_batch_size={batch}: must be a multiple of {at_once} completions at once")
+    if at_once * steps % group == 0:
+        return
+    unit = group // math.gcd(at_once, group)
+    field, each = ("steps_per_generation", 1) if batch is None else ("generation_batch_size", at_once)
+    divisors = [size for size in range(2, min(at_once * steps, _MOST_ADVISED) + 1) if at_once * steps % size == 0]
+    groups = f", or training.num_generations={' or '.join(map(str, divisors[:6]))}" if divisors else ""
+    raise UserError(
+        f"training.num_generations={group} does not divide the {at_once * steps} completions drawn together "
+        f"({at_once} at once, {steps} steps per generation): "
+        f"set training.{field}={unit * -(-steps // unit) * each} (a multiple of {unit * each}){groups}"
+    )
 
 
 # Losses that add up over the tokens of a batch, so that a completion counts by its length.

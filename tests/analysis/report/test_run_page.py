@@ -12,7 +12,7 @@ from scipy import stats
 from rlvr_vocab.analysis.report.outcome import held_out_line, outcome_sentence
 from rlvr_vocab.analysis.report.page import Page, Section, render
 from rlvr_vocab.cli import main
-from rlvr_vocab.config.command_sections import ReportSettings
+from rlvr_vocab.config.command_table import ReportSettings
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import differences
 from rlvr_vocab.errors import UserError
