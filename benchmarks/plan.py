@@ -21,8 +21,8 @@ from typing import Any
 
 from recipe_runs import PROGRAM
 
+from rlvr_vocab.plan.outcome import measured_in
 from rlvr_vocab.record.files import METRICS, SUMMARY
-from rlvr_vocab.record.forecast import measured_in
 from rlvr_vocab.record.metrics import read_metrics
 
 _FULL = "model.reasoning_vocab_size=full"

@@ -41,10 +41,9 @@ from rlvr_vocab.record.files import (
     read_record,
 )
 from rlvr_vocab.record.manifest import damage_of_run, problem_in_run
-from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.record.metrics import read_metrics, split_evaluations
-from rlvr_vocab.record.probe import told_by_probe
-from rlvr_vocab.record.results import read_results
+from rlvr_vocab.record.probe import read_probe
+from rlvr_vocab.record.results import HeldOutMetric, read_results
 from rlvr_vocab.runs.record import configuration_keys
 from rlvr_vocab.secrets import MASK, is_secret
 from rlvr_vocab.terminal import make_console
@@ -124,7 +123,7 @@ def _figures_table(compared: ComparisonResult) -> Table:
     return table
 
 
-def _mean_and_spread(scores: tuple[float, ...], measure: Measure) -> tuple[str, str]:
+def _mean_and_spread(scores: tuple[float, ...], measure: HeldOutMetric) -> tuple[str, str]:
     deviation = seed_deviation(scores)
     spread = "one run" if deviation is None else measure.difference(deviation, sign=False)
     return measure.value(sum(scores) / len(scores)), spread
@@ -191,7 +190,7 @@ def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -
     if changed is not None:
         raise UserError(f"runs: {folder}: {changed}")
     summary, sampling = read_record(folder, SUMMARY), evaluate_settings(results)
-    probe = told_by_probe(folder)
+    probe = read_probe(folder)
     return ComparedRun(
         folder=str(folder),
         seed=_seed(config),
@@ -205,7 +204,7 @@ def _read_run(folder: Path, config: Mapping[str, Any], evaluation: str | None) -
         summary=summary,
         environment=read_record(folder, ENVIRONMENT),
         damage=tuple(chain(*damage_of_run(folder))),
-        copies_mean=None if probe is None else probe.verdict,
+        copies_mean=None if probe is None else probe["verdict"],
         completions=CompletionFiles(folder / COMPLETIONS),
         selects_best=bool(training.get("load_best_model_at_end")) or training.get("save_strategy") == "best",
     )

@@ -23,10 +23,10 @@ from rlvr_vocab.files import atomic_write
 from rlvr_vocab.plan.devices import GIB, Device, device_named, device_with
 from rlvr_vocab.plan.fit import Fit, fit_into, summary_of, with_value
 from rlvr_vocab.plan.forecast import Circumstances, corrected, forecast_of
+from rlvr_vocab.plan.outcome import Forecast, measured_in
 from rlvr_vocab.plan.problems import ProblemsAhead, problems_ahead
 from rlvr_vocab.plan.workload import architecture_of_run, checkpoints_activations, copies_of
 from rlvr_vocab.record.files import METRICS
-from rlvr_vocab.record.forecast import Forecast, measured_in
 from rlvr_vocab.record.metrics import read_metrics
 from rlvr_vocab.terminal import make_console, print_section
 from rlvr_vocab.text import pluralize

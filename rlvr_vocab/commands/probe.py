@@ -28,8 +28,8 @@ from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint, re
 from rlvr_vocab.evaluation.vllm_sampling import vllm_continuations
 from rlvr_vocab.files import atomic_write, atomic_write_json, read_json
 from rlvr_vocab.record.files import EVALUATION_SETTINGS, FINAL_MODEL, PROBE, PROBE_FOLDER, PROBE_PAGE
-from rlvr_vocab.record.measure import Measure, grader_in_words, same_grader
 from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought, read_rows, write_rows
+from rlvr_vocab.record.results import HeldOutMetric, grader_text, same_grader
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.problem_account import fingerprint_of
@@ -54,11 +54,11 @@ def run(settings: ProbeSettings) -> int:
     for folder, grader in zip(settings.run[1:], graders[1:], strict=True):
         if not same_grader(graders[0], grader):
             raise UserError(
-                f"run={folder}: graded by {grader_in_words(grader)}, and {settings.run[0]} by "
-                f"{grader_in_words(graders[0])}, so that nothing can be said of them together"
+                f"run={folder}: graded by {grader_text(grader)}, and {settings.run[0]} by "
+                f"{grader_text(graders[0])}, so that nothing can be said of them together"
             )
     probed = [_probed(settings, folder, each, console) for folder, each in zip(settings.run, trained, strict=True)]
-    found = probe_findings(probed, Measure.of(graders[0]), settings.telling_effect)
+    found = probe_findings(probed, HeldOutMetric.of(graders[0]), settings.telling_effect)
     atomic_write_json(settings.folder / PROBE, asdict(found), "out")
     atomic_write(settings.folder / PROBE_PAGE, render(probe_page(found, _command(settings))))
     _print(console, found)

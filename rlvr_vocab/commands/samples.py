@@ -33,7 +33,7 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write_text
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.files import COMPLETIONS, INITIAL_MODEL, STEP_FILES
-from rlvr_vocab.record.probe import told_by_probe
+from rlvr_vocab.record.probe import read_probe
 from rlvr_vocab.rewards.build import logged_names
 from rlvr_vocab.rewards.reward import traits_by_name
 from rlvr_vocab.runs.record import run_facts
@@ -54,8 +54,8 @@ def run(settings: SamplesSettings) -> int:
     if first is None:
         raise _nothing_found(settings, sample_filter, files, unreadable)
     heading = f"completions of {settings.run}: {sample_filter}".rstrip(": ")
-    probe = told_by_probe(settings.run)
-    _show(settings, chain([first], wanted), heading, None if probe is None else probe.sentence)
+    probe = read_probe(settings.run)
+    _show(settings, chain([first], wanted), heading, None if probe is None else probe["sentence"])
     for line in unreadable:
         print(f"left out: {line}", file=sys.stderr)
     return 0

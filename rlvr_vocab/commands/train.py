@@ -23,8 +23,7 @@ from rlvr_vocab.evaluation.sampling import Checkpoint
 from rlvr_vocab.files import atomic_dir, atomic_write, json_text
 from rlvr_vocab.record.files import INITIAL_MODEL, MEASURED, PROBLEMS, SYSTEM_PROMPT_USED
 from rlvr_vocab.record.manifest import problem_with, set_aside, write_manifest
-from rlvr_vocab.record.measure import Measure
-from rlvr_vocab.record.results import ProblemResult
+from rlvr_vocab.record.results import HeldOutMetric, ProblemResult
 from rlvr_vocab.runs.closing_screen import print_summary
 from rlvr_vocab.runs.final_model import save_final_model
 from rlvr_vocab.runs.folder import start_run_folder
@@ -83,7 +82,7 @@ def _run(settings: RunSettings, stop: StopOnSignalOrTime, console: Console) -> i
         started = time.monotonic()
         training, held_out, plan = _prepare(settings, stop, console)
         measured = _train(training, held_out, plan)
-        save_final_model(training.trainer, settings, training.steps, Measure.of(held_out.graded_by), console)
+        save_final_model(training.trainer, settings, training.steps, HeldOutMetric.of(held_out.graded_by), console)
         summary = _summary(settings, training, plan) | measured
         summary["seconds"] = round(time.monotonic() - started + training.seconds_of_earlier_starts, 1)
         rows = training.trainer.state.log_history

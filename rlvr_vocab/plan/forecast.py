@@ -10,9 +10,9 @@ from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.plan.architecture import Architecture
 from rlvr_vocab.plan.devices import Device
 from rlvr_vocab.plan.memory import BACKWARD, FORWARD, GENERATION, LOGPROBS, OPTIMIZER, memory_by_phase
+from rlvr_vocab.plan.outcome import Forecast, Measured
 from rlvr_vocab.plan.problems import ProblemsAhead, longest_met
 from rlvr_vocab.plan.workload import Sharding, Workload, scale_of, workload_of
-from rlvr_vocab.record.forecast import Forecast, Measured
 
 # Of the peak: what products of a trainer reach, and what a stream of weights does of the bandwidth.
 _TRAINING, _STREAMING = 0.35, 0.6

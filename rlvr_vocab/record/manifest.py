@@ -1,4 +1,4 @@
-"""Lists of files with size and checksum: what was written, and what has become of it since.
+"""Lists of files with size and checksum: `manifest.json` of a checkpoint, of a model folder, of a finished run.
 
 A manifest carries a checksum of its own. A folder with one counts as long as every file in it is as the manifest says.
 """
@@ -28,44 +28,59 @@ from rlvr_vocab.record.files import (
 
 MANIFEST = "manifest.json"
 _NOT_LISTED = (MANIFEST, "README.md")  # a card is there to be edited
+# The files of a finished run; the manifest of a model lists the rest of its folder. People edit config.yaml and cards,
+# and `report` writes its page again.
+_SAMPLED = (f"{COMPLETIONS}/*.parquet", "evaluation/step_*.jsonl")
+_OF_A_RUN = (
+    *_SAMPLED,
+    *(METRICS, CHANGES, PROBLEMS, ENVIRONMENT, "summary_*.json", f"stages/*/{STAGE_RECORD}"),
+    *("evaluation/before.jsonl", "evaluation/after*.jsonl"),
+    *(f"{model}/{MANIFEST}" for model in (INITIAL_MODEL, FINAL_MODEL, FINAL_ADAPTER)),
+)
+_NAMED = 3
 Entries = dict[str, dict[str, Any]]
 
 
 def write_manifest(folder: Path) -> None:
-    """List what `folder` holds; call it once everything else is written."""
+    """List the files of `folder`; call it once everything else is written."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in _NOT_LISTED)
-    (folder / MANIFEST).write_text(manifest_text(entries_of(files, folder)), encoding="utf-8")
+    (folder / MANIFEST).write_text(_manifest_text(_entries_of(files, folder)), encoding="utf-8")
 
 
-def entries_of(files: Iterable[Path], folder: Path) -> Entries:
-    """Size and SHA-256 of each file, by its path seen from the folder."""
+def write_run_manifest(folder: Path, summary: str) -> None:
+    """List the files of a finished run, and the summary, which the caller writes next: that marks it as finished."""
+    files = sorted({path for pattern in _OF_A_RUN for path in folder.glob(pattern)})
+    content = summary.encode()
+    entries = _entries_of([path for path in files if not path.name.startswith("broken-")], folder)
+    entries[SUMMARY] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    atomic_write(folder / MANIFEST, _manifest_text(entries))
+
+
+def _entries_of(files: Iterable[Path], folder: Path) -> Entries:
     return {str(path.relative_to(folder)): {"size": path.stat().st_size, "sha256": _sha256(path)} for path in files}
 
 
-def manifest_text(entries: Entries) -> str:
+def _manifest_text(entries: Entries) -> str:
     listed = json.dumps(entries, indent=1)
     own = hashlib.sha256(listed.encode()).hexdigest()
     return f'{{"files": {listed},\n"sha256": "{own}"}}\n'
 
 
-def read_manifest(path: Path) -> Entries:
-    """The entries of a manifest.
+def read_manifest(folder: Path) -> Entries:
+    """The entries of a folder's manifest.
 
     Raises:
         FileNotFoundError: it is not there.
-        ValueError: it is not what `manifest_text` gave.
+        ValueError: it is damaged.
     """
+    text = (folder / MANIFEST).read_text(encoding="utf-8", errors="replace")
     try:
-        text = path.read_text(encoding="utf-8")
         entries: Entries = json.loads(text)["files"]
-        whole = bool(entries) and text == manifest_text(entries)
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError):  # cut short, or no JSON any more
-        whole = False
-    if not whole:
-        raise ValueError(f"{path.name} is damaged")
-    return entries
+        if entries and text == _manifest_text(entries):
+            return entries
+    except (ValueError, KeyError, TypeError):  # cut short, or no JSON any more
+        pass
+    raise ValueError(f"{MANIFEST} is damaged")
 
 
 def problem_with(folder: Path, *, hashed: bool = True) -> str | None:
@@ -75,7 +90,7 @@ def problem_with(folder: Path, *, hashed: bool = True) -> str | None:
         hashed: compare the checksums too, for which all of the folder is read.
     """
     try:
-        entries = read_manifest(folder / MANIFEST)
+        entries = read_manifest(folder)
     except FileNotFoundError:
         return f"{MANIFEST} is missing: it was never finished"
     except ValueError as error:
@@ -88,12 +103,50 @@ def is_complete(folder: Path) -> bool:
     return problem_with(folder) is None
 
 
-def problem_of(folder: Path, name: str, entry: Mapping[str, Any], *, hashed: bool = True) -> str | None:
-    """What is wrong with a listed file; None where it is as it was written.
+def run_entries(run: Path) -> Entries:
+    """The manifest of a finished run; empty for a run without one, or with a damaged one."""
+    try:
+        return read_manifest(run)
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+def problem_in_run(run: Path, path: Path) -> str | None:
+    """Why a file of a finished run is not as it was written; None for a file that is, or that is not listed."""
+    name = str(path.relative_to(run))
+    entry = run_entries(run).get(name)
+    return None if entry is None else problem_of(run, name, entry)
+
+
+def damage_of_run(folder: Path, *, hashed: bool = False) -> tuple[list[str], list[str]]:
+    """A sentence on each damaged or lost file of a finished run: records and models first, then samples.
 
     Args:
-        hashed: compare the checksum too, for which all of the file is read.
+        hashed: read weights and samples too; otherwise only their sizes are compared.
     """
+    if not (folder / SUMMARY).is_file():
+        return [], []
+    try:
+        entries = read_manifest(folder)
+    except FileNotFoundError:
+        return [], []
+    except ValueError as error:
+        return [str(error)], []
+    records, samples = list[str](), list[str]()
+    for name, entry in entries.items():
+        sampled = any(fnmatch(name, pattern) for pattern in _SAMPLED)
+        problem = problem_of(folder, name, entry, hashed=hashed or not sampled)
+        if problem is None and Path(name).name == MANIFEST:
+            inside = problem_with(folder / Path(name).parent, hashed=hashed)
+            problem = None if inside is None else f"{Path(name).parent}/{inside}"
+        if problem is not None:
+            (samples if sampled else records).append(problem)
+    more = [f"{len(samples) - _NAMED} more"] if len(samples) > _NAMED else []
+    return records, ["; ".join([*samples[:_NAMED], *more])] if samples else []
+
+
+def problem_of(folder: Path, name: str, entry: Mapping[str, Any], *, hashed: bool = True) -> str | None:
+    """Why a listed file is not as it was written; None for one that is."""
     path = folder / name
     if not path.is_file():
         return f"{name} is missing"
@@ -103,75 +156,6 @@ def problem_of(folder: Path, name: str, entry: Mapping[str, Any], *, hashed: boo
     if hashed and _sha256(path) != entry["sha256"]:
         return f"{name} is not what was written: its checksum differs"
     return None
-
-
-# What a finished run consists of; the manifest of a model lists the rest of its folder. People edit config.yaml and
-# cards, `report` writes its page again.
-_SAMPLED = (f"{COMPLETIONS}/*.parquet", "evaluation/step_*.jsonl")
-_OF_A_RUN = (
-    *_SAMPLED,
-    *(METRICS, CHANGES, PROBLEMS, ENVIRONMENT, "summary_*.json", f"stages/*/{STAGE_RECORD}"),
-    *("evaluation/before.jsonl", "evaluation/after*.jsonl"),
-    *(f"{model}/{MANIFEST}" for model in (INITIAL_MODEL, FINAL_MODEL, FINAL_ADAPTER)),
-)
-_NAMED = 3
-
-
-def write_run_manifest(folder: Path, summary: str) -> None:
-    """List what a finished run consists of, and the summary, which is then to be written: it is finished by that."""
-    files = sorted({path for pattern in _OF_A_RUN for path in folder.glob(pattern)})
-    content = summary.encode()
-    entries = entries_of([path for path in files if not path.name.startswith("broken-")], folder)
-    entries[SUMMARY] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    atomic_write(folder / MANIFEST, manifest_text(entries))
-
-
-def run_entries(folder: Path) -> Entries:
-    """What the manifest of a finished run lists; nothing for a run without one, or with a damaged one."""
-    try:
-        return read_manifest(folder / MANIFEST)
-    except (FileNotFoundError, ValueError):
-        return {}
-
-
-def problem_in_run(folder: Path, path: Path) -> str | None:
-    """What is wrong with a file of a finished run; None for nothing known."""
-    name = str(path.relative_to(folder))
-    entry = run_entries(folder).get(name)
-    return None if entry is None else problem_of(folder, name, entry)
-
-
-def damage_of_run(folder: Path, *, hashed: bool = False) -> tuple[list[str], list[str]]:
-    """Sentences on files of a finished run that are damaged or lost: on its outcome and records, and on samples.
-
-    Args:
-        hashed: read weights and samples too, which else are compared by their size alone.
-    """
-    if not (folder / SUMMARY).is_file():
-        return [], []
-    try:
-        entries = read_manifest(folder / MANIFEST)
-    except FileNotFoundError:
-        return [], []
-    except ValueError as error:
-        return [str(error)], []
-    records: list[str] = []
-    samples: list[str] = []
-    for name, entry in entries.items():
-        sampled = any(fnmatch(name, pattern) for pattern in _SAMPLED)
-        problem = problem_of(folder, name, entry, hashed=hashed or not sampled)
-        if problem is None and Path(name).name == MANIFEST:
-            inside = problem_with(folder / Path(name).parent, hashed=hashed)
-            problem = None if inside is None else f"{Path(name).parent}/{inside}"
-        if problem is not None:
-            (samples if sampled else records).append(problem)
-    return records, _in_one(samples)
-
-
-def _in_one(sentences: list[str]) -> list[str]:
-    """Many sentences as one: the first few and the last."""
-    rest = [f"{len(sentences) - _NAMED} more, the last: {sentences[-1]}"] if len(sentences) > _NAMED else []
-    return ["; ".join([*sentences[:_NAMED], *rest])] if sentences else []
 
 
 def set_aside(path: Path, why: str) -> Path:

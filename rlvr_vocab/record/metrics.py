@@ -1,4 +1,4 @@
-"""The metrics that a run has logged, and the facts of its configuration that they are read by; no torch, no pandas."""
+"""The logged metrics of a run, and the facts of its configuration that they are read by; no torch, no pandas."""
 
 from __future__ import annotations
 
@@ -13,21 +13,17 @@ from rlvr_vocab.record.files import is_finished
 
 Row = Mapping[str, Any]
 
-# Every row of an evaluation on held-out problems during training has it.
+# In every row of an evaluation on held-out problems.
 EVAL_PROBLEMS = "eval/problems"
 _STEP_KEYS = ("step", "stage", "stage_step", "epoch")
 # Squares and sums of larger ones would leave the range of a float.
 _LARGEST = 1e150
+_NOT_OF_A_STEP = ("eval/", "eval_", "train_", "total_flos")  # logged by the trainer at the end of a training
 
 
 @dataclass(frozen=True)
 class RewardFact:
-    """One reward function of a run, by the name that it is logged as.
-
-    Attributes:
-        weight: the one it begins with.
-        full_mark: the score that the configuration calls success; None where it says nothing of it.
-    """
+    """One reward function of a run, by its logged name; `full_mark` is None where the configuration sets none."""
 
     name: str
     weight: float
@@ -40,11 +36,9 @@ class RunFacts:
     """The part of a run's configuration that its metrics are read by.
 
     Attributes:
-        max_steps: optimisation steps that it was to take; None where its epochs decide.
-        reasoning_vocab_size: number of reasoning tokens; 0 for a baseline.
-        think_tags: what opens and closes thinking.
-        completions_per_step: how many are sampled for an optimisation step, by one process; None: nobody knows.
-        stage: the stage that these facts are of; empty for those of the run.
+        max_steps: None where the number of epochs decides.
+        completions_per_step: sampled for an optimisation step by one process; None if unknown.
+        stage: name of the stage; empty for the whole run.
         stages: the facts of each of its stages, where it has any.
     """
 
@@ -69,14 +63,13 @@ class RunFacts:
         return next((facts for facts in self.stages if facts.stage == name), self)
 
 
-# What a measurement on held-out problems logs, each with `eval/` before its name.
+# Metrics of a measurement on held-out problems, each with `eval/` before its name.
 HELD_OUT_FIGURES = (
     *("accuracy", "reward", "reward_std", "format"),
     *("mean_length", "clipped_ratio", "reasoning_share", "problems"),
 )
 
-
-# What the seconds of a step are spent on, in the order of the step; they add up to `step_time`.
+# The phases of a step, in their order; their seconds add up to `step_time`.
 PHASES = (
     *("time/generation", "time/rewards", "time/logprobs", "time/forward", "time/backward", "time/optimizer"),
     *("time/waiting", "time/other"),
@@ -92,7 +85,6 @@ class RunRecord:
     Attributes:
         rows: one for each logged step, oldest first.
         evaluations: one for each evaluation on held-out problems during training.
-        summary: its outcome; None as long as it has none.
         damage: a sentence on each file of it that is lost or changed.
     """
 
@@ -113,7 +105,7 @@ class RunRecord:
 
 
 def series_of(rows: Sequence[Row], evaluations: Sequence[Row], metric: str) -> tuple[list[int], list[float]]:
-    """Steps and values of the rows, or evaluations, that have the metric as a finite number."""
+    """Steps and values of the rows, for `eval/…` of the evaluations, that have the metric as a finite number."""
     rows = evaluations if metric.startswith("eval/") else rows
     found = [(row["step"], row[metric]) for row in rows if is_number(row.get(metric))]
     return [step for step, _ in found], [float(value) for _, value in found]
@@ -166,16 +158,10 @@ def is_step_row(row: Row) -> bool:
     return any(key not in _STEP_KEYS and not key.startswith(_NOT_OF_A_STEP) for key in row)
 
 
-_NOT_OF_A_STEP = ("eval/", "eval_", "train_", "total_flos")  # as the trainer says at the end of a training
-
-
 def split_evaluations(rows: Sequence[Row]) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
     """Rows of steps, and rows of evaluations on held-out problems."""
     parts = [part for row in rows for part in _parts(row)]
-    return (
-        tuple(row for row in parts if is_step_row(row)),
-        tuple(row for row in parts if EVAL_PROBLEMS in row),
-    )
+    return tuple(filter(is_step_row, parts)), tuple(row for row in parts if EVAL_PROBLEMS in row)
 
 
 def _parts(row: Row) -> Iterator[Row]:

@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.files import atomic_write
-from rlvr_vocab.record.files import PROBE, PROBE_FOLDER, read_record
+from rlvr_vocab.files import atomic_write, read_json_if_there
+from rlvr_vocab.record.files import PROBE, PROBE_FOLDER
 
-# What becomes of the ids of a thought before its answer is sampled again, and what that tells.
+# Interventions on the ids of a thought, after which its answer is sampled again.
 ARMS = {
     "own": "as sampled",
     "redrawn": "each drawn anew from the model's own p(copy | text so far): the harness, which should do no harm",
@@ -42,15 +42,12 @@ class ProbeAnswer:
     """One answer after one version of a thought.
 
     Attributes:
-        draw: which of the versions of this arm; answers with the same draw are sampled by the same random numbers.
-        score: what the grader gives; None where it has none.
-        right: whether that is right; None where nothing is right or wrong.
-        gold_logp: log-probability of the gold answer, in the words of the model's own; None where it is not known.
-        donor_logp: that of the gold answer to the donor's problem; `permuted_donor_logp`: of the same after the thought
-            as the permuted arm has it, with no choice of the donor's but by chance.
-        donor: the problem that a transplanted thought has its choices from.
-        copies_logp: of the choice of ids, given the text and what stands before.
-        exchanged: share of the places with a choice at which the id is not the own one.
+        draw: version of the arm; answers with the same draw are sampled by the same random numbers.
+        gold_logp: log-probability of the gold answer, worded as the model's own answer; None if unknown.
+        donor_logp, permuted_donor_logp: that of the gold answer to the donor's problem, after the transplanted and
+            after the permuted thought; `donor` is the problem that gave the choices.
+        copies_logp: of the choice of ids, given the text and the ids before.
+        exchanged: share of the places with a choice at which the id is another one.
     """
 
     problem: int
@@ -83,27 +80,9 @@ class PermutedThought:
 Row = TypeVar("Row", SampledThought, ProbeAnswer, PermutedThought)
 
 
-@dataclass(frozen=True)
-class ToldByProbe:
-    """What stands in the `probe.json` of a run for whoever shows the run."""
-
-    verdict: str
-    sentence: str
-
-
-def told_by_probe(run: Path) -> ToldByProbe | None:
-    """What the probe of one run says of it; None where nobody has asked.
-
-    Raises:
-        UserError: its file is damaged.
-    """
-    probe = read_record(run / PROBE_FOLDER, PROBE)
-    if probe is None:
-        return None
-    try:
-        return ToldByProbe(probe["verdict"], probe["sentence"])
-    except KeyError as error:
-        raise UserError(f"{run / PROBE_FOLDER / PROBE} is damaged: {error}") from error
+def read_probe(run: Path) -> dict[str, Any] | None:
+    """The `probe.json` of a run, with its `verdict` and `sentence`; None for a run that was not probed."""
+    return read_json_if_there(run / PROBE_FOLDER / PROBE, {"verdict": str, "sentence": str})
 
 
 def write_rows(rows: Sequence[Row], path: Path) -> None:
@@ -114,7 +93,7 @@ def write_rows(rows: Sequence[Row], path: Path) -> None:
 
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:
-    """What `write_rows` wrote; raises UserError where a line holds something else."""
+    """Read what `write_rows` wrote; raises UserError where a line holds something else."""
     found = []
     lines = path.read_bytes().split(b"\n")  # text of a model may hold what else Python takes for the end of a line
     for number, line in enumerate(filter(None, lines), start=1):

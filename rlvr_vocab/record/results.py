@@ -1,20 +1,92 @@
-"""The results of an evaluation, one JSON object a line for each sampled answer; no torch."""
+"""Results of an evaluation, one JSON object a line for each sampled answer, and their metric; no torch."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, get_origin, get_type_hints
+from typing import Any
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write
 
 _ROUNDING = 1e-9  # of a sum of rewards
-# Columns of a problem set that results and completions keep: by them a run is looked at.
+# Columns of a problem set that results and completions keep.
 KINDS = ("task", "difficulty")
+# A grader as `GraderSpec.record` writes it.
+GraderRecord = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class HeldOutMetric:
+    """The share of right answers, or, where nothing is right or wrong, the mean score.
+
+    Attributes:
+        is_share: whether it is the former.
+        grader: the name of what grades the answers.
+        by: ` by <grader>`; empty for the library's `accuracy`.
+    """
+
+    is_share: bool = True
+    grader: str = "accuracy"
+    by: str = ""
+
+    @classmethod
+    def of(cls, grader: GraderRecord | None) -> HeldOutMetric:
+        """The metric of a grader; accuracy for None, as in a run without held-out problems."""
+        if grader is None:
+            return cls()
+        is_accuracy = [each["name"] for each in grader["functions"] if "file" not in each] == ["accuracy"]
+        by = "" if is_accuracy and len(grader["functions"]) == 1 else f" by {grader['name']}"
+        return cls(grader["threshold"] is not None, str(grader["name"]), by)
+
+    @property
+    def name(self) -> str:
+        return "accuracy" if self.is_share else "reward"
+
+    def of_run(self, summary: Mapping[str, Any]) -> tuple[float | None, float | None]:
+        """Its value before and after a run, from `summary.json`."""
+        return summary.get(f"{self.name}_before"), summary.get(f"{self.name}_after")
+
+    def value(self, value: float, space: str = "") -> str:
+        """A value, `71.2%` or `0.712`; `space` stands before the percent sign."""
+        return f"{100 * value:.1f}{space}%" if self.is_share else f"{value:.3f}".replace("-", "−")
+
+    def difference(self, value: float, sign: bool = True) -> str:
+        """A difference, `+2.0 points` or `+0.020`, with a true minus."""
+        text = (
+            f"{100 * value:{'+' if sign else ''}.1f} points" if self.is_share else f"{value:{'+' if sign else ''}.3f}"
+        )
+        return text.replace("-", "−")
+
+    def interval(self, low: float, high: float) -> str:
+        """The ends of an interval of differences, `+1.2 to +3.4`."""
+        return " to ".join(self.difference(end).removesuffix(" points") for end in (low, high))
+
+
+ACCURACY = HeldOutMetric()
+
+
+def same_grader(one: GraderRecord | None, other: GraderRecord | None) -> bool:
+    """Whether two graders give the same figures; their names may differ."""
+    first, second = ({**each, "name": None} if each is not None else None for each in (one, other))
+    return first == second
+
+
+def grader_text(grader: GraderRecord | None) -> str:
+    """`numeric with {"absolute_tolerance": 0.1}`: the name, and what sets it apart from others of that name."""
+    if grader is None:
+        return "nothing"
+    functions = grader["functions"]
+    parts = [f"{each['name']} {json.dumps(each['params'], ensure_ascii=False)}" for each in functions if each["params"]]
+    parts += [f"{each['file']} ({each['sha256'][:8]})" for each in functions if "file" in each]
+    if grader["threshold"] is None:
+        parts.append("nothing right or wrong")
+    elif grader["threshold"] != 1.0:
+        parts.append(f"threshold {grader['threshold']:g}")
+    return f"{grader['name']}{' with ' * bool(parts)}{', '.join(parts)}"
 
 
 def is_right(score: float | None, threshold: float | None) -> bool | None:
@@ -24,17 +96,16 @@ def is_right(score: float | None, threshold: float | None) -> bool | None:
 
 @dataclass(frozen=True)
 class ProblemResult:
-    """One sampled answer to one problem; `score` is None where the grader has none for it.
+    """One sampled answer to one problem.
 
     Attributes:
         solution: the gold answer, text or any JSON value; None where the problem has none.
-        completion: the assistant's whole turn, with what the template prefilled of it; `completion_ids` were sampled.
-        answer: what the verifier takes for the turn's final answer; None where there is none, or, with `answer_read`
-            False, where nobody looked.
+        completion: the assistant's whole turn, prefilled text included; `completion_ids` were sampled.
+        score: None where the grader gives none.
+        answer: the final answer that the verifier reads; `answer_read` is False where it was not asked.
         threshold: the score from which it is right; None where nothing is right or wrong.
-        in_format: what the run's own format reward says of it; None where there is none.
-        rewards: the scores that `score` is the sum of, by name; empty where it is that of one reward.
-        task, difficulty: of the problem; empty where its set has no such column.
+        in_format: by the run's format reward; None without one.
+        rewards: the parts of a `score` that is a sum, by name.
     """
 
     problem: int
@@ -50,7 +121,7 @@ class ProblemResult:
     finished: bool
     answer: str | None = None
     answer_read: bool = False
-    completion_ids: list[int] = field(default_factory=list)  # older files have none of this and what follows
+    completion_ids: list[int] = field(default_factory=list)
     threshold: float | None = 1.0
     in_format: bool | None = None
     rewards: dict[str, float | None] = field(default_factory=dict)
@@ -68,7 +139,7 @@ class ProblemResult:
         return self.score if self.right is None else float(self.right)
 
 
-def kind_in_words(task: str, difficulty: str) -> str:
+def kind_text(task: str, difficulty: str) -> str:
     """`chain_sum (num_terms 2)`; empty for a problem of no kind."""
     return f"{task} ({difficulty})" if task and difficulty else task or difficulty
 
@@ -88,17 +159,9 @@ def problem_means(results: Sequence[ProblemResult], value_of: ValueOf) -> dict[i
 
 
 def mean_over_problems(results: Sequence[ProblemResult], value_of: ValueOf) -> float | None:
-    """What one answer to a problem is expected to have; None where no answer has it."""
+    """The mean of the problems' means; None where no answer has the value."""
     means = problem_means(results, value_of).values()
     return sum(means) / len(means) if means else None
-
-
-# `isinstance` takes unions, and no `list[int]`.
-_KINDS = {
-    name: get_origin(kind) if get_origin(kind) in (list, dict) else kind
-    for name, kind in get_type_hints(ProblemResult).items()
-    if kind is not Any
-}
 
 
 def write_results(results: Sequence[ProblemResult], path: Path) -> None:
@@ -108,7 +171,7 @@ def write_results(results: Sequence[ProblemResult], path: Path) -> None:
 
 
 def read_results(path: Path) -> list[ProblemResult]:
-    """What `write_results` wrote.
+    """Read what `write_results` wrote.
 
     Raises:
         UserError: a line holds something else, or is cut short.
@@ -120,13 +183,9 @@ def read_results(path: Path) -> list[ProblemResult]:
 def result_in(line: bytes, path: Path, number: int) -> ProblemResult:
     """The result in a line of a file; raises UserError, which names both, where it is none."""
     try:
-        result = ProblemResult(**json.loads(line.decode("utf-8", errors="surrogatepass")))
-        wrong = [name for name, kind in _KINDS.items() if not isinstance(getattr(result, name), kind)]
-        if wrong:
-            raise TypeError(f"{wrong[0]} is {getattr(result, wrong[0])!r:.40}")
+        return ProblemResult(**json.loads(line.decode("utf-8", errors="surrogatepass")))
     except (ValueError, TypeError) as error:
         raise UserError(f"{path}, line {number}: no result of an evaluation ({error})") from error
-    return result
 
 
 def result_line(result: ProblemResult) -> str:

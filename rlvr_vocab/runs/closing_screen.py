@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from rlvr_vocab.record.measure import Measure
+from rlvr_vocab.record.results import HeldOutMetric
 from rlvr_vocab.terminal import shows_colours
 from rlvr_vocab.text import pluralize, printable
 from rlvr_vocab.vocab.marking import CLOSE_MARK, OPEN_MARK
@@ -63,7 +63,7 @@ def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> No
 def _outcome(summary: dict[str, Any]) -> str:
     """What was measured on the held-out problems before and after, in a line."""
     steps, problems = pluralize(summary["steps"], "step"), pluralize(summary["held_out_problems"], "problem")
-    measure = Measure.of(summary.get("grader"))
+    measure = HeldOutMetric.of(summary.get("grader"))
     before, after = measure.of_run(summary)
     if before is None or after is None:
         nothing = "none of the held-out answers has a score" if summary["held_out_problems"] else "nothing was held out"

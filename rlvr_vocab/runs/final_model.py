@@ -16,7 +16,7 @@ from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.files import atomic_dir
 from rlvr_vocab.record.files import FINAL_ADAPTER, FINAL_MODEL
 from rlvr_vocab.record.manifest import set_aside, write_manifest
-from rlvr_vocab.record.measure import Measure
+from rlvr_vocab.record.results import HeldOutMetric
 from rlvr_vocab.runs.environment import recorded_names_on_hub
 from rlvr_vocab.runs.model_card import CardFacts, measured, quantized_note, write_adapter_card, write_card
 from rlvr_vocab.runs.record import asked_under_it
@@ -27,7 +27,7 @@ from rlvr_vocab.vocab.peft.merge import MergeReport, merge_adapter
 
 @peak_memory.phase("final_model")
 def save_final_model(
-    trainer: RegionGRPOTrainer, settings: RunSettings, steps: int, measure: Measure, console: Console
+    trainer: RegionGRPOTrainer, settings: RunSettings, steps: int, measure: HeldOutMetric, console: Console
 ) -> None:
     """Write what was trained, whole and with its card; an adapter by itself first, then folded into its base.
 

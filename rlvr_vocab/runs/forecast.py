@@ -18,9 +18,9 @@ from rlvr_vocab.files import atomic_write
 from rlvr_vocab.plan.architecture import architecture_of
 from rlvr_vocab.plan.devices import CPU, GIB, Device, card_called, device_named, device_with
 from rlvr_vocab.plan.forecast import Circumstances, forecast_of
+from rlvr_vocab.plan.outcome import FORECAST, grades, measured_in, read_forecast
 from rlvr_vocab.plan.problems import ProblemsAhead
 from rlvr_vocab.plan.workload import Sharding
-from rlvr_vocab.record.forecast import FORECAST, grades, measured_in, read_forecast
 from rlvr_vocab.runs.stages import Stage
 from rlvr_vocab.vocab.layout import VocabLayout
 

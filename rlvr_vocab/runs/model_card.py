@@ -20,8 +20,7 @@ from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import LONG_DTYPE_NAMES
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.record.files import FINAL_ADAPTER, SUMMARY, read_record, run_folder_of
-from rlvr_vocab.record.measure import Measure
-from rlvr_vocab.record.results import read_results
+from rlvr_vocab.record.results import HeldOutMetric, read_results
 from rlvr_vocab.runs.environment import names_on_hub, recorded_names_on_hub, without_folder
 from rlvr_vocab.runs.folder import results_file
 from rlvr_vocab.runs.record import asked_under_it
@@ -156,7 +155,7 @@ SHOWN_KEYS = (
 class Measured:
     """What the answers to the held-out problems that have a score came to, one for each problem."""
 
-    measure: Measure
+    measure: HeldOutMetric
     values: tuple[float, ...]
 
     def __str__(self) -> str:
@@ -260,7 +259,7 @@ def facts_of_adapter(checkpoint: Path) -> CardFacts:
     if folder is None:
         return CardFacts(None, adapter=True)
     final = checkpoint.name == FINAL_ADAPTER
-    measure = Measure.of((read_record(folder, SUMMARY) or {}).get("grader"))
+    measure = HeldOutMetric.of((read_record(folder, SUMMARY) or {}).get("grader"))
     return CardFacts(
         read_recorded(folder, resolve=True),
         adapter=True,
@@ -272,7 +271,7 @@ def facts_of_adapter(checkpoint: Path) -> CardFacts:
     )
 
 
-def measured(run_folder: Path, when: str, measure: Measure) -> Measured | None:
+def measured(run_folder: Path, when: str, measure: HeldOutMetric) -> Measured | None:
     """What a run measured on its held-out problems, `before` or `after`; None where it did not."""
     path = results_file(run_folder, when)
     if not path.is_file():

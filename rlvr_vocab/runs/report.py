@@ -32,10 +32,9 @@ from rlvr_vocab.record.files import (
     read_record,
 )
 from rlvr_vocab.record.manifest import problem_in_run
-from rlvr_vocab.record.measure import GraderRecord, Measure
 from rlvr_vocab.record.metrics import RunRecord, read_rows
-from rlvr_vocab.record.probe import told_by_probe
-from rlvr_vocab.record.results import ProblemResult, read_results
+from rlvr_vocab.record.probe import read_probe
+from rlvr_vocab.record.results import GraderRecord, HeldOutMetric, ProblemResult, read_results
 from rlvr_vocab.runs.record import configuration_keys, default_keys, run_record
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.text import pluralize
@@ -85,7 +84,7 @@ def report_of(record: RunRecord, max_samples: int) -> RunReport:
     folder = record.folder
     marker, why_unmarked = _or_why(lambda: _marker(folder / INITIAL_MODEL))
     vocabulary, why_untold = _or_why(lambda: analyse_vocabulary(record))
-    probe, why_unprobed = _or_why(lambda: told_by_probe(folder))
+    probe, why_unprobed = _or_why(lambda: read_probe(folder))
     return RunReport(
         record=record,
         held_out=held_out_of(record),
@@ -108,7 +107,7 @@ def held_out_of(record: RunRecord) -> HeldOutAnswers:
     before, why_not_before = _or_why(lambda: _answers(record.folder, "before", problems))
     after, why_not_after = _or_why(lambda: _answers(record.folder, "after", problems))
     damage = tuple(filter(None, (why_not_before, why_not_after)))
-    return HeldOutAnswers(before or (), after or (), damage, Measure.of(grader_of(record)))
+    return HeldOutAnswers(before or (), after or (), damage, HeldOutMetric.of(grader_of(record)))
 
 
 def grader_of(record: RunRecord) -> GraderRecord | None:

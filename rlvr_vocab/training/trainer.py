@@ -63,7 +63,7 @@ from rlvr_vocab.vocab.tokenizer import load_tokenizer
 from rlvr_vocab.vocab.weights import refuse_not_finite
 
 # Figures of the model that a trainer holds, by name.
-Measure = Callable[["RegionGRPOTrainer"], Mapping[str, float | None]]
+EvalFn = Callable[["RegionGRPOTrainer"], Mapping[str, float | None]]
 
 
 class RegionGRPOTrainer(GRPOTrainer):
@@ -108,7 +108,7 @@ class RegionGRPOTrainer(GRPOTrainer):
         adaptive_weights: Mapping[str, AdaptiveWeight] | None = None,
         stage_context: StageContext | None = None,
         on_full_disk: OnFullDisk = "stop",
-        measure: Measure | None = None,
+        measure: EvalFn | None = None,
         **kwargs: Any,
     ) -> None:
         """

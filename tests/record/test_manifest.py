@@ -1,13 +1,11 @@
 """The files of a finished run are compared with its manifest."""
 
-import json
 import shutil
 
 import pytest
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
-from rlvr_vocab.record.files import read_record
 from rlvr_vocab.record.manifest import damage_of_run, problem_in_run, write_manifest, write_run_manifest
 
 SAMPLED = ["completions/step_00001.parquet", "completions/step_00002.parquet", "evaluation/step_00002.jsonl"]
@@ -63,13 +61,13 @@ def test_a_damaged_summary_or_manifest_is_named(damage, run):
     assert damage_of_run(run) == (["manifest.json is damaged"], [])
 
 
-def test_of_a_deleted_folder_the_first_files_and_the_last_are_named(run):
+def test_of_a_deleted_folder_the_first_files_are_named(run):
     for step in range(3, 10):
         (run / f"completions/step_{step:05d}.parquet").write_text("rows")
     write_run_manifest(run, "{}\n")
     shutil.rmtree(run / "completions")
     [line] = damage_of_run(run)[1]
-    assert all(f"step_0000{step}.parquet" in line for step in (1, 2, 3, 9)) and "6 more" in line
+    assert all(f"step_0000{step}.parquet" in line for step in (1, 2, 3)) and "6 more" in line
 
 
 def test_an_unfinished_run_has_nothing_to_be_compared_with(run):
@@ -84,10 +82,3 @@ def test_no_reader_takes_damaged_files_for_those_of_the_run(damage, run):
         assert problem_in_run(run, run / name).startswith(name)
     with pytest.raises(UserError, match="completions/step_00002"):
         CompletionFiles(run / "completions").table(2)
-
-
-def test_a_wrong_type_in_a_file_of_a_run_is_named(tmp_path):
-    for content, key in (({"steps": "six"}, "steps"), ({"findings": [{"title": 3}]}, "findings"), ({"sample": []}, "")):
-        (tmp_path / "summary.json").write_text(json.dumps(content))
-        with pytest.raises(UserError, match=rf"summary\.json is damaged: {key}"):
-            read_record(tmp_path, "summary.json")

@@ -10,7 +10,7 @@ from huggingface_hub import ModelCard
 from markdown_it import MarkdownIt
 
 from rlvr_vocab.config.load import read_settings
-from rlvr_vocab.record.measure import ACCURACY, Measure
+from rlvr_vocab.record.results import ACCURACY, HeldOutMetric
 from rlvr_vocab.runs.environment import names_on_hub, without_folder
 from rlvr_vocab.runs.folder import start_run_folder
 from rlvr_vocab.runs.model_card import CardFacts, Measured, facts_of_adapter, write_adapter_card, write_card
@@ -62,7 +62,7 @@ def measured(right: int) -> Measured:
 
 
 def test_a_card_says_what_graded_where_nothing_is_right_or_wrong(tmp_path: Path) -> None:
-    reward = Measure(is_share=False, grader="2 × style + boxed", by=" by 2 × style + boxed")
+    reward = HeldOutMetric(is_share=False, grader="2 × style + boxed", by=" by 2 × style + boxed")
     facts = CardFacts(config_of(), adapter=False, steps="12", before=Measured(reward, (0.5, 0.25)))
     line = "| held-out reward by 2 × style + boxed before GRPO | 0.375 on 2 problems |"
     assert line in card(tmp_path, facts).splitlines()
@@ -219,7 +219,7 @@ def test_no_value_of_a_run_is_read_as_html_or_as_markdown(tmp_path: Path) -> Non
     config["dataset"]["system_prompt"] = HOSTILE
     config["rewards"]["functions"][0]["name"] = f"mine.py:{HOSTILE}"
     config["stages"] = [{"name": HOSTILE, "rewards": {"functions": [{"name": HOSTILE}]}}]
-    found = Measured(Measure(by=f" by {HOSTILE}"), (1.0,))
+    found = Measured(HeldOutMetric(by=f" by {HOSTILE}"), (1.0,))
     hostile = CardFacts(config, adapter=False, before=found, steps=HOSTILE)
     texts = [card(tmp_path, facts) for facts in (CardFacts(config_of(), adapter=False), hostile)]
     parser = MarkdownIt("commonmark", {"html": True}).enable("table")

@@ -19,7 +19,7 @@ from rlvr_vocab.analysis.compare.interval import (
 )
 from rlvr_vocab.analysis.compare.runs import ArmResults, match_scores
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.measure import ACCURACY, Measure
+from rlvr_vocab.record.results import ACCURACY, HeldOutMetric
 from rlvr_vocab.text import pluralize
 
 _RUNS_FOR_A_FIRM_EFFECT = 5  # runs of an arm
@@ -69,7 +69,7 @@ class Comparison:
     power: float
     comparisons: int
     variance: DifferenceVariance
-    measure: Measure = ACCURACY
+    measure: HeldOutMetric = ACCURACY
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -83,7 +83,7 @@ def compare_arms(
     confidence: float = 0.95,
     power: float = 0.8,
     paired: bool | None = None,
-    measure: Measure = ACCURACY,
+    measure: HeldOutMetric = ACCURACY,
 ) -> Comparison:
     """The difference between two arms on the same problems.
 
@@ -114,7 +114,7 @@ def compare_with_baseline(
     confidence: float = 0.95,
     power: float = 0.8,
     paired: bool | None = None,
-    measure: Measure = ACCURACY,
+    measure: HeldOutMetric = ACCURACY,
 ) -> tuple[Comparison, ...]:
     """Each of several arms against the baseline.
 
@@ -150,7 +150,7 @@ def _figures(
     confidence: float,
     power: float,
     paired: bool | None,
-    measure: Measure,
+    measure: HeldOutMetric,
     comparisons: int,
 ) -> Comparison:
     scores = match_scores(baseline, other, paired)

@@ -10,7 +10,7 @@ from typing import Any
 from rlvr_vocab.analysis.compare.comparison import Comparison, compare_with_baseline, seed_deviation, verdict_sentence
 from rlvr_vocab.analysis.compare.runs import ComparedArm, ComparedRun, KeyDifference, measure_of
 from rlvr_vocab.analysis.compare.warnings import comparison_warnings
-from rlvr_vocab.record.measure import Measure
+from rlvr_vocab.record.results import HeldOutMetric
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class ComparisonResult:
 
     key: str
     measured: str
-    measure: Measure
+    measure: HeldOutMetric
     arms: tuple[ComparedArm, ...]
     comparisons: tuple[Comparison, ...]
     differences: tuple[KeyDifference, ...]

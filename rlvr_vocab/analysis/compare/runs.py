@@ -11,9 +11,8 @@ import numpy as np
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles
-from rlvr_vocab.record.measure import GraderRecord, Measure, grader_in_words, same_grader
 from rlvr_vocab.record.metrics import Row
-from rlvr_vocab.record.results import ProblemResult
+from rlvr_vocab.record.results import GraderRecord, HeldOutMetric, ProblemResult, grader_text, same_grader
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.text import listed, visible_text
 
@@ -229,7 +228,7 @@ def problem_of(answer: ProblemResult) -> tuple[str, str | None]:
     return answer.prompt, cell_text(answer.solution)
 
 
-def measure_of(runs: Sequence[ComparedRun]) -> Measure:
+def measure_of(runs: Sequence[ComparedRun]) -> HeldOutMetric:
     """What the runs, which must all be graded alike, are compared by.
 
     Raises:
@@ -238,13 +237,13 @@ def measure_of(runs: Sequence[ComparedRun]) -> Measure:
     first = next((run for run in runs if run.grader is not None), runs[0])
     for run in runs:
         if not same_grader(first.grader, run.grader):
-            one, other = (grader_in_words(each.grader) for each in (first, run))
+            one, other = (grader_text(each.grader) for each in (first, run))
             raise UserError(
                 f"runs: the answers of {first.folder} were graded by {one}, those of {run.folder} by {other}: such "
                 "figures cannot be compared; grade both alike, with rlvr-vocab evaluate checkpoint=… grader=…, and "
                 "give evaluation=<name>"
             )
-    return Measure.of(first.grader)
+    return HeldOutMetric.of(first.grader)
 
 
 def safe_line(text: str) -> str:

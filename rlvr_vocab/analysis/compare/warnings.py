@@ -20,7 +20,7 @@ from rlvr_vocab.analysis.compare.runs import (
 )
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import is_finished
-from rlvr_vocab.record.measure import Measure
+from rlvr_vocab.record.results import HeldOutMetric
 from rlvr_vocab.text import listed, pluralize
 
 # Below it, lengths of completions alone make the difference between runs of one configuration.
@@ -175,7 +175,7 @@ def _before(baseline: ComparedArm, arm: ComparedArm) -> Iterator[str]:
     means = [mean(value for value, _ in each) for each in known]
     variance = sum(sum(variance for _, variance in each) / len(each) ** 2 for each in known)
     if abs(means[1] - means[0]) > _SIGNIFICANT * math.sqrt(variance):
-        measure = Measure.of(arm.runs[0].grader)
+        measure = HeldOutMetric.of(arm.runs[0].grader)
         how = "was right in" if measure.is_share else "had a reward of"
         yield (
             f"Before training {arm.name} {how} {measure.value(means[1])} and {baseline.name} "
@@ -191,11 +191,11 @@ def _measured_before(arm: ComparedArm) -> list[tuple[float, float]]:
     known = []
     for run in arm.runs:
         summary = run.summary or {}
-        value, _ = Measure.of(run.grader).of_run(summary)
+        value, _ = HeldOutMetric.of(run.grader).of_run(summary)
         count, deviation = summary.get("held_out_problems"), summary.get("reward_std_before")
         if value is None or not count:
             continue
-        if Measure.of(run.grader).is_share:
+        if HeldOutMetric.of(run.grader).is_share:
             known.append((value, max(value * (1 - value), 1 / count) / count))
         elif deviation is not None:
             known.append((value, deviation**2 / count))

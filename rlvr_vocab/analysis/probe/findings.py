@@ -17,8 +17,8 @@ import numpy as np
 from rlvr_vocab.analysis.compare.comparison import Comparison, compare_arms, holm, interval_text, p_text
 from rlvr_vocab.analysis.compare.runs import ArmResults, RunResults
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer
+from rlvr_vocab.record.results import HeldOutMetric
 from rlvr_vocab.statistics import Interval, mean_interval
 
 ProbeVerdict = Literal["carries meaning", "no sign of meaning", "too few problems to tell", "cannot tell"]
@@ -32,8 +32,8 @@ CONTRASTS = {
 }
 _LEAST_EXCHANGED = 0.1  # share of the choices that the permuted arm must have changed to tell anything
 # In nats; `grader` is what a measure is called where there is no share of right answers.
-_GOLD_LOGP = Measure(is_share=False, grader="log p of the gold answer")
-_DONOR_LOGP = Measure(is_share=False, grader="log p of the donor's answer")
+_GOLD_LOGP = HeldOutMetric(is_share=False, grader="log p of the gold answer")
+_DONOR_LOGP = HeldOutMetric(is_share=False, grader="log p of the donor's answer")
 
 
 @dataclass(frozen=True)
@@ -114,13 +114,13 @@ class ProbeFindings:
     arms: Sequence[ArmFigures]
     used: UsedBits | None
     telling_effect: float
-    measure: Measure
+    measure: HeldOutMetric
     runs: Sequence[str]
     thoughts: int
     without_thought: int
 
 
-def probe_findings(runs: Sequence[ProbedRun], measure: Measure, telling_effect: float) -> ProbeFindings:
+def probe_findings(runs: Sequence[ProbedRun], measure: HeldOutMetric, telling_effect: float) -> ProbeFindings:
     """The verdict and everything beside it.
 
     Args:
@@ -207,7 +207,7 @@ def _contrast(
     baseline: str,
     other: str,
     value_of: ValueOf,
-    measure: Measure,
+    measure: HeldOutMetric,
 ) -> Comparison | None:
     """The other arm against the baseline, paired by problem and by run; None where values are missing or all one."""
     return _compared(_results(runs, baseline, value_of), _results(runs, other, value_of), measure)
@@ -220,7 +220,7 @@ def _towards_donors(runs: Sequence[ProbedRun]) -> Comparison | None:
     return _compared(replace(without, name="permuted"), with_donors, _DONOR_LOGP)
 
 
-def _compared(baseline: ArmResults, other: ArmResults, measure: Measure) -> Comparison | None:
+def _compared(baseline: ArmResults, other: ArmResults, measure: HeldOutMetric) -> Comparison | None:
     scores = [run.scores for each in (baseline, other) for run in each.runs]
     if not all(scores) or not (measure.is_share or len({score for each in scores for score in each}) > 1):
         return None
@@ -235,7 +235,7 @@ def _results(runs: Sequence[ProbedRun], arm: str, value_of: ValueOf) -> ArmResul
     return ArmResults(arm, found)
 
 
-def _figures(runs: Sequence[ProbedRun], arm: str, measure: Measure) -> ArmFigures | None:
+def _figures(runs: Sequence[ProbedRun], arm: str, measure: HeldOutMetric) -> ArmFigures | None:
     """None for an arm that was not asked for, or that no thought could be given."""
     answers = [each for run in runs for each in run.answers.get(arm, ())]
     values = [value for each in answers if (value := each.value) is not None]

@@ -11,8 +11,8 @@ from markupsafe import Markup
 
 from rlvr_vocab.analysis.charts import Band, Chart, Line, line_chart, stacked_chart
 from rlvr_vocab.analysis.report.page import chart_grid, facts, paragraph
-from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.record.metrics import PHASES, RunRecord
+from rlvr_vocab.record.results import HeldOutMetric
 
 _SEEN = 0.005  # what is less of all seconds is not drawn
 _PER_FUNCTION_CHARTS = {
@@ -129,7 +129,7 @@ CURVES = (
 )
 
 
-def curves(record: RunRecord, held_out: Line | None, measure: Measure) -> Markup:
+def curves(record: RunRecord, held_out: Line | None, measure: HeldOutMetric) -> Markup:
     """All charts that there is data for, and below them in words what never changed.
 
     Args:
@@ -178,7 +178,7 @@ def _reward(record: RunRecord, bands: Sequence[Band]) -> Chart | None:
     return Chart("Reward", line_chart([line], y_label="reward", title="Reward", bands=bands), note)
 
 
-def _held_out(record: RunRecord, held_out: Line, measure: Measure, bands: Sequence[Band]) -> Chart:
+def _held_out(record: RunRecord, held_out: Line, measure: HeldOutMetric, bands: Sequence[Band]) -> Chart:
     """The measure on held-out problems beside that on those trained on: the two should rise together."""
     lines, title = [held_out], "Accuracy" if measure.is_share else "Held-out reward"
     steps, values = record.series(f"rewards/{measure.grader}/mean" if measure.is_share else "reward")

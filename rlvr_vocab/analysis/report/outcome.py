@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rlvr_vocab.analysis.charts import Line
-from rlvr_vocab.record.measure import ACCURACY, Measure
 from rlvr_vocab.record.metrics import Row, RunRecord, is_number
-from rlvr_vocab.record.results import ProblemResult
+from rlvr_vocab.record.results import ACCURACY, HeldOutMetric, ProblemResult
 from rlvr_vocab.statistics import (
     Interval,
     difference_interval,
@@ -40,7 +39,7 @@ class HeldOutAnswers:
     before: Sequence[ProblemResult] = ()
     after: Sequence[ProblemResult] = ()
     damage: Sequence[str] = ()
-    measure: Measure = ACCURACY
+    measure: HeldOutMetric = ACCURACY
 
     def pairs(self) -> list[tuple[ProblemResult, ProblemResult]]:
         """The first answers before and after, for each problem that was graded both times."""
@@ -94,7 +93,7 @@ def held_out_line(record: RunRecord, held_out: HeldOutAnswers) -> Line | None:
     )
 
 
-def _of_row(row: Row, measure: Measure) -> Interval | None:
+def _of_row(row: Row, measure: HeldOutMetric) -> Interval | None:
     """What was measured during training; None where the row lacks a figure of it."""
     value, problems = row.get(f"eval/{measure.name}"), row.get("eval/problems")
     if not is_number(value) or not is_number(problems):
@@ -115,7 +114,7 @@ class Change:
     low: float
     high: float
     problems: int
-    measure: Measure
+    measure: HeldOutMetric
 
     @property
     def is_seen(self) -> bool:

@@ -37,7 +37,6 @@ from rlvr_vocab.analysis.samples import SampleReader
 from rlvr_vocab.analysis.vocabulary import VOCABULARY, VocabularyAnalysis, copy_rows, vocabulary_charts
 from rlvr_vocab.record.completions import CompletionFiles
 from rlvr_vocab.record.metrics import RunRecord
-from rlvr_vocab.record.probe import ToldByProbe
 from rlvr_vocab.terminal import clock
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.vocab.marking import Marker
@@ -87,7 +86,7 @@ class RunReport:
     configuration: Configuration
     max_samples: int
     unreadable: Sequence[str] = ()
-    probe: ToldByProbe | None = None
+    probe: Mapping[str, Any] | None = None
 
 
 def run_page(report: RunReport) -> Page:
@@ -117,7 +116,7 @@ def _outcome(report: RunReport) -> Markup:
         ("group size", f"{run.num_generations:,}"),
         ("seed", str(run.seed)),
         *_of_summary(record),
-        *([] if report.probe is None else [("what the copies mean", report.probe.sentence)]),
+        *([] if report.probe is None else [("what the copies mean", report.probe["sentence"])]),
     ]
     lines = [paragraph(f"Damaged: {line}.", "missing") for line in record.damage]
     return Markup().join([*lines, facts(pairs), *_by_task(report.held_out), *_of_forecast(record)])

@@ -22,7 +22,7 @@ from rlvr_vocab.analysis.vocabulary import evenly_spread
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import CompletionFiles, SampledCompletion
-from rlvr_vocab.record.results import ProblemResult, kind_in_words
+from rlvr_vocab.record.results import ProblemResult, kind_text
 from rlvr_vocab.text import pluralize, visible_lines
 from rlvr_vocab.vocab.marking import CHOSEN_MEANS, Marker, TextSpan, marked_html, shared_prefix_length, shortened
 
@@ -172,7 +172,7 @@ def _of_answer(answer: ProblemResult, title: str, marker: Marker | None) -> Samp
     body = marked_html(shortened(spans, _HEAD, _TAIL))
     gold = cell_text(answer.solution)
     facts = [] if gold is None else [("gold", visible_lines(_shortened(gold)))]
-    if kind := kind_in_words(answer.task, answer.difficulty):
+    if kind := kind_text(answer.task, answer.difficulty):
         facts.append(("task", visible_lines(_shortened(kind))))
     return SampleCard(title, visible_lines(_shortened(answer.prompt)), body, facts)
 

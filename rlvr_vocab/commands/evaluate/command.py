@@ -36,8 +36,7 @@ from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
 from rlvr_vocab.evaluation.votes import votes_of
 from rlvr_vocab.files import atomic_write, json_text
 from rlvr_vocab.record.files import EVALUATION_RESULTS, SUMMARY
-from rlvr_vocab.record.measure import Measure
-from rlvr_vocab.record.results import ProblemResult
+from rlvr_vocab.record.results import HeldOutMetric, ProblemResult
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.lock import only_writer
@@ -88,7 +87,7 @@ def _run(settings: EvaluateSettings, console: Console) -> int:
     evaluated: list[EvaluatedCheckpoint] = []
     for candidate in candidates:
         evaluated.append(_evaluated(settings, candidate, rows, evaluated[:1], console))
-        console.print(outcome_line(evaluated[-1], Measure.of(candidate.result_settings["grader"])), markup=False)
+        console.print(outcome_line(evaluated[-1], HeldOutMetric.of(candidate.result_settings["grader"])), markup=False)
         console.print(figure_table(evaluated[-1]))
         if len(evaluated[-1].tasks) > 1:
             console.print(task_table(evaluated[-1]))

@@ -19,8 +19,7 @@ from rlvr_vocab.evaluation.figures import EvaluationFigures
 from rlvr_vocab.evaluation.sampling import SamplingSettings
 from rlvr_vocab.files import atomic_write_json, read_json, read_json_if_there
 from rlvr_vocab.record.files import EVALUATION_RESULTS, EVALUATION_SETTINGS, SUMMARY
-from rlvr_vocab.record.measure import Measure, same_grader
-from rlvr_vocab.record.results import ProblemResult, mean_over_problems
+from rlvr_vocab.record.results import HeldOutMetric, ProblemResult, mean_over_problems, same_grader
 from rlvr_vocab.rewards.grader import GraderSpec
 from rlvr_vocab.statistics import Interval
 from rlvr_vocab.text import pluralize
@@ -200,7 +199,7 @@ def _recorded(figures: EvaluationFigures) -> dict[str, Any]:
     return {name: asdict(interval) for name, interval in figures.intervals.items()}
 
 
-def outcome_line(evaluated: EvaluatedCheckpoint, measure: Measure) -> str:
+def outcome_line(evaluated: EvaluatedCheckpoint, measure: HeldOutMetric) -> str:
     found = evaluated.accuracy if measure.is_share else evaluated.reward
     shown = "no answer has a score" if found is None else f"{measure.name} {measure.value(found)}{measure.by}"
     return (

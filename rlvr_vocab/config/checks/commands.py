@@ -35,8 +35,8 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import CARDS, CPU, device_named
 from rlvr_vocab.plan.workload import architecture_of_run
 from rlvr_vocab.record.files import FINAL_MODEL, PROBE, STEP_FILES, step_files
-from rlvr_vocab.record.measure import grader_in_words, same_grader
 from rlvr_vocab.record.probe import ARMS
+from rlvr_vocab.record.results import grader_text, same_grader
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import check_new_file, check_new_folder
@@ -163,7 +163,7 @@ def check_graders(settings: EvaluateSettings) -> None:
     for checkpoint, spec in zip(settings.checkpoints, specs, strict=True):
         Grader(spec, stand_in_context(RewardContext())).check_parameters()
         if not same_grader(spec.record(), specs[0].record()):
-            one, other = (grader_in_words(each.record()) for each in (specs[0], spec))
+            one, other = (grader_text(each.record()) for each in (specs[0], spec))
             raise UserError(
                 f"checkpoint: as in their runs {settings.checkpoints[0]} is graded by {one}, {checkpoint} by {other}: "
                 "give grader=… for both"

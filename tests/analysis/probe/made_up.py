@@ -3,8 +3,8 @@
 import numpy as np
 
 from rlvr_vocab.analysis.probe.findings import ProbedRun, probe_findings
-from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer
+from rlvr_vocab.record.results import HeldOutMetric
 
 DRAWS, PERMUTATIONS = 4, 8
 TELLING = 0.05
@@ -48,4 +48,4 @@ def made_up(effect=0.0, problems=500, seed=0, coupled=0.9, folder="run", draws=D
 
 
 def findings(*runs):
-    return probe_findings(runs, Measure(), TELLING)
+    return probe_findings(runs, HeldOutMetric(), TELLING)

@@ -10,8 +10,8 @@ from rlvr_vocab.analysis.probe.findings import probe_findings
 from rlvr_vocab.analysis.probe.page import probe_page
 from rlvr_vocab.analysis.report.page import render
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.measure import Measure
 from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer, SampledThought, read_rows, write_rows
+from rlvr_vocab.record.results import HeldOutMetric
 
 from .made_up import PERMUTATIONS, TELLING, findings, made_up
 
@@ -78,7 +78,7 @@ def test_scores_that_never_differ_are_refused_in_a_sentence():
     run = made_up(problems=50)
     alike = {arm: [replace(each, right=None, score=0.5) for each in rows] for arm, rows in run.answers.items()}
     with pytest.raises(UserError, match="one score for all answers, or none"):
-        probe_findings([replace(run, answers=alike)], Measure(is_share=False, grader="mine"), TELLING)
+        probe_findings([replace(run, answers=alike)], HeldOutMetric(is_share=False, grader="mine"), TELLING)
 
 
 def test_a_contrast_of_answers_that_never_differ_is_left_out_and_the_others_stay():
@@ -88,7 +88,7 @@ def test_a_contrast_of_answers_that_never_differ_is_left_out_and_the_others_stay
         arm: [replace(each, right=None, score=scores.get(arm, each.score)) for each in rows]
         for arm, rows in run.answers.items()
     }
-    found = probe_findings([replace(run, answers=changed)], Measure(is_share=False, grader="mine"), TELLING)
+    found = probe_findings([replace(run, answers=changed)], HeldOutMetric(is_share=False, grader="mine"), TELLING)
     assert found.verdict == "carries meaning" and "harm" not in found.contrasts and "transplanted" in found.contrasts
 
 

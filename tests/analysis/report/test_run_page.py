@@ -363,5 +363,3 @@ def test_what_a_probe_found_stands_with_the_outcome(run):
     write_json(run / "probe" / "probe.json", said)
     shown = report(run)
     assert "what the copies mean" in shown and "No sign of meaning: &lt;b&gt;as good&lt;/b&gt;." in shown
-    write_json(run / "probe" / "probe.json", {})
-    assert "probe.json is damaged: &#39;verdict&#39;" in report(run)
