@@ -79,7 +79,7 @@ def test_products_of_the_head_are_summed_in_float32(blocks, form, dtype, device,
     case.targets, case.regions = case.targets.to(device), case.regions.to(device)
     with block_form(blocks), torch.autocast(device.type, torch.bfloat16, enabled=dtype == torch.bfloat16):
         scores = case.scores(settings)
-    off = max((ours.cpu() - there).abs().max().item() for ours, there in zip(scores[:4], dense[:4], strict=True))
+    off = max((ours.cpu() - there).abs().max().item() for ours, there in zip(scores[:3], dense[:3], strict=True))
     found = gradients(case, scores, used)
     apart = max(((ours - there).norm() / there.norm()).item() for ours, there in zip(found, exact, strict=True))
     told(f"head in {dtype}, {form}, {blocks} form: {off:.1e} nats from float64, gradients {apart:.1e} of their norm")
@@ -91,7 +91,7 @@ def test_products_of_the_head_are_summed_in_float32(blocks, form, dtype, device,
 
 def gradients(case, scores, used):
     """`Case.gradients` for scores on a device."""
-    upstream = torch.randn(4, test_logprobs.POSITIONS, generator=torch.Generator().manual_seed(1))
-    used_of = zip(scores[:4], upstream.to(scores[0].device), used, strict=True)
+    upstream = torch.randn(3, test_logprobs.POSITIONS, generator=torch.Generator().manual_seed(1))
+    used_of = zip(scores[:3], upstream.to(scores[0].device), used, strict=True)
     sum((each * weight).sum() for each, weight, use in used_of if use).backward()
     return [leaf.grad.cpu() for leaf in case.leaves]
