@@ -160,7 +160,7 @@ def in_own_process(shape: str, variant: str, folder: str, traces: str, until: fl
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """In this process; `failed` says that the memory did not suffice, and the phases how far it came."""
     from rlvr_vocab.errors import is_out_of_memory
-    from rlvr_vocab.training.metrics.peak_memory import PeakMemory
+    from rlvr_vocab.training.metrics.step_clock import PeakMemory
     from rlvr_vocab.vocab.logprobs import block_form
 
     [shape] = arguments.shape

@@ -79,7 +79,7 @@ def table(found: dict[str, dict[str, float]]) -> str:
 
 def of_a_run(variant: str, words: list[str], out: Path) -> dict[str, float]:
     from rlvr_vocab.cli import main as cli
-    from rlvr_vocab.training.metrics.peak_memory import peak_memory
+    from rlvr_vocab.training.metrics.step_clock import peak_memory
 
     code = cli(["train", *words, *VARIANTS[variant], f"output_dir={out / 'run'}"])
     if code:
@@ -100,7 +100,7 @@ def of_plain_trl(variant: str, words: list[str], out: Path) -> dict[str, float]:
     from rlvr_vocab.runs.problems import load_run_problems
     from rlvr_vocab.runs.rewards import reward_context
     from rlvr_vocab.training.arguments import grpo_config
-    from rlvr_vocab.training.metrics.peak_memory import peak_memory
+    from rlvr_vocab.training.metrics.step_clock import peak_memory
 
     settings = read_settings("train", [*words, *VARIANTS["n = 0"], f"output_dir={out / 'run'}"])
     base = settings.model.name
@@ -130,7 +130,7 @@ def with_phases(trainer: Any) -> None:
     import torch
     from transformers import TrainerCallback
 
-    from rlvr_vocab.training.metrics.peak_memory import peak_memory
+    from rlvr_vocab.training.metrics.step_clock import peak_memory
 
     for name, phase in {
         "_generate": "generation",

@@ -116,7 +116,7 @@ def make_base(arguments: argparse.Namespace) -> None:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, float]:
-    from rlvr_vocab.training.metrics.peak_memory import GIB, PeakMemory
+    from rlvr_vocab.training.metrics.step_clock import GIB, PeakMemory
 
     trainer, batch, optimizer = ready_to_step(arguments)
     step(trainer, batch, optimizer)

@@ -107,7 +107,7 @@ def expand_shape(make_shape: Callable[[str], Shape], tmp_path_factory: pytest.Te
 @pytest.fixture(scope="session")
 def bytes_beyond() -> Callable[[Callable[[], Any]], float]:
     """What a call takes at its highest, beyond what the process had before; Linux alone tells."""
-    from rlvr_vocab.training.metrics.peak_memory import GIB, PeakMemory
+    from rlvr_vocab.training.metrics.step_clock import GIB, PeakMemory
 
     def measure(call: Callable[[], Any]) -> float:
         peaks = PeakMemory()

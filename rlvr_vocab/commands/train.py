@@ -46,7 +46,7 @@ from rlvr_vocab.runs.thinking import asks_to_think, thinking_warnings
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.checkpointing.write import report_disk_full
-from rlvr_vocab.training.metrics.peak_memory import peak_memory
+from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.sharding import RunOnceSharded, is_sharded, on_its_device
 from rlvr_vocab.training.stage import StopOnSignalOrTime
 from rlvr_vocab.training.trainer import RegionGRPOTrainer

@@ -107,7 +107,7 @@ def _backward(work: Workload, trained: float, head: float) -> dict[str, float]:
     tokens = work.at_once * work.tokens
     inside = _of_one_layer(work, tokens) + (kept_of_layer(work, tokens) if work.checkpointing else 0.0)
     # A table's gradient is made apart from that of earlier batches, which it is added to, and, where processes have to
-    # agree on it, from that of the input side (`training.embedding_gradient`).
+    # agree on it, from that of the input side (`training.models.load`).
     table = 0.0 if work.lora is not None else _table_bytes(work)
     again = table * ((work.batches > 1) + (work.processes > 1))
     first = {

@@ -125,7 +125,7 @@ def _lengths(run: RunSettings, prompts: list[Messages]) -> list[int]:
 def _tokenizer(run: RunSettings) -> TokenizersBackend | None:
     model = run.model
     if model.tiny is not None:
-        from rlvr_vocab.training.models.tiny_tokenizer import tiny_tokenizer, vocabulary_texts
+        from rlvr_vocab.training.models.tiny import tiny_tokenizer, vocabulary_texts
 
         texts = vocabulary_texts(run.dataset.system_prompt, run.dataset.tasks or ())
         return tiny_tokenizer(texts, model.think_tags)

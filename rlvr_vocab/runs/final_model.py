@@ -20,7 +20,7 @@ from rlvr_vocab.record.results import HeldOutMetric
 from rlvr_vocab.runs.environment import recorded_names_on_hub
 from rlvr_vocab.runs.model_card import CardFacts, measured, quantized_note, write_adapter_card, write_card
 from rlvr_vocab.runs.record import asked_under_it
-from rlvr_vocab.training.metrics.peak_memory import peak_memory
+from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.peft.merge import MergeReport, merge_adapter
 

@@ -32,7 +32,7 @@ from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import results_file
 from rlvr_vocab.runs.rewards import grader_of_run, reward_context
 from rlvr_vocab.terminal import progress_bar
-from rlvr_vocab.training.metrics.peak_memory import peak_memory
+from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.sharding import on_its_device
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.chat import prefilled_ids

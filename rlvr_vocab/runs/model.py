@@ -34,8 +34,7 @@ from rlvr_vocab.terminal import progress_bar
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import asks_for_bf16
 from rlvr_vocab.training.models.quantization import quantization_config
-from rlvr_vocab.training.models.tiny import CONTEXT, write_tiny_model
-from rlvr_vocab.training.models.tiny_tokenizer import vocabulary_texts
+from rlvr_vocab.training.models.tiny import CONTEXT, vocabulary_texts, write_tiny_model
 from rlvr_vocab.training.models.warmup import WorkedProblem, warm_up
 from rlvr_vocab.vocab.chat import find_turn_ids
 from rlvr_vocab.vocab.chat_template import template_text

@@ -25,11 +25,11 @@ from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import grpo_config
 from rlvr_vocab.training.checkpointing.find import steps_in
 from rlvr_vocab.training.display import live_display
-from rlvr_vocab.training.metrics.metrics_file import MetricsFile, write_rows_until_now
-from rlvr_vocab.training.metrics.peak_memory import peak_memory
+from rlvr_vocab.training.metrics.logged_rows import MetricsFile, write_rows_until_now
+from rlvr_vocab.training.metrics.step_clock import peak_memory
+from rlvr_vocab.training.metrics.weights import parameter_groups, parameter_table
 from rlvr_vocab.training.stage import StageContext, StopEarly, StopOnSignalOrTime
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
-from rlvr_vocab.training.weight_checks import parameter_groups, parameter_table
 from rlvr_vocab.vocab.layout import VocabLayout
 
 

@@ -16,7 +16,7 @@ from rlvr_vocab.record.files import SUMMARY, SUMMARY_KEYS, is_finished, read_rec
 from rlvr_vocab.record.manifest import MANIFEST, damage_of_run, write_run_manifest
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, is_number
 from rlvr_vocab.runs.folder import RESUME_MODES, changes_of
-from rlvr_vocab.training.metrics.peak_memory import peak_memory
+from rlvr_vocab.training.metrics.step_clock import peak_memory
 
 
 def finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] | None:

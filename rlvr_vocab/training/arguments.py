@@ -1,36 +1,32 @@
-"""TRL's `GRPOConfig` with the fields that guides and older versions have, and in one arithmetic on every machine."""
+"""TRL's `GRPOConfig` with `max_prompt_length`, `warmup_ratio`, and bfloat16 where the machine computes it."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import torch
 import trl
 from transformers import PreTrainedTokenizerBase
 
 from rlvr_vocab.device import device_type, has_bf16, require_one_gpu
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.vocab.refuse_off_policy import refuse_off_policy
-from rlvr_vocab.vocab.weights import stored_dtype, weights_dtype
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass
 class GRPOConfig(trl.GRPOConfig):
-    """TRL's arguments, with these in addition or with another default.
+    """TRL's arguments and these; `max_steps=None` is no limit.
 
-    In full precision, with a word, where the hardware has no bfloat16 of its own. A CPU that has it trains in it too,
-    and needs no `use_cpu` for that. `max_steps=None` is no limit.
+    Hardware without bfloat16 trains in float32, with a warning. A CPU that has it needs no `use_cpu`.
 
     Attributes:
-        max_prompt_length: problems whose prompt has more tokens are left out of training; none is ever cut.
+        max_prompt_length: problems whose prompt has more tokens are left out of training; none is cut.
         warmup_ratio: the share of the steps over which the learning rate rises; not beside `warmup_steps`.
-        disable_dropout: True: a token would be sampled from one thinned network and scored by another.
+        disable_dropout: True: otherwise one thinned network would sample a token and another would score it.
     """
 
     max_prompt_length: int | None = None
@@ -57,11 +53,7 @@ class GRPOConfig(trl.GRPOConfig):
 
 
 def checked_arguments(args: GRPOConfig | None, *, copies: bool, **of_trainer: Any) -> GRPOConfig:
-    """The arguments, or the defaults.
-
-    Raises:
-        UserError: a sampler off the policy, by them or by other arguments of the trainer; several GPUs in one process.
-    """
+    """The arguments, or the defaults; UserError for a sampler off the policy, or several GPUs in one process."""
     args = GRPOConfig("grpo") if args is None else args
     refuse_off_policy({**vars(args), **of_trainer}, reasoning=copies)
     require_one_gpu(args.n_gpu, (args.model_init_kwargs or {}).get("device_map"), copies=copies)
@@ -69,28 +61,14 @@ def checked_arguments(args: GRPOConfig | None, *, copies: bool, **of_trainer: An
 
 
 def asks_for_bf16(fields: Mapping[str, Any]) -> bool:
-    """Whether a run's fields of TRL ask for bfloat16; unless they say otherwise they do."""
+    """Whether TRL's fields ask for bfloat16; by default they do."""
     return bool(not fields.get("fp16") if fields.get("bf16") is None else fields["bf16"])
 
 
-def as_the_machine_computes(args: trl.GRPOConfig, folder: Path) -> dict[str, Any]:
-    """How the weights of a folder are loaded: where bfloat16 is slow, in float32, those under an adapter too."""
-    loading: dict[str, Any] = dict(args.model_init_kwargs or {})
-    asked = loading.get("dtype", "float32")
-    dtype = stored_dtype(folder) if asked == "auto" else asked
-    named: Any = getattr(torch, dtype, dtype) if isinstance(dtype, str) else dtype
-    return {**loading, "dtype": weights_dtype(named, bool(args.use_cpu))}
-
-
 def drop_long_prompts(dataset: Any, tokenizer: PreTrainedTokenizerBase, limit: int | None) -> Any:
-    """The rows whose prompt has at most so many tokens, the others counted in a warning; all where there is no limit.
-
-    Raises:
-        UserError: none is left.
-    """
+    """The rows whose prompt has at most `limit` tokens; UserError where there are none. None: all."""
     if limit is None or dataset is None:
         return dataset
-
     kept = dataset.filter(lambda row: prompt_tokens(row, tokenizer) <= limit)
     if hasattr(kept, "__len__") and len(kept) < len(dataset):
         if not len(kept):
@@ -108,11 +86,7 @@ def prompt_tokens(row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, **
 
 
 def grpo_config(arguments: Mapping[str, Any]) -> GRPOConfig:
-    """The arguments of a run, which has a display of its own.
-
-    Raises:
-        UserError: TRL or Transformers refuse the arguments; what they say, on one line.
-    """
+    """The arguments of a run, which has its own display; UserError with the line of TRL or Transformers."""
     try:
         return GRPOConfig(**{"disable_tqdm": True, "log_level": "error", **arguments})
     except (ValueError, ImportError) as error:  # two fields that do not go together, a package that is missing

@@ -1,26 +1,25 @@
-"""Batches in which every group teaches: groups without spread are set aside, and more problems are drawn for them.
+"""Dynamic sampling of DAPO (arXiv 2503.14476, section 3.2): groups without spread give their place to other problems.
 
-Dynamic sampling of DAPO (arXiv 2503.14476, section 3.2), in rounds before TRL's own generation, which is then handed
-the completions that were chosen, and what they scored, as if it had just drawn them.
+It draws in rounds before TRL's own generation, which then gets the chosen completions and their rewards.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate.utils import gather_object
 from trl.trainer.utils import nanstd
 
-from rlvr_vocab.errors import UserError
+from rlvr_vocab.training.metrics.batch import weighted_total
 from rlvr_vocab.training.metrics.completions import SampledEntropies
-from rlvr_vocab.training.problem_order import ProblemOrder
-from rlvr_vocab.training.settings import CurriculumSettings
 
 # What TRL takes for none.
 _NO_SPREAD = 1e-8
@@ -29,13 +28,7 @@ _NO_SPREAD = 1e-8
 
 @dataclass(frozen=True)
 class Rollout:
-    """A completion, and what was made of it.
-
-    Attributes:
-        row: of the problem set.
-        tokens: of prompt and completion together.
-        extra: what reward functions logged of it, by column.
-    """
+    """A completion of a row of the problem set; `tokens`: of prompt and completion, `extra`: logged by rewards."""
 
     row: dict[str, Any]
     tokens: int
@@ -47,13 +40,7 @@ class Rollout:
 
 @dataclass(frozen=True)
 class ChosenBatch:
-    """A full batch of completions, of which a trainer takes this process's part for its own.
-
-    Attributes:
-        rollouts: this process's part.
-        rewards_BR: of all processes' completions.
-        sampled_BR: of all that were sampled for it.
-    """
+    """This process's part of a full batch; `rewards_BR` of all processes, `sampled_BR` of all that was drawn."""
 
     rollouts: Sequence[Rollout]
     rewards_BR: torch.Tensor
@@ -66,14 +53,12 @@ class ChosenBatch:
     @property
     def logps(self) -> list[list[float]] | None:
         found = [each.logps for each in self.rollouts if each.logps is not None]
-        return found if len(found) == len(self.rollouts) else None
+        return found or None
 
     @property
     def entropies(self) -> SampledEntropies | None:
         found = [each.entropies for each in self.rollouts if each.entropies is not None]
-        if len(found) < len(self.rollouts):
-            return None
-        return SampledEntropies(*map(list, zip(*found, strict=True)))
+        return SampledEntropies(*map(list, zip(*found, strict=True))) if found else None
 
     @property
     def extra(self) -> dict[str, list[Any]]:
@@ -85,40 +70,13 @@ class DynamicSampling:
     """Fills the generation batches of a `RegionGRPOTrainer` with groups whose rewards differ.
 
     Args:
-        solved_by: the reward that tells right from wrong, by the name it is logged under, and from which score on.
-        max_rounds: after so many, groups without spread fill what is left; after one, a batch is what a curriculum has
-            chosen.
-
-    Attributes:
-        order: where problems come from, which is told how they were answered.
+        solved_by: the reward that tells right from wrong, by its logged name, and from which score on.
+        max_rounds: after so many, groups without spread fill the rest; 1 leaves the choice to `order`.
     """
 
     def __init__(self, trainer: Any, max_rounds: int, order: ProblemOrder, solved_by: tuple[str, float] | None) -> None:
         self.order = order
         self._trainer, self._max_rounds, self._solved_by = trainer, max_rounds, solved_by
-
-    @classmethod
-    def of(
-        cls,
-        trainer: Any,
-        max_rounds: int,
-        curriculum: CurriculumSettings,
-        solved_by: tuple[str, float] | None,
-    ) -> DynamicSampling | None:
-        """None where the loader's batches are trained on.
-
-        Raises:
-            UserError: nothing tells what is solved.
-        """
-        skip_solved = curriculum.skip_solved
-        if max_rounds == 1 and skip_solved is None:
-            return None
-        if trainer.rollout_func is not None or trainer.tools or trainer.environment_factories is not None:
-            raise UserError("dynamic sampling and curricula draw plain completions: not with rollout_func or tools")
-        if solved_by is None and skip_solved is not None:
-            raise UserError("a curriculum that goes by what is solved needs solved_by, the reward that tells")
-        order = ProblemOrder(len(trainer.train_dataset), trainer.args.seed, skip_solved)
-        return cls(trainer, max_rounds, order, solved_by)
 
     def fill(self, completions: int) -> ChosenBatch:
         """A batch with so many completions in each process."""
@@ -157,14 +115,14 @@ class DynamicSampling:
         count = len(rows) // trainer.accelerator.num_processes
         first = count * trainer.accelerator.process_index
         mine = rows[first : first + count]
-        with self._unlogged():
+        with trainer.metrics_set_aside():  # TRL logs those that are chosen again
             prompts = [row["prompt"] for row in mine]
             prompt_ids, completion_ids, _, completions, logps, *_ = trainer._generate(prompts)
             entropies = trainer.sampled_entropies
             rewards_BR = trainer._calculate_rewards(mine, prompts, completions, completion_ids)
             # A function that was called row by row, and failed on one, has logged fewer.
-            extra = {name: each for name, each in trainer._pending_extra_logs.items() if len(each) == len(mine)}
-            trainer._pending_extra_logs.clear()
+            extra = {name: each for name, each in trainer.extra_logs.items() if len(each) == len(mine)}
+            trainer.extra_logs.clear()
         local = [
             Rollout(
                 row=row,
@@ -185,23 +143,13 @@ class DynamicSampling:
                 self.order.observe(place, each.pass_rate(trainer.reward_func_names.index(name), threshold))
         return found
 
-    @contextmanager
-    def _unlogged(self) -> Iterator[None]:
-        """Inside the block what is logged of completions is of no step: of those that are chosen TRL logs it again."""
-        metrics = self._trainer._metrics
-        kept, metrics["train"] = metrics["train"], defaultdict(list)
-        try:
-            yield
-        finally:
-            metrics["train"] = kept
-
     def _log(self, rounds: int, chosen: Sequence[_Group], drawn: Sequence[_Group]) -> None:
         trainer = self._trainer
         # TRL counts the tokens of the chosen completions once more.
         trainer.state.num_input_tokens_seen -= sum(each.tokens for each in chosen)
         if self._max_rounds == 1:
             return
-        rewards = torch.cat([each.total(trainer.reward_weights) for each in drawn])
+        rewards = torch.cat([weighted_total(each.rewards_GR, trainer.reward_weights) for each in drawn])
         logged: Mapping[str, float] = {
             "dynamic/rounds": rounds,
             "dynamic/completions_thrown_away": (len(drawn) - len(chosen)) * trainer.num_generations,
@@ -209,7 +157,7 @@ class DynamicSampling:
             "reward/sampled": rewards.nanmean().item(),
         }
         for name, value in logged.items():
-            trainer._metrics["train"][name].append(float(value))
+            trainer.train_metrics[name].append(float(value))
 
 
 @dataclass(frozen=True)
@@ -223,19 +171,91 @@ class _Group:
     def tokens(self) -> int:
         return sum(each.tokens for each in self.rollouts)
 
-    def total(self, weights_R: torch.Tensor) -> torch.Tensor:
-        """`(G,)` weighted rewards, NaN where no function gave one."""
-        total_G = (self.rewards_GR * weights_R.to(self.rewards_GR.device)).nansum(dim=1)
-        return total_G.masked_fill(self.rewards_GR.isnan().all(dim=1), torch.nan)
-
     def has_spread(self, weights_R: torch.Tensor, aggregation: str) -> bool:
         """Whether the rewards differ, as TRL counts it: their sum, or any of them where each is normalised first."""
         if aggregation == "normalize_then_sum":
             compared = self.rewards_GR[:, weights_R.to(self.rewards_GR.device) != 0]
         else:
-            compared = self.total(weights_R).unsqueeze(1)
+            compared = weighted_total(self.rewards_GR, weights_R).unsqueeze(1)
         return bool((nanstd(compared, dim=0) > _NO_SPREAD).any())
 
     def pass_rate(self, reward: int, threshold: float) -> float:
         """The share of completions that a reward is no less than a threshold for."""
         return float((self.rewards_GR[:, reward] >= threshold).float().mean())
+
+
+ORDER_STATE = "problem_order.json"
+
+
+class ProblemOrder:
+    """Draws problems in a seeded order, each once in a pass; all processes draw alike. It is part of a checkpoint.
+
+    Args:
+        problems: their number.
+        skip_solved: a problem that was answered right throughout so often in a row is not drawn again.
+    """
+
+    def __init__(self, problems: int, seed: int, skip_solved: int | None = None) -> None:
+        self._problems, self._seed, self._skip_solved = problems, seed, skip_solved
+        self._drawn = self._passed_over = 0
+        self._rates: dict[int, float] = {}  # of the last time, by place in the set
+        self._streaks: Counter[int] = Counter()
+        self._go_to(0, 0)
+
+    def _go_to(self, passes: int, place: int) -> None:
+        self._passes, self._place = passes, place
+        self._of_pass = np.random.default_rng((self._seed, 0, passes)).permutation(self._problems)
+
+    def draw(self, count: int) -> list[int]:
+        """The places in the set of the next problems."""
+        return [self._next() for _ in range(count)]
+
+    def _next(self) -> int:
+        self._drawn += 1
+        for _ in range(2 * self._problems):  # a whole pass at least
+            place = self._step()
+            if self._skip_solved is None or self._streaks[place] < self._skip_solved:
+                return place
+            self._passed_over += 1
+        return self._step()  # nothing else is left
+
+    def _step(self) -> int:
+        if self._place == self._problems:
+            self._go_to(self._passes + 1, 0)
+        self._place += 1
+        return int(self._of_pass[self._place - 1])
+
+    def observe(self, place: int, rate: float) -> None:
+        """Note the share of right completions of a problem."""
+        self._rates[place] = rate
+        self._streaks[place] = self._streaks[place] + 1 if rate == 1 else 0
+
+    def summary(self) -> dict[str, Any]:
+        """Counts of drawn, skipped and solved problems, and a histogram of pass rates in ten bins."""
+        found: dict[str, Any] = {"drawn": self._drawn}
+        if self._skip_solved is not None:
+            solved = sum(streak >= self._skip_solved for streak in self._streaks.values())
+            found |= {"passed_over": self._passed_over, "problems_solved": solved}
+        if self._rates:
+            found["pass_rates"] = np.histogram(list(self._rates.values()), bins=10, range=(0, 1))[0].tolist()
+        return found
+
+    def save(self, folder: Path) -> None:
+        state = {
+            "passes": self._passes,
+            "place": self._place,
+            "drawn": self._drawn,
+            "passed_over": self._passed_over,
+            "rates": list(self._rates.items()),
+            "streaks": list(self._streaks.items()),
+        }
+        (folder / ORDER_STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
+
+    def restore(self, folder: Path) -> None:
+        """Go on from a checkpoint; one without this state leaves the beginning."""
+        if not (folder / ORDER_STATE).is_file():
+            return
+        state = json.loads((folder / ORDER_STATE).read_text(encoding="utf-8"))
+        self._go_to(state["passes"], state["place"])
+        self._drawn, self._passed_over = state["drawn"], state["passed_over"]
+        self._rates, self._streaks = dict(state["rates"]), Counter(dict(state["streaks"]))

@@ -1,93 +1,72 @@
-"""TRL's GRPO trainer under the region policy: rollouts, policy, old and reference log-probs, entropy and KL."""
+"""TRL's GRPO trainer under the region policy: generate, score, reward, loss, log, save."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, PeftModel
+from peft import LoraConfig
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback
-from transformers.trainer import TRAINING_ARGS_NAME
 from trl import GRPOTrainer
 
 from rlvr_vocab.rewards.adaptive import AdaptiveWeight
-from rlvr_vocab.training.arguments import (
-    GRPOConfig,
-    as_the_machine_computes,
-    checked_arguments,
-    drop_long_prompts,
-)
+from rlvr_vocab.training.arguments import GRPOConfig, checked_arguments, drop_long_prompts
 from rlvr_vocab.training.checkpointing.find import checkpoint_for_all
-from rlvr_vocab.training.checkpointing.save_and_resume import (
-    OnFullDisk,
-    TrainerCheckpoints,
-    keeping_configured_settings,
-)
-from rlvr_vocab.training.dynamic_sampling import ChosenBatch, DynamicSampling
-from rlvr_vocab.training.embedding_gradient import accumulate_tied_gradient
-from rlvr_vocab.training.metrics.batch import BatchMetrics
+from rlvr_vocab.training.checkpointing.save_and_resume import OnFullDisk, TrainerCheckpoints
+from rlvr_vocab.training.dynamic_sampling import ChosenBatch, DynamicSampling, ProblemOrder
+from rlvr_vocab.training.kl import ReferenceKL, TextKL, scores_of
+from rlvr_vocab.training.metrics.batch import BatchMetrics, SamplingGap
 from rlvr_vocab.training.metrics.completions import (
     CompletionRows,
     SampledEntropies,
     gather_rollouts,
     write_completions,
 )
-from rlvr_vocab.training.metrics.peak_memory import peak_memory
-from rlvr_vocab.training.metrics.reference_kl import ReferenceKL
-from rlvr_vocab.training.metrics.sampling_gap import SamplingGap
+from rlvr_vocab.training.metrics.logged_rows import log_run_steps_to_wandb
 from rlvr_vocab.training.metrics.step_clock import StepClock
-from rlvr_vocab.training.metrics.wandb_steps import log_run_steps_to_wandb
-from rlvr_vocab.training.models.initial import initial_folder
+from rlvr_vocab.training.metrics.weights import UpdatedShare
+from rlvr_vocab.training.models.load import accumulate_tied_gradient, as_the_machine_computes, initial_folder
 from rlvr_vocab.training.models.lora import as_lora, complete_adapter, lora_config, without_dropout
-from rlvr_vocab.training.region_head import region_head_in_trl
 from rlvr_vocab.training.reward_weights import AdaptiveWeights, require_scores
 from rlvr_vocab.training.settings import CurriculumSettings, KLOver, Lora
-from rlvr_vocab.training.sharding import is_sharded, keep_float32, require_sharding, without_tied_copies
+from rlvr_vocab.training.sharding import keep_float32, require_sharding
 from rlvr_vocab.training.stage import StageContext
-from rlvr_vocab.training.text_kl import TextKL, scores_of
+from rlvr_vocab.training.trl_seams import TRLSeams, region_head_in_trl
 from rlvr_vocab.training.vllm_check import VLLMCheck, set_vllm_context
-from rlvr_vocab.training.weight_checks import UpdateCheck, UpdatedShare
 from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.expand import Expansion
 from rlvr_vocab.vocab.layout import VocabLayout
-from rlvr_vocab.vocab.peft.adapter_base import record_base
 from rlvr_vocab.vocab.policy import RegionPolicy
-from rlvr_vocab.vocab.reasoning_rows import held_rows
 from rlvr_vocab.vocab.refuse_off_policy import refuse_altered_config
 from rlvr_vocab.vocab.sampling import attach_region_sampler
 from rlvr_vocab.vocab.tokenizer import load_tokenizer
 from rlvr_vocab.vocab.weights import refuse_not_finite
 
-# Figures of the model that a trainer holds, by name.
+# Held-out metrics of the model that a trainer holds, by name.
 EvalFn = Callable[["RegionGRPOTrainer"], Mapping[str, float | None]]
 
 
-class RegionGRPOTrainer(GRPOTrainer):
+class RegionGRPOTrainer(TRLSeams):
     """GRPO under the region policy, with TRL's arguments.
 
-    Policy, reference and tokenizer are read from one folder, the expanded model, so that the reference is the model
-    before training. Reward functions receive the whole assistant turn, with what the chat template prefilled of it.
+    Policy, reference and tokenizer are read from `initial_model`, the folder of the expanded model. Reward functions
+    receive the whole assistant turn, with what the chat template prefilled of it.
 
     Attributes:
-        initial_model: that folder.
-        policy: the region policy of the folder, by which log-probabilities are computed and `generate` samples; vLLM
-            reads its own from the same folder.
-        text_kl: the KL over texts, and the log-probabilities of ids given their texts.
-        dynamic_sampling: chooses the problems of each batch, where the loader does not.
-        sampled_entropies: of what the newest tokens were drawn from; None where the sampler tells none.
-        sampler: what generates, and records the log-probability of each sampled token.
-        stage_context: where in a run of several stages this trainer stands.
-        checkpoints: saves and resumes.
-        adaptive_weights: the reward weights that follow success.
-        newest_rollouts: the completions of the last generation, of all processes, until a logged step has written them.
+        policy: the region policy that samples and scores; vLLM reads its own from the same folder.
+        sampler: generates, and records the log-probability of each sampled token.
+        sampled_entropies: of the distributions that the newest tokens were drawn from; None with a vLLM server.
+        newest_rollouts: the completions of the last generation, until a logged step has written them.
+        dynamic_sampling: chooses the problems of each batch; None where the loader does.
     """
 
     log_completions: bool
     _rewards_BR: torch.Tensor
+    _sampled_BR: torch.Tensor
 
     def __init__(
         self,
@@ -118,22 +97,21 @@ class RegionGRPOTrainer(GRPOTrainer):
             processing_class: the tokenizer of a model that is not expanded, for its chat template.
             peft_config: train an adapter, and rows of the vocabulary beside it, in place of the model's own weights.
             reasoning_vocab_size: reasoning tokens to add; 0 for a baseline, None for a copy of every token.
-            expansion: the same with all that there is to choose.
-            kl_log_steps: log `kl` to the initial model every so many steps when `beta` is 0; 0 = never; None:
-                as the command line does by default.
-            max_rounds: of drawing for a batch; above 1 further problems take the place of groups whose rewards do not
-                differ, dynamic sampling.
+            expansion: the same with every option.
+            kl_log_steps: log `kl` to the initial model every so many steps when `beta` is 0; 0 = never; None = 50, and
+                never under FSDP or DeepSpeed.
+            kl_over: whether `beta` acts on the KL over texts or over ids, where one text has several.
+            max_rounds: of drawing for a batch; above 1 further problems replace groups whose rewards do not differ.
             curriculum: which problems are drawn, by how those before were answered.
             solved_by: the name of the reward that tells the curriculum which answers are right, and from which score.
-            kl_over: whether `beta` acts on the KL over texts or over ids, where one text has several.
             adaptive_weights: weights that follow success, by the name of their reward function.
-            stage_context: where in a run of several stages this trainer stands; by default it is the whole run.
+            stage_context: the stage of a run that this trainer trains; by default it is the whole run.
             on_full_disk: end the training where a checkpoint has no room, or go on without it.
-            measure: what the held-out problems say of the model, by name, where `eval_strategy` asks for it.
+            measure: evaluates the held-out problems where `eval_strategy` asks for it.
             kwargs: passed on to `GRPOTrainer` (`eval_dataset`, `callbacks`, …).
 
         Raises:
-            UserError: what is asked for does not go together, or would sample off the policy that is trained.
+            UserError: arguments exclude each other, or would sample off the policy that is trained.
         """
         args = checked_arguments(args, copies=reasoning_vocab_size != 0 or expansion is not None, **kwargs)
         if expansion is None and reasoning_vocab_size != 0:
@@ -147,14 +125,14 @@ class RegionGRPOTrainer(GRPOTrainer):
         self.checkpoints = TrainerCheckpoints(self, on_full_disk)
         self.adaptive_weights = AdaptiveWeights(adaptive_weights or {})
         self.newest_rollouts: CompletionRows | None = None
+        self.sampled_entropies: SampledEntropies | None = None
+        self.dynamic_sampling: DynamicSampling | None = None
+        self.text_kl = TextKL(self, kl_over)
         self._clock = StepClock(self)
         self._batch_metrics = BatchMetrics(self)
         self._sampling_gap = SamplingGap(self)
         self._reference_kl = ReferenceKL(self, kl_log_steps)
-        self.dynamic_sampling: DynamicSampling | None = None
-        self.text_kl = TextKL(self, kl_over)
         self._measure = measure
-        self.sampled_entropies: SampledEntropies | None = None
         self._chosen: ChosenBatch | None = None
         checked_arguments(args, copies=self.policy.layout.size > 0)
         train_dataset = drop_long_prompts(train_dataset, tokenizer, getattr(args, "max_prompt_length", None))
@@ -174,64 +152,78 @@ class RegionGRPOTrainer(GRPOTrainer):
         if lora is not None:
             complete_adapter(self.model, lora, self.policy.layout)
         accumulate_tied_gradient(self.model, self.accelerator)
-        self.dynamic_sampling = DynamicSampling.of(self, max_rounds, curriculum or CurriculumSettings(), solved_by)
+        skip_solved = None if curriculum is None else curriculum.skip_solved
+        if max_rounds > 1 or skip_solved is not None:
+            order = ProblemOrder(len(self.train_dataset), self.args.seed, skip_solved)
+            self.dynamic_sampling = DynamicSampling(self, max_rounds, order, solved_by)
         self.sampler = attach_region_sampler(self.accelerator.unwrap_model(self.model), self.policy)
-        self._add_callbacks()
+        self.remove_callback(PrinterCallback)
+        self.add_callback(UpdatedShare(self.train_metrics))
+        self.add_callback(self._clock)
         log_run_steps_to_wandb(self, self.stage_context)
         if self.use_vllm and self.policy.layout.size:
-            self._send_whole_tables()
+            self.send_whole_tables_to_vllm()
             self.add_callback(VLLMCheck(self))
-
-    def _add_callbacks(self) -> None:
-        self.remove_callback(PrinterCallback)
-        for callback in (UpdatedShare(self._metrics["train"]), UpdateCheck(), self._clock):
-            self.add_callback(callback)
 
     def create_accelerator_and_postprocess(self) -> None:
         super().create_accelerator_and_postprocess()
         require_sharding(self.accelerator.state)
         keep_float32(self.accelerator.state)
 
-    def _send_whole_tables(self) -> None:
-        """Have vLLM, which knows a row for each id, get such tables at each synchronisation."""
-        held, own = held_rows(self.model), self.vllm_generation._iter_named_params
-        if held is not None:
-            self.vllm_generation._iter_named_params = lambda: held.stock_parameters(own())
-
     def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:
-        """Train; from a checkpoint on, exactly as the run that wrote it would have gone on; True: from the newest."""
+        """Train; a checkpoint (True: the newest) is resumed to the bit."""
         checkpoint = checkpoint_for_all(self.checkpoints.output_dir, resume_from_checkpoint)
         with self.checkpoints.resuming(checkpoint):
             return super().train(None if checkpoint is None else str(checkpoint), **kwargs)
-
-    def _get_train_sampler(self, dataset: Any = None) -> Any:
-        return self.checkpoints.skip_finished_epochs(super()._get_train_sampler(dataset))
 
     def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         loss: torch.Tensor = super().training_step(*args, **kwargs)
         self._clock.enter("time/optimizer" if self.accelerator.sync_gradients else "time/other")
         return loss
 
-    def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
+    def rollout(
+        self, inputs: list[dict[str, Any]], generate_and_score: Callable[..., dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Completions of a batch of problems with rewards and advantages, as the loss takes them; logs the batch."""
+        if self.model.training and self.dynamic_sampling is not None:
+            self._chosen = self.dynamic_sampling.fill(len(inputs))
+            inputs = [dict(rollout.row) for rollout in self._chosen.rollouts]
+        batch = generate_and_score(inputs)
+        self._batch_metrics.log_batch(batch, self._rewards_BR, self.sampled_entropies)
+        self.text_kl.keep_reference(batch)
+        if self.model.training:
+            self._sampling_gap.completions_drawn()
+            self._reference_kl.log_if_due(batch)
+            self.newest_rollouts = gather_rollouts(self, inputs, batch, self.sampled_entropies)
+            for name, value in self.adaptive_weights.values().items():  # those that this batch was scored with
+                self.train_metrics[f"rewards/{name}/weight"].append(value)
+            self.adaptive_weights.observe(self._sampled_BR, self.reward_func_names)
+            self.apply_adaptive_weights()
+            self._chosen = None
+        return batch
+
+    def generate_turns(self, generate: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Ids of prompts and completions, and the assistant's whole turns."""
         with self._clock.phase("time/generation"):
-            prompt_ids, completion_ids, tool_mask, completions, *rest = super()._generate(prompts)
-        turns = map(partial(assistant_turn, self._tokenizer, self.policy.layout), prompt_ids, completion_ids)
+            prompt_ids, completion_ids, tool_mask, completions, *rest = generate()
+        turns = map(partial(assistant_turn, self.tokenizer, self.policy.layout), prompt_ids, completion_ids)
         completions = [
             turn if isinstance(each, str) else [{**each[0], "content": turn}, *each[1:]]
             for each, turn in zip(completions, turns, strict=True)
         ]
         return prompt_ids, completion_ids, tool_mask, completions, *rest
 
-    def _generate_single_turn(self, *args: Any, **kwargs: Any) -> tuple[list[list[int]], list[list[float]] | None]:
+    def sample(self, generate: Callable[[], Any]) -> tuple[list[list[int]], list[list[float]] | None]:
+        """Completion ids with their log-probabilities; those of the chosen batch where there is one."""
         if self._chosen is not None:
             self.sampled_entropies = self._chosen.entropies
             return self._chosen.completion_ids, self._chosen.logps
         # The same autocast as in scoring: float32 weights would otherwise sample from a slightly other policy.
         with self.accelerator.autocast(), self.sampler.recording(), without_dropout(self.model):
-            completion_ids, logps = super()._generate_single_turn(*args, **kwargs)
+            completion_ids, logps = generate()
         self._clock.wait_for_others()
         self._clock.count_sampled(completion_ids)
-        self.sampled_entropies = None  # of a server, which tells none
+        self.sampled_entropies = None
         if logps is None and self.sampler.last_logps is not None and self.sampler.last_entropies is not None:
             logps, *entropies = (
                 [row[: len(ids)] for row, ids in zip(figures.tolist(), completion_ids, strict=True)]
@@ -240,55 +232,18 @@ class RegionGRPOTrainer(GRPOTrainer):
             self.sampled_entropies = SampledEntropies(*entropies)
         return completion_ids, logps
 
-    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        if self._chosen is not None:
-            self._rewards_BR, self._sampled_BR = self._chosen.rewards_BR, self._chosen.sampled_BR
-            self._pending_extra_logs.update(self._chosen.extra)
-        else:
-            with self._clock.phase("time/rewards"):
-                self._rewards_BR = self._sampled_BR = super()._calculate_rewards(*args, **kwargs)
-            if self.model.training and self.dynamic_sampling is not None:
-                return self._rewards_BR  # of a round, which may be small
-        step = self.stage_context.run_step(self.state.global_step)
-        require_scores(self._sampled_BR, self.reward_func_names, step, self._pending_extra_logs)
-        return self._rewards_BR
-
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        if self.model.training and self.dynamic_sampling is not None:
-            self._chosen = self.dynamic_sampling.fill(len(inputs))
-            inputs = [dict(rollout.row) for rollout in self._chosen.rollouts]
-        batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        self._batch_metrics.log_batch(batch, self._rewards_BR, self.sampled_entropies)
-        self.text_kl.keep_reference(batch)
-        if self.model.training:
-            self._sampling_gap.completions_drawn()
-            self._reference_kl.log_if_due(batch)
-            self.newest_rollouts = gather_rollouts(self, inputs, batch, self.sampled_entropies)
-            for name, value in self.adaptive_weights.values().items():  # those that this batch was scored with
-                self._metrics["train"][f"rewards/{name}/weight"].append(value)
-            self.adaptive_weights.observe(self._sampled_BR, self.reward_func_names)
-            self.apply_adaptive_weights()
-            self._chosen = None
-        return batch
-
-    def apply_adaptive_weights(self) -> None:
-        """Score the next batch with the weights as they are now."""
-        for name, value in self.adaptive_weights.values().items():
-            self.reward_weights[self.reward_func_names.index(name)] = value
-
-    def _get_per_token_logps_and_entropies(
-        self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-        # The loss alone sees dropout; what it is compared with (old and reference log-probs) is the whole policy.
+    def score(
+        self, model: Any, ids: torch.Tensor, mask: torch.Tensor, logps_and_entropies: Callable[[], tuple[Any, ...]]
+    ) -> tuple[Any, ...]:
+        """Log-probabilities and entropies of completions, each position under the policy of its region."""
+        # The loss alone sees dropout; old and reference log-probs are those of the whole policy.
         in_the_loss = torch.is_grad_enabled()
         with (
             self._clock.phase("time/forward" if in_the_loss else "time/logprobs"),
             nullcontext() if in_the_loss else without_dropout(model),
             scores_of(model) as found,
         ):
-            logps, entropies, aux_loss = super()._get_per_token_logps_and_entropies(
-                model, input_ids, attention_mask, *args, **kwargs
-            )
+            logps, entropies, aux_loss = logps_and_entropies()
         copy_logps, copy_entropies, copy_capacities = (
             torch.cat([each[name][:, -logps.size(1) :] for each in found])
             for name in ("copy_log_probs", "copy_entropy", "copy_capacity")
@@ -297,29 +252,46 @@ class RegionGRPOTrainer(GRPOTrainer):
         if in_the_loss:
             self._sampling_gap.loss_logps = logps.detach()
         if entropies is not None:
-            self._batch_metrics.log_entropies(
-                entropies.detach(), copy_entropies, copy_capacities, input_ids, attention_mask
-            )
+            self._batch_metrics.log_entropies(entropies.detach(), copy_entropies, copy_capacities, ids, mask)
         return logps, entropies, aux_loss
 
-    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+    def calculate_rewards(self, calculate: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """`(B, R)` rewards of the completions of all processes by each function, NaN for none."""
+        if self._chosen is not None:
+            self._rewards_BR, self._sampled_BR = self._chosen.rewards_BR, self._chosen.sampled_BR
+            self.extra_logs.update(self._chosen.extra)
+        else:
+            with self._clock.phase("time/rewards"):
+                self._rewards_BR = self._sampled_BR = calculate()
+            if self.model.training and self.dynamic_sampling is not None:
+                return self._rewards_BR  # of a round, which may be small
+        step = self.stage_context.run_step(self.state.global_step)
+        require_scores(self._sampled_BR, self.reward_func_names, step, self.extra_logs)
+        return self._rewards_BR
+
+    def apply_adaptive_weights(self) -> None:
+        """Weigh the rewards of the next batch by the adaptive weights as they are now."""
+        for name, value in self.adaptive_weights.values().items():
+            self.reward_weights[self.reward_func_names.index(name)] = value
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> torch.Tensor:
         with (
             self._clock.phase("time/forward"),
             self._sampling_gap.measured(model, inputs),
             self.text_kl.in_the_loss(inputs) as given,
         ):
-            loss: torch.Tensor = super()._compute_loss(model, given)
+            loss: torch.Tensor = super().compute_loss(model, given, *args, **kwargs)
         self._clock.count_trained(inputs["completion_mask"])
         self._clock.enter("time/backward")
         return loss
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Log what `measure` finds in a row of its own; TRL's own evaluation where there is none."""
+        """Log what `measure` finds in a row of its own; without it TRL's own evaluation."""
         if self._measure is None:
             return super().evaluate(*args, **kwargs)
         with self.accelerator.autocast():  # that of training: flash attention computes in 16 bits alone
             figures: dict[str, Any] = {f"eval_{name}": value for name, value in self._measure(self).items()}
-        # Past TRL's, which would take the figures of the step that is being trained for those of an evaluation.
+        # Past TRL's, which would add the metrics of the step that is being trained.
         super(GRPOTrainer, self).log(figures)
         self.callback_handler.on_evaluate(self.args, self.state, self.control, figures)
         return figures
@@ -334,44 +306,5 @@ class RegionGRPOTrainer(GRPOTrainer):
         self.log_completions = tables
         if training and not at_the_end and self.newest_rollouts is not None and self.accelerator.is_main_process:
             step, folder = self.stage_context.run_step(self.state.global_step), self.stage_context.run_folder
-            write_completions(self.newest_rollouts, step, self._tokenizer, folder / "completions")
+            write_completions(self.newest_rollouts, step, self.tokenizer, folder / "completions")
             self.newest_rollouts = None
-
-    def _get_output_dir(self, trial: Any) -> str:
-        """Where checkpoints go: while one is written, the folder aside."""
-        return str(self.checkpoints.staging or super()._get_output_dir(trial))
-
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        self.checkpoints.save(partial(super()._save_checkpoint, model, trial), push=super()._push_from_checkpoint)
-
-    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        """Not while it is written; `_save_checkpoint` does it once it is valid."""
-
-    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        folder = Path(output_dir or self.args.output_dir)
-        super()._save(output_dir, without_tied_copies(self.model, state_dict))
-        # A pickle that nothing reads, with the user's token in it; config.yaml says the same.
-        Path(folder, TRAINING_ARGS_NAME).unlink(missing_ok=True)
-        if self.args.should_save:
-            self.policy.layout.save(folder)
-            record_base(folder, self.initial_model)
-
-    def _reading(self, checkpoint: Any) -> AbstractContextManager[None]:
-        in_parts = isinstance(self.model, PeftModel) or is_sharded(self.accelerator.state)
-        return nullcontext() if in_parts or (held := held_rows(self.model)) is None else held.reading(checkpoint)
-
-    @peak_memory.phase("loading")
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        with self._reading(resume_from_checkpoint):
-            super()._load_from_checkpoint(resume_from_checkpoint, model)
-        refuse_not_finite(self.model, resume_from_checkpoint)
-
-    def _load_best_model(self) -> None:
-        with self._reading(self.state.best_model_checkpoint):
-            super()._load_best_model()
-
-    @peak_memory.phase("loading")
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """Their state from a checkpoint; rates and decay from the configuration, which may have been changed."""
-        with keeping_configured_settings(self.optimizer, self.lr_scheduler):
-            super()._load_optimizer_and_scheduler(checkpoint)

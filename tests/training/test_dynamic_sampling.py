@@ -1,13 +1,10 @@
 """Groups whose rewards do not differ are set aside, and the batch is as full, and counted, as any."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.dynamic_sampling import DynamicSampling, _Group
-from rlvr_vocab.training.problem_order import ProblemOrder
+from rlvr_vocab.training.dynamic_sampling import ProblemOrder, _Group
 from rlvr_vocab.training.settings import CurriculumSettings
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 
@@ -127,12 +124,6 @@ def test_a_reward_that_does_not_count_gives_a_group_no_spread():
     for aggregation in ("sum_then_normalize", "normalize_then_sum"):
         assert not _Group([], rewards).has_spread(torch.tensor([1.0, 0.0]), aggregation)
         assert _Group([], rewards).has_spread(torch.tensor([1.0, 0.5]), aggregation)
-
-
-def test_completions_that_are_not_drawn_in_one_go_are_refused():
-    tools = SimpleNamespace(rollout_func=None, tools=[len], environment_factories=None)
-    with pytest.raises(UserError, match="not with rollout_func or tools"):
-        DynamicSampling.of(tools, 3, CurriculumSettings(), None)
 
 
 def test_a_resume_goes_on_with_the_problems_that_were_next(expand_shape, make_trainer, tmp_path):

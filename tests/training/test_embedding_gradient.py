@@ -6,7 +6,7 @@ from accelerate import Accelerator
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from trl.trainer.utils import create_model_from_path
 
-from rlvr_vocab.training import embedding_gradient as module
+from rlvr_vocab.training.models import load as module
 from rlvr_vocab.vocab.reasoning_rows import attach_low_rank_rows
 
 

@@ -16,7 +16,7 @@ from trl.trainer.utils import create_model_from_path
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import load_checkpoint
 from rlvr_vocab.training.arguments import GRPOConfig, grpo_config
-from rlvr_vocab.training.models.initial import initial_folder
+from rlvr_vocab.training.models.load import initial_folder
 from rlvr_vocab.training.models.lora import as_lora
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.trainer import RegionGRPOTrainer, drop_long_prompts

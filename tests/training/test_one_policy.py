@@ -12,7 +12,7 @@ import torch
 from accelerate.utils import DistributedType
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.metrics.reference_kl import ReferenceKL
+from rlvr_vocab.training.kl import ReferenceKL
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.expand import Expansion, plan_expansion, write_expansion

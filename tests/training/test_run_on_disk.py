@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 from rlvr_vocab.record.manifest import is_complete
 from rlvr_vocab.record.metrics import PHASES
 from rlvr_vocab.training.checkpointing.find import newest_checkpoint
-from rlvr_vocab.training.metrics.metrics_file import MetricsFile
+from rlvr_vocab.training.metrics.logged_rows import MetricsFile
 from rlvr_vocab.training.stage import StageContext
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.policy import RegionPolicy

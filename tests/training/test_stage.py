@@ -9,7 +9,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.integrations import WandbCallback
 
 from rlvr_vocab.runs.stage_runner import StagedRun
-from rlvr_vocab.training.metrics.wandb_steps import log_run_steps_to_wandb, record_wandb, recorded_wandb
+from rlvr_vocab.training.metrics.logged_rows import log_run_steps_to_wandb, record_wandb, recorded_wandb
 from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.training.stage import StageContext, StopEarly
 

@@ -1,4 +1,9 @@
-"""The checkpoints of a trainer: whole or absent, and resumed as if the training had never stopped."""
+"""The checkpoints of a trainer: whole or absent, and resumed to the bit.
+
+Transformers and TRL write weights, optimizer, schedule and random states. A checkpoint here also holds the completions
+that are still to be trained on, the metrics that are still to be logged, the order of the problems, the adaptive
+weights and the failures of reward functions.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +11,20 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import TrainerState
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 
 from rlvr_vocab.errors import OutOfRoom, UserError
 from rlvr_vocab.training.checkpointing.find import newest_checkpoint_for_all
-from rlvr_vocab.training.checkpointing.rollout_state import (
-    RestoreUnfinishedStep,
-    require_unfinished_step,
-    restore_counts,
-    save_unfinished_step,
-)
 from rlvr_vocab.training.checkpointing.write import clear_leftovers, save_whole
-from rlvr_vocab.training.metrics.completions import remove_step_files_after
-from rlvr_vocab.training.metrics.peak_memory import peak_memory
+from rlvr_vocab.training.metrics.completions import CompletionRows, remove_step_files_after
+from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.training.sharding import require_same_sharding
 from rlvr_vocab.vocab.peft.adapter_base import other_weights
@@ -35,22 +35,13 @@ OnFullDisk = Literal["stop", "go_on"]
 
 
 class TrainerCheckpoints:
-    """Saves the state of a `RegionGRPOTrainer`, and takes it over from a checkpoint.
-
-    Transformers writes a checkpoint into its final folder and resumes from whatever lies there; TRL forgets the
-    completions that it has drawn and not yet trained on, and the order of the problems in later epochs. Here a
-    checkpoint is written aside and renamed, and holds what is missing.
-
-    Args:
-        on_full_disk: end the training where a checkpoint has no room, or go on without it.
+    """Saves the state of a `RegionGRPOTrainer`, and restores it from a checkpoint.
 
     Attributes:
-        staging: the folder in which a checkpoint is being written; None at other times.
         seconds_before: seconds of training before the last resume.
     """
 
     def __init__(self, trainer: Any, on_full_disk: OnFullDisk) -> None:
-        self.staging: Path | None = None
         self.seconds_before = 0.0
         self._trainer, self._on_full_disk = trainer, on_full_disk
         self._began = time.monotonic()
@@ -73,7 +64,7 @@ class TrainerCheckpoints:
             self._remove_after(0)
             yield
             return
-        require_unfinished_step(checkpoint, self._trainer.args.world_size)
+        require_rollout_state(checkpoint, self._trainer.args.world_size)
         other = other_weights(checkpoint, self._trainer.initial_model)
         if other is not None:
             raise UserError(other)
@@ -84,7 +75,7 @@ class TrainerCheckpoints:
         self._trainer.adaptive_weights.restore(checkpoint)
         self._trainer.apply_adaptive_weights()
         self._restore_order(checkpoint)
-        restore = RestoreUnfinishedStep(self._trainer, checkpoint)
+        restore = RestoreRolloutState(self._trainer, checkpoint)
         self._trainer.add_callback(restore)
         try:
             yield
@@ -96,7 +87,7 @@ class TrainerCheckpoints:
             self._trainer.dynamic_sampling.order.restore(checkpoint)
 
     def _remove_after(self, step: int) -> None:
-        """Remove what a killed process left half-done, and what it wrote of steps that are now taken again."""
+        """Remove the leftovers of a killed process, and its files of steps that are now taken again."""
         self._began = time.monotonic()
         if self._trainer.args.should_save:
             context = self._trainer.stage_context
@@ -105,7 +96,7 @@ class TrainerCheckpoints:
         self._trainer.accelerator.wait_for_everyone()
 
     def skip_finished_epochs(self, sampler: Any) -> Any:
-        """TRL's sampler of problems, moved on by the epochs that are over: it draws one order after another."""
+        """TRL's sampler of problems, moved on by the finished epochs: it draws one order after another."""
         if sampler.shuffle:
             for _ in range(self._finished_epochs):
                 torch.randperm(sampler.num_samples, generator=sampler.generator)
@@ -113,14 +104,11 @@ class TrainerCheckpoints:
 
     @peak_memory.phase("saving")
     def save(self, write: Callable[[], None], push: Callable[[str], None]) -> None:
-        """Write a checkpoint of the present step, which is valid from the moment at which it is complete.
+        """Write a checkpoint of the present step; OutOfRoom where the disk is full and the training is to stop then.
 
         Args:
-            write: writes what Transformers and TRL save, into `staging`.
+            write: writes the files of Transformers and TRL, into `staging`.
             push: sends a folder to the hub.
-
-        Raises:
-            OutOfRoom: the disk is full, and the training is to stop then.
         """
         args, state = self._trainer.args, self._trainer.state
         if self._saved_step == state.global_step:
@@ -145,21 +133,21 @@ class TrainerCheckpoints:
     def _write(self, folder: Path, write: Callable[[], None]) -> None:
         trainer = self._trainer
         args, state = trainer.args, trainer.state
-        model_alone, self.staging = args.save_only_model, folder.parent
-        # A run that stops before its end is to go on from here.
+        model_alone, trainer.staging = args.save_only_model, folder.parent
+        # A run that stops before its end goes on from here.
         stops_early = trainer.control.should_training_stop and state.global_step < state.max_steps
         args.save_only_model = model_alone and not stops_early
         try:
             write()
             if not args.save_only_model:
-                save_unfinished_step(trainer, folder)
+                save_rollout_state(trainer, folder)
         finally:
-            args.save_only_model, self.staging = model_alone, None
+            args.save_only_model, trainer.staging = model_alone, None
         if args.should_save:
             trainer.adaptive_weights.save(folder)
             if trainer.dynamic_sampling is not None:
                 trainer.dynamic_sampling.order.save(folder)
-            if state.best_global_step:  # Transformers has looked for it in the folder aside
+            if state.best_global_step:  # Transformers has looked for it in `staging`
                 state.best_model_checkpoint = str(self.output_dir / f"checkpoint-{state.best_global_step}")
                 state.save_to_json(str(folder / TRAINER_STATE_NAME))
 
@@ -170,11 +158,7 @@ class TrainerCheckpoints:
             self._trainer._save_checkpoint(self._trainer.model, trial=None)
 
     def load_weights(self, checkpoint: Path) -> None:
-        """Take over the weights of a checkpoint, and nothing else of it.
-
-        Raises:
-            UserError: DeepSpeed has the parameters in pieces, which only its own checkpoints fit.
-        """
+        """Load the weights of a checkpoint, and nothing else of it; UserError under DeepSpeed, which cannot."""
         if self._trainer.is_deepspeed_enabled:
             raise UserError(
                 f"{checkpoint}: there is nothing left to train, and under DeepSpeed its weights cannot be taken over; "
@@ -183,7 +167,7 @@ class TrainerCheckpoints:
         self._trainer._load_from_checkpoint(str(checkpoint))
 
     def load_end(self, checkpoint: Path, until: UntilSettings | None = None) -> bool:
-        """Take over a checkpoint after which nothing is left to train; False where something is, and nothing is done.
+        """Load a checkpoint after which nothing is left to train; False, without effect, where something is.
 
         Transformers would train one more step from a checkpoint of the last one.
         """
@@ -202,29 +186,113 @@ class TrainerCheckpoints:
             self._began = time.monotonic()
         return over
 
+    @contextmanager
+    def keeping_configured_settings(self) -> Iterator[None]:
+        """Inside the block optimizer and schedule are loaded; rates, weight decay and such stay as configured."""
+        optimizer, scheduler = self._trainer.optimizer, self._trainer.lr_scheduler
+        configured = [
+            {name: value for name, value in group.items() if name not in ("params", "lr", "initial_lr")}
+            for group in optimizer.param_groups
+        ]
+        rates = list(scheduler.base_lrs) if isinstance(scheduler, LambdaLR) else None
+        yield
+        for group, settings in zip(optimizer.param_groups, configured, strict=True):
+            group.update(settings)
+        if rates is None or rates == scheduler.base_lrs:
+            return
+        scheduler.base_lrs = rates
+        now = [rate * factor(scheduler.last_epoch) for rate, factor in zip(rates, scheduler.lr_lambdas, strict=True)]
+        scheduler._last_lr = now
+        for group, rate, initial in zip(optimizer.param_groups, now, rates, strict=True):
+            group["lr"], group["initial_lr"] = rate, initial
+
 
 def _state_of(checkpoint: Path) -> TrainerState:
     return TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
 
 
-# Of a group: what is trained, what the schedule makes of the rate, and what the rate was at first.
-_NO_SETTINGS = ("params", "lr", "initial_lr")
+def save_rollout_state(trainer: Any, folder: Path) -> None:
+    """Write this process's `pending_<rank>.pt`; every process calls it."""
+    content = {
+        **trainer.unfinished_step(),
+        "batches": _batches(trainer),
+        "rollouts": None if trainer.newest_rollouts is None else asdict(trainer.newest_rollouts),
+        "reward_failures": {function.name: function.failures for function in _counting(trainer) if function.failures},
+        "seconds": trainer.checkpoints.trained_seconds,
+    }
+    torch.save(content, _file(folder, trainer.accelerator.process_index))
 
 
-@contextmanager
-def keeping_configured_settings(optimizer: Any, scheduler: Any) -> Iterator[None]:
-    """Inside the block states are loaded; learning rates and settings such as weight decay stay as configured."""
-    configured = [
-        {name: value for name, value in group.items() if name not in _NO_SETTINGS} for group in optimizer.param_groups
-    ]
-    rates = list(scheduler.base_lrs) if isinstance(scheduler, LambdaLR) else None
-    yield
-    for group, settings in zip(optimizer.param_groups, configured, strict=True):
-        group.update(settings)
-    if rates is None or rates == scheduler.base_lrs:
+def require_rollout_state(checkpoint: Path, processes: int) -> None:
+    """UserError where a checkpoint holds weights alone; a warning where another number of processes wrote it."""
+    written = len(list(checkpoint.glob("pending_*.pt")))
+    if not written:
+        raise UserError(
+            f"{checkpoint} holds a model and no state of a training (save_only_model): nothing can go on from "
+            "it; train anew, with it as the base model or from the beginning"
+        )
+    if written != processes:
+        logger.warning(
+            "%s was written by %d processes, and %d go on from it: with other random numbers, and with completions "
+            "drawn anew",
+            checkpoint,
+            written,
+            processes,
+        )
+
+
+def restore_counts(trainer: Any, checkpoint: Path) -> None:
+    """Restore the counts of a training: failures of reward functions, and seconds."""
+    content = _read(trainer, checkpoint)
+    if content is None:
         return
-    scheduler.base_lrs = rates
-    now = [rate * factor(scheduler.last_epoch) for rate, factor in zip(rates, scheduler.lr_lambdas, strict=True)]
-    scheduler._last_lr = now
-    for group, rate, initial in zip(optimizer.param_groups, now, rates, strict=True):
-        group["lr"], group["initial_lr"] = rate, initial
+    for function in _counting(trainer):
+        function.failures = content["reward_failures"].get(function.name, 0)
+    trainer.checkpoints.seconds_before = content["seconds"]
+
+
+class RestoreRolloutState(TrainerCallback):
+    """Restores what `save_rollout_state` wrote, after the trainer has set its own start values."""
+
+    def __init__(self, trainer: Any, checkpoint: Path) -> None:
+        self._trainer = trainer
+        self._checkpoint = checkpoint
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        trainer = self._trainer
+        content = _read(trainer, self._checkpoint)
+        if content is None:
+            return
+        same_batches = content["batches"] == _batches(trainer)
+        if not same_batches and content["buffered_inputs"] is not None:
+            logger.warning("the completions pending in %s are of another batch: drawn anew", self._checkpoint)
+        trainer.take_up_unfinished_step(content, with_buffer=same_batches)
+        trainer.newest_rollouts = None if content["rollouts"] is None else CompletionRows(**content["rollouts"])
+        restore_counts(trainer, self._checkpoint)
+
+
+def _file(folder: Path, process: int) -> Path:
+    return folder / f"pending_{process}.pt"
+
+
+def _read(trainer: Any, checkpoint: Path) -> dict[str, Any] | None:
+    """This process's share; None where another number of processes has written the checkpoint."""
+    file = _file(checkpoint, trainer.accelerator.process_index)
+    if not file.exists():
+        return None
+    device = trainer.accelerator.device  # of several processes on a CPU each has a number, which torch cannot read
+    content: dict[str, Any] = torch.load(
+        file, map_location="cpu" if device.type == "cpu" else device, weights_only=True
+    )
+    return content
+
+
+def _batches(trainer: Any) -> list[int]:
+    """The settings that decide which part of a buffer is trained on when."""
+    args = trainer.args
+    return [args.per_device_train_batch_size, args.steps_per_generation, trainer.num_iterations, args.world_size]
+
+
+def _counting(trainer: Any) -> list[Any]:
+    """The reward functions that count their failures."""
+    return [function for function in trainer.reward_funcs if hasattr(function, "failures")]

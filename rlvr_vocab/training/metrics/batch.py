@@ -1,46 +1,42 @@
-"""The figures of a training batch that TRL does not log: groups, regions, duplicates."""
+"""The metrics of a batch that TRL does not log: groups, duplicates, regions, sampler against policy."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import nanstd
 
 from rlvr_vocab.rewards.turns import turn_text
 from rlvr_vocab.training.metrics.completions import SampledEntropies
+from rlvr_vocab.training.models.lora import has_dropout
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after, scored_regions
 
 
 class BatchMetrics:
-    """Logs how much the groups of a `RegionGRPOTrainer`'s batch differ, what is thought and answered.
-
-    The figures of a batch are those of all processes' completions.
-    """
+    """Logs the groups, regions and entropies of a `RegionGRPOTrainer`'s batches, over all processes."""
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
-        self._means = {"train": StepMeans(), "eval": StepMeans()}
-
-    @property
-    def _mode(self) -> str:
-        return "train" if self._trainer.model.training else "eval"
+        self._means = {True: StepMeans(), False: StepMeans()}  # by whether the model trains
 
     def log_batch(
         self, batch: dict[str, Any], rewards_BR: torch.Tensor, entropies: SampledEntropies | None = None
     ) -> None:
-        """Log a batch of completions: its groups where it is trained on, its regions, what it was drawn from."""
+        """Log a batch of completions: its groups where it is trained on, its regions, the entropies it was drawn at."""
         trainer = self._trainer
-        if self._mode == "train":
+        if trainer.model.training:
             self._log_groups(rewards_BR)
         counts = region_counts(batch["prompt_ids"], batch["completion_ids"], batch["completion_mask"], trainer.policy)
         counts = trainer.accelerator.reduce(counts, reduction="sum")
         for name, value in region_metrics(counts, copies=trainer.policy.layout.size > 0).items():
-            trainer._metrics[self._mode][name].append(value)
+            trainer.present_metrics[name].append(value)
         if entropies is not None:
             ids, mask = (
                 torch.cat([batch[f"prompt_{name}"], batch[f"completion_{name}"]], dim=1) for name in ("ids", "mask")
@@ -51,8 +47,10 @@ class BatchMetrics:
             self._log_by_region("sampling/", text_BC, copies_BC, regions_BC, mask[:, -length:])
 
     def _log_groups(self, rewards_BR: torch.Tensor) -> None:
-        trainer, metrics = self._trainer, self._trainer._metrics["train"]
-        prompts, completions = (list(trainer._logs[name])[-len(rewards_BR) :] for name in ("prompt", "completion"))
+        trainer, metrics = self._trainer, self._trainer.train_metrics
+        prompts, completions = (
+            list(trainer.logged_completions[name])[-len(rewards_BR) :] for name in ("prompt", "completion")
+        )
         texts = [turn_text(turn) for turn in completions]
         spread = reward_spread(rewards_BR, trainer.reward_weights, trainer.num_generations)
         if spread is not None:
@@ -70,12 +68,10 @@ class BatchMetrics:
         ids_BT: torch.Tensor,
         mask_BT: torch.Tensor,
     ) -> None:
-        """Log entropies over texts, all and by region, and over the copies of a text where they are open.
-
-        Where there are copies, too, how far their choice is from chance, in bits: nobody who reads the text sees it.
+        """Log entropies over texts, by region, over the copies of a text, and the copies' distance from chance in bits.
 
         Args:
-            text_BC: of the last positions of the ids, like `copies_BC` and what that could be at most.
+            text_BC: in nats, at the last C positions of the ids; `capacity_BC`: the largest value of `copies_BC`.
         """
         kept = text_BC.size(1)
         regions_BC = scored_regions(ids_BT, self._trainer.policy.layout)[:, -kept:]
@@ -101,7 +97,7 @@ class BatchMetrics:
 
     def _log_by_region(
         self,
-        before: str,
+        prefix: str,
         text_BC: torch.Tensor,
         copies_BC: torch.Tensor,
         regions_BC: torch.Tensor,
@@ -116,20 +112,18 @@ class BatchMetrics:
         }
         if self._trainer.policy.layout.size:
             sums["entropy/copies"] = of_copies[THINKING]
-        self._log_means(sums, before)
+        self._log_means(sums, prefix)
 
-    def _log_means(self, sums: Mapping[str, torch.Tensor], before: str = "") -> None:
-        """
-        Args:
-            sums: a sum and the number that it is of, by name; `before` is put before each name.
-        """
-        metrics, step = self._trainer._metrics[self._mode], self._trainer.state.global_step
+    def _log_means(self, sums: Mapping[str, torch.Tensor], prefix: str = "") -> None:
+        """Log sums over numbers of tokens, `(2,)` each, by name."""
+        trainer = self._trainer
+        means, metrics = self._means[trainer.model.training], trainer.present_metrics
         for name, each in sums.items():
-            self._means[self._mode].log(f"{before}{name}", each, step, metrics)
+            means.log(f"{prefix}{name}", each, trainer.state.global_step, metrics)
 
     def drop_all_scored(self) -> None:
-        """A function that scored every row of a log's steps gets no `unscored` in it."""
-        metrics = self._trainer._metrics["train"]
+        """Remove the `unscored` of each function that scored every row since the last log."""
+        metrics = self._trainer.train_metrics
         for name in [name for name, values in metrics.items() if name.endswith("/unscored") and not any(values)]:
             del metrics[name]
 
@@ -144,18 +138,16 @@ def _padded(rows: Sequence[Sequence[float]], length: int, device: torch.device) 
 # Shapes: B completions of all processes, group after group; R reward functions; G completions of a group.
 
 
-def reward_spread(rewards_BR: torch.Tensor, weights_R: torch.Tensor, group_size: int) -> float | None:
-    """Mean over the groups of the standard deviation of the weighted reward within the group, with n - 1 below.
-
-    Args:
-        rewards_BR: NaN where a function gave none; a row without any reward is left out.
-
-    Returns:
-        None where no group has two rewards to compare.
-    """
+def weighted_total(rewards_BR: torch.Tensor, weights_R: torch.Tensor) -> torch.Tensor:
+    """`(B,)` weighted rewards, NaN where no function gave one."""
     total_B = (rewards_BR * weights_R.to(rewards_BR.device)).nansum(dim=1)
-    total_B = total_B.masked_fill(rewards_BR.isnan().all(dim=1), torch.nan)
-    spread = nanstd(total_B.double().view(-1, group_size), dim=1).nanmean().item()
+    return total_B.masked_fill(rewards_BR.isnan().all(dim=1), torch.nan)
+
+
+def reward_spread(rewards_BR: torch.Tensor, weights_R: torch.Tensor, group_size: int) -> float | None:
+    """Mean over the groups of the standard deviation (n - 1) of the weighted reward; None without two to compare."""
+    total_BG = weighted_total(rewards_BR, weights_R).double().view(-1, group_size)
+    spread = nanstd(total_BG, dim=1).nanmean().item()
     return None if spread != spread else spread
 
 
@@ -182,22 +174,13 @@ def shared(texts: Sequence[str], prompts: Sequence[Hashable]) -> float:
 
 
 class StepMeans:
-    """Adds up what the batches of a step come to, so that each step logs one value under a name.
-
-    The mean of the batches' means would depend on how a step is cut into batches: with more processes or more memory
-    the same figures would read otherwise.
-    """
+    """Adds up the batches of a step, so that a logged value is the mean over its tokens, however it is divided."""
 
     def __init__(self) -> None:
         self._sums: dict[str, tuple[int, torch.Tensor]] = {}
 
     def log(self, name: str, sums: torch.Tensor, step: int, metrics: dict[str, list[float]]) -> None:
-        """Count a batch in the logged value of its step.
-
-        Args:
-            sums: `(2,)` sum of the values and number of tokens, added up over processes.
-            metrics: values logged so far, by name.
-        """
+        """Count a batch in the logged value of its step; `sums` is `(2,)`: sum of the values, number of tokens."""
         counted_step, counted = self._sums.get(name, (step, torch.zeros_like(sums)))
         goes_on = counted_step == step and bool(metrics.get(name)) and bool(counted[1])
         self._sums[name] = step, sums + counted if goes_on else sums
@@ -212,11 +195,11 @@ class StepMeans:
 def region_counts(
     prompt_ids_BP: torch.Tensor, completion_ids_BC: torch.Tensor, mask_BC: torch.Tensor, policy: RegionPolicy
 ) -> torch.Tensor:
-    """Sums over a batch, to be added up over processes and then read by `region_metrics`.
+    """Sums over a batch for `region_metrics`, to be added up over processes.
 
     Returns:
-        `(5,)` float64: completions, thinking tokens, answering tokens, reasoning tokens, completions whose thinking
-        was closed. The closing tag is chosen while thinking and counts there.
+        `(5,)` float64: completions, thinking tokens (closing tag included), answering tokens, reasoning tokens,
+        completions whose thinking was closed.
     """
     ids = torch.cat([prompt_ids_BP, completion_ids_BC], dim=1)
     prompt_length = prompt_ids_BP.size(1)
@@ -235,11 +218,7 @@ def region_counts(
 
 
 def region_metrics(counts: torch.Tensor, *, copies: bool) -> dict[str, float]:
-    """Named figures from `region_counts`; the share of reasoning tokens is left out where nothing was thought.
-
-    Args:
-        copies: whether there are reasoning tokens.
-    """
+    """Named metrics from `region_counts`; the share of reasoning tokens needs thinking tokens and copies."""
     completions, thinking, answering, reasoning, closed = counts.tolist()
     metrics = {
         "thinking/mean_length": thinking / completions,
@@ -258,3 +237,63 @@ def region_entropies(entropies_BC: torch.Tensor, regions_BC: torch.Tensor, mask_
         chosen = (regions_BC == region) & mask_BC.bool()
         sums.append(torch.stack([entropies_BC[chosen].double().sum(), chosen.sum().double()]))
     return torch.stack(sums)
+
+
+# Completions of a batch that are scored once more where the loss's forward pass has dropout.
+_SCORED_WITHOUT_DROPOUT = 4
+
+
+class SamplingGap:
+    """Logs `sampling/logp_gap` where completions are trained on before the first update since they were drawn.
+
+    `loss_logps` are the log-probabilities of the loss's own forward pass; the trainer sets them.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self.loss_logps: torch.Tensor | None = None
+        self._trainer = trainer
+        self._means = StepMeans()
+        # A checkpoint is written after an update: completions that a resume finds unfinished were drawn before it.
+        self._drawn_at: int | None = None
+
+    def completions_drawn(self) -> None:
+        self._drawn_at = self._trainer.state.global_step
+
+    @contextmanager
+    def measured(self, model: Any, inputs: dict[str, Any]) -> Iterator[None]:
+        """Put around the loss."""
+        trainer = self._trainer
+        before_any_update = trainer.model.training and self._drawn_at == trainer.state.global_step
+        compared = before_any_update and "sampling_per_token_logps" in inputs
+        scored = self._scores_without_dropout(model, inputs) if compared else None
+        yield
+        scored = self.loss_logps if scored is None else scored
+        if compared and scored is not None:
+            sampled, mask = (inputs[name][: len(scored)] for name in ("sampling_per_token_logps", "completion_mask"))
+            sums = trainer.accelerator.reduce(gap_sums(sampled, scored, mask), reduction="sum")
+            self._means.log("sampling/logp_gap", sums, trainer.state.global_step, trainer.train_metrics)
+        self.loss_logps = None
+
+    @torch.no_grad()
+    def _scores_without_dropout(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor | None:
+        """Log-probabilities of at least the first completions; None where the loss computes them without dropout."""
+        if "old_per_token_logps" in inputs:
+            return inputs["old_per_token_logps"]
+        if not has_dropout(model):
+            return None
+        few = slice(_SCORED_WITHOUT_DROPOUT)
+        ids, mask = (
+            torch.cat([inputs[f"prompt_{name}"][few], inputs[f"completion_{name}"][few]], dim=1)
+            for name in ("ids", "mask")
+        )
+        trainer = self._trainer
+        with disable_gradient_checkpointing(trainer.model, trainer.args.gradient_checkpointing_kwargs):
+            scored, *_ = trainer._get_per_token_logps_and_entropies(model, ids, mask, inputs["completion_ids"].size(1))
+        return scored
+
+
+def gap_sums(sampled_BC: torch.Tensor, scored_BC: torch.Tensor, mask_BC: torch.Tensor) -> torch.Tensor:
+    """`(2,)` float64: sum of absolute differences and number of tokens, without those whose sampled value is NaN."""
+    counted = mask_BC.bool() & ~sampled_BC.isnan()
+    distances = (sampled_BC.double() - scored_BC.double()).abs()
+    return torch.stack([distances[counted].sum(), counted.sum().double()])

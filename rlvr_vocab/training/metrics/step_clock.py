@@ -1,29 +1,79 @@
-"""The seconds and the memory of an optimisation step by what they are spent on, and the tokens that they bring."""
+"""The seconds and the peak memory of a training step by phase, and its tokens per second."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, PHASES
-from rlvr_vocab.training.metrics.peak_memory import peak_memory
+
+GIB = 2**30
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_CLEAR_PEAK = b"5"  # proc(5)
+_PEAK = re.compile(rb"^VmHWM:\s+(\d+) kB", re.MULTILINE)
+_BETWEEN = "other"
+
+
+class PeakMemory:
+    """Measures the peak of each phase: torch's allocations on a CUDA device, else resident pages (Linux alone).
+
+    Resident pages are those of this process, mapped files included, without workers. `highest` has GiB by phase.
+    """
+
+    def __init__(self) -> None:
+        self.highest: dict[str, float] = {}
+        self._phase = _BETWEEN
+
+    def enter(self, phase: str | None) -> float | None:
+        """Begin a phase; return the peak of the one that ends, in GiB, or None where it cannot be measured."""
+        peak = _peak_since_the_last_call()
+        if peak is not None:
+            self.highest[self._phase] = max(peak, self.highest.get(self._phase, 0.0))
+        self._phase = phase or _BETWEEN
+        return peak
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Around a block, or as a decorator of a function: its phase, and then the one before."""
+        before = self._phase
+        self.enter(name)
+        try:
+            yield
+        finally:
+            self.enter(before)
+
+
+def _peak_since_the_last_call() -> float | None:
+    if PartialState().device.type == "cuda":
+        peak = torch.cuda.max_memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        return peak / GIB
+    try:
+        found = _PEAK.search(_STATUS.read_bytes())
+        _CLEAR.write_bytes(_CLEAR_PEAK)
+    except OSError:  # another system, or one that shows /proc read-only
+        return None
+    return None if found is None else int(found[1]) * 1024 / GIB
+
+
+# One for the process: every part of a run may begin a phase.
+peak_memory = PeakMemory()
 
 
 class StepClock(TrainerCallback):
     """Logs `step_time`, the phases that add up to it, their peaks of memory, and tokens per second.
 
-    A step goes from its first batch to its update; what is logged, measured or saved after that is no part of it. It
-    is in one phase at each moment, and a phase ends when the device has done what it was given. Seconds are those of
-    this process, tokens those of all, and a peak is that of the process that has the highest.
-
-    Args:
-        trainer: a `RegionGRPOTrainer`.
+    A step goes from its first batch to its update, without logging, evaluation and saving. A phase ends when the
+    device has finished its work. Seconds are those of this process, tokens of all, a peak is the highest of all.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -36,7 +86,7 @@ class StepClock(TrainerCallback):
         self._rows = 0
 
     def enter(self, phase: str | None) -> None:
-        """Be in a phase from now on; in none after the end of a step."""
+        """Begin a phase; None after the end of a step."""
         if self._trainer.accelerator.device.type != "cpu":
             torch.accelerator.synchronize()
         now = time.perf_counter()
@@ -48,7 +98,7 @@ class StepClock(TrainerCallback):
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Be in a phase as long as the block runs, and then in the one before."""
+        """A phase around the block, and then the one before."""
         before = self._phase
         self.enter(name)
         try:
@@ -57,7 +107,7 @@ class StepClock(TrainerCallback):
             self.enter(before)
 
     def wait_for_others(self) -> None:
-        """Wait for the slowest process here; it would otherwise count to what they all do next."""
+        """Wait here for the slowest process; otherwise its time would count to the next phase."""
         if self._trainer.accelerator.num_processes > 1:
             with self.phase("time/waiting"):
                 self._trainer.accelerator.wait_for_everyone()
@@ -73,10 +123,10 @@ class StepClock(TrainerCallback):
         self._seconds.clear()
         self._peaks.clear()
         self._sampled = self._trained = 0
-        self._rows = len(self._trainer._metrics["train"].get("step_time", ()))
+        self._rows = len(self._trainer.train_metrics.get("step_time", ()))
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        accelerator, metrics, seconds = self._trainer.accelerator, self._trainer._metrics["train"], self._seconds
+        accelerator, metrics, seconds = self._trainer.accelerator, self._trainer.train_metrics, self._seconds
         self.enter("time/waiting" if accelerator.num_processes > 1 else "time/other")
         tokens = torch.tensor([self._sampled, self._trained], device=accelerator.device)
         sampled, trained = accelerator.reduce(tokens, reduction="sum").tolist()
@@ -94,7 +144,7 @@ class StepClock(TrainerCallback):
 
     def _log_peaks(self) -> None:
         """The highest of all processes and of all steps of a row."""
-        accelerator, metrics = self._trainer.accelerator, self._trainer._metrics["train"]
+        accelerator, metrics = self._trainer.accelerator, self._trainer.train_metrics
         own = torch.tensor([[self._peaks[name] for name in PHASES]], device=accelerator.device)
         for name, peak in zip(MEMORY_OF_PHASE.values(), accelerator.gather(own).amax(0).tolist(), strict=True):
             if peak:

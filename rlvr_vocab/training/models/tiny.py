@@ -1,23 +1,60 @@
-"""The embedded model: a Qwen3 of under a million parameters with a tokenizer of its own, made on the spot."""
+"""The embedded model: a Qwen3 of under a million parameters with its own tokenizer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import TokenizersBackend
 
-from rlvr_vocab.training.models.tiny_tokenizer import tiny_tokenizer
+from rlvr_vocab.data.reasoning_gym.problems import wording_of
+from rlvr_vocab.data.reasoning_gym.tasks import GymTask
 from rlvr_vocab.training.settings import TinyShape
 
 CONTEXT = 8192  # tokens; with rotary positions a longer one costs nothing, and competition problems fit
+_SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+_CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+
+def vocabulary_texts(system_prompt: str | None, tasks: Sequence[GymTask]) -> list[str]:
+    """The texts that the tokenizer gets words for, each often enough: system prompt and wording of tasks."""
+    return [system_prompt or "", "\\boxed{}", *wording_of(tasks)] * 10
+
+
+def tiny_tokenizer(texts: Iterable[str], think_tags: tuple[str, str]) -> TokenizersBackend:
+    """A tokenizer of bytes and of the words in `texts`, with the think tags."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=512, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    backend.train_from_iterator(["system\n", "user\n", "assistant\n", *texts], trainer)
+    backend.add_special_tokens([AddedToken(token, normalized=False) for token in _SPECIAL])
+    backend.add_tokens([AddedToken(tag, normalized=False) for tag in think_tags])
+    return TokenizersBackend(
+        tokenizer_object=backend,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        chat_template=_CHAT_TEMPLATE,
+    )
 
 
 def write_tiny_model(
     folder: Path, shape: TinyShape, texts: Iterable[str], think_tags: tuple[str, str], seed: int
 ) -> None:
-    """Write an untrained model that knows the think tags, with a vocabulary of bytes and of the words in `texts`."""
+    """Write an untrained model with the think tags and a vocabulary of bytes and of the words in `texts`."""
+    import torch  # not above: a plan counts the tokens of prompts without it
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
     tokenizer = tiny_tokenizer(texts, think_tags)
     eos, pad = (tokenizer.convert_tokens_to_ids(token) for token in ("<|im_end|>", "<|endoftext|>"))
     config = Qwen3Config(

@@ -122,7 +122,7 @@ def train_run(
 
     from rlvr_vocab.rewards.build import RewardContext, build_rewards
     from rlvr_vocab.training.arguments import grpo_config
-    from rlvr_vocab.training.metrics.metrics_file import MetricsFile
+    from rlvr_vocab.training.metrics.logged_rows import MetricsFile
     from rlvr_vocab.training.stage import StageContext
     from rlvr_vocab.training.trainer import RegionGRPOTrainer
 

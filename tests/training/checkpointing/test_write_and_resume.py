@@ -17,7 +17,7 @@ from rlvr_vocab.record import manifest
 from rlvr_vocab.record.manifest import is_complete
 from rlvr_vocab.training.checkpointing import write as write_module
 from rlvr_vocab.training.checkpointing.find import steps_in
-from rlvr_vocab.training.checkpointing.rollout_state import require_unfinished_step
+from rlvr_vocab.training.checkpointing.save_and_resume import require_rollout_state
 from rlvr_vocab.training.checkpointing.write import clear_leftovers, is_full, save_whole
 
 EVERY_STEP = {"save_strategy": "steps", "save_steps": 1, "max_steps": 4}
@@ -158,7 +158,7 @@ def test_what_a_checkpoint_lacks_or_has_of_other_processes_is_said(expand_shape,
     assert not list(tmp_path.rglob("training_args.bin"))  # a pickle
     pending = tmp_path / "checkpoint-2" / "pending_0.pt"
     shutil.copy(pending, pending.with_name("pending_1.pt"))
-    require_unfinished_step(pending.parent, 1)
+    require_rollout_state(pending.parent, 1)
     assert "was written by 2 processes, and 1 go on from it" in caplog.text
     for each in pending.parent.glob("pending_*"):
         each.unlink()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlvr_vocab.training.metrics.metrics_file import MetricsFile, logged_row
+from rlvr_vocab.training.metrics.logged_rows import MetricsFile, logged_row
 from rlvr_vocab.training.stage import StageContext
 
 

@@ -5,8 +5,8 @@ import sys
 import pytest
 import torch
 
-from rlvr_vocab.training.metrics import peak_memory as module
-from rlvr_vocab.training.metrics.peak_memory import PeakMemory
+from rlvr_vocab.training.metrics import step_clock as module
+from rlvr_vocab.training.metrics.step_clock import PeakMemory
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells the peak of resident memory")
 

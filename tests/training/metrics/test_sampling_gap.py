@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.metrics.sampling_gap import gap_sums
+from rlvr_vocab.training.metrics.batch import gap_sums
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.layout import VocabLayout

@@ -4,9 +4,9 @@ import pytest
 import torch
 from safetensors import safe_open
 
+from rlvr_vocab.training.metrics.weights import parameter_groups
 from rlvr_vocab.training.models.lora import without_dropout
 from rlvr_vocab.training.settings import Lora
-from rlvr_vocab.training.weight_checks import parameter_groups
 from rlvr_vocab.vocab.peft.adapter import load_model
 
 ROWS_THAT_TRAIN = ("reasoning", "all", "none")

@@ -1,0 +1,119 @@
+"""The model that a trainer begins with: its expanded folder, the type of its weights, the gradient of a tied table."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator, PartialState
+from accelerate.utils import DistributedType
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.files import INITIAL_MODEL
+from rlvr_vocab.training.arguments import GRPOConfig
+from rlvr_vocab.vocab.expand import Expansion, plan_expansion, require_same_expansion, write_expansion
+from rlvr_vocab.vocab.layout import LAYOUT_FILE
+from rlvr_vocab.vocab.peft.trained_rows import TrainedRows
+from rlvr_vocab.vocab.weights import refuse_invalid_generation_config, stored_dtype, weights_dtype
+
+# Elements of a table from which a second gradient of its size (64 MiB) is worth sparing.
+_SMALLEST_SPARED_TABLE = 2**24
+
+
+def initial_folder(
+    model: str | Path | PreTrainedModel,
+    output_dir: str | Path,
+    expansion: Expansion | None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+) -> Path:
+    """The expanded folder of a model; one that exists is reused if it was made from the same model and expansion.
+
+    Args:
+        model: a folder written by `expand`, which is returned; a hub name, another folder or a loaded model, which is
+            expanded into `output_dir/initial_model`.
+        expansion: None for a baseline, without a reasoning vocabulary and with the template as it is.
+        tokenizer: the model's own, for its chat template; required with a loaded model.
+    """
+    if not isinstance(model, PreTrainedModel) and (Path(model) / LAYOUT_FILE).is_file():
+        if expansion is not None:
+            raise UserError(f"{model} is an expanded model already: leave out reasoning_vocab_size and expansion")
+        refuse_invalid_generation_config(model)
+        return Path(model)
+    wanted = expansion or Expansion(open_thinking="model")
+    if tokenizer is not None and wanted.chat_template is None:
+        wanted = replace(wanted, chat_template=tokenizer.chat_template)
+    folder = Path(output_dir) / INITIAL_MODEL
+    with PartialState().main_process_first(), tempfile.TemporaryDirectory() as saved:
+        plan = plan_expansion(_base(model, tokenizer, Path(saved)), wanted)
+        if not folder.is_dir():
+            write_expansion(plan, folder)
+        require_same_expansion(plan, folder)
+    return folder
+
+
+def _base(model: Any, tokenizer: PreTrainedTokenizerBase | None, folder: Path) -> str:
+    """Name or folder of the model; a loaded one is saved for the moment."""
+    if not isinstance(model, PreTrainedModel):
+        return str(model)
+    if tokenizer is None:
+        raise UserError("a loaded model needs processing_class=…, its tokenizer")
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def as_the_machine_computes(args: GRPOConfig, folder: Path) -> dict[str, Any]:
+    """`model_init_kwargs` for the weights of a folder: float32 where bfloat16 is slow, under an adapter too."""
+    loading: dict[str, Any] = dict(args.model_init_kwargs or {})
+    asked = loading.get("dtype", "float32")
+    dtype = stored_dtype(folder) if asked == "auto" else asked
+    named: Any = getattr(torch, dtype, dtype) if isinstance(dtype, str) else dtype
+    return {**loading, "dtype": weights_dtype(named, bool(args.use_cpu))}
+
+
+def accumulate_tied_gradient(model: Any, accelerator: Accelerator) -> None:
+    """With tied weights, add the input side's gradient, a sparse one, to the head's in place (docs/LOG.md).
+
+    A dense one would be another tensor of the table's size. In one process only: DDP must know in advance which
+    gradients are sparse.
+    """
+    embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
+    tied = embedding.weight is head.weight
+    table = embedding.parameter if isinstance(embedding, TrainedRows) else embedding.weight
+    large = table.requires_grad and table.numel() >= _SMALLEST_SPARED_TABLE
+    if tied and large and accelerator.distributed_type == DistributedType.NO:
+        embedding.sparse = True
+        if not isinstance(embedding, TrainedRows):
+            _add_in_place(model, embedding, head)
+
+
+def _add_in_place(model: Any, embedding: Any, head: Any) -> None:
+    """Autograd sums a sparse and a dense gradient in a third tensor; this sums into the dense one."""
+    table = embedding.weight
+
+    def use_apart(*_: Any) -> None:
+        if torch.is_grad_enabled():
+            embedding._parameters["weight"], head._parameters["weight"] = _TwoUses.apply(table)
+
+    def use_together(*_: Any) -> None:
+        embedding._parameters["weight"] = head._parameters["weight"] = table
+
+    model.register_forward_pre_hook(use_apart)
+    model.register_forward_hook(use_together, always_call=True)
+
+
+class _TwoUses(torch.autograd.Function):
+    """`(table, table)`: for looking up rows, with a sparse gradient, and for the head, with a dense one."""
+
+    @staticmethod
+    def forward(ctx: Any, table: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        ctx.set_materialize_grads(False)
+        return table.view_as(table), table.view_as(table)
+
+    @staticmethod
+    def backward(ctx: Any, sparse: torch.Tensor | None, dense: torch.Tensor | None) -> torch.Tensor | None:
+        return sparse if dense is None else dense if sparse is None else dense.add_(sparse)

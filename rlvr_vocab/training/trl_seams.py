@@ -1,0 +1,195 @@
+"""The private functions and attributes of TRL 1.16 and Transformers 5.23 that training replaces or reads, all of them.
+
+Each override names the function that it takes the place of and why no public seam serves. `tests/training/
+test_trl_seams.py` fails when TRL or Transformers change one of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import trl.trainer.grpo_trainer as trl_grpo
+from peft import PeftModel
+from transformers import PreTrainedModel, Trainer
+from transformers.trainer import TRAINING_ARGS_NAME
+from trl import GRPOTrainer
+
+from rlvr_vocab.training.metrics.step_clock import peak_memory
+from rlvr_vocab.training.sharding import is_sharded, without_tied_copies
+from rlvr_vocab.vocab.head import attach_region_head
+from rlvr_vocab.vocab.logprobs import choose_block_form
+from rlvr_vocab.vocab.peft.adapter_base import record_base
+from rlvr_vocab.vocab.policy import RegionPolicy
+from rlvr_vocab.vocab.reasoning_rows import attach_low_rank_rows, held_rows
+from rlvr_vocab.vocab.weights import refuse_not_finite
+
+
+@contextmanager
+def region_head_in_trl(policy: RegionPolicy, initial_model: Path) -> Iterator[None]:
+    """Inside the block `GRPOTrainer.__init__` loads policy and reference with the region head, onto one device.
+
+    - `add_fused_lm_head`: the constructor calls it for both models, and prepares the reference right after it.
+    - `create_model_from_path`: its default, `device_map="auto"`, splits a model over all visible GPUs.
+    """
+    original, create = trl_grpo.add_fused_lm_head, trl_grpo.create_model_from_path
+
+    def create_on_one_device(name: str, **settings: Any) -> PreTrainedModel:
+        return create(name, **{"device_map": None, **settings})
+
+    def add_region_head(model: PreTrainedModel, **settings: Any) -> None:
+        attach_low_rank_rows(model, initial_model)
+        attach_region_head(model, policy=policy, **settings)
+        choose_block_form(model.device)  # its warning comes before the first generation
+
+    trl_grpo.add_fused_lm_head, trl_grpo.create_model_from_path = add_region_head, create_on_one_device
+    try:
+        yield
+    finally:
+        trl_grpo.add_fused_lm_head, trl_grpo.create_model_from_path = original, create
+
+
+class StagedCheckpoints(Trainer):
+    """Writes a checkpoint into `staging`, the folder that gets its final name once it is whole."""
+
+    staging: Path | None = None
+
+    def _get_output_dir(self, trial: Any) -> str:
+        """`Trainer._get_output_dir`: `args.output_dir` is public, but names the model card as well."""
+        return str(self.staging or super()._get_output_dir(trial))
+
+
+class TRLSeams(StagedCheckpoints, GRPOTrainer):
+    """`GRPOTrainer` with public hooks in the place of its private steps; `RegionGRPOTrainer` fills the hooks.
+
+    Each hook gets TRL's own function, bound to its arguments.
+    """
+
+    def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
+        """`GRPOTrainer._generate`: rewards get the text that it decodes, without what the template prefilled."""
+        return self.generate_turns(partial(super()._generate, prompts))
+
+    def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
+        """`GRPOTrainer._generate_single_turn`: the public `rollout_func` replaces decoding and logging too."""
+        return self.sample(partial(super()._generate_single_turn, *args, **kwargs))
+
+    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """`GRPOTrainer._calculate_rewards`: no public function sees the rewards of all processes before advantages."""
+        return self.calculate_rewards(partial(super()._calculate_rewards, *args, **kwargs))
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """`GRPOTrainer._generate_and_score_completions`: no public function changes the problems of a batch."""
+        return self.rollout(inputs, super()._generate_and_score_completions)
+
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> Any:
+        """`GRPOTrainer._get_per_token_logps_and_entropies`: it drops what the head finds beside log-probabilities."""
+        given = (model, input_ids, attention_mask)
+        own = partial(super()._get_per_token_logps_and_entropies, *given, *args, **kwargs)
+        return self.score(*given, own)
+
+    def _get_train_sampler(self, dataset: Any = None) -> Any:
+        """`GRPOTrainer._get_train_sampler`: after a resume it begins with the order of the first epoch."""
+        return self.checkpoints.skip_finished_epochs(super()._get_train_sampler(dataset))
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """`GRPOTrainer._save_checkpoint`: the callback `on_save` comes after it, when a kill has left half a folder."""
+        self.checkpoints.save(partial(super()._save_checkpoint, model, trial), push=super()._push_from_checkpoint)
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        """`Trainer._push_from_checkpoint`: called while the folder is incomplete; `_save_checkpoint` does it after."""
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        """`Trainer._save`: `save_model` does not let a caller change the gathered weights."""
+        folder = Path(output_dir or self.args.output_dir)
+        super()._save(output_dir, without_tied_copies(self.model, state_dict))
+        Path(folder, TRAINING_ARGS_NAME).unlink(missing_ok=True)  # a pickle with the user's token
+        if self.args.should_save:
+            self.policy.layout.save(folder)
+            record_base(folder, self.initial_model)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """`Trainer._load_from_checkpoint`: it knows no tables of fewer rows than the file has."""
+        with peak_memory.phase("loading"), self._reading(resume_from_checkpoint):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+        refuse_not_finite(self.model, resume_from_checkpoint)
+
+    def _load_best_model(self) -> None:
+        """`Trainer._load_best_model`: the same."""
+        with self._reading(self.state.best_model_checkpoint):
+            super()._load_best_model()
+
+    def _reading(self, checkpoint: Any) -> AbstractContextManager[None]:
+        in_parts = isinstance(self.model, PeftModel) or is_sharded(self.accelerator.state)
+        return nullcontext() if in_parts or (held := held_rows(self.model)) is None else held.reading(checkpoint)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """`GRPOTrainer._load_optimizer_and_scheduler`: it takes rates and decay from the checkpoint too."""
+        with peak_memory.phase("loading"), self.checkpoints.keeping_configured_settings():
+            super()._load_optimizer_and_scheduler(checkpoint)
+
+    # Attributes without a public name.
+
+    @property
+    def train_metrics(self) -> dict[str, list[float]]:
+        """`_metrics["train"]`: the values of the row that is logged next, by name."""
+        return self._metrics["train"]
+
+    @property
+    def present_metrics(self) -> dict[str, list[float]]:
+        """`_metrics` of the mode that the model is in."""
+        return self._metrics["train" if self.model.training else "eval"]
+
+    @contextmanager
+    def metrics_set_aside(self) -> Iterator[None]:
+        """Inside the block nothing is added to `_metrics["train"]`."""
+        kept, self._metrics["train"] = self._metrics["train"], defaultdict(list)
+        try:
+            yield
+        finally:
+            self._metrics["train"] = kept
+
+    @property
+    def logged_completions(self) -> dict[str, Any]:
+        """`_logs`: prompts, completions, rewards and advantages of all processes, the newest last."""
+        return self._logs
+
+    @property
+    def extra_logs(self) -> dict[str, list[Any]]:
+        """`_pending_extra_logs`: the columns that reward functions have logged of the present batch."""
+        return self._pending_extra_logs
+
+    @property
+    def tokenizer(self) -> Any:
+        """`_tokenizer`: `processing_class` may be a processor."""
+        return self._tokenizer
+
+    def unfinished_step(self) -> dict[str, Any]:
+        """`_step`, `_buffered_inputs`, `_tr_loss`, `_globalstep_last_logged`: what lies between two generations."""
+        inside_a_buffer = self._step % (self.args.steps_per_generation * self.num_iterations) != 0
+        return {
+            "step": self._step,
+            "buffered_inputs": self._buffered_inputs if inside_a_buffer else None,
+            "metrics": {name: list(values) for name, values in self.train_metrics.items()},
+            "loss": self._tr_loss,
+            "last_logged": self._globalstep_last_logged,
+        }
+
+    def take_up_unfinished_step(self, state: dict[str, Any], *, with_buffer: bool) -> None:
+        """Take over an `unfinished_step`, at the beginning of a training."""
+        if with_buffer:
+            self._step, self._buffered_inputs = state["step"], state["buffered_inputs"]
+        self.train_metrics.update(state["metrics"])
+        self._tr_loss, self._globalstep_last_logged = state["loss"], state["last_logged"]
+
+    def send_whole_tables_to_vllm(self) -> None:
+        """`VLLMGeneration._iter_named_params`: vLLM holds a row for each id, which its sync must send."""
+        held, own = held_rows(self.model), self.vllm_generation._iter_named_params
+        if held is not None:
+            self.vllm_generation._iter_named_params = lambda: held.stock_parameters(own())
