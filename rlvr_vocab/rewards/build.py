@@ -19,7 +19,7 @@ from rlvr_vocab.rewards.library.accuracy import accuracy, verdicts
 from rlvr_vocab.rewards.reward import RewardSpec, traits_of
 from rlvr_vocab.rewards.user_code import is_user_code, load_function, require_allowed
 from rlvr_vocab.text import did_you_mean, nearest_and_all
-from rlvr_vocab.verify.judge import Verdict
+from rlvr_vocab.verify.verifier import Verdict
 
 # What TRL hands to every reward function beside the columns of the data set.
 FROM_THE_TRAINER = ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")

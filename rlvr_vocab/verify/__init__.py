@@ -1,13 +1,12 @@
-"""Tells right answers from wrong ones, without believing, hanging on or crashing from what a model wrote.
+"""Tells right answers from wrong ones, without believing, hanging on or crashing from model output.
 
-completion ──extraction──▶ answer ──reader──▶ reading ─┐
-gold answer ───────────────────────▶ reading ──────────┴─equality──▶ verdict
-                                                          └ algebra, in a worker process, where formulas differ
+completion ──boxed_answer──▶ answer ──reading──▶ a reading ─┐
+gold answer ──────golds──────────────────────▶ a reading ───┴─equality──▶ verdict
+                                                        └ algebra, in a worker process, where formulas differ
 """
 
 from rlvr_vocab.verify.boxed_answer import final_answer
 from rlvr_vocab.verify.golds import GoldReport, check_golds
-from rlvr_vocab.verify.judge import Verdict
-from rlvr_vocab.verify.verifier import verify
+from rlvr_vocab.verify.verifier import Verdict, verify
 
 __all__ = ["GoldReport", "Verdict", "check_golds", "final_answer", "verify"]

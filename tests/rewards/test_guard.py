@@ -14,7 +14,7 @@ import torch
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.guard import GuardedReward, Mistake, score_of
 from rlvr_vocab.rewards.reward import Score, reward
-from rlvr_vocab.verify.judge import DIFFERENT, TIMEOUT, Verdict
+from rlvr_vocab.verify.verifier import DIFFERENT, TIMEOUT, Verdict
 
 TURNS = ["a", "b", "c", "d", "e"]
 LONG_ENOUGH = 60.0

@@ -14,11 +14,11 @@ import sympy
 from latex2sympy2_extended import latex2sympy
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig
 
-from rlvr_vocab.verify.algebra.evaluation import Undefined, approximate
-from rlvr_vocab.verify.limits import TooLarge, Unreadable
+from rlvr_vocab.verify.evaluation import Evaluation, Undefined
 from rlvr_vocab.verify.reading.parser import Formula, parse, variables
 from rlvr_vocab.verify.reading.reader import read
 from rlvr_vocab.verify.reading.readings import expressions
+from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable
 
 DIGITS = 30
 AS_WRITTEN = ConversionConfig(interpret_as_mixed_fractions=False, lowercase_symbols=False)
@@ -41,7 +41,7 @@ def formulas_of(answers: list[str]) -> list[str]:
 
 def our_value(formula: Formula, point: dict[str, Fraction]) -> complex | None:
     try:
-        return complex(approximate(formula, point, DIGITS).number)
+        return complex(Evaluation(formula, point, DIGITS).number)
     except (Undefined, TooLarge, Unreadable, OverflowError):
         return None
 

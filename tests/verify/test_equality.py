@@ -4,10 +4,10 @@ from fractions import Fraction
 
 import pytest
 
-from rlvr_vocab.verify.algebra import comparison as algebra
-from rlvr_vocab.verify.equality import same
-from rlvr_vocab.verify.judge import AlgebraNeeded, NoAlgebra, judge
+from rlvr_vocab.verify import algebra
+from rlvr_vocab.verify.equality import AlgebraNeeded, NoAlgebra, same
 from rlvr_vocab.verify.reading import read
+from rlvr_vocab.verify.verifier import judge
 
 
 def right(gold: str, answer: str) -> bool | None:

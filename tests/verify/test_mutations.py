@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_vocab.verify.algebra import comparison as algebra
-from rlvr_vocab.verify.judge import AlgebraNeeded, NoAlgebra, judge
-from rlvr_vocab.verify.limits import MAX_CHARACTERS
+from rlvr_vocab.verify import algebra
+from rlvr_vocab.verify.equality import AlgebraNeeded, NoAlgebra
 from rlvr_vocab.verify.reading import read
+from rlvr_vocab.verify.reading.scanning import MAX_CHARACTERS
+from rlvr_vocab.verify.verifier import judge
 
 pytestmark = pytest.mark.slow
 

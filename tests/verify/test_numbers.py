@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import pytest
 
-from rlvr_vocab.verify.limits import TooLarge, Unreadable
 from rlvr_vocab.verify.reading.cleaning import clean
 from rlvr_vocab.verify.reading.numbers import power_of, read_number
+from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import pytest
 
-from rlvr_vocab.verify.limits import TooLarge, Unreadable
 from rlvr_vocab.verify.reading.cleaning import clean
 from rlvr_vocab.verify.reading.parser import Call, Exact, Formula, Symbol, parse, variables
+from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable
 
 X, Y, TWO = Symbol("x"), Symbol("y"), Exact(Fraction(2))
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from rlvr_vocab.verify.limits import TooLarge, Unreadable
 from rlvr_vocab.verify.reading import read
 from rlvr_vocab.verify.reading.readings import (
     Approximation,
@@ -20,6 +19,7 @@ from rlvr_vocab.verify.reading.readings import (
     Union,
     expressions,
 )
+from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable
 
 
 @pytest.mark.parametrize(

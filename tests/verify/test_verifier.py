@@ -33,7 +33,7 @@ class CountingPool:
 def pool(monkeypatch: pytest.MonkeyPatch) -> CountingPool:
     counting = CountingPool()
     monkeypatch.setattr(verifier, "verifier_pool", lambda: counting)
-    monkeypatch.setattr(verifier, "_remembered", {})
+    monkeypatch.setattr(verifier, "_cache", {})
     return counting
 
 
@@ -42,17 +42,17 @@ def test_workers_get_each_pair_once_and_only_what_needs_algebra(pool: CountingPo
     assert [verdict.correct for verdict in verify(golds, answers)] == [True, True, True, True, False, False]
     assert pool.asked == [("1+x", "x+1"), ("1+x", "x+2")]
     verify(golds, answers)
-    assert len(pool.asked) == 2  # remembered
+    assert len(pool.asked) == 2  # cached
     verify(golds, answers, deadline=9)
     assert len(pool.asked) == 4  # with more time the outcome may be another
 
 
 def test_memory_of_pairs_is_bounded(pool: CountingPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verifier, "_MOST_REMEMBERED", 10)
+    monkeypatch.setattr(verifier, "_CACHE_SIZE", 10)
     for number in range(100):
         verify(["42"], [str(number)])
         verify(["42"], ["7" * 3_000 + str(number)])
-        assert len(verifier._remembered) <= 10
+        assert len(verifier._cache) <= 10
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from rlvr_vocab.data.rows import Problem, short_text
 from rlvr_vocab.data.source import Columns
 from rlvr_vocab.rewards.library.answers import whole_text_number
 from rlvr_vocab.text import pluralize
-from rlvr_vocab.verify.reading import read_gold
+from rlvr_vocab.verify.golds import read_gold
 
 SHOWN = 5
 MOST_KINDS = 20

@@ -22,7 +22,7 @@ from rlvr_vocab.rewards.dry_run import stand_in_trainer
 from rlvr_vocab.rewards.guard import Mistake
 from rlvr_vocab.rewards.reward import Score
 from rlvr_vocab.text import nearest_word
-from rlvr_vocab.verify.judge import Verdict
+from rlvr_vocab.verify.verifier import Verdict
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 
 OnProgress = Callable[[int, int], None]

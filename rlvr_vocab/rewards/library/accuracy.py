@@ -12,8 +12,7 @@ from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
 from rlvr_vocab.text import nearest_and_all
 from rlvr_vocab.verify.boxed_answer import SOURCES, final_answer
-from rlvr_vocab.verify.judge import TIMEOUT, Verdict
-from rlvr_vocab.verify.verifier import DEADLINE_SECONDS, verify
+from rlvr_vocab.verify.verifier import DEADLINE_SECONDS, TIMEOUT, Verdict, verify
 
 # Where an answer may stand unless something else is asked for.
 ANSWER_FROM = ("box",)

@@ -16,10 +16,11 @@ from rlvr_vocab.rewards.parameters import number, shown, switch
 from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
 from rlvr_vocab.verify.boxed_answer import boxes_opened, last_box
-from rlvr_vocab.verify.limits import TooLarge, Unreadable
-from rlvr_vocab.verify.reading import read, read_gold
+from rlvr_vocab.verify.golds import read_gold
+from rlvr_vocab.verify.reading import read
 from rlvr_vocab.verify.reading.cleaning import ascii_latex
 from rlvr_vocab.verify.reading.readings import Equality, Number, Reading
+from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable
 from rlvr_vocab.verify.reading.units import DENIALS, PERCENT, UNITS_OF_TWO_LETTERS, changes_number
 
 T = TypeVar("T")

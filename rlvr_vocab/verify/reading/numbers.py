@@ -6,7 +6,7 @@ import math
 import re
 from fractions import Fraction
 
-from rlvr_vocab.verify.limits import MAX_BITS, MAX_DIGITS, TooLarge, Unreadable
+from rlvr_vocab.verify.reading.scanning import MAX_BITS, MAX_DIGITS, TooLarge, Unreadable
 
 _SIGN = r"(?P<sign>[+-]?)"
 _PLAIN = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"

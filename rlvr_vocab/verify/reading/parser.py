@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from rlvr_vocab.verify.limits import MAX_DIGITS, TooLarge, Unreadable
+from rlvr_vocab.verify.reading.scanning import MAX_DIGITS, TooLarge, Unreadable
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ _DEEPEST = 60
 _TOKEN = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+|\\[A-Za-z]+|[A-Za-z]|[-+*/^_!|(){}\[\]']| +")
 _MIXED_NUMBER = re.compile(r"\\frac\{[0-9]+\}\{[0-9]+\}")
 
-_WITH_INVERSE = ("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh")
+WITH_INVERSE = ("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh")
 _FUNCTIONS = frozenset(
-    f"\\{name}" for name in ("ln", "log", "exp", *_WITH_INVERSE, *(f"arc{name}" for name in _WITH_INVERSE))
+    f"\\{name}" for name in ("ln", "log", "exp", *WITH_INVERSE, *(f"arc{name}" for name in WITH_INVERSE))
 )
 _GREEK = """
     alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi pi rho varrho sigma
@@ -299,7 +299,7 @@ class _Parser:
     def _function(self, name: str) -> Formula:
         base = self._base_of_log() if name == "log" and self._next == "_" else None
         power = self._exponent() if self._next == "^" else None
-        if power == Call("neg", (Exact(Fraction(1)),)) and name in _WITH_INVERSE:
+        if power == Call("neg", (Exact(Fraction(1)),)) and name in WITH_INVERSE:
             name, power = f"arc{name}", None
         if power is not None and not (isinstance(power, Exact) and power.value > 0):
             raise self._unreadable(f"a power of {name} that is not a positive number")

@@ -1,4 +1,4 @@
-"""What an answer can be: the forms into which the reader sorts it and in which two answers are compared."""
+"""The forms of an answer, into which the reader sorts it and in which two answers are compared."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from rlvr_vocab.verify.limits import TooLarge, Unreadable
+from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable
 from rlvr_vocab.verify.reading.units import Unit
 
 INFINITE = re.compile(r"\\(?:infty|emptyset)(?![A-Za-z])")
@@ -22,49 +22,45 @@ class Number:
     value: Fraction
     unit: Unit | None = None
 
+    @property
+    def bits(self) -> int:
+        return max(self.value.numerator.bit_length(), self.value.denominator.bit_length())
+
     def __str__(self) -> str:
-        return f"{_decimal(self.value)}{'' if self.unit is None else f' {self.unit}'}"
+        shown = str(self.value) if self.bits <= _MOST_BITS_SHOWN else f"a number of {self.bits} bits"
+        return shown if self.unit is None else f"{shown} {self.unit}"
 
 
 @dataclass(frozen=True)
 class Expression:
-    """Mathematics that only algebra can compare, as cleaned LaTeX."""
+    """A formula that algebra compares, as cleaned LaTeX."""
 
     latex: str
     unit: Unit | None = None
 
     def __str__(self) -> str:
-        return f"{self.latex}{'' if self.unit is None else f' {self.unit}'}"
-
-
-def _decimal(value: Fraction) -> str:
-    bits = max(value.numerator.bit_length(), value.denominator.bit_length())
-    return str(value) if bits <= _MOST_BITS_SHOWN else f"a number of {bits} bits"
+        return self.latex if self.unit is None else f"{self.latex} {self.unit}"
 
 
 @dataclass(frozen=True)
-class Text:
-    """Words, as `plain_words` writes them."""
-
+class _Words:
     words: str
 
     def __str__(self) -> str:
         return repr(self.words)
 
 
-@dataclass(frozen=True)
-class Written:
-    """What may be mathematics or something else, `7-11`: only what is written alike is the same."""
+class Text(_Words):
+    """Words, as `plain_words` writes them."""
 
-    text: str
 
-    def __str__(self) -> str:
-        return repr(self.text)
+class Written(_Words):
+    """Mathematics or something else, `7-11`: equal only to what is written alike."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The letter of a multiple-choice answer, with what it stands for where that was repeated."""
+    """The letter of a multiple-choice answer, with its content where that was repeated."""
 
     letter: str
     content: Reading | None = None
@@ -85,13 +81,29 @@ class BasedNumeral:
 
 
 @dataclass(frozen=True)
-class Items:
-    """Several answers side by side: `1, 2`, `x=1 or x=2`, `±3`. Their order says nothing, unless they are texts."""
-
+class _Group:
     items: tuple[Reading, ...]
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.items))
+
+
+class Items(_Group):
+    """Several answers side by side in any order: `1, 2`, `x=1 or x=2`, `±3`."""
+
+
+class Collection(_Group):
+    """A set, by its elements."""
+
+    def __str__(self) -> str:
+        return f"{{{super().__str__()}}}"
+
+
+class Union(_Group):
+    """A union of intervals or sets."""
+
+    def __str__(self) -> str:
+        return " ∪ ".join(map(str, self.items))
 
 
 @dataclass(frozen=True)
@@ -107,28 +119,8 @@ class Bracketed:
 
 
 @dataclass(frozen=True)
-class Collection:
-    """A set, by its elements."""
-
-    items: tuple[Reading, ...]
-
-    def __str__(self) -> str:
-        return f"{{{', '.join(map(str, self.items))}}}"
-
-
-@dataclass(frozen=True)
-class Union:
-    """A union of intervals or sets."""
-
-    parts: tuple[Reading, ...]
-
-    def __str__(self) -> str:
-        return " ∪ ".join(map(str, self.parts))
-
-
-@dataclass(frozen=True)
 class Matrix:
-    """Rows of entries; `kind` is empty for a matrix, else what else its delimiters make of it (a determinant)."""
+    """Rows of entries; `kind` is empty for a matrix, else the delimiters of a determinant or the like."""
 
     rows: tuple[tuple[Reading, ...], ...]
     kind: str = ""
@@ -149,15 +141,14 @@ class Equality:
 
     @property
     def name(self) -> str | None:
-        """What the equality says the value of, None where it names nothing."""
-        return next((name for name in self.names if name is not None), None)
+        """The first name among the sides, whose value the equality states."""
+        return next(filter(None, self.names), None)
 
     @property
     def values(self) -> tuple[Reading, ...]:
-        """The sides that are not its name."""
-        left = list(zip(self.sides, self.names, strict=True))
-        named = next((index for index, (_, name) in enumerate(left) if name is not None), None)
-        return tuple(side for index, (side, _) in enumerate(left) if index != named)
+        """The sides but for that name."""
+        named = None if self.name is None else self.names.index(self.name)
+        return tuple(side for index, side in enumerate(self.sides) if index != named)
 
 
 @dataclass(frozen=True)
@@ -189,14 +180,11 @@ class Approximation:
 Reading = (
     Number
     | Expression
-    | Text
-    | Written
+    | _Words
     | Choice
     | BasedNumeral
-    | Items
+    | _Group
     | Bracketed
-    | Collection
-    | Union
     | Matrix
     | Equality
     | Inequality
@@ -212,7 +200,7 @@ def as_latex(reading: Reading) -> str:
         TooLarge: it is a number that Python does not write in decimal.
     """
     if isinstance(reading, Number):
-        if max(reading.value.numerator.bit_length(), reading.value.denominator.bit_length()) > _MOST_BITS_SHOWN:
+        if reading.bits > _MOST_BITS_SHOWN:
             raise TooLarge(str(reading))
         sign, above, below = "-" if reading.value < 0 else "", abs(reading.value.numerator), reading.value.denominator
         return f"{sign}{above}" if below == 1 else rf"{sign}\frac{{{above}}}{{{below}}}"
@@ -224,17 +212,14 @@ def as_latex(reading: Reading) -> str:
 
 
 def expressions(reading: Reading) -> Iterator[str]:
-    """The formulas in a reading for which algebra would be asked: not infinities, which are compared as written."""
+    """The formulas in a reading that algebra compares: not infinities, which are compared as written."""
     match reading:
         case Expression(latex):
             if not INFINITE.search(latex):
                 yield latex
-        case Items(parts) | Collection(parts) | Union(parts) | Bracketed(_, parts, _):
+        case _Group(parts) | Bracketed(_, parts, _) | Equality(parts) | Inequality(parts):
             for part in parts:
                 yield from expressions(part)
-        case Equality(sides) | Inequality(sides):
-            for side in sides:
-                yield from expressions(side)
         case Matrix(rows):
             yield from (latex for row in rows for entry in row for latex in expressions(entry))
         case Approximation(exact):

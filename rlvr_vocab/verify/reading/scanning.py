@@ -1,16 +1,41 @@
-"""Where groups, arguments and parts of a LaTeX text end: one pass each, no recursion."""
+"""The bounds of an answer, and where groups, arguments and parts of a LaTeX text end: one pass each, no recursion."""
 
 from __future__ import annotations
 
 import re
 
-from rlvr_vocab.verify.limits import Unreadable
+# The longest of the 30,000 gold answers of MATH, GSM8K and DeepScaleR has 300 characters.
+MAX_CHARACTERS = 2_000
+MAX_NESTING = 24
+MAX_DIGITS = 1_000
+# 2^(2^16) has 19,729 digits: more than any problem asks for, still computed in a millisecond.
+MAX_BITS = 1 << 16
 
+_BRACKET = re.compile(r"[(\[{]|([)\]}])")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _ROUND = re.compile(r"[()]")
 
 _OPENING = frozenset((*"([{", r"\{", r"\begin", r"\langle", r"\lfloor", r"\lceil"))
 _CLOSING = frozenset((*")]}", r"\}", r"\end", r"\rangle", r"\rfloor", r"\rceil"))
+
+
+class TooLarge(ValueError):
+    """An answer that is longer, deeper or bigger than any problem asks for."""
+
+
+class Unreadable(ValueError):
+    """Mathematics that cannot be read: brackets that do not match, an unknown macro."""
+
+
+def require_bounded(text: str) -> None:
+    """Raise `TooLarge` for too many characters or brackets nested too deeply: model output is untrusted."""
+    if len(text) > MAX_CHARACTERS:
+        raise TooLarge(f"{len(text)} characters")
+    depth = 0
+    for bracket in _BRACKET.finditer(text):
+        depth = max(0, depth - 1) if bracket[1] else depth + 1
+        if depth > MAX_NESTING:
+            raise TooLarge(f"brackets nested more than {MAX_NESTING} deep")
 
 
 def group_end(text: str, start: int) -> int | None:

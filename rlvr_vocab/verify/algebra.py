@@ -3,7 +3,8 @@ r"""Whether two formulas are equal: by exact rational numbers where they suffice
 Simplifying in order to prove equality can take for ever, and comparing few digits accepts what is merely close. So
 two formulas are equal here when their values agree: numbers once, formulas with variables at points chosen
 beforehand, which for rational functions is proof but for a vanishing chance (Schwartz, Zippel). A formula that cannot
-be evaluated is equal to nothing, but for two in a notation that only math-verify's parser knows: see `same_tree`.
+be evaluated is equal to nothing, but for two in a notation that only math-verify's parser reads: see `same_tree`.
+For worker processes only.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from functools import lru_cache
 
 import mpmath
 
-from rlvr_vocab.verify.algebra.evaluation import Point, Undefined, approximate, exact_value, rounding
-from rlvr_vocab.verify.limits import TooLarge, Unreadable
+from rlvr_vocab.verify.evaluation import Evaluation, Point, Undefined, exact_value, rounding
 from rlvr_vocab.verify.reading import parser
 from rlvr_vocab.verify.reading.parser import Call, Exact, Formula, parts, variables
+from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable
 
 _DIGITS_OF_FIRST_LOOK = 50
 _DIGITS_OF_NUMBERS = 1_000
@@ -57,50 +58,14 @@ def equal(one: str, other: str) -> bool:
     return num_agreeing >= _FEWEST_POINTS
 
 
-def _has_value(side: Sequence[Formula], point: Point) -> bool:
-    try:
-        return all(approximate(formula, point, _DIGITS_OF_FIRST_LOOK) for formula in side)
-    except Undefined:
-        return False
-
-
-def _with_real_roots(*sides: Sequence[Formula]) -> list[list[Formula]]:
-    r"""The formulas with `x^{1/3}` as `\sqrt[3]{x}` where both sides have odd roots of variables.
-
-    Where one side alone has, such a power of a negative number has no value, as it may be the principal one.
-    """
-    are_real = all(any(_is_odd_root(part) for formula in side for part in parts(formula)) for side in sides)
-    return [[_real_roots(formula) if are_real else formula for formula in side] for side in sides]
-
-
-def _is_odd_root(formula: Formula) -> bool:
-    if not isinstance(formula, Call) or formula.name not in ("^", "root") or not variables(formula.arguments[0]):
-        return False
-    number = exact_value(formula.arguments[1], {}) or Fraction(0)
-    degree = number.denominator if formula.name == "^" else number.numerator
-    return degree % 2 == 1 and degree > 1
-
-
-def _real_roots(formula: Formula) -> Formula:
-    if not isinstance(formula, Call):
-        return formula
-    arguments = tuple(map(_real_roots, formula.arguments))
-    if formula.name != "^" or not _is_odd_root(formula):
-        return Call(formula.name, arguments)
-    exponent = exact_value(formula.arguments[1], {}) or Fraction(1)
-    root = Call("root", (arguments[0], Exact(Fraction(exponent.denominator))))
-    return Call("^", (root, Exact(Fraction(exponent.numerator))))
-
-
 def within(one: str, other: str, distance: Fraction) -> bool:
     """Whether two numbers are less than `distance` apart; raises like `equal`."""
     left, right = parse(one), parse(other)
     if variables(left) or variables(right):
         return False
-    digits = _DIGITS_OF_FIRST_LOOK
-    with mpmath.workdps(digits):
-        difference = abs(approximate(left, {}, digits).number - approximate(right, {}, digits).number)
-        return bool(difference < mpmath.mpf(distance.numerator) / distance.denominator)
+    with mpmath.workdps(_DIGITS_OF_FIRST_LOOK):
+        values = [Evaluation(side, {}, _DIGITS_OF_FIRST_LOOK).number for side in (left, right)]
+        return bool(abs(values[0] - values[1]) < mpmath.mpf(distance.numerator) / distance.denominator)
 
 
 def proportional(one: tuple[str, str], other: tuple[str, str]) -> int:
@@ -132,21 +97,19 @@ def proportional(one: tuple[str, str], other: tuple[str, str]) -> int:
 
 def _ratio(sides: Sequence[Formula], point: Point) -> mpmath.mpc:
     """How often the difference of the last two sides goes into that of the first two; 0 where one of them vanishes."""
-    digits = _DIGITS_OF_FORMULAS
     exact = [value for side in sides if (value := exact_value(side, point)) is not None]
-    with mpmath.workdps(digits):
+    with mpmath.workdps(_DIGITS_OF_FORMULAS):
         if len(exact) == len(sides):
             above, below = exact[0] - exact[1], exact[2] - exact[3]
             return mpmath.mpf((above / below).numerator) / (above / below).denominator if below else mpmath.mpf(0)
-        values = [approximate(side, point, digits) for side in sides]
+        values = [Evaluation(side, point, _DIGITS_OF_FORMULAS) for side in sides]
         above, below = values[0].number - values[1].number, values[2].number - values[3].number
-        noise = max(value.largest for value in values) * rounding(digits)
+        noise = max(value.largest for value in values) * rounding(_DIGITS_OF_FORMULAS)
         return above / below if min(abs(above), abs(below)) > noise else mpmath.mpf(0)
 
 
 @lru_cache(maxsize=512)
 def parse(latex: str) -> Formula:
-    """The formula that cleaned LaTeX says; raises `Unreadable` or `TooLarge`."""
     return parser.parse(latex)
 
 
@@ -156,6 +119,13 @@ def _is_read(latex: str) -> bool:
     except Unreadable:
         return False
     return True
+
+
+def _has_value(side: Sequence[Formula], point: Point) -> bool:
+    try:
+        return all(Evaluation(formula, point, _DIGITS_OF_FIRST_LOOK) for formula in side)
+    except Undefined:
+        return False
 
 
 def _equal_at(left: Formula, right: Formula, point: Point, digits: int) -> bool:
@@ -181,11 +151,39 @@ def _agree(left: Formula, right: Formula, point: Point, digits: int) -> tuple[bo
         That, and the digits between the largest and the smallest number in sight: with fewer, the smallest could change
         unseen.
     """
-    one, other = approximate(left, point, digits), approximate(right, point, digits)
+    one, other = Evaluation(left, point, digits), Evaluation(right, point, digits)
     largest, smallest = max(one.largest, other.largest), min(one.smallest, other.smallest)
     with mpmath.workdps(digits):
         agree = abs(one.number - other.number) <= largest * rounding(digits)
         return bool(agree), int(mpmath.log10(largest / smallest))
+
+
+def _with_real_roots(*sides: Sequence[Formula]) -> list[list[Formula]]:
+    r"""The formulas with `x^{1/3}` as `\sqrt[3]{x}` where both sides have odd roots of variables.
+
+    Where one side alone has, such a power of a negative number has no value, as it may be the principal one.
+    """
+    are_real = all(any(_is_odd_root(part) for formula in side for part in parts(formula)) for side in sides)
+    return [[_real_roots(formula) if are_real else formula for formula in side] for side in sides]
+
+
+def _is_odd_root(formula: Formula) -> bool:
+    if not isinstance(formula, Call) or formula.name not in ("^", "root") or not variables(formula.arguments[0]):
+        return False
+    number = exact_value(formula.arguments[1], {}) or Fraction(0)
+    degree = number.denominator if formula.name == "^" else number.numerator
+    return degree % 2 == 1 and degree > 1
+
+
+def _real_roots(formula: Formula) -> Formula:
+    if not isinstance(formula, Call):
+        return formula
+    arguments = tuple(map(_real_roots, formula.arguments))
+    if formula.name != "^" or not _is_odd_root(formula):
+        return Call(formula.name, arguments)
+    exponent = exact_value(formula.arguments[1], {}) or Fraction(1)
+    root = Call("root", (arguments[0], Exact(Fraction(exponent.denominator))))
+    return Call("^", (root, Exact(Fraction(exponent.numerator))))
 
 
 # Primes and indexes of numbers are dropped, numbers side by side added up, `1/2x` is decided, words become products.
@@ -255,24 +253,27 @@ def points_for(*formulas: Formula) -> list[Point]:
         return {name: -size if bit else size for name, size, bit in zip(names, sizes, bits, strict=True)}
 
     positive = [{name: abs(value) for name, value in point(1, 0).items()} for _ in range(_NUM_POSITIVE)]
-    reach = _reach(formulas)
+    # The farthest corner: 0 where the formulas have none.
+    reach = max((_distance(part) for formula in formulas for part in parts(formula) if _has_corner(part)), default=0)
+    if reach > _FARTHEST:
+        raise TooLarge("corners out of reach")
     scales = (1, 3 * reach) if reach else (1,)
     return positive + [point(scale, signs) for scale in scales for signs in range(_NUM_SIGNED)]
 
 
-def _reach(formulas: tuple[Formula, ...]) -> int:
-    """The size of the largest part that has corners, 0 where none has."""
-    corners = [part for formula in formulas for part in parts(formula) if _has_corners(part)]
-    reach = max(map(_distance, corners), default=0)
-    if reach > _FARTHEST:
-        raise TooLarge("corners out of reach")
-    return reach
+def _has_corner(formula: Formula) -> bool:
+    if not isinstance(formula, Call) or not variables(formula):
+        return False
+    if formula.name == "^" and variables(formula.arguments[0]):
+        exponent = exact_value(formula.arguments[1], {})
+        return exponent is None or exponent.denominator != 1
+    return formula.name in _WITH_CORNERS
 
 
 def _distance(corner: Formula) -> int:
     """How far off a corner may be: |ln x - 5| has its own at e^5."""
-    arguments = corner.arguments if isinstance(corner, Call) else ()
-    arguments = arguments[:1] if isinstance(corner, Call) and corner.name == "^" else arguments
+    assert isinstance(corner, Call)
+    arguments = corner.arguments[:1] if corner.name == "^" else corner.arguments
     size = math.prod(map(_size, arguments))
     inside = [part for argument in arguments for part in parts(argument) if isinstance(part, Call) and variables(part)]
     return math.ceil(math.exp(min(size, 99))) if any(part.name in ("ln", "log") for part in inside) else size
@@ -286,15 +287,6 @@ def _size(formula: Formula) -> int:
         return math.prod(map(_size, arguments[:1] if is_power else arguments))
     value = exact_value(formula, {})
     if value is None:
-        size = abs(approximate(formula, {}, _DIGITS).number)
+        size = abs(Evaluation(formula, {}, _DIGITS).number)
         return int(mpmath.ceil(max(size, 1 / size))) if size else 1
     return max(abs(value.numerator), 1) * value.denominator
-
-
-def _has_corners(formula: Formula) -> bool:
-    if not isinstance(formula, Call) or not variables(formula):
-        return False
-    if formula.name == "^" and variables(formula.arguments[0]):
-        exponent = exact_value(formula.arguments[1], {})
-        return exponent is None or exponent.denominator != 1
-    return formula.name in _WITH_CORNERS

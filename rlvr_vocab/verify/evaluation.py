@@ -1,25 +1,29 @@
 """The value of a formula: in exact rational arithmetic where that is enough, else to many digits.
 
-What would become astronomical is refused before it does.
+Numbers of astronomical size are refused before they are computed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
 import mpmath
 
-from rlvr_vocab.verify.limits import MAX_BITS, TooLarge, Unreadable
 from rlvr_vocab.verify.reading.numbers import power_of
-from rlvr_vocab.verify.reading.parser import Call, Exact, Formula, Symbol
+from rlvr_vocab.verify.reading.parser import WITH_INVERSE, Call, Exact, Formula, Symbol
+from rlvr_vocab.verify.reading.scanning import MAX_BITS, TooLarge, Unreadable
 
 Point = Mapping[str, Fraction]
 
-LARGEST_FACTORIAL = 1_000
+_LARGEST_FACTORIAL = 1_000
+_LARGEST_DEGREE = 1_000
+# Beyond this, sine and cosine need the argument to more digits than are computed.
+_LARGEST_ARGUMENT = 10**30
+# The base of a logarithm that does not name it, e to some and 10 to others: what holds for this one holds for all.
+_SOME_BASE = 5.7193
 
 
 class Undefined(ArithmeticError):
@@ -46,14 +50,10 @@ def exact_value(formula: Formula, point: Point) -> Fraction | None:
         if value is None:
             return None
         values.append(value)
-    return operation(values)
+    return operation(*values)
 
 
-def _sum(terms: Sequence[Fraction]) -> Fraction:
-    return _bounded(sum(terms, Fraction(0)))
-
-
-def _product(factors: Sequence[Fraction]) -> Fraction:
+def _exact_product(*factors: Fraction) -> Fraction:
     product = Fraction(1)
     for factor in factors:
         product = _bounded(product * factor)
@@ -66,14 +66,13 @@ def _bounded(value: Fraction) -> Fraction:
     return value
 
 
-def _inverse(values: Sequence[Fraction]) -> Fraction:
-    if values[0] == 0:
+def _exact_inverse(value: Fraction) -> Fraction:
+    if value == 0:
         raise Undefined("a division by zero")
-    return 1 / values[0]
+    return 1 / value
 
 
-def _exact_power(values: Sequence[Fraction]) -> Fraction | None:
-    base, exponent = values
+def _exact_power(base: Fraction, exponent: Fraction) -> Fraction | None:
     if exponent.denominator != 1:
         return None
     if base == 0 and exponent <= 0:
@@ -84,80 +83,59 @@ def _exact_power(values: Sequence[Fraction]) -> Fraction | None:
     return power
 
 
-def _exact_factorial(values: Sequence[Fraction]) -> Fraction | None:
-    if values[0].denominator != 1 or values[0] < 0:
+def _exact_factorial(value: Fraction) -> Fraction | None:
+    if value.denominator != 1 or value < 0:
         return None
-    if values[0] > LARGEST_FACTORIAL:
+    if value > _LARGEST_FACTORIAL:
         raise TooLarge("the factorial of a large number")
-    return Fraction(math.factorial(int(values[0])))
+    return Fraction(math.factorial(int(value)))
 
 
-def _exact_binomial(values: Sequence[Fraction]) -> Fraction | None:
-    if any(value.denominator != 1 or value < 0 for value in values):
+def _exact_binomial(above: Fraction, below: Fraction) -> Fraction | None:
+    if any(value.denominator != 1 or value < 0 for value in (above, below)):
         return None
-    if values[0] > LARGEST_FACTORIAL:
+    if above > _LARGEST_FACTORIAL:
         raise TooLarge("a binomial coefficient of large numbers")
-    return Fraction(math.comb(int(values[0]), int(values[1])))
+    return Fraction(math.comb(int(above), int(below)))
 
 
-_EXACT_OPERATIONS: dict[str, Callable[[Sequence[Fraction]], Fraction | None]] = {
-    "+": _sum,
-    "*": _product,
-    "neg": lambda values: -values[0],
-    "inverse": _inverse,
+_EXACT_OPERATIONS: dict[str, Callable[..., Fraction | None]] = {
+    "+": lambda *terms: _bounded(sum(terms, Fraction(0))),
+    "*": _exact_product,
+    "neg": lambda value: -value,
+    "inverse": _exact_inverse,
     "^": _exact_power,
-    "abs": lambda values: abs(values[0]),
-    "floor": lambda values: Fraction(math.floor(values[0])),
-    "ceil": lambda values: Fraction(math.ceil(values[0])),
+    "abs": abs,
+    "floor": lambda value: Fraction(math.floor(value)),
+    "ceil": lambda value: Fraction(math.ceil(value)),
     "factorial": _exact_factorial,
     "binom": _exact_binomial,
 }
 
 
-_LARGEST_DEGREE = 1_000
-# Beyond this, sine and cosine need the argument to more digits than are computed.
-_LARGEST_ARGUMENT = 10**30
-# The base of a logarithm that does not name it, e to some and 10 to others: what holds for this one holds for all.
-_SOME_BASE = 5.7193
-
-
-@dataclass(frozen=True)
-class Value:
-    """A value to so many digits, with the largest and the smallest number that were met on the way to it.
-
-    Sums count for the largest only: what is left of one may be nothing but rounding.
-    """
-
-    number: mpmath.mpc
-    largest: mpmath.mpf
-    smallest: mpmath.mpf
-
-
-def approximate(formula: Formula, point: Point, digits: int) -> Value:
-    """The value of a formula at a point.
-
-    Raises:
-        Undefined: it has none there.
-        TooLarge: a number on the way has more than `MAX_BITS` bits.
-        Unreadable: it holds something that is not evaluated here.
-    """
-    with mpmath.workdps(digits + 10):
-        evaluation = _Evaluation(point, digits)
-        return Value(evaluation.value(formula), evaluation.largest, evaluation.smallest)
-
-
 def rounding(digits: int) -> mpmath.mpf:
-    """What a number of so many digits may be off by, relative to the largest number on the way to it."""
+    """The error of a number of so many digits, relative to the largest number on the way to it."""
     return mpmath.mpf(10) ** -(digits * 9 // 10)
 
 
-class _Evaluation:
-    def __init__(self, point: Point, digits: int) -> None:
-        self.point = point
-        self.largest = self.smallest = mpmath.mpf(1)
-        self._rounding = rounding(digits)
+class Evaluation:
+    """The `number` that a formula is at a point, with the largest and the smallest number on the way to it.
 
-    def value(self, formula: Formula) -> mpmath.mpc:
+    Sums count for the largest only: what is left of one may be nothing but rounding.
+
+    Raises:
+        Undefined: it has no value there.
+        TooLarge: a number on the way has more than `MAX_BITS` bits.
+        Unreadable: it holds something that is not evaluated here.
+    """
+
+    def __init__(self, formula: Formula, point: Point, digits: int) -> None:
+        with mpmath.workdps(digits + 10):
+            self.point, self._rounding = point, rounding(digits)
+            self.largest = self.smallest = mpmath.mpf(1)
+            self.number = self._value(formula)
+
+    def _value(self, formula: Formula) -> mpmath.mpc:
         try:
             value = mpmath.mpc(self._compute(formula))
         except (TooLarge, Unreadable):
@@ -176,7 +154,7 @@ class _Evaluation:
         if isinstance(formula, Exact):
             return mpmath.mpf(formula.value.numerator) / formula.value.denominator
         if isinstance(formula, Call):
-            arguments = [self.value(argument) for argument in formula.arguments]
+            arguments = [self._value(argument) for argument in formula.arguments]
             if formula.name == "^":
                 return _power(arguments[0], arguments[1], exact_value(formula.arguments[1], {}))
             return _OPERATIONS[formula.name](self, *arguments)
@@ -198,16 +176,17 @@ class _Evaluation:
     def factorial(self, number: mpmath.mpc) -> mpmath.mpf:
         """Of a variable it is the gamma function, which obeys the same laws and has values between the integers."""
         real = _real(number)
-        if abs(real) > LARGEST_FACTORIAL:
+        if abs(real) > _LARGEST_FACTORIAL:
             raise TooLarge("the factorial of a large number")
         if not self.point and not mpmath.isint(real):
             raise Unreadable("the factorial of something that is not a whole number")
         return mpmath.factorial(real)
 
-    def binomial(self, above: mpmath.mpc, below: mpmath.mpc) -> mpmath.mpf:
-        if max(abs(above), abs(below)) > LARGEST_FACTORIAL:
-            raise TooLarge("a binomial coefficient of large numbers")
-        return mpmath.binomial(_real(above), _real(below))
+
+def _binomial(_: Evaluation, above: mpmath.mpc, below: mpmath.mpc) -> mpmath.mpf:
+    if max(abs(above), abs(below)) > _LARGEST_FACTORIAL:
+        raise TooLarge("a binomial coefficient of large numbers")
+    return mpmath.binomial(_real(above), _real(below))
 
 
 def _power(base: mpmath.mpc, exponent: mpmath.mpc, rational_exponent: Fraction | None) -> mpmath.mpc:
@@ -223,7 +202,7 @@ def _power(base: mpmath.mpc, exponent: mpmath.mpc, rational_exponent: Fraction |
     return mpmath.power(base, exponent)
 
 
-def _root(_: _Evaluation, radicand: mpmath.mpc, degree: mpmath.mpc) -> mpmath.mpc:
+def _root(_: Evaluation, radicand: mpmath.mpc, degree: mpmath.mpc) -> mpmath.mpc:
     r"""`\sqrt[n]{x}`, which for odd n and negative x is the real one."""
     real = _real(degree)
     if not mpmath.isint(real) or not 2 <= real <= _LARGEST_DEGREE:
@@ -233,12 +212,12 @@ def _root(_: _Evaluation, radicand: mpmath.mpc, degree: mpmath.mpc) -> mpmath.mp
     return mpmath.root(radicand, int(real))
 
 
-def _logarithm(_: _Evaluation, number: mpmath.mpc, base: mpmath.mpc | float = _SOME_BASE) -> mpmath.mpc:
+def _logarithm(_: Evaluation, number: mpmath.mpc, base: mpmath.mpc | float = _SOME_BASE) -> mpmath.mpc:
     return mpmath.log(number) / mpmath.log(mpmath.mpc(base))
 
 
-def _entire(function: Callable[[Any], Any]) -> Callable[[_Evaluation, mpmath.mpc], Any]:
-    def applied(evaluation: _Evaluation, argument: mpmath.mpc) -> Any:
+def _entire(function: Callable[[Any], Any]) -> Callable[[Evaluation, mpmath.mpc], Any]:
+    def applied(evaluation: Evaluation, argument: mpmath.mpc) -> Any:
         if abs(argument) > _LARGEST_ARGUMENT:
             raise TooLarge(f"{function.__name__} of a huge number")
         # cos x differs from 1 by the square of a small x, and tanh x by so little of a large one.
@@ -261,7 +240,7 @@ _CONSTANTS: dict[str, Callable[[], Any]] = {
     "i": lambda: mpmath.j,
 }
 _OPERATIONS: dict[str, Callable[..., Any]] = {
-    "+": _Evaluation.sum,
+    "+": Evaluation.sum,
     "*": lambda _, *factors: mpmath.fprod(factors),
     "neg": lambda _, number: -number,
     "inverse": lambda _, divisor: 1 / divisor,
@@ -271,10 +250,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "abs": lambda _, number: abs(number),
     "floor": lambda evaluation, number: evaluation.whole_part(number, mpmath.floor),
     "ceil": lambda evaluation, number: evaluation.whole_part(number, mpmath.ceil),
-    "factorial": _Evaluation.factorial,
-    "binom": _Evaluation.binomial,
-    **{name: _entire(getattr(mpmath, name)) for name in ("sin", "cos", "tan", "cot", "sec", "csc")},
-    **{name: _entire(getattr(mpmath, name)) for name in ("sinh", "cosh", "tanh")},
-    **{f"arc{name}": _entire(getattr(mpmath, f"a{name}")) for name in ("sin", "cos", "tan", "cot", "sec", "csc")},
-    **{f"arc{name}": _entire(getattr(mpmath, f"a{name}")) for name in ("sinh", "cosh", "tanh")},
+    "factorial": Evaluation.factorial,
+    "binom": _binomial,
+    **{f"{arc}{name}": _entire(getattr(mpmath, f"{arc[:1]}{name}")) for name in WITH_INVERSE for arc in ("", "arc")},
 }

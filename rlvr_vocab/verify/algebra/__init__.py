@@ -1,1 +1,0 @@
-"""Compares formulas; for worker processes only."""
