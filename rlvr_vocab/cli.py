@@ -14,8 +14,8 @@ from typing import Any
 
 from rlvr_vocab.config.command_table import COMMANDS
 from rlvr_vocab.config.compose import CommandLine, parse_command_line
-from rlvr_vocab.config.help import command_help, composed_yaml, overview, value_of_key
-from rlvr_vocab.config.load import read_settings
+from rlvr_vocab.config.help import overview, printed
+from rlvr_vocab.config.load import read_settings, settings_of
 from rlvr_vocab.config.values import keys_of
 from rlvr_vocab.errors import (
     BAD_INPUT,
@@ -37,7 +37,7 @@ from rlvr_vocab.runs.multirun import Job, jobs_of, require_one_process, run_jobs
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.signals import stop_signals
 from rlvr_vocab.terminal import open_closed_streams, quiet_imports, write_on_unread
-from rlvr_vocab.text import nearest_and_all, visible_text
+from rlvr_vocab.text import visible_text
 
 TRAINS = ("train", "quickstart")
 MAKE_FILES = (*TRAINS, "evaluate", "expand", "merge", "probe")  # and so go on where nobody reads their output
@@ -128,63 +128,51 @@ def output_is_unread() -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
-def dispatch(words: list[str]) -> int:
-    if not words or words[0] in ("--help", "-h", "help"):
+def dispatch(argv: list[str]) -> int:
+    if not argv or argv[0] in ("--help", "-h", "help"):
         print(overview())
         return 0
-    name, rest = words[0], words[1:]
-    if name not in COMMANDS:
-        raise UserError(f"unknown command {name}{nearest_and_all(name, COMMANDS)}")
-    line = parse_command_line(name, rest)
+    line = parse_command_line(argv[0], argv[1:])
     with nullcontext() if line.trust_code else only_allowed_code():
-        return carry_out(name, rest, line)
+        jobs = jobs_of(line.command, argv[1:]) if line.multirun else []
+        lines = [parse_command_line(line.command, job.words) for job in jobs] or [line]
+        shown = [text for text in map(printed, lines[:1] if line.help else lines) if text is not None]
+        if shown:
+            print(("\n---\n" if line.cfg else "\n").join(shown))
+            return 0
+        return run_sweep(jobs, lines) if jobs and line.job is None else run_command(lines[0])
 
 
-def carry_out(name: str, rest: list[str], line: CommandLine) -> int:
-    """Print what an option asks for, or check the settings and run the command."""
-    jobs = jobs_of(name, rest) if line.multirun else []
-    shown = shown_alone(name, line, [list(job.words) for job in jobs] or [rest])
-    if shown is not None:
-        print(shown)
-        return 0
-    if line.multirun and line.job is None:
-        return run_sweep(name, jobs)
-    if name in MAKE_FILES:
+def run_command(line: CommandLine) -> int:
+    if line.command in MAKE_FILES:
         write_on_unread("stdout")
-    with stop_signals.listening() if name in TRAINS else nullcontext():
-        settings = load_settings(name, list(jobs[0].words) if jobs else rest)
+    with stop_signals.listening() if line.command in TRAINS else nullcontext():
+        settings = checked_settings(line)
         quiet_imports()
-        return COMMANDS[name].run(settings)
+        return COMMANDS[line.command].run(settings)
 
 
-def shown_alone(command: str, line: CommandLine, argvs: list[list[str]]) -> str | None:
-    """What is printed instead of running, where an option asks for it; of a sweep, for each of its runs."""
-    if line.help:
-        return command_help(command, argvs[0])
-    if line.show is not None:
-        return "\n".join(value_of_key(command, argv, line.show) for argv in argvs)
-    if line.cfg:
-        return "---\n".join(composed_yaml(command, argv, line.resolve) for argv in argvs).rstrip()
-    return None
-
-
-def run_sweep(command: str, jobs: Sequence[Job]) -> int:
+def run_sweep(jobs: Sequence[Job], lines: Sequence[CommandLine]) -> int:
     """Check the settings of every run, then start one after another."""
     require_one_process()
     with stop_signals.listening():
-        for number, job in enumerate(jobs, start=1):
+        for number, (job, line) in enumerate(zip(jobs, lines, strict=True), start=1):
             try:
-                load_settings(command, job.words)
+                checked_settings(line)
             except UserError as error:
                 raise UserError(f"job {number} of {len(jobs)} ({job}): {error}") from error
-        return run_jobs(command, jobs)
+        return run_jobs(lines[0].command, jobs)
+
+
+def checked_settings(line: CommandLine) -> Any:
+    """The settings of a command; raises UserError for the first thing that is wrong with them."""
+    settings = settings_of(line)
+    COMMANDS[line.command].check(settings)
+    return settings
 
 
 def load_settings(command: str, argv: Sequence[str]) -> Any:
-    """The settings of one command, read and checked; raises UserError for whatever is wrong with them."""
-    settings = read_settings(command, argv)
-    COMMANDS[command].check(settings)
-    return settings
+    return checked_settings(parse_command_line(command, argv))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from rlvr_vocab.config.checks import machine
 from rlvr_vocab.config.checks.run import check_configuration, check_rewards
 from rlvr_vocab.config.command_table import COMMANDS
 from rlvr_vocab.config.compose import compose, parse_command_line
-from rlvr_vocab.config.help import command_help, overview
+from rlvr_vocab.config.help import overview, printed
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import RunSettings
@@ -137,7 +137,7 @@ def refuse_what_could_never_run(line: str) -> None:
         return
     assert command in COMMANDS, f"no command {command}"
     if parse_command_line(command, words).help:
-        command_help(command, words)
+        printed(parse_command_line(command, words))
         return
     runs = [job.words for job in jobs_of(command, words)] if parse_command_line(command, words).multirun else [words]
     for run in runs:
@@ -226,7 +226,7 @@ def documented_keys(command: str) -> dict[str, str]:
 
 def keys_of(command: str, words: list[str]) -> dict[str, Any]:
     """key -> default as the shipped files have it, interpolations applied."""
-    config = compose(command, parse_command_line(command, words)).config
+    config = compose(parse_command_line(command, words)).config
     return dict(leaves(OmegaConf.to_container(config, resolve=True, throw_on_missing=False)))
 
 

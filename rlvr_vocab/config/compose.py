@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, get_origin
 
@@ -23,6 +23,7 @@ from rlvr_vocab.config.sections import OURS
 from rlvr_vocab.config.trl_fields import refuse_what_is_not_used
 from rlvr_vocab.config.values import alternatives, keys_of, unknown_key
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.record.files import run_folder_of
 from rlvr_vocab.text import did_you_mean, nearest_and_all
 
 OPTIONS = ("--config-dir", "--config-name", "--show", "--cfg", "--resolve", "--help", "--multirun", "-m", "--job")
@@ -31,8 +32,9 @@ CAN_START_FROM_FILE = ("train", "quickstart", "plan")
 
 @dataclass(frozen=True)
 class CommandLine:
-    """The words of a command, options apart."""
+    """A command with its overrides, options apart."""
 
+    command: str
     overrides: tuple[str, ...] = ()
     config_dir: Path | None = None
     config_name: str | None = None
@@ -54,6 +56,18 @@ class CommandLine:
             raise UserError(f"--config-dir {self.config_dir}: no such folder")
         return [self.config_dir.resolve(), CONF]
 
+    @property
+    def primary_file(self) -> Path:
+        """The file to start from; --config-dir alone adds groups and does not replace ours."""
+        row = COMMANDS[self.command]
+        name = (self.config_name or row.over or row.config).removesuffix(".yaml")
+        searched = self.folders if self.config_name else [CONF]
+        for folder in searched:
+            if (folder / f"{name}.yaml").is_file():
+                return folder / f"{name}.yaml"
+        known = sorted({path.stem for folder in searched for path in folder.glob("*.yaml")})
+        raise UserError(f"--config-name {name}: no such file in {searched[0]}{did_you_mean(name, known)}")
+
 
 class _OneLineParser(argparse.ArgumentParser):
     """argparse that raises UserError instead of printing its usage."""
@@ -66,8 +80,10 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
     """Splits the words of one command; `quickstart` is `train` with its recipe in front.
 
     Raises:
-        UserError: for an option that does not exist, or one without its value.
+        UserError: no such command or option, or an option without its value.
     """
+    if command not in COMMANDS:
+        raise UserError(f"unknown command {command}{nearest_and_all(command, COMMANDS)}")
     parser = _OneLineParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--help", "-h", action="store_true")
     parser.add_argument("--config-dir", "-cd", type=Path)
@@ -91,8 +107,8 @@ def parse_command_line(command: str, argv: Sequence[str]) -> CommandLine:
     if command == "quickstart" and not files:  # a recorded run holds its recipe already
         words = ["experiment=quickstart", *words]
     file = Path(files[-1].removeprefix("config=")).expanduser() if files else None
-    given = {**vars(known), "overrides": tuple(words), "cfg": known.cfg is not None}
-    return CommandLine(config_file=file, trust_code=trust[-1:] == ["true"], **given)
+    options = {**vars(known), "cfg": known.cfg is not None}
+    return CommandLine(command, tuple(words), config_file=file, trust_code=trust[-1:] == ["true"], **options)
 
 
 @dataclass(frozen=True)
@@ -104,47 +120,53 @@ class Composed:
     chosen: frozenset[str]
 
 
-def compose(command: str, line: CommandLine, dataset_of: Path | None = None) -> Composed:
-    """Composes the configuration of one of COMMANDS.
-
-    Args:
-        dataset_of: folder of a run whose recorded dataset section takes the place of the default one.
+def compose(line: CommandLine) -> Composed:
+    """The configuration of a command; `evaluate` has the problems of the run that its first checkpoint belongs to.
 
     Raises:
         UserError: an unknown key or choice, an override or a file that cannot be read.
     """
-    overrides = translate(line.overrides, command)
-    own = COMMANDS[command].config
-    if line.config_file is not None:
-        primary = _recorded_primary(line, overrides.groups)
-    else:
-        primary = read_yaml(_primary_file(command, line))
-    if COMMANDS[command].over:
-        primary = {**read_yaml(CONF / f"{own}.yaml"), **primary}
-    if dataset_of is not None:
-        dataset = read_recorded(dataset_of)["dataset"]
-        primary = {**primary, "defaults": ["dataset/_base", "_self_", {"rewards": None}], "dataset": dataset}
-    config = _compose_with_hydra(primary, overrides.hydra, line.folders)
-    return Composed(config, frozenset(overrides.given), frozenset(overrides.groups))
+    hydra, given, chosen = translate(line.overrides, line.command)
+    row = COMMANDS[line.command]
+    primary = read_yaml(line.primary_file) if line.config_file is None else _recorded_primary(line, chosen)
+    if row.over:
+        primary = {**read_yaml(CONF / f"{row.config}.yaml"), **primary}
+    config = _compose_with_hydra(primary, hydra, line.folders)
+    if line.command == "evaluate" and "dataset" not in chosen and line.primary_file.parent == CONF:
+        _take_problems_of_run(config, given)
+    return Composed(config, frozenset(given), frozenset(chosen))
+
+
+def _take_problems_of_run(config: DictConfig, given: set[str]) -> None:
+    """Put the dataset section of the checkpoint's run in place of the default one, below the keys that were typed."""
+    checkpoint = as_mapping(config, resolve=True)["checkpoint"]
+    first = checkpoint[0] if isinstance(checkpoint, list) and checkpoint else checkpoint
+    run = run_folder_of(Path(first).expanduser()) if isinstance(first, str) else None
+    if run is None:
+        return
+    typed = {key: OmegaConf.select(config, key) for key in given if key.startswith("dataset.")}
+    config.dataset = read_recorded(run)["dataset"]
+    for key, value in typed.items():
+        OmegaConf.update(config, key, value)
 
 
 def compose_section(group: str, choice: str, folders: Sequence[Path]) -> dict[str, Any]:
-    """What a file of a group says, over the defaults of the group; of TRL's fields what it says itself."""
-
-    def composed(*names: str | dict[str, str]) -> Any:
-        return as_mapping(_compose_with_hydra({"defaults": list(names)}, [], folders))[group]
-
-    own = composed({group: choice})
+    """The keys of a file of a group, over the defaults of the group; of TRL's fields those that the file sets."""
+    config = _compose_with_hydra({"defaults": [{group: choice}]}, [], folders)
+    own = as_mapping(config)[group]
     if not isinstance(own, dict):
         raise UserError(f"{group}={choice}: expected keys and values in the file, found {own!r:.80}")
-    if not (CONF / group / "_base.yaml").is_file():
+    base = CONF / group / "_base.yaml"
+    if not base.is_file():
         return own
-    whole: dict[str, Any] = composed(f"{group}/_base", {group: choice})
-    return {key: value for key, value in whole.items() if key in own or group != "training" or key in OURS}
+    defaults = {key: value for key, value in read_yaml(base).items() if group != "training" or key in OURS}
+    merged = OmegaConf.merge(OmegaConf.create(defaults), config[group])
+    assert isinstance(merged, DictConfig)
+    return as_mapping(merged)
 
 
 def _compose_with_hydra(primary: dict[str, Any], overrides: Sequence[str], folders: Sequence[Path]) -> DictConfig:
-    """One composition, what goes wrong in it as one line."""
+    """One composition; its errors as one line."""
     ConfigStore.instance().store(name="_primary", node=primary)
     search = ",".join(f"'file://{folder}'" for folder in folders[1:])
     try:
@@ -170,7 +192,7 @@ def _compose_with_hydra(primary: dict[str, Any], overrides: Sequence[str], folde
 
 
 def _typed(message: str) -> str:
-    """What Hydra says, on one line, and of a key as it was typed."""
+    """A message of Hydra on one line, with keys as they were typed."""
     return " ".join(message.replace("++", "").partition(" See https")[0].split())
 
 
@@ -180,40 +202,17 @@ def group_choices(group: str, folders: Iterable[Path]) -> list[str]:
     return sorted(name for name in names if not name.startswith("_"))
 
 
-def resolve(config: DictConfig) -> dict[str, Any]:
-    """Plain values, interpolations and resolvers applied; raises UserError where a required one is not there."""
+def as_mapping(config: DictConfig, *, resolve: bool = False, complete: bool = False) -> dict[str, Any]:
+    """Plain values; raises UserError for an interpolation that leads nowhere, and where `complete` for a `???`."""
     try:
-        return as_mapping(config, resolve=True, throw_on_missing=True)
+        plain = OmegaConf.to_container(config, resolve=resolve, throw_on_missing=complete)
     except MissingMandatoryValue as error:
         key = error.full_key or str(error)
         raise UserError(f"{key} is missing: give it as {key}=…") from error
-
-
-def as_mapping(config: DictConfig, **how: Any) -> dict[str, Any]:
-    try:
-        plain = OmegaConf.to_container(config, **how)
-    except MissingMandatoryValue:
-        raise
     except OmegaConfBaseException as error:
         raise UserError(f"{error.full_key or 'configuration'}: {' '.join(str(error).split())}") from error
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
-
-
-def is_own_primary(command: str, line: CommandLine) -> bool:
-    """Whether a primary file of the user's own takes the place of the command's."""
-    return _primary_file(command, line).parent != CONF
-
-
-def _primary_file(command: str, line: CommandLine) -> Path:
-    """The file to start from; --config-dir alone adds groups and does not replace ours."""
-    name = (line.config_name or COMMANDS[command].over or COMMANDS[command].config).removesuffix(".yaml")
-    searched = line.folders if line.config_name else [CONF]
-    for folder in searched:
-        if (folder / f"{name}.yaml").is_file():
-            return folder / f"{name}.yaml"
-    known = sorted({path.stem for folder in searched for path in folder.glob("*.yaml")})
-    raise UserError(f"--config-name {name}: no such file in {searched[0]}{did_you_mean(name, known)}")
 
 
 def _recorded_primary(line: CommandLine, chosen: set[str]) -> dict[str, Any]:
@@ -236,18 +235,12 @@ _BARE_TAG = re.compile(r"(?<=[\[,])(\s*)(</?[^<>\[\],'\"]+>)(?=\s*[,\]])")
 _OVERRIDE = re.compile(r"(?P<prefix>\+\+|\+|~)?(?P<key>[A-Za-z_][\w.@/-]*)(?:=(?P<value>.*))?", re.DOTALL)
 
 
-@dataclass
-class Overrides:
-    """What the command line asks for, in Hydra's words."""
-
-    hydra: list[str] = field(default_factory=list)
-    given: set[str] = field(default_factory=set)
-    groups: set[str] = field(default_factory=set)
-
-
-def translate(words: Sequence[str], command: str) -> Overrides:
-    """Words -> Hydra's overrides: keys are known, text needs no quotes, rewards may stand in brackets."""
-    overrides, keys = Overrides(), keys_of(COMMANDS[command].settings)
+def translate(words: Sequence[str], command: str) -> tuple[list[str], set[str], set[str]]:
+    """Words -> Hydra's overrides, the keys and the groups in them; text needs no quotes, rewards may be a list."""
+    hydra: list[str] = []
+    given: set[str] = set()
+    chosen: set[str] = set()
+    keys = keys_of(COMMANDS[command].settings)
     for word in words:
         match = _OVERRIDE.fullmatch(word)
         if match is None or (match["value"] is None and match["prefix"] != "~"):
@@ -256,15 +249,15 @@ def translate(words: Sequence[str], command: str) -> Overrides:
         if key == "rewards" and (value or "").startswith("["):
             key = "rewards.functions"
         if key in COMMANDS[command].groups:
-            overrides.groups.add(key)
-            overrides.hydra.append(f"{key}={value}")
+            chosen.add(key)
+            hydra.append(f"{key}={value}")
             continue
         if key.startswith("hydra."):
             raise UserError(f"{key} is not used here: everything of a run goes to output_dir")
         _check_key(key, keys)
-        overrides.given.add(key)
-        overrides.hydra.append(word if match["prefix"] == "~" else f"++{key}={in_grammar(key, value, keys)}")
-    return overrides
+        given.add(key)
+        hydra.append(word if match["prefix"] == "~" else f"++{key}={in_grammar(key, value, keys)}")
+    return hydra, given, chosen
 
 
 def _check_key(key: str, keys: Mapping[str, Any]) -> None:

@@ -10,9 +10,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from rlvr_vocab.config.command_table import COMMANDS
-from rlvr_vocab.config.compose import CAN_START_FROM_FILE, as_mapping, group_choices, parse_command_line, resolve
-from rlvr_vocab.config.load import compose_command
+from rlvr_vocab.config.command_table import COMMANDS, Command
+from rlvr_vocab.config.compose import CAN_START_FROM_FILE, CommandLine, as_mapping, compose, group_choices
 from rlvr_vocab.config.values import as_typed, leaves
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.secrets import MASK, is_secret
@@ -29,17 +28,35 @@ def overview() -> str:
     return "\n".join([*head, *rows, "", "rlvr-vocab <command> --help lists its keys, with defaults."])
 
 
-def command_help(command: str, argv: Sequence[str]) -> str:
-    """What the command does, an example, its groups and their choices, its keys and their values."""
-    line = parse_command_line(command, argv)
-    folders, config = line.folders, compose_command(command, line).config
-    parts = [f"rlvr-vocab {command}: {COMMANDS[command].summary}", f"Example:\n  {COMMANDS[command].example}"]
-    groups = [f"  {group:<12}{', '.join(group_choices(group, folders))}" for group in COMMANDS[command].groups]
+def printed(line: CommandLine) -> str | None:
+    """The text of an option that prints instead of running: --help, --show or --cfg; None without one.
+
+    Raises:
+        UserError: --show names a key that the command does not have.
+    """
+    if line.help:
+        return command_help(line)
+    if line.show is not None:
+        values = dict(leaves(as_mapping(compose(line).config, resolve=True, complete=True)))
+        if line.show not in values:
+            raise UserError(f"--show {line.show}: no such key{did_you_mean(line.show, list(values))}")
+        return as_typed(values[line.show])
+    if line.cfg:
+        config = masked(as_mapping(compose(line).config, resolve=line.resolve))
+        return OmegaConf.to_yaml(OmegaConf.create(config)).rstrip()
+    return None
+
+
+def command_help(line: CommandLine) -> str:
+    """The summary of a command, an example, its groups and their choices, its keys and their values."""
+    row, config = COMMANDS[line.command], compose(line).config
+    parts = [f"rlvr-vocab {row.name}: {row.summary}", f"Example:\n  {row.example}"]
+    groups = [f"  {group:<12}{', '.join(group_choices(group, line.folders))}" for group in row.groups]
     if groups:
         parts.append("\n".join(["Files to choose from (group=choice):", *groups]))
-    comments = key_comments(command, folders)
+    comments = key_comments(row, line.folders)
     parts.append("\n".join(["Keys (key=value, as they stand now):", *key_rows(config, comments)]))
-    if "training" in COMMANDS[command].groups:
+    if "training" in row.groups:
         parts.append(
             "Any other field of TRL's GRPOConfig: training.<field>=value\n"
             "Start from an earlier run: config=out/<run>/config.yaml; trust_code=true imports the code that it names"
@@ -49,28 +66,9 @@ def command_help(command: str, argv: Sequence[str]) -> str:
         "The value that one key would have, and nothing else: --show KEY\n"
         "All of it as YAML: --cfg job, interpolations applied: --cfg job --resolve"
     )
-    if command in CAN_START_FROM_FILE:
+    if row.name in CAN_START_FROM_FILE:
         parts[-1] += "\nA run of each combination of values, one after another: --multirun seed=1,2,3 key=a,b"
     return "\n\n".join(parts)
-
-
-def value_of_key(command: str, argv: Sequence[str], key: str) -> str:
-    """The value that a key would have, as it can be typed.
-
-    Raises:
-        UserError: the command has no such key.
-    """
-    values = dict(leaves(resolve(compose_command(command, parse_command_line(command, argv)).config)))
-    if key not in values:
-        raise UserError(f"--show {key}: no such key{did_you_mean(key, list(values))}")
-    return as_typed(values[key])
-
-
-def composed_yaml(command: str, argv: Sequence[str], resolve: bool) -> str:
-    """The configuration as YAML, secrets masked; what must still be given is `???`."""
-    composed = compose_command(command, parse_command_line(command, argv))
-    config = masked(as_mapping(composed.config, resolve=resolve))
-    return OmegaConf.to_yaml(OmegaConf.create(config))
 
 
 def masked(value: Any, key: str = "") -> Any:
@@ -84,23 +82,18 @@ def masked(value: Any, key: str = "") -> Any:
 
 def key_rows(config: DictConfig, comments: dict[str, str]) -> Iterator[str]:
     for key, value in leaves(as_mapping(config, resolve=True)):
-        shown = " ".join(value_text(value).split())
+        shown = "(required)" if value == "???" else " ".join(as_typed(value).split())
         shown = shown if len(shown) <= VALUE_WIDTH else f"{shown[: VALUE_WIDTH - 1]}…"
         comment = f"  # {comments[key]}" if key in comments else ""
         yield f"  {f'{key}={shown}':<{KEY_WIDTH}}{comment}".rstrip()
 
 
-def value_text(value: Any) -> str:
-    return "(required)" if value == "???" else as_typed(value)
-
-
-def key_comments(command: str, folders: Sequence[Path]) -> dict[str, str]:
+def key_comments(command: Command, folders: Sequence[Path]) -> dict[str, str]:
     """Dotted key -> the comment beside it in the YAML files; a group's own files before its _base.yaml."""
     comments: dict[str, str] = {}
     for folder in folders:
-        primary = filter(None, (COMMANDS[command].config, COMMANDS[command].over))
-        files = [(folder / f"{name}.yaml", "") for name in primary]
-        for group in COMMANDS[command].groups:
+        files = [(folder / f"{name}.yaml", "") for name in (command.config, command.over) if name]
+        for group in command.groups:
             prefix = "" if group == "experiment" else f"{group}."
             files += [(path, prefix) for path in sorted((folder / group).glob("*.yaml"))]
         for path, prefix in files:

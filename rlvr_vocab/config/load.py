@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
+from pydantic import AfterValidator
 
 from rlvr_vocab.config.command_table import COMMANDS, keys_without_use
-from rlvr_vocab.config.compose import (
-    CommandLine,
-    Composed,
-    as_mapping,
-    compose,
-    compose_section,
-    is_own_primary,
-    parse_command_line,
-    resolve,
+from rlvr_vocab.config.compose import CommandLine, Composed, as_mapping, compose, compose_section, parse_command_line
+from rlvr_vocab.config.recorded import escaped
+from rlvr_vocab.config.sections import (
+    RewardSettings,
+    RunSettings,
+    StageSettings,
+    UntilSettings,
+    grpo_arguments,
+    stage_error_context,
 )
-from rlvr_vocab.config.sections import GrpoFields, RewardSettings, RunSettings, StageSettings, grpo_arguments
-from rlvr_vocab.config.stages import SHARED_KEYS, read_stages, recorded_stage, stage_error_context
-from rlvr_vocab.config.trl_fields import trl_values
+from rlvr_vocab.config.trl_fields import GrpoFields, trl_values
 from rlvr_vocab.config.values import as_typed, keys_of, leaves, read, refuse_impossible_values, single_values
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.record.files import run_folder_of
 from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.rewards.user_code import allow, is_user_code, require_allowed
 from rlvr_vocab.secrets import is_secret, variable_with
 
+# model.generation_kwargs.<key> -> the same thing as training.<key>
+SHARED_KEYS = {"max_new_tokens": "max_completion_length", "temperature": "temperature"}
 # Sections without a name: their other keys are defaults that nothing reads.
 UNNAMED = {"check": ("model",), "score": ("model", "dataset")}
 # Keys by which code of a model's folder or of the hub runs; so does an attention that the hub holds.
@@ -38,33 +39,99 @@ Run = TypeVar("Run", bound=RunSettings)
 
 
 def read_settings(command: str, argv: Sequence[str]) -> Any:
-    """The settings of one command, of the type that its row in COMMANDS names; nothing is looked for on disk yet.
+    """The settings of one command, as `settings_of` reads them.
 
     Args:
         command: one of COMMANDS.
         argv: the words after it, e.g. ["model=tiny", "training.max_steps=3"].
+    """
+    return settings_of(parse_command_line(command, argv))
+
+
+def settings_of(line: CommandLine) -> Any:
+    """The settings of a command, of the type that its row in COMMANDS names; nothing is looked for on disk yet.
 
     Raises:
-        UserError: an unknown key or choice, a value of the wrong type or out of its bounds.
+        UserError: an unknown key or choice, a value of the wrong type or out of its bounds, a secret.
     """
-    for word in argv:  # W&B records them all, overridden ones too
+    for word in line.overrides:  # W&B records them all, overridden ones too
         key, assigned, value = word.lstrip("+~").partition("=")
         if assigned:
             _refuse_secrets({key: value})
-    line, kind = parse_command_line(command, argv), COMMANDS[command].settings
-    composed = compose_command(command, line)
+    kind, composed = COMMANDS[line.command].settings, compose(line)
     if issubclass(kind, RunSettings):
-        settings: Any = with_stages(read_run(composed, kind), composed, line)
+        settings: Any = _with_stages(_read_run(composed, kind), composed, line)
         _allow_typed_code(settings, composed, recorded=line.config_file is not None)
     else:
-        config = _checked(composed.config)
-        for name in UNNAMED.get(command, ()):
+        config = _plain(composed.config)
+        for name in UNNAMED.get(line.command, ()):
             config[name] = config[name] if config[name]["name"] is not None else None
         settings = read(kind, config)
         _allow(getattr(settings, "rewards", None), getattr(settings, "grader", None))
     for fault in keys_without_use(settings, composed.given):
         raise UserError(fault)
     return settings
+
+
+def _plain(config: DictConfig) -> dict[str, Any]:
+    """Plain values, no secret and no impossible number among them."""
+    plain = as_mapping(config, resolve=True, complete=True)
+    _refuse_secrets(plain)
+    refuse_impossible_values(plain)
+    return plain
+
+
+def _refuse_secrets(config: Mapping[str, Any]) -> None:
+    """Raises UserError where a value is a secret, without printing it."""
+    for key, value in single_values(config):
+        if is_secret(key, value):
+            held = variable_with(str(value)) or "HF_TOKEN, WANDB_API_KEY, HTTPS_PROXY, …"
+            raise UserError(
+                f"{key} holds a secret, which would be recorded with the configuration: leave it out and let it be "
+                f"read from the environment ({held})"
+            )
+
+
+def _read_run(composed: Composed, kind: type[Run]) -> Run:
+    """The settings of a run, stages apart; `resolved` is the configuration as it reloads to the same settings."""
+    config = _plain(composed.config)
+    _normalize_shared_keys(config, composed)
+    run: Run = read(kind, {key: value for key, value in config.items() if key != "stages"})
+    others = {name: value for name, value in run.training.grpo.items() if name not in keys_of(GrpoFields)}
+    training = replace(run.training, grpo={**run.training.grpo, **trl_values(others, keys_of(RunSettings))})
+    run = replace(run, training=training)
+    # Reloading a recorded configuration must not overwrite anything, or go back to a checkpoint, by itself.
+    inert = {"overwrite": False, "resume": "auto", "allow_changes": []}
+    grader, tasks = run.evaluation.grader, run.dataset.tasks
+    resolved = {
+        **config,
+        **inert,
+        "model": {**config["model"], "reasoning_vocab_size": run.model.reasoning_vocab_size},
+        "dataset": {**config["dataset"], "tasks": None if tasks is None else [asdict(task) for task in tasks]},
+        "rewards": {"functions": [asdict(function) for function in run.rewards.functions]},
+        "evaluation": {**config["evaluation"], "grader": None if grader is None else [asdict(each) for each in grader]},
+    }
+    return replace(run, training=replace(training, grpo=grpo_arguments(run)), resolved=resolved)
+
+
+def _normalize_shared_keys(config: dict[str, Any], composed: Composed) -> None:
+    """model.generation_kwargs.X and training.Y are one thing: both get the value that was typed, else training's."""
+    generation, training = config["model"]["generation_kwargs"], config["training"]
+    if not isinstance(generation, dict) or not isinstance(training, dict):
+        return  # which is refused as soon as it is read
+    for model_key, training_key in SHARED_KEYS.items():
+        one, other = f"model.generation_kwargs.{model_key}", f"training.{training_key}"
+        value, twin = generation.get(model_key), training.get(training_key)
+        if one in composed.given and value is not None:
+            chosen = other in composed.given or "training" in composed.chosen
+            if value != twin and twin is not None and chosen:
+                raise _two_values(one, value, other, twin)
+            twin = value
+        generation[model_key] = training[training_key] = value if twin is None else twin
+
+
+def _two_values(one: str, value: Any, other: str, twin: Any) -> UserError:
+    return UserError(f"{one}={value} and {other}={twin} are the same thing with two values: give {other} alone")
 
 
 def _allow_typed_code(run: RunSettings, composed: Composed, *, recorded: bool) -> None:
@@ -92,91 +159,80 @@ def _allow(rewards: RewardSettings | None, grader: Sequence[RewardSpec] | None =
     allow(spec.name for spec in specs if is_user_code(spec.name) or spec.params)
 
 
-def compose_command(command: str, line: CommandLine) -> Composed:
-    """The configuration of a command; `evaluate` has the problems of the run that its (first) checkpoint belongs to.
-
-    Single keys apply over that run's section; `dataset=…`, or a primary file of the user's own, names the problems.
-    """
-    composed = compose(command, line)
-    if command != "evaluate" or OmegaConf.is_missing(composed.config, "checkpoint"):
-        return composed
-    if "dataset" in composed.chosen or is_own_primary(command, line):
-        return composed
-    given = as_mapping(composed.config, resolve=True)["checkpoint"]
-    first = given[0] if isinstance(given, list) and given else given
-    run = run_folder_of(Path(first).expanduser()) if isinstance(first, str) else None
-    return composed if run is None else compose(command, line, dataset_of=run)
+# --- stages ---
 
 
-def read_run(composed: Composed, kind: type[Run]) -> Run:
-    """The settings of a run, or those that hold more beside it, stages apart.
-
-    `resolved` is the configuration as it reloads to the same settings.
-    """
-    config = _checked(composed.config)
-    for model_key, training_key in SHARED_KEYS.items():
-        _settle(config, model_key, training_key, composed)
-    run: Run = read(kind, {key: value for key, value in config.items() if key != "stages"})
-    others = {name: value for name, value in run.training.grpo.items() if name not in keys_of(GrpoFields)}
-    training = replace(run.training, grpo={**run.training.grpo, **trl_values(others, keys_of(RunSettings))})
-    run = replace(run, training=training)
-    # Reloading a recorded configuration must not overwrite anything, or go back to a checkpoint, by itself.
-    inert = {"overwrite": False, "resume": "auto", "allow_changes": []}
-    grader, tasks = run.evaluation.grader, run.dataset.tasks
-    resolved = {
-        **config,
-        **inert,
-        "model": {**config["model"], "reasoning_vocab_size": run.model.reasoning_vocab_size},
-        "dataset": {**config["dataset"], "tasks": None if tasks is None else [asdict(task) for task in tasks]},
-        "rewards": {"functions": [asdict(function) for function in run.rewards.functions]},
-        "evaluation": {**config["evaluation"], "grader": None if grader is None else [asdict(each) for each in grader]},
-    }
-    return replace(run, training=replace(training, grpo=grpo_arguments(run)), resolved=resolved)
+def _folder_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
+        raise ValueError("is no name for a folder; use letters, digits, - and _")
+    return name
 
 
-def with_stages(run: Run, composed: Composed, line: CommandLine) -> Run:
+@dataclass(frozen=True)
+class StageKeys:
+    """A stage as it is written: each section holds keys, or the name of a file of its group."""
+
+    name: Annotated[str, AfterValidator(_folder_name)]
+    rewards: str | list[Any] | dict[str, Any] | None = None
+    training: str | dict[str, Any] | None = None
+    dataset: str | dict[str, Any] | None = None
+    generation: dict[str, Any] | None = None
+    until: UntilSettings | None = None
+
+
+def _with_stages(run: Run, composed: Composed, line: CommandLine) -> Run:
     """The run with the settings of each of its stages: the stage's own keys over the run's."""
+    written = read(tuple[dict[str, Any], ...] | None, run.resolved["stages"], "stages") or ()
+    keys: list[StageKeys] = [read(StageKeys, stage, f"stages[{place}]") for place, stage in enumerate(written)]
+    names = [each.name for each in keys]
+    if len(set(names)) < len(names):
+        raise UserError(f"stages: several are called {max(names, key=names.count)}; give each a name of its own")
     stages = []
-    for stage in read_stages(run.resolved["stages"]):
-        with stage_error_context(stage.name):
-            over = stage.over(lambda group, name: compose_section(group, name, line.folders))
+    for each in keys:
+        with stage_error_context(each.name):
+            over = _overrides_of(each, line.folders)
             config = OmegaConf.merge(composed.config, over, {"stages": None})
             assert isinstance(config, DictConfig)
-            of_stage = read_run(replace(composed, config=config), type(run))
-            stages.append(StageSettings(stage.name, stage.until, of_stage, frozenset(key for key, _ in leaves(over))))
-    recorded = [recorded_stage(stage, run) for stage in stages] or None
+            settings = _read_run(replace(composed, config=config), type(run))
+            stages.append(StageSettings(each.name, each.until, settings, frozenset(key for key, _ in leaves(over))))
+    recorded = [_recorded_stage(stage, run) for stage in stages] or None
     return replace(run, stages=tuple(stages), resolved={**run.resolved, "stages": recorded})
 
 
-def _checked(config: DictConfig) -> dict[str, Any]:
-    """Plain values, no secret and no impossible number among them."""
-    plain = resolve(config)
-    _refuse_secrets(plain)
-    refuse_impossible_values(plain)
-    return plain
+def _overrides_of(stage: StageKeys, folders: Sequence[Path]) -> dict[str, Any]:
+    """The keys that a stage sets over those of the run; limit and temperature under both of their names."""
+    found: dict[str, Any] = {}
+    for group in ("rewards", "training", "dataset"):
+        content = getattr(stage, group)
+        if isinstance(content, str):
+            section = compose_section(group, content, folders)
+            # A file of the group training that leaves the limit to the model does not set it.
+            found[group] = {
+                key: value
+                for key, value in section.items()
+                if group != "training" or key not in SHARED_KEYS.values() or not str(value).startswith("${")
+            }
+        elif content is not None:
+            found[group] = escaped({"functions": content} if isinstance(content, list) else content)
+    generation, training = dict(stage.generation or {}), found.get("training", {})
+    for model_key, training_key in SHARED_KEYS.items():
+        one, other = generation.get(model_key), training.get(training_key)
+        if None not in (one, other) and one != other:
+            raise _two_values(f"generation.{model_key}", one, f"training.{training_key}", other)
+        if one is not None or other is not None:
+            generation[model_key] = training[training_key] = other if one is None else one
+    model = {"model": {"generation_kwargs": escaped(generation)}} if generation else {}
+    return {**found, **({"training": training} if training else {}), **model}
 
 
-def _refuse_secrets(config: Mapping[str, Any]) -> None:
-    """Raises UserError where a value is a secret, without saying it."""
-    for key, value in single_values(config):
-        if is_secret(key, value):
-            held = variable_with(str(value)) or "HF_TOKEN, WANDB_API_KEY, HTTPS_PROXY, …"
-            raise UserError(
-                f"{key} holds a secret, which would be recorded with the configuration: leave it out and let it be "
-                f"read from the environment ({held})"
-            )
+def _recorded_stage(stage: StageSettings, run: RunSettings) -> dict[str, Any]:
+    """A stage as config.yaml keeps it: every key in which it differs from the run, resolved."""
+    here, there = stage.run.resolved, run.resolved
+    sections = {section: _differing(here[section], there[section]) for section in ("rewards", "training", "dataset")}
+    sections["generation"] = _differing(here["model"]["generation_kwargs"], there["model"]["generation_kwargs"])
+    until = {"until": asdict(stage.until)} if stage.until is not None else {}
+    return {"name": stage.name, **{key: keys for key, keys in sections.items() if keys}, **until}
 
 
-def _settle(config: dict[str, Any], model_key: str, training_key: str, composed: Composed) -> None:
-    """model.generation_kwargs.X and training.Y are one thing: both get the value that was typed, else training's."""
-    generation, training = config["model"]["generation_kwargs"], config["training"]
-    if not isinstance(generation, dict) or not isinstance(training, dict):
-        return  # which is refused as soon as it is read
-    one, other = f"model.generation_kwargs.{model_key}", f"training.{training_key}"
-    value, twin = generation.get(model_key), training.get(training_key)
-    if one in composed.given and value is not None:
-        chosen = other in composed.given or "training" in composed.chosen
-        if value != twin and twin is not None and chosen:
-            raise UserError(f"{one}={value} and {other}={twin} are the same thing with two values: give {other} alone")
-        twin = value
-    generation[model_key] = training[training_key] = value if twin is None else twin
+def _differing(here: Mapping[str, Any], there: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in here.items() if key not in there or there[key] != value}

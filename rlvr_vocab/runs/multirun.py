@@ -21,7 +21,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob
 from hydra.errors import HydraException
 
-from rlvr_vocab.config.compose import CAN_START_FROM_FILE, compose, group_choices, parse_command_line, resolve
+from rlvr_vocab.config.compose import CAN_START_FROM_FILE, as_mapping, compose, group_choices, parse_command_line
 from rlvr_vocab.errors import OUT_OF_ROOM, RESUME_ME, UserError
 from rlvr_vocab.signals import STARTED_BY_MULTIRUN, stop_signals
 from rlvr_vocab.text import pluralize
@@ -113,7 +113,8 @@ def _values(word: str, folders: Sequence[Path]) -> Words:
 
 
 def _value(command: str, words: Words, key: str) -> str:
-    return str(resolve(compose(command, parse_command_line(command, words)).config)[key])
+    line = parse_command_line(command, words)
+    return str(as_mapping(compose(line).config, resolve=True, complete=True)[key])
 
 
 def _named_by(place: int, names: dict[Words, str]) -> bool:

@@ -9,6 +9,7 @@ import pytest
 from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.checks import machine
 from rlvr_vocab.config.command_table import COMMANDS
+from rlvr_vocab.config.compose import parse_command_line
 from rlvr_vocab.config.help import command_help
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import CONF, config_yaml
@@ -94,7 +95,11 @@ def test_quickstart_passes_every_check_without_a_network_a_gpu_or_a_login() -> N
 
 @pytest.mark.parametrize("command", ["train", "quickstart", *REQUIRED])
 def test_help_explains_every_key_that_it_lists(command: str) -> None:
-    listed = [line for line in command_help(command, []).splitlines() if line.startswith("  ") and "=" in line]
+    listed = [
+        line
+        for line in command_help(parse_command_line(command, [])).splitlines()
+        if line.startswith("  ") and "=" in line
+    ]
     keys = [line for line in listed if not line.startswith("  rlvr-vocab")]
     assert len(keys) >= 4
     assert [line for line in keys if "  # " not in line and not line.startswith("  dataset.system_prompt")] == []
@@ -103,7 +108,7 @@ def test_help_explains_every_key_that_it_lists(command: str) -> None:
 @pytest.mark.parametrize("command", ["train", *REQUIRED])
 def test_every_key_of_the_settings_stands_in_a_shipped_file(command: str) -> None:
     """The other direction: nothing is read that no file shows; TRL's own fields apart."""
-    shown = command_help(command, EVERY_SECTION[command])
+    shown = command_help(parse_command_line(command, EVERY_SECTION[command]))
     for key in keys_of(COMMANDS[command].settings):
         if key.startswith("training.") and key.removeprefix("training.") not in OURS:
             continue

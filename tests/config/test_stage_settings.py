@@ -72,16 +72,16 @@ def test_the_recorded_configuration_brings_back_the_same_stages(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[{rewards:format}]", r"stages: number 1: it has no name"),
-        ("[{name:'a b'}]", r"stages: number 1: 'a b' is no name for a folder"),
-        ("[{name:a},{name:a}]", r"2 of them are called a"),
-        ("[{name:a,reward:format}]", r"stage a: unknown key reward; did you mean rewards\?"),
+        ("[{rewards:format}]", r"stages\[0\].name is missing"),
+        ("[{name:'a b'}]", r"stages\[0\].name=a b: is no name for a folder"),
+        ("[{name:a},{name:a}]", r"several are called a"),
+        ("[{name:a,reward:format}]", r"unknown key stages\[0\].reward; did you mean stages\[0\].rewards\?"),
         ("[{name:a,training:{lerning_rate:1}}]", r"stage a: unknown key training.lerning_rate; did you mean"),
         ("[{name:a,training:{num_generations:7}}]", r"stage a: training.num_generations=7 does not divide"),
         ("[{name:a,rewards:[acuracy]}]", r"stage a: rewards: no reward acuracy; did you mean accuracy\?"),
-        ("[{name:a,training:5}]", r"stage a: training: expected a mapping of keys, got 5"),
+        ("[{name:a,training:5}]", r"stages\[0\].training=5: should be"),
         ("[{name:a,until:{metric:reward}}]", r"stage a: until: give either above or below"),
-        ("[a,b]", r"stages: expected a list of"),
+        ("[a,b]", r"stages\[0\]=a: should be an object"),
     ],
 )
 def test_what_is_wrong_with_a_stage_is_said_with_its_name(text, message):
