@@ -136,6 +136,12 @@ def hidden_characters(text: str) -> set[str]:
     return {character for character in text if not character.isprintable()} - {"\n", "\t"}
 
 
+def short_text(value: object, limit: int = 60) -> str:
+    """A value on one line, cut at `limit` characters, control characters made visible."""
+    line = visible_text(" ".join(str(value).split()))
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
 def printable(text: str, longest: int) -> str:
     r"""A text on one line, its middle left out where it is too long, what a terminal would obey or not show escaped.
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rlvr_vocab.config.command_table import GenerateSettings
-from rlvr_vocab.data.prompt_file import read_prompts
+from rlvr_vocab.data.rows import read_prompts
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.sampling import (
     Checkpoint,

@@ -24,8 +24,7 @@ from rlvr_vocab.config.sections import (
     ThinkTags,
     as_tuple,
 )
-from rlvr_vocab.data.overlap import OtherSet
-from rlvr_vocab.data.source import AnswerFormat
+from rlvr_vocab.data.source import AnswerFormat, Columns, ProblemSource
 from rlvr_vocab.record.files import PROBE_FOLDER
 
 
@@ -307,9 +306,13 @@ class PlanSettings(RunSettings):
         return {key: value for key, value in self.resolved.items() if key not in own}
 
 
-def other_sets(settings: CheckSettings) -> list[OtherSet]:
-    column = settings.against_problem_column or settings.dataset.columns.problem
-    return [OtherSet(name, column, settings.against_subset, settings.against_split) for name in settings.against]
+def other_sets(settings: CheckSettings) -> list[ProblemSource]:
+    """The evaluation sets of `against`; their problems alone are read."""
+    column, subset = settings.against_problem_column or settings.dataset.columns.problem, settings.against_subset
+    return [
+        ProblemSource(name, Columns(column, None), subset, settings.against_split, problem_key="against_problem_column")
+        for name in settings.against
+    ]
 
 
 @dataclass(frozen=True)
@@ -387,7 +390,7 @@ _ROWS = (
         "rlvr-vocab check dataset=gsm8k model=qwen3_0.6b against=test.jsonl",
         CheckSettings,
         ("model", "dataset"),
-        module="rlvr_vocab.commands.check.command",
+        module="rlvr_vocab.commands.check",
     ),
     Command(
         "score",

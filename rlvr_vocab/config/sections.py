@@ -18,9 +18,7 @@ from rlvr_vocab.config.trl_fields import NONE_BELOW_0, GrpoFields
 from rlvr_vocab.config.values import NO_KEY, ONE_KEY
 from rlvr_vocab.data.arithmetic import ArithmeticTask
 from rlvr_vocab.data.reasoning_gym.tasks import REASONING_GYM, GymProblems, GymTask, without_worked_solutions
-from rlvr_vocab.data.source import AnswerFormat, Columns, DecimalMark, ProblemSource
-from rlvr_vocab.data.split import Split
-from rlvr_vocab.data.table import PromptStyle
+from rlvr_vocab.data.source import AnswerFormat, Columns, DecimalMark, ProblemSource, PromptStyle, Split
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.training.settings import (

@@ -1,13 +1,15 @@
 """Loading a problem set: read, sort, hold out, lay out as rows for the trainer, and account for every row."""
 
+from __future__ import annotations
+
+import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlvr_vocab.data.arithmetic import ARITHMETIC_COLUMNS, ArithmeticTask, arithmetic_problems
-from rlvr_vocab.data.doubts import missing_columns, numbered_choices, turns_in_problems
-from rlvr_vocab.data.files import expanded, local_file, one_line, read_rows
+from rlvr_vocab.data.files import local_file, named_rows, read_rows
 from rlvr_vocab.data.reasoning_gym.problems import COLUMNS as GYM_COLUMNS
 from rlvr_vocab.data.reasoning_gym.problems import gym_rows
 from rlvr_vocab.data.reasoning_gym.tasks import GymProblems, check_tasks
@@ -16,17 +18,17 @@ from rlvr_vocab.data.rows import (
     UsableRows,
     column_names,
     disambiguate_by_system_prompt,
+    refuse_examples,
     require_columns,
     usable_rows,
 )
-from rlvr_vocab.data.source import ARITHMETIC, Columns, ProblemSource
-from rlvr_vocab.data.split import Partition, Split, partition
-from rlvr_vocab.data.table import PromptStyle, problem_table, refuse_examples
+from rlvr_vocab.data.source import ARITHMETIC, ProblemSource, PromptStyle, Split
+from rlvr_vocab.data.warnings import problem_warnings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import pluralize
 
 if TYPE_CHECKING:
-    import datasets
+    from datasets import Dataset
 
 EXAMPLES_PER_REASON = 3
 FEW_HELD_OUT = 20
@@ -38,19 +40,13 @@ class LoadReport:
 
     Args:
         source: The problem set, as the user named it.
-        rows_read: Rows in all files or splits that were read.
-        rows_kept: Rows that are usable problems.
-        train_rows: Problems to train on.
-        eval_rows: Held-out problems to measure on.
-        dropped: How many rows each reason cost.
-        examples: The first of them, for each reason, as (row number from 1, short text).
-        duplicates: Rows of the training set that repeat the problem of an earlier one; training keeps those whose
-            problem is not held out.
+        train_rows, eval_rows: Problems to train on, and held-out ones to measure on.
+        dropped, examples: For each reason, the number of rows left out, and the first as (row number, short text).
+        duplicates: Rows of the training set that repeat the problem of an earlier one.
         held_out_removed: Rows taken out of training because their problem is held out.
         unmeasured: Held-out problems beyond `max_eval_samples`: neither trained on nor measured on.
-        doubts: Why the rows may not be what they should be, a line each with what to do.
-        missing_columns: The same of columns that the questions need.
-        reaches_no_prompt: A key without an effect, and why.
+        warnings: Why the rows may not be what they should be, a line each with the remedy.
+        note: A key without an effect, and why.
     """
 
     source: str
@@ -59,16 +55,15 @@ class LoadReport:
     train_rows: int
     eval_rows: int
     dropped: Mapping[str, int]
-    examples: Mapping[str, tuple[tuple[int, str], ...]]
+    examples: Mapping[str, Sequence[tuple[int, str]]]
     duplicates: int = 0
     held_out_removed: int = 0
     unmeasured: int = 0
-    doubts: tuple[str, ...] = ()
-    missing_columns: tuple[str, ...] = ()
-    reaches_no_prompt: str = ""
+    warnings: tuple[str, ...] = ()
+    note: str = ""
 
     def lines(self) -> list[str]:
-        """For people: what was kept, then one line for each thing that went otherwise."""
+        """For people: how many rows are usable, then one line for each exception."""
         lines = [
             f"{self.source}: {pluralize(self.rows_read, 'row')} read, {self.rows_kept:,} usable;"
             f" {self.train_rows:,} to train on, {self.eval_rows:,} held out"
@@ -88,26 +83,34 @@ class LoadReport:
             lines.append(f"left out of training, as the same problem is held out: {self.held_out_removed:,}")
         if self.unmeasured:
             lines.append(f"held out too, but beyond dataset.max_eval_samples: {self.unmeasured:,}")
-        lines += [self.reaches_no_prompt] if self.reaches_no_prompt else []
-        lines += [f"warning: {line}" for line in (*self.doubts, *self.missing_columns)]
-        return lines
+        return [*lines, *([self.note] if self.note else []), *(f"warning: {line}" for line in self.warnings)]
 
 
 @dataclass(frozen=True)
 class ProblemSets:
-    """Problems to train on, held-out problems to measure on (None for none), and what happened on the way.
+    """Problems to train on, held-out problems to measure on (None for none), and the account of all rows.
 
-    `reserved_keys` tells the held-out problems, those beyond `max_eval_samples` included.
-
-    Columns of both: `prompt` (list of messages), `problem` (its text), `solution` and `answer` (the bare final answer,
-    twice) when a column of answers is mapped, `reasoning` when that column is mapped, then the original columns,
-    `raw_<name>` where the name is taken.
+    `reserved_keys` are those of all held-out problems, with the ones beyond `max_eval_samples`.
     """
 
-    train: "datasets.Dataset"
-    eval: "datasets.Dataset | None"
+    train: Dataset
+    eval: Dataset | None
     report: LoadReport
     reserved_keys: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Indices into the problems, in order of use; those of a separate eval set count on after training.
+
+    `reserved` are never trained on, and `held_out`, the first of them, are measured on. `removed` counts problems
+    taken out of training because the same problem is reserved.
+    """
+
+    train: list[int]
+    held_out: list[int]
+    reserved: list[int]
+    removed: int
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ def load_problem_sets(source: ProblemSource, style: PromptStyle, split: Split) -
     """Load the problems that `source` names.
 
     Raises:
-        UserError: If they cannot be read, or none is left to train on or to hold out.
+        UserError: they cannot be read, or none is left to train on or to hold out.
     """
     return lay_out(read_problems(source, split), style)
 
@@ -151,62 +154,31 @@ def read_problems(source: ProblemSource, split: Split) -> DividedProblems:
     """Read, sort and divide the problems that `source` names; there may be none.
 
     Raises:
-        UserError: If they cannot be read.
+        UserError: they cannot be read.
     """
-    sources = [source] if source.eval_split is None else [source, eval_source(source)]
+    sources = [source] if source.eval_split is None else [source, _eval_source(source)]
     train_rows, *held_out = disambiguate_by_system_prompt([read_usable_rows(each, split.seed) for each in sources])
     train_keys, *eval_keys = ([problem.key for problem in rows.problems] for rows in (train_rows, *held_out))
     parts = partition(train_keys, eval_keys[0] if eval_keys else None, split)
     return DividedProblems(source, split, train_rows, held_out[0] if held_out else None, parts)
 
 
-def lay_out(divided: DividedProblems, style: PromptStyle) -> ProblemSets:
-    """The rows for the trainer, and the account of what was read.
-
-    Raises:
-        UserError: If no problem is left to train on or to hold out.
-    """
-    parts = divided.parts
-    table = problem_table(divided.problems, style, divided.source.columns)
-    report = build_report(divided)
-    if style.system_prompt and all((each.messages or [{}])[0].get("role") == "system" for each in divided.problems):
-        line = "dataset.system_prompt reaches no prompt: every row has a system message of its own"
-        report = replace(report, reaches_no_prompt=line)
-    require_problems(report, wants_eval=divided.eval_rows is not None and divided.split.max_eval_samples != 0)
-    held_out = table.rows(parts.held_out) if parts.held_out else None
-    reserved_keys = frozenset(problem.key for problem in divided.reserved)
-    return ProblemSets(table.rows(parts.train), held_out, report, reserved_keys)
-
-
-def check_source(source: ProblemSource, style: PromptStyle) -> None:
-    """Find what is wrong with a source before anything heavy loads; a hub set or a folder is not looked up.
-
-    Raises:
-        UserError: If a file is missing, empty, unreadable, of unknown kind, or lacks a mapped column, or if solved
-            turns would stand before conversations.
-    """
+def read_usable_rows(source: ProblemSource, seed: int) -> UsableRows:
+    """Read one source, whatever its `eval_split`, and sort its rows."""
     if isinstance(source.generator, GymProblems):
-        check_tasks(source.generator)
-        require_columns(source.columns, GYM_COLUMNS, source.name)
-        return
+        return gym_rows(source.generator, source.split, seed)
+    rows: Sequence[object]
     if source.name == ARITHMETIC:
-        require_columns(source.columns, ARITHMETIC_COLUMNS, source.name)
-        return
-    path = local_file(source.name)
-    if path is None:
-        return
-    rows = read_rows(path)
-    require_table(rows, source.columns, str(path.absolute()))
-    if any(isinstance(row, dict) and isinstance(row.get(source.columns.problem), list) for row in rows):
-        refuse_examples(style, f'column "{source.columns.problem}"')
-    if source.eval_split is not None:
-        check_source(eval_source(source), style)
+        where, rows = source.name, arithmetic_problems(source.generator or ArithmeticTask(), seed)
+    else:
+        where, rows = named_rows(source.name, source.subset, source.split)
+    _require_table(rows, source, where)
+    return usable_rows(rows, source.columns, source.answer_format, source.decimal)
 
 
-def eval_source(source: ProblemSource) -> ProblemSource:
+def _eval_source(source: ProblemSource) -> ProblemSource:
     """The source of the held-out problems: the second file, or the other split of the same set."""
-    if source.eval_split is None:
-        raise ValueError("the source names no eval_split")
+    assert source.eval_split is not None
     if local_file(source.name) is None:
         return replace(source, split=source.eval_split, eval_split=None)
     if local_file(source.eval_split) is None:
@@ -217,36 +189,68 @@ def eval_source(source: ProblemSource) -> ProblemSource:
     return replace(source, name=source.eval_split, eval_split=None)
 
 
-def read_usable_rows(source: ProblemSource, seed: int) -> UsableRows:
-    """Read one source and sort its rows."""
-    rows: Sequence[object]
-    if isinstance(source.generator, GymProblems):
-        return gym_rows(source.generator, source.split, seed)
-    if source.name == ARITHMETIC:
-        where, rows = source.name, arithmetic_problems(source.generator or ArithmeticTask(), seed)
-    else:
-        where, rows = named_rows(source.name, source.subset, source.split)
-    require_table(rows, source.columns, where)
-    return usable_rows(rows, source.columns, source.answer_format, source.decimal)
-
-
-def named_rows(name: str, subset: str | None, split: str) -> tuple[str, Sequence[object]]:
-    """Where the rows of a file, or of a set that `datasets` reads, come from, and the rows."""
-    path = local_file(name)
-    if path is None:
-        return name, hub_rows(name, subset, split)
-    return str(path.absolute()), read_rows(path)
-
-
-def require_table(rows: Sequence[object], columns: Columns, where: str) -> None:
-    """Refuse a problem set without rows or without a mapped column."""
+def _require_table(rows: Sequence[object], source: ProblemSource, where: str) -> None:
     if not rows:
         raise UserError(f"{where} has no rows; it must hold at least one problem")
-    require_columns(columns, column_names(rows), where)
+    require_columns(source, column_names(rows), where)
+
+
+def partition(train_keys: Sequence[str], eval_keys: Sequence[str] | None, split: Split) -> Partition:
+    """Shuffle, hold out, take what is held out away from training, and only then cut to `max_train_samples`.
+
+    So a larger `max_train_samples` adds problems and changes neither the earlier ones nor the held-out ones. Of a
+    repeated problem that `eval_fraction` takes, one row is reserved and the others are removed.
+
+    Args:
+        train_keys, eval_keys: Key of each problem of the training set, and of a separate eval set if there is one.
+    """
+    order = _shuffled(len(train_keys), split.seed)
+    if eval_keys is None:
+        first_rows: dict[str, int] = {}
+        for index in order:
+            first_rows.setdefault(train_keys[index], index)
+        wanted = max(1, round(split.eval_fraction * len(first_rows))) if split.eval_fraction else 0
+        reserved = list(first_rows.values())[:wanted]
+        reserved_keys, not_reserved = {train_keys[index] for index in reserved}, len(order) - len(reserved)
+    else:
+        reserved = [len(train_keys) + index for index in _shuffled(len(eval_keys), split.seed)]
+        reserved_keys, not_reserved = set(eval_keys), len(order)
+    train = [index for index in order if train_keys[index] not in reserved_keys]
+    return Partition(
+        train[: split.max_train_samples],
+        reserved[: split.max_eval_samples],
+        reserved,
+        removed=not_reserved - len(train),
+    )
+
+
+def _shuffled(count: int, seed: int) -> list[int]:
+    order = list(range(count))
+    random.Random(seed).shuffle(order)
+    return order
+
+
+def lay_out(divided: DividedProblems, style: PromptStyle) -> ProblemSets:
+    """The rows for the trainer, and the account of all rows.
+
+    Raises:
+        UserError: no problem is left to train on or to hold out.
+    """
+    from rlvr_vocab.data.table import problem_table  # with `datasets`, which takes a second
+
+    parts = divided.parts
+    report = build_report(divided)
+    if style.system_prompt and all((each.messages or [{}])[0].get("role") == "system" for each in divided.problems):
+        line = "dataset.system_prompt reaches no prompt: every row has a system message of its own"
+        report = replace(report, note=line)
+    require_problems(report, wants_eval=divided.eval_rows is not None and divided.split.max_eval_samples != 0)
+    table = problem_table(divided.problems, style, divided.source.columns)
+    held_out = table.select(parts.held_out) if parts.held_out else None
+    return ProblemSets(table.select(parts.train), held_out, report, frozenset(each.key for each in divided.reserved))
 
 
 def build_report(divided: DividedProblems) -> LoadReport:
-    """Account for every row; a row of the eval set says so in its reason."""
+    """Account for every row; a row of the eval set has its name in the reason."""
     source, parts, train_rows, eval_rows = divided.source, divided.parts, divided.train_rows, divided.eval_rows
     dropped, problems, kept = list(train_rows.dropped), train_rows.problems, len(divided.problems)
     if eval_rows is not None:
@@ -261,12 +265,11 @@ def build_report(divided: DividedProblems) -> LoadReport:
         train_rows=len(parts.train),
         eval_rows=len(parts.held_out),
         dropped=dict(Counter(row.reason for row in dropped).most_common()),
-        examples={reason: tuple(rows[:EXAMPLES_PER_REASON]) for reason, rows in by_reason.items()},
-        duplicates=len(train_rows.problems) - len({problem.key for problem in train_rows.problems}),
+        examples={reason: rows[:EXAMPLES_PER_REASON] for reason, rows in by_reason.items()},
+        duplicates=len(problems) - len({problem.key for problem in problems}),
         held_out_removed=parts.removed,
-        unmeasured=parts.unmeasured,
-        doubts=(*turns_in_problems(problems), *numbered_choices(problems, source.columns)),
-        missing_columns=tuple(missing_columns(problems, source.columns)),
+        unmeasured=len(parts.reserved) - len(parts.held_out),
+        warnings=tuple(problem_warnings(problems, source.columns)),
     )
 
 
@@ -278,23 +281,22 @@ def require_problems(report: LoadReport, wants_eval: bool) -> None:
         raise UserError("no held-out problem is usable: " + "; ".join(report.lines()))
 
 
-def hub_rows(name: str, subset: str | None, split: str) -> list[dict[str, Any]]:
-    """The rows of one split.
+def check_source(source: ProblemSource, style: PromptStyle) -> None:
+    """Find what is wrong with a source before anything heavy loads; a hub set or a folder is not looked up.
 
     Raises:
-        UserError: If it cannot be had: offline, no such set, configuration or split, no access.
+        UserError: a file is missing, empty, unreadable, of unknown kind, or lacks a mapped column, or solved turns
+            would stand before conversations.
     """
-    from datasets import load_dataset
-
-    # `datasets` does not know a home folder's `~`.
-    place = str(expanded(name)) if name.startswith("~") else name
-    try:
-        return load_dataset(place, subset, split=split).to_list()
-    # The hub's client lets through anything from httpx.ConnectError to a script's RuntimeError;
-    # to the user all of them mean that this set cannot be had, and the cause is kept in the line.
-    except Exception as error:
-        wanted = f"split {split}" if subset is None else f"configuration {subset}, split {split}"
-        raise UserError(
-            f"dataset {name} ({wanted}) could not be loaded from the Hugging Face hub or a folder:"
-            f" {one_line(error)}; to read a local file, set dataset=local dataset.name=FILE"
-        ) from error
+    if isinstance(source.generator, GymProblems):
+        check_tasks(source.generator)
+        require_columns(source, GYM_COLUMNS, source.name)
+    elif source.name == ARITHMETIC:
+        require_columns(source, ARITHMETIC_COLUMNS, source.name)
+    elif (path := local_file(source.name)) is not None:
+        rows = read_rows(path)
+        _require_table(rows, source, str(path.absolute()))
+        if any(isinstance(row, dict) and isinstance(row.get(source.columns.problem), list) for row in rows):
+            refuse_examples(style)
+        if source.eval_split is not None:
+            check_source(_eval_source(source), style)

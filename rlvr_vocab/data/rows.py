@@ -1,30 +1,25 @@
-"""From the rows of a problem set to usable problems, with every row left out accounted for."""
+"""From the rows of a problem set to usable problems and their prompts, with a reason for every row left out."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from rlvr_vocab.data.answers import UnusableRow, cell_answer, cell_text, is_nan, plain_text
-from rlvr_vocab.data.conversation import ROLES, Messages, conversation_text, read_conversation
-from rlvr_vocab.data.source import Columns
-from rlvr_vocab.data.wording import problem_key
+from rlvr_vocab.data.files import check_file, read_rows, read_text
+from rlvr_vocab.data.problem_key import problem_key
+from rlvr_vocab.data.source import Columns, ProblemSource, PromptStyle
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.text import nearest_word, visible_text
+from rlvr_vocab.text import nearest_word, short_text
 
-# Python joins whole pairs on reading, so whatever is left of them in a text is half of one.
+Messages = list[dict[str, str]]
+
+ROLES = ("system", "user", "assistant")
+# Python joins whole surrogate pairs on reading, so one that is left in a text is half of a pair.
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-
-# What the columns that a user maps, by the names of `Columns`, hold.
-_CONTENTS = {"problem": "problems", "answer": "answers", "reasoning": "worked solutions"}
-
-_CONVERSATIONS = 10
-
-NOT_AN_OBJECT = "row is not an object"
-EMPTY_PROBLEM = "empty problem"
-NOT_A_PROBLEM = "problem is neither text, a number nor a list of messages"
-NOT_WRITABLE = "text holds half a surrogate pair, which UTF-8 cannot write"
+_CONVERSATIONS = 10  # for each text of the user's own; beyond that, system messages are part of the problem
 
 
 @dataclass(frozen=True)
@@ -47,12 +42,12 @@ class Problem:
 
     @cached_property
     def key(self) -> str:
-        """What makes two problems the same one."""
+        """Equal for two writings of one problem."""
         return problem_key(self.text)
 
     @property
     def fingerprinted(self) -> tuple[str, str | None]:
-        """What tells whether two sets hold the same problems: the text, and the answer as text."""
+        """The text, and the answer as text: two sets with equal pairs hold the same problems."""
         return self.text, cell_text(self.solution)
 
 
@@ -67,8 +62,6 @@ class DroppedRow:
 
 @dataclass(frozen=True)
 class UsableRows:
-    """What a problem set came to."""
-
     problems: tuple[Problem, ...] = ()
     dropped: tuple[DroppedRow, ...] = ()
     columns: tuple[str, ...] = ()
@@ -79,41 +72,17 @@ def usable_rows(rows: Sequence[object], columns: Columns, answer_format: str, de
     problems, dropped = [], []
     for row_number, row in enumerate(rows, start=1):
         try:
-            problems.append(problem_of_row(row, row_number, columns, answer_format, decimal))
+            problems.append(_problem_of_row(row, row_number, columns, answer_format, decimal))
         except UnusableRow as unusable:
             dropped.append(DroppedRow(row_number, unusable.reason, short_text(unusable.shown)))
     return UsableRows(tuple(problems), tuple(dropped), tuple(column_names(rows)))
 
 
-def disambiguate_by_system_prompt(sets: Sequence[UsableRows]) -> list[UsableRows]:
-    """The sets with the system messages in the texts of the problems, where those of the users tell too few apart.
-
-    A question that stands under several system messages is one problem, wherever it is held out; but where fewer than
-    one in `_CONVERSATIONS` conversations has a text of its own, what is asked stands in the system messages.
-    """
-    asked = [problem for each in sets for problem in each.problems if problem.messages is not None]
-    conversations = {(problem.text, conversation_text(problem.messages or (), ROLES)) for problem in asked}
-    if _CONVERSATIONS * len({text for text, _ in conversations}) >= len(conversations):
-        return list(sets)
-    return [replace(each, problems=tuple(map(_with_system_message, each.problems))) for each in sets]
-
-
-def _with_system_message(problem: Problem) -> Problem:
-    if problem.messages is None:
-        return problem
-    return replace(problem, text=conversation_text(problem.messages, ROLES))
-
-
-def problem_of_row(row: object, row_number: int, columns: Columns, answer_format: str, decimal: str) -> Problem:
-    """The problem in one row.
-
-    Raises:
-        UnusableRow: If there is none; what it shows is the part of the row that helps to find it.
-    """
+def _problem_of_row(row: object, row_number: int, columns: Columns, answer_format: str, decimal: str) -> Problem:
     if not isinstance(row, dict):
-        raise UnusableRow(NOT_AN_OBJECT, row)
-    if has_lone_surrogate(row):
-        raise UnusableRow(NOT_WRITABLE, row)
+        raise UnusableRow("row is not an object", row)
+    if _has_lone_surrogate(row):
+        raise UnusableRow("text holds half a surrogate pair, which UTF-8 cannot write", row)
     text, messages = read_problem(row.get(columns.problem), row)
     if columns.answer is None:
         return Problem(text, None, row, row_number, messages)
@@ -125,66 +94,180 @@ def problem_of_row(row: object, row_number: int, columns: Columns, answer_format
     return Problem(text, solution, row, row_number, messages)
 
 
-def read_problem(value: object, row: object) -> tuple[str, Messages | None]:
-    """The text of the problem in a cell, and the conversation that it stands in, if any.
-
-    Raises:
-        UnusableRow: If there is no problem.
-    """
-    if isinstance(value, list):
-        messages = read_conversation(value)
-        text = conversation_text(messages)
-        if not text.strip():
-            raise UnusableRow(EMPTY_PROBLEM, row)
-        return text, messages
-    if value is None or is_nan(value) or (isinstance(value, str) and not value.strip()):
-        raise UnusableRow(EMPTY_PROBLEM, row)
-    plain = plain_text(value)
-    if plain is None:
-        raise UnusableRow(NOT_A_PROBLEM, value)
-    return plain, None
-
-
-def has_lone_surrogate(value: object) -> bool:
+def _has_lone_surrogate(value: object) -> bool:
     r"""Whether a text in the value holds half a surrogate pair: JSON can write `"\ud800"`, UTF-8 cannot."""
     if isinstance(value, str):
         return LONE_SURROGATE.search(value) is not None
     if isinstance(value, dict):
-        return any(has_lone_surrogate(name) or has_lone_surrogate(inner) for name, inner in value.items())
-    return isinstance(value, list) and any(has_lone_surrogate(inner) for inner in value)
+        return any(_has_lone_surrogate(name) or _has_lone_surrogate(inner) for name, inner in value.items())
+    return isinstance(value, list) and any(_has_lone_surrogate(inner) for inner in value)
 
 
-def short_text(value: object, limit: int = 60) -> str:
-    """A value on one line, cut at `limit` characters; nothing in it that a terminal would obey."""
-    line = visible_text(" ".join(str(value).split()))
-    return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
-def require_columns(columns: Columns, found: Iterable[str], where: str) -> None:
-    """Refuse a problem set that lacks a mapped column.
+def read_problem(value: object, row: object) -> tuple[str, Messages | None]:
+    """The text of the problem in a cell, and the conversation that it stands in, if any.
 
     Raises:
-        UserError: Names the columns there are, one with a similar name, and the key of the missing one.
+        UnusableRow: there is no problem.
     """
-    found = list(found)
+    if isinstance(value, list):
+        messages = _read_conversation(value)
+        text = conversation_text(messages)
+        if not text.strip():
+            raise UnusableRow("empty problem", row)
+        return text, messages
+    if value is None or is_nan(value) or (isinstance(value, str) and not value.strip()):
+        raise UnusableRow("empty problem", row)
+    plain = plain_text(value)
+    if plain is None:
+        raise UnusableRow("problem is neither text, a number nor a list of messages", value)
+    return plain, None
+
+
+def _read_conversation(cell: Sequence[Any]) -> Messages:
+    """The messages in a cell, with role and content alone, contents of several parts joined.
+
+    Example:
+        >>> _read_conversation([{"role": "user", "content": [{"type": "text", "text": "1+1="}], "name": "Ada"}])
+        [{'role': 'user', 'content': '1+1='}]
+    """
+    messages: Messages = []
+    for message in cell:
+        if not isinstance(message, dict) or not {"role", "content"} <= message.keys():
+            raise UnusableRow("a message is no object with role and content", message)
+        role, content = message["role"], message["content"]
+        if role not in ROLES:
+            raise UnusableRow(f"a message's role is none of {', '.join(ROLES)}", message)
+        if role == "system" and messages:
+            raise UnusableRow("a system message stands behind another message", message)
+        parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in parts]
+        if not all(isinstance(text, str) for text in texts):
+            raise UnusableRow("a message holds something else than text", message)
+        messages.append({"role": role, "content": "".join(map(str, texts))})
+    if messages and messages[-1]["role"] != "user":
+        raise UnusableRow("the last message is not the user's", cell[-1])
+    return messages
+
+
+def conversation_text(messages: Sequence[Mapping[str, str]], roles: Sequence[str] = ROLES[1:]) -> str:
+    """The problem that a conversation asks: the contents of its messages, without the system's by default."""
+    return "\n\n".join(message["content"] for message in messages if message["role"] in roles)
+
+
+def disambiguate_by_system_prompt(sets: Sequence[UsableRows]) -> list[UsableRows]:
+    """The sets with the system messages in the texts of the problems, where the users' messages alone are too alike.
+
+    A question that stands under several system messages is one problem, wherever it is held out; but where fewer than
+    one in `_CONVERSATIONS` conversations has a text of its own, the system messages hold the question.
+    """
+    asked = [problem for each in sets for problem in each.problems if problem.messages is not None]
+    conversations = {(problem.text, conversation_text(problem.messages or (), ROLES)) for problem in asked}
+    if _CONVERSATIONS * len({text for text, _ in conversations}) >= len(conversations):
+        return list(sets)
+
+    def with_system_message(problem: Problem) -> Problem:
+        if problem.messages is None:
+            return problem
+        return replace(problem, text=conversation_text(problem.messages, ROLES))
+
+    return [replace(each, problems=tuple(map(with_system_message, each.problems))) for each in sets]
+
+
+def build_messages(problem: str, style: PromptStyle) -> Messages:
+    """The conversation up to the problem: system message if any, solved turns, then the problem.
+
+    Example:
+        >>> build_messages("1+1=", PromptStyle(system_prompt="Be brief."))
+        [{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content': '1+1='}]
+    """
+    messages = [{"role": "system", "content": style.system_prompt}] if style.system_prompt else []
+    for example_problem, example_answer in style.examples:
+        messages.append({"role": "user", "content": example_problem})
+        messages.append({"role": "assistant", "content": example_answer})
+    messages.append({"role": "user", "content": problem})
+    return messages
+
+
+def prompt_of(problem: Problem, style: PromptStyle) -> Messages:
+    """The conversation that asks a problem; one that it came with only gets a missing system message."""
+    if problem.messages is None:
+        return build_messages(problem.text, style)
+    refuse_examples(style)
+    has_system = problem.messages[0]["role"] == "system"
+    missing = [] if has_system or not style.system_prompt else [{"role": "system", "content": style.system_prompt}]
+    return [*missing, *problem.messages]
+
+
+def refuse_examples(style: PromptStyle) -> None:
+    """Raises UserError where solved turns would stand before problems that are conversations already."""
+    if style.examples:
+        raise UserError(
+            "dataset.examples: problems that are chat messages are taken as they stand: put solved turns into them, or "
+            "set dataset.examples=null"
+        )
+
+
+def require_columns(source: ProblemSource, found: Iterable[str], where: str) -> None:
+    """Raises UserError where a mapped column is missing: the columns there are, a similar name, and the key."""
+    found, columns = list(found), source.columns
     spare = [name for name in found if name not in columns.names]
-    for key, content in _CONTENTS.items():
-        wanted = getattr(columns, key)
-        if wanted is not None:
-            none_at_all = ", or set it to null where there are none" if key == "answer" else ""
-            advice = f"; name the column of its {content} with dataset.columns.{key}=…{none_at_all}"
-            require_column(wanted, found, spare, where, advice)
-
-
-def require_column(wanted: str, found: Sequence[str], spare: Sequence[str], where: str, advice: str = "") -> None:
-    """Refuse a problem set whose columns, the `found` ones, lack the wanted one; `spare` may be meant instead."""
-    if wanted in found:
-        return
-    nearest = nearest_word(wanted, spare)
-    hint = f'; nearest to it is "{nearest}"' if nearest is not None else ""
-    raise UserError(f'{where} has no column "{wanted}"; its columns are {", ".join(found) or "none"}{hint}{advice}')
+    for wanted, content, key in (
+        (columns.problem, "problems", source.problem_key),
+        (columns.answer, "answers", "dataset.columns.answer"),
+        (columns.reasoning, "worked solutions", "dataset.columns.reasoning"),
+    ):
+        if wanted is not None and wanted not in found:
+            nearest = nearest_word(wanted, spare)
+            hint = f'; nearest to it is "{nearest}"' if nearest is not None else ""
+            or_none = ", or set it to null where there are none" if content == "answers" else ""
+            raise UserError(
+                f'{where} has no column "{wanted}"; its columns are {", ".join(found) or "none"}{hint}; '
+                f"name the column of its {content} with {key}=…{or_none}"
+            )
 
 
 def column_names(rows: Iterable[object]) -> list[str]:
     """The columns that occur in any row, in the order of their first occurrence."""
     return list(dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row))
+
+
+# The column of the prompts in a file for `generate` is the first of these that it has.
+PROMPT_COLUMNS = ("prompt", "prompts", "messages", "problem", "question", "input", "query", "text")
+
+
+def check_prompt_file(path: Path) -> None:
+    """Raises UserError where nothing at the path can hold prompts; nothing is read."""
+    if path.suffix.lower() != ".txt":
+        check_file(path)
+    elif not path.is_file():
+        raise UserError(f"prompts={path}: no such file")
+
+
+def read_prompts(path: Path) -> list[Messages]:
+    """The prompts of a file: a line each of a TXT file, else a row each, text or a list of messages.
+
+    Raises:
+        UserError: the file cannot be read, has no prompts, or a row is none.
+    """
+    if path.suffix.lower() == ".txt":
+        # Not splitlines(): it also breaks at U+2028, U+0085 and form feeds, which a prompt may hold.
+        lines = [line.removesuffix("\r") for line in read_text(path).split("\n")]
+        cells: list[Any] = [line for line in lines if line.strip()]
+    else:
+        rows = read_rows(path)
+        names = column_names(rows)
+        column = next((name for name in PROMPT_COLUMNS if name in names), None)
+        if names and column is None:
+            listed = ", ".join(map(short_text, names))
+            raise UserError(f"prompts={path}: its columns are {listed}; call the one of the prompts prompt")
+        cells = [row[column] if isinstance(row, dict) and column in row else row for row in rows]
+    if not cells:
+        raise UserError(f"prompts={path}: no prompts in it")
+    prompts = []
+    for number, cell in enumerate(cells, start=1):
+        try:
+            text, messages = read_problem(cell, cell)
+        except UnusableRow as unusable:
+            raise UserError(f"{path}: row {number}: {unusable.reason}: {short_text(unusable.shown, 40)}") from None
+        prompts.append(messages or [{"role": "user", "content": text}])
+    return prompts

@@ -1,4 +1,4 @@
-"""Where problems come from and what their columns mean."""
+"""A problem set as a user names it: where it is, its columns, its division, and what surrounds each problem."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,17 +12,19 @@ ARITHMETIC = "arithmetic"
 AnswerFormat = Literal["bare", "hash", "boxed"]
 DecimalMark = Literal["point", "comma"]
 
+OUR_COLUMNS = ("prompt", "problem", "solution", "answer")
+# TRL calls reward functions with every column as a keyword, beside these keywords of its own
+# (GRPOTrainer._calculate_rewards), and takes images and tools from the row itself.
+TRL_NAMES = (
+    *("completion", "completions", "completion_ids", "prompts", "prompt_ids"),
+    *("trainer_state", "log_extra", "log_metric"),
+    *("environment", "environments", "image", "images", "tools"),
+)
+
 
 @dataclass(frozen=True)
 class Columns:
-    """Which column of a problem set holds what.
-
-    Args:
-        problem: Column with the problem, as text or as the messages of a chat.
-        answer: Column with the answer, in the form that `ProblemSource.answer_format` names; None for a set without
-            gold answers.
-        reasoning: Column with a worked solution; handed on under the name `reasoning`.
-    """
+    """Names of the columns that hold the problem, its answer (None: no gold answers) and a worked solution."""
 
     problem: str
     answer: str | None
@@ -35,22 +37,15 @@ class Columns:
 
 @dataclass(frozen=True)
 class ProblemSource:
-    r"""One problem set, as a user names it.
+    r"""One problem set.
 
     Args:
-        name: A hub name or a folder (both read by `datasets.load_dataset`), a .csv, .tsv, .json, .jsonl or
-            .parquet file, or what is made here: `arithmetic` or `reasoning_gym`.
-        columns: What the columns mean.
-        subset: Configuration of a hub set.
-        split: Split of a hub set or folder, or of `reasoning_gym`, to train on. A file has no splits and ignores it.
-        eval_split: Where held-out problems come from: another split, or a second file when `name` is a file.
-        answer_format: `bare` (the cell is the answer), `hash` (the text after its last `####`) or `boxed`
-            (what is inside its last `\boxed{...}`).
-        decimal: What stands before the decimals of numbers in text: `point`, or `comma`, with dots between thousands.
-        generator: What is made: `ArithmeticTask()` when None, for `arithmetic`; the tasks of `reasoning_gym`.
-
-    Raises:
-        UserError: If a field has a value that no problem set could have.
+        name: A hub name, a folder, a file, `arithmetic` or `reasoning_gym`.
+        subset, split: Configuration and split of a hub set; a file has neither.
+        eval_split: Source of held-out problems: another split, or a second file where `name` is a file.
+        answer_format: `bare` (the whole cell), `hash` (after the last `####`) or `boxed` (in the last `\boxed{...}`).
+        decimal: Decimal mark of numbers in text; with `comma`, dots separate thousands.
+        problem_key: Configuration key that names the column of problems; for error messages.
     """
 
     name: str
@@ -61,12 +56,17 @@ class ProblemSource:
     answer_format: AnswerFormat = "bare"
     decimal: DecimalMark = "point"
     generator: ArithmeticTask | GymProblems | None = None
+    problem_key: str = "dataset.columns.problem"
 
     def __post_init__(self) -> None:
         if not self.name.strip():
             raise UserError("dataset.name is empty: give a hub name, a file, or arithmetic")
         if isinstance(self.generator, GymProblems):
-            self._check_splits()
+            for key, split in (("split", self.split), ("eval_split", self.eval_split)):
+                if split is not None and split not in SPLITS:
+                    raise UserError(f"dataset.{key}={split}: no such split{nearest_and_all(split, SPLITS)}")
+            if self.split == self.eval_split:
+                raise UserError(f"dataset.eval_split={self.split}: the same problems as dataset.split")
         elif self.generator is not None and self.name != ARITHMETIC:
             raise UserError(
                 f'dataset.generator is set but dataset.name is "{self.name}": only "{ARITHMETIC}" is generated'
@@ -77,9 +77,27 @@ class ProblemSource:
                 " hold problems out with dataset.eval_fraction"
             )
 
-    def _check_splits(self) -> None:
-        for key, split in (("split", self.split), ("eval_split", self.eval_split)):
-            if split is not None and split not in SPLITS:
-                raise UserError(f"dataset.{key}={split}: no such split{nearest_and_all(split, SPLITS)}")
-        if self.split == self.eval_split:
-            raise UserError(f"dataset.eval_split={self.split}: the same problems as dataset.split")
+
+@dataclass(frozen=True)
+class Split:
+    """How problems are divided.
+
+    Args:
+        eval_fraction: Share of the different problems to hold out; at least one problem when it is above 0.
+        max_train_samples: Most problems to train on; None for all.
+        max_eval_samples: Most held-out problems to measure on; None for all. The others are not trained on either.
+        seed: Seed of the shuffle, and of generated problems.
+    """
+
+    eval_fraction: float = 0.0
+    max_train_samples: int | None = None
+    max_eval_samples: int | None = None
+    seed: int = 42
+
+
+@dataclass(frozen=True)
+class PromptStyle:
+    """The system message (None or empty: none) and the solved turns before every problem, as (problem, answer)."""
+
+    system_prompt: str | None
+    examples: tuple[tuple[str, str], ...] = ()

@@ -1,116 +1,33 @@
-"""From problems to the prompts and columns that the trainer and the reward functions receive."""
+"""The columns that the trainer and the reward functions receive, as a `Dataset` that keeps values as they were read."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rlvr_vocab.data.conversation import Messages
-from rlvr_vocab.data.rows import Problem, column_names
-from rlvr_vocab.data.source import Columns
-from rlvr_vocab.errors import UserError
+import datasets
+import pyarrow
+from datasets.table import InMemoryTable
+
+from rlvr_vocab.data.rows import Problem, column_names, prompt_of
+from rlvr_vocab.data.source import OUR_COLUMNS, TRL_NAMES, Columns, PromptStyle
 
 
-@dataclass(frozen=True)
-class PromptStyle:
-    """What surrounds every problem.
+@dataclass
+class JsonCell(datasets.Json):
+    """A value kept as JSON text and read by Python.
 
-    Args:
-        system_prompt: First message, unless the problem is a conversation with one of its own; None or empty text for
-            none.
-        examples: Solved turns shown before the problem, as (problem, assistant text).
+    `datasets.Json` reads 0.3 as 0.30000000000000004 and refuses whole numbers above 64 bits.
     """
 
-    system_prompt: str | None
-    examples: tuple[tuple[str, str], ...] = ()
+    def decode_example(self, example_data: str | None, token_per_repo_id: Any = None) -> Any:
+        return None if example_data is None else json.loads(example_data)
 
 
-def build_messages(problem: str, style: PromptStyle) -> Messages:
-    """The conversation up to the problem: system message if any, solved turns, then the problem.
-
-    Example:
-        >>> build_messages("1+1=", PromptStyle(system_prompt="Be brief."))
-        [{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content': '1+1='}]
+def problem_table(problems: Sequence[Problem], style: PromptStyle, mapped: Columns) -> datasets.Dataset:
+    """One row per problem: `prompt`, `problem`, `solution` and `answer` (twice the same) if there are answers,
+    `reasoning` if mapped, then the original columns.
     """
-    messages = [{"role": "system", "content": style.system_prompt}] if style.system_prompt else []
-    for example_problem, example_answer in style.examples:
-        messages.append({"role": "user", "content": example_problem})
-        messages.append({"role": "assistant", "content": example_answer})
-    messages.append({"role": "user", "content": problem})
-    return messages
-
-
-def prompt_of(problem: Problem, style: PromptStyle) -> Messages:
-    """The conversation that asks a problem; one that it came with stays as it is, but for a missing system message."""
-    if problem.messages is None:
-        return build_messages(problem.text, style)
-    has_system = problem.messages[0]["role"] == "system"
-    gap = [] if has_system or not style.system_prompt else [{"role": "system", "content": style.system_prompt}]
-    return [*gap, *problem.messages]
-
-
-def refuse_examples(style: PromptStyle, where: str) -> None:
-    """Refuse solved turns before problems that are conversations already.
-
-    Raises:
-        UserError: The style has such turns.
-    """
-    if style.examples:
-        raise UserError(
-            f"dataset.examples: {where} holds chat messages, which are taken as they stand: put solved turns "
-            "into them, or set dataset.examples=null"
-        )
-
-
-if TYPE_CHECKING:
-    import datasets
-    import pyarrow
-
-OUR_COLUMNS = ("prompt", "problem", "solution", "answer")
-# TRL calls reward functions with every column as a keyword, beside these keywords of its own
-# (GRPOTrainer._calculate_rewards), and takes images and tools from the row itself.
-TRL_NAMES = (
-    *("completion", "completions", "completion_ids", "prompts", "prompt_ids"),
-    *("trainer_state", "log_extra", "log_metric"),
-    *("environment", "environments", "image", "images", "tools"),
-)
-
-
-@dataclass(frozen=True)
-class ProblemTable:
-    """Arrow arrays of one length, one cell per problem; JSON where a column's values have no one type of Arrow's."""
-
-    columns: Mapping[str, "pyarrow.Array"]
-
-    def rows(self, indices: Sequence[int]) -> "datasets.Dataset":
-        """The rows at these indices, in this order."""
-        from rlvr_vocab.data.json_cells import dataset_of
-
-        taken = list(indices)
-        return dataset_of({name: array.take(taken) for name, array in self.columns.items()})
-
-    def cells(self, indices: Sequence[int]) -> dict[str, list[Any]]:
-        """The values at these indices by column, as they were read."""
-        taken = list(indices)
-        return {name: _values(array.take(taken)) for name, array in self.columns.items()}
-
-
-def problem_table(problems: Sequence[Problem], style: PromptStyle, mapped: Columns) -> ProblemTable:
-    """Lay out `prompt`, `problem`, then `solution` and `answer` if there are answers, then `reasoning` if mapped, then
-    the original columns.
-
-    Types are settled over all problems at once, so a column has one type however few rows are taken.
-
-    Args:
-        problems: The problems.
-        style: What surrounds each problem in its prompt.
-        mapped: What the original columns mean.
-
-    Raises:
-        UserError: The style puts solved turns before conversations.
-    """
-    if any(problem.messages is not None for problem in problems):
-        refuse_examples(style, f'column "{mapped.problem}"')
     columns: dict[str, list[Any]] = {
         "prompt": [prompt_of(problem, style) for problem in problems],
         "problem": [problem.text for problem in problems],
@@ -122,7 +39,13 @@ def problem_table(problems: Sequence[Problem], style: PromptStyle, mapped: Colum
         columns["reasoning"] = [problem.row.get(mapped.reasoning) for problem in problems]
     for name, given_name in handed_on_names(column_names(problem.row for problem in problems), mapped).items():
         columns[given_name] = [problem.row.get(name) for problem in problems]
-    return ProblemTable({name: _array(values) for name, values in columns.items()})
+    arrays = {name: _array(values) for name, values in columns.items()}
+    table = pyarrow.table(arrays)
+    features = datasets.Features.from_arrow_schema(table.schema)
+    for name, array in arrays.items():
+        if isinstance(array, pyarrow.JsonArray):
+            features[name] = JsonCell()
+    return datasets.Dataset(InMemoryTable(table), info=datasets.DatasetInfo(features=features))
 
 
 def handed_on_names(names: Sequence[str], mapped: Columns) -> dict[str, str]:
@@ -145,14 +68,12 @@ def handed_on_names(names: Sequence[str], mapped: Columns) -> dict[str, str]:
     return {name: handed_on[name] for name in names if name in handed_on}
 
 
-def _array(values: list[Any]) -> "pyarrow.Array":
-    """An Arrow array that hands the values on as they are, or one of their JSON texts.
+def _array(values: list[Any]) -> pyarrow.Array:
+    """An Arrow array of the values, or of their JSON texts where Arrow would change a value.
 
     Arrow makes the 1 of [1, 2.5] a 1.0, gives every dict of a column the keys of all, and has no type for text beside
     numbers.
     """
-    import pyarrow
-
     try:
         array = pyarrow.array(values)
     except (pyarrow.ArrowException, OverflowError):
@@ -163,14 +84,5 @@ def _array(values: list[Any]) -> "pyarrow.Array":
     encode = json.JSONEncoder(ensure_ascii=False, default=str if array is None else None).encode
     try:
         return pyarrow.array([None if value is None else encode(value) for value in values], pyarrow.json_())
-    except TypeError:  # a date or bytes, of which Arrow keeps more than JSON could
+    except TypeError:  # a date or bytes, which JSON has no type for
         return array
-
-
-def _values(array: "pyarrow.Array") -> list[Any]:
-    import pyarrow
-
-    cells = array.to_pylist()
-    if isinstance(array, pyarrow.JsonArray):
-        return [None if cell is None else json.loads(cell) for cell in cells]
-    return cells

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.device import device_type
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.text import short_text
 from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.chat_template import chat_ids
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout

@@ -12,13 +12,12 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from rlvr_vocab.config.sections import RunSettings, problem_source, problem_split, prompt_style
-from rlvr_vocab.data.conversation import Messages
 from rlvr_vocab.data.files import local_file
 from rlvr_vocab.data.load import read_problems
 from rlvr_vocab.data.reasoning_gym.tasks import REASONING_GYM, GymProblems
 from rlvr_vocab.data.reasoning_gym.workers import make_entries
+from rlvr_vocab.data.rows import Messages, build_messages, prompt_of
 from rlvr_vocab.data.source import ARITHMETIC
-from rlvr_vocab.data.table import build_messages, prompt_of
 from rlvr_vocab.plan.architecture import folder_at_hand
 from rlvr_vocab.vocab.chat_template import chat_texts, template_text
 

@@ -21,7 +21,7 @@ from rlvr_vocab.config.sections import (
 )
 from rlvr_vocab.data.answers import cell_text, gold_text
 from rlvr_vocab.data.load import ProblemSets, load_problem_sets
-from rlvr_vocab.data.wording import problem_key
+from rlvr_vocab.data.problem_key import problem_key
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.runs.problem_account import fingerprint_of, problem_account
 from rlvr_vocab.runs.prompts import require_a_batch

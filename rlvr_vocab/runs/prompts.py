@@ -11,10 +11,9 @@ from rich.console import Console
 
 from rlvr_vocab.config.sections import TrainingSettings
 from rlvr_vocab.config.trl_fields import completions_together
-from rlvr_vocab.data.conversation import Messages, conversation_text
-from rlvr_vocab.data.rows import short_text
+from rlvr_vocab.data.rows import Messages, conversation_text
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.text import pluralize, rows_in_words
+from rlvr_vocab.text import pluralize, rows_in_words, short_text
 from rlvr_vocab.vocab.chat import begins_answer
 from rlvr_vocab.vocab.chat_template import chat_ids, chat_texts
 from rlvr_vocab.vocab.expand import ExpansionPlan

@@ -14,7 +14,7 @@ from rlvr_vocab.config.command_table import EvaluateSettings
 from rlvr_vocab.config.recorded import reward_of
 from rlvr_vocab.config.sections import RewardSettings, RunSettings
 from rlvr_vocab.data.answers import cell_text
-from rlvr_vocab.data.conversation import Messages
+from rlvr_vocab.data.rows import Messages
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, find_function, logged_names, required_columns
 from rlvr_vocab.rewards.dry_run import dry_run, stand_in_ids

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 
 from rlvr_vocab.config.sections import RewardSettings, RunSettings
-from rlvr_vocab.data.conversation import Messages
+from rlvr_vocab.data.rows import Messages
 from rlvr_vocab.rewards.build import Reward, RewardContext, build_rewards
 from rlvr_vocab.rewards.dry_run import trial_columns
 from rlvr_vocab.rewards.grader import is_form

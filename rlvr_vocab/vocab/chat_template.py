@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateError, TemplateSyntaxError
 
-from rlvr_vocab.data.conversation import Messages
-from rlvr_vocab.data.rows import short_text
+from rlvr_vocab.data.rows import Messages
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.deadline import Deadline, DeadlineThread, TimedOut
+from rlvr_vocab.text import short_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

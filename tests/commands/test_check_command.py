@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.commands.check.facts import length_facts
+from rlvr_vocab.commands.check import distribution, length_facts
+from rlvr_vocab.data.rows import Problem
+from rlvr_vocab.data.source import Columns
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = ("dataset=local", "dataset.columns.problem=question", "dataset.columns.answer=result")
@@ -64,8 +66,9 @@ def check(capsys: pytest.CaptureFixture[str], path: Path, *words: str) -> str:
 
 
 def section(shown: str, title: str) -> list[str]:
-    """The lines below a title."""
-    return shown.split(f"\n{title}\n")[1].split("\n\n")[0].splitlines()
+    """The lines below a title, without those of a progress bar."""
+    lines = shown.split(f"\n{title}\n")[1].split("\n\n")[0].splitlines()
+    return [line for line in lines if line.startswith("  ")]
 
 
 def last_section(shown: str) -> list[str]:
@@ -96,7 +99,6 @@ def test_every_fault_is_found_in_its_row(capsys: pytest.CaptureFixture[str], fau
     assert "dropped 1: empty problem (row 1: {'question': '', 'result': '1', 'level': 3})" in rows
     assert "dropped 1: missing answer (row 2: Is this answered?)" in rows
     assert "dropped 1: row is not an object (row 11: 17)" in rows
-    assert "control characters: ␇ in 1 problem (row 7)" in rows
     assert section(shown, "Repeated problems") == [
         "  2 problems in 4 rows: 2 rows more than one each",
         "  rows 5 and 6: Half of it?",
@@ -107,11 +109,10 @@ def test_every_fault_is_found_in_its_row(capsys: pytest.CaptureFixture[str], fau
     assert golds[0].startswith("  1 of 117 are of no use to the verifier")
     assert "(row 8: 9999" in golds[1]
     advice = "\n".join(last_section(shown))
-    assert "1. ␇ in 1 problem (row 7): take it out" in advice
-    assert "2. 1 problem with contradicting answers: keep the right one (rows 3 and 4)" in advice
-    assert "3. 2 rows repeat an earlier problem" in advice
-    assert "4. 1 gold answer of no use to the verifier: mend what can be mended (row 8)" in advice
-    assert "5." not in advice and "\x07" not in shown
+    assert "1. 1 problem with contradicting answers: keep the right one (rows 3 and 4)" in advice
+    assert "2. 2 rows repeat an earlier problem" in advice
+    assert "3. 1 gold answer of no use to the verifier: mend what can be mended (row 8)" in advice
+    assert "4." not in advice and "\x07" not in shown
 
 
 def test_gold_answers_that_may_be_codes_are_listed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -136,7 +137,6 @@ def test_the_json_file_holds_the_same_facts_with_all_row_numbers(
     facts = json.loads(out.read_text(encoding="utf-8"))
     assert facts["rows"]["report"]["rows_read"] == 120 and facts["rows"]["report"]["train_rows"] == 117
     assert facts["rows"]["columns"] == ["question", "result", "level"]
-    assert facts["rows"]["control_characters"] == [{"shown": "␇", "row_numbers": [7]}]
     assert [(found["row_numbers"], found["answers"]) for found in facts["repeated"]] == [
         ([3, 4], [[3, "2"], [4, "[red]3[/]"]]),
         ([5, 6], [[5, r"\frac12"]]),
@@ -144,10 +144,12 @@ def test_the_json_file_holds_the_same_facts_with_all_row_numbers(
     assert [gold["row_number"] for gold in facts["golds"]["unusable"]] == [8]
     [overlap] = facts["overlaps"]
     # All problems but the three that were dropped, and row 2, whose problem has no answer to train on.
-    assert sorted(found["row_number"] for found in overlap["same"]) == sorted({*range(3, 121)} - {11})
-    assert overlap["num_problems"] == 118 and overlap["train_matches"] == 117
+    assert sorted(found["row_number"] for found in overlap["shared"] if found["same"]) == sorted(
+        {*range(3, 121)} - {11}
+    )
+    assert overlap["num_measured"] == 118 and overlap["train_matches"] == 117
     assert facts["prompts"] is None
-    assert [line.split(". ", 1)[1] for line in last_section(shown)[:5]] == facts["before_training"]
+    assert [line.split(". ", 1)[1] for line in last_section(shown)[:4]] == facts["before_training"]
 
 
 def test_problems_of_evaluation_sets_are_found_in_training_by_row(
@@ -209,12 +211,12 @@ def test_prompts_are_shown_and_counted_as_the_tokenizer_reads_them(
     assert prompts["lengths"]["counts"] == {str(length): lengths.count(length) for length in lengths}
     limit = next(limit for limit in range(64, 10_000, 64) if sum(length <= limit for length in lengths) >= 0.99 * 151)
     assert limit < lengths[150]
-    assert f"  training.max_prompt_length={limit} would leave out 1 problem (0.66%)" in shown
+    assert f"; training.max_prompt_length={limit} would leave out 1 problem" in shown
     head = f"  tokens a prompt: shortest {lengths[0]}, median {lengths[75]}, 90%: {lengths[135]}, 95%: {lengths[143]}"
-    assert f"{head}, 99%: {lengths[149]}, longest {lengths[150]}" in section(shown, "Prompt lengths")[0]
     prompt = section(shown, "One prompt, as the model sees it")
+    assert f"{head}, 99%: {lengths[149]}, longest {lengths[150]}" in prompt[-1]
     assert prompt[1:4] == ["  │ <|im_start|>system⏎", "  │ Box it.<|im_end|>⏎", "  │ <|im_start|>user⏎"]
-    assert prompt[-1] == "  the model has to open the thinking with <think>"
+    assert prompt[-2] == "  the model has to open the thinking with <think>"
 
 
 @pytest.mark.parametrize(
@@ -231,8 +233,7 @@ def test_the_suggested_limit_is_the_smallest_multiple_of_64_that_keeps_99_percen
     lengths: list[int], limit: int, left_out: int
 ) -> None:
     facts = length_facts(lengths)
-    assert (facts.suggested_limit, facts.left_out) == (limit, left_out)
-    assert (facts.shortest, facts.longest) == (min(lengths), max(lengths))
+    assert (facts["suggested_limit"], facts["left_out"]) == (limit, left_out)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +265,7 @@ def test_a_template_that_closes_the_thinking_at_once_is_noticed(
         "{% if add_generation_prompt %}{{ 'assistant: <think>\n\n</think>\n\n' }}{% endif %}"
     )
     shown = check(capsys, clean, base("qwen3"), f"model.chat_template={template}")
-    assert "opens the thinking and closes it again" in section(shown, "One prompt, as the model sees it")[-1]
+    assert "opens the thinking and closes it again" in section(shown, "One prompt, as the model sees it")[-2]
     assert any("closes the thinking before the model can think" in line for line in last_section(shown))
 
 
@@ -310,10 +311,6 @@ def test_a_csv_file_with_columns_of_its_own_is_read(capsys: pytest.CaptureFixtur
     shown = check(capsys, path, "dataset.columns.answer=expert_answer")
     assert "150 rows read, 150 usable; 147 to train on, 3 held out" in shown
     assert "read as: problem = question, answer = expert_answer" in shown
-    crlf = path.with_name("crlf.csv")
-    crlf.write_bytes(path.read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"))
-    shown = check(capsys, crlf, "dataset.columns.answer=expert_answer")
-    assert "1. ␍ in 150 problems (rows 1, 2, 3 and 147 more): take it out" in last_section(shown)[0]
 
 
 GOOD = "".join(json.dumps(problem(number)) + "\n" for number in range(3))
@@ -343,10 +340,9 @@ def test_a_set_that_cannot_be_read_is_one_line_and_exit_code_2(
     ("words", "said"),
     [
         (["against=nowhere.jsonl"], "nowhere.jsonl does not exist"),
-        (["against=[{clean},{clean}]", "against_problem_column=task"], 'no column "task"; its columns are question'),
+        (["against=[{clean},{clean}]", "against_problem_column=task"], "of its problems with against_problem_column=…"),
         (["out={clean}"], "is a problem set of this command"),
         (["model.reasoning_mode=replace"], "model.reasoning_mode has no model to apply to"),
-        (["against=7"], "against"),
         (["training.learning_rate=1"], "unknown key training.learning_rate"),
     ],
 )
@@ -409,3 +405,30 @@ def test_without_a_model_nothing_heavy_is_imported(clean: Path) -> None:
     done = subprocess.run(words, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_the_distribution_of_answers_and_kinds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    answers = ["7"] * 50 + ["1,000"] * 25 + [str(number) for number in range(11, 25)] + ["none"] * 11
+    kinds = {"level": [1, 2, 2, 3, None], "source": ["[red]x", "y", "y", "y", "y"], "tags": [["a"]], "one": ["same"]}
+    rows = [
+        {"question": f"Problem {number}?", "result": answer, "id": f"p{number}"}
+        | {name: values[number % len(values)] for name, values in kinds.items()}
+        for number, answer in enumerate(answers)
+    ]
+    shown = section(check(capsys, write_rows(tmp_path / "kinds.jsonl", rows)), "Distribution")
+    assert [line.strip() for line in shown] == [
+        "100 answers, 17 different: 7 (50, 50.0%), 1,000 (25, 25.0%), none (11, 11.0%), 11 (1, 1.0%), 12 (1, 1.0%), …",
+        "the same answer to every problem would be right for 50.0%",
+        "89% are numbers: smallest 7, quartiles 7, 7 and 1,000, largest 1,000",
+        "level: 2 (40, 40.0%), 1 (20, 20.0%), 3 (20, 20.0%), (missing) (20, 20.0%)",
+        "source: y (80, 80.0%), [red]x (20, 20.0%)",
+    ]
+
+
+def test_answers_that_are_no_text_have_a_distribution_too() -> None:
+    columns = Columns(problem="q", answer="a", reasoning=None)
+    golds: list[Any] = [{"x": 1}, {"x": 1}, [1, 2], 3.5, None, " "]
+    problems = [Problem("?", gold, {"q": "?", "a": gold}, row) for row, gold in enumerate(golds, start=1)]
+    facts = distribution(problems, columns).facts
+    assert facts["most_frequent"] == [('{"x": 1}', 2), ("[1, 2]", 1), ("3.5", 1)] and facts["num_answers"] == 4
+    assert distribution(problems[4:], columns).lines == ["no problem has an answer"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.data.prompt_file import read_prompts
+from rlvr_vocab.data.rows import read_prompts
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation import sampling
 from rlvr_vocab.vocab.layout import VocabLayout

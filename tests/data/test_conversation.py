@@ -10,9 +10,8 @@ from datasets import Dataset
 
 from rlvr_vocab.data.load import check_source, load_problem_sets, read_problems
 from rlvr_vocab.data.rows import usable_rows
-from rlvr_vocab.data.source import Columns, ProblemSource
-from rlvr_vocab.data.split import Split
-from rlvr_vocab.data.table import PromptStyle, problem_table
+from rlvr_vocab.data.source import Columns, ProblemSource, PromptStyle, Split
+from rlvr_vocab.data.table import problem_table
 from rlvr_vocab.errors import UserError
 
 COLUMNS = Columns("prompt", None)
@@ -30,7 +29,7 @@ def assistant(text: str) -> dict[str, Any]:
 def laid_out(*cells: Any, system_prompt: str | None = "Fill the gap.") -> list[dict[str, Any]]:
     found = usable_rows([{"prompt": cell} for cell in cells], COLUMNS, "bare")
     assert not found.dropped
-    return list(problem_table(found.problems, PromptStyle(system_prompt), COLUMNS).rows(range(len(cells))))
+    return list(problem_table(found.problems, PromptStyle(system_prompt), COLUMNS))
 
 
 def test_a_conversation_is_the_prompt_as_it_stands_and_a_system_prompt_only_fills_a_gap() -> None:
@@ -53,7 +52,7 @@ def test_the_problem_is_what_the_messages_say_but_for_those_of_the_system() -> N
 
 def test_a_set_without_answers_has_no_columns_for_them() -> None:
     rows = [{"prompt": [user("a")], "answer": 1, "solution": "b"}]
-    [row] = problem_table(usable_rows(rows, COLUMNS, "bare").problems, PromptStyle(None), COLUMNS).rows([0])
+    [row] = problem_table(usable_rows(rows, COLUMNS, "bare").problems, PromptStyle(None), COLUMNS)
     assert set(row) == {"prompt", "problem", "raw_prompt", "raw_answer", "raw_solution"}
     assert (row["raw_answer"], row["raw_solution"], row["raw_prompt"]) == (1, "b", [user("a")])
 
@@ -85,7 +84,7 @@ def test_solved_turns_before_conversations_are_refused_when_checking_and_when_lo
     source = ProblemSource(str(write_jsonl({"prompt": "a"}, {"prompt": [user("b")]})), COLUMNS)
     style = PromptStyle(None, examples=(("1+1=", "2"),))
     for load in (check_source, lambda source, style: load_problem_sets(source, style, Split())):
-        with pytest.raises(UserError, match=r'dataset\.examples: column "prompt" holds chat messages'):
+        with pytest.raises(UserError, match=r"dataset\.examples: problems that are chat messages"):
             load(source, style)
 
 

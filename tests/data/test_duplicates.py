@@ -1,9 +1,17 @@
-"""Repeated problems are found with all their rows, and told from those whose answers contradict each other."""
+"""Problems that stand in a set more than once, and those that two sets share."""
 
-from collections.abc import Sequence
+import json
+import random
+from pathlib import Path
 
-from rlvr_vocab.data.duplicates import RepeatedProblem, repeated_problems
+import pytest
+
+from rlvr_vocab.data.duplicates import Overlap, RepeatedProblem, SharedProblem, find_overlap, repeated_problems
+from rlvr_vocab.data.problem_key import words_of
 from rlvr_vocab.data.rows import Problem
+
+LONG = " ".join(f"w{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")  # 26 words: 19 runs of 8
+END = "Remember to put your final answer on its own line after the word Answer and to write nothing behind it"
 
 
 def problems(*rows: tuple[str, str]) -> list[Problem]:
@@ -11,59 +19,144 @@ def problems(*rows: tuple[str, str]) -> list[Problem]:
     return [Problem(text, answer, {}, 10 * number) for number, (text, answer) in enumerate(rows, start=1)]
 
 
-def none_alike(pairs: Sequence[tuple[str, str]]) -> list[bool]:
-    return [False for _ in pairs]
+def overlap_of(trained: list[str], measured: list[str]) -> Overlap:
+    sets = [[Problem(text, None, {}, number) for number, text in enumerate(texts)] for texts in (trained, measured)]
+    return find_overlap(*sets)
+
+
+def matches(found: Overlap) -> list[tuple[int, int, float]]:
+    return [(each.row_number, each.train_row_number, each.contained) for each in found.shared]
 
 
 def test_repeats_are_grouped_over_white_space_case_and_punctuation() -> None:
     rows = problems(("What is 1+1?", "2"), ("other", "5"), ("what is  1 + 1", "2"), ("What is 1+1?", "2"))
-    assert repeated_problems(rows, none_alike) == [
-        RepeatedProblem("What is 1+1?", (10, 30, 40), ((10, "2"),), verbatim=False)
-    ]
-
-
-def test_white_space_alone_leaves_a_repeat_verbatim() -> None:
-    [found] = repeated_problems(problems(("a  b", "1"), ("a\nb", "1")), none_alike)
+    assert repeated_problems(rows) == [RepeatedProblem("What is 1+1?", (10, 30, 40), ((10, "2"),), verbatim=False)]
+    [found] = repeated_problems(problems(("a  b", "1"), ("a\nb", "1")))
     assert found.verbatim and not found.is_contradiction
+    assert repeated_problems(problems(("4+9=", "13"), ("49=", "49"), ("9+4=", "13"))) == []
 
 
-def test_answers_that_differ_contradict_and_the_first_row_of_each_is_named() -> None:
-    rows = problems(("p", "1"), ("p", "2"), ("p", "1"), ("p", "3"), ("p", "2"))
-    [found] = repeated_problems(rows, none_alike)
-    assert found.is_contradiction
-    assert found.answers == ((10, "1"), (20, "2"), (40, "3"))
+def test_answers_that_differ_contradict_and_those_that_the_verifier_equates_do_not() -> None:
+    rows = problems(("p", "0.5"), ("p", "2"), ("p", "1/2"), ("p", "3"), ("p", "2"))
+    [found] = repeated_problems(rows)
+    assert found.is_contradiction and found.answers == ((10, "0.5"), (20, "2"), (40, "3"))
 
 
-def test_answers_that_mean_the_same_do_not_contradict() -> None:
-    rows = problems(("p", "0.5"), ("p", "1/2"), ("p", "2/4"), ("p", "3"))
-    [found] = repeated_problems(rows, lambda pairs: [set(pair) <= {"0.5", "1/2", "2/4"} for pair in pairs])
-    assert found.answers == ((10, "0.5"), (40, "3"))
+def test_one_text_in_every_row_is_not_compared_pair_by_pair() -> None:
+    [found] = repeated_problems(problems(*(("one text", f"answer {number}") for number in range(1000))))
+    assert len(found.answers) == 1000
 
 
-def test_all_answers_are_compared_at_once_and_one_text_in_every_row_does_not_take_for_ever() -> None:
-    asked: list[tuple[str, str]] = []
-
-    def same(pairs: Sequence[tuple[str, str]]) -> list[bool]:
-        assert not asked, "asked twice"
-        asked.extend(pairs)
-        return [False for _ in pairs]
-
-    rows = problems(*(("one text", str(number)) for number in range(1000)), ("p", "a"), ("p", "b"))
-    found = repeated_problems(rows, same)
-    assert [len(problem.answers) for problem in found] == [1000, 2]
-    assert len(asked) == 20 * 19 // 2 + 1
+@pytest.mark.parametrize(
+    ("golds", "answers"),
+    [([{"a": [1]}, {"a": [1]}, [2, "x"]], ((0, '{"a": [1]}'), (2, '[2, "x"]'))), ([None, None], ())],
+)
+def test_answers_that_are_no_text_are_compared_as_their_json(golds: list[object], answers: object) -> None:
+    [found] = repeated_problems([Problem("p", gold, {}, number) for number, gold in enumerate(golds)])
+    assert found.answers == answers
 
 
-def test_a_set_without_repeats_has_none() -> None:
-    assert repeated_problems(problems(("4+9=", "13"), ("49=", "49"), ("9+4=", "13")), none_alike) == []
+def test_the_same_words_are_the_same_problem_whatever_their_writing() -> None:
+    found = overlap_of(["other", "Find $x$: x+1=2."], ["find \\(x\\) x + 1 = 2", "find y"])
+    text, train_text = "find \\(x\\) x + 1 = 2", "Find $x$: x+1=2."
+    assert found == Overlap(2, 2, 1, (SharedProblem(0, 1, 1.0, True, True, text, train_text),))
 
 
-def test_answers_that_are_no_text_are_compared_as_their_json() -> None:
-    rows = [Problem("p", gold, {}, number) for number, gold in enumerate(({"a": [1]}, {"a": [1]}, [2, "x"]), start=1)]
-    [found] = repeated_problems(rows, none_alike)
-    assert found.answers == ((1, '{"a": [1]}'), (3, '[2, "x"]'))
+def test_short_problems_are_compared_as_a_whole_only() -> None:
+    assert overlap_of(["Prove that one two three four"], ["one two three four"]).shared == ()
 
 
-def test_a_repeat_without_answers_contradicts_nothing() -> None:
-    [found] = repeated_problems([Problem("p", None, {}, 1), Problem("p", None, {}, 2)], none_alike)
-    assert found.answers == () and not found.is_contradiction
+@pytest.mark.parametrize(
+    ("changed", "contained"),
+    # A change in the first word touches 1 of 19 runs of 8 words, one in the third 3, one in the fourth 4, in the
+    # middle 8: 18/19, 16/19 = 0.842, 15/19 = 0.789.
+    [(0, 18 / 19), (2, 16 / 19), (3, None), (12, None)],
+)
+def test_a_long_problem_is_nearly_the_same_from_80_percent_of_its_runs_of_eight_words(
+    changed: int, contained: float | None
+) -> None:
+    words = LONG.split()
+    words[changed] = "changed"
+    found = overlap_of(["x " + " ".join(words) + " y z"], [LONG])
+    assert matches(found) == ([] if contained is None else [(0, 0, pytest.approx(contained))])
+
+
+def test_a_shorter_problem_is_compared_by_runs_of_five_words() -> None:
+    ten = LONG.split()[:10]  # 6 runs of 5 words; without the first, 5/6 = 0.833; without two, 4/6
+    assert matches(overlap_of([f"begin {' '.join(ten[1:])}"], [" ".join(ten)])) == [(0, 0, pytest.approx(5 / 6))]
+    assert matches(overlap_of([f"begin {' '.join(ten[2:])}"], [" ".join(ten)])) == []
+
+
+def test_other_numbers_are_set_apart_and_concern_no_training_problem() -> None:
+    text = f"{LONG} there are {{}} apples"
+    found = overlap_of([text.format(7)], [f"Now {text.format(8)}", text.format(9)])
+    assert [(each.row_number, each.same, each.same_numbers) for each in found.shared] == [
+        (0, False, False), (1, False, False)
+    ]  # fmt: skip
+    assert found.train_matches == 0
+
+
+def test_the_closest_of_several_matches_counts_and_all_of_training_are_counted() -> None:
+    nearly = "changed " + LONG.split(" ", 1)[1]
+    found = overlap_of([nearly, LONG, f"{nearly} more", "nothing"], [LONG])
+    assert matches(found) == [(0, 1, 1.0)] and found.train_matches == 3
+
+
+def test_phrases_that_many_problems_share_make_no_two_of_them_alike() -> None:
+    begin = "Solve the following math problem step by step and take all the time that you need for it"
+    asked = [f"{begin}. {problem}. {END}" for problem in ("a b c", "d e f", "g h i", "j k l", "m n o", "p q r")]
+    found = overlap_of([f"{begin}. s t u. {END}", "s t u v w", f"{begin}. j k l. {END}"], asked)
+    assert matches(found) == [(3, 2, 1.0)]
+    assert overlap_of(["one two three four five six seven eight nine"], [*asked, f"{begin} {asked[0]}"]).shared == ()
+
+
+def test_a_problem_is_found_without_the_words_that_stand_around_every_other() -> None:
+    asked = [f"{' '.join(f'{letter}{word}' for word in LONG.split())} {END}" for letter in "abcdefg"]
+    assert matches(overlap_of([" ".join(f"c{word}" for word in LONG.split())], asked)) == [(2, 0, 1.0)]
+
+
+def runs(words: tuple[str, ...], length: int) -> set[tuple[str, ...]]:
+    return {words[start : start + length] for start in range(len(words) - length + 1)}
+
+
+def compared_one_by_one(trained: list[str], measured: list[str]) -> dict[int, float]:
+    """Measured problem -> the best share of its runs of words in any one trained problem, from 0.8 on."""
+    found = {}
+    for key, text in enumerate(measured):
+        words = words_of(text)
+        if len(words) < 8:
+            continue
+        length = 8 if len(words) >= 16 else 5
+        wanted = runs(words, length)
+        best = max(len(wanted & runs(words_of(other), length)) / len(wanted) for other in trained)
+        if best >= 0.8:
+            found[key] = best
+    return found
+
+
+def test_nothing_is_missed_that_a_comparison_one_by_one_finds() -> None:
+    generator = random.Random(0)
+    base = [[generator.choice("abcdefgh") * 2 for _ in range(generator.randint(8, 40))] for _ in range(60)]
+
+    def varied(words: list[str]) -> str:
+        return " ".join("zz" if generator.random() < 0.02 else word for word in words)
+
+    trained = [varied(words) for words in base for _ in range(2)]
+    measured = [varied(words) for words in base]
+    expected = compared_one_by_one(trained, measured)
+    assert 20 < len(expected) < 60
+    found = overlap_of(trained, measured)
+    assert {each.row_number: each.contained for each in found.shared} == pytest.approx(expected)
+
+
+@pytest.mark.slow
+def test_the_288_problems_that_two_real_sets_share_are_found(real_data: Path) -> None:
+    aime, math = (
+        [row["problem"] for row in json.loads((real_data / name).read_text(encoding="utf-8"))]
+        for name in ("deepscaler_aime.json", "deepscaler_math.json")
+    )
+    in_math = {" ".join(text.split()) for text in math}
+    verbatim = {key for key, text in enumerate(aime) if " ".join(text.split()) in in_math}
+    same = {each.row_number for each in overlap_of(math, aime).shared if each.same}
+    assert len(verbatim) == 288 and verbatim <= same
+    assert len(same) == 326  # 38 more differ in case, punctuation or LaTeX alone

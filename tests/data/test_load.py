@@ -12,9 +12,7 @@ import pytest
 
 from rlvr_vocab.data.arithmetic import ArithmeticTask
 from rlvr_vocab.data.load import LoadReport, check_source, lay_out, load_problem_sets, read_problems
-from rlvr_vocab.data.source import Columns, ProblemSource
-from rlvr_vocab.data.split import Split
-from rlvr_vocab.data.table import PromptStyle
+from rlvr_vocab.data.source import Columns, ProblemSource, PromptStyle, Split
 from rlvr_vocab.errors import UserError
 
 WriteJsonl = Callable[..., Path]
@@ -124,7 +122,7 @@ def test_every_row_is_accounted_for(write_jsonl: WriteJsonl) -> None:
     report = load_problem_sets(ProblemSource(str(write_jsonl(*rows)), COLUMNS), STYLE, Split()).report
     assert (report.rows_read, report.rows_kept) == (10, 7)
     assert report.dropped == {"row is not an object": 1, "missing answer": 1, "empty problem": 1}
-    assert report.examples["missing answer"] == ((8, "a"),)
+    assert report.examples["missing answer"] == [(8, "a")]
     assert report.duplicates == 1
     assert report.train_rows == 7
 
@@ -183,10 +181,10 @@ def test_neither_a_held_out_sum_nor_its_mirror_is_trained_on(cap: int | None) ->
 
 def test_the_room_needs_no_torch_and_imports_no_data_library_until_it_loads() -> None:
     script = (
-        "import sys; from rlvr_vocab.data import load as data\n"
+        "import sys; from rlvr_vocab.data import load, source as data\n"
         "assert not {'datasets', 'pyarrow', 'pandas'} & set(sys.modules), 'imported too early'\n"
         "source = data.ProblemSource('arithmetic', data.Columns('problem', 'answer'))\n"
-        "print(len(data.load_problem_sets(source, data.PromptStyle(None), data.Split(0.1)).train))\n"
+        "print(len(load.load_problem_sets(source, data.PromptStyle(None), data.Split(0.1)).train))\n"
         "assert not {'torch', 'transformers'} & set(sys.modules), 'imported torch'"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from rlvr_vocab.data.load import load_problem_sets
-from rlvr_vocab.data.source import Columns, ProblemSource
-from rlvr_vocab.data.split import Split
-from rlvr_vocab.data.table import PromptStyle
+from rlvr_vocab.data.source import Columns, ProblemSource, PromptStyle, Split
 
 STYLE = PromptStyle("Box your answer.")
 

@@ -18,9 +18,7 @@ from rlvr_vocab.data.reasoning_gym.problems import difficulty_of, first_seed, wo
 from rlvr_vocab.data.reasoning_gym.tasks import SPLITS, GymProblems, GymTask
 from rlvr_vocab.data.reasoning_gym.worked_solutions import WORKED
 from rlvr_vocab.data.reasoning_gym.workers import make_entries
-from rlvr_vocab.data.source import Columns, ProblemSource
-from rlvr_vocab.data.split import Split
-from rlvr_vocab.data.table import PromptStyle
+from rlvr_vocab.data.source import Columns, ProblemSource, PromptStyle, Split
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.library.reasoning_gym import reasoning_gym
 

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from rlvr_vocab.data.rows import Problem, require_columns, short_text, usable_rows
-from rlvr_vocab.data.source import Columns
+from rlvr_vocab.data.rows import Problem, require_columns, usable_rows
+from rlvr_vocab.data.source import Columns, ProblemSource
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.text import short_text
 
 COLUMNS = Columns("question", "answer")
 
@@ -52,7 +53,7 @@ def test_problems_in_another_writing_are_the_same_one() -> None:
 
 def test_a_missing_column_names_the_columns_and_the_nearest_unmapped_one() -> None:
     with pytest.raises(UserError) as caught:
-        require_columns(Columns("problem", "answer"), ["problem_text", "answer"], "p.csv")
+        require_columns(ProblemSource("p.csv", Columns("problem", "answer")), ["problem_text", "answer"], "p.csv")
     assert str(caught.value) == (
         'p.csv has no column "problem"; its columns are problem_text, answer; nearest to it is "problem_text"; '
         "name the column of its problems with dataset.columns.problem=…"
@@ -75,7 +76,7 @@ def test_a_missing_column_names_the_columns_and_the_nearest_unmapped_one() -> No
 )
 def test_no_column_is_guessed_where_none_has_a_similar_name_and_the_key_is_named(columns: Columns, said: str) -> None:
     with pytest.raises(UserError) as caught:
-        require_columns(columns, ["question", "expert_answer"], "p.csv")
+        require_columns(ProblemSource("p.csv", columns), ["question", "expert_answer"], "p.csv")
     assert str(caught.value).endswith(f"; its columns are question, expert_answer; name {said}")
 
 

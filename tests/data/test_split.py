@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from rlvr_vocab.data.split import Split, partition
+from rlvr_vocab.data.load import partition
+from rlvr_vocab.data.source import Split
 
 KEYS = [f"problem {number}" for number in range(100)]
 
@@ -27,7 +28,7 @@ def test_a_fraction_leaves_training_and_up_to_the_cap_is_measured_on(
 ) -> None:
     parts = partition(KEYS, None, Split(eval_fraction=fraction, max_eval_samples=cap))
     assert (len(parts.held_out), len(parts.train)) == (held_out, train)
-    assert parts.unmeasured == 100 - held_out - train
+    assert len(parts.reserved) == 100 - train
     assert len({*parts.held_out, *parts.train}) == held_out + train
 
 
@@ -44,7 +45,7 @@ def test_a_larger_cap_later_meets_only_problems_that_a_capped_run_never_trained_
     assert trained.isdisjoint(keys[index] for index in uncapped.held_out)
     assert capped.train == uncapped.train
     assert capped.held_out == uncapped.held_out[:cap]
-    assert capped.unmeasured == len(uncapped.held_out) - cap
+    assert capped.reserved == uncapped.reserved
 
 
 def test_more_training_problems_extend_the_same_list_and_leave_the_held_out_ones() -> None:
@@ -75,7 +76,7 @@ def test_an_eval_set_is_indexed_after_training_and_capped_and_taken_out_of_it() 
 
 def test_the_division_does_not_depend_on_the_hash_seed() -> None:
     script = (
-        "from rlvr_vocab.data.split import Split, partition\n"
+        "from rlvr_vocab.data.load import Split, partition\n"
         "print(partition([f'problem {n % 50}' for n in range(100)], None, Split(eval_fraction=0.1)))"
     )
     outputs = {

@@ -9,27 +9,26 @@ from typing import Any
 
 import pytest
 
-from rlvr_vocab.data.rows import Problem
-from rlvr_vocab.data.source import Columns
-from rlvr_vocab.data.table import OUR_COLUMNS, TRL_NAMES, PromptStyle, build_messages, handed_on_names, problem_table
+from rlvr_vocab.data.rows import Problem, build_messages
+from rlvr_vocab.data.source import OUR_COLUMNS, TRL_NAMES, Columns, PromptStyle
+from rlvr_vocab.data.table import handed_on_names, problem_table
 
 STYLE = PromptStyle(None)
 COLUMNS = Columns("question", "answer")
 
 
 def column(values: list[Any]) -> list[Any]:
-    """What becomes of one original column, row by row, all at once, and without a `Dataset`: the same."""
+    """One original column as it is handed on, row by row and all at once."""
     problems = [Problem("p", "1", {"extra": value}, 1) for value in values]
-    table = problem_table(problems, STYLE, COLUMNS)
-    rows = table.rows(range(len(values)))
+    rows = problem_table(problems, STYLE, COLUMNS)
     handed_on = [row["extra"] for row in rows]
-    assert repr(handed_on) == repr(rows["extra"][:]) == repr(table.cells(range(len(values)))["extra"])
+    assert repr(handed_on) == repr(rows["extra"][:]) == repr(rows.select(range(len(values)))[:]["extra"])
     return handed_on
 
 
 def test_rows_hold_the_prompt_the_answer_twice_and_the_original_columns() -> None:
     problem = Problem("1+1=", "2", {"question": "1+1=", "answer": "#### 2", "level": 3}, 1)
-    [row] = problem_table([problem], PromptStyle("Hi."), COLUMNS).rows([0])
+    [row] = problem_table([problem], PromptStyle("Hi."), COLUMNS)
     assert row == {
         "prompt": [{"role": "system", "content": "Hi."}, {"role": "user", "content": "1+1="}],
         "problem": "1+1=",
@@ -74,7 +73,7 @@ def test_original_columns_keep_their_names_unless_taken(
 @pytest.mark.parametrize("mapped", ["reasoning", "solution", "steps"])
 def test_the_mapped_reasoning_is_available_as_reasoning(mapped: str) -> None:
     problem = Problem("1+1=", "2", {mapped: "one and one"}, 1)
-    [row] = problem_table([problem], STYLE, Columns("question", "answer", mapped)).rows([0])
+    [row] = problem_table([problem], STYLE, Columns("question", "answer", mapped))
     assert row["reasoning"] == "one and one"
     assert row["solution"] == "2"
     assert "raw_reasoning" not in row
@@ -115,7 +114,7 @@ def test_what_json_has_no_type_for_stays_arrows_though_it_comes_back_in_another_
 
 def test_columns_missing_from_some_rows_are_none_there() -> None:
     problems = [Problem("p", "1", {"a": 1}, 1), Problem("q", "2", {"b": 2}, 2)]
-    rows = problem_table(problems, STYLE, COLUMNS).rows([0, 1])
+    rows = problem_table(problems, STYLE, COLUMNS)
     assert [(row["a"], row["b"]) for row in rows] == [(1, None), (None, 2)]
 
 

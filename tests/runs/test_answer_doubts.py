@@ -4,7 +4,7 @@ import pytest
 
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.sections import prompt_style
-from rlvr_vocab.data.table import build_messages
+from rlvr_vocab.data.rows import build_messages
 from rlvr_vocab.runs.rewards import answer_warnings
 
 TAG = "rewards=[{name:accuracy,params:{answer_from:[answer_tag,phrase]}}]"

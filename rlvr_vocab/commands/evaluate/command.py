@@ -26,7 +26,7 @@ from rlvr_vocab.commands.evaluate.results import (
 from rlvr_vocab.config.command_table import EvaluateSettings
 from rlvr_vocab.config.sections import RewardSettings, problem_source, problem_split, prompt_style
 from rlvr_vocab.data.load import load_problem_sets
-from rlvr_vocab.data.wording import problem_key
+from rlvr_vocab.data.problem_key import problem_key
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.accuracy import Question, graded_results
 from rlvr_vocab.evaluation.figures import evaluation_figures, figures_by_task, paired_differences

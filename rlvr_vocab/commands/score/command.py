@@ -41,7 +41,6 @@ from rlvr_vocab.config.sections import (
 )
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.data.load import build_report, read_problems, require_problems
-from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.data.table import problem_table
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write_jsonl
@@ -52,7 +51,7 @@ from rlvr_vocab.rewards.turns import THINK_TAGS
 from rlvr_vocab.rewards.user_code import is_user_code
 from rlvr_vocab.runs.rewards import gold_completion, require_reward_columns, stand_in_context, turn_forms
 from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
-from rlvr_vocab.text import pluralize
+from rlvr_vocab.text import pluralize, short_text
 
 if TYPE_CHECKING:
     from rlvr_vocab.evaluation.sampling import Checkpoint
@@ -171,7 +170,6 @@ def _problems(settings: ScoreSettings, console: Console) -> ScoredRows:
     dataset = settings.dataset
     assert dataset is not None
     divided = read_problems(problem_source(dataset), problem_split(dataset, settings.seed))
-    table = problem_table(divided.problems, prompt_style(dataset), divided.source.columns)
     report = build_report(divided)
     require_problems(report, wants_eval=False)
     for line in report.lines():
@@ -184,7 +182,8 @@ def _problems(settings: ScoreSettings, console: Console) -> ScoredRows:
     for index in chosen:
         place: dict[str, int | str] = {} if index < num_train else {"split": divided.source.eval_split or ""}
         places.append({**place, "row": divided.problems[index].row_number})
-    columns = table.cells(chosen)
+    table = problem_table(divided.problems, prompt_style(dataset), divided.source.columns)
+    columns = table[list(chosen)]
     return ScoredRows(places, (), columns.pop("prompt"), columns)
 
 

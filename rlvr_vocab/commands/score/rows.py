@@ -12,8 +12,8 @@ from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.values import read
 from rlvr_vocab.data.answers import UnusableRow, cell_answer, is_nan, plain_text, unread_marker
 from rlvr_vocab.data.files import read_rows
-from rlvr_vocab.data.rows import column_names, short_text
-from rlvr_vocab.data.table import TRL_NAMES
+from rlvr_vocab.data.rows import column_names
+from rlvr_vocab.data.source import TRL_NAMES
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.completions import OF_EACH_TOKEN
 from rlvr_vocab.record.files import is_step_file, run_folder_of, step_files
@@ -21,7 +21,7 @@ from rlvr_vocab.rewards.build import Reward, RewardContext
 from rlvr_vocab.rewards.dry_run import stand_in_trainer
 from rlvr_vocab.rewards.guard import Mistake
 from rlvr_vocab.rewards.reward import Score
-from rlvr_vocab.text import nearest_word
+from rlvr_vocab.text import nearest_word, short_text
 from rlvr_vocab.verify.verifier import Verdict
 from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
 

@@ -10,14 +10,13 @@ from rich.console import Console
 from rlvr_vocab.commands.score.rows import RewardScores, ScoredRows, total_of
 from rlvr_vocab.config.sections import RewardSettings
 from rlvr_vocab.data.answers import cell_text, gold_text
-from rlvr_vocab.data.rows import short_text
 from rlvr_vocab.rewards.build import find_function
 from rlvr_vocab.rewards.guard import Mistake
 from rlvr_vocab.rewards.reward import RewardSpec, traits_of
 from rlvr_vocab.rewards.turns import turn_text
 from rlvr_vocab.rewards.user_code import is_user_code
 from rlvr_vocab.terminal import print_section
-from rlvr_vocab.text import pluralize, printable, visible_text
+from rlvr_vocab.text import pluralize, printable, short_text, visible_text
 from rlvr_vocab.verify.golds import COMPARED_AS_TEXT, check_golds
 
 # Characters of what is shown.

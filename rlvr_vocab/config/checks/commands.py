@@ -29,8 +29,9 @@ from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import ModelSettings
 from rlvr_vocab.config.values import read
 from rlvr_vocab.data.files import check_file
-from rlvr_vocab.data.overlap import check_other_set
-from rlvr_vocab.data.prompt_file import check_prompt_file
+from rlvr_vocab.data.load import check_source
+from rlvr_vocab.data.rows import check_prompt_file
+from rlvr_vocab.data.source import PromptStyle
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import CARDS, CPU, device_named
 from rlvr_vocab.plan.workload import architecture_of_run
@@ -142,7 +143,7 @@ def check_check(settings: CheckSettings) -> None:
     if settings.model is not None:
         check_model(settings.model)
     for other in other_sets(settings):
-        check_other_set(other)
+        check_source(other, PromptStyle(system_prompt=None))
     if settings.out is not None:
         read = [dataset.name, *([dataset.eval_split] if dataset.eval_split else []), *settings.against]
         check_new_file(settings.out, "out", read)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlvr_vocab.data.wording import numbers_in, problem_key, words_of
+from rlvr_vocab.data.problem_key import numbers_in, problem_key, words_of
 
 
 @pytest.mark.parametrize(
