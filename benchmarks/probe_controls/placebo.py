@@ -17,7 +17,7 @@ import torch
 
 from rlvr_vocab import RegionGRPOTrainer
 from rlvr_vocab.cli import main
-from rlvr_vocab.runs.stage_runner import StagedRun
+from rlvr_vocab.runs.stages import StagedRun
 from rlvr_vocab.vocab.head import RegionScores
 from rlvr_vocab.vocab.policy import RegionPolicy
 from rlvr_vocab.vocab.sampling import draw_one

@@ -176,8 +176,14 @@ def _prompts(
     """
     # These import torch and transformers, which take seconds.
     from rlvr_vocab.runs.model import untrained_plan
-    from rlvr_vocab.runs.prompts import limits_that_fit, prompt_warnings, require_chat_template
-    from rlvr_vocab.runs.thinking import asks_to_think, opening_warning, thinking_opener
+    from rlvr_vocab.runs.prompts import (
+        asks_to_think,
+        limits_that_fit,
+        opening_warning,
+        prompt_warnings,
+        require_chat_template,
+        thinking_opener,
+    )
     from rlvr_vocab.vocab.chat_template import chat_ids, chat_texts
 
     quiet_libraries()

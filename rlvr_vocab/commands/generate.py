@@ -21,8 +21,8 @@ from rlvr_vocab.evaluation.sampling import (
     load_checkpoint,
     sample_completions,
 )
-from rlvr_vocab.runs.closing_screen import marked_text
 from rlvr_vocab.runs.record import RunOfCheckpoint, run_of_checkpoint
+from rlvr_vocab.runs.summary import marked_text
 from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.vocab.chat import prefilled_ids

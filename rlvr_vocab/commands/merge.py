@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlvr_vocab.config.command_table import MergeSettings
 from rlvr_vocab.config.sections import LONG_DTYPE_NAMES
 from rlvr_vocab.runs.final_model import merge_report_lines
-from rlvr_vocab.runs.model_card import facts_of_adapter, quantized_note, write_card
+from rlvr_vocab.runs.model_card import card_of_adapter, quantized_note, write_card
 from rlvr_vocab.terminal import make_console, quiet_libraries
 from rlvr_vocab.vocab.peft.merge import merge_adapter
 
@@ -13,7 +13,7 @@ from rlvr_vocab.vocab.peft.merge import merge_adapter
 def run(settings: MergeSettings) -> int:
     quiet_libraries()
     console = make_console()
-    facts = facts_of_adapter(settings.checkpoint)
+    facts = card_of_adapter(settings.checkpoint)
     report = merge_adapter(
         settings.checkpoint,
         settings.out,

@@ -1,4 +1,4 @@
-"""What a run leaves to be served: `final_model/`, and `final_adapter/` where an adapter was trained."""
+"""Writes `final_model/`, and `final_adapter/` where an adapter was trained."""
 
 from __future__ import annotations
 
@@ -9,75 +9,60 @@ from pathlib import Path
 
 from accelerate.utils import broadcast_object_list
 from peft import PeftModel
-from rich.console import Console
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
-from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.files import atomic_dir
 from rlvr_vocab.record.files import FINAL_ADAPTER, FINAL_MODEL
 from rlvr_vocab.record.manifest import set_aside, write_manifest
 from rlvr_vocab.record.results import HeldOutMetric
-from rlvr_vocab.runs.environment import recorded_names_on_hub
-from rlvr_vocab.runs.model_card import CardFacts, measured, quantized_note, write_adapter_card, write_card
-from rlvr_vocab.runs.record import asked_under_it
+from rlvr_vocab.runs.folder import Run
+from rlvr_vocab.runs.model_card import CardFacts, card_of_run, quantized_note, write_adapter_card, write_card
 from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.trainer import RegionGRPOTrainer
 from rlvr_vocab.vocab.peft.merge import MergeReport, merge_adapter
 
 
 @peak_memory.phase("final_model")
-def save_final_model(
-    trainer: RegionGRPOTrainer, settings: RunSettings, steps: int, measure: HeldOutMetric, console: Console
-) -> None:
-    """Write what was trained, whole and with its card; an adapter by itself first, then folded into its base.
+def save_final_model(run: Run, trainer: RegionGRPOTrainer, steps: int, measure: HeldOutMetric) -> None:
+    """Write the trained model with its card; an adapter by itself first, then folded into its base.
 
     Args:
-        measure: what the run measures on its held-out problems.
+        measure: the figure of the held-out problems.
 
     Raises:
         UserError: the merged model is not the one that was trained; the adapter stays.
     """
-    run_folder, is_main = settings.output_dir, trainer.accelerator.is_main_process
-    facts = CardFacts(
-        settings.resolved,
-        adapter=isinstance(trainer.model, PeftModel),
-        steps=f"{steps:,}",
-        before=measured(run_folder, "before", measure),
-        after=measured(run_folder, "after", measure),
-        asked_under_it=asked_under_it(run_folder),
-        recorded_on_hub=recorded_names_on_hub(run_folder),
-    )
-    saved = run_folder / (FINAL_ADAPTER if facts.adapter else FINAL_MODEL)
-    with _in_place_of_an_earlier_one(saved) if is_main else nullcontext(saved) as folder:
+    is_main, adapter = trainer.accelerator.is_main_process, isinstance(trainer.model, PeftModel)
+    facts = card_of_run(run.folder, run.settings.resolved, measure, adapter=adapter, steps=f"{steps:,}")
+    saved = run.folder / (FINAL_ADAPTER if adapter else FINAL_MODEL)
+    with _replaced(saved) if is_main else nullcontext(saved) as folder:
         trainer.save_model(*broadcast_object_list([str(folder)]))  # by all processes: each may hold a part of it
         trainer.accelerator.wait_for_everyone()
         if is_main:
-            if facts.adapter:
-                write_adapter_card(folder, facts)
-            else:
-                write_card(folder, facts)
+            (write_adapter_card if adapter else write_card)(folder, facts)
             write_manifest(folder)
     trainer.accelerator.wait_for_everyone()
-    if is_main and facts.adapter:  # past the barrier, where waiting for long would end the others
-        _merge(saved, trainer.initial_model, run_folder / FINAL_MODEL, facts, console)
+    if is_main and adapter:  # past the barrier, where waiting for long would end the others
+        _merge(run, saved, trainer.initial_model, facts)
 
 
 @contextmanager
-def _in_place_of_an_earlier_one(folder: Path) -> Iterator[Path]:
+def _replaced(folder: Path) -> Iterator[Path]:
     remove_previous_output(folder)
     with atomic_dir(folder) as partial:
         yield partial
 
 
 def remove_previous_output(folder: Path) -> None:
-    """Remove what an earlier end of this run wrote; where it has been evaluated it stays, under another name."""
+    """Remove the folder of an earlier end of this run; where it has been evaluated, rename it."""
     if (folder / "evaluation").is_dir():
         set_aside(folder, "earlier")
     elif folder.exists():
         shutil.rmtree(folder)
 
 
-def _merge(adapter: Path, base: Path, out: Path, facts: CardFacts, console: Console) -> None:
+def _merge(run: Run, adapter: Path, base: Path, facts: CardFacts) -> None:
+    out = run.folder / FINAL_MODEL
     remove_previous_output(out)
     unset_hf_deepspeed_config()  # with it, models are loaded by all processes together, each its part
 
@@ -85,10 +70,10 @@ def _merge(adapter: Path, base: Path, out: Path, facts: CardFacts, console: Cons
         write_card(folder, facts, report)
         write_manifest(folder)
 
-    # In float32, like a model that was trained whole: what was measured is what is kept.
+    # In float32, like a model that was trained whole: the measured weights are kept.
     report = merge_adapter(adapter, out, base, finish=finish)
     for line in merge_report_lines(report, out, quantized_note(facts)):
-        console.print(line, markup=False)
+        run.console.print(line, markup=False)
 
 
 def merge_report_lines(report: MergeReport, out: Path, note: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The model of a run by its settings: the base, named or made and warmed up; its expansion; how it is loaded."""
+"""The model of a run: the base, named or made here and warmed up; its expansion; the arguments it is loaded with."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
 from datasets import Dataset
 from rich.console import Console
 from transformers import BitsAndBytesConfig
@@ -25,33 +25,98 @@ from rlvr_vocab.device import has_bf16
 from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
 from rlvr_vocab.files import atomic_dir, make_readable
+from rlvr_vocab.record.files import INITIAL_MODEL
+from rlvr_vocab.record.manifest import problem_with, set_aside, write_manifest
 from rlvr_vocab.rewards.grader import Grader
+from rlvr_vocab.runs.data_report import fingerprint_of
+from rlvr_vocab.runs.folder import Run, start_run_folder
 from rlvr_vocab.runs.lock import only_writer
 from rlvr_vocab.runs.model_folder import naming_model_keys
-from rlvr_vocab.runs.problem_account import fingerprint_of
+from rlvr_vocab.runs.problems import RunProblems, stages_of
+from rlvr_vocab.runs.processes import run_on_main_and_broadcast
+from rlvr_vocab.runs.prompts import asks_to_think, require_chat_template
 from rlvr_vocab.runs.rewards import grader_of_warmup, highest_reward_template, reward_context
-from rlvr_vocab.terminal import progress_bar
+from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import asks_for_bf16
+from rlvr_vocab.training.metrics.step_clock import peak_memory
 from rlvr_vocab.training.models.quantization import quantization_config
 from rlvr_vocab.training.models.tiny import CONTEXT, vocabulary_texts, write_tiny_model
 from rlvr_vocab.training.models.warmup import WorkedProblem, warm_up
-from rlvr_vocab.vocab.chat import find_turn_ids
-from rlvr_vocab.vocab.chat_template import template_text
-from rlvr_vocab.vocab.expand import Expansion, ExpansionPlan, plan_expansion, read_with_think_tags
+from rlvr_vocab.vocab.chat import find_turn_ids, prompt_is_thinking
+from rlvr_vocab.vocab.chat_template import chat_texts, template_text
+from rlvr_vocab.vocab.expand import (
+    Expansion,
+    ExpansionPlan,
+    plan_expansion,
+    read_with_think_tags,
+    require_same_expansion,
+    write_expansion,
+)
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.weights import weights_dtype
 
 _OUTCOME = "warmup.json"
-# Whatever decides the bytes of a model made here is part of its cache key.
-_PACKAGES = ("torch", "transformers", "trl", "tokenizers")
+_PACKAGES = ("torch", "transformers", "trl", "tokenizers")  # their versions decide the bytes of a model made here
+_LOOKED_AT = 8  # prompts of a stage
 
 
-def base_model(settings: RunSettings, train: Dataset, console: Console) -> str:
+def plan_model(settings: RunSettings, problems: RunProblems, console: Console) -> ExpansionPlan:
+    """The base model of a run, warmed up where that is configured, and its expansion; nothing is written in the run."""
+    if settings.model.needs_adapter is not None and settings.model.lora.enabled is None:
+        console.print(f"{settings.model.needs_adapter}: the weights themselves cannot train, so LoRA is switched on")
+    with PartialState().main_process_first():  # the others find a model that is made here in the cache
+        untrained_base(settings)
+    thinks = any(
+        asks_to_think(rows[:_LOOKED_AT]["prompt"], settings.model.think_tags, stage.run.rewards, rows[0])
+        for stage, rows in zip(stages_of(settings), problems.by_stage, strict=True)
+    )
+    plan = untrained_plan(settings.model, settings.seed, settings.dataset, thinks)
+    require_chat_template(plan)
+    warms_up = settings.warmup.max_steps > 0
+    for rows in (problems.held_out, *(problems.by_stage if warms_up else ())):  # the others are rendered anyway
+        chat_texts(plan.tokenizer, rows["prompt"][:] if rows is not None else [])
+    if warms_up:
+        base = run_on_main_and_broadcast(base_model, settings, problems.train)
+        plan = expansion_plan(base, settings.model, settings.seed, settings.dataset.open_thinking, thinks)
+    if prompt_is_thinking(plan.tokenizer, plan.layout):
+        console.print(
+            "the chat template opens the thinking, in final_model too; dataset.open_thinking=model leaves it alone"
+        )
+    return plan
+
+
+@peak_memory.phase("expansion")
+def start_run(settings: RunSettings, plan: ExpansionPlan, console: Console) -> Run:
+    """Start the folder of the run and write its initial model; on resume the one that is there is taken."""
+    folder = settings.output_dir / INITIAL_MODEL
+    state = PartialState()
+    if state.is_main_process:
+        start_run_folder(settings)
+        problem = problem_with(folder) if folder.exists() else None
+        if problem is not None:  # the reference of a run that goes on would be another one
+            aside = set_aside(folder, "broken")
+            console.print(f"warning: {folder} is not valid: {problem}; set aside as {aside.name}", markup=False)
+        if not folder.exists():
+            with atomic_dir(folder) as partial:
+                write_expansion(plan, partial)
+                write_manifest(partial)
+        elif plan.base == settings.model.name:  # a warm-up that is done again may round otherwise
+            require_same_expansion(plan, folder)
+    state.wait_for_everyone()
+    layout = VocabLayout.load(folder)
+    copies = pluralize(layout.size, "reasoning token")
+    console.print(f"model: {layout.standard_size} standard tokens and {copies}, in {folder}")
+    return Run(settings, layout, console)
+
+
+@peak_memory.phase("warmup")
+def base_model(settings: RunSettings, train: Dataset, console: Console | None = None) -> str:
     """Hub name or folder of the model to expand; making and warming up are done once per configuration."""
+    quiet_libraries()  # this may be a process of its own
     base = untrained_base(settings)
     if settings.warmup.max_steps:
-        base = str(_warmed_up(base, settings, train, console))
+        base = str(_warmed_up(base, settings, train, console or make_console()))
     return base
 
 
@@ -75,12 +140,16 @@ def _untrained(model: ModelSettings, dataset: DatasetSettings | None, seed: int)
 
 def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Console) -> Path:
     form = highest_reward_template(settings, train)
-    folder = _cached("warmup", _what_a_warmup_depends_on(base, settings, train, form))
-    unfinished, lock = (folder.with_name(f"{folder.name}.{what}") for what in ("unfinished", "lock"))
+    folder = _cached("warmup", _warmup_key(base, settings, train, form))
+    unfinished, lock = (folder.with_name(f"{folder.name}.{suffix}") for suffix in ("unfinished", "lock"))
     if folder.exists() and not unfinished.exists():
         console.print(f"warm-up: done before with the same settings, taken from {folder}")
     else:
-        with only_writer(lock, "RLVR_VOCAB_CACHE", waiting=partial(_tell_of_another, console)):
+
+        def waiting(holder: str) -> None:
+            console.print(f"warm-up: waits for the same one: {holder}")
+
+        with only_writer(lock, "RLVR_VOCAB_CACHE", waiting):
             if not folder.exists():
                 made = _run_warmup(base, unfinished, settings, train, form, console)
                 make_readable(made)
@@ -95,7 +164,7 @@ def _warmed_up(base: str, settings: RunSettings, train: Dataset, console: Consol
     return folder
 
 
-def _what_a_warmup_depends_on(base: str, settings: RunSettings, train: Dataset, form: str) -> dict[str, Any]:
+def _warmup_key(base: str, settings: RunSettings, train: Dataset, form: str) -> dict[str, Any]:
     warmup, model, sampling = settings.warmup, settings.model, settings.training.grpo
     solutions = map(cell_text, train["solution"])
     found: dict[str, Any] = {
@@ -119,19 +188,15 @@ def _warms_up_in_bf16(settings: RunSettings) -> bool:
     return asks_for_bf16(grpo) and has_bf16(bool(grpo.get("use_cpu")))
 
 
-def _tell_of_another(console: Console, holder: str) -> None:
-    console.print(f"warm-up: waits for the same one: {holder}")
-
-
 def _run_warmup(
     base: str, unfinished: Path, settings: RunSettings, train: Dataset, form: str, console: Console
 ) -> Path:
-    """The folder of the model, in `unfinished`, where a checkpoint lies as long as it trains."""
-    warmup, tags = settings.warmup, settings.model.think_tags
+    """The folder of the model, in `unfinished`, where the checkpoints lie while it trains."""
+    warmup, tags, grpo = settings.warmup, settings.model.think_tags, settings.training.grpo
     checked = min(warmup.num_check_problems, len(train) // 2) if warmup.until_accuracy is not None else 0
     check_rows = [train[index] for index in range(checked)]
     worked = [_worked_problem(train[index], form) for index in range(checked, len(train))]
-    limit, temperature = (settings.training.grpo[name] for name in ("max_completion_length", "temperature"))
+    limit, temperature = grpo["max_completion_length"], grpo["temperature"]
     model, tokenizer = read_with_think_tags(
         base, tags, template_text(settings.model.chat_template), _source_kwargs_of(base, settings.model)
     )
@@ -160,7 +225,7 @@ def _run_warmup(
 
         outcome = warm_up(
             *(model, tokenizer, unfinished, worked, warmup, settings.seed, measure, show),
-            use_cpu=bool(settings.training.grpo.get("use_cpu")),
+            use_cpu=bool(grpo.get("use_cpu")),
             bf16=_warms_up_in_bf16(settings),
         )
         display.update(outcome.steps, shown, total=outcome.steps)
@@ -172,7 +237,7 @@ def _run_warmup(
 
 
 def turns_longer_than(limit: int, worked: Sequence[WorkedProblem], tokenizer: Any) -> int:
-    """How many turns a model could not write to their end within so many tokens, that which ends them among these."""
+    """The number of turns that do not end within so many tokens, the end-of-turn token included."""
     ids = tokenizer([each.turn for each in worked], add_special_tokens=False)["input_ids"]
     return sum(len(each) >= limit for each in ids)
 
@@ -182,20 +247,17 @@ def _worked_problem(row: dict[str, Any], form: str) -> WorkedProblem:
 
 
 def _cached(kind: str, key: dict[str, Any]) -> Path:
+    """The folder of a model made on this machine: in `RLVR_VOCAB_CACHE`, else in the user's cache folder."""
+    given = os.environ.get("RLVR_VOCAB_CACHE")
+    cache = Path(given or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rlvr-vocab")
     content = json.dumps({**key, "versions": [version(package) for package in _PACKAGES]}, sort_keys=True, default=str)
-    return cache_folder() / kind / hashlib.sha256(content.encode()).hexdigest()[:16]
+    return cache / kind / hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 # Arguments of `from_pretrained` that say where a base model comes from; the others are for loading it to train.
 _SOURCE_ARGUMENTS = (
-    "revision",
-    "token",
-    "trust_remote_code",
-    "cache_dir",
-    "local_files_only",
-    "force_download",
-    "proxies",
-    "subfolder",
+    *("revision", "token", "trust_remote_code", "cache_dir", "local_files_only", "force_download"),
+    *("proxies", "subfolder"),
 )
 
 
@@ -256,11 +318,3 @@ def quantization(model: ModelSettings, initial_model: Path, *, use_cpu: bool) ->
     if model.bits is None:
         return None
     return quantization_config(model.bits, initial_model, weights_dtype(getattr(torch, model.dtype), use_cpu))
-
-
-def cache_folder() -> Path:
-    """Where models made on this machine are kept: `RLVR_VOCAB_CACHE`, else the user's cache folder."""
-    given = os.environ.get("RLVR_VOCAB_CACHE")
-    if given:
-        return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rlvr-vocab"

@@ -15,7 +15,7 @@ from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.record.files import METRICS
 from rlvr_vocab.record.metrics import Row, RunFacts, read_metrics
-from rlvr_vocab.runs.closing_screen import finding_line, marked_text
+from rlvr_vocab.runs.summary import finding_line, marked_text
 from rlvr_vocab.signals import block_signals_in_children
 from rlvr_vocab.text import printable
 from rlvr_vocab.training.display import LiveDisplay
@@ -119,8 +119,8 @@ _LEVELS = {"warning": "WARN", "error": "ERROR"}
 
 
 def start_wandb(settings: RunSettings) -> None:
-    """Start the run that the trainer logs to, or go on with it; nothing where W&B is off, or by another process."""
-    if settings.logging.report_to != "wandb" or not PartialState().is_main_process:
+    """Start the run that the trainer logs to, or go on with it, in the main process; nothing where W&B is off."""
+    if settings.logging.report_to != "wandb":
         return
     import wandb
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,40 +23,45 @@ from rlvr_vocab.data.answers import cell_text, gold_text
 from rlvr_vocab.data.load import ProblemSets, load_problem_sets
 from rlvr_vocab.data.problem_key import problem_key
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.runs.problem_account import fingerprint_of, problem_account
+from rlvr_vocab.files import atomic_write, json_text
+from rlvr_vocab.record.files import PROBLEMS, SYSTEM_PROMPT_USED
+from rlvr_vocab.record.results import GraderRecord
+from rlvr_vocab.runs.data_report import TrainingSet, check_same_problems, data_report, fingerprint_of
+from rlvr_vocab.runs.folder import Run
 from rlvr_vocab.runs.prompts import require_a_batch
 from rlvr_vocab.runs.rewards import dry_run_grader, dry_run_rewards, grader_of_run, needs_gold_answers
 from rlvr_vocab.terminal import progress_bar
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.settings import UntilSettings
-from rlvr_vocab.verify.golds import COMPARED_AS_TEXT, GoldReport, check_golds
+from rlvr_vocab.verify.golds import COMPARED_AS_TEXT, check_golds
 
-_LOOKED_AT = 1_000
+_LOOKED_AT, _SHOWN = 1_000, 3
 
 
 @dataclass(frozen=True)
 class RunProblems:
-    """What a run trains on, stage by stage, and what it is measured on.
+    """The problems of a run.
 
     Attributes:
         train: the run's own problems to train on; a warm-up takes these.
         held_out: problems that no stage trains on; None for none.
         by_stage: the problems of each stage, one set for a run in one piece.
-        trained_on: name, problem set and fingerprint of what each stage trains on.
+        training_sets: of each stage, for `problems.json`.
     """
 
     train: Dataset
     held_out: Dataset | None
     by_stage: tuple[Dataset, ...]
-    trained_on: tuple[tuple[str, str, str], ...]
+    training_sets: tuple[TrainingSet, ...]
 
-    def account(self, fitting: Sequence[int] = ()) -> dict[str, Any]:
-        """For `problems.json`; `fitting`: how many prompts of each stage fit, once that is known."""
-        return problem_account([] if self.held_out is None else _pairs(self.held_out), self.trained_on, fitting)
+    def report(self, num_fitting: Sequence[int] = ()) -> dict[str, Any]:
+        """For `problems.json`; `num_fitting`: how many prompts of each stage fit, once that is known."""
+        held_out = [] if self.held_out is None else _pairs(self.held_out)
+        return data_report(held_out, self.training_sets, num_fitting or [None] * len(self.training_sets))
 
 
 def stages_of(settings: RunSettings) -> tuple[StageSettings, ...]:
-    """The stages of a run; the one without a name that a run in one piece is. A budget of tokens is a goal."""
+    """The stages of a run; a run in one piece is one without a name. A budget of tokens is a goal."""
     return tuple(map(_with_budget, settings.stages or (StageSettings("", None, settings),)))
 
 
@@ -71,13 +76,15 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
     """Load what a run and its stages name, each problem set once.
 
     Raises:
-        UserError: a set cannot be read or is too small, or a reward cannot score its problems.
+        UserError: a set cannot be read or is too small, a reward cannot score its problems, or a run that is resumed
+            began with others.
     """
     own = _load(settings, console)
     held_out = _measured_on(settings, own.eval, console)
     loaded = {settings.dataset: own}
     with_usable_golds: dict[DatasetSettings, Dataset] = {}
-    by_stage, trained_on = [], []
+    by_stage: list[Dataset] = []
+    training_sets: list[TrainingSet] = []
     for stage in stages_of(settings):
         with stage_error_context(stage.name):
             dataset = stage.run.dataset
@@ -94,8 +101,10 @@ def load_run_problems(settings: RunSettings, console: Console) -> RunProblems:
             require_a_batch(train, stage.run.training)
             dry_run_rewards(stage.run, train)
             by_stage.append(train)
-            trained_on.append((stage.name, loaded[dataset].report.source, fingerprint))
-    return RunProblems(own.train, held_out, tuple(by_stage), tuple(trained_on))
+            training_sets.append((stage.name, loaded[dataset].report.source, fingerprint))
+    problems = RunProblems(own.train, held_out, tuple(by_stage), tuple(training_sets))
+    check_same_problems(settings, problems.report())
+    return problems
 
 
 def _load(settings: RunSettings, console: Console) -> ProblemSets:
@@ -126,14 +135,21 @@ def _measured_on(settings: RunSettings, held_out: Dataset | None, console: Conso
     return usable
 
 
-def uses_system_prompt(settings: RunSettings, problems: RunProblems) -> bool:
-    """Whether a problem among the first of each stage is asked under `dataset.system_prompt`, or under none."""
-    for stage, rows in zip(stages_of(settings), problems.by_stage, strict=True):
-        own = {"role": "system", "content": stage.run.dataset.system_prompt}
-        prompts = rows.select(range(min(_LOOKED_AT, len(rows))))["prompt"]
-        if any(prompt[0]["role"] != "system" or prompt[0] == own for prompt in prompts):
-            return True
-    return False
+def write_data_report(run: Run, problems: RunProblems, num_fitting: Sequence[int], grader: GraderRecord) -> None:
+    """Write `problems.json`: fingerprints and numbers of problems, what grades them, and under which system prompt."""
+    used = any(
+        _asks_under(stage.run.dataset.system_prompt, rows)
+        for stage, rows in zip(stages_of(run.settings), problems.by_stage, strict=True)
+    )
+    report = problems.report(num_fitting) | {"grader": grader, SYSTEM_PROMPT_USED: used}
+    atomic_write(run.folder / PROBLEMS, json_text(report))
+
+
+def _asks_under(system_prompt: str | None, rows: Dataset) -> bool:
+    """Whether one of the first prompts has the system prompt of the configuration, or none, rather than its own."""
+    prompts = rows.select(range(min(_LOOKED_AT, len(rows))))["prompt"]
+    configured = {"role": "system", "content": system_prompt}
+    return any(prompt[0]["role"] != "system" or prompt[0] == configured for prompt in prompts)
 
 
 def _never_held_out(train: Dataset, reserved_keys: frozenset[str], stage: str, console: Console) -> Dataset:
@@ -154,45 +170,31 @@ def _pairs(rows: Dataset) -> list[tuple[str, str | None]]:
     return [(problem, cell_text(solution)) for problem, solution in zip(rows["problem"], solutions, strict=True)]
 
 
-_SHOWN = 3
-
-
 def usable_problems(rows: Dataset, which: str, console: Console) -> Dataset:
     """The problems whose gold answer can be compared with; all of a set without gold answers.
 
     Args:
-        which: what the rows are for, in words.
+        which: the purpose of the rows, as `held out` or `to train on`.
     """
     if "solution" not in rows.column_names:
         return rows
     golds = list(rows["solution"])
-    texts = [gold_text(gold) for gold in golds]
     with progress_bar(console, f"gold answers {which}", len(golds)) as display:
-        findings = check_golds(texts, lambda done, total: display.update(done, total=total))
-    for line in finding_lines([cell_text(gold) or "" for gold in golds], findings, which):
-        console.print(line, markup=False)
-    if not findings.unusable:
-        return rows
-    return rows.select([index for index in range(len(rows)) if index not in findings.unusable])
-
-
-def finding_lines(golds: list[str], findings: GoldReport, which: str) -> list[str]:
-    """What was found, with the first of each kind."""
-    lines = []
-    if unusable := findings.unusable:
-        left_out = pluralize(len(unusable), "problem")
-        lines.append(f"left out {left_out} {which} whose gold answer nothing can be compared with: "
-                     + _examples(golds, unusable))  # fmt: skip
-    if by_text_only := findings.by_text_only:
-        lines.append(f"gold answers {which} that only an answer written alike can match, as algebra cannot evaluate "
-                     f"them: {len(by_text_only):,} ({_examples(golds, by_text_only)})")  # fmt: skip
-    if ambiguous := findings.ambiguous:
-        shown = ", ".join(repr(golds[index][:40]) for index in list(ambiguous)[:_SHOWN])
-        lines.append(f"{pluralize(len(ambiguous), 'gold answer')} {which} {COMPARED_AS_TEXT} "
-                     f"({shown}{', …' * (len(ambiguous) > _SHOWN)})")  # fmt: skip
-    return lines
-
-
-def _examples(golds: list[str], reasons: Mapping[int, str]) -> str:
-    shown = [f"{golds[index][:40]!r}: {reason}" for index, reason in list(reasons.items())[:_SHOWN]]
-    return "; ".join(shown) + ("; …" if len(reasons) > _SHOWN else "")
+        findings = check_golds(list(map(gold_text, golds)), lambda done, total: display.update(done, total=total))
+    shown = [(cell_text(gold) or "")[:40] for gold in golds]
+    unusable, by_text_only, ambiguous = findings.unusable, findings.by_text_only, findings.ambiguous
+    lines = {
+        f"left out {pluralize(len(unusable), 'problem')} {which} whose gold answer nothing can be compared with": [
+            f"{shown[index]!r}: {reason}" for index, reason in unusable.items()
+        ],
+        f"gold answers {which} that only an answer written alike can match, as algebra cannot evaluate them: "
+        f"{len(by_text_only):,}": [f"{shown[index]!r}: {reason}" for index, reason in by_text_only.items()],
+        f"{pluralize(len(ambiguous), 'gold answer')} {which} {COMPARED_AS_TEXT}": [
+            repr(shown[index]) for index in ambiguous
+        ],
+    }
+    for line, examples in lines.items():
+        if examples:
+            more = "; …" if len(examples) > _SHOWN else ""
+            console.print(f"{line} ({'; '.join(examples[:_SHOWN])}{more})", markup=False)
+    return rows.select([index for index in range(len(rows)) if index not in unusable]) if unusable else rows

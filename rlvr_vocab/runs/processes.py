@@ -1,13 +1,13 @@
-"""Work of a run that one process does for all: models made on the spot come out the same however many train."""
+"""The processes of a run: how they meet, and work that the main one does for all of them."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
-from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from accelerate import PartialState
@@ -15,37 +15,30 @@ from accelerate.utils import broadcast_object_list
 
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.terminal import quiet_imports, quiet_libraries
+from rlvr_vocab.terminal import quiet_imports
 
 T = TypeVar("T")
-# What a launcher tells its processes of each other. A trainer that finds it takes part in the distributed training.
+# What a launcher sets for its processes. A trainer that finds it takes part in the distributed training.
 _LAUNCHED = (
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "GROUP_RANK",
-    "GROUP_WORLD_SIZE",
-    "NODE_RANK",
-    "MASTER_ADDR",
-    "MASTER_PORT",
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK"),
+    *("MASTER_ADDR", "MASTER_PORT"),
 )
 _LAUNCHED_PREFIXES = ("ACCELERATE_", "FSDP_", "ROLE_", "TORCHELASTIC_")
-_DDP_TIMEOUT = 1800  # seconds, the default of `training.ddp_timeout`
 _STILL_TRUE = "ACCELERATE_USE_CPU"
+_DDP_TIMEOUT = 1800  # seconds, the default of `training.ddp_timeout`
 
 
 def init_distributed(settings: RunSettings) -> PartialState:
-    """Meet the other processes of a run; the first to ask decides how, and for how long they wait for each other."""
+    """Join the processes of a run; the first `PartialState` decides backend and timeout."""
     grpo = settings.training.grpo
     timeout = timedelta(seconds=grpo.get("ddp_timeout") or _DDP_TIMEOUT)
     return PartialState(cpu=bool(grpo.get("use_cpu")), backend=grpo.get("ddp_backend"), timeout=timeout)
 
 
 def run_on_main_and_broadcast(function: Callable[..., T], *arguments: Any) -> T:
-    """Call the function once for all processes of a run, and return what it returns in each of them.
+    """Call the function once for all processes of a run, and return its result in each of them.
 
-    With several processes the main one calls it in a child that knows nothing of the others; these wait.
+    With several processes the main one calls it in a child outside the process group; the others wait.
 
     Args:
         function: one of a module, so that a fresh Python finds it.
@@ -65,33 +58,15 @@ def run_on_main_and_broadcast(function: Callable[..., T], *arguments: Any) -> T:
 
 def _in_a_child(function: Callable[..., T], arguments: tuple[Any, ...]) -> tuple[T | None, str | None]:
     context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    child = context.Process(target=_answer, args=(there,))
-    with _as_if_not_launched():
-        child.start()
-    there.close()
-    try:
-        here.send((function, arguments))
-        return here.recv()
-    except EOFError:
-        child.join()
-        raise RuntimeError(f"the process for {function.__name__} ended with code {child.exitcode}") from None
-    finally:
-        child.join()
-
-
-def _answer(pipe: Connection) -> None:
-    quiet_imports()
-    function, arguments = pipe.recv()  # imports what the function needs
-    quiet_libraries()
-    try:
-        pipe.send((function(*arguments), None))
-    except UserError as error:
-        pipe.send((None, str(error)))
+    with _without_launcher(), ProcessPoolExecutor(1, context, initializer=quiet_imports) as pool:
+        try:
+            return pool.submit(function, *arguments).result(), None
+        except UserError as error:
+            return None, str(error)
 
 
 @contextmanager
-def _as_if_not_launched() -> Iterator[None]:
+def _without_launcher() -> Iterator[None]:
     launched = {
         name: value
         for name, value in os.environ.items()

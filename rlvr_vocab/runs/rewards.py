@@ -48,7 +48,7 @@ def reward_context(settings: RunSettings, layout: VocabLayout | None = None) -> 
     )
 
 
-def stand_in_context(context: RewardContext) -> RewardContext:
+def dummy_context(context: RewardContext) -> RewardContext:
     """What is not known before a model is loaded, filled in: to call a function, any values will do."""
     return RewardContext(context.think_tags or THINK_TAGS, 1_000, 1, 2, context.max_completion_length or 1_000)
 
@@ -120,7 +120,7 @@ def _tried(settings: RunSettings, rewards: RewardSettings, rows: Dataset, there:
     require_reward_columns(rewards, rows.column_names, there)
     trial = [dict(row) for row in rows.select(range(min(_ROWS, len(rows))))]
     turns = [gold_completion(row.get("solution"), rewards, settings.model.think_tags) for row in trial]
-    built = build_rewards(rewards.functions, stand_in_context(reward_context(settings)))
+    built = build_rewards(rewards.functions, dummy_context(reward_context(settings)))
     return {each.name: dry_run(each, trial, turns) for each in built if traits_of(each.function).dry_run}
 
 
@@ -195,7 +195,7 @@ def highest_reward_template(settings: RunSettings, rows: Dataset) -> str:
     Thinking and a box where nothing is paid better.
     """
     specs = tuple(replace(spec, adaptive=None) for spec in settings.rewards.functions)
-    total = Grader(GraderSpec(specs, None), stand_in_context(reward_context(settings)))
+    total = Grader(GraderSpec(specs, None), dummy_context(reward_context(settings)))
     trial = [dict(row) for row in rows.select(range(min(_ROWS, len(rows))))]
 
     def paid(form: str) -> float:

@@ -1,29 +1,44 @@
-"""The stages of a run: where each keeps its checkpoints, what it came to, and the checkpoint that it goes on from.
+"""The stages of a run, trained one after another, each from the weights of the one before.
 
 A run in one piece is a single stage without a name, whose checkpoints lie in the run's own folder. Those of a named
-one lie in `stages/<number>_<name>/`; its `stage.json`, written when it has ended, is what a resumed run goes by.
+one lie in `stages/<number>_<name>/`; its `stage.json`, written when it has ended, decides where a resumed run goes on.
 """
 
 from __future__ import annotations
 
+import gc
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import broadcast_object_list, gather_object
 from datasets import Dataset
 from rich.console import Console
 
-from rlvr_vocab.config.sections import RunSettings, UntilSettings
-from rlvr_vocab.errors import UserError
+from rlvr_vocab.config.sections import RunSettings, UntilSettings, stage_error_context
+from rlvr_vocab.errors import RESUME_ME, Interrupted, UserError, write_exit_code
 from rlvr_vocab.files import atomic_write, read_json
-from rlvr_vocab.record.files import STAGE_RECORD
+from rlvr_vocab.record.files import METRICS, STAGE_RECORD
 from rlvr_vocab.record.manifest import set_aside
-from rlvr_vocab.runs.folder import RESUME_MODES
+from rlvr_vocab.rewards.build import build_rewards
+from rlvr_vocab.runs.folder import RESUME_MODES, Run, results_file
+from rlvr_vocab.runs.held_out import HeldOutEvaluator
+from rlvr_vocab.runs.model import loading_kwargs, quantization
+from rlvr_vocab.runs.monitor import DisplayCallback, RunDoctor, alert, start_wandb
+from rlvr_vocab.runs.problems import RunProblems, stages_of
+from rlvr_vocab.runs.prompts import fitting_prompts, require_a_batch
+from rlvr_vocab.runs.record import run_facts
+from rlvr_vocab.runs.rewards import reward_context, solved_by
+from rlvr_vocab.signals import stop_signals
+from rlvr_vocab.terminal import shows_colours
+from rlvr_vocab.text import pluralize
+from rlvr_vocab.training.arguments import grpo_config
 from rlvr_vocab.training.checkpointing.find import (
     newest_checkpoint,
     newest_checkpoint_for_all,
@@ -32,17 +47,24 @@ from rlvr_vocab.training.checkpointing.find import (
     steps_in,
 )
 from rlvr_vocab.training.checkpointing.write import clear_leftovers
+from rlvr_vocab.training.display import live_display
+from rlvr_vocab.training.metrics.logged_rows import MetricsFile, write_rows_until_now
+from rlvr_vocab.training.metrics.step_clock import peak_memory
+from rlvr_vocab.training.metrics.weights import parameter_groups, parameter_table
+from rlvr_vocab.training.stage import StageContext, StopEarly, StopOnSignalOrTime
+from rlvr_vocab.training.trainer import RegionGRPOTrainer
+from rlvr_vocab.vocab.expand import ExpansionPlan
 
 
 @dataclass(frozen=True)
 class StageRecord:
-    """What a stage came to.
+    """The content of `stage.json`.
 
     Attributes:
         ended_by: `steps`, or the goal that it reached.
         steps_without_signal: logged steps in which no group held different rewards: their policy gradient was zero.
         reward_failures: rows on which a reward function failed, by its name.
-        drawn: which problems were drawn and which passed over, where the training chose them.
+        drawn: counts of problems drawn and passed over, under dynamic sampling.
     """
 
     name: str
@@ -75,12 +97,12 @@ class Stage:
 
     @property
     def folder(self) -> Path:
-        """Where its checkpoints go."""
+        """The folder of its checkpoints."""
         run_folder = self.settings.output_dir
         return run_folder / "stages" / f"{self.number}_{self.name}" if self.name else run_folder
 
     def record(self) -> StageRecord | None:
-        """What it came to; None as long as it has not ended."""
+        """The record of an ended stage; None before."""
         path = self.folder / STAGE_RECORD
         if not path.is_file():
             return None
@@ -89,19 +111,11 @@ class Stage:
         except (UserError, TypeError) as error:
             raise UserError(f"{path} is not readable ({error}); remove it to train this stage again") from error
 
-    def write_record(self, record: StageRecord) -> None:
-        """Write down that the stage has ended; its weights are saved before."""
-        atomic_write(self.folder / STAGE_RECORD, json.dumps(asdict(record), indent=2) + "\n")
-
-    def final_checkpoint(self, record: StageRecord) -> Path | None:
-        """The weights that the stage ended with; None where they are not whole any more."""
-        return newest_checkpoint_for_all(self.folder, at_step=record.steps)
-
     def checkpoint_to_resume(self, resume: str, console: Console) -> Path | None:
         """The checkpoint that the stage goes on from, verified; None for a training from its start.
 
-        The main process looks for it and tells the others. Broken checkpoints are renamed, with a warning; so are
-        those past a checkpoint that `resume` names.
+        The main process decides for all. Broken checkpoints are renamed, with a warning; so are those past a
+        checkpoint that `resume` names.
 
         Raises:
             UserError: the named checkpoint is not valid, or lies elsewhere.
@@ -121,24 +135,6 @@ class Stage:
         return checkpoint
 
 
-def ended_records(stages: Sequence[Stage]) -> list[StageRecord]:
-    """The records of the stages that have ended, from the first on.
-
-    Raises:
-        UserError: a later one has ended, and an earlier one has not.
-    """
-    records = [stage.record() for stage in stages]
-    ended = list(takewhile(lambda record: record is not None, records))
-    for stage, record in zip(stages[len(ended) :], records[len(ended) :], strict=True):
-        if record is not None:
-            missing = stages[len(ended)]
-            raise UserError(
-                f"{stage.folder} has ended, but {missing.title}, which comes before it, has not: remove that folder "
-                "too, and summary.json, to train both again"
-            )
-    return [record for record in ended if record is not None]
-
-
 def _named_checkpoint(checkpoint: Path, folder: Path, console: Console) -> Path:
     if checkpoint.resolve().parent != folder.resolve():
         raise UserError(
@@ -147,9 +143,245 @@ def _named_checkpoint(checkpoint: Path, folder: Path, console: Console) -> Path:
     problem = problem_of_checkpoint(checkpoint)
     if problem is not None:
         raise UserError(f"resume={checkpoint}: it is not valid: {problem}")
-    named = next(step for step, path in steps_in(folder).items() if path.resolve() == checkpoint.resolve())
-    for step, path in steps_in(folder).items():
+    steps = steps_in(folder)
+    named = next(step for step, path in steps.items() if path.resolve() == checkpoint.resolve())
+    for step, path in steps.items():
         if step > named:
-            aside = set_aside(path, "later")
-            console.print(f"{path.name} is set aside as {aside.name}", markup=False)
+            console.print(f"{path.name} is set aside as {set_aside(path, 'later').name}", markup=False)
     return folder / checkpoint.name
+
+
+def make_stages(settings: RunSettings, problems: RunProblems, plan: ExpansionPlan, console: Console) -> list[Stage]:
+    """The stages of a run, each with the problems whose prompts fit it."""
+    stages = []
+    written = stages_of(settings)
+    for number, (stage, rows) in enumerate(zip(written, problems.by_stage, strict=True), start=1):
+        with stage_error_context(stage.name):
+            train, lengths = fitting_prompts(rows, plan, stage.run.training, console)
+            require_a_batch(train, stage.run.training)
+        stages.append(Stage(number, len(written), stage.name, stage.run, stage.until, train, tuple(lengths)))
+    return stages
+
+
+def ended_records(stages: Sequence[Stage]) -> list[StageRecord]:
+    """The records of the stages that have ended, from the first on.
+
+    Raises:
+        UserError: a later one has ended, and an earlier one has not.
+    """
+    records = [stage.record() for stage in stages]
+    ended = [record for record in takewhile(lambda record: record is not None, records) if record is not None]
+    for stage, record in zip(stages[len(ended) :], records[len(ended) :], strict=True):
+        if record is not None:
+            raise UserError(
+                f"{stage.folder} has ended, but {stages[len(ended)].title}, which comes before it, has not: remove "
+                "that folder too, and summary.json, to train both again"
+            )
+    return ended
+
+
+class StagedRun:
+    """The loop over the stages of a run, from the first that has not ended.
+
+    Attributes:
+        trainer: the trainer of the current stage, or of the last one.
+        records: those of the stages that have ended.
+        trainer_class: trains each stage.
+    """
+
+    trainer_class: type[RegionGRPOTrainer] = RegionGRPOTrainer
+
+    def __init__(self, run: Run, stages: Sequence[Stage], held_out: HeldOutEvaluator, stop: StopOnSignalOrTime) -> None:
+        self._run, self._stages, self._held_out, self._stop = run, stages, held_out, stop
+        self._console = run.console
+        if PartialState().is_main_process:
+            start_wandb(run.settings)
+        facts = run_facts(run.settings.resolved, run.folder)
+        self.doctor = RunDoctor(facts, run.folder, partial(alert, run.settings))
+        self._seconds_now = 0.0
+        self.records = ended_records(stages)
+        self._current = min(len(self.records), len(stages) - 1)
+        self._checkpoint = self._checkpoint_of_current(stages[0].settings.resume)
+        self.trainer = self._trainer_of_current()
+
+    @property
+    def steps(self) -> int:
+        return sum(record.steps for record in self.records)
+
+    @property
+    def step_of_the_weights(self) -> int | None:
+        """The step of the run that made the weights; None where the end has loaded those of the best one."""
+        return None if self.trainer.args.load_best_model_at_end else self.steps
+
+    @property
+    def seconds_of_earlier_starts(self) -> float:
+        """Seconds of training before this start of the run."""
+        return sum(record.seconds for record in self.records) - self._seconds_now
+
+    def train(self) -> None:
+        """Train the stages that have not ended; the held-out problems are measured before the first step of a run.
+
+        Raises:
+            Interrupted: a signal or the clock stopped it; the same command goes on.
+        """
+        if not self.records:
+            self._held_out.measure_before(self.trainer)
+        while len(self.records) < len(self._stages):
+            if self._current != len(self.records):
+                stop_signals.require_going_on()
+                self._current = len(self.records)
+                self._checkpoint = self._checkpoint_of_current("auto")
+                del self.trainer
+                gc.collect()  # a trainer is in reference cycles: model and optimizer would stay beside the next
+                self.trainer = self._trainer_of_current()
+            self.records.append(self._train(self._stages[self._current], self.trainer))
+        reasons = [reason for reason in gather_object([stop_signals.reason]) if reason is not None]
+        if reasons:
+            self.trainer.checkpoints.save_now()
+            raise Interrupted(f"by {reasons[0]}, after the last step; the same command goes on")
+        self.drop_optimizer_state()
+
+    def drop_optimizer_state(self) -> None:
+        """Free memory, twice the weights under Adam, before the model is measured and written."""
+        if self.trainer.optimizer is not None and not self.trainer.is_deepspeed_enabled:  # which keeps weights there
+            self.trainer.optimizer.state.clear()
+
+    def summary(self) -> dict[str, Any]:
+        """The figures of the training in `summary.json`."""
+        failures: Counter[str] = Counter()
+        for record in self.records:
+            failures.update(record.reward_failures)
+        summary = {
+            "exp_name": self._run.settings.exp_name,
+            "finished": True,
+            "reasoning_vocab_size": self._run.layout.size,
+            "train_problems": len(self._stages[0].train),
+            "steps": self.steps,
+            "steps_without_signal": sum(record.steps_without_signal for record in self.records),
+            "reward_failures": dict(failures),
+            "grpo_seconds": round(sum(record.seconds for record in self.records), 1),
+        }
+        if self._run.settings.stages:
+            return {**summary, "stages": [asdict(record) for record in self.records]}
+        return {**summary, "drawn": self.records[0].drawn} if self.records[0].drawn else summary
+
+    def _checkpoint_of_current(self, resume: str) -> Path | None:
+        """Where the current stage goes on; a stage whose last checkpoint is lost is current once more."""
+        found = self._stages[self._current].checkpoint_to_resume(resume, self._console)
+        while self.records and (found is None or len(self.records) == len(self._stages)):
+            ended = self._stages[len(self.records) - 1]
+            if newest_checkpoint_for_all(ended.folder, at_step=self.records[-1].steps) is not None:
+                break
+            self.records.pop()
+            self._current = len(self.records)
+            self._console.print(
+                f"warning: {ended.title} had ended, but its last checkpoint is not whole: it is trained from there "
+                "again",
+                style="yellow",
+                markup=False,
+            )
+            if PartialState().is_main_process:
+                (ended.folder / STAGE_RECORD).unlink()
+            PartialState().wait_for_everyone()
+            found = ended.checkpoint_to_resume("auto", self._console)
+        return found
+
+    @peak_memory.phase("loading")
+    def _trainer_of_current(self) -> RegionGRPOTrainer:
+        """The trainer of the current stage, with the weights that the stages before it have left."""
+        stage = self._stages[self._current]
+        before = self.records[: self._current]
+        context = StageContext(self._run.folder, stage.name, sum(record.steps for record in before))
+        trainer = self._new_trainer(stage, context)
+        if len(self.records) > self._current:  # the last stage has ended: nothing is left to train
+            if stage.name and self._checkpoint is not None:
+                trainer.checkpoints.load_weights(self._checkpoint)
+        elif before and self._checkpoint is None:
+            earlier = newest_checkpoint_for_all(self._stages[self._current - 1].folder, at_step=before[-1].steps)
+            assert earlier is not None  # _checkpoint_of_current has seen to it
+            trainer.checkpoints.load_weights(earlier)
+        return trainer
+
+    def _new_trainer(self, stage: Stage, context: StageContext) -> RegionGRPOTrainer:
+        """A trainer for one stage; policy and reference are those of the initial model."""
+        settings, training, model = stage.settings, stage.settings.training, stage.settings.model
+        rewards = build_rewards(settings.rewards.functions, reward_context(settings, self._run.layout))
+        use_cpu = bool(training.grpo.get("use_cpu"))
+        args = grpo_config(
+            {
+                **training.grpo,
+                "seed": training.grpo["seed"] + stage.number - 1,
+                "output_dir": str(stage.folder),
+                "report_to": settings.logging.report_to,
+                "num_generations_eval": 1,  # one answer to a held-out problem; TRL wants its batches to hold them all
+                "model_init_kwargs": loading_kwargs(model, use_cpu=use_cpu),
+            }
+        )
+        return self.trainer_class(
+            self._run.initial_model,
+            args=args,
+            kl_log_steps=training.kl_log_steps,
+            kl_over=training.kl_over,
+            max_rounds=training.max_rounds if training.dynamic_sampling else 1,
+            curriculum=settings.dataset.curriculum,
+            solved_by=solved_by(settings),
+            adaptive_weights={reward.name: reward.adaptive for reward in rewards if reward.adaptive is not None},
+            stage_context=context,
+            peft_config=model.lora if model.trains_adapter else None,
+            quantization_config=quantization(model, self._run.initial_model, use_cpu=use_cpu),
+            reward_funcs=rewards,
+            train_dataset=stage.train,
+            eval_dataset=self._held_out.problems,
+            measure=self._held_out.during,
+            on_full_disk=settings.on_full_disk,
+            callbacks=[MetricsFile(self._run.folder / METRICS, context), self._stop],
+        )
+
+    def _train(self, stage: Stage, trainer: RegionGRPOTrainer) -> StageRecord:
+        for line in parameter_table(parameter_groups(trainer.model)):
+            self._console.print(line, markup=False)
+        until, checkpoints = stage.until, trainer.checkpoints
+        if self._checkpoint is None or not checkpoints.load_end(self._checkpoint, until):
+            self._train_steps(stage, trainer)
+        elif trainer.accelerator.is_main_process:
+            write_rows_until_now(self._run.folder / METRICS, trainer.stage_context, trainer.state)
+        state = trainer.state
+        reached = until is not None and until.reached(state.log_history)
+        self._seconds_now += checkpoints.trained_seconds - checkpoints.seconds_before
+        record = StageRecord(
+            name=stage.name,
+            steps=state.global_step,
+            ended_by=f"until {until}" if reached else "steps",
+            steps_without_signal=sum(row.get("frac_reward_zero_std") == 1.0 for row in state.log_history),
+            reward_failures={reward.name: reward.failures for reward in trainer.reward_funcs if reward.failures},
+            seconds=round(checkpoints.trained_seconds, 1),
+            drawn=None if trainer.dynamic_sampling is None else trainer.dynamic_sampling.order.summary(),
+        )
+        if stage.name:
+            checkpoints.save_now()
+            if trainer.accelerator.is_main_process:
+                atomic_write(stage.folder / STAGE_RECORD, json.dumps(asdict(record), indent=2) + "\n")
+            trainer.accelerator.wait_for_everyone()
+            steps = pluralize(record.steps, "step")
+            self._console.print(f"{stage.title}: {steps}, ended by {record.ended_by}", markup=False)
+        return record
+
+    def _train_steps(self, stage: Stage, trainer: RegionGRPOTrainer) -> None:
+        until, is_main = stage.until, trainer.accelerator.is_main_process
+        if until is not None:
+            trainer.add_callback(StopEarly(until))
+        if is_main:
+            results_file(self._run.folder, "after").unlink(missing_ok=True)  # of weights that now change
+        with live_display(self._console, stage.title) as display:
+            trainer.add_callback(DisplayCallback(trainer, display, self.doctor, in_colour=shows_colours(self._console)))
+            trainer.train(resume_from_checkpoint=None if self._checkpoint is None else str(self._checkpoint))
+        state, reason = trainer.state, self._stop.reason
+        ended = state.global_step >= state.max_steps or (until is not None and until.reached(state.log_history))
+        if reason is None or ended:
+            return
+        saved = max(steps_in(Path(trainer.args.output_dir)), default=None)
+        where = f"saved in checkpoint-{saved}" if saved == state.global_step else f"not saved; the last one is {saved}"
+        write_exit_code(RESUME_ME)
+        trainer.accelerator.wait_for_everyone()  # a launcher ends all processes as soon as one has ended
+        message = f"by {reason} after step {state.global_step}, {where}; the same command goes on"
+        raise Interrupted(message if is_main else "")

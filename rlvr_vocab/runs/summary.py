@@ -1,30 +1,96 @@
-"""The end of a run: writes its summary, and on the next start checks what belongs to its outcome."""
+"""The forecast of a run, written before it trains, and its summary, written last and printed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from accelerate.utils import gather_object
+import torch
+from accelerate import PartialState
+from accelerate.utils import DistributedType, broadcast_object_list, gather_object
 from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
 
+from rlvr_vocab.analysis.doctor.finding import Finding
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, json_text
+from rlvr_vocab.plan.architecture import architecture_of
+from rlvr_vocab.plan.devices import CPU, GIB, Device, card_called, device_named, device_with
+from rlvr_vocab.plan.forecast import Circumstances, forecast_of
+from rlvr_vocab.plan.outcome import FORECAST, grades, measured_in, read_forecast
+from rlvr_vocab.plan.problems import ProblemsAhead
+from rlvr_vocab.plan.workload import Sharding
 from rlvr_vocab.record.files import SUMMARY, SUMMARY_KEYS, is_finished, read_record
 from rlvr_vocab.record.manifest import MANIFEST, damage_of_run, write_run_manifest
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, is_number
-from rlvr_vocab.runs.folder import RESUME_MODES, changes_of
+from rlvr_vocab.record.results import HeldOutMetric
+from rlvr_vocab.runs.folder import RESUME_MODES, Run, changes_of
+from rlvr_vocab.terminal import shows_colours
+from rlvr_vocab.text import pluralize, printable
 from rlvr_vocab.training.metrics.step_clock import peak_memory
+from rlvr_vocab.vocab.marking import CLOSE_MARK, OPEN_MARK
+
+Rows = Sequence[Mapping[str, Any]]
+_WHITESPACE = "\n\t\v\f\r"  # Rich leaves out the last three
+
+
+def write_forecast(run: Run, prompt_lengths: Sequence[Sequence[int]]) -> None:
+    """Write `forecast.json`, from the lengths of the prompts of each stage; none for a model of unknown shape."""
+    try:
+        shape = replace(architecture_of(str(run.initial_model)), rows=run.layout.standard_size)
+    except UserError as error:
+        run.console.print(f"no forecast of this run: {error}", markup=False)
+        return
+    where = Circumstances(
+        _device(),
+        processes=PartialState().num_processes,
+        sharding=_sharding(),
+        ahead=ProblemsAhead(len(prompt_lengths[0]), tuple(chain.from_iterable(prompt_lengths))),
+        shape=shape,
+        copies=run.layout.size,
+    )
+    atomic_write(run.folder / FORECAST, forecast_of(run.settings, where).to_json())
+
+
+def _sharding() -> Sharding:
+    match PartialState().distributed_type:
+        case DistributedType.FSDP:
+            return "fsdp2"
+        case DistributedType.DEEPSPEED:
+            return "deepspeed_zero3"
+    return "none"
+
+
+def _device() -> Device:
+    """The card of this process, with its own memory; for one that is not in the table the speed of the nearest."""
+    if PartialState().device.type != "cuda":
+        return device_named(CPU, torch.get_num_threads())
+    properties = torch.cuda.get_device_properties(PartialState().device)
+    memory = float(properties.total_memory)
+    known = card_called(properties.name)
+    return device_with(memory / GIB) if known is None else replace(known, memory=memory)
 
 
 def finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] | None:
-    """The summary of a finished run; None for one that is to be trained, or trained further.
+    """The summary of a finished run, in every process; None for one that is to be trained, or trained further.
 
     Raises:
         UserError: the run is finished, and a file of its outcome is damaged or lost.
     """
+    found = [_finished_summary(settings, console) if PartialState().is_main_process else None]
+    [summary] = broadcast_object_list(found)
+    return summary
+
+
+def _finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] | None:
     folder = settings.output_dir
     if settings.overwrite or not (folder / SUMMARY).is_file():
         return None
@@ -49,10 +115,40 @@ def finished_summary(settings: RunSettings, console: Console) -> dict[str, Any] 
     return summary
 
 
-def peaks_of_run(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The peak of memory in each phase of a run, in GiB, of the process that has the highest; all of them call it.
+def write_summary(
+    run: Run, summary: dict[str, Any], rows: Rows, findings: Callable[[dict[str, Any]], Sequence[Finding]]
+) -> dict[str, Any]:
+    """Write `summary.json`, which marks the run as finished, and before it the manifest of its files.
 
-    Those of steps are of the logged rows, those of the last stage, the others of the run's last start.
+    Args:
+        rows: the logged rows of the last stage.
+        findings: those of the doctor, from the summary.
+    """
+    summary["peak_memory"] = _peaks_of_run(rows)
+    summary["forecast"] = _graded_forecast(run.folder, rows)
+    if PartialState().is_main_process:
+        summary["findings"] = [asdict(finding) for finding in findings(summary)]
+        text = json_text(summary)
+        write_run_manifest(run.folder, text)
+        atomic_write(run.folder / SUMMARY, text)
+    return summary
+
+
+def _graded_forecast(folder: Path, rows: Rows) -> list[dict[str, Any]]:
+    """Each figure of a run's forecast beside what was measured, for `summary.json`; none where no step was logged."""
+    forecast = read_forecast(folder)
+    if forecast is None or not any("step_time" in row for row in rows):
+        return []
+    return [
+        {"name": name, "forecast": round(foreseen, 3), "measured": round(measured, 3)}
+        for name, foreseen, measured in grades(forecast, measured_in(rows))
+    ]
+
+
+def _peaks_of_run(rows: Rows) -> dict[str, float]:
+    """The peak of memory in each phase, in GiB, of the process that has the highest; all of them call it.
+
+    Those of steps are of the logged rows, the others of the run's last start.
     """
     of_steps = [
         {phase.removeprefix("memory/"): row[phase] for phase in MEMORY_OF_PHASE.values() if is_number(row.get(phase))}
@@ -65,8 +161,89 @@ def peaks_of_run(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {phase: round(peak, 3) for phase, peak in highest.items()}
 
 
-def write_summary(folder: Path, summary: dict[str, Any]) -> None:
-    """Write `summary.json`, which marks the run as finished, and before it the list of the files of the run."""
-    text = json_text(summary)
-    write_run_manifest(folder, text)
-    atomic_write(folder / SUMMARY, text)
+def print_summary(summary: dict[str, Any], folder: Path, console: Console) -> None:
+    """The outcome, warnings, a sampled answer, and the commands to type next."""
+    command, sample = _command(), summary["sample"]
+    console.print()
+    console.print(_outcome(summary))
+    form = [summary.get(f"format_{when}") for when in ("before", "after")]
+    if None not in form:
+        console.print(f"in format: {form[0]:.1%} before, {form[1]:.1%} after", markup=False)
+    if summary["steps_without_signal"] == summary["steps"]:
+        console.print(
+            "[yellow]no step had a group whose rewards differed, so there was nothing to learn from:[/] "
+            "see 'Before a run' in docs/guide.md"
+        )
+    for name, failures in summary.get("reward_failures", {}).items():
+        console.print(
+            f"reward {name} failed on {pluralize(failures, 'completion')}, without a score from it: "
+            f"rewards/{name}/failures in metrics.jsonl",
+            style="yellow",
+            markup=False,
+        )
+    for finding in summary.get("findings", ()):
+        more = f"{command} doctor run={shlex.quote(str(folder))}"
+        line = f"finding: {finding_line(finding['title'], finding['step'])}: {more}"
+        console.print(line, style="yellow", markup=False)
+    if sample is not None:
+        _print_sample(sample, console)
+    models = "final_adapter/, final_model" if (folder / "final_adapter").is_dir() else "final_model"
+    prompt = "…" if sample is None else sample["problem"]
+    console.print(
+        f"\nthe run is in {folder}: metrics.jsonl, completions/, summary.json, {models}/\nnext:\n"
+        f"  {command} samples run={folder}\n"
+        f"  {command} generate checkpoint={folder}/final_model prompt={shlex.quote(prompt)}\n"
+        f"  {command} train experiment=gsm8k_reasoning      # Qwen3-0.6B, on a GPU\n"
+        f"  {command} train --help                          # every key",
+        markup=False,
+    )
+
+
+def _outcome(summary: dict[str, Any]) -> str:
+    """The held-out figures before and after, in a line of Rich's markup."""
+    steps, problems = pluralize(summary["steps"], "step"), pluralize(summary["held_out_problems"], "problem")
+    measure = HeldOutMetric.of(summary.get("grader"))
+    before, after = measure.of_run(summary)
+    if before is None or after is None:
+        nothing = "none of the held-out answers has a score" if summary["held_out_problems"] else "nothing was held out"
+        return f"{steps} in {summary['seconds']:.0f} s; {nothing} to measure on."
+    return (
+        f"held-out {measure.name} on {problems}{escape(measure.by)}: [bold]{measure.value(before)}[/] before GRPO, "
+        f"[bold]{measure.value(after)}[/] after ({measure.difference(after - before)}, {steps}, "
+        f"{summary['grpo_seconds']:.0f} s)"
+    )
+
+
+def _command() -> str:
+    """`rlvr-vocab` as the reader can type it: by its path where its environment is not active."""
+    if shutil.which("rlvr-vocab"):
+        return "rlvr-vocab"
+    path = Path(sys.executable).parent / "rlvr-vocab"
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def _print_sample(sample: dict[str, Any], console: Console) -> None:
+    gold = "" if sample["solution"] is None else f" (gold: {sample['solution']})"
+    console.print(f"\na sampled answer to {sample['problem']!r}{gold},", end=" ", markup=False)
+    colour = shows_colours(console)
+    console.print("reasoning tokens", "in colour:" if colour else "marked:")
+    console.print(Text("  ") + marked_text(sample["stretches"], colour=colour))
+
+
+def finding_line(title: str, step: int) -> str:
+    """A finding of the doctor without its evidence."""
+    return f"{title} (step {step})"
+
+
+def marked_text(spans: Iterable[Sequence[Any]], *, colour: bool) -> Text:
+    """Surface text in which reasoning tokens are marked; nothing in it moves a cursor."""
+    text = Text()
+    for written, copy_index, *_ in spans:
+        surface = "".join(each if each in _WHITESPACE else printable(each, 1) for each in written)
+        if not copy_index:
+            text.append(surface)
+        elif colour:
+            text.append(surface, style="bold magenta")
+        else:
+            text.append(f"{OPEN_MARK}{surface}{CLOSE_MARK}")
+    return text

@@ -13,7 +13,7 @@ from rlvr_vocab.config.sections import problem_source, problem_split
 from rlvr_vocab.data.load import read_problems
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.files import run_folder_of
-from rlvr_vocab.runs.problem_account import problems_line
+from rlvr_vocab.runs.data_report import problems_line
 from rlvr_vocab.runs.problems import load_run_problems
 from rlvr_vocab.runs.record import run_of_checkpoint, stage_of
 
@@ -152,7 +152,7 @@ def test_another_set_is_searched_for_what_the_run_and_its_stages_trained_on(reco
 
 def test_a_set_that_is_not_what_the_run_has_recorded_is_warned_about(recorded: Path) -> None:
     settings = load_settings("train", [f"config={recorded}", "output_dir=elsewhere"])
-    account = load_run_problems(settings, Console(quiet=True)).account([400])
+    account = load_run_problems(settings, Console(quiet=True)).report([400])
     (recorded.parent / "problems.json").write_text(json.dumps(account))
     assert line_for() == "problems held out by the run in out/run"
     account["training"][0]["sha256"] = "0" * 64

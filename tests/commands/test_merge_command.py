@@ -5,6 +5,8 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +21,7 @@ from rlvr_vocab.cli import main
 from rlvr_vocab.record.manifest import write_manifest
 from rlvr_vocab.rewards.library.accuracy import extracted_answer
 from rlvr_vocab.runs import final_model
+from rlvr_vocab.runs.folder import Run
 from rlvr_vocab.runs.model_card import CardFacts
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.adapter import load_model
@@ -91,7 +94,7 @@ def test_a_checkpoint_of_a_run_that_was_moved_merges_in_another_type(
     assert {tensor.dtype for tensor in load_file(out / "model.safetensors").values()} == {torch.bfloat16}
     assert "by rounding to bfloat16, mean KL" in capsys.readouterr().out
     card = (out / "README.md").read_text()
-    assert "| GRPO steps | 1 |" in card and "| held-out accuracy of this model | not measured |" in card
+    assert "| GRPO steps | 1 |" in card and "| held-out accuracy at the end of training | not measured |" in card
 
 
 def test_the_card_of_the_final_model_says_what_it_is_and_what_was_measured(run_folder: Path) -> None:
@@ -107,7 +110,7 @@ def test_the_card_of_the_final_model_says_what_it_is_and_what_was_measured(run_f
     assert all(each["answer_read"] and len(each["completion_ids"]) == each["tokens"] for each in results)
     assert [each["answer"] for each in results] == [extracted_answer(each["completion"]) for each in results]
     right = sum(result["score"] == 1.0 for result in results)
-    assert f"| held-out accuracy of this model | {100 * right / 6:.1f}% ({right} of 6) |" in text
+    assert f"| held-out accuracy at the end of training | {100 * right / 6:.1f}% ({right} of 6) |" in text
     assert "| GRPO steps | 2 |" in text and "| `training.learning_rate` | `0.01` |" in text
     layout = VocabLayout.load(run_folder / "final_model")
     assert f"ids {layout.standard_size} to {layout.rows - 1}" in text and "`model.lora.r` | `16`" in text
@@ -152,13 +155,15 @@ def test_a_final_model_is_float32_whatever_its_base_is_and_replaces_that_of_an_i
     run_folder: Path, tmp_path: Path
 ) -> None:
     base, out, adapter = (tmp_path / name for name in ("initial_model", "final_model", "adapter"))
+    settings: Any = SimpleNamespace(output_dir=tmp_path)
+    run = Run(settings, VocabLayout.load(run_folder / "initial_model"), Console(quiet=True))
     shutil.copytree(run_folder / "initial_model", base)
     shutil.copytree(run_folder / "final_adapter", adapter)
     AutoModelForCausalLM.from_pretrained(base).bfloat16().save_pretrained(base)
     record_base(adapter, base)
     out.mkdir()
     (out / "stale").touch()
-    final_model._merge(adapter, base, out, CardFacts(None, adapter=True), Console(quiet=True))
+    final_model._merge(run, adapter, base, CardFacts(None, adapter=True))
     assert not (out / "stale").exists()
     assert {tensor.dtype for tensor in load_file(out / "model.safetensors").values()} == {torch.float32}
 

@@ -1,4 +1,4 @@
-"""What a run leaves appears whole, and the others do not wait while one process merges."""
+"""The final model appears whole, and the other processes do not wait while one merges."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from rich.console import Console
 from torch import nn
 
 from rlvr_vocab.record.manifest import is_complete
+from rlvr_vocab.record.results import ACCURACY
 from rlvr_vocab.runs import final_model
 from rlvr_vocab.runs.final_model import save_final_model
+from rlvr_vocab.runs.folder import Run
+from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.adapter import load_model
 
 
-class StandInTrainer:
+class DummyTrainer:
     """Saves a model that lies ready, and notes what happened in which order."""
 
     def __init__(self, ready: Path, model: Any, is_main: bool = True) -> None:
@@ -39,9 +42,10 @@ def run_folder(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def save(trainer: StandInTrainer, run_folder: Path) -> None:
+def save(trainer: DummyTrainer, run_folder: Path) -> None:
     settings: Any = SimpleNamespace(output_dir=run_folder, resolved=None)
-    save_final_model(trainer, settings, 3, "accuracy", Console(quiet=True))  # type: ignore[arg-type]  # a stand-in
+    run = Run(settings, VocabLayout(4, (), 1, 2, (), ()), Console(quiet=True))
+    save_final_model(run, trainer, 3, ACCURACY)  # type: ignore[arg-type]  # a dummy trainer
 
 
 def test_a_whole_model_appears_at_once_with_its_card_in_place_of_an_earlier_one(
@@ -49,7 +53,7 @@ def test_a_whole_model_appears_at_once_with_its_card_in_place_of_an_earlier_one(
 ) -> None:
     (run_folder / "final_model").mkdir()
     (run_folder / "final_model" / "stale").touch()
-    trainer = StandInTrainer(expand_shape("llama", size=20), nn.Linear(1, 1))
+    trainer = DummyTrainer(expand_shape("llama", size=20), nn.Linear(1, 1))
     save(trainer, run_folder)
     names = {path.name for path in (run_folder / "final_model").iterdir()}
     assert names == {"README.md", "manifest.json", *(path.name for path in trainer.ready.iterdir())}
@@ -63,7 +67,7 @@ def test_a_model_that_has_been_evaluated_is_not_thrown_away(
     results = Path("evaluation", "gsm8k", "results.jsonl")
     (run_folder / "final_model" / results).parent.mkdir(parents=True)
     (run_folder / "final_model" / results).touch()
-    trainer = StandInTrainer(expand_shape("llama", size=20), nn.Linear(1, 1))
+    trainer = DummyTrainer(expand_shape("llama", size=20), nn.Linear(1, 1))
     save(trainer, run_folder)
     (run_folder / "final_model" / "README.md").write_text("edited")
     assert is_complete(run_folder / "final_model")
@@ -80,7 +84,7 @@ def test_a_model_that_was_not_saved_whole_does_not_appear(
 
     monkeypatch.setattr(final_model, "write_card", disk_full)
     with pytest.raises(OSError, match="no space left"):
-        save(StandInTrainer(expand_shape("llama", size=20), nn.Linear(1, 1)), run_folder)
+        save(DummyTrainer(expand_shape("llama", size=20), nn.Linear(1, 1)), run_folder)
     assert list(run_folder.iterdir()) == []
 
 
@@ -91,8 +95,8 @@ def test_the_main_process_merges_when_the_others_have_stopped_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     adapter = make_adapter(expand_shape("llama", size=20))
-    trainer = StandInTrainer(adapter, load_model(adapter))
-    monkeypatch.setattr(final_model, "_merge", lambda folder, *_: trainer.noted.append(f"merged {folder.name}"))
+    trainer = DummyTrainer(adapter, load_model(adapter))
+    monkeypatch.setattr(final_model, "_merge", lambda run, folder, *_: trainer.noted.append(f"merged {folder.name}"))
     save(trainer, run_folder)
     assert trainer.noted[1:] == ["waited", "waited", "merged final_adapter"]
     assert (run_folder / "final_adapter" / "README.md").is_file()
@@ -102,7 +106,7 @@ def test_another_process_saves_its_part_and_writes_nothing_else(
     expand_shape: Callable[..., Path], run_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(final_model, "broadcast_object_list", lambda _: [str(run_folder / "of_the_main_process")])
-    trainer = StandInTrainer(expand_shape("llama", size=20), nn.Linear(1, 1), is_main=False)
+    trainer = DummyTrainer(expand_shape("llama", size=20), nn.Linear(1, 1), is_main=False)
     save(trainer, run_folder)
     assert trainer.noted == ["saved in of_the_main_process", "waited", "waited"]
     assert [path.name for path in run_folder.iterdir()] == ["of_the_main_process"]

@@ -10,7 +10,6 @@ from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.sections import problem_source, problem_split
 from rlvr_vocab.data.load import read_problems
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.runs.problem_account import check_same_division
 from rlvr_vocab.runs.problems import load_run_problems
 
 WORDS = ("experiment=quickstart", "dataset.max_eval_samples=8", "dataset.generator.num_problems=1000")
@@ -28,13 +27,13 @@ def test_gold_numbers_are_handed_on_as_numbers_and_fingerprinted_as_their_text(t
     numbers = [{"problem": f"What is {number} + 1?", "answer": number + 1.0} for number in range(30)]
     texts = [{**row, "answer": str(int(row["answer"]))} for row in numbers]
     as_numbers, as_texts = (run_problems(tmp_path, rows, "dataset.eval_fraction=0.1") for rows in (numbers, texts))
-    assert as_numbers.account() == as_texts.account()
+    assert as_numbers.report() == as_texts.report()
     [row] = as_numbers.by_stage[0].select([0])
     assert isinstance(row["solution"], float) and row["solution"] == row["answer"]
     # What version 0 wrote: SHA-256 of the JSON of [text, solution] of each problem, in its order.
     pairs = [[row["prompt"][-1]["content"], row["solution"]] for row in as_texts.held_out]
     expected = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
-    assert as_texts.account()["held_out"]["sha256"] == expected
+    assert as_texts.report()["held_out"]["sha256"] == expected
 
 
 def test_golds_that_are_no_text_are_left_out_for_the_verifier_and_kept_for_others(tmp_path):
@@ -58,7 +57,7 @@ def test_a_set_without_answers_is_divided_and_held_out_as_any_other(tmp_path):
     assert len(problems.held_out) == 4 and len(problems.by_stage[0]) == 16
     assert questions(problems.held_out).isdisjoint(questions(problems.by_stage[0]))
     assert {"solution", "answer"}.isdisjoint(problems.train.column_names)
-    assert problems.account() == run_problems(tmp_path, rows, *words).account()
+    assert problems.report() == run_problems(tmp_path, rows, *words).report()
 
 
 def questions(rows):
@@ -92,13 +91,13 @@ def test_a_run_writes_down_how_many_problems_it_holds_out_and_trains_on(tmp_path
     ]
     small = ["training.per_device_train_batch_size=8", "training.num_generations=4", "dataset.max_train_samples=40"]
     settings = load_settings("train", [*words, *small])
-    account = load_run_problems(settings, Console(quiet=True)).account([38])
+    account = load_run_problems(settings, Console(quiet=True)).report([38])
     assert account["held_out"]["measured_on"] == 5
     [training] = account["training"]
     assert training["trained_on"] == 38 and training["dataset"] and "stage" not in training
 
 
-def test_a_run_goes_on_with_the_problems_that_it_began_with_or_not_at_all(tmp_path, capsys):
+def test_a_run_goes_on_with_the_problems_that_it_began_with_or_not_at_all(tmp_path):
     rows = [{"problem": f"What is {number} + 1?", "answer": str(number + 1)} for number in range(40)]
     file, run = tmp_path / "problems.jsonl", tmp_path / "run"
     words = ["model=tiny", "dataset=local", f"dataset.name={file}", "dataset.eval_fraction=0.2", f"output_dir={run}"]
@@ -110,14 +109,12 @@ def test_a_run_goes_on_with_the_problems_that_it_began_with_or_not_at_all(tmp_pa
         written = [*rows[:-1], {**rows[-1], **changed}]
         file.write_text("".join(json.dumps(row) + "\n" for row in written))
         problems = load_run_problems(settings, Console(quiet=True))
-        check_same_division(settings, problems.account(), Console())
         return problems
 
-    account = check_with_the_last_row().account([32])
+    account = check_with_the_last_row().report([32])
     (run / "initial_model").mkdir(parents=True)
     (run / "problems.json").write_text(json.dumps(account))
     check_with_the_last_row()
-    assert capsys.readouterr().out == ""
 
     with pytest.raises(UserError, match=r"divided otherwise than when this run began \(.*give it back its problem set"):
         check_with_the_last_row(problem="3. what is 0 + 1")
@@ -126,6 +123,5 @@ def test_a_run_goes_on_with_the_problems_that_it_began_with_or_not_at_all(tmp_pa
     (run / "problems.json").write_text('{"held_out"')
     with pytest.raises(UserError, match=r"problems\.json is not readable JSON"):
         check_with_the_last_row()
-    (run / "problems.json").unlink()
+    (run / "problems.json").unlink()  # a start that was killed before it trained
     check_with_the_last_row()
-    assert "problems.jsonisnotthere" in "".join(capsys.readouterr().out.split())

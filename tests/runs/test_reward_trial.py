@@ -11,7 +11,7 @@ from rlvr_vocab.config.sections import RewardSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import RewardContext, build_rewards
 from rlvr_vocab.rewards.reward import RewardSpec
-from rlvr_vocab.runs.rewards import dry_run_rewards, gold_completion, stand_in_context
+from rlvr_vocab.runs.rewards import dry_run_rewards, dummy_context, gold_completion
 
 TAGS = ("<think>", "</think>")
 ROWS = Dataset.from_list([{"prompt": [{"role": "user", "content": "6*7?"}], "solution": "42", "level": 3}] * 3)
@@ -60,7 +60,7 @@ def test_an_xml_reward_gives_the_turn_its_form_with_the_answer_bare_where_that_i
 )
 def test_a_made_up_turn_has_full_marks_from_rewards_that_can_all_be_met(functions: list[Any]) -> None:
     settings = rewards(*functions)
-    for reward in build_rewards(settings.functions, stand_in_context(RewardContext(TAGS))):
+    for reward in build_rewards(settings.functions, dummy_context(RewardContext(TAGS))):
         [score] = reward.explain(completions=[gold_completion("42", settings, TAGS)], solution=["42"], prompts=["6*7?"])
         assert score.value == reward.full_mark, (reward.name, score)
 

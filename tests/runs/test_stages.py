@@ -1,6 +1,8 @@
 """What the stages of a run have left, as a resumed run and an evaluation read it; no training."""
 
+import json
 import weakref
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +14,13 @@ from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.checks.run import check_run
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.runs import stage_runner
+from rlvr_vocab.runs import stages as stages_module
+from rlvr_vocab.runs.folder import Run
 from rlvr_vocab.runs.problems import stages_of
 from rlvr_vocab.runs.record import run_of_checkpoint
-from rlvr_vocab.runs.stage_runner import StagedRun
-from rlvr_vocab.runs.stages import Stage, StageRecord, ended_records
+from rlvr_vocab.runs.stages import Stage, StagedRun, StageRecord, ended_records
 from rlvr_vocab.training.stage import StageContext
+from rlvr_vocab.vocab.layout import VocabLayout
 
 
 @pytest.fixture
@@ -30,7 +33,7 @@ def stages(tmp_path: Path) -> list[Stage]:
 def end(stage: Stage) -> StageRecord:
     record = StageRecord(stage.name, 4, "steps", 0, {}, 1.5)
     stage.folder.mkdir(parents=True)
-    stage.write_record(record)
+    (stage.folder / "stage.json").write_text(json.dumps(asdict(record)))
     return record
 
 
@@ -66,47 +69,49 @@ def test_a_checkpoint_is_evaluated_as_its_stage_was_sampled(tmp_path: Path) -> N
     assert first.folder == last.folder == tmp_path
 
 
+def run_of(stages: list[Stage]) -> Run:
+    return Run(stages[0].settings, VocabLayout(4, (), 1, 2, (), ()), Console(quiet=True))
+
+
 class Trainer:
-    """One whose objects know each other, as those of the real one do."""
+    """One in a reference cycle, like the real one."""
 
     def __init__(self) -> None:
-        self.itself = self
+        self.itself, self.optimizer = self, None
         self.checkpoints = SimpleNamespace(load_weights=lambda folder: None)
 
 
 def test_the_trainer_of_a_stage_is_gone_before_the_next_one_loads(stages: list[Stage], monkeypatch: Any) -> None:
     made: list[weakref.ref[Trainer]] = []
 
-    def trainer_of(*_: Any) -> Trainer:
+    def new_trainer(*_: Any) -> Trainer:
         assert not any(each() for each in made)
         trainer = Trainer()
         made.append(weakref.ref(trainer))
         return trainer
 
-    monkeypatch.setattr(stage_runner, "_stage_trainer", trainer_of)
-    monkeypatch.setattr(Stage, "final_checkpoint", lambda stage, record: stage.folder)
+    monkeypatch.setattr(StagedRun, "_new_trainer", new_trainer)
+    monkeypatch.setattr(stages_module, "newest_checkpoint_for_all", lambda folder, at_step: folder)
     monkeypatch.setattr(
         StagedRun, "_train", lambda run, stage, trainer: StageRecord(stage.name, 4, "steps", 0, {}, 1.5)
     )
+    held_out: Any = SimpleNamespace(measure_before=lambda trainer: None)
     nothing: Any = None
-    StagedRun(stages, Path(), nothing, nothing, nothing, Console(quiet=True)).train()
+    StagedRun(run_of(stages), stages, held_out, nothing).train()
     assert len(made) == 2
 
 
-def test_the_trainer_of_a_stage_is_told_its_own_kl(tmp_path: Path, expand_shape: Any) -> None:
+def test_the_trainer_of_a_stage_gets_its_own_kl(tmp_path: Path, expand_shape: Any, monkeypatch: Any) -> None:
     given: list[dict[str, Any]] = []
     text = "stages=[{name:a},{name:b,training:{kl_over:ids,kl_log_steps:3}}]"
-    settings = load_settings("train", ["experiment=quickstart", f"output_dir={tmp_path}", "logging=disabled", text])
+    words = ["experiment=quickstart", f"output_dir={tmp_path}", "logging=disabled", text]
+    settings = load_settings("train", words)
+    expand_shape("qwen3", size=10).rename(tmp_path / "initial_model")
     nothing: Any = SimpleNamespace(problems=None, during=None)
-    for number, stage in enumerate(settings.stages, start=1):
-        stage_runner._stage_trainer(
-            lambda folder, **arguments: given.append(arguments),
-            Stage(number, 2, stage.name, stage.run, None, nothing, ()),
-            expand_shape("qwen3", size=10),
-            StageContext(tmp_path),
-            nothing,
-            nothing,
-        )
+    stages = [Stage(number, 2, each.name, each.run, None, nothing, ()) for number, each in enumerate(settings.stages)]
+    monkeypatch.setattr(StagedRun, "trainer_class", staticmethod(lambda folder, **more: given.append(more)))
+    staged = StagedRun(run_of(stages), stages, nothing, nothing)
+    staged._new_trainer(stages[1], StageContext(tmp_path))
     assert [(each["kl_over"], each["kl_log_steps"]) for each in given] == [("text", None), ("ids", 3)]
 
 

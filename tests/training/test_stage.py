@@ -8,7 +8,7 @@ import pytest
 from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.integrations import WandbCallback
 
-from rlvr_vocab.runs.stage_runner import StagedRun
+from rlvr_vocab.runs.stages import StagedRun
 from rlvr_vocab.training.metrics.logged_rows import log_run_steps_to_wandb, record_wandb, recorded_wandb
 from rlvr_vocab.training.settings import UntilSettings
 from rlvr_vocab.training.stage import StageContext, StopEarly

@@ -39,8 +39,8 @@ from rlvr_vocab.record.files import EVALUATION_RESULTS, SUMMARY
 from rlvr_vocab.record.results import HeldOutMetric, ProblemResult
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader
+from rlvr_vocab.runs.data_report import problems_line
 from rlvr_vocab.runs.lock import only_writer
-from rlvr_vocab.runs.problem_account import problems_line
 from rlvr_vocab.runs.record import run_of_checkpoint
 from rlvr_vocab.runs.rewards import grader_of_checkpoint, require_reward_columns
 from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries

@@ -49,7 +49,7 @@ from rlvr_vocab.rewards.dry_run import stand_in_ids
 from rlvr_vocab.rewards.reward import traits_of
 from rlvr_vocab.rewards.turns import THINK_TAGS
 from rlvr_vocab.rewards.user_code import is_user_code
-from rlvr_vocab.runs.rewards import gold_completion, require_reward_columns, stand_in_context, turn_forms
+from rlvr_vocab.runs.rewards import dummy_context, gold_completion, require_reward_columns, turn_forms
 from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
 from rlvr_vocab.text import pluralize, short_text
 
@@ -117,7 +117,7 @@ def _score_golds(settings: ScoreSettings, console: Console) -> tuple[ScoredRows,
     golds = problems.columns.get("solution", [None] * len(problems.places))
     rows = _with_turns(problems, [gold_completion(gold, settings.rewards, tags) for gold in golds])
     require_reward_columns(judged, list(rows.columns), "the problems have")
-    context = stand_in_context(RewardContext(tags))
+    context = dummy_context(RewardContext(tags))
     if any(is_user_code(spec.name) for spec in judged.functions):  # which do not declare what form they want
         texts = (
             [form.format(reasoning="Work it out.", answer=cell_text(gold) or "…") for gold in golds]
@@ -195,8 +195,7 @@ def _checkpoint(
     # Only here: torch and transformers take seconds to import, and the other uses do not need them.
     from rlvr_vocab.evaluation.sampling import load_checkpoint
     from rlvr_vocab.runs.model import loading_kwargs, untrained_plan
-    from rlvr_vocab.runs.prompts import require_chat_template
-    from rlvr_vocab.runs.thinking import asks_to_think
+    from rlvr_vocab.runs.prompts import asks_to_think, require_chat_template
     from rlvr_vocab.vocab.expand import write_expansion
 
     prompts = problems.prompts or ()

@@ -6,6 +6,7 @@ import logging
 import os
 
 import torch
+from accelerate import PartialState
 
 from rlvr_vocab.config.checks.machine import ATTENTION, FLASH_PACKAGES
 from rlvr_vocab.config.sections import RunSettings, StageSettings, stage_error_context
@@ -132,7 +133,8 @@ def check_target_modules(settings: RunSettings) -> None:
     model = settings.model
     if not model.trains_adapter or isinstance(model.lora.target_modules, str):
         return
-    base = untrained_base(settings)
+    with PartialState().main_process_first():  # the others find a model that is made here in the cache
+        base = untrained_base(settings)
     with naming_model_keys():
         read_base(base, source_kwargs(model))  # refuses what is no language model
     bare = skeleton(base, **source_kwargs(model))

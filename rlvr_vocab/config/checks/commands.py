@@ -42,7 +42,7 @@ from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import check_new_file, check_new_folder
 from rlvr_vocab.runs.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder
-from rlvr_vocab.runs.rewards import grader_of_checkpoint, grader_of_run, stand_in_context
+from rlvr_vocab.runs.rewards import dummy_context, grader_of_checkpoint, grader_of_run
 from rlvr_vocab.text import did_you_mean
 from rlvr_vocab.vocab.layout import VocabLayout, refuse_expanded
 from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_CONFIG, is_adapter
@@ -162,7 +162,7 @@ def check_graders(settings: EvaluateSettings) -> None:
     """What grades the answers of each checkpoint is there, and is the same for all."""
     specs = [grader_of_checkpoint(settings, checkpoint) for checkpoint in settings.checkpoints]
     for checkpoint, spec in zip(settings.checkpoints, specs, strict=True):
-        Grader(spec, stand_in_context(RewardContext())).check_parameters()
+        Grader(spec, dummy_context(RewardContext())).check_parameters()
         if not same_grader(spec.record(), specs[0].record()):
             one, other = (grader_text(each.record()) for each in (specs[0], spec))
             raise UserError(

@@ -33,7 +33,7 @@ from rlvr_vocab.record.metrics import HELD_OUT_FIGURES
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, required_columns
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import check_run_folder
-from rlvr_vocab.runs.rewards import GOLD_COLUMNS, NAME_GOLD_ANSWERS, grader_of_run, solved_by, stand_in_context
+from rlvr_vocab.runs.rewards import GOLD_COLUMNS, NAME_GOLD_ANSWERS, dummy_context, grader_of_run, solved_by
 from rlvr_vocab.text import did_you_mean
 from rlvr_vocab.vocab.refuse_off_policy import OF_TRANSFORMERS, OF_VLLM, refuse_off_policy, refuse_off_policy_options
 
@@ -228,14 +228,14 @@ def check_rewards(rewards: RewardSettings) -> None:
     """Every function is there, takes its parameters and has a weight; user code is loaded."""
     if not rewards.functions:
         raise UserError("rewards.functions is empty: give at least one, e.g. rewards=accuracy")
-    for reward in build_rewards(rewards.functions, stand_in_context(RewardContext())):
+    for reward in build_rewards(rewards.functions, dummy_context(RewardContext())):
         reward.check_parameters()
 
 
 def check_grader(settings: RunSettings) -> None:
     """What grades held-out answers is there, and what looks at accuracy has right and wrong answers to look at."""
     spec = grader_of_run(settings)
-    Grader(spec, stand_in_context(RewardContext())).check_parameters()
+    Grader(spec, dummy_context(RewardContext())).check_parameters()
     check_gold_answers(RewardSettings(spec.functions), settings.dataset)
     if spec.threshold is not None:
         return

@@ -1,4 +1,4 @@
-"""What would keep a model from thinking is said before it trains, and nothing is said of a run that thinks."""
+"""A run whose prompts, template and rewards keep its model from thinking is warned, and no other."""
 
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,8 @@ from datasets import Dataset
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.rewards.build import build_rewards
 from rlvr_vocab.runs.model import untrained_plan
+from rlvr_vocab.runs.prompts import asks_to_think, thinking_warnings
 from rlvr_vocab.runs.rewards import highest_reward_template, reward_context
-from rlvr_vocab.runs.stages import Stage
-from rlvr_vocab.runs.thinking import asks_to_think, thinking_warnings
 from rlvr_vocab.vocab.chat import assistant_turn
 
 THINKS_AT_ONCE = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}A:{END}{% endif %}"
@@ -19,7 +18,7 @@ REASONING = "model.think_tags=[<reasoning>,</reasoning>]"
 XML = "dataset.system_prompt=Write <reasoning> and <answer>."
 
 
-def doubts(folder: Path, *words: str) -> list[str]:
+def warnings(folder: Path, *words: str) -> list[str]:
     settings = read_settings(
         "train",
         [f"model.name={folder}", "dataset=local", "dataset.name=x.jsonl", "dataset.system_prompt=Solve it.", *words],
@@ -30,7 +29,7 @@ def doubts(folder: Path, *words: str) -> list[str]:
     if system:
         prompt = [{"role": "system", "content": system}, *prompt]
     rows = Dataset.from_list([{"prompt": prompt, "solution": "42", "answer": "42"}] * 2)
-    return thinking_warnings([Stage(1, 1, "", settings, None, rows, (10,))], plan)
+    return list(thinking_warnings(settings, rows, plan))
 
 
 @pytest.fixture
@@ -49,24 +48,24 @@ def knows_the_tags(make_shape: Any) -> Path:
 
 def test_a_tag_that_the_model_does_not_know_and_nobody_writes_never_opens(new_to_the_tags: Path) -> None:
     words = ["model.reasoning_vocab_size=5", "dataset.open_thinking=model"]
-    [line] = doubts(new_to_the_tags, *words)
+    [line] = warnings(new_to_the_tags, *words)
     assert "<think> is new to this model, which never meets it" in line and "open_thinking=prefill" in line
-    [line] = doubts(new_to_the_tags, *words, "dataset.system_prompt=Open <think> first.")
+    [line] = warnings(new_to_the_tags, *words, "dataset.system_prompt=Open <think> first.")
     assert "has seen it in the prompt alone" in line
     warmup = ["warmup.max_steps=3", "dataset.columns.reasoning=working"]
-    assert doubts(new_to_the_tags, *words, *warmup) == []  # which makes it a token first
-    assert doubts(new_to_the_tags, "model.reasoning_vocab_size=5") == []  # auto: the template writes it
-    assert doubts(new_to_the_tags, "dataset.open_thinking=model") == []  # nothing is to be open
+    assert warnings(new_to_the_tags, *words, *warmup) == []  # which makes it a token first
+    assert warnings(new_to_the_tags, "model.reasoning_vocab_size=5") == []  # auto: the template writes it
+    assert warnings(new_to_the_tags, "dataset.open_thinking=model") == []  # nothing is to be open
 
 
 def test_a_model_that_knows_the_tag_has_to_be_told_of_it_somewhere(knows_the_tags: Path) -> None:
-    [line] = doubts(knows_the_tags, "model.reasoning_vocab_size=5")
+    [line] = warnings(knows_the_tags, "model.reasoning_vocab_size=5")
     assert "do not mention <think>" in line
-    assert doubts(knows_the_tags, "model.reasoning_vocab_size=5", "dataset.system_prompt=<think>!") == []
-    assert doubts(knows_the_tags, "model.reasoning_vocab_size=5", "dataset.open_thinking=prefill") == []
+    assert warnings(knows_the_tags, "model.reasoning_vocab_size=5", "dataset.system_prompt=<think>!") == []
+    assert warnings(knows_the_tags, "model.reasoning_vocab_size=5", "dataset.open_thinking=prefill") == []
     warmup = ["warmup.max_steps=3", "dataset.columns.reasoning=working"]
-    assert doubts(knows_the_tags, "model.reasoning_vocab_size=5", *warmup) == []
-    assert doubts(knows_the_tags) == []
+    assert warnings(knows_the_tags, "model.reasoning_vocab_size=5", *warmup) == []
+    assert warnings(knows_the_tags) == []
 
 
 @pytest.mark.parametrize(
@@ -77,7 +76,7 @@ def test_a_template_that_closes_the_thinking_at_once_is_named(
 ) -> None:
     template = tmp_path / "chat.jinja"
     template.write_text(THINKS_AT_ONCE.replace("{END}", "{{ '" + end + "' }}"))
-    found = doubts(knows_the_tags, "model.reasoning_vocab_size=5", f"model.chat_template={template}")
+    found = warnings(knows_the_tags, "model.reasoning_vocab_size=5", f"model.chat_template={template}")
     assert found == [] if part is None else part in found[0]
 
 
@@ -87,7 +86,7 @@ def test_a_format_that_no_thinking_turn_can_have_is_named_with_the_tags_that_it_
 ) -> None:
     """With and without copies: the template writes the opening tag in both, where that is asked for."""
     opened = "dataset.open_thinking=prefill"
-    [line] = doubts(new_to_the_tags, f"model.reasoning_vocab_size={size}", "rewards=xml", opened)
+    [line] = warnings(new_to_the_tags, f"model.reasoning_vocab_size={size}", "rewards=xml", opened)
     assert line.startswith("reward xml_format gives 0 to any turn that thinks between <think> and </think>")
     assert ("model.think_tags=[<reasoning>,</reasoning>]" if size else "dataset.open_thinking=model") in line
 
@@ -98,14 +97,13 @@ def test_a_format_that_no_thinking_turn_can_have_is_named_with_the_tags_that_it_
         ["rewards=xml", REASONING, XML],
         ["rewards=[{name:xml_format,params:{strict_newlines:true}}]", REASONING, XML],
         ["rewards=[{name:xml_format,params:{search:true}}]"],
-        ["rewards=format"],
         ["rewards=format", REASONING],
         ["rewards=[{name:xml_format,weight:0},accuracy]"],
         ["rewards=[accuracy,json_format,boxed,overlong]"],
     ],
 )
 def test_formats_that_a_thinking_turn_can_have_are_not_named(new_to_the_tags: Path, words: list[str]) -> None:
-    assert doubts(new_to_the_tags, "model.reasoning_vocab_size=5", *words) == []
+    assert warnings(new_to_the_tags, "model.reasoning_vocab_size=5", *words) == []
 
 
 @pytest.mark.parametrize(
@@ -115,7 +113,6 @@ def test_formats_that_a_thinking_turn_can_have_are_not_named(new_to_the_tags: Pa
         ("Solve it.", ["rewards=xml"], False),
         ("Solve it in <think> and </think>.", [], True),
         ("Solve it.", ["rewards=format"], True),
-        ("Solve it.", ["rewards=[accuracy,{name:think_format,weight:0.5}]"], True),
         ("Solve it.", ["rewards=[accuracy,'{mine}:my_think_format']"], True),
         ("Solve it.", ["rewards=[accuracy,'{mine}:my_xml_format']"], False),
         ("Solve it in <reasoning>.", [REASONING], True),
@@ -144,20 +141,9 @@ def test_a_template_is_changed_only_for_a_run_that_is_to_think(
     assert text.endswith(f"{settings.model.think_tags[0]}\n") is opens
 
 
-def test_a_run_that_does_not_think_may_have_any_format(new_to_the_tags: Path) -> None:
-    assert doubts(new_to_the_tags, "dataset.open_thinking=model", "rewards=xml") == []
-
-
 @pytest.mark.parametrize(
     ("function", "named"),
-    [
-        ("strict_format_reward", True),
-        ("shape", True),
-        ("strictness", False),  # it declares nothing
-        ("soft_format_reward", False),
-        ("own_format", False),  # a form that nobody here knows of
-        ("broken_format", False),
-    ],
+    [("strict_format", True), ("soft_format", False), ("undeclared", False), ("unknown_form", False)],
 )
 def test_a_format_reward_of_ones_own_is_tried_alike(
     new_to_the_tags: Path, tmp_path: Path, function: str, named: bool
@@ -165,31 +151,25 @@ def test_a_format_reward_of_ones_own_is_tried_alike(
     (tmp_path / "mine.py").write_text(
         r"""
 import re
-from rlvr_vocab.rewards import Score, reward
+from rlvr_vocab.rewards import reward
 FORM = r"<reasoning>.*?</reasoning>\s*<answer>.*?</answer>"
 @reward(is_format=True)
-def strict_format_reward(completions, answer, **kwargs):
+def strict_format(completions, answer, **kwargs):
     return [1.0 if re.match("^" + FORM, turn[0]["content"], re.DOTALL) else -0.5 for turn in completions]
-def strictness(completions, answer, **kwargs):
-    return strict_format_reward(completions, answer)
 @reward(is_format=True)
-def shape(completions, **kwargs):
-    return [Score(float(turn[0]["content"].startswith("<reasoning>")), "") for turn in completions]
-@reward(is_format=True)
-def soft_format_reward(completions, **kwargs):
+def soft_format(completions, **kwargs):
     return [1.0 if re.search(FORM, turn[0]["content"], re.DOTALL) else 0.0 for turn in completions]
+def undeclared(completions, answer, **kwargs):
+    return strict_format(completions, answer)
 @reward(is_format=True)
-def own_format(completions, **kwargs):
+def unknown_form(completions, **kwargs):
     return [float("ANSWER:" in turn[0]["content"]) for turn in completions]
-@reward(is_format=True)
-def broken_format(completions, **kwargs):
-    return [1 / 0 for turn in completions]
 """
     )
     reward = f"rewards=['{tmp_path}/mine.py:{function}']"
-    found = doubts(new_to_the_tags, "model.reasoning_vocab_size=5", reward)
+    found = warnings(new_to_the_tags, "model.reasoning_vocab_size=5", reward)
     assert [f"reward {function} gives" in line for line in found] == [True] * named
-    assert doubts(new_to_the_tags, "model.reasoning_vocab_size=5", reward, REASONING, XML) == []
+    assert warnings(new_to_the_tags, "model.reasoning_vocab_size=5", reward, REASONING, XML) == []
 
 
 @pytest.mark.parametrize("recipe", ["gsm8k_xml", "gsm8k_xml_reasoning"])
@@ -201,7 +181,7 @@ def test_a_good_turn_has_full_marks_in_the_xml_recipes_and_thinks_where_there_ar
     settings = read_settings("train", words)
     plan = untrained_plan(settings.model, settings.seed, settings.dataset)
     rows = Dataset.from_list([{"prompt": [{"role": "user", "content": "6*7?"}], "solution": "42"}])
-    assert thinking_warnings([Stage(1, 1, "", settings, None, rows, (10,))], plan) == []
+    assert list(thinking_warnings(settings, rows, plan)) == []
     prompt = plan.tokenizer.apply_chat_template(rows[0]["prompt"], add_generation_prompt=True, return_dict=False)
     opened = "<reasoning>\n" * (not copies)  # else by the template
     said = plan.tokenizer.encode(f"{opened}6*7 is 42.\n</reasoning>\n<answer>\n42\n</answer>")

@@ -1,4 +1,7 @@
-"""`problems.json`: the problems that a run is measured on and trains on, and whether they are still the same."""
+"""`problems.json`: fingerprints of the problems that a run is measured on and trains on, and what follows from them.
+
+A run goes on with the problems that it began with, and an evaluation on problems that a run trained on is warned of.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,6 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
-
-from rich.console import Console
 
 from rlvr_vocab.config.sections import DatasetSettings, RunSettings, problem_source, problem_split
 from rlvr_vocab.config.values import read
@@ -20,19 +21,13 @@ from rlvr_vocab.text import pluralize
 
 _FINGERPRINT = "sha256"
 _KINDS = {"held_out": {_FINGERPRINT: str}, "training": [{_FINGERPRINT: str}]}
+TrainingSet = tuple[str, str, str]  # name of the stage, problem set, fingerprint, unusable gold answers included
 
 
-def problem_account(
-    held_out: Sequence[Sequence[Any]], stages: Sequence[tuple[str, str, str]], trained_on: Sequence[int]
+def data_report(
+    held_out: Sequence[Sequence[Any]], training_sets: Sequence[TrainingSet], num_fitting: Sequence[int | None]
 ) -> dict[str, Any]:
-    """The content of `problems.json`.
-
-    Args:
-        held_out: the problems that the run is measured on.
-        stages: name, problem set and fingerprint of what each stage trains on, unusable gold answers included.
-        trained_on: problems of each stage whose prompts fit; nothing where they were not measured.
-    """
-    counts: Sequence[int | None] = trained_on or [None] * len(stages)
+    """The content of `problems.json`; `num_fitting` are the problems of each stage whose prompts fit, where counted."""
     training = [
         {
             **({"stage": name} if name else {}),
@@ -40,37 +35,27 @@ def problem_account(
             **({} if count is None else {"trained_on": count}),
             _FINGERPRINT: fingerprint,
         }
-        for (name, dataset, fingerprint), count in zip(stages, counts, strict=True)
+        for (name, dataset, fingerprint), count in zip(training_sets, num_fitting, strict=True)
     ]
     return {"held_out": {"measured_on": len(held_out), _FINGERPRINT: fingerprint_of(held_out)}, "training": training}
 
 
 def fingerprint_of(problems: Iterable[Sequence[Any]]) -> str:
-    """SHA-256 of problems, their solutions and whatever more decides, in their order."""
+    """SHA-256 of problems, their solutions and further columns, in their order."""
     return hashlib.sha256(json.dumps(list(problems)).encode()).hexdigest()
 
 
-def check_same_division(settings: RunSettings, account: Mapping[str, Any], console: Console) -> None:
-    """Refuse to go on with other problems than a run began with: it would be measured on what it has trained on.
-
-    Args:
-        account: of the problems as they are divided now.
+def check_same_problems(settings: RunSettings, report: Mapping[str, Any]) -> None:
+    """Refuse to resume with other problems: a run would be measured on problems that it has trained on.
 
     Raises:
-        UserError: `problems.json` is damaged, or holds another division.
+        UserError: `problems.json` is damaged, or holds other fingerprints than `report`.
     """
     path = settings.output_dir / PROBLEMS
     if settings.overwrite or not (settings.output_dir / INITIAL_MODEL).exists():
         return
-    recorded = read_json_if_there(path, _KINDS)
-    if recorded is None:
-        console.print(
-            f"warning: {path} is not there: whether the run goes on with the problems that it began with is not known",
-            style="yellow",
-            markup=False,
-        )
-        return
-    changes = _changes(recorded, account)
+    recorded = read_json_if_there(path, _KINDS)  # written before the first step
+    changes = [] if recorded is None else _changes(recorded, report)
     if changes:
         raise UserError(
             f"output_dir={settings.output_dir}: the problems are divided otherwise than when this run began "
@@ -80,14 +65,13 @@ def check_same_division(settings: RunSettings, account: Mapping[str, Any], conso
 
 
 def _changes(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What is other than in a `problems.json`; nothing where the problems are divided in the same way."""
-    parts = [("held out", recorded.get("held_out"), now["held_out"])]
+    """The parts whose fingerprints differ."""
+    parts = [("held out", recorded["held_out"], now["held_out"])]
     parts += [
         (here.get("stage", "training"), there, here)
-        for there, here in zip(recorded.get("training", ()), now["training"], strict=False)
+        for there, here in zip(recorded["training"], now["training"], strict=False)
     ]
-    different = (where for where, there, here in parts if (there or {}).get(_FINGERPRINT) != here[_FINGERPRINT])
-    return [f"{where}: other problems" for where in different]
+    return [f"{where}: other problems" for where, there, here in parts if there[_FINGERPRINT] != here[_FINGERPRINT]]
 
 
 def problems_line(dataset: str, keys: Collection[str], run: RunOfCheckpoint) -> str:
@@ -117,7 +101,7 @@ def problems_line(dataset: str, keys: Collection[str], run: RunOfCheckpoint) -> 
 
 
 def _recorded_division(run: RunOfCheckpoint) -> tuple[frozenset[str], set[str], list[str]]:
-    """Keys of the problems that a run held out, keys of those it trained on, and how that differs from its record."""
+    """Keys of the problems that a run held out, keys of those it trained on, and what differs from its record."""
     own = _divided(run.dataset, run)
     reserved_keys = frozenset(problem.key for problem in own.reserved)
     trained = {problem.key for problem in own.trained} if run.warmed_up else set()
@@ -131,7 +115,7 @@ def _recorded_division(run: RunOfCheckpoint) -> tuple[frozenset[str], set[str], 
     recorded = read_json_if_there(run.folder / PROBLEMS, _KINDS)
     if recorded is None:
         return reserved_keys, trained, []
-    now = {**problem_account([], stages, ()), "held_out": recorded["held_out"]}
+    now = {**data_report([], stages, [None] * len(stages)), "held_out": recorded["held_out"]}
     return reserved_keys, trained, _changes(recorded, now)
 
 

@@ -1,0 +1,50 @@
+"""The summary on the screen: the outcome, failures of rewards, findings, and a sampled answer."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from rlvr_vocab.runs.summary import print_summary
+
+SUMMARY = {
+    "accuracy_before": 0.25,
+    "accuracy_after": 0.5,
+    "held_out_problems": 8,
+    "steps": 4,
+    "grpo_seconds": 3.0,
+    "seconds": 5.0,
+    "steps_without_signal": 0,
+    "sample": None,
+}
+
+
+def screen(colour: bool = False, **more: Any) -> list[str]:
+    file = io.StringIO()
+    system = "standard" if colour else None
+    console = Console(file=file, width=1_000, highlight=False, force_terminal=colour, color_system=system)  # type: ignore[arg-type]
+    print_summary({**SUMMARY, **more}, Path("runs/a"), console)
+    return file.getvalue().splitlines()
+
+
+def test_the_outcome_is_a_line_and_nothing_is_printed_of_failures_that_were_none() -> None:
+    shown = screen(reward_failures={})
+    assert shown[1] == "held-out accuracy on 8 problems: 25.0% before GRPO, 50.0% after (+25.0 points, 4 steps, 3 s)"
+    assert not any("failed" in line or line.startswith("finding") or "no step" in line for line in shown)
+    assert "no step had a group whose rewards differed" in screen(steps_without_signal=4)[2]
+
+
+def test_failed_rewards_and_findings_are_named() -> None:
+    found = [{"title": "KL [above] its limit", "step": 37}]
+    lines = screen(reward_failures={"mine": 1_200, "[bold]": 1}, findings=found)[2:5]
+    assert lines[0].startswith("reward mine failed on 1,200 completions")
+    assert lines[1].startswith("reward [bold] failed on 1 completion,")
+    assert lines[2].startswith("finding: KL [above] its limit (step 37): ") and lines[2].endswith("doctor run=runs/a")
+
+
+def test_the_sample_is_marked_where_no_colour_can_show_it_and_moves_no_cursor() -> None:
+    sample = {"problem": "6*7", "solution": "42", "stretches": [("<think>\n\x1b[2J6", 0), ("*7", 1)]}
+    assert screen(sample=sample)[4:6] == ["  <think>", r"\x1b[2J6⟦*7⟧"]
+    coloured = "\n".join(screen(colour=True, sample=sample))
+    assert "in colour" in coloured and "⟦" not in coloured and "\x1b[2J" not in coloured
