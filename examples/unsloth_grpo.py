@@ -14,7 +14,7 @@ from unsloth import FastLanguageModel  # isort: skip  # before transformers, pef
 from datasets import Dataset, load_dataset
 from trl import GRPOConfig, GRPOTrainer
 
-from rlvr_vocab.rewards.library.accuracy import accuracy
+from rlvr_vocab.rewards.library.answers import accuracy
 
 SYSTEM_PROMPT = r"Think step by step. Put the final answer in \boxed{}."
 LONGEST_PROMPT, LONGEST_COMPLETION = 256, 768

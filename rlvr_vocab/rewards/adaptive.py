@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from rlvr_vocab.errors import UserError
 
-# Weighted scores are summed in float32, where a far larger weight leaves nothing of the others, or infinity.
+# Weighted scores are summed in float32, where a far larger weight drowns the others, or becomes infinite.
 LARGEST_WEIGHT = 1e6
 
 
 @dataclass(frozen=True)
 class Adaptation:
-    """When and how a weight moves.
+    """When and how a weight moves: at most once after each `window` batches of completions.
 
-    The success rate is the share of completions at full mark, over `window` batches of completions; after each full
-    window the weight moves at most once and the window begins anew.
-
-    Attributes:
-        below: at a success rate below this the weight is multiplied by `raise_by`.
-        above: at one above this it is multiplied by `lower_by`.
-        least, most: bounds of the weight.
+    The success rate is the share of completions at full mark in these batches. Below `below` the weight is multiplied
+    by `raise_by`, above `above` by `lower_by`; it stays between `least` and `most`.
     """
 
     below: float = 0.3
@@ -35,30 +29,23 @@ class Adaptation:
     most: float = 10.0
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if not math.isfinite(value):
-                raise UserError(f"adaptive: {name}={value} must be a finite number")
-        if not 0 <= self.below <= self.above <= 1:
-            raise UserError(f"adaptive: below={self.below} and above={self.above} must be shares, the first no larger")
-        if not 0 < self.lower_by <= 1 <= self.raise_by:
-            factors = f"lower_by={self.lower_by} and raise_by={self.raise_by}"
-            raise UserError(f"adaptive: {factors} must lie above 0 and on either side of 1")
-        if not 0 < self.least <= self.most:
-            raise UserError(f"adaptive: least={self.least} must be above 0 and at most most={self.most}")
-        if self.most > LARGEST_WEIGHT:
-            raise UserError(f"adaptive: most={self.most} must be at most {LARGEST_WEIGHT:,.0f}")
-        if self.window < 1:
-            raise UserError(f"adaptive: window={self.window} must be at least 1")
+        for holds, rule in (
+            (0 <= self.below <= self.above <= 1, "0 <= below <= above <= 1"),
+            (0 < self.lower_by <= 1 <= self.raise_by, "0 < lower_by <= 1 <= raise_by"),
+            (0 < self.least <= self.most <= LARGEST_WEIGHT, f"0 < least <= most <= {LARGEST_WEIGHT:,.0f}"),
+            (self.window >= 1, "window >= 1"),
+        ):
+            if not holds:
+                raise UserError(f"adaptive: {self} must have {rule}")
 
 
 class AdaptiveWeight:
     """One weight and the success rates of the batches since it last moved.
 
-    Example:
-        >>> weight = AdaptiveWeight(1.0, full_mark=1.0, adaptation=Adaptation(window=1))
-        >>> weight.observe([0.0, 0.0, 1.0, 0.0, None])
-        >>> weight.value
-        1.2
+    >>> weight = AdaptiveWeight(1.0, full_mark=1.0, adaptation=Adaptation(window=1))
+    >>> weight.observe([0.0, 0.0, 1.0, 0.0, None])
+    >>> weight.value
+    1.2
     """
 
     def __init__(self, value: float, full_mark: float, adaptation: Adaptation) -> None:
@@ -71,23 +58,23 @@ class AdaptiveWeight:
         self._rates: list[float] = []
 
     def observe(self, scores: Sequence[float | None]) -> None:
-        """Count a batch; rows without a score say nothing."""
+        """Count a batch; rows without a score are left out."""
         given = [score for score in scores if score is not None]
         if not given:
             return
         self._rates.append(sum(score >= self._full_mark - 1e-6 for score in given) / len(given))
-        if len(self._rates) < self._adaptation.window:
+        rule = self._adaptation
+        if len(self._rates) < rule.window:
             return
         rate = sum(self._rates) / len(self._rates)
         self._rates = []
-        rule = self._adaptation
         factor = rule.raise_by if rate < rule.below else rule.lower_by if rate > rule.above else 1.0
         self.value = min(max(self.value * factor, rule.least), rule.most) if factor != 1.0 else self.value
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint has to keep."""
+        """For a checkpoint."""
         return {"value": self.value, "rates": list(self._rates)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         self.value, self._rates = float(state["value"]), list(state["rates"])

@@ -1,4 +1,4 @@
-"""Calls that must come back in time: they run in a daemon thread, which is left behind where one does not."""
+"""Calls with a deadline: they run in a daemon thread, which is abandoned where one does not return."""
 
 from __future__ import annotations
 
@@ -9,25 +9,22 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-# Whether anybody still waits for a call; asked from inside it.
+# Whether the caller still waits; for the called function to ask.
 StillWanted = Callable[[], bool]
 
 
 class TimedOut(Exception):
-    """A call was given up, or not begun. The message goes on from the name of a function."""
+    """A call was abandoned, or not begun. The message continues a sentence that begins with the function's name."""
 
 
 class Deadline:
-    """When calls made now must have come back.
-
-    Attributes:
-        seconds: from now on; None for no deadline.
-    """
+    """`seconds` from now on; None for no deadline."""
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
@@ -40,25 +37,22 @@ class Deadline:
     def missed(self) -> TimedOut:
         return TimedOut(f"had not returned by its deadline of {self.seconds:g} seconds")
 
-    def over(self) -> TimedOut:
-        return TimedOut(f"was not called after its deadline of {self.seconds:g} seconds")
-
 
 class DeadlineThread:
-    """One thread for all calls of a function, so that what it keeps for a thread stays.
+    """One thread for all calls of a function, so that its thread-local state stays.
 
-    A call sees the context variables and the GPU of the thread that it is made for; what it raises is raised there.
-    As long as one that was given up still runs, no other is begun: a function that hangs costs one thread. The thread
-    holds up nothing when the program ends.
+    A call has the context variables and the GPU of its caller; what it raises is raised there. While an abandoned call
+    still runs, no other begins: a function that hangs costs one thread. It is a daemon, so that the program can end.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._one_caller = threading.Lock()
-        self._jobs: SimpleQueue[_Call | None] = SimpleQueue()
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._call: _Call | None = None
-        weakref.finalize(self, self._jobs.put, None)
+        self._ended: threading.Event | None = None
+        self._begun = 0.0
+        weakref.finalize(self, self._calls.put, None)
 
     def call(self, function: Callable[[StillWanted], T], deadline: Deadline) -> T:
         """What `function` returns or raises.
@@ -67,28 +61,36 @@ class DeadlineThread:
             TimedOut: it has not returned by the deadline, or an earlier call still runs.
         """
         with self._one_caller:
-            if self._call is not None and not self._call.ended.is_set():
-                seconds = time.monotonic() - self._call.begun
+            if self._ended is not None and not self._ended.is_set():
+                seconds = time.monotonic() - self._begun
                 raise TimedOut(f"still hangs in a call that began {seconds:.0f} seconds ago and was not called again")
-            left = deadline.left()
-            if left == 0:
-                raise deadline.over()
-            call = self._call = _Call(function)
-            self._begin(call)
-            try:
-                in_time = call.ended.wait(left)
-            finally:  # an interruption of the user, too, leaves it behind
-                call.wanted = False
-            if not in_time:
-                raise deadline.missed()
-            self._call = None
-            return call.result()
+            if (left := deadline.left()) == 0:
+                raise TimedOut(f"was not called after its deadline of {deadline.seconds:g} seconds")
+            outcome: Future[T] = Future()
+            context, gpu, ended = contextvars.copy_context(), _current_gpu(), threading.Event()
 
-    def _begin(self, call: _Call) -> None:
-        if self._thread is None or not self._thread.is_alive():  # none has survived a fork
-            self._thread = threading.Thread(target=_run_calls, args=(self._jobs,), name=self._name, daemon=True)
-            self._thread.start()
-        self._jobs.put(call)
+            def run() -> None:
+                with suppress(InvalidStateError):  # nobody waits for it any more
+                    try:
+                        _use_gpu(gpu)
+                        outcome.set_result(context.run(function, lambda: not outcome.cancelled()))
+                    except BaseException as error:  # noqa: BLE001 - raised again in the thread of the caller
+                        outcome.set_exception(error)
+                    finally:
+                        ended.set()
+
+            self._begun, self._ended = time.monotonic(), ended
+            if self._thread is None or not self._thread.is_alive():  # none has survived a fork
+                self._thread = threading.Thread(target=_run_calls, args=(self._calls,), name=self._name, daemon=True)
+                self._thread.start()
+            self._calls.put(run)
+            try:
+                in_time = ended.wait(left)
+            finally:  # an interruption by the user abandons the call, too
+                outcome.cancel()
+            if not in_time and outcome.cancelled():
+                raise deadline.missed()
+            return outcome.result()
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -101,37 +103,9 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
         return thread.submit(asyncio.run, coroutine).result()
 
 
-class _Call:
-    """One call: what it shall see, and what came of it."""
-
-    def __init__(self, function: Callable[[StillWanted], Any]) -> None:
-        self.begun = time.monotonic()
-        self.ended = threading.Event()
-        self.wanted = True
-        self._function = function
-        self._context = contextvars.copy_context()
-        self._gpu = _current_gpu()
-        self._value: Any = None
-        self._error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            _use_gpu(self._gpu)
-            self._value = self._context.run(self._function, lambda: self.wanted)
-        except BaseException as error:  # noqa: BLE001 - raised again by `result`, in the thread of the caller
-            self._error = error
-        finally:
-            self.ended.set()
-
-    def result(self) -> Any:
-        if self._error is not None:
-            raise self._error
-        return self._value
-
-
-def _run_calls(jobs: SimpleQueue[_Call | None]) -> None:
-    while (call := jobs.get()) is not None:
-        call.run()
+def _run_calls(calls: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (call := calls.get()) is not None:
+        call()
         del call  # with what it returned, while waiting for the next
 
 

@@ -1,40 +1,39 @@
-"""What says how good a model's answers are: one of a run's rewards, or their sum, and from which score one is right."""
+"""The grader of answers: one of a run's rewards, or their sum, and the score from which an answer is right."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import (
-    Reward,
     RewardContext,
     build_rewards,
+    declared,
     find_function,
     logged_names,
     required_columns,
 )
-from rlvr_vocab.rewards.dry_run import trial_columns
+from rlvr_vocab.rewards.guard import Reward, trial_columns
 from rlvr_vocab.rewards.library import LIBRARY
-from rlvr_vocab.rewards.library.accuracy import accuracy, extracted_answer
-from rlvr_vocab.rewards.reward import RewardSpec, traits_of
+from rlvr_vocab.rewards.library.answers import accuracy, extracted_answer
+from rlvr_vocab.rewards.reward import RewardSpec
 from rlvr_vocab.rewards.user_code import is_user_code, source_file
 
-# Answers that a reward is given at once; one of the user's own has a deadline for each batch.
+# Answers that a reward is given at once; user code has a deadline for each batch.
 _BATCH = 64
 
 
 @dataclass(frozen=True)
 class GraderSpec:
-    """What grades answers, as plain settings.
+    """The settings of a grader.
 
     Attributes:
-        functions: the rewards whose weighted sum is the score; of one that tells right from wrong it is the score.
+        functions: the rewards whose weighted sum is the score.
         threshold: the score from which an answer is right; None where nothing is right or wrong.
-        form: the reward that tells whether an answer is in format; None where none does.
+        form: the reward that says whether an answer is in format; None for none.
     """
 
     functions: tuple[RewardSpec, ...]
@@ -56,7 +55,7 @@ class GraderSpec:
         return " + ".join(name if spec.weight == 1 else f"{spec.weight:g} × {name}" for name, spec in pairs)
 
     def record(self) -> dict[str, Any]:
-        """For the records of runs and evaluations: but for the name, the same of graders that give the same figures."""
+        """For records: equal, but for the name, for graders that give the same figures."""
         functions = [
             {
                 **_code_of(each.name),
@@ -68,7 +67,7 @@ class GraderSpec:
         return {"name": self.name, "functions": functions, "threshold": self.threshold}
 
     def form_record(self) -> dict[str, Any] | None:
-        """The same of what looks at the form."""
+        """The same of `form`."""
         if self.form is None:
             return None
         return {**_code_of(self.form.name), "params": dict(self.form.params), "full_mark": self.form.full_mark}
@@ -77,19 +76,18 @@ class GraderSpec:
 def grader_spec(
     rewards: Sequence[RewardSpec], asked: Sequence[RewardSpec] | None = None, threshold: float | None = None
 ) -> GraderSpec:
-    """What grades the answers of a run with these rewards; `accuracy` where there are none.
+    """The grader of a run with these rewards; `accuracy` where there are none.
 
     Args:
-        asked: the rewards that grade, by the user's word; a name alone is that of one of the run's. None: the first
-            of the run's that grades being right, else the sum of all that have a weight, each with its first.
-        threshold: the score from which an answer is right; None: the full mark of a reward that grades being right, or
-            of one of the user's own that is asked for by itself.
+        asked: the rewards that the user wants to grade; a name alone is that of one of the run's. None: the first of
+            the run's that grades being right, else the sum of all that have a weight.
+        threshold: None for the full mark of a reward that grades being right, or of user code asked for by itself.
 
     Raises:
-        UserError: a reward cannot be found, or what is asked for is nothing, or has no weight.
+        UserError: a reward cannot be found, or nothing with a weight is asked for.
     """
     given = [replace(spec, adaptive=None) for spec in rewards]
-    graders = [spec for spec in given if _grades(spec)] or [spec for spec in map(_shaped, given) if spec is not None]
+    graders = [spec for spec in given if declared(spec).grades] or [shaped for spec in given for shaped in _shaped(spec)]
     if asked is not None:
         functions = tuple(replace(_of_the_run(spec, given), adaptive=None) for spec in asked)
         if all(spec.weight == 0 for spec in functions):
@@ -100,12 +98,16 @@ def grader_spec(
         functions = tuple(spec for spec in given if spec.weight) or (RewardSpec("accuracy"),)
     if threshold is None and len(functions) == 1:
         [only] = functions
-        named = asked is not None and is_user_code(only.name)
-        threshold = _full_mark(only) if named or _grades(only) else None
-    # One of the way there, as `xml_tags` is, comes after those that all turns in format earn.
-    forms = sorted(filter(is_form, given), key=lambda spec: traits_of(find_function(spec.name)).full_mark != 1.0)
-    form = forms[0] if forms else None
-    return GraderSpec(functions, threshold, form)
+        if declared(only).grades or (asked is not None and is_user_code(only.name)):
+            threshold = declared(only).full_mark if only.full_mark is None else only.full_mark
+    # One with partial credit, as `xml_tags`, comes after those that all turns in format earn.
+    forms = sorted(filter(is_form, given), key=lambda spec: declared(spec).full_mark != 1.0)
+    return GraderSpec(functions, threshold, forms[0] if forms else None)
+
+
+def is_form(spec: RewardSpec) -> bool:
+    """Whether a reward declares that it scores the form of a turn."""
+    return declared(spec).is_format
 
 
 def _of_the_run(spec: RewardSpec, given: Sequence[RewardSpec]) -> RewardSpec:
@@ -117,25 +119,15 @@ def _of_the_run(spec: RewardSpec, given: Sequence[RewardSpec]) -> RewardSpec:
     return logged[spec.name] if spec.name in logged else next(alike, spec)
 
 
-def _grades(spec: RewardSpec) -> bool:
-    return traits_of(find_function(spec.name)).grades
-
-
-def _shaped(spec: RewardSpec) -> RewardSpec | None:
+def _shaped(spec: RewardSpec) -> list[RewardSpec]:
     """The grader whose scores a reward shapes, as `cosine_length` does, where that tells right from wrong."""
-    parameter = traits_of(find_function(spec.name)).shapes
+    parameter = declared(spec).shapes
     shaped = spec.params.get(parameter, "accuracy") if parameter else None
-    found = RewardSpec(shaped) if isinstance(shaped, str) and shaped in LIBRARY else None
-    return found if found is not None and _grades(found) else None
-
-
-def is_form(spec: RewardSpec) -> bool:
-    """Whether a reward declares that it scores the form of a turn."""
-    return traits_of(find_function(spec.name)).is_format
+    return [RewardSpec(shaped)] if isinstance(shaped, str) and shaped in LIBRARY and LIBRARY[shaped].traits.grades else []
 
 
 def _code_of(name: str) -> dict[str, str]:
-    """A function of the library by the first of its names; one of the user's with its file, and what that holds."""
+    """A function of the library by the first of its names; user code with its file, and a hash of the content."""
     if name in LIBRARY:
         return {"name": LIBRARY[name].__name__}
     find_function(name)  # which imports its module
@@ -146,18 +138,14 @@ def _code_of(name: str) -> dict[str, str]:
     return {"name": name.rpartition(":")[2], "file": file.name, "sha256": content}
 
 
-def _full_mark(spec: RewardSpec) -> float:
-    return traits_of(find_function(spec.name)).full_mark if spec.full_mark is None else spec.full_mark
-
-
 @dataclass(frozen=True)
 class Grade:
-    """What an answer is worth.
+    """The grade of an answer.
 
     Attributes:
         score: None where no reward has one for it.
-        in_format: None where no reward of the run looks at the form.
-        answer: what `accuracy` takes for the final answer; None where there is none, or nobody looks.
+        in_format: None where no reward of the run scores the form.
+        answer: the final answer that `accuracy` read; None where there is none, or it does not grade.
         rewards: the scores that `score` is the sum of, by name; empty where it is that of one reward.
     """
 
@@ -168,22 +156,15 @@ class Grade:
 
 
 class Grader:
-    """Grades answers as a `GraderSpec` says.
-
-    Attributes:
-        spec: what it is made from.
-        reads_answers: whether its grades hold the final answers.
-    """
+    """Grades answers by a `GraderSpec`; with `reads_answers` its grades hold the final answers."""
 
     def __init__(self, spec: GraderSpec, context: RewardContext) -> None:
         self.spec = spec
         self._parts = build_rewards(spec.functions, context)
         self._form = build_rewards([spec.form], context)[0] if spec.form is not None else None
-        function = self._parts[0].function
-        self.reads_answers = len(self._parts) == 1 and function is accuracy
-        arguments = self._parts[0].arguments({})
-        places = {name: arguments[name] for name in ("think_tags", "answer_from") if name in arguments}
-        self._read_answer: Callable[[str], str | None] = partial(extracted_answer, **places)
+        self.reads_answers = len(self._parts) == 1 and self._parts[0].function is accuracy
+        params = self._parts[0].params
+        self._places = {name: params[name] for name in ("think_tags", "answer_from") if name in params}
 
     def check_parameters(self) -> None:
         """Raises UserError where a reward of the library cannot take the values of its parameters."""
@@ -193,12 +174,7 @@ class Grader:
     def grades(
         self, rows: Sequence[Mapping[str, Any]], turns: Sequence[str], completion_ids: Sequence[Sequence[int]]
     ) -> list[Grade]:
-        """The grade of each turn.
-
-        Args:
-            rows: the problem that each turn answers, `prompt` and the columns of the data set.
-            completion_ids: of each turn what was sampled.
-        """
+        """The grade of each turn; `rows` are the problems that they answer, `completion_ids` the sampled ids."""
         found = []
         for start in range(0, len(turns), _BATCH):
             part = slice(start, start + _BATCH)
@@ -208,7 +184,8 @@ class Grader:
     def _batch(
         self, rows: Sequence[Mapping[str, Any]], turns: Sequence[str], completion_ids: Sequence[Sequence[int]]
     ) -> list[Grade]:
-        columns = trial_columns(rows, _as_messages(turns)) | {"completion_ids": [list(ids) for ids in completion_ids]}
+        completions = [[{"role": "assistant", "content": turn}] for turn in turns]
+        columns = trial_columns(rows, completions) | {"completion_ids": [list(ids) for ids in completion_ids]}
         scores = [part(**columns) for part in self._parts]
         names = [part.name for part in self._parts]
         forms = [None] * len(turns) if self._form is None else self._in_format(self._form, columns)
@@ -216,7 +193,7 @@ class Grader:
             Grade(
                 self._total(of_turn),
                 in_format,
-                self._read_answer(turn) if self.reads_answers else None,
+                extracted_answer(turn, **self._places) if self.reads_answers else None,
                 dict(zip(names, of_turn, strict=True)) if len(names) > 1 else {},
             )
             for turn, in_format, *of_turn in zip(turns, forms, *scores, strict=True)
@@ -233,9 +210,10 @@ class Grader:
         """The score of the only reward where it tells right from wrong, else the weighted sum, as in training."""
         if self.spec.takes_one_as_it_is:
             return scores[0]
-        there = [part.weight * score for part, score in zip(self._parts, scores, strict=True) if score is not None]
-        return sum(there) if there else None
+        return weighted_sum(self._parts, scores)
 
 
-def _as_messages(turns: Sequence[str]) -> list[list[dict[str, str]]]:
-    return [[{"role": "assistant", "content": turn}] for turn in turns]
+def weighted_sum(rewards: Sequence[Reward], scores: Sequence[float | None]) -> float | None:
+    """The sum over the rewards that score a completion, as in training; None where none does."""
+    parts = [reward.weight * score for reward, score in zip(rewards, scores, strict=True) if score is not None]
+    return sum(parts) if parts else None

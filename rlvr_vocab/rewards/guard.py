@@ -1,4 +1,4 @@
-"""Stands between a reward function and the trainer: what is not a score becomes None, counted, with a warning."""
+"""A reward of a run, as a trainer calls it: what is not a score becomes None, is counted, and is warned about."""
 
 from __future__ import annotations
 
@@ -10,173 +10,161 @@ import reprlib
 import sysconfig
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from decimal import Decimal
 from numbers import Real
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from rlvr_vocab.errors import UserError
+from rlvr_vocab.rewards.adaptive import Adaptation, AdaptiveWeight
 from rlvr_vocab.rewards.deadline import Deadline, DeadlineThread, StillWanted, TimedOut, run_coroutine
-from rlvr_vocab.rewards.reward import Score
+from rlvr_vocab.rewards.reward import Score, traits_of
 from rlvr_vocab.rewards.turns import turn_text
 from rlvr_vocab.secrets import without_secrets
 from rlvr_vocab.text import pluralize, writable
 
 logger = logging.getLogger(__name__)
 
-# The first mistakes of a function are told one by one, then every tenth, from the hundredth on every hundredth, …
-_TOLD_ONE_BY_ONE = 3
-_OF_THE_WHOLE_BATCH = ("trainer_state", "log_extra", "log_metric", "environments")
-_LOGGING = ("log_extra", "log_metric")
-# What the trainer's columns of reasons are called, before the name of the function.
+# Names of the trainer's columns of reasons begin with this.
 REASON = "reason/"
-# Where the user's own code is not: frames of an error that are passed over when its line is looked for.
-_NOT_THE_USERS = (f"{Path(__file__).parents[1]}{os.sep}", f"{sysconfig.get_paths()['stdlib']}{os.sep}", "<frozen ")
-# What a user's function may raise: also what is meant to end a program, or a task within it.
-_RAISED = (Exception, SystemExit, asyncio.CancelledError)
 # A trainer keeps rewards as float32, in which anything larger is infinite.
 LARGEST_SCORE = 3.4028234e38
+_OF_THE_WHOLE_BATCH = ("trainer_state", "log_extra", "log_metric", "environments")
+# Where code of the user is not: these frames are passed over when the line of an error is looked for.
+_NOT_USER_CODE = (f"{Path(__file__).parents[1]}{os.sep}", f"{sysconfig.get_paths()['stdlib']}{os.sep}", "<frozen ")
+# Also those that are meant to end a program, or a task within it.
+_RAISED = (Exception, SystemExit, asyncio.CancelledError)
 
 
 class NotAScore(ValueError):
-    """What a reward function returned for a row, or for a batch, cannot be a score."""
+    """A returned value cannot be a score."""
 
 
-@dataclass(frozen=True)
-class Mistake(Score):
-    """The score of a row where a function raised or returned no score: None, and what it did instead.
+class Reward:
+    """A reward function with its weight and parameters, whose mistakes cost a row, not a run.
 
-    Attributes:
-        of_the_batch: it concerns what was returned for the batch, and no row in particular.
+    A row for which it raises, or returns something else than a finite number or None, scores None; so do all rows where
+    it returns no list of the batch's length. They are counted in `failures` and warned about. Asynchronous functions
+    are awaited. With a deadline, in seconds for a batch, it runs in a thread of its own; rows without a score by then
+    score None, those of later batches too as long as it hangs.
     """
 
-    of_the_batch: bool = False
-
-
-class GuardedReward:
-    """A reward function whose mistakes cost a row, not a run.
-
-    A row for which the function raises, or returns something else than a finite number or None, scores None; so do
-    all rows where it returns no list of the batch's length. Every such row is counted in `failures` and told in a
-    warning that names function, row and value. Asynchronous functions are awaited. The function gets lists of its
-    own, with the cells of all.
-
-    With a deadline it runs in a thread of its own. Rows without a score when that is over score None, those of later
-    batches too as long as it hangs. The deadline holds for a batch, rows that are tried again one by one included.
-
-    Args:
-        function: called with columns by name; returns numbers, None or scores.
-        name: what it is told and logged as.
-        deadline: seconds for a batch; None for any time, in the thread of the caller.
-
-    Attributes:
-        failures: rows that scored None because of a mistake, so far.
-    """
-
-    def __init__(self, function: Callable[..., Any], name: str, deadline: float | None = None) -> None:
-        self.function = function
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        *,
+        weight: float = 1.0,
+        params: Mapping[str, Any] | None = None,
+        full_mark: float | None = None,
+        adaptive: Adaptation | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        self.function, self.traits = function, traits_of(function)
         self.name = self.__name__ = name
-        self.deadline = deadline
+        self.weight, self.params, self.deadline = weight, dict(params or {}), deadline
+        self.full_mark = self.traits.full_mark if full_mark is None else full_mark
+        self.adaptive = AdaptiveWeight(weight, self.full_mark, adaptive) if adaptive else None
         self.failures = 0
         self._thread = None if deadline is None else DeadlineThread(f"reward {name}")
+        parameters = inspect.signature(function).parameters.values()
+        self._takes = {item.name for item in parameters if item.kind is not item.VAR_KEYWORD}
+        self._takes_any = len(self._takes) < len(parameters)
 
     def __call__(self, **columns: Any) -> list[float | None]:
         scores = self.explain(**columns)
         before = self.failures
-        self._tell(scores, columns)
+        self._count_and_warn(scores, columns)
         log_metric, log_extra = columns.get("log_metric"), columns.get("log_extra")
         timeouts = sum(score.timed_out for score in scores)
         if log_metric is not None and self.failures > before:
             log_metric(f"rewards/{self.name}/failures", float(self.failures - before))
         if log_metric is not None and timeouts:
             log_metric(f"rewards/{self.name}/timeouts", float(timeouts))
-        if log_extra is not None:  # of every batch, said or not: the trainer keeps columns of one length
+        if log_extra is not None:  # with every batch: the trainer keeps columns of one length
             log_extra(f"{REASON}{self.name}", [score.reason for score in scores])
         return [score.value for score in scores]
 
     def explain(self, **columns: Any) -> list[Score]:
-        """Scores with reasons where the function gives any, and a `Mistake` for each row that it failed on.
+        """Scores with reasons where the function gives any, and failed ones for the rows of its mistakes.
 
         Raises:
-            UserError: the function says itself that it is used wrongly.
+            UserError: a function of the library finds a parameter wrong or missing.
         """
         rows = len(columns["completions"])
         deadline = Deadline(self.deadline)
         try:
-            return self._called(columns, deadline)
+            return self._scores(columns, deadline)
         except (NotAScore, TimedOut) as why:
-            timed_out = isinstance(why, TimedOut)
-            return [Mistake(None, str(why), of_the_batch=True, timed_out=timed_out)] * rows
+            return [_mistake(why, "batch")] * rows
         except UserError:
             raise
         except _RAISED as error:
-            return self._row_by_row(columns, rows, _said(error), deadline)
-
-    def call(self, columns: Mapping[str, Any]) -> Any:
-        return self.function(**columns)
-
-    def _called(self, columns: dict[str, Any], deadline: Deadline) -> list[Score]:
-        """The scores of a batch, mistakes in single values among them; whatever else goes wrong is raised."""
-        given, rows = _copies(columns), len(columns["completions"])
-        if self._thread is None:
-            return self._scores_of(given, rows, deadline)
-        return self._thread.call(
-            lambda wanted: self._scores_of(_logging_while(wanted, given), rows, deadline), deadline
-        )
-
-    def _scores_of(self, given: dict[str, Any], rows: int, deadline: Deadline) -> list[Score]:
-        return [score_of(value) for value in values_of(self.call(given), rows, deadline)]
-
-    def _row_by_row(self, columns: dict[str, Any], rows: int, raised: str, deadline: Deadline) -> list[Score]:
-        """Keep the scores of the rows for which the function does not raise."""
-        scores = [self._score_alone(columns, row, deadline) for row in range(rows)]
-        if any(isinstance(score, Mistake) for score in scores):
+            scores = [self._score_alone(columns, row, deadline) for row in range(rows)]
+            if not any(score.failed for score in scores):
+                logger.warning(
+                    "reward %s %s, and not when it was called row by row: no row is lost", self.name, _raised(error)
+                )
             return scores
-        # It raises for no row alone, only for something about the batch.
-        logger.warning("reward %s %s, and not when it was called row by row: no row is lost", self.name, raised)
-        return scores
+
+    def arguments(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """The columns that the function takes, and its parameters."""
+        settings = getattr(self.function, "settings", ())  # a column of that name is no value for them
+        taken = {
+            name: values
+            for name, values in columns.items()
+            if name not in settings and (self._takes_any or name in self._takes)
+        }
+        return {**taken, **self.params}
+
+    def check_parameters(self) -> None:
+        """Raises UserError where a function of the library cannot take the values of its parameters."""
+        if getattr(self.function, "settings", None):
+            self._call(dict.fromkeys(self._takes, ()))
+
+    def _call(self, columns: Mapping[str, Any]) -> Any:
+        explain = getattr(self.function, "explain", None)
+        return (explain if callable(explain) else self.function)(**self.arguments(columns))
+
+    def _scores(self, columns: dict[str, Any], deadline: Deadline) -> list[Score]:
+        """The scores of a batch, failed ones for single values among them; other mistakes are raised."""
+        given, rows = _copies(columns), len(columns["completions"])
+
+        def score(given: dict[str, Any]) -> list[Score]:
+            return [score_of(value) for value in values_of(self._call(given), rows, deadline)]
+
+        if self._thread is None:
+            return score(given)
+        return self._thread.call(lambda wanted: score(_logging_while(wanted, given)), deadline)
 
     def _score_alone(self, columns: dict[str, Any], row: int, deadline: Deadline) -> Score:
         try:
-            [score] = self._called(_row_alone(columns, row), deadline)
-        except (NotAScore, TimedOut) as why:
-            return Mistake(None, str(why), timed_out=isinstance(why, TimedOut))
+            [score] = self._scores(_row_alone(columns, row), deadline)
         except _RAISED as error:
-            return Mistake(None, _said(error))
+            return _mistake(error, "row")
         return score
 
-    def _tell(self, scores: list[Score], columns: dict[str, Any]) -> None:
-        """Count the mistakes among the scores of a batch, and warn of the first and then ever fewer of them."""
+    def _count_and_warn(self, scores: list[Score], columns: dict[str, Any]) -> None:
+        """Warn of a mistake of the batch, of the first three rows, then of every tenth, every hundredth, …"""
         for row, score in enumerate(scores):
-            if not isinstance(score, Mistake):
-                continue
-            self.failures += 1
+            self.failures += score.failed is not None
             count = self.failures
-            if score.of_the_batch:
-                if row == 0:
-                    logger.warning("reward %s %s: all of them score None", self.name, score.reason)
-            elif count <= _TOLD_ONE_BY_ONE or (count >= 10 and count % 10 ** (len(str(count)) - 1) == 0):
-                shown = shown_row(columns["completions"], row)
+            if score.failed == "batch" and row == 0:
+                logger.warning("reward %s %s: all of them score None", self.name, score.reason)
+            elif score.failed == "row" and (count <= 3 or (count >= 10 and count % 10 ** (len(str(count)) - 1) == 0)):
+                shown = _shown_row(columns["completions"], row)
                 logger.warning(
                     "reward %s %s for %s: it scores None (such rows so far: %d)", self.name, score.reason, shown, count
                 )
 
 
-def shown_row(completions: Any, row: int) -> str:
-    """A row as a person finds it again: its number from 1, and how its completion begins."""
-    text = " ".join(turn_text(completions[row]).split())
-    return f"row {row + 1} ({text[:50]!r}{'…' if len(text) > 50 else ''})"
-
-
 def values_of(result: Any, rows: int, deadline: Deadline) -> list[Any]:
-    """What a function returned, as a list with a value per row.
-
-    Lists, tuples and other sequences will do, as will numpy arrays and torch tensors of one dimension. What can be
-    awaited is awaited, and cancelled at the deadline.
+    """A function's result as a list with a value per row; an awaitable is cancelled at the deadline.
 
     Raises:
-        NotAScore: it is something else, or of another length.
+        NotAScore: it is no sequence, array or tensor of one dimension with so many values.
         TimedOut: it was cancelled.
     """
     if inspect.isawaitable(result):
@@ -185,23 +173,22 @@ def values_of(result: Any, rows: int, deadline: Deadline) -> list[Any]:
         result = result.tolist()
     if not isinstance(result, Sequence) or isinstance(result, str | bytes | bytearray):
         shape = getattr(result, "shape", None)
-        shape = f" of shape {tuple(shape)}" if shape else ""
-        raise NotAScore(f"returned {_with_type(result)}{shape}, not a list")
+        raise NotAScore(f"returned {_with_type(result)}{f' of shape {tuple(shape)}' if shape else ''}, not a list")
     if len(result) != rows:
         raise NotAScore(f"returned {pluralize(len(result), 'value')} for {pluralize(rows, 'row')}")
     return list(result)
 
 
 def score_of(value: Any) -> Score:
-    """A score as it is, a number or None as a score without a reason, a `Mistake` for anything else."""
+    """A returned value as a score, a failed one where it is no score, no finite number and not None."""
     try:
         if isinstance(value, Score):
-            return Score(_finite_number(value.value), value.reason, bool(value.timed_out))
+            return replace(value, value=_finite_number(value.value), timed_out=bool(value.timed_out))
         return Score(_finite_number(value), "")
-    except NotAScore as mistake:
-        return Mistake(None, str(mistake))
+    except NotAScore as error:
+        return _mistake(error, "row")
     except _RAISED as error:  # an object that cannot even be looked at: a tensor without storage, for instance
-        return Mistake(None, f"returned {type(value).__name__}, which {_said(error)}")
+        return Score(None, f"returned {type(value).__name__}, which {_raised(error)}", failed="row")
 
 
 def _finite_number(value: Any) -> float | None:
@@ -230,10 +217,11 @@ async def _awaited(awaitable: Any, deadline: Deadline) -> Any:
     except TimeoutError:
         if limit.expired():
             raise deadline.missed() from None
-        raise
+        raise  # its own
 
 
 def _copies(columns: dict[str, Any]) -> dict[str, Any]:
+    """Lists that the function may change, and a `log_extra` that takes any text."""
     given = {name: list(column) if isinstance(column, list) else column for name, column in columns.items()}
     log_extra = columns.get("log_extra")
     if log_extra is not None:  # a trainer writes these columns to files
@@ -246,35 +234,100 @@ def _copies(columns: dict[str, Any]) -> dict[str, Any]:
 
 
 def _logging_while(wanted: StillWanted, columns: dict[str, Any]) -> dict[str, Any]:
-    """A call that was given up logs nothing any more: the trainer is at another batch by then."""
+    """An abandoned call logs nothing any more: the trainer is at another batch by then."""
 
-    def kept_from_it(log: Callable[..., Any]) -> Callable[..., Any]:
+    def while_wanted(log: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *args, **kwargs: log(*args, **kwargs) if wanted() else None
 
-    return {name: kept_from_it(value) if name in _LOGGING else value for name, value in columns.items()}
+    return {
+        name: while_wanted(value) if name in ("log_extra", "log_metric") else value for name, value in columns.items()
+    }
 
 
 def _row_alone(columns: dict[str, Any], row: int) -> dict[str, Any]:
     rows = len(columns["completions"])
+    return {
+        name: values[row : row + 1]
+        if name not in _OF_THE_WHOLE_BATCH and isinstance(values, list | tuple) and len(values) == rows
+        else values
+        for name, values in columns.items()
+    }
 
-    def is_per_row(name: str, values: Any) -> bool:
-        return name not in _OF_THE_WHOLE_BATCH and isinstance(values, list | tuple) and len(values) == rows
 
-    return {name: values[row : row + 1] if is_per_row(name, values) else values for name, values in columns.items()}
+def _mistake(error: BaseException, of: Any) -> Score:
+    described = str(error) if isinstance(error, NotAScore | TimedOut) else _raised(error)
+    return Score(None, described, timed_out=isinstance(error, TimedOut), failed=of)
 
 
-def _said(error: BaseException) -> str:
+def _raised(error: BaseException) -> str:
     """`raised KeyError: 'x' (mine.py, line 12)`: an error and the line of the user's file that it came through."""
     text = without_secrets(" ".join(str(error)[:2_000].split()))[:200]  # addresses of services hold keys
-    return f"raised {type(error).__name__}{': ' * bool(text)}{text}{_where(error)}"
-
-
-def _where(error: BaseException) -> str:
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    users = [
-        (file, line) for file, line in frames if not file.startswith(_NOT_THE_USERS) and "site-packages" not in file
-    ]
-    if not users:
-        return ""
-    file, line = [place for place in users if place[0] == users[0][0]][-1]
-    return f" ({Path(file).name}, line {line})"
+    users = [place for place in frames if not place[0].startswith(_NOT_USER_CODE) and "site-packages" not in place[0]]
+    where = ""
+    if users:
+        file, line = [place for place in users if place[0] == users[0][0]][-1]
+        where = f" ({Path(file).name}, line {line})"
+    return f"raised {type(error).__name__}{': ' * bool(text)}{text}{where}"
+
+
+def _shown_row(completions: Any, row: int) -> str:
+    """The number of a row, from 1, and how its completion begins."""
+    text = " ".join(turn_text(completions[row]).split())
+    return f"row {row + 1} ({text[:50]!r}{'…' if len(text) > 50 else ''})"
+
+
+def dry_run(reward: Reward, rows: Sequence[dict[str, Any]], completions: Sequence[Any]) -> list[Score]:
+    """Call a reward once, before anything is trained, with an assistant's turn for each of some rows.
+
+    Raises:
+        UserError: it raised or returned no scores; the message names function, row and value.
+    """
+    scores = reward.explain(**trial_columns(rows, completions))
+    for row, score in enumerate(scores):
+        if score.failed == "batch" and not score.timed_out:
+            raise UserError(
+                f"reward {reward.name} {score.reason}; it must return a list with a number or None per row"
+            )
+        if score.timed_out and score.failed:
+            advice = "a larger `deadline` beside its name gives it more time, null any time"
+            raise UserError(f"reward {reward.name} {score.reason} in its trial; {advice}")
+        if score.failed:
+            # Alarms work in the main thread alone; math-verify and others raise elsewhere.
+            needs_main_thread = reward.deadline is not None and all(w in score.reason for w in ("ValueError", "signal"))
+            hint = "; `deadline: null` beside its name lets it run in the main thread, without a deadline"
+            where = f" for {_shown_row(completions, row)} in its trial{hint if needs_main_thread else ''}"
+            raise UserError(f"reward {reward.name} {score.reason}{where}")
+    return scores
+
+
+def trial_columns(rows: Sequence[Mapping[str, Any]], completions: Sequence[Any]) -> dict[str, Any]:
+    """What a trainer would call a reward function with, for completions that nobody sampled."""
+    return {
+        **{name: [row[name] for row in rows] for name in rows[0] if name != "prompt"},
+        "prompts": [row["prompt"] for row in rows],
+        "completions": list(completions),
+        "completion_ids": dummy_ids(completions),
+        **dummy_trainer(),
+    }
+
+
+def dummy_ids(completions: Sequence[Any]) -> list[list[int]]:
+    """As many ids as a completion has characters, where nothing was sampled."""
+    return [list(range(len(turn_text(completion)))) for completion in completions]
+
+
+def dummy_trainer() -> dict[str, Any]:
+    """What a trainer passes beside the columns: the state of a run that has not begun."""
+    state = SimpleNamespace(
+        epoch=0.0,
+        global_step=0,
+        max_steps=1,
+        num_train_epochs=1,
+        num_input_tokens_seen=0,
+        best_metric=None,
+        log_history=[],
+        is_local_process_zero=True,
+        is_world_process_zero=True,
+    )
+    return {"trainer_state": state, "log_extra": lambda column, values: None, "log_metric": lambda name, value: None}

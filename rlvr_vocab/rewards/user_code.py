@@ -31,7 +31,7 @@ def only_allowed_code() -> Iterator[None]:
 
 
 def allow(names: Iterable[str]) -> None:
-    """Let rewards of these names be used: the user has typed them, or the configuration that holds them."""
+    """Let rewards of these names be used: the user has typed them, or the configuration that has them."""
     if _allowed is not None:
         _allowed.update(names)
 
@@ -60,11 +60,11 @@ def load_function(name: str) -> Callable[..., Any]:
     try:
         function = attrgetter(attribute)(module)
     except AttributeError:
-        raise _no_such_function(name, "does not exist", module) from None
-    if not callable(function):
-        raise _no_such_function(name, "is not a function", module)
-    if isinstance(function, type):
-        raise UserError(f"rewards: {name} is a class: name a function, or an object of it that can be called")
+        functions = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        near = did_you_mean(attribute, functions)
+        raise UserError(f"rewards: {name}: {attribute!r} does not exist in {where}{near}") from None
+    if not callable(function) or isinstance(function, type):
+        raise UserError(f"rewards: {name} is no function, and no object that can be called")
     return function
 
 
@@ -75,12 +75,6 @@ def source_file(name: str) -> Path | None:
     return None if file is None else Path(file).expanduser()
 
 
-def _no_such_function(name: str, what: str, module: ModuleType) -> UserError:
-    where, _, attribute = name.rpartition(":")
-    functions = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-    return UserError(f"rewards: {name}: {attribute!r} {what} in {where}{did_you_mean(attribute, functions)}")
-
-
 def _from_file(path: Path, name: str) -> ModuleType:
     if not path.is_file():
         nearest = [str(other) for other in path.parent.glob("*.py")] if path.parent.is_dir() else []
@@ -89,8 +83,7 @@ def _from_file(path: Path, name: str) -> ModuleType:
     if key in sys.modules:
         return sys.modules[key]
     spec = importlib.util.spec_from_file_location(key, path.resolve())
-    if spec is None or spec.loader is None:
-        raise UserError(f"rewards: {name}: {path} is not Python source")
+    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[key] = module
     folder = str(path.resolve().parent)
@@ -107,17 +100,16 @@ def _from_file(path: Path, name: str) -> ModuleType:
 def _from_module(where: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(where)
-    except ModuleNotFoundError as error:
-        file = Path(f"{where}.py")
-        hint = f"; name the file: {file}:{name.rpartition(':')[2]}" if file.is_file() else ""
-        raise UserError(f"rewards: {name} cannot be imported: {error}{hint}") from error
     except BaseException as error:
         raise _cannot_be_imported(name, error) from error
 
 
 def _cannot_be_imported(name: str, error: BaseException) -> BaseException:
-    """Whatever a user's file raises while it is imported is the user's error; an interruption stays one."""
+    """Anything that user code raises while it is imported is the user's error; an interruption stays one."""
     if isinstance(error, KeyboardInterrupt | UserError):
         return error
     line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-    return UserError(f"rewards: {name} cannot be imported: {type(error).__name__}{line}: {error}")
+    where, _, function = name.rpartition(":")
+    is_file = isinstance(error, ModuleNotFoundError) and Path(f"{where}.py").is_file()
+    hint = f"; name the file: {where}.py:{function}" if is_file else ""
+    return UserError(f"rewards: {name} cannot be imported: {type(error).__name__}{line}: {error}{hint}")

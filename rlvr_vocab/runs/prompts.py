@@ -17,7 +17,7 @@ from rlvr_vocab.config.trl_fields import completions_together
 from rlvr_vocab.data.rows import Messages, conversation_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import Reward, RewardContext, build_rewards
-from rlvr_vocab.rewards.dry_run import trial_columns
+from rlvr_vocab.rewards.guard import trial_columns
 from rlvr_vocab.rewards.grader import is_form
 from rlvr_vocab.rewards.reward import traits_of
 from rlvr_vocab.rewards.turns import THINK_TAGS

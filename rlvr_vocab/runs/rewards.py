@@ -17,9 +17,9 @@ from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.data.rows import Messages
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, find_function, logged_names, required_columns
-from rlvr_vocab.rewards.dry_run import dry_run, stand_in_ids
+from rlvr_vocab.rewards.guard import dry_run, dummy_ids
 from rlvr_vocab.rewards.grader import Grader, GraderSpec, grader_spec
-from rlvr_vocab.rewards.library.accuracy import sources_of
+from rlvr_vocab.rewards.library.answers import sources_of
 from rlvr_vocab.rewards.reward import RewardSpec, Score, traits_of
 from rlvr_vocab.rewards.turns import THINK_TAGS
 from rlvr_vocab.runs.record import run_of_checkpoint
@@ -200,7 +200,7 @@ def highest_reward_template(settings: RunSettings, rows: Dataset) -> str:
 
     def paid(form: str) -> float:
         turns = [form.format(reasoning="Work it out.", answer=cell_text(row.get("solution"))) for row in trial]
-        return sum(grade.score or 0.0 for grade in total.grades(trial, turns, stand_in_ids(turns)))
+        return sum(grade.score or 0.0 for grade in total.grades(trial, turns, dummy_ids(turns)))
 
     return max(turn_forms(settings.model.think_tags), key=paid)  # the first of equals
 

@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM
 
 from rlvr_vocab.cli import main
 from rlvr_vocab.record.manifest import write_manifest
-from rlvr_vocab.rewards.library.accuracy import extracted_answer
+from rlvr_vocab.rewards.library.answers import extracted_answer
 from rlvr_vocab.runs import final_model
 from rlvr_vocab.runs.folder import Run
 from rlvr_vocab.runs.model_card import CardFacts

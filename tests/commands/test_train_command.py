@@ -17,7 +17,7 @@ from rlvr_vocab.config.recorded import read_recorded
 from rlvr_vocab.config.sections import problem_source, problem_split, prompt_style
 from rlvr_vocab.data.load import load_problem_sets
 from rlvr_vocab.record.results import read_results
-from rlvr_vocab.rewards.library.accuracy import accuracy
+from rlvr_vocab.rewards.library.answers import accuracy
 from rlvr_vocab.runs.record import run_record
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.tokenizer import load_tokenizer

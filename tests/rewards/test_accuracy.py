@@ -3,7 +3,7 @@
 import pytest
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.library.accuracy import accuracy, verdicts
+from rlvr_vocab.rewards.library.answers import accuracy, verdicts
 
 CASES = [
     (r"<think>6 * 7</think>\boxed{42}", "42", 1.0),

@@ -1,4 +1,4 @@
-"""The reward functions that a run can name: a function that a file of this folder declares is in `LIBRARY`."""
+"""The reward functions that a run can name: each that a file of this folder declares is in `LIBRARY`."""
 
 from importlib import import_module
 from pkgutil import iter_modules

@@ -1,67 +1,109 @@
-"""Rewards for answers that need no mathematics: the same text, the same number, the same choice."""
+"""Rewards that compare the final answer with the gold answer: by value, letter by letter, as a number, as a choice."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field, NonNegativeFloat
 
 from rlvr_vocab.data.answers import gold_text
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.parameters import number, shown, switch
 from rlvr_vocab.rewards.reward import Score, reward
-from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
-from rlvr_vocab.verify.boxed_answer import boxes_opened, last_box
+from rlvr_vocab.rewards.turns import THINK_TAGS, Tags, after_thinking, turn_text
+from rlvr_vocab.verify.boxed_answer import boxes_opened, final_answer, last_box
 from rlvr_vocab.verify.golds import read_gold
 from rlvr_vocab.verify.reading import read
 from rlvr_vocab.verify.reading.cleaning import ascii_latex
 from rlvr_vocab.verify.reading.readings import Equality, Number, Reading
 from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable
 from rlvr_vocab.verify.reading.units import DENIALS, PERCENT, UNITS_OF_TWO_LETTERS, changes_number
+from rlvr_vocab.verify.verifier import DEADLINE_SECONDS, TIMEOUT, verify
 
 T = TypeVar("T")
+Source = Literal["box", "answer_tag", "hash", "phrase"]  # a place where an answer may stand
+AnswerFrom = Source | Annotated[Sequence[Source], Field(min_length=1)]
+Deadline = Annotated[float, Field(ge=0.01)]
 _NOT_TEXT = "the gold answer is a list, an object or a boolean, which cannot be compared as text"
+
+
+@reward(grades=True, verifies=True, answer_in="box", aliases=("accuracy_reward", "reasoning_accuracy_reward"))  # TRL's
+def accuracy(
+    completions: Sequence[Any],
+    solution: Sequence[Any],
+    *,
+    think_tags: Tags = THINK_TAGS,
+    answer_from: AnswerFrom = "box",
+    deadline: Deadline = DEADLINE_SECONDS,
+    **_columns: Any,
+) -> list[Score]:
+    r"""1 for a right answer, 0 for a wrong or missing one, None where the gold answer cannot be used.
+
+    The answer is compared by value (`docs/rewards.md`, The verifier) and never accepted on doubt.
+
+    >>> accuracy(["<think>6 * 7</think>\\boxed{42}", r"<think>\boxed{42}"], solution=["42", "42"])
+    [1.0, 0.0]
+    >>> accuracy.explain([r"\boxed{\frac24}", r"\boxed{0.6}"], solution=["1/2", "1/2"])
+    [Score(value=1.0, reason='equal'), Score(value=0.0, reason='different: 3/5 is not 1/2')]
+    """
+    answers = [extracted_answer(turn_text(turn), think_tags, answer_from) for turn in completions]
+    return [
+        Score(
+            verdict.score,
+            str(verdict),
+            timed_out=verdict.reason == TIMEOUT,
+            details={
+                "gold": verdict.gold,
+                "answer": verdict.answer,
+                "milliseconds": round(verdict.milliseconds, 3),
+            },
+        )
+        for verdict in verify([gold_text(gold) for gold in solution], answers, deadline)
+    ]
+
+
+def sources_of(answer_from: str | Sequence[str]) -> Sequence[str]:
+    """The places where an answer may stand, the first place first; one may be named without a list."""
+    return [answer_from] if isinstance(answer_from, str) else answer_from
+
+
+def extracted_answer(
+    turn: str, think_tags: tuple[str, str] = THINK_TAGS, answer_from: str | Sequence[str] = "box"
+) -> str | None:
+    """The final answer of a turn as `accuracy` finds it; None where there is none, or thinking was never closed."""
+    text = after_thinking(turn, think_tags)
+    return None if text is None else final_answer(text, sources_of(answer_from))
 
 
 @reward(grades=True, answer_in="box")
 def exact_match(
     completions: Sequence[Any],
     solution: Sequence[Any],
+    *,
     ignore_case: bool = False,
     ignore_punctuation: bool = False,
-    think_tags: tuple[str, str] = THINK_TAGS,
+    think_tags: Tags = THINK_TAGS,
     **_columns: Any,
 ) -> list[Score]:
     r"""1 where the answer reads like the gold answer, letter by letter; 0 where not; None without a gold answer.
 
-    The answer is what stands in the last box after the thinking, or all that stands after the thinking where there is
-    no box; a box that is not closed is no answer. White space counts as one space, and not at all at the ends.
-
-    Args:
-        solution: gold answers, one per completion; of one that holds a box, the contents of the box.
-        ignore_case: whether upper and lower case are the same.
-        ignore_punctuation: whether punctuation is left out on both sides. Not for numbers: 1.5 becomes 15.
-
-    Example:
-        >>> exact_match(["It is \\boxed{Paris}", "<think>Rome?</think>\nparis", "Paris!"], solution=["Paris"] * 3)
-        [1.0, 0.0, 0.0]
-        >>> exact_match(["<think>Rome?</think>\nparis."], ["Paris"], ignore_case=True, ignore_punctuation=True)
-        [1.0]
+    >>> exact_match(["It is \\boxed{Paris}", "<think>Rome?</think>\nparis", "Paris!"], solution=["Paris"] * 3)
+    [1.0, 0.0, 0.0]
+    >>> exact_match(["<think>Rome?</think>\nparis."], ["Paris"], ignore_case=True, ignore_punctuation=True)
+    [1.0]
     """
-    ignore_case = switch("exact_match", "ignore_case", ignore_case)
-    ignore_punctuation = switch("exact_match", "ignore_punctuation", ignore_punctuation)
 
     def normal(text: str) -> str:
         if ignore_punctuation:
             text = "".join(character for character in text if not unicodedata.category(character).startswith("P"))
         return " ".join((text.casefold() if ignore_case else text).split())
 
-    def judge(final: _Final, expected: str) -> Score:
-        return Score(1.0, "equal") if normal(final.text) == expected else Score(0.0, "differs from the gold answer")
+    def judge(answer: str, in_box: bool, expected: str) -> Score:
+        return Score(1.0, "equal") if normal(answer) == expected else Score(0.0, "differs from the gold answer")
 
     return _scores(completions, solution, think_tags, lambda gold: normal(gold) or None, "no gold answer", judge)
 
@@ -70,38 +112,25 @@ def exact_match(
 def numeric(
     completions: Sequence[Any],
     solution: Sequence[Any],
-    absolute_tolerance: float = 0.0,
-    relative_tolerance: float = 0.0,
-    think_tags: tuple[str, str] = THINK_TAGS,
+    *,
+    absolute_tolerance: NonNegativeFloat = 0.0,
+    relative_tolerance: NonNegativeFloat = 0.0,
+    think_tags: Tags = THINK_TAGS,
     **_columns: Any,
 ) -> list[Score]:
     r"""1 where the answer is the gold number, within a tolerance; 0 where not; None where the gold is no number.
 
-    The number is what the last box after the thinking consists of; without a box, the last number after the thinking
-    (of its last 20,000 characters). A box that is not closed is no answer.
-    Read are whole numbers, decimals, `1,234`, `a/b`, `\frac{a}{b}`, `1e6` and `2 \times 10^{3}`, with a currency sign
-    before them or a percent sign or unit after them; units are not compared. `50\%` is 50 where the gold number is
-    above 1, and else 1/2; of two percentages the numbers are compared. All of it is exact: 0.1 is 1/10.
-    Operators, scales and denials beside the last number belong to it: `x-5`, `not 5` and `5 dozen` are no numbers.
-
-    Args:
-        solution: gold numbers, one per completion, as text or numbers.
-        absolute_tolerance: how far off the answer may be.
-        relative_tolerance: the same as a share of the gold number; the larger of the two holds.
-
-    Example:
-        >>> numeric(["\\boxed{\\frac{3}{4}}", "3 of 4, so 0.75.", "\\boxed{3\\sqrt{2}}"], solution=["0.75", "3/4", "3"])
-        [1.0, 1.0, 0.0]
-        >>> numeric(["\\boxed{3.14}", "\\boxed{3.1}"], solution=["3.14159"] * 2, absolute_tolerance=0.01)
-        [1.0, 0.0]
+    >>> numeric(["\\boxed{\\frac{3}{4}}", "3 of 4, so 0.75.", "\\boxed{3\\sqrt{2}}"], solution=["0.75", "3/4", "3"])
+    [1.0, 1.0, 0.0]
+    >>> numeric(["\\boxed{3.14}", "\\boxed{3.1}"], solution=["3.14159"] * 2, absolute_tolerance=0.01)
+    [1.0, 0.0]
     """
-    absolute = Fraction(str(number("numeric", "absolute_tolerance", absolute_tolerance, least=0)))
-    relative = Fraction(str(number("numeric", "relative_tolerance", relative_tolerance, least=0)))
+    absolute, relative = Fraction(str(absolute_tolerance)), Fraction(str(relative_tolerance))
 
-    def judge(final: _Final, expected: Number) -> Score:
-        given = whole_text_number(final.text) if final.in_box else last_number(final.text)
+    def judge(answer: str, in_box: bool, expected: Number) -> Score:
+        given = whole_text_number(answer) if in_box else last_number(answer)
         if given is None:
-            return Score(0.0, "the box is not a number" if final.in_box else "no number in the answer")
+            return Score(0.0, "the box is not a number" if in_box else "no number in the answer")
         distance = _distance(given, expected)
         if distance <= max(absolute, relative * abs(expected.value)):
             return Score(1.0, "within the tolerance" if distance else "equal")
@@ -115,49 +144,32 @@ def numeric(
 def multiple_choice(
     completions: Sequence[Any],
     solution: Sequence[Any],
-    letters: str = "ABCDEFGHIJ",
-    think_tags: tuple[str, str] = THINK_TAGS,
+    *,
+    letters: Annotated[str, Field(pattern="^[A-Z]+$")] = "ABCDEFGHIJ",
+    think_tags: Tags = THINK_TAGS,
     **_columns: Any,
 ) -> list[Score]:
     r"""1 where the answer names the right choice and no other; 0 where not; None where the gold names not one letter.
 
-    The choice is read from the last box after the thinking: `C`, `(C)`, `C.`, `\text{C}`, `\textbf{(C)} 42`,
-    `Option C`. Without a box it is what the answer says ("The answer is C", else "Option C"), or begins with.
-    Two different letters, or a box that is not closed, are no answer.
-
-    Args:
-        solution: gold letters, one per completion, in any of these forms.
-        letters: the letters that choices have, upper case.
-
-    Example:
-        >>> turns = ["<think>A? B?</think>\\boxed{\\text{(C)}}", "The answer is C.", "\\boxed{B or C}", "\\boxed{A}"]
-        >>> multiple_choice(turns, solution=["C"] * 4)
-        [1.0, 1.0, 0.0, 0.0]
+    >>> turns = ["<think>A? B?</think>\\boxed{\\text{(C)}}", "The answer is C.", "\\boxed{B or C}", "\\boxed{A}"]
+    >>> multiple_choice(turns, solution=["C"] * 4)
+    [1.0, 1.0, 0.0, 0.0]
     """
-    usable = isinstance(letters, str) and letters.isascii() and letters.isalpha() and letters.isupper()
-    if not usable or len(set(letters)) < len(letters):
-        raise UserError(f"multiple_choice: letters={shown(letters)} must be different upper-case letters, like ABCD")
+    if len(set(letters)) < len(letters):
+        raise UserError(f"multiple_choice: letters={letters}: should be different letters")
 
     def gold_letter(gold: str) -> set[str] | None:
         label = _Patterns(letters).label.match(_without_markup(gold))  # whatever its text says
         named = letters_named(gold, letters) or ({label[1]} if label else set())
         return named if len(named) == 1 else None
 
-    def judge(final: _Final, expected: set[str]) -> Score:
-        given = letters_named(final.text, letters) if final.in_box else letters_concluded(final.text, letters)
+    def judge(answer: str, in_box: bool, expected: set[str]) -> Score:
+        given = letters_named(answer, letters) if in_box else letters_concluded(answer, letters)
         if len(given) != 1:
             return Score(0.0, f"{len(given)} different letters" if given else "no letter")
         return Score(1.0, "the right letter") if given == expected else Score(0.0, f"{given.pop()} is wrong")
 
     return _scores(completions, solution, think_tags, gold_letter, "the gold answer is not one letter", judge)
-
-
-@dataclass(frozen=True)
-class _Final:
-    """What a turn answers: the contents of its last box, or without a box all that stands after the thinking."""
-
-    text: str
-    in_box: bool
 
 
 def _scores(
@@ -166,35 +178,27 @@ def _scores(
     think_tags: tuple[str, str],
     read_gold: Callable[[str], T | None],
     no_gold: str,
-    judge: Callable[[_Final, T], Score],
+    judge: Callable[[str, bool, T], Score],
 ) -> list[Score]:
-    """Each answer judged against its gold answer as `read_gold` reads it; None, with `no_gold`, where it reads none."""
-    scores = []
-    for completion, gold in zip(completions, solution, strict=True):
-        text, final = gold_text(gold), _final_answer(turn_text(completion), think_tags)
-        expected = None if text is None else read_gold(_unboxed(text))
+    """Each answer judged against its gold answer as `read_gold` reads it; None, with `no_gold`, where it reads none.
+
+    `judge` gets the contents of the last box and True, or without a box all that follows the thinking and False.
+    """
+
+    def score(completion: Any, gold: Any) -> Score:
+        text = gold_text(gold)
+        expected = None if text is None else read_gold(text if (box := last_box(text)) is None else box)
         if expected is None:
-            scores.append(Score(None, _NOT_TEXT if text is None else no_gold))
-        else:
-            scores.append(final if isinstance(final, Score) else judge(final, expected))
-    return scores
+            return Score(None, _NOT_TEXT if text is None else no_gold)
+        answer = after_thinking(turn_text(completion), think_tags)
+        if answer is None:
+            return Score(0.0, "thinking never closed")
+        if (box := last_box(answer)) is not None:
+            return judge(box, True, expected)
+        # An answer that was cut off in its box would be another answer.
+        return Score(0.0, "the box is not closed") if boxes_opened(answer) else judge(answer, False, expected)
 
-
-def _final_answer(turn: str, think_tags: tuple[str, str]) -> _Final | Score:
-    answer = after_thinking(turn, think_tags)
-    if answer is None:
-        return Score(0.0, "thinking never closed")
-    box = last_box(answer)
-    if box is not None:
-        return _Final(box, in_box=True)
-    # What was cut off in its box would be another answer.
-    return Score(0.0, "the box is not closed") if boxes_opened(answer) else _Final(answer, in_box=False)
-
-
-def _unboxed(text: str) -> str:
-    """Of a gold answer that holds a box the contents of the box."""
-    box = last_box(text)
-    return text if box is None else box
+    return [score(completion, gold) for completion, gold in zip(completions, solution, strict=True)]
 
 
 def _distance(given: Number, expected: Number) -> Fraction:

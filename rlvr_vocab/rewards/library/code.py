@@ -7,81 +7,64 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
+from pydantic import Field
+
+from rlvr_vocab.text import short_text
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.parameters import number, shown, switch, whole_number
 from rlvr_vocab.rewards.reward import Score, reward
-from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
+from rlvr_vocab.rewards.turns import THINK_TAGS, Tags, after_thinking, turn_text
 from rlvr_vocab.sandbox.confinement import CannotConfine
 from rlvr_vocab.sandbox.run import Limits, ProgramTests, TimeBudget, probe, run_tests
 from rlvr_vocab.verify.worker_pool import usable_cores
 
-# A line that opens a block of code, alone, quoted or as an item of a list: its fence, and what it says of the block.
+# A line that opens a block of code, alone, quoted or as an item of a list: its fence, and what follows it.
 _FENCE = re.compile(r"\s*(?:(?:[-*+]|\d+[.)])\s+|>\s*)*(`{3,}(?=[^`]*$)|~{3,})(.*)")
 _MARGIN = " \t>"
 _PYTHON = re.compile(r"[\s{.]*(?:i?python|py)[\d.]*(?![\w-])", re.IGNORECASE)
 _DEFINES = re.compile(r"^[ \t]*(?:def|class|import|from)\b|\b(?:input|print)\(", re.MULTILINE)
 
 
-@reward(grades=True, skip_gold_check="a made-up turn holds no program", columns=("entry_point", "test_setup_code"))
+@reward(grades=True, skip_gold_check="a made-up turn holds no program")
 def code_tests(
     completions: Sequence[Any],
     tests: Sequence[Any],
     entry_point: Sequence[str | None] | None = None,
     test_setup_code: Sequence[str | None] | None = None,
-    seconds: float = 10.0,
-    memory_mb: int = 1024,
+    *,
+    seconds: Annotated[float, Field(ge=0.1)] = 10.0,
+    memory_mb: Annotated[int, Field(ge=64)] = 1024,
     partial: bool = True,
     allow_unsafe: bool = False,
-    think_tags: tuple[str, str] = THINK_TAGS,
+    think_tags: Tags = THINK_TAGS,
     **columns: Any,
 ) -> list[Score]:
     """The part of its tests that the program in the last code block of the answer passes.
 
-    The program runs in a process of its own which Linux confines (see `sandbox.confinement`): it reads nothing but
-    Python's own files, writes nothing, starts nothing, sends nothing. The tests run in another one; what they expect
-    never gets to the program.
+    Programs run in processes that Linux confines. `docs/rewards.md` describes the columns and settings.
 
-    Args:
-        completions: assistant turns, as strings or lists of messages.
-        tests: a row's tests, also as JSON text: Python with assertions, or a list of such pieces (MBPP's `test_list`,
-            HumanEval's `test` with `entry_point`); `{"input": …, "output": …}` pairs of standard input and output; or
-            APPS's `{"inputs": […], "outputs": […], "fn_name": …}`, pairs of both too where there is no `fn_name`.
-        entry_point: a column: the function that is tested, where the tests do not say. A column `fn_name` will do, and
-            LiveCodeBench's `metadata`.
-        test_setup_code: a column: Python that goes before the assertions.
-        seconds: for all tests of a program, and for each pair of standard input and output up to the first that is not
-            done; less where too many programs of a batch are late (see `sandbox.run.TimeBudget`).
-        memory_mb: of address space.
-        partial: False gives 1 for all tests and else 0.
-        allow_unsafe: run programs where the system cannot confine them. They may then do all that you may.
-        think_tags: what opens and closes the thinking.
-
-    Returns:
-        From 0 to 1 per completion; None where the row's tests cannot be read.
-
-    Raises:
-        UserError: a parameter is no value that there can be, or the system cannot confine a program.
-
-    Example:
-        >>> turn = "```python\\ndef double(n):\\n    return n + n\\n```"
-        >>> code_tests([turn], tests=[["assert double(4) == 8", "assert double(3) == 5"]])
-        [0.5]
+    >>> turn = "```python\\ndef double(n):\\n    return n + n\\n```"
+    >>> code_tests([turn], tests=[["assert double(4) == 8", "assert double(3) == 5"]])
+    [0.5]
     """
-    limits = Limits(
-        seconds=number("code_tests", "seconds", seconds, least=0.1),
-        memory=whole_number("code_tests", "memory_mb", memory_mb, least=64) * 2**20,
-    )
-    whole = not switch("code_tests", "partial", partial)
-    if not switch("code_tests", "allow_unsafe", allow_unsafe):
-        _require_confinement()
-
-    budget = TimeBudget(limits.seconds, usable_cores())
+    limits = Limits(seconds=seconds, memory=memory_mb * 2**20)
+    budget = TimeBudget(seconds, usable_cores())
+    if not allow_unsafe:
+        try:
+            probe()
+        except CannotConfine as error:
+            raise UserError(
+                f"code_tests: programs cannot be confined here: {error}; on a machine that you can do without, "
+                "params: {allow_unsafe: true} runs them all the same"
+            ) from error
 
     def score(row: int) -> Score:
-        named = (_cell(column, row) for column in (entry_point, columns.get("fn_name"), columns.get("metadata")))
-        parsed = _tests_of(tests[row], _function_name(*named), _cell(test_setup_code, row))
+        function, setup, *others = (
+            None if column is None else column[row]
+            for column in (entry_point, test_setup_code, columns.get("fn_name"), columns.get("metadata"))
+        )
+        parsed = _tests_of(tests[row], _function_name(function, *others), setup)
         if isinstance(parsed, str):
             return Score(None, parsed)
         program = program_of(turn_text(completions[row]), think_tags)
@@ -91,9 +74,9 @@ def code_tests(
         if result.total == 0:
             return Score(None, result.failure or "its tests assert nothing, or ask the program nothing")
         part = result.passed / result.total
-        words = f"{result.passed} of {result.total} tests passed"
-        reason = f"{words}; {result.failure}" if result.failure else words
-        return Score(float(part == 1.0) if whole else part, reason, timed_out=result.timed_out)
+        counted = f"{result.passed} of {result.total} tests passed"
+        reason = f"{counted}; {result.failure}" if result.failure else counted
+        return Score(part if partial else float(part == 1.0), reason, timed_out=result.timed_out)
 
     with ThreadPoolExecutor(usable_cores()) as threads:
         return list(threads.map(score, range(len(completions))))
@@ -127,20 +110,6 @@ def _unindented(lines: list[str]) -> str:
     return "".join(line[min(width, len(line) - len(line.lstrip(_MARGIN))) :] for line in lines)
 
 
-def _require_confinement() -> None:
-    try:
-        probe()
-    except CannotConfine as error:
-        raise UserError(
-            f"code_tests: programs cannot be confined here: {error}; on a machine that you can do without, "
-            "params: {allow_unsafe: true} runs them all the same"
-        ) from error
-
-
-def _cell(column: Sequence[str | None] | None, row: int) -> str | None:
-    return None if column is None else column[row]
-
-
 def _function_name(*named: Any) -> str | None:
     """The function that a row tests, by name, as `Solution().name`, or in LiveCodeBench's JSON."""
     for cell in named:
@@ -171,7 +140,7 @@ def _tests_of(given: Any, entry_point: str | None, setup: str | None) -> Program
             isinstance(p, dict) and {"input", "output"} <= p.keys() for p in pieces
         ):
             return _pairs(pieces, entry_point)
-    return f"the row's tests cannot be read: {shown(given)}" if given else "the row has no tests"
+    return f"the row's tests cannot be read: {short_text(given)}" if given else "the row has no tests"
 
 
 def _pairs(pairs: list[dict[str, Any]], name: str | None) -> ProgramTests | str:
@@ -194,7 +163,7 @@ def _case(given: Any, expected: Any) -> dict[str, Any]:
     """Arguments and what they give; LiveCodeBench writes both as JSON, an argument a line."""
     if not isinstance(given, str):
         if not isinstance(given, list):
-            raise ValueError(shown(given))
+            raise ValueError(short_text(given))
         return {"arguments": given, "expected": expected}
     arguments = [json.loads(line) for line in given.splitlines() if line.strip()]
     with suppress(ValueError):  # a text that is not quoted is what is expected

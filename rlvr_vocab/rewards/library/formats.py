@@ -1,188 +1,235 @@
-"""Rewards for the form of a turn: thinking and answer in their tags, one box in the answer."""
+"""Rewards for the form of a turn: thinking and answer in their tags, one box in the answer, JSON."""
 
 from __future__ import annotations
 
+import functools
+import json
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field, NonNegativeFloat
+
+from rlvr_vocab.text import short_text
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.parameters import number, switch
 from rlvr_vocab.rewards.reward import Score, reward
-from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
+from rlvr_vocab.rewards.turns import THINK_TAGS, Tags, after_thinking, turn_text
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.verify.boxed_answer import boxes_opened, last_box
+from rlvr_vocab.verify.verifier import DEADLINE_SECONDS
+from rlvr_vocab.verify.worker_pool import WorkerPool
 
 # Matched against texts that hold each tag once, and linear on those.
 _XML = re.compile(r"\s*<reasoning>.*</reasoning>\s*<answer>.*</answer>\s*", re.DOTALL)
 _XML_ON_LINES = re.compile(r"<reasoning>\n.*\n</reasoning>\n<answer>\n.*\n</answer>\n?", re.DOTALL)
 _XML_TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>")
 _BETWEEN = re.compile(r"</reasoning>\s*<answer>")
-# As the tutorial has them: each on a line of its own.
+# Each on a line of its own, as in `count_xml` of Will Brown's `grpo_demo.py`.
 _XML_LINES = ("<reasoning>\n", "\n</reasoning>\n", "\n<answer>\n", "\n</answer>")
-
-
-def think_score(turn: str, think_tags: tuple[str, str], prefilled: bool) -> Score:
-    """Whether a turn is one think block and an answer."""
-    opened, closed = think_tags
-    opens, closes = turn.count(opened), turn.count(closed)
-    if closes != 1:
-        return Score(0.0, "thinking never closed" if closes == 0 else f"{closes} closing tags")
-    if opens > 1:
-        return Score(0.0, f"{opens} opening tags")
-    if opens == 0 and not prefilled:
-        return Score(0.0, "no opening tag")
-    if opens == 1 and not turn.lstrip().startswith(opened):
-        return Score(0.0, "the thinking does not come first")
-    if not turn.partition(closed)[2].strip():
-        return Score(0.0, "no answer after the thinking")
-    return Score(1.0, "thinking, then an answer")
-
-
-def xml_score(turn: str, strict_newlines: bool) -> Score:
-    """Whether a turn is a reasoning element and an answer element and nothing else."""
-    for tag in _XML_TAGS:
-        if turn.count(tag) != 1:
-            return Score(0.0, f"{pluralize(turn.count(tag), 'time')} {tag}")
-    pattern = _XML_ON_LINES if strict_newlines else _XML
-    well_formed = pattern.fullmatch(turn)
-    return Score(1.0, "both elements, nothing else") if well_formed else Score(0.0, "tags or text out of place")
-
-
-def xml_search_score(turn: str) -> Score:
-    """Whether a turn has a reasoning element and after it an answer element, whatever stands around them.
-
-    As `re.search("<reasoning>.*?</reasoning>\\s*<answer>.*?</answer>", turn, re.DOTALL)`, in linear time.
-    """
-    start = turn.find(_XML_TAGS[0])
-    between = _BETWEEN.search(turn, start + len(_XML_TAGS[0])) if start >= 0 else None
-    if between is None or _XML_TAGS[3] not in turn[between.end() :]:
-        return Score(0.0, "no reasoning element with an answer element after it")
-    return Score(1.0, "both elements")
-
-
-def xml_tags_score(turn: str, strict_newlines: bool, penalty: float, least: float) -> Score:
-    """How many of the four tags stand where they should, less a penalty for what follows the last."""
-    wanted = _XML_LINES if strict_newlines else _XML_TAGS
-    tags = sum(turn.count(tag) == 1 for tag in wanted)
-    _, end, after = turn.rpartition(wanted[-1])
-    extra = len(after.removeprefix("\n") if strict_newlines else after.strip()) if end else 0
-    reason = f"{tags} of 4 tags" + (f", {pluralize(extra, 'character')} after the end" if extra else "")
-    return Score(max(least, 0.125 * tags - penalty * extra), reason)
-
-
-def box_score(turn: str, think_tags: tuple[str, str]) -> Score:
-    """Whether a turn has one box, in its answer."""
-    answer = after_thinking(turn, think_tags)
-    if answer is None:
-        return Score(0.0, "thinking never closed")
-    boxes = boxes_opened(turn)
-    if boxes != 1:
-        return Score(0.0, f"{pluralize(boxes, 'box', 'boxes')}" if boxes else "no box")
-    if not boxes_opened(answer):
-        return Score(0.0, "the box is in the thinking")
-    return Score(1.0, "one box") if last_box(answer) is not None else Score(0.0, "the box is not closed")
 
 
 @reward(is_format=True, aliases=("think_format_reward",))  # TRL's name
 def think_format(
-    completions: Sequence[Any],
-    prefilled: bool = False,
-    think_tags: tuple[str, str] = THINK_TAGS,
-    **_columns: Any,
+    completions: Sequence[Any], *, prefilled: bool = False, think_tags: Tags = THINK_TAGS, **_columns: Any
 ) -> list[Score]:
-    r"""1 where a turn thinks once, first of all, stops thinking, and then says something; 0 where not.
+    r"""1 where a turn thinks once, first of all, stops thinking, and then answers; 0 where not.
 
-    TRL's `think_format_reward` asks for less: it takes an empty answer and further closing tags, and no white space
-    before the opening tag. Where the chat template writes the opening tag, it is 0 for ever (TRL issue 6966).
+    With `prefilled` the opening tag may be missing: for a plain TRL trainer whose chat template writes it.
 
-    Args:
-        prefilled: whether the opening tag may be missing. For a plain TRL trainer with a chat template that ends in
-            the opening tag, where completions begin inside the thinking; `rlvr_vocab`'s own trainer hands over the
-            whole turn, so leave it False there.
-
-    Example:
-        >>> turns = ["<think>\n6 * 7\n</think>\n42", "<think>6 * 7</think>", "6 * 7</think>42"]
-        >>> think_format(turns)
-        [1.0, 0.0, 0.0]
-        >>> think_format(turns, prefilled=True)
-        [1.0, 0.0, 1.0]
+    >>> turns = ["<think>\n6 * 7\n</think>\n42", "<think>6 * 7</think>", "6 * 7</think>42"]
+    >>> think_format(turns), think_format(turns, prefilled=True)
+    ([1.0, 0.0, 0.0], [1.0, 0.0, 1.0])
     """
-    prefilled = switch("think_format", "prefilled", prefilled)
-    return [think_score(turn_text(completion), think_tags, prefilled) for completion in completions]
+    opened, closed = think_tags
+
+    def score(turn: str) -> Score:
+        opens, closes = turn.count(opened), turn.count(closed)
+        if closes != 1:
+            return Score(0.0, "thinking never closed" if closes == 0 else f"{closes} closing tags")
+        if opens > 1:
+            return Score(0.0, f"{opens} opening tags")
+        if opens == 0 and not prefilled:
+            return Score(0.0, "no opening tag")
+        if opens == 1 and not turn.lstrip().startswith(opened):
+            return Score(0.0, "the thinking does not come first")
+        if not turn.partition(closed)[2].strip():
+            return Score(0.0, "no answer after the thinking")
+        return Score(1.0, "thinking, then an answer")
+
+    return [score(turn_text(completion)) for completion in completions]
 
 
 @reward(is_format=True, answer_in="xml")
 def xml_format(
-    completions: Sequence[Any], strict_newlines: bool = False, search: bool = False, **_columns: Any
+    completions: Sequence[Any], *, strict_newlines: bool = False, search: bool = False, **_columns: Any
 ) -> list[Score]:
     r"""1 where a turn is `<reasoning>…</reasoning>`, then `<answer>…</answer>`, and nothing else; 0 where not.
 
-    Each tag stands exactly once; around and between the two elements there is only white space. From the format
-    rewards of Will Brown's GRPO demonstration (`grpo_demo.py`), whose patterns do not match across lines.
+    From Will Brown's `grpo_demo.py`, whose patterns do not match across lines. `strict_newlines` wants each tag on a
+    line of its own, as there; with `search` the elements may stand anywhere in the turn.
 
-    Args:
-        strict_newlines: whether each tag has to stand on a line of its own, without empty lines between the elements,
-            as in that demonstration. The line break at the very end may be missing.
-        search: whether the elements may stand anywhere in the turn, as many guides look for them.
-
-    Raises:
-        UserError: both are asked for.
-
-    Example:
-        >>> turns = ["<reasoning>\n6 * 7\n</reasoning>\n<answer>\n42\n</answer>\n",
-        ...          "<reasoning>6 * 7</reasoning> <answer>42</answer>", "<answer>42</answer>"]
-        >>> xml_format(turns)
-        [1.0, 1.0, 0.0]
-        >>> xml_format(turns, strict_newlines=True)
-        [1.0, 0.0, 0.0]
-        >>> xml_format(["Sure! " + turns[1]], search=True)
-        [1.0]
+    >>> turns = ["<reasoning>\n6 * 7\n</reasoning>\n<answer>\n42\n</answer>\n",
+    ...          "<reasoning>6 * 7</reasoning> <answer>42</answer>", "<answer>42</answer>"]
+    >>> xml_format(turns), xml_format(turns, strict_newlines=True), xml_format(["Sure! " + turns[1]], search=True)
+    ([1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [1.0])
     """
-    strict_newlines = switch("xml_format", "strict_newlines", strict_newlines)
-    if switch("xml_format", "search", search):
-        if strict_newlines:
-            raise UserError("xml_format: strict_newlines=true and search=true exclude each other: set one")
-        return [xml_search_score(turn_text(completion)) for completion in completions]
-    return [xml_score(turn_text(completion), strict_newlines) for completion in completions]
+    if search and strict_newlines:
+        raise UserError("xml_format: strict_newlines=true and search=true exclude each other: set one")
+    pattern = _XML_ON_LINES if strict_newlines else _XML
+
+    def found(turn: str) -> Score:
+        """As `<reasoning>.*?</reasoning>\\s*<answer>.*?</answer>`, in linear time."""
+        start = turn.find(_XML_TAGS[0])
+        between = _BETWEEN.search(turn, start + len(_XML_TAGS[0])) if start >= 0 else None
+        if between is None or _XML_TAGS[3] not in turn[between.end() :]:
+            return Score(0.0, "no reasoning element with an answer element after it")
+        return Score(1.0, "both elements")
+
+    def matched(turn: str) -> Score:
+        for tag in _XML_TAGS:
+            if turn.count(tag) != 1:
+                return Score(0.0, f"{pluralize(turn.count(tag), 'time')} {tag}")
+        is_matched = pattern.fullmatch(turn)
+        return Score(1.0, "both elements, nothing else") if is_matched else Score(0.0, "tags or text out of place")
+
+    return [(found if search else matched)(turn_text(completion)) for completion in completions]
 
 
 @reward(full_mark=0.5, is_format=True, answer_in="xml")
 def xml_tags(
     completions: Sequence[Any],
-    penalty: float = 0.001,
-    least: float = 0.0,
+    *,
+    penalty: NonNegativeFloat = 0.001,
+    least: Annotated[float, Field(le=0.5)] = 0.0,
     strict_newlines: bool = False,
     **_columns: Any,
 ) -> list[Score]:
-    r"""Partial credit on the way to `xml_format`: 0.125 a tag in its place, less 0.001 a character after the end.
+    r"""Partial credit on the way to `xml_format`: 0.125 a tag that stands once, less `penalty` a character after the end.
 
-    A tag is in its place where it stands exactly once. From `count_xml` of Will Brown's GRPO demonstration
-    (`grpo_demo.py`), which wants each on a line of its own, charges what follows the end twice, charges the whole text
-    where the last line break is missing, and knows no lower bound.
+    From `count_xml` of Will Brown's `grpo_demo.py`, which wants each tag on a line of its own (`strict_newlines`),
+    charges the end twice, and has no lower bound.
 
-    Args:
-        penalty: what a character after `</answer>` costs, white space at both ends aside.
-        least: the lowest score.
-        strict_newlines: whether each tag has to stand on a line of its own, as for `xml_format`.
-
-    Example:
-        >>> turn = "<reasoning>\n6 * 7\n</reasoning>\n<answer>\n42\n</answer>\n"
-        >>> xml_tags([turn, turn + "Bye!", "<reasoning>6 * 7"])
-        [0.5, 0.496, 0.125]
+    >>> turn = "<reasoning>\n6 * 7\n</reasoning>\n<answer>\n42\n</answer>\n"
+    >>> xml_tags([turn, turn + "Bye!", "<reasoning>6 * 7"])
+    [0.5, 0.496, 0.125]
     """
-    strict_newlines = switch("xml_tags", "strict_newlines", strict_newlines)
-    penalty = number("xml_tags", "penalty", penalty, least=0)
-    least = number("xml_tags", "least", least, most=0.5)
-    return [xml_tags_score(turn_text(completion), strict_newlines, penalty, least) for completion in completions]
+    wanted = _XML_LINES if strict_newlines else _XML_TAGS
+    scores = []
+    for turn in map(turn_text, completions):
+        tags = sum(turn.count(tag) == 1 for tag in wanted)
+        _, end, after = turn.rpartition(wanted[-1])
+        extra = len(after.removeprefix("\n") if strict_newlines else after.strip()) if end else 0
+        reason = f"{tags} of 4 tags" + (f", {pluralize(extra, 'character')} after the end" if extra else "")
+        scores.append(Score(max(least, 0.125 * tags - penalty * extra), reason))
+    return scores
 
 
 @reward(is_format=True, answer_in="box")
-def boxed(completions: Sequence[Any], think_tags: tuple[str, str] = THINK_TAGS, **_columns: Any) -> list[Score]:
+def boxed(completions: Sequence[Any], *, think_tags: Tags = THINK_TAGS, **_columns: Any) -> list[Score]:
     r"""1 where a turn has exactly one box, closed, and has it in the answer; 0 where not.
 
-    Example:
-        >>> boxed(["<think>6 * 7</think>\\boxed{42}", "<think>\\boxed{42}</think>42", "\\boxed{4} or \\boxed{2}"])
-        [1.0, 0.0, 0.0]
+    >>> boxed(["<think>6 * 7</think>\\boxed{42}", "<think>\\boxed{42}</think>42", "\\boxed{4} or \\boxed{2}"])
+    [1.0, 0.0, 0.0]
     """
-    return [box_score(turn_text(completion), think_tags) for completion in completions]
+
+    def score(turn: str) -> Score:
+        answer, boxes = after_thinking(turn, think_tags), boxes_opened(turn)
+        if answer is None:
+            return Score(0.0, "thinking never closed")
+        if boxes != 1:
+            return Score(0.0, pluralize(boxes, "box", "boxes") if boxes else "no box")
+        if not boxes_opened(answer):
+            return Score(0.0, "the box is in the thinking")
+        return Score(1.0, "one box") if last_box(answer) is not None else Score(0.0, "the box is not closed")
+
+    return [score(turn_text(completion)) for completion in completions]
+
+
+@reward(is_format=True, skip_gold_check="a made-up turn has its answer in a box")
+def json_format(
+    completions: Sequence[Any],
+    json_schema: Sequence[Any] | None = None,
+    *,
+    schema: dict[str, Any] | None = None,
+    parses: Annotated[float, Field(ge=0, le=1)] = 0.0,
+    think_tags: Tags = THINK_TAGS,
+    deadline: Annotated[float, Field(ge=0.01)] = DEADLINE_SECONDS,
+    **_columns: Any,
+) -> list[Score]:
+    """1 where the answer is JSON and matches its schema, `parses` where it is JSON alone, 0 where it is none.
+
+    A row's own schema in the column `json_schema`, also as text, goes before `schema`; None where it is no schema. An
+    answer that is not checked within `deadline` seconds scores `parses`.
+
+    >>> json_format(['{"age": 7}', '{"name": "Bo"}', "seven"], schema={"required": ["age"]}, parses=0.5)
+    [1.0, 0.5, 0.0]
+    """
+
+    def as_text(own: Any) -> str:
+        return own if isinstance(own, str) else json.dumps({} if own is None else own, default=str)
+
+    if schema is not None:
+        [checked] = _pool().run([[as_text(schema), "null", parses]], deadline)
+        if checked.value is not None and checked.value[0] is None:
+            raise UserError(f"json_format: schema={short_text(schema)} is no JSON schema: {checked.value[1]}")
+    schemas = [None] * len(completions) if json_schema is None else json_schema
+    items = [
+        [as_text(schema if own is None else own), after_thinking(turn_text(completion), think_tags), parses]
+        for completion, own in zip(completions, schemas, strict=True)
+    ]
+    return [
+        Score(*outcome.value)
+        if outcome.failure is None
+        else Score(parses, f"not checked: {outcome.detail}", timed_out=outcome.failure == "timeout")
+        for outcome in _pool().run(items, deadline)
+    ]
+
+
+@functools.cache
+def _pool() -> WorkerPool:
+    """Answers are checked in workers: a pattern may backtrack for ever, and references may multiply."""
+    return WorkerPool(f"{__name__}:check_json", preload=(f"{__name__}:preload",))
+
+
+def preload() -> None:
+    """Import what a worker needs, once for all of them."""
+    check_json(["{}", "null", 0.0])
+
+
+def check_json(item: list[Any]) -> tuple[float | None, str]:
+    """Score in a worker: schema, answer or None where thinking never closed, and `parses` -> score and reason."""
+    import jsonschema  # in the worker: the process that trains does without
+    from jsonschema_specifications import REGISTRY
+    from referencing.exceptions import Unresolvable
+
+    text, answer, parses = item
+    try:
+        schema = json.loads(text)
+        kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+        kind.check_schema(schema)
+    except (jsonschema.SchemaError, TypeError, ValueError, RecursionError) as error:
+        return None, f"the row's schema is no JSON schema: {getattr(error, 'message', error)}"
+    if answer is None:
+        return 0.0, "thinking never closed"
+    try:
+        value = json.loads(_without_fence(answer.strip()), parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        return 0.0, f"no JSON: {error}"
+    try:  # by this registry nothing is fetched from the addresses that a schema refers to
+        fault = next(kind(schema, registry=REGISTRY).iter_errors(value), None)
+    except Unresolvable as error:
+        return None, f"the row's schema refers to what is not in it: {error}"
+    if fault is None:
+        return 1.0, "JSON that holds to its schema" if schema else "JSON"
+    return parses, f"against its schema at {fault.json_path}: {fault.message[:100]}"
+
+
+def _without_fence(answer: str) -> str:
+    """The contents of the block of code that an answer consists of; else the answer."""
+    first, _, rest = answer.partition("\n")
+    is_block = first.startswith("```") and first[3:].strip().lower() in ("", "json") and rest.endswith("```")
+    return rest.removesuffix("```") if is_block else answer
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of JSON")

@@ -17,14 +17,16 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from rlvr_vocab.data.answers import cell_text
+from rlvr_vocab.text import short_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.deadline import run_coroutine
-from rlvr_vocab.rewards.parameters import number, one_of, required, shown, whole_number
 from rlvr_vocab.rewards.reward import Score, reward
-from rlvr_vocab.rewards.turns import THINK_TAGS, after_thinking, turn_text
+from rlvr_vocab.rewards.turns import THINK_TAGS, Tags, after_thinking, turn_text
 from rlvr_vocab.secrets import without_secrets
 
 logger = logging.getLogger(__name__)
@@ -36,7 +38,7 @@ _INSTRUCTION = (
     "Think as briefly as you can, then end with a line `Score {mark}: N`, N a number from {least:g} to {most:g}."
 )
 _OWN_SCORE = re.compile(r"^([^\w\n]*score)\b", re.IGNORECASE | re.MULTILINE)
-_LONGEST_END = 2_000  # characters in which its score, or an error, is looked for
+_LONGEST_END = 2_000  # characters in which a score, or an error, is looked for
 
 
 @dataclass(frozen=True)
@@ -69,13 +71,13 @@ class _Judge:
         """The request in the cache, without its mark."""
         return hashlib.sha256(json.dumps([self.url, self.request(*row, mark="")], sort_keys=True).encode()).hexdigest()
 
-    def score_in(self, said: str, mark: str) -> Score:
-        """The last score under the mark in what the judge says, moved to 0 to 1."""
+    def score_in(self, reply: str, mark: str) -> Score:
+        """The last score under the mark in the judge's reply, moved to 0 to 1."""
         line = rf"^[^\w\n]*score[^\w\n]*{mark}[^\w\n]*?(-?\d+(?:\.\d+)?)[^\w\n]*$"
-        found = re.findall(line, said[-_LONGEST_END:], re.IGNORECASE | re.MULTILINE)
+        found = re.findall(line, reply[-_LONGEST_END:], re.IGNORECASE | re.MULTILINE)
         least, most = self.scale
         if not found:
-            return Score(None, f"the judge gave no score: {shown(' '.join(said.split()))}")
+            return Score(None, f"the judge gave no score: {short_text(reply)!r}")
         value = float(found[-1])
         if not least <= value <= most:
             return Score(None, f"the judge's score {value:g} is not from {least:g} to {most:g}")
@@ -85,54 +87,41 @@ class _Judge:
 _sent = 0  # completions that this process has sent to judges
 
 
-@reward(skip_gold_check="a judge is asked about what a model wrote", columns=("solution",), dry_run=False, sends=True)
+@reward(skip_gold_check="a judge is asked about what a model wrote", dry_run=False, sends=True)
 def llm_judge(
     prompts: Sequence[Any],
     completions: Sequence[Any],
     solution: Sequence[Any] | None = None,
-    url: str | None = None,
-    model: str | None = None,
-    rubric: str | None = None,
-    scale: tuple[float, float] = (0.0, 10.0),
-    sees: str = "answer",
+    *,
+    url: Annotated[str, Field(pattern="^https?://")],
+    model: str,
+    rubric: str,
+    scale: Annotated[tuple[float, float], Field(strict=False)] = (0.0, 10.0),
+    sees: Literal["answer", "turn"] = "answer",
     key_variable: str = "OPENAI_API_KEY",
-    deadline: float = 120.0,
-    retries: int = 4,
-    concurrency: int = 16,
-    budget: int = 100_000,
-    max_tokens: int = 512,
+    deadline: Annotated[float, Field(ge=0.1)] = 120.0,
+    retries: NonNegativeInt = 4,
+    concurrency: PositiveInt = 16,
+    budget: NonNegativeInt = 100_000,
+    max_tokens: PositiveInt = 512,
     cache: str | None = "~/.cache/rlvr_vocab/judge.sqlite",
-    think_tags: tuple[str, str] = THINK_TAGS,
+    think_tags: Tags = THINK_TAGS,
     **_columns: Any,
 ) -> list[Score]:
-    """What a judge makes of an answer by a rubric, from 0 to 1; None, with the reason, where it gave no score.
+    """A judge's score of an answer by a rubric, from 0 to 1; None, with the reason, where it gave no score.
 
-    The judge sees the prompt, the answer (with `sees="turn"` the whole turn) and, where there is one, the gold answer.
     `docs/rewards.md` explains the parameters. A model that is trained against a judge learns to get round it.
 
-    Raises:
-        UserError: a parameter is missing or no value that there can be, or the package `openai` is not there.
-
-    Example:
-        >>> judge = {"url": "http://localhost:8000/v1", "model": "judge", "rubric": "Is it polite?"}
-        >>> llm_judge.explain(prompts=["Hello"], completions=["Good morning!"], **judge, budget=0, cache=None)
-        [Score(value=None, reason='the budget of 0 completions is spent')]
+    >>> judge = {"url": "http://localhost:8000/v1", "model": "judge", "rubric": "Is it polite?"}
+    >>> llm_judge.explain(prompts=["Hello"], completions=["Good morning!"], **judge, budget=0, cache=None)
+    [Score(value=None, reason='the budget of 0 completions is spent')]
     """
-    judge = _Judge(
-        url=required("llm_judge", "url", url, "the server's address, up to /v1"),
-        model=required("llm_judge", "model", model, "the judge's name on the server"),
-        rubric=required("llm_judge", "rubric", rubric, "what makes an answer good"),
-        scale=_scale(scale),
-        max_tokens=whole_number("llm_judge", "max_tokens", max_tokens, least=1),
-    )
-    for name, value, least in (("retries", retries, 0), ("budget", budget, 0), ("concurrency", concurrency, 1)):
-        whole_number("llm_judge", name, value, least)
-    number("llm_judge", "deadline", deadline, least=0.1)
-    one_of("llm_judge", "sees", sees, ("answer", "turn"))
-    if not judge.url.startswith(("http://", "https://")):
-        raise UserError(f"llm_judge: url={shown(url)} must begin with http:// or https://")
+    global _sent
+    if not scale[0] < scale[1]:
+        raise UserError(f"llm_judge: scale={list(scale)}: should be the worst and the best score")
     if importlib.util.find_spec("openai") is None:
         raise UserError("llm_judge: openai is not installed; install it with pip install 'rlvr-vocab[judge]'")
+    judge = _Judge(url, model, rubric, scale, max_tokens)
     golds = [None] * len(completions) if solution is None else solution
     turns = map(turn_text, completions)
     seen = [turn if sees == "turn" else after_thinking(turn, think_tags) or "" for turn in turns]
@@ -142,12 +131,11 @@ def llm_judge(
     scores = {key: Score(value, reason) for key, value, reason in kept}
     scores[""] = Score(0.0, "no answer")
     missing = {key: row for key, row in zip(keys, rows, strict=True) if key not in scores}
-    global _sent
     asked = dict(itertools.islice(missing.items(), max(0, budget - _sent)))
     _sent += len(asked)
     if asked:
         key = os.environ.get(key_variable, "").strip() or "none"
-        client = {"base_url": judge.url, "api_key": key, "max_retries": retries, "timeout": deadline}
+        client = {"base_url": url, "api_key": key, "max_retries": retries, "timeout": deadline}
         found = run_coroutine(_ask(judge, asked, client, concurrency))
         new = [(key, score.value, score.reason) for key, score in found.items() if score.value is not None]
         _in_cache(cache, "INSERT OR REPLACE INTO scores VALUES (?, ?, ?)", new)
@@ -157,7 +145,7 @@ def llm_judge(
 
 
 async def _ask(judge: _Judge, asked: dict[str, _Row], settings: dict[str, Any], concurrency: int) -> dict[str, Score]:
-    """The scores of what is asked, by its key; requests that have not ended by the deadline are given up."""
+    """The scores by key; requests that have not ended by the deadline are cancelled."""
     import openai  # here: a program that asks no judge need not wait for it
 
     free = asyncio.Semaphore(concurrency)
@@ -172,10 +160,10 @@ async def _ask(judge: _Judge, asked: dict[str, _Row], settings: dict[str, Any], 
             except (openai.APIError, ValueError) as error:
                 return _no_score(f"no answer: {error.__cause__ or error}")
         try:
-            said = str(reply.choices[0].message.content)
+            text = str(reply.choices[0].message.content)
         except (AttributeError, IndexError, TypeError):
             return _no_score(f"the judge's server answered with no chat: {reply}")
-        return judge.score_in(said, mark)
+        return judge.score_in(text, mark)
 
     async with openai.AsyncOpenAI(**settings) as client:
         tasks = {key: asyncio.create_task(score(row)) for key, row in asked.items()}
@@ -192,7 +180,7 @@ def _no_score(reason: str) -> Score:
 
 
 def _in_cache(path: str | None, statement: str, rows: Sequence[Sequence[Any]]) -> list[Any]:
-    """All that a statement gives for each of some rows; nothing where the file cannot be used, which is told once."""
+    """The results of a statement for each of some rows; none, with one warning, where the file cannot be used."""
     if path is None:
         return []
     try:
@@ -209,12 +197,3 @@ def _in_cache(path: str | None, statement: str, rows: Sequence[Sequence[Any]]) -
 @functools.cache
 def _warn_once(message: str) -> None:
     logger.warning(message)
-
-
-def _scale(scale: Any) -> tuple[float, float]:
-    if not isinstance(scale, list | tuple) or len(scale) != 2:
-        raise UserError(f"llm_judge: scale={shown(scale)} must be two numbers, the worst and the best score")
-    least, most = (number("llm_judge", "scale", end) for end in scale)
-    if not least < most:
-        raise UserError(f"llm_judge: scale={shown(scale)} must rise")
-    return least, most

@@ -8,64 +8,42 @@ from typing import Any
 from rlvr_vocab.data.reasoning_gym.tasks import require_reasoning_gym
 from rlvr_vocab.data.reasoning_gym.workers import score_answers
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.library.accuracy import ANSWER_FROM, SHORTEST_DEADLINE, extracted_answer, sources_of
-from rlvr_vocab.rewards.parameters import number, switch
+from rlvr_vocab.rewards.library.answers import AnswerFrom, Deadline, extracted_answer
 from rlvr_vocab.rewards.reward import Score, reward
-from rlvr_vocab.rewards.turns import THINK_TAGS, turn_text
+from rlvr_vocab.rewards.turns import THINK_TAGS, Tags, turn_text
 from rlvr_vocab.sandbox.confinement import CannotConfine
 from rlvr_vocab.verify.worker_pool import Outcome
 
 _LONGEST_ANSWER = 20_000  # characters; at the families' defaults a grid of 5,000 is the longest of their own
-_NO_ENTRY = "the row is of no task of reasoning-gym"
 
 
 @reward(grades=True, answer_in="box")
 def reasoning_gym(
     completions: Sequence[Any],
     entry: Sequence[str | None],
-    answer_from: str | Sequence[str] = ANSWER_FROM,
-    deadline: float = 5.0,
+    *,
+    answer_from: AnswerFrom = "box",
+    deadline: Deadline = 5.0,
     allow_unsafe: bool = False,
-    think_tags: tuple[str, str] = THINK_TAGS,
+    think_tags: Tags = THINK_TAGS,
     **_columns: Any,
 ) -> list[Score]:
-    r"""What the scorer of a task's own family gives the final answer, partial credit included; 0 without an answer.
+    r"""The score of the task's own scorer for the final answer, mostly from 0 to 1; None for a row without an `entry`.
 
-    Scorers work in processes that may be killed. Where one takes an answer for Python, as sympy does with formulas,
-    Linux confines that (see `sandbox.confinement`).
+    Scorers work in processes that may be killed. Where one evaluates an answer as Python, as sympy does with formulas,
+    Linux confines it; `allow_unsafe` evaluates answers where the system cannot.
 
-    Args:
-        completions: assistant turns, as strings or lists of messages.
-        entry: what the scorer needs of each problem, as the rows of `dataset=reasoning_gym` have it.
-        answer_from: where the answer may stand, as for `accuracy`.
-        deadline: seconds for one answer; one that needs more scores 0.
-        allow_unsafe: evaluate answers where the system cannot confine that. They may then do all that you may.
-        think_tags: what opens and closes the thinking.
-
-    Returns:
-        Mostly from 0 to 1 per completion; None for a row without an entry.
-
-    Raises:
-        UserError: reasoning-gym is not installed, a parameter is no value that there can be, or the system cannot
-            confine a scorer.
-
-    Example:
-        >>> from rlvr_vocab.data.reasoning_gym.workers import make_entries
-        >>> *_, made = make_entries("spell_backward", {"max_word_len": 4}, seed=1, count=3)
-        >>> made.question
-        'Spell this word backward (example: sun -> nus): both'
-        >>> reasoning_gym(["\\boxed{htob}", "\\boxed{ht}", "htob"], entry=[made.encoded] * 3)
-        [1.0, 0.5, 0.0]
+    >>> from rlvr_vocab.data.reasoning_gym.workers import make_entries
+    >>> *_, made = make_entries("spell_backward", {"max_word_len": 4}, seed=1, count=3)
+    >>> reasoning_gym(["\\boxed{htob}", "\\boxed{ht}", "htob"], entry=[made.encoded] * 3)
+    [1.0, 0.5, 0.0]
     """
-    sources = sources_of(answer_from, "reasoning_gym")
-    deadline = number("reasoning_gym", "deadline", deadline, least=SHORTEST_DEADLINE)
-    allow_unsafe = switch("reasoning_gym", "allow_unsafe", allow_unsafe)
     require_reasoning_gym("reward reasoning_gym")
-    found = (extracted_answer(turn_text(completion), think_tags, sources) for completion in completions)
+    found = (extracted_answer(turn_text(completion), think_tags, answer_from) for completion in completions)
     answers = [None if answer is None else answer.strip() for answer in found]
     pairs: list[tuple[Any, Any]] = list(zip(entry, answers, strict=True))
-    decided = {pair: _decided_here(*pair) for pair in dict.fromkeys(pairs)}
-    asked = [pair for pair, score in decided.items() if score is None]
+    scores = {pair: _decided_here(*pair) for pair in dict.fromkeys(pairs)}
+    asked = [pair for pair, score in scores.items() if score is None]
     try:
         outcomes = score_answers(asked, deadline, allow_unsafe)
     except CannotConfine as error:
@@ -74,12 +52,12 @@ def reasoning_gym(
             "can do without, params: {allow_unsafe: true} lets them do that all the same"
         ) from error
     scored = {pair: _score_of(outcome) for pair, outcome in zip(asked, outcomes, strict=True)}
-    return [decided[pair] or scored[pair] for pair in pairs]
+    return [scores[pair] or scored[pair] for pair in pairs]
 
 
 def _decided_here(entry: str | None, answer: str | None) -> Score | None:
     if not entry:
-        return Score(None, _NO_ENTRY)
+        return Score(None, "the row is of no task of reasoning-gym")
     if not answer:  # some scorers have full marks for nothing
         return Score(0.0, "no answer")
     return Score(0.0, "too large") if len(answer) > _LONGEST_ANSWER else None
