@@ -398,7 +398,6 @@ _ROWS = (
         "rlvr-vocab score rewards=[accuracy,boxed] completions=samples.jsonl",
         ScoreSettings,
         ("rewards", "dataset", "model"),
-        module="rlvr_vocab.commands.score.command",
     ),
     Command(
         "expand",

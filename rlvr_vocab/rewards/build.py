@@ -48,8 +48,17 @@ def build_rewards(specs: Sequence[RewardSpec], context: RewardContext) -> list[R
         parameters = _parameters(function)
         _require_known(spec, function, parameters)
         filled = {key: value for key, value in asdict(context).items() if key in parameters and value is not None}
-        more = {"full_mark": spec.full_mark, "adaptive": spec.adaptive, "deadline": _deadline(spec)}
-        rewards.append(Reward(function, name, weight=spec.weight, params={**filled, **spec.params}, **more))
+        rewards.append(
+            Reward(
+                function,
+                name,
+                weight=spec.weight,
+                params={**filled, **spec.params},
+                full_mark=spec.full_mark,
+                adaptive=spec.adaptive,
+                deadline=_deadline(spec),
+            )
+        )
     return rewards
 
 
@@ -78,9 +87,7 @@ def required_columns(spec: RewardSpec, trainer: Sequence[str] = FROM_THE_TRAINER
     """The columns that a function cannot do without; `trainer` names those that it gets besides the data set's."""
     function = find_function(spec.name)
     given = {*trainer, *spec.params, *getattr(function, "settings", ())}
-    return [
-        name for name, item in _parameters(function).items() if item.default is item.empty and name not in given
-    ]
+    return [name for name, item in _parameters(function).items() if item.default is item.empty and name not in given]
 
 
 def logged_names(specs: Sequence[RewardSpec]) -> list[str]:
@@ -107,13 +114,13 @@ def _deadline(spec: RewardSpec) -> float | None:
     if isinstance(spec.deadline, str):
         return DEADLINE if is_user_code(spec.name) else None
     if spec.deadline is not None and not is_user_code(spec.name):
-        raise UserError(f"rewards: {spec.name} takes no deadline beside its name: it is of the library, and ends by itself")
+        raise UserError(
+            f"rewards: {spec.name} takes no deadline beside its name: it is of the library, and ends by itself"
+        )
     return spec.deadline
 
 
-def _require_known(
-    spec: RewardSpec, function: Callable[..., Any], parameters: Mapping[str, inspect.Parameter]
-) -> None:
+def _require_known(spec: RewardSpec, function: Callable[..., Any], parameters: Mapping[str, inspect.Parameter]) -> None:
     if is_user_code(spec.name) and _takes_any(function):
         return
     names = [name for name in parameters if name not in FROM_THE_TRAINER]

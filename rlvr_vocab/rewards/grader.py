@@ -87,7 +87,9 @@ def grader_spec(
         UserError: a reward cannot be found, or nothing with a weight is asked for.
     """
     given = [replace(spec, adaptive=None) for spec in rewards]
-    graders = [spec for spec in given if declared(spec).grades] or [shaped for spec in given for shaped in _shaped(spec)]
+    graders = [spec for spec in given if declared(spec).grades] or [
+        shaped for spec in given for shaped in _shaped(spec)
+    ]
     if asked is not None:
         functions = tuple(replace(_of_the_run(spec, given), adaptive=None) for spec in asked)
         if all(spec.weight == 0 for spec in functions):
@@ -123,7 +125,9 @@ def _shaped(spec: RewardSpec) -> list[RewardSpec]:
     """The grader whose scores a reward shapes, as `cosine_length` does, where that tells right from wrong."""
     parameter = declared(spec).shapes
     shaped = spec.params.get(parameter, "accuracy") if parameter else None
-    return [RewardSpec(shaped)] if isinstance(shaped, str) and shaped in LIBRARY and LIBRARY[shaped].traits.grades else []
+    return (
+        [RewardSpec(shaped)] if isinstance(shaped, str) and shaped in LIBRARY and LIBRARY[shaped].traits.grades else []
+    )
 
 
 def _code_of(name: str) -> dict[str, str]:

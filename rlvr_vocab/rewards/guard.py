@@ -286,9 +286,7 @@ def dry_run(reward: Reward, rows: Sequence[dict[str, Any]], completions: Sequenc
     scores = reward.explain(**trial_columns(rows, completions))
     for row, score in enumerate(scores):
         if score.failed == "batch" and not score.timed_out:
-            raise UserError(
-                f"reward {reward.name} {score.reason}; it must return a list with a number or None per row"
-            )
+            raise UserError(f"reward {reward.name} {score.reason}; it must return a list with a number or None per row")
         if score.timed_out and score.failed:
             advice = "a larger `deadline` beside its name gives it more time, null any time"
             raise UserError(f"reward {reward.name} {score.reason} in its trial; {advice}")

@@ -10,10 +10,9 @@ from typing import Annotated, Any, Literal, Protocol, cast, get_type_hints
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from rlvr_vocab.text import short_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.adaptive import LARGEST_WEIGHT, Adaptation
-from rlvr_vocab.text import writable
+from rlvr_vocab.text import short_text, writable
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 
 
 def reward(**traits: Any) -> Callable[[Callable[..., list[Any]]], RewardFunction]:
-    """Make a reward function of one that returns a `Score`, or a number, per completion; `traits` are those of `Traits`.
+    """Make a reward function of one that returns a `Score`, or a number, per completion, with fields of `Traits`.
 
     >>> @reward(full_mark=1.0)
     ... def shouts(completions, **columns):

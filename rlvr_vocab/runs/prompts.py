@@ -17,8 +17,8 @@ from rlvr_vocab.config.trl_fields import completions_together
 from rlvr_vocab.data.rows import Messages, conversation_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import Reward, RewardContext, build_rewards
-from rlvr_vocab.rewards.guard import trial_columns
 from rlvr_vocab.rewards.grader import is_form
+from rlvr_vocab.rewards.guard import trial_columns
 from rlvr_vocab.rewards.reward import traits_of
 from rlvr_vocab.rewards.turns import THINK_TAGS
 from rlvr_vocab.runs.rewards import answer_warnings, dummy_context, highest_reward_template, reward_context

@@ -17,8 +17,8 @@ from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.data.rows import Messages
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import RewardContext, build_rewards, find_function, logged_names, required_columns
-from rlvr_vocab.rewards.guard import dry_run, dummy_ids
 from rlvr_vocab.rewards.grader import Grader, GraderSpec, grader_spec
+from rlvr_vocab.rewards.guard import dry_run, dummy_ids
 from rlvr_vocab.rewards.library.answers import sources_of
 from rlvr_vocab.rewards.reward import RewardSpec, Score, traits_of
 from rlvr_vocab.rewards.turns import THINK_TAGS

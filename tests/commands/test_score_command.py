@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.commands.score import command as score_command
+from rlvr_vocab.commands import score as score_command
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.vocab.layout import VocabLayout
@@ -81,11 +81,6 @@ def below(lines: list[str], title: str) -> list[str]:
     return [line.strip() for line in rest[: rest.index("")]]
 
 
-def without_time(line: str) -> str:
-    """A line without the milliseconds, which differ from run to run."""
-    return ", ".join(part for part in line.split(", ") if "ms a row" not in part)
-
-
 # --- completions --------------------------------------------------------------------------------
 
 
@@ -98,9 +93,9 @@ def test_the_lowest_totals_come_first_with_what_they_lack(score: Callable[..., l
         "row 4: total 0.5; accuracy none (unusable gold answer: empty); boxed 1; text: <think>6*7</think>\\boxed{4}",
         "row 1: total 1.5; accuracy 1; boxed 1; text: <think>6*7</think>\\boxed{42}",
     ]
-    assert [without_time(line) for line in below(lines, "Rewards")] == [
-        "accuracy: mean 0.3333, full mark 1, at full mark 1 of 4 (25.00%), without a score 1, weight 1",
-        "boxed: mean 0.75, full mark 1, at full mark 3 of 4 (75.00%), without a score 0, weight 0.5",
+    assert below(lines, "Rewards") == [
+        "accuracy: mean 0.3333, full mark 1, at full mark 1 of 4 (25.0%), without a score 1, weight 1",
+        "boxed: mean 0.75, full mark 1, at full mark 3 of 4 (75.0%), without a score 0, weight 0.5",
         "total: mean 0.625",
         "prompts with several completions: 1; of one total, so with nothing to learn from: 0",
     ]
@@ -149,7 +144,9 @@ def test_what_a_function_of_the_users_does_wrong_is_shown_and_is_exit_code_1(
         "row 2: returned 'yes' (a str), not a number",
         "row 3: returned nan, which is no finite float32",
     ]
-    assert below(lines, "short failed on 4 of 4 rows") == ["from row 1 on: returned 1 value for 4 rows"]
+    assert below(lines, "short failed on 4 of 4 rows") == [
+        "row 1: returned 1 value for 4 rows; text: <think>6*7</think>\\boxed{42}"
+    ]
     assert not any(line.startswith("later failed") for line in lines)
     rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert rows[2]["rewards"]["fussy"] == {"score": None, "reason": raised, "failed": True}
@@ -189,7 +186,7 @@ def test_a_terminal_gets_the_same_lines_and_nothing_that_it_obeys(
     monkeypatch.setattr(score_command, "make_console", lambda: console)
     assert main(["score", "rewards=[accuracy,boxed]", f"completions={completions}"]) == 0
     shown = screen.getvalue()
-    assert "  row 3: total 0; accuracy 0 (no answer" in shown and "3 of 4 (75.00%)" in shown
+    assert "  row 3: total 0; accuracy 0 (no answer" in shown and "3 of 4 (75.0%)" in shown
     assert "\x1b[2J" not in shown
 
 
@@ -218,22 +215,17 @@ def test_gold_answers_that_a_reward_does_not_find_right_are_counted_and_shown(
 ) -> None:
     lines = below(score("rewards=[accuracy,multiple_choice,boxed,diversity]", *problems), "Gold answers")
     assert lines[0] == r"judged in made-up turns like '<think>\nWork it out.\n</think>\n\\boxed{42}'"
-    assert without_time(lines[1]) == (
-        "accuracy: mean 1, full mark 1, at full mark 4 of 5 (80.00%), without a score 1, weight 1"
-    )
+    assert lines[1] == ("accuracy: mean 1, full mark 1, at full mark 4 of 5 (80.0%), without a score 1, weight 1")
     assert lines[2].startswith("row 4: none, unusable gold answer") and lines[2].endswith(
         "(gold 9999" + "9" * 55 + "…)"
     )
-    assert lines[3] == (
-        "1 compared as text, for want of a sign of mathematics: write what is mathematics as $…$ (row 6: 7-11)"
-    )
-    assert "at full mark 1 of 5 (20.00%), without a score 4" in lines[4]
-    assert lines[5:9] == [
+    assert "at full mark 1 of 5 (20.0%), without a score 4" in lines[3]
+    assert lines[4:8] == [
         f"row {row}: none, the gold answer is not one letter (gold {gold})"
         for row, gold in ((1, "42"), (2, r"\frac12"), (4, "9" * 59 + "…"), (6, "7-11"))
     ]
-    assert "at full mark 5 of 5 (100%)" in lines[9]
-    assert lines[10] == "diversity: not judged: it compares the completions of one prompt, and here there is one"
+    assert "at full mark 5 of 5 (100.0%)" in lines[8]
+    assert lines[9] == "diversity: not judged: it compares the completions of one prompt, and here there is one"
 
 
 def test_held_out_problems_have_gold_answers_too_and_ten_rows_are_shown(
@@ -241,13 +233,13 @@ def test_held_out_problems_have_gold_answers_too_and_ten_rows_are_shown(
 ) -> None:
     words = ("dataset=arithmetic", "dataset.generator.num_problems=50", f"rewards=[{mine}:half]")
     lines = below(score(*words), "Gold answers")
-    assert "at full mark 0 of 50 (0%)" in lines[1] and len(lines) == 14
+    assert "at full mark 0 of 50 (0.0%)" in lines[1] and len(lines) == 14
     assert lines[2].startswith("row 1: 0.5 (gold ") and lines[-2] == "40 more"
     assert lines[-1] == "no row reaches 1; if 0.5 is its best, say full_mark: 0.5"
     lines = below(
         score(*words[:2], f"rewards=[{{name:'{mine}:half',full_mark:0.5}}]", "max_samples=20"), "Gold answers"
     )
-    assert len(lines) == 2 and "at full mark 20 of 20 (100%)" in lines[1]
+    assert len(lines) == 2 and "at full mark 20 of 20 (100.0%)" in lines[1]
 
 
 def test_a_second_file_of_held_out_problems_is_told_apart(
@@ -328,7 +320,7 @@ def test_a_base_model_answers_a_few_training_problems(
     assert len(titles) == 5 and "1 more: raise show" in lines
     assert [title.rpartition(" ")[2] for title in titles] == ["1", "2", "1", "2", "1"]
     assert titles[0].split(",")[0] == titles[1].split(",")[0] != titles[2].split(",")[0]
-    assert "at full mark 6 of 6 (100%)" in below(lines, "Rewards")[0]  # at most four tokens
+    assert "at full mark 6 of 6 (100.0%)" in below(lines, "Rewards")[0]  # at most four tokens
     assert any(line.startswith("  asked: ") and "(gold " in line for line in lines)
     assert any(line.startswith("  │ ") for line in lines)
     again = score(SAMPLED, *words, "model.reasoning_vocab_size=20", "show=5")

@@ -7,20 +7,17 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from rlvr_vocab.commands.score.rows import (
-    CompletionSource,
-    ScoredRows,
-    read_completions,
-    recorded_context,
-    score_rows,
-    total_of,
-)
+from rlvr_vocab.commands.score import Rows, Scores, read_completions, recorded_context, score_rows
 from rlvr_vocab.config.checks.commands import check_completions
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
+from rlvr_vocab.config.sections import RewardSettings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.build import RewardContext, build_rewards
+from rlvr_vocab.rewards.build import RewardContext
+from rlvr_vocab.rewards.guard import Reward
 from rlvr_vocab.rewards.reward import RewardSpec
+from rlvr_vocab.rewards.turns import THINK_TAGS
+from rlvr_vocab.terminal import make_console
 from rlvr_vocab.vocab.layout import VocabLayout
 
 
@@ -29,8 +26,10 @@ def written(path: Path, *rows: Any) -> Path:
     return path
 
 
-def read(path: Path, most: int | None = None, **columns: Any) -> tuple[ScoredRows, list[str]]:
-    return read_completions(CompletionSource(path, **columns), most)
+def read(path: Path, most: int | None = None, **columns: str) -> tuple[Rows, list[str]]:
+    words = [f"completions={path}", *(f"{key}={value}" for key, value in columns.items())]
+    settings = read_settings("score", words if most is None else [*words, f"max_samples={most}"])
+    return read_completions(settings, path)
 
 
 def turn(text: str) -> list[dict[str, str]]:
@@ -47,36 +46,41 @@ def test_columns_go_by_the_names_that_are_given(tmp_path: Path) -> None:
     path = written(
         tmp_path / "r.jsonl", {"question": "q", "response": "r", "expert_answer": "#### 1,000", "answer": "a"}
     )
-    columns = {"completion": "response", "prompt": "question", "solution": "expert_answer", "answer_format": "hash"}
+    columns = {
+        "completion_column": "response", "prompt_column": "question", "solution_column": "expert_answer",
+        "solution_format": "hash",
+    }  # fmt: skip
     rows, _ = read(path, **columns)
-    assert rows.completions == [turn("r")] and rows.prompts == [[{"role": "user", "content": "q"}]]
+    assert rows.columns["completions"] == [turn("r")] and rows.columns["prompts"] == [
+        [{"role": "user", "content": "q"}]
+    ]
     golds = {"solution": ["1000"], "answer": ["1000"]}
-    assert rows.columns == {"expert_answer": ["#### 1,000"], "raw_answer": ["a"], **golds}
+    assert rows.columns.items() >= {"expert_answer": ["#### 1,000"], "raw_answer": ["a"], **golds}.items()
 
 
 def test_without_a_solution_the_answer_is_the_gold_answer_and_without_both_there_is_none(tmp_path: Path) -> None:
     rows, _ = read(written(tmp_path / "a.jsonl", {"completion": "c", "answer": 0.5}))
-    assert rows.columns == {"answer": [0.5], "solution": [0.5]}
+    assert rows.columns == {"completions": [turn("c")], "answer": [0.5], "solution": [0.5]}
     rows, _ = read(written(tmp_path / "b.jsonl", {"completion": "c"}))
-    assert rows.columns == {} and rows.prompts is None
+    assert rows.columns == {"completions": [turn("c")]}
 
 
 def test_messages_stay_messages(tmp_path: Path) -> None:
     parts = [{"role": "assistant", "content": [{"type": "text", "text": "a"}]}, {"role": "tool", "content": None}]
     prompt = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
     rows, _ = read(written(tmp_path / "m.jsonl", {"completion": parts, "prompt": prompt}, {"completion": []}))
-    assert rows.completions == [parts, []] and rows.prompts == [prompt, None]
+    assert rows.columns["completions"] == [parts, []] and rows.columns["prompts"] == [prompt, None]
 
 
 def test_what_is_missing_is_counted_and_scored_as_empty(tmp_path: Path) -> None:
     path = tmp_path / "gaps.csv"
     path.write_text("completion,solution\n\\boxed{1},1\n,2\n\\boxed{3}\n")
     rows, notes = read(path)
-    assert rows.completions == [turn("\\boxed{1}"), turn(""), turn("\\boxed{3}")]
+    assert rows.columns["completions"] == [turn("\\boxed{1}"), turn(""), turn("\\boxed{3}")]
     assert rows.columns["solution"] == ["1", "2", None]
     assert notes == ["rows without a gold answer in the column solution: 1"]
     rows, notes = read(written(tmp_path / "null.jsonl", {"completion": None}, {"completion": 42}))
-    assert rows.completions == [turn(""), turn("42")]
+    assert rows.columns["completions"] == [turn(""), turn("42")]
     assert notes == ["rows without a completion, scored as empty ones: 1"]
 
 
@@ -85,24 +89,29 @@ def test_worked_solutions_are_noticed_where_a_bare_answer_is_expected(tmp_path: 
     assert read(path)[1] == [
         "the gold answers in the column solution seem to be worked solutions: try solution_format=hash"
     ]
-    assert read(path, answer_format="hash")[1] == []
+    assert read(path, solution_format="hash")[1] == []
 
 
 def test_columns_called_like_what_a_trainer_passes_are_renamed(tmp_path: Path) -> None:
     path = written(
         tmp_path / "t.jsonl", {"completion": "c", "completions": 1, "trainer_state": 2, "completion_ids": [3]}
     )
-    assert read(path)[0].columns == {"raw_completions": [1], "raw_trainer_state": [2], "completion_ids": [[3]]}
+    assert read(path)[0].columns == {
+        "completions": [turn("c")],
+        "raw_completions": [1],
+        "raw_trainer_state": [2],
+        "completion_ids": [[3]],
+    }
 
 
 @pytest.mark.parametrize(
     ("row", "said"),
     [
         (17, "row 2 is 17, not an object"),
-        ({"completion": {"text": "c"}}, "row 2: its completion is {'text': 'c'}, neither text nor messages"),
-        ({"completion": ["c"]}, "row 2: its completion holds c, which is no message"),
-        ({"completion": [{"role": "assistant", "content": 3}]}, "row 2: its completion holds {'role'"),
-        ({"completion": [{"role": "user", "content": "q"}]}, "row 2: its completion holds a message of the user"),
+        ({"completion": {"text": "c"}}, "row 2: its completion is {'text': 'c'}, neither text nor the messages of"),
+        ({"completion": ["c"]}, "row 2: its completion is ['c'], neither text nor the messages of"),
+        ({"completion": [{"role": "assistant", "content": 3}]}, "row 2: its completion is [{'role'"),
+        ({"completion": [{"role": "user", "content": "q"}]}, "neither text nor the messages of an assistant's turn"),
     ],
 )
 def test_a_row_that_holds_no_turn_is_refused_by_its_number(row: Any, said: str, tmp_path: Path) -> None:
@@ -112,9 +121,9 @@ def test_a_row_that_holds_no_turn_is_refused_by_its_number(row: Any, said: str, 
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"completion": "respons"}, "has no column respons; its columns are question, response; name the one of its "
-                                    "completions, as in completion_column=response"),
-        ({"completion": "response", "solution": "s"}, "as in solution_column=…"),
+        ({"completion_column": "respons"}, "has no column respons; its columns are question, response; set "
+                                           "completion_column=response"),
+        ({"completion_column": "response", "solution_column": "s"}, "set solution_column=…"),
     ],
 )  # fmt: skip
 def test_a_missing_column_is_named_with_those_there_are(columns: dict[str, str], said: str, tmp_path: Path) -> None:
@@ -144,10 +153,25 @@ def run(tmp_path: Path) -> Path:
 
 def test_the_steps_of_a_run_come_in_their_order_without_what_training_hands_to_no_function(run: Path) -> None:
     rows, _ = read(run)
-    assert [turn_[0]["content"] for turn_ in rows.completions] == ["a2", "b2", "a20000", "b20000", "a100000", "b100000"]
+    assert [turn_[0]["content"] for turn_ in rows.columns["completions"]] == [
+        "a2",
+        "b2",
+        "a20000",
+        "b20000",
+        "a100000",
+        "b100000",
+    ]
     assert rows.places[:3] == [{"step": 2, "row": 1}, {"step": 2, "row": 2}, {"step": 20_000, "row": 1}]
     assert rows.columns["completion_ids"][:2] == [[7, 8], [9]]
-    assert set(rows.columns) == {"step", "completion_ids", "solution", "answer", "reward/accuracy"}
+    assert set(rows.columns) == {
+        "completions",
+        "prompts",
+        "step",
+        "completion_ids",
+        "solution",
+        "answer",
+        "reward/accuracy",
+    }
     assert read(run / "step_20000.parquet")[0].places == [{"step": 20_000, "row": 1}, {"step": 20_000, "row": 2}]
 
 
@@ -205,53 +229,37 @@ def test_a_run_folder_without_its_model_still_knows_tags_and_limit(run_folder: P
 
 @pytest.mark.parametrize("path", ["samples.jsonl", "completions/mine.csv", "evaluation/mine.csv"])
 def test_a_file_that_lies_elsewhere_is_no_runs(path: str, tmp_path: Path) -> None:
-    assert recorded_context(tmp_path / path) is None
+    assert recorded_context(tmp_path / path) == RewardContext(THINK_TAGS)
     (tmp_path / "config.yaml").write_text("something: else\n")
-    assert recorded_context(tmp_path / "samples.jsonl") is None
+    assert recorded_context(tmp_path / "samples.jsonl") == RewardContext(THINK_TAGS)
 
 
-def rows_of(prompts: list[str] | None, texts: list[str], **columns: list[Any]) -> ScoredRows:
-    turns = [[{"role": "assistant", "content": text}] for text in texts]
-    return ScoredRows([{"row": number} for number in range(1, len(texts) + 1)], turns, prompts, columns)
+def rows_of(prompts: list[str] | None, texts: list[str], **columns: list[Any]) -> Rows:
+    turns = [turn(text) for text in texts]
+    known = {} if prompts is None else {"prompts": prompts}
+    return Rows([{"row": number} for number in range(1, len(texts) + 1)], {"completions": turns, **known, **columns})
 
 
-def test_batches_hold_64_rows_and_the_rest_of_a_group() -> None:
-    texts = ["t"] * 150
-    assert list(rows_of(None, texts).batches()) == [(0, 64), (64, 128), (128, 150)]
-    prompts = ["a"] * 63 + ["b"] * 10 + [str(number) for number in range(77)]
-    assert list(rows_of(prompts, texts).batches()) == [(0, 73), (73, 137), (137, 150)]
-    assert list(rows_of(["a"] * 150, texts).batches()) == [(0, 150)]
+def scored(names: list[str], rows: Rows) -> Scores:
+    specs = tuple(RewardSpec(name, weight) for name, weight in zip(names, (2.0, 0.5), strict=False))
+    return score_rows(RewardSettings(specs), rows, RewardContext(("<think>", "</think>")), make_console())
 
 
-def test_every_row_has_the_marks_and_verdicts_that_it_has_alone() -> None:
+def test_rows_are_scored_64_at_once_with_the_rest_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr(Reward, "explain", lambda self, completions, **_: sizes.append(len(completions)) or [])
+    scored(["boxed"], rows_of(None, ["t"] * 150))
+    scored(["boxed"], rows_of(["a"] * 63 + ["b"] * 10 + [str(number) for number in range(77)], ["t"] * 150))
+    scored(["boxed"], rows_of(["a"] * 150, ["t"] * 150))
+    assert sizes == [64, 64, 22, 73, 64, 13, 150]
+
+
+def test_every_row_has_the_scores_that_it_has_alone_and_a_total_leaves_out_rewards_without_one() -> None:
     texts = [f"<think>\\boxed{{{number}}}</think>\\boxed{{{number % 3}}}" for number in range(150)]
-    rows = rows_of([f"{number}?" for number in range(150)], texts, solution=["1"] * 150)
-    rewards = build_rewards(
-        [RewardSpec("accuracy", 2.0), RewardSpec("boxed", 0.5)], RewardContext(("<think>", "</think>"))
-    )
-    progress: list[tuple[int, int]] = []
-    accuracy, boxed = score_rows(rewards, rows, lambda done, total: progress.append((done, total)))
-    assert [score.value for score in accuracy.scores] == [float(number % 3 == 1) for number in range(150)]
-    assert accuracy.verdicts is not None and len(accuracy.verdicts) == 150
-    assert [verdict.answer for verdict in accuracy.verdicts[:4]] == ["0", "1", "2", "0"]
-    assert boxed.verdicts is None and {score.reason for score in boxed.scores} == {"2 boxes"}
-    assert progress == [(64, 150), (128, 150), (150, 150)]
-    assert [accuracy.is_full(row) for row in range(3)] == [False, True, False]
-    assert [total_of([accuracy, boxed], row) for row in range(3)] == [0.0, 2.0, 0.0]
-    assert accuracy.failed == [] and len(accuracy.values) == 150 and accuracy.seconds > 0
-
-
-def test_a_total_leaves_out_rewards_without_a_score_and_is_none_without_any() -> None:
-    rows = rows_of(None, ["\\boxed{1}", "none"], solution=["1", None])
-    context = RewardContext(("<think>", "</think>"))
-    scores = score_rows(build_rewards([RewardSpec("accuracy"), RewardSpec("boxed", 0.5)], context), rows, print)
-    assert [total_of(scores, row) for row in (0, 1)] == [1.5, 0.0]
-    assert total_of(scores[:1], 1) is None and len(scores[0].values) == 1
-
-
-def test_functions_get_what_a_trainer_would_pass() -> None:
-    arguments = rows_of(["p", "q", "r"], ["a", "b", "c"], solution=["1", "2", "3"]).arguments(1, 3)
-    assert arguments["prompts"] == ["q", "r"] and arguments["solution"] == ["2", "3"]
-    assert [turn[0]["content"] for turn in arguments["completions"]] == ["b", "c"]
-    assert {"trainer_state", "log_extra", "log_metric"} <= arguments.keys()
-    assert "prompts" not in rows_of(None, ["a"]).arguments(0, 1)
+    scores = scored(["accuracy", "boxed"], rows_of([f"{n}?" for n in range(150)], texts, solution=["1"] * 149 + [None]))
+    accuracy, boxed = scores.by_reward
+    assert [score.value for score in accuracy[:149]] == [float(number % 3 == 1) for number in range(149)]
+    assert [score.details["answer"] for score in accuracy[:4]] == ["0", "1", "2", "0"]
+    assert {score.reason for score in boxed} == {"2 boxes"}
+    assert [scores.total(row) for row in (0, 1, 149)] == [0.0, 2.0, 0.0]
+    assert scored(["accuracy"], rows_of(None, ["1"], solution=[None])).total(0) is None

@@ -65,14 +65,14 @@ def test_a_weight_goes_on_from_its_state():
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        ({"below": 0.9}, "below=0.9 and above=0.8"),
+        ({"below": 0.9}, "0 <= below <= above <= 1"),
         ({"raise_by": 0.9}, "raise_by=0.9"),
         ({"lower_by": 0.0}, "lower_by=0.0"),
         ({"least": 0.0}, "least=0.0"),
         ({"least": 5.0, "most": 2.0}, "most=2.0"),
         ({"window": 0}, "window=0"),
-        ({"most": math.inf}, "most=inf must be a finite number"),
-        ({"most": 1_000_001.0}, "most=1000001.0 must be at most 1,000,000"),
+        ({"below": math.nan}, "0 <= below"),
+        ({"most": 1_000_001.0}, "most <= 1,000,000"),
     ],
 )
 def test_an_impossible_rule_is_refused(rule, said):

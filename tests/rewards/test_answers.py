@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import pytest
 
-from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.library.answers import (
+    accuracy,
     exact_match,
     last_number,
     letters_concluded,
@@ -16,6 +16,83 @@ from rlvr_vocab.rewards.library.answers import (
 )
 from rlvr_vocab.verify.reading.readings import Number
 from rlvr_vocab.verify.reading.units import PERCENT
+
+CASES = [
+    (r"<think>6 * 7</think>\boxed{42}", "42", 1.0),
+    (r"<think>6 * 7</think>\boxed{41}", "42", 0.0),
+    (r"<think>\boxed{42}", "42", 0.0),  # thinking that was never closed
+    ("<think>\n6 * 7 = 42. \\boxed{42}", "42", 0.0),
+    (r"<think>\boxed{42}</think>I do not know.", "42", 0.0),  # a box in the thinking alone
+    (r"<think>x</think>\boxed{41}. No wait, \boxed{42}", "42", 1.0),
+    (r"<think>x</think>\boxed{42}. No wait, \boxed{41}", "42", 0.0),
+    (r"<think>x</think>\boxed{42}. No wait, \boxed{4", "42", 0.0),  # cut off
+    ("<think>x</think>", "42", 0.0),
+    ("", "42", 0.0),
+    ("The answer is $42$.", "42", 0.0),  # no box
+    (r"\boxed{}", "42", 0.0),
+    (r"\boxed 42", "42", 1.0),
+    (r"\fbox{42}", "42", 1.0),
+    (r"\boxed{042}", "42", 1.0),
+    (r"\boxed{-3}", "-3", 1.0),
+    (r"\boxed{3}", "-3", 0.0),
+    (r"\boxed{ 1000 }", "1000", 1.0),
+    (r"\boxed{1,000}", "1000", 1.0),
+    (r"\boxed{\frac{1}{2}}", "0.5", 1.0),
+    (r"\boxed{\frac{1}{2}}", r"$\frac12$", 1.0),
+    (r"\boxed{\frac{1}{2}}", r"\boxed{\frac12}", 1.0),
+    (r"\boxed{2\pi}", "2", 0.0),
+    (r"\boxed{2\pi}", r"2\pi", 1.0),
+    (r"\boxed{x+1}", "1+x", 1.0),
+    (r"\boxed{72}", 72.0, 1.0),
+    (r"\boxed{72.0}", 72, 1.0),
+    (r"\boxed{1/2}", 0.5, 1.0),
+    (r"\boxed{[1, 2]}", [1, 2], None),
+    (r"\boxed{True}", True, None),
+    (r"\boxed{1}", {"a": 1}, None),
+]
+
+
+@pytest.mark.parametrize(("turn", "gold", "score"), CASES)
+def test_turns_are_scored(turn, gold, score):
+    assert accuracy([turn], solution=[gold]) == [score]
+    assert accuracy([[{"role": "assistant", "content": turn}]], solution=[gold], prompts=[[]]) == [score]
+
+
+def test_scores_keep_the_order_of_a_batch():
+    turns, golds, scores = zip(*CASES, strict=True)
+    assert accuracy(turns, solution=golds) == list(scores)
+
+
+def test_gold_answers_may_be_numbers_or_missing():
+    assert accuracy([r"\boxed{42}"] * 5, solution=[42, 42.0, "", None, "$$"]) == [1.0, 1.0, None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("sources", "score"),
+    [
+        ("box", 0.0),
+        (("box", "hash"), 0.0),
+        (("hash", "box"), 1.0),
+        ("hash", 1.0),
+        (["answer_tag", "phrase", "hash"], 1.0),
+    ],
+)
+def test_the_answer_is_taken_from_where_the_caller_says(sources, score):
+    assert accuracy([r"\boxed{41} #### 42"], solution=["42"], answer_from=sources) == [score]
+
+
+@pytest.mark.parametrize("mark", ["\ud800", "\x00", "\u202e", "\u200b", "\ufeff"])
+def test_strange_characters_are_neither_an_error_nor_overlooked(mark):
+    turns = [rf"{mark}\boxed{{42}}{mark}", rf"\boxed{{4{mark}2}}"]
+    assert accuracy(turns, solution=["42"] * 2) == [1.0, 0.0]
+
+
+def test_an_answer_has_its_reason_and_what_the_verifier_read():
+    scores = accuracy.explain([r"\boxed{\frac24}", r"\boxed{0.6}", "none", r"\boxed{1}"], ["1/2", "1/2", "1/2", ""])
+    different, unusable = "different: 3/5 is not 1/2", "unusable gold answer: empty"
+    assert [score.reason for score in scores] == ["equal", different, "no answer", unusable]
+    assert [score.details["answer"] for score in scores] == ["1/2", "3/5", None, None]
+    assert [score.value for score in scores] == [1.0, 0.0, 0.0, None]
 
 
 @pytest.mark.parametrize(
@@ -123,12 +200,6 @@ def test_reasons_say_what_was_found():
     ]
 
 
-@pytest.mark.parametrize("tolerance", [-0.1, float("nan"), float("inf"), "0.1", [0.1], True])
-def test_a_tolerance_is_a_number_of_at_least_0(tolerance):
-    with pytest.raises(UserError, match=r"numeric: relative_tolerance=.* at least 0"):
-        numeric([], solution=[], relative_tolerance=tolerance)
-
-
 @pytest.mark.parametrize(
     ("turn", "gold", "score"),
     [
@@ -169,16 +240,12 @@ def test_letters_of_choices_can_be_named():
     assert multiple_choice([r"\boxed{K}", r"\boxed{C}"], solution=["K", "C"], letters="JKL") == [1.0, None]
 
 
-@pytest.mark.parametrize("letters", ["", "abc", "AA", "A-D", "ÄB", "A B", ["A", "B"], None])
-def test_letters_that_no_choices_have_are_refused(letters):
-    with pytest.raises(UserError, match="multiple_choice: letters="):
-        multiple_choice([], solution=[], letters=letters)
-
-
-@pytest.mark.parametrize("function", [exact_match, numeric, multiple_choice], ids=lambda function: function.__name__)
+@pytest.mark.parametrize(
+    "function", [accuracy, exact_match, numeric, multiple_choice], ids=lambda function: function.__name__
+)
 def test_thinking_ends_with_the_tags_of_the_run(function):
     gold = "A" if function is multiple_choice else "7"
-    turns = [f"[r]x[/r]{gold}", f"[r]{gold}", f"<think>{gold}</think>\\boxed{{{gold}}}"]
+    turns = [f"[r]x[/r]\\boxed{{{gold}}}", f"[r]\\boxed{{{gold}}}", f"<think>{gold}</think>\\boxed{{{gold}}}"]
     assert function(turns, solution=[gold] * 3, think_tags=("[r]", "[/r]")) == [1.0, 0.0, 1.0]
 
 

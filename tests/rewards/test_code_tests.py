@@ -170,9 +170,3 @@ def test_a_system_that_cannot_confine_is_refused_unless_it_is_asked_to_do_withou
     with pytest.raises(UserError, match="cannot be confined here: the kernel has no Landlock"):
         code_tests([], tests=[])
     assert code_tests([TURN], tests=["assert double(1) == 2"], allow_unsafe=True) == [1.0]
-
-
-@pytest.mark.parametrize("parameter", [{"seconds": 0}, {"memory_mb": 1.5}, {"partial": "no"}, {"allow_unsafe": 1}])
-def test_a_wrong_parameter_is_refused(parameter):
-    with pytest.raises(UserError, match=f"code_tests: {next(iter(parameter))}="):
-        code_tests([], tests=[], **parameter)

@@ -12,8 +12,7 @@ import pytest
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import DEADLINE, RewardContext, build_rewards
 from rlvr_vocab.rewards.deadline import Deadline, DeadlineThread, TimedOut
-from rlvr_vocab.rewards.dry_run import dry_run
-from rlvr_vocab.rewards.guard import GuardedReward
+from rlvr_vocab.rewards.guard import Reward, dry_run
 from rlvr_vocab.rewards.reward import RewardSpec
 
 TURNS = ["a", "b", "c"]
@@ -58,7 +57,7 @@ def said(caplog):
 
 def test_a_call_that_is_late_costs_its_rows_and_is_told_with_function_and_seconds(judge, caplog):
     slow, logged = judge("b"), []
-    function = GuardedReward(lambda completions, log_metric: slow(completions), "mine", deadline=0.2)
+    function = Reward(lambda completions, log_metric: slow(completions), "mine", deadline=0.2)
     started = time.monotonic()
     assert function(completions=TURNS, log_metric=lambda *figure: logged.append(figure)) == [None] * 3
     assert 0.2 <= time.monotonic() - started < 5
@@ -69,7 +68,7 @@ def test_a_call_that_is_late_costs_its_rows_and_is_told_with_function_and_second
 
 def test_a_function_that_hangs_is_not_called_again_until_its_call_has_ended(judge, caplog):
     slow = judge("b")
-    function = GuardedReward(slow, "slow", deadline=0.2)
+    function = Reward(slow, "slow", deadline=0.2)
     function(completions=["b"])
     started = time.monotonic()
     assert [function(completions=["a"]) for _ in range(5)] == [[None]] * 5
@@ -99,7 +98,7 @@ def test_rows_that_are_tried_again_share_the_deadline_and_those_scored_before_it
             raise ConnectionError("service down")
         return slow(completions)
 
-    function = GuardedReward(fails_on_batches, "mine", deadline=0.3)
+    function = Reward(fails_on_batches, "mine", deadline=0.3)
     started = time.monotonic()
     assert function(completions=["a", "b", "c", "d", "e"]) == [1.0, 1.0, None, None, None]
     assert time.monotonic() - started < 1  # of one row, not of three
@@ -118,7 +117,7 @@ def test_an_asynchronous_function_is_cancelled_at_its_deadline_and_called_again_
             ended.append(list(completions))
         return [1.0] * len(completions)
 
-    function = GuardedReward(judge, "mine", deadline=0.2)
+    function = Reward(judge, "mine", deadline=0.2)
     assert function(completions=["b"]) == [None]
     assert called_again(function, ["a"]) == [1.0]
     assert ended == [["b"], ["a"]]
@@ -128,7 +127,7 @@ def test_a_timeout_of_an_asynchronous_function_itself_is_an_error_of_its_own(cap
     async def judge(completions):
         raise TimeoutError("the service took too long")
 
-    assert GuardedReward(judge, "mine", deadline=LONG_ENOUGH)(completions=["a"]) == [None]
+    assert Reward(judge, "mine", deadline=LONG_ENOUGH)(completions=["a"]) == [None]
     assert "raised TimeoutError: the service took too long (test_deadline.py, line " in said(caplog)[0]
 
 
@@ -140,7 +139,7 @@ def test_a_function_sees_the_context_of_its_caller_and_one_thread_for_all_its_ca
         kept.calls = getattr(kept, "calls", 0) + 1
         return [variable.get() * 10 + kept.calls]
 
-    guarded = GuardedReward(function, "mine", deadline=LONG_ENOUGH)
+    guarded = Reward(function, "mine", deadline=LONG_ENOUGH)
     scores = []
     for value in (1, 2):
         variable.set(value)
@@ -167,7 +166,7 @@ def test_a_function_means_the_gpu_of_its_caller(monkeypatch):
     fake.cuda = Cuda()
     monkeypatch.setitem(sys.modules, "torch", fake)
     fake.cuda.set_device(3)
-    guarded = GuardedReward(lambda completions: [fake.cuda.current_device()], "mine", deadline=LONG_ENOUGH)
+    guarded = Reward(lambda completions: [fake.cuda.current_device()], "mine", deadline=LONG_ENOUGH)
     assert guarded(completions=["a"]) == [3.0]
 
 
@@ -183,7 +182,7 @@ def test_a_call_that_was_given_up_logs_nothing_into_later_batches(judge):
         if column == "verdict":
             rows.append(values)
 
-    guarded = GuardedReward(function, "mine", deadline=0.2)
+    guarded = Reward(function, "mine", deadline=0.2)
     guarded(completions=["b"], log_extra=log)
     slow.let_go.set()
     assert called_again(lambda completions: guarded(completions=completions, log_extra=log), ["a"]) == [1.0]
@@ -209,10 +208,10 @@ def test_a_call_after_the_deadline_is_not_begun():
 
 def test_a_function_that_never_returns_does_not_hold_up_the_end_of_the_program():
     code = (
-        "from rlvr_vocab.rewards.guard import GuardedReward\n"
+        "from rlvr_vocab.rewards.guard import Reward\n"
         "def forever(completions):\n"
         "    while True: pass\n"
-        "print(GuardedReward(forever, 'forever', deadline=0.2)(completions=['a', 'b']))"
+        "print(Reward(forever, 'forever', deadline=0.2)(completions=['a', 'b']))"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LONG_ENOUGH)
     assert (answer.returncode, answer.stdout) == (0, "[None, None]\n")
@@ -246,14 +245,9 @@ def test_functions_of_the_user_have_a_deadline_unless_told_otherwise_and_the_lib
     assert built("accuracy").deadline is None and built("debug").deadline is None
 
 
-def test_a_deadline_that_is_none_and_one_for_the_library_are_refused(mine):
-    for deadline in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(UserError, match=r"sleeps is .*: must be above 0, or null for none"):
-            built(mine("sleeps"), deadline=deadline)
-    with pytest.raises(UserError, match="boxed takes no deadline=5 beside its name: it is of the library"):
+def test_a_deadline_for_the_library_is_refused():
+    with pytest.raises(UserError, match="boxed takes no deadline beside its name: it is of the library"):
         built("boxed", deadline=5.0)
-    with pytest.raises(UserError, match=r"accuracy takes no deadline=5 .*: params: \{deadline: 5\} is its own"):
-        built("accuracy", deadline=5.0)
 
 
 ROWS = [{"prompt": [{"role": "user", "content": "1?"}], "solution": "1"}]

@@ -3,8 +3,7 @@
 import pytest
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.dry_run import dry_run
-from rlvr_vocab.rewards.guard import GuardedReward
+from rlvr_vocab.rewards.guard import Reward, dry_run
 
 ROWS = [{"prompt": [{"role": "user", "content": f"{number}?"}], "solution": str(number)} for number in (1, 2, 3)]
 TURNS = [[{"role": "assistant", "content": f"\\boxed{{{number}}}"}] for number in (1, 2, 3)]
@@ -12,7 +11,7 @@ TURNS = [[{"role": "assistant", "content": f"\\boxed{{{number}}}"}] for number i
 
 def refusal(function):
     with pytest.raises(UserError) as caught:
-        dry_run(GuardedReward(function, "mine"), ROWS, TURNS)
+        dry_run(Reward(function, "mine"), ROWS, TURNS)
     return str(caught.value)
 
 
@@ -27,7 +26,7 @@ def test_a_function_gets_what_a_trainer_hands_over():
         log_metric("rows", 3.0)
         return [1.0, None, 0]
 
-    scores = dry_run(GuardedReward(thorough, "mine"), ROWS, TURNS)
+    scores = dry_run(Reward(thorough, "mine"), ROWS, TURNS)
     assert [score.value for score in scores] == [1.0, None, 0.0]
 
 

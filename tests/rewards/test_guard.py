@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.guard import GuardedReward, Mistake, score_of
+from rlvr_vocab.rewards.guard import Reward, score_of
 from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.verify.verifier import DIFFERENT, TIMEOUT, Verdict
 
@@ -21,7 +21,7 @@ LONG_ENOUGH = 60.0
 
 
 def guarded(function, name="mine"):
-    return GuardedReward(function, name)
+    return Reward(function, name)
 
 
 def raising_on(*turns, error=KeyError):
@@ -96,7 +96,7 @@ def test_finite_numbers_of_any_library_are_scores(value, score):
     ids=lambda value: type(value).__name__,
 )
 def test_anything_else_is_a_mistake_with_the_value_and_its_type(value, why):
-    assert score_of(value) == Mistake(None, why)
+    assert score_of(value) == Score(None, why, failed="row")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_fault_of_the_batch_that_no_row_alone_has_costs_no_row_and_is_told(cap
 @pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError, StopIteration])
 def test_what_is_raised_costs_its_row_and_reads_alike_with_and_without_a_deadline(error, deadline, caplog):
     function = raising_on("c", error=error)
-    assert GuardedReward(function, "mine", deadline)(completions=TURNS) == [1.0, 1.0, None, 1.0, 1.0]
+    assert Reward(function, "mine", deadline=deadline)(completions=TURNS) == [1.0, 1.0, None, 1.0, 1.0]
     [line] = said(caplog)
     where = f"(test_guard.py, line {function.__code__.co_firstlineno + 3})"
     assert line.startswith(f"reward mine raised {error.__name__}") and where in line
@@ -166,7 +166,7 @@ def test_what_is_raised_costs_its_row_and_reads_alike_with_and_without_a_deadlin
 @pytest.mark.parametrize("error", [KeyboardInterrupt, UserError])
 def test_an_interruption_and_wrong_use_are_raised_where_the_function_was_called(error, deadline):
     with pytest.raises(error, match="c"):
-        GuardedReward(raising_on("c", error=error), "mine", deadline)(completions=TURNS)
+        Reward(raising_on("c", error=error), "mine", deadline=deadline)(completions=TURNS)
 
 
 def test_an_object_that_cannot_be_looked_at_costs_its_row():
@@ -193,9 +193,9 @@ class Judge:
 @pytest.mark.parametrize("function", [length, Judge()])
 def test_asynchronous_functions_are_awaited_inside_a_running_loop_too(function, deadline):
     async def notebook():
-        return GuardedReward(function, "mine", deadline)(completions=["a", "bb"])
+        return Reward(function, "mine", deadline=deadline)(completions=["a", "bb"])
 
-    assert GuardedReward(function, "mine", deadline)(completions=["a", "bb"]) == [1.0, 2.0]
+    assert Reward(function, "mine", deadline=deadline)(completions=["a", "bb"]) == [1.0, 2.0]
     assert asyncio.run(notebook()) == [1.0, 2.0]
 
 
@@ -225,10 +225,10 @@ def test_a_trial_has_the_reasons_of_the_function_and_of_its_mistakes_and_counts_
     function = guarded(raising_on("b", error=ValueError))
     kept, failed = function.explain(completions=["a", "b"])
     assert kept == Score(1.0, "")
-    assert isinstance(failed, Mistake) and failed.value is None
+    assert failed.failed == "row" and failed.value is None
     assert failed.reason.startswith("raised ValueError: b (test_guard.py, line ")
     [one, other] = guarded(lambda completions: "no").explain(completions=["a", "b"])
-    assert one == other == Mistake(None, "returned 'no' (a str), not a list", of_the_batch=True)
+    assert one == other == Score(None, "returned 'no' (a str), not a list", failed="batch")
     assert function.failures == 0 and not caplog.records
 
 
@@ -253,7 +253,7 @@ def test_reasons_are_handed_on_with_every_batch_those_of_mistakes_too():
 
 def test_comparisons_that_ran_into_their_deadline_are_counted_apart_from_wrong_answers(monkeypatch):
     judged = {"quick": Verdict(False, DIFFERENT, "1", "2"), "slow": Verdict(False, TIMEOUT)}
-    module = importlib.import_module("rlvr_vocab.rewards.library.accuracy")
+    module = importlib.import_module("rlvr_vocab.rewards.library.answers")
     monkeypatch.setattr(module, "verify", lambda golds, answers, deadline: [judged[answer] for answer in answers])
     function = guarded(lambda completions, solution, **_: module.accuracy.explain(completions, solution))
     turns = [rf"\boxed{{{word}}}" for word in ("slow", "quick", "slow")]
@@ -288,7 +288,7 @@ def logs(completions, log_extra, **columns):
 @pytest.mark.parametrize("deadline", [None, 5.0])
 def test_what_a_function_says_or_logs_can_be_written_as_utf_8(function, deadline):
     logged = {}
-    guarded = GuardedReward(function, "mine", deadline)
+    guarded = Reward(function, "mine", deadline=deadline)
     guarded(completions=["a", "b"], log_extra=lambda column, values: logged.update({column: values}))
     assert set(map(len, logged.values())) == {2}
     "".join([*logged, *(text for values in logged.values() for text in values)]).encode("utf-8")

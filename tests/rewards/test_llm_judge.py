@@ -156,23 +156,6 @@ def test_a_budget_ends_the_asking(ask):
     assert scores[2].reason == "the budget of 2 completions is spent"
 
 
-@pytest.mark.parametrize(
-    "parameter",
-    [
-        {"url": None},
-        {"model": None},
-        {"rubric": None},
-        {"url": "localhost"},
-        {"sees": "all"},
-        {"scale": [5, 1]},
-        {"deadline": 0},
-    ],
-)
-def test_a_wrong_parameter_is_refused(ask, parameter):
-    with pytest.raises(UserError, match=f"llm_judge: {next(iter(parameter))}"):
-        ask("fine", **parameter)
-
-
 def test_a_judge_sees_the_answer_alone_unless_it_is_to_see_the_turn(ask):
     turn = "<think>the secret thought</think>fine"
     assert [score.value for score in ask(turn, sees="answer")] == [0.9]

@@ -8,7 +8,6 @@ import pytest
 
 from rlvr_vocab.data.reasoning_gym import workers
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.build import RewardContext, build_rewards
 from rlvr_vocab.rewards.grader import grader_spec
 from rlvr_vocab.rewards.library.reasoning_gym import reasoning_gym
 from rlvr_vocab.rewards.reward import RewardSpec
@@ -146,11 +145,3 @@ class InThisProcess:
 
     def run(self, items, deadline):
         return [Outcome(json.loads(json.dumps(workers.work(item))), None, "", 0.0) for item in items]
-
-
-def test_it_is_guarded_like_any_other(countdown):
-    [built] = build_rewards([RewardSpec("reasoning_gym", params={"deadline": 2.0})], RewardContext(("<a>", "</a>")))
-    completions = [[{"role": "assistant", "content": f"<a>x</a>\\boxed{{{countdown.answer}}}"}]]
-    assert built(completions=completions, entry=[countdown.encoded], task=["countdown"]) == [1.0]
-    with pytest.raises(UserError, match=r"reasoning_gym: deadline=0 must be a number, at least 0\.01"):
-        reasoning_gym([], entry=[], deadline=0)

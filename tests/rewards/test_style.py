@@ -1,13 +1,14 @@
 """Penalties for repetition, sameness and forbidden text."""
 
+import itertools
 import random
 import time
 
 import pytest
 from trl.rewards import get_repetition_penalty_reward
 
-from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.library.style import diversity, forbidden_text, repetition
+from rlvr_vocab.rewards.library import style
+from rlvr_vocab.rewards.library.style import debug, diversity, forbidden_text, repetition
 
 
 def test_repetition_over_tokens_is_that_of_trl():
@@ -33,14 +34,6 @@ def test_copies_of_a_token_hide_repetition_from_ids_and_not_from_words():
     assert repetition([turn], alternating, ngram_size=3, unit="words") == [pytest.approx(-5 / 6)]
 
 
-@pytest.mark.parametrize(
-    "parameters", [{"ngram_size": 0}, {"ngram_size": 1.5}, {"max_penalty": 0.1}, {"unit": "lines"}, {}]
-)
-def test_a_repetition_that_cannot_be_counted_is_refused(parameters):
-    with pytest.raises(UserError, match=r"^repetition: "):
-        repetition([], **parameters)
-
-
 def test_near_duplicates_are_counted_within_the_group_of_a_prompt():
     texts = ["a b c d", "a b c d", "x y z", "A  b\nc d"]
     assert diversity(texts, prompts=["p"] * 4) == pytest.approx([-2 / 3, -2 / 3, 0.0, -2 / 3])
@@ -48,8 +41,7 @@ def test_near_duplicates_are_counted_within_the_group_of_a_prompt():
     assert diversity(texts, prompts=["p", "q", "p", "q"]) == [0.0, 0.0, 0.0, 0.0]  # side by side
     chats = [[{"role": "user", "content": "p"}]] * 2 + [[{"role": "user", "content": "q"}]] * 2
     assert diversity(texts, prompts=chats, penalty=0.5) == [-0.5, -0.5, 0.0, 0.0]
-    assert diversity(texts) == diversity(texts, prompts=["p"] * 4)
-    [first, *_] = diversity.explain(texts)
+    [first, *_] = diversity.explain(texts, ["p"] * 4)
     assert first.reason == "2 near-duplicates in a group of 4"
 
 
@@ -58,40 +50,34 @@ def test_texts_are_near_duplicates_from_the_threshold_on():
     first = " ".join("abcdefghijkl")
     # with the last word exchanged 9 of 11 are shared: 0.818…
     other = first[:-1] + "z"
-    assert diversity([first, first + " m"]) == [-1.0, -1.0]
-    assert diversity([first, first + " m"], threshold=0.91) == [0.0, 0.0]
-    assert diversity([first, other]) == [0.0, 0.0]
-    assert diversity([first, other], threshold=9 / 11) == [-1.0, -1.0]
-    assert diversity([first, first], threshold=1) == [-1.0, -1.0]
+    assert diversity([first, first + " m"], ["p"] * 2) == [-1.0, -1.0]
+    assert diversity([first, first + " m"], ["p"] * 2, threshold=0.91) == [0.0, 0.0]
+    assert diversity([first, other], ["p"] * 2) == [0.0, 0.0]
+    assert diversity([first, other], ["p"] * 2, threshold=9 / 11) == [-1.0, -1.0]
+    assert diversity([first, first], ["p"] * 2, threshold=1) == [-1.0, -1.0]
 
 
 def test_short_and_empty_texts_have_duplicates_too():
-    assert diversity(["7", "7", "8", ""]) == pytest.approx([-1 / 3, -1 / 3, 0.0, 0.0])
-    assert diversity(["", " "]) == [-1.0, -1.0]
-    assert diversity(["7"]) == [0.0]
-    assert diversity([]) == diversity([], prompts=[]) == []
-
-
-@pytest.mark.parametrize("parameters", [{"threshold": 0}, {"threshold": 1.1}, {"penalty": -1}, {"penalty": None}])
-def test_a_diversity_that_cannot_be_measured_is_refused(parameters):
-    with pytest.raises(UserError, match=r"^diversity: "):
-        diversity([], **parameters)
+    assert diversity(["7", "7", "8", ""], ["p"] * 4) == pytest.approx([-1 / 3, -1 / 3, 0.0, 0.0])
+    assert diversity(["", " "], ["p"] * 2) == [-1.0, -1.0]
+    assert diversity(["7"], ["p"]) == [0.0]
+    assert diversity([], []) == []
 
 
 def test_forbidden_text_costs_each_time_it_occurs_up_to_a_bound():
     patterns = {"(?i)sure": 0.25, "As an AI": 0.5}
     turns = ["Sure, sure, SURE", "As an AI", "sure. As an AI", "42"]
-    assert forbidden_text(turns, patterns) == [-0.25, -0.5, -0.75, 0.0]
-    assert forbidden_text(turns, patterns, at_most=2) == [-0.5, -0.5, -0.75, 0.0]
-    assert forbidden_text(turns, patterns, at_most=9) == [-0.75, -0.5, -0.75, 0.0]
-    [score] = forbidden_text.explain(["sure. As an AI"], patterns)
+    assert forbidden_text(turns, patterns=patterns) == [-0.25, -0.5, -0.75, 0.0]
+    assert forbidden_text(turns, patterns=patterns, at_most=2) == [-0.5, -0.5, -0.75, 0.0]
+    assert forbidden_text(turns, patterns=patterns, at_most=9) == [-0.75, -0.5, -0.75, 0.0]
+    [score] = forbidden_text.explain(["sure. As an AI"], patterns=patterns)
     assert score.reason == "found '(?i)sure', 'As an AI'"
 
 
 def test_forbidden_text_is_looked_for_where_that_was_asked():
     turns = ["<think>no</think>yes", "<think>yes</think>no", "no", "<think>no", "</think>no"]
     found = {
-        where: [bool(score) for score in forbidden_text(turns, {"no": 1.0}, where=where)]
+        where: [bool(score) for score in forbidden_text(turns, patterns={"no": 1.0}, where=where)]
         for where in ("answer", "thinking", "all")
     }
     assert found == {
@@ -99,28 +85,40 @@ def test_forbidden_text_is_looked_for_where_that_was_asked():
         "thinking": [True, False, False, True, False],
         "all": [True] * 5,
     }
-    assert forbidden_text(["[r]no[/r]yes"], {"no": 1.0}, where="answer", think_tags=("[r]", "[/r]")) == [0.0]
+    assert forbidden_text(["[r]no[/r]yes"], patterns={"no": 1.0}, where="answer", think_tags=("[r]", "[/r]")) == [0.0]
 
 
 def test_a_slow_pattern_sees_a_bounded_text():
     started = time.process_time()
-    assert forbidden_text(["a" * 1_000_000], {"a+b": 1.0}) == [0.0]  # quadratic: 1e12 steps on all of it
+    assert forbidden_text(["a" * 1_000_000], patterns={"a+b": 1.0}) == [0.0]  # quadratic: 1e12 steps on all of it
     assert time.process_time() - started < 5
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({}, "patterns is missing"),
-        ({"patterns": {}}, "patterns is missing"),
-        ({"patterns": {"(": 1.0}}, r"'\(' is not a regular expression: missing \)"),
-        ({"patterns": {"a": -1.0}}, "penalty of 'a'=-1.0 must be a number, at least 0"),
-        ({"patterns": {"a": None}}, "penalty of 'a'=None must be a number"),
-        ({"patterns": ["a"]}, "patterns is missing"),
-        ({"patterns": {"a": 1.0}, "where": "prompt"}, "where='prompt' must be one of answer, thinking, all"),
-        ({"patterns": {"a": 1.0}, "at_most": 0}, "at_most=0 must be a whole number, at least 1"),
-    ],
-)
-def test_patterns_that_cannot_be_searched_for_are_refused(parameters, message):
-    with pytest.raises(UserError, match=f"^forbidden_text: {message}"):
-        forbidden_text([], **parameters)
+@pytest.fixture(autouse=True)
+def _first_call(monkeypatch):
+    monkeypatch.setattr(style, "_calls", itertools.count())
+
+
+def test_the_first_completions_are_shown_with_their_columns(capsys):
+    columns = {"solution": ["7", "8"], "trainer_state": object(), "log_extra": print, "completion_ids": [[1, 2], [3]]}
+    columns["tools"] = ["search"]  # not one per completion
+    assert debug(["one", "two"], prompts=["3 + 4?", "4 + 4?"], **columns) == [1.0, 1.0]
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == ("debug 1 of 2\n  prompt: 3 + 4?\n  completion: one\n  solution: '7'\n  completion_ids: [1, 2]\n")
+
+
+def test_samples_and_calls_are_chosen(capsys):
+    shown = []
+    for call in range(5):
+        debug([f"{call}a", f"{call}b", f"{call}c"], samples=2, every=3)
+        shown += [line.strip() for line in capsys.readouterr().err.splitlines() if "completion:" in line]
+    assert shown == ["completion: 0a", "completion: 0b", "completion: 3a", "completion: 3b"]
+
+
+def test_control_characters_and_directions_are_escaped(capsys):
+    chat = [[{"role": "assistant", "content": "\x1b[2J\r\u202e\ud800é\x00\n"}]]
+    debug(chat, prompts=[[{"role": "user", "content": "a\x1b"}]])
+    err = capsys.readouterr().err
+    assert r"completion: \x1b[2J\r\u202e\ud800é\x00\n" in err
+    assert "\x1b" not in err and err.count("\n") == 3

@@ -86,11 +86,11 @@ def test_a_module_is_imported_by_its_name():
     [
         ("{file}:shots", "'shots' does not exist in {file}; did you mean shouts?"),
         ("{file}:judge.strickt", "'judge.strickt' does not exist"),
-        ("{file}:CONSTANT", "'CONSTANT' is not a function"),
-        ("{file}:Judge", "Judge is a class: name a function, or an object of it"),
+        ("{file}:CONSTANT", "CONSTANT is no function"),
+        ("{file}:Judge", "Judge is no function, and no object that can be called"),
         ("my reward.py:shouts", "no such file my reward.py; did you mean my rewards.py?"),
         ("nowhere/mine.py:shouts", "no such file nowhere/mine.py"),
-        ("no_such_module:shouts", "cannot be imported: No module named 'no_such_module'"),
+        ("no_such_module:shouts", "cannot be imported: ModuleNotFoundError: No module named 'no_such_module'"),
         (":shouts", "cannot be imported: ValueError"),
     ],
 )

@@ -10,11 +10,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeFloat
 
-from rlvr_vocab.text import short_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, Tags, after_thinking, turn_text
-from rlvr_vocab.text import pluralize
+from rlvr_vocab.text import pluralize, short_text
 from rlvr_vocab.verify.boxed_answer import boxes_opened, last_box
 from rlvr_vocab.verify.verifier import DEADLINE_SECONDS
 from rlvr_vocab.verify.worker_pool import WorkerPool
@@ -104,7 +103,7 @@ def xml_tags(
     strict_newlines: bool = False,
     **_columns: Any,
 ) -> list[Score]:
-    r"""Partial credit on the way to `xml_format`: 0.125 a tag that stands once, less `penalty` a character after the end.
+    r"""Partial credit on the way to `xml_format`: 0.125 a tag that stands once, less `penalty` a character behind.
 
     From `count_xml` of Will Brown's `grpo_demo.py`, which wants each tag on a line of its own (`strict_newlines`),
     charges the end twice, and has no lower bound.

@@ -22,12 +22,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from rlvr_vocab.data.answers import cell_text
-from rlvr_vocab.text import short_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.deadline import run_coroutine
 from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.rewards.turns import THINK_TAGS, Tags, after_thinking, turn_text
 from rlvr_vocab.secrets import without_secrets
+from rlvr_vocab.text import short_text
 
 logger = logging.getLogger(__name__)
 _Row = tuple[Any, str, Any]  # prompt, answer and gold answer

@@ -152,7 +152,7 @@ def reasoning_share(
 ) -> list[Score]:
     """The share of reasoning tokens among the tokens sampled while thinking, or how near it is to a target.
 
-    A completion that reads as if it began with the opening tag and was not sampled with it began to think in the prompt.
+    A completion whose text begins with the opening tag, and whose sampled ids do not, began to think in the prompt.
 
     >>> turns, ids = ["<think>a b</think>c", "d"], [[90, 10, 111, 91, 12], [13]]
     >>> reasoning_share(turns, ids, standard_size=100, think_open_id=90, think_close_id=91, target=0.5)

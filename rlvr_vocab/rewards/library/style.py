@@ -1,4 +1,4 @@
-"""Rewards for the style of a text: repetition in it, sameness within a group, forbidden patterns; and one to look at."""
+"""Rewards for style (repetition, sameness within a group, forbidden patterns), and one that prints a batch."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def debug(
     every: PositiveInt = 1,
     **columns: Any,
 ) -> list[Score]:
-    """1 for everything; prints the first `samples` completions of every `every`-th batch, with their columns, to stderr.
+    """1 for everything; prints `samples` completions of every `every`-th batch, with their columns, to standard error.
 
     A reward that is the same for all changes no advantage, so it may stand beside others.
 

@@ -8,7 +8,7 @@ import pytest
 from rlvr_vocab.cli import load_settings
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.guard import GuardedReward
+from rlvr_vocab.rewards.guard import Reward
 from rlvr_vocab.runs.folder import environment
 
 SECRET = "hf_" + "aB3dE5gH7jK9mN1pQ3sT5vW7xY9zA1cD3f"
@@ -92,5 +92,5 @@ def test_what_a_reward_raised_is_told_without_the_key_of_its_service(caplog: pyt
     def judge(completions: list[str]) -> list[float]:
         raise ConnectionError(f"401 for https://judge.example.org/?key={SECRET}")
 
-    assert GuardedReward(judge, "judge")(completions=["a"]) == [None]
+    assert Reward(judge, "judge")(completions=["a"]) == [None]
     assert "401 for https://judge.example.org/?key=***" in caplog.text and SECRET not in caplog.text
