@@ -22,9 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from rlvr_vocab.analysis.compare.comparison import Comparison, compare_arms
+from rlvr_vocab.analysis.compare.comparison import ArmResults, Comparison, RunResults, compare_arms
 from rlvr_vocab.analysis.compare.interval import CAUTION
-from rlvr_vocab.analysis.compare.runs import ArmResults, RunResults
 
 FIGURES = ("claims", "effect", "power", "covers")
 

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 from matplotlib import rc_context
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
@@ -29,15 +28,16 @@ from rlvr_vocab.text import TURNING
 
 INK = "#24292e"  # becomes the colour of the text around the picture
 # `text.parse_math`: a reward may be called a_b$x$. `hashsalt`: else ids are drawn anew each time.
+# `path.simplify_threshold`: a line of 50,000 points takes 26 kB, with its peaks.
 RC: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "rlvr-vocab",
+    "path.simplify_threshold": 1.0,
     "text.parse_math": False,
     "axes.formatter.use_mathtext": False,
     "font.family": ["DejaVu Sans"],
     "font.size": 8.5,
     "axes.labelsize": 8.5,
-    "axes.titlesize": 9,
     "xtick.labelsize": 8.5,
     "ytick.labelsize": 8.5,
     "legend.fontsize": 8.5,
@@ -65,28 +65,25 @@ RC: Any = {
     "figure.constrained_layout.h_pad": 0.03,
     "figure.constrained_layout.w_pad": 0.03,
 }
-
-# Told apart with every common colour blindness, at least 3:1 against white and against the dark page; the line styles
-# tell them apart where there is no colour at all.
+# Distinct with every common colour blindness, at least 3:1 against white and against the dark page; line styles tell
+# lines apart where there is no colour.
 palette = ("#2b7bc8", "#d4680b", "#0d9272", "#b85c9e", "#7d7f86", "#a8770a")
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1)), (0, (8, 2)))
 
-# Beyond so many points a line is drawn as the mean, the lowest and the highest value of each of so many bins.
-_MOST_POINTS = 400
 _SMOOTHED_FROM, _SMOOTHED_OVER = 40, 25
-_ROUGH = 0.02
+_ROUGH = 0.02  # spread around the moving mean, in parts of the range: less is not smoothed
 _DOTS_UP_TO = 24
+_MOST_IN_A_BAND = 400
 _LONGEST_NAME = 34
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart with the words around it; `name` is that of its file, where it is written to one."""
+    """A chart with the words around it."""
 
     title: str
     svg: Markup
     note: str = ""
-    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,8 +106,19 @@ class Band:
     end: float
 
 
+@dataclass(frozen=True)
+class IntervalRow:
+    """A difference within its interval; effects smaller than `reach` could not have been shown."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    reach: float | None = None
+
+
 def drawable(text: str, longest: int | None = None) -> str:
-    """Text from data as it can be drawn and written: what no font and no XML has stands as �, line breaks as ↵."""
+    """Text from data without characters that no font or XML has; line breaks as ↵."""
     shown = "".join(map(_drawable_character, text))
     return shown if longest is None or len(shown) <= longest else f"{shown[: longest - 1]}…"
 
@@ -132,28 +140,21 @@ def as_svg(chart: Figure, title: str, description: str = "") -> Markup:
     _, _, svg = written.getvalue().partition("<svg ")
     # Ids that nothing refers to are those of every other picture, too.
     svg = re.sub(r'<metadata>.*?</metadata>| id="[a-z0-9.]+_\d+"', "", svg, flags=re.DOTALL)
-    svg = svg.replace(INK, "currentColor")
-    words = drawable(f"{title}. {description}" if description else title)
-    return Markup('<svg class="chart" role="img" aria-label="{}" ').format(words) + Markup(
-        svg.replace(INK, "currentColor")
-    )
+    label = drawable(f"{title}. {description}" if description else title)
+    head = Markup('<svg class="chart" role="img" aria-label="{}" ').format(label)
+    return head + Markup(svg.replace(INK, "currentColor"))
 
 
-def figure(width: float = 4.2, height: float = 2.6) -> tuple[Figure, Axes]:
-    """An empty chart, size in inches; on a phone its words are as large as the small print around it."""
+def figure(height: float = 2.6) -> tuple[Figure, Axes]:
+    """An empty chart, its height in inches."""
     with rc_context(RC):
-        drawn = Figure(figsize=(width, height), layout="constrained")
+        drawn = Figure(figsize=(4.2, height), layout="constrained")
         axes = drawn.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_axisbelow(True)
     axes.grid(True, axis="y")
     axes.xaxis.set_major_locator(MaxNLocator(6))  # more would run into each other where they have three decimals
     return drawn, axes
-
-
-def style_of(number: int) -> tuple[str, Any]:
-    """Colour and line style of the line with that number, from 0."""
-    return palette[number % len(palette)], _DASHES[number % len(_DASHES)]
 
 
 @rc_context(RC)
@@ -166,162 +167,99 @@ def line_chart(
     title: str = "",
     bands: Sequence[Band] = (),
 ) -> Markup:
-    """Lines over steps, or what `x_label` says, as SVG.
-
-    Many points are drawn light, each of them, with their moving mean strong above; still more are thinned: the mean of
-    each bin within the band from its lowest to its highest value. The words below the chart say which.
-    """
+    """Lines over steps, or over `x_label`, as SVG; many points are drawn light, with their moving mean strong above."""
     drawn = [line for line in map(_finite, lines) if line.steps]
     chart, axes = figure()
-    longest = max(len(line.steps) for line in drawn)
-    notes = [_draw(axes, line, number, max(3, longest // _SMOOTHED_OVER | 1)) for number, line in enumerate(drawn)]
-    _draw_bands(axes, bands)
-    _label(axes, y_label, " · ".join([x_label, *sorted({note for note in notes if note})]))
-    axes.margins(x=0.02)
+    window = max(3, max(len(line.steps) for line in drawn) // _SMOOTHED_OVER | 1)
+    smoothed = [_draw(axes, line, number, window) for number, line in enumerate(drawn)]
+    for number, band in enumerate(bands):
+        if number % 2:
+            axes.axvspan(band.start, band.end, color=INK, alpha=0.06, linewidth=0)
+        middle, name = (band.start + band.end) / 2, drawable(band.name, _LONGEST_NAME // 2)
+        axes.annotate(name, (middle, 1), xycoords=("data", "axes fraction"), ha="center", va="bottom", fontsize=7.5)
+    axes.set_ylabel(drawable(y_label))
+    axes.set_xlabel(f"{x_label} · strong: mean of {window}" if any(smoothed) else x_label)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.yaxis.set_major_formatter(FuncFormatter(_percent if percent else _plain))
-    if percent:
-        _limit_to_0_and_1(axes, drawn)
+    axes.margins(x=0.02)
+    values = [value for line in drawn for column in (line.values, line.low, line.high) for value in column or ()]
+    if percent and min(values) >= 0 and max(values) <= 1:  # room beyond 0 and 1 would suggest that there is something
+        bottom, top = axes.get_ylim()
+        axes.set_ylim(max(bottom, -0.015), min(top, 1.015))
     if len(drawn) > 1 or drawn[0].name not in ("", y_label):
-        styles = map(style_of, range(len(drawn)))
-        handles = [Line2D([], [], color=colour, linestyle=dashes) for colour, dashes in styles]
-        _add_legend(chart, [line.name for line in drawn], handles)
-    return as_svg(chart, title or y_label, _description(drawn, percent))
+        names = [drawable(line.name, _LONGEST_NAME) for line in drawn]
+        handles = [Line2D([], [], color=style[0], linestyle=style[1]) for style in map(style_of, range(len(drawn)))]
+        columns = max(1, min(len(names), 52 // (max(map(len, names)) + 5)))
+        chart.legend(handles, names, loc="outside upper left", ncols=columns)
+    shown = _percent if percent else _plain
+    description = "; ".join(
+        f"{line.name or 'from'}: {shown(line.values[0])} at step {line.steps[0]:g}, "
+        f"{shown(line.values[-1])} at step {line.steps[-1]:g}"
+        for line in drawn
+    )
+    return as_svg(chart, title or y_label, description)
 
 
 @rc_context(RC)
-def stacked_chart(layers: Sequence[Line], *, y_label: str, title: str = "", bands: Sequence[Band] = ()) -> Markup:
-    """Layers over the same steps as SVG, the first one below; where points are many, the means of bins."""
-    chart, axes = figure()
-    columns = (layers[0].steps, *(layer.values for layer in layers))
-    at, *heights = (_bin_means(np.asarray(column, float)) for column in columns)
-    if len(at) == 1:  # an area needs two points
-        at, heights = at[0] + np.array([-0.4, 0.4]), [np.repeat(height, 2) for height in heights]
-    areas = axes.stackplot(at, heights, linewidth=0)
-    for number, area in enumerate(areas):
-        area.set(facecolor=style_of(number)[0], alpha=0.8 if number < len(palette) else 0.4)
-    _draw_bands(axes, bands)
-    _label(axes, y_label, "step")
-    axes.yaxis.set_major_formatter(FuncFormatter(_plain))
-    axes.margins(x=0)
-    axes.set_ylim(bottom=0)
-    _add_legend(chart, [layer.name for layer in layers], areas)
-    return as_svg(chart, title or y_label, _description(layers, percent=False))
-
-
-def _label(axes: Axes, y_label: str, x_label: str) -> None:
-    axes.set_ylabel(drawable(y_label))
+def interval_chart(rows: Sequence[IntervalRow], *, x_label: str, title: str, description: str) -> Markup:
+    """Each difference as a dot within its interval, the first one on top; grey: what could not have been shown."""
+    chart, axes = figure(height=1.3 + 0.4 * len(rows))
+    for at, row in enumerate(reversed(rows)):
+        if row.reach is not None:
+            axes.barh(at, 2 * row.reach, left=-row.reach, height=0.62, color=INK, alpha=0.1, linewidth=0)
+        axes.plot([row.low, row.high], [at, at], color=palette[0], linewidth=2.2, solid_capstyle="round")
+        axes.plot([row.value], [at], "o", color=palette[0], markersize=6)
+    axes.axvline(0, color=INK, linewidth=0.9)
+    axes.set_yticks(range(len(rows)), [drawable(row.name, _LONGEST_NAME) for row in reversed(rows)])
+    axes.set_ylim(-0.7, len(rows) - 0.3)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(False, axis="y")
+    axes.grid(True, axis="x")
     axes.set_xlabel(x_label)
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.yaxis.set_major_locator(MaxNLocator(5))
+    return as_svg(chart, title, description)
+
+
+def style_of(number: int) -> tuple[str, Any]:
+    """Colour and line style of the line with that number, from 0."""
+    return palette[number % len(palette)], _DASHES[number % len(_DASHES)]
 
 
 def _finite(line: Line) -> Line:
     """The points at which the value, and the band if there is one, are finite."""
     columns = [line.steps, line.values, *(each for each in (line.low, line.high) if each is not None)]
     rows = [row for row in zip(*columns, strict=True) if all(math.isfinite(value) for value in row)]
-    steps, values, *bounds = ([*column] for column in zip(*rows, strict=True)) if rows else [[] for _ in columns]
-    low = bounds.pop(0) if line.low is not None else None
-    return Line(line.name, steps, values, low, bounds[0] if line.high is not None else None)
+    return Line(line.name, *([*column] for column in zip(*rows, strict=True))) if rows else Line(line.name, [], [])
 
 
-def _draw(axes: Axes, line: Line, number: int, window: int) -> str:
-    """Draws the line and says in a few words how, where that is not each point as it is.
-
-    Args:
-        window: how many points a moving mean goes over.
-    """
+def _draw(axes: Axes, line: Line, number: int, window: int) -> bool:
+    """Draw the line; returns whether it is smoothed over `window` points."""
     colour, dashes = style_of(number)
     steps, values = np.asarray(line.steps, float), np.asarray(line.values, float)
     few = len(values) <= _DOTS_UP_TO
-    if line.low is not None and line.high is not None and few:
-        reach = np.abs(np.asarray([line.low, line.high], float) - values)
-        axes.errorbar(steps, values, yerr=reach, fmt="none", ecolor=colour, elinewidth=1, capsize=2.5)
-    elif line.low is not None and line.high is not None:
-        low, high = (np.asarray(bound, float) for bound in (line.low, line.high))
-        at, low, high = _bin_ranges(steps, low, high)
-        axes.fill_between(at, low, high, color=colour, alpha=0.16, linewidth=0)
-    if len(values) > _MOST_POINTS:
-        at, low, high = _bin_ranges(steps, values, values)
-        axes.fill_between(at, low, high, color=colour, alpha=0.28, linewidth=0)
-        axes.plot(at, _bin_means(values), color=colour, linestyle=dashes, linewidth=1.5)
-        return f"line: mean of {_points_per_bin(len(values))}, band: lowest to highest"
-    if len(values) < _SMOOTHED_FROM:
-        axes.plot(steps, values, color=colour, linestyle=dashes, linewidth=1.5, marker="o" * few, markersize=2.8)
-        return ""
-    smooth = _moving_mean(values, window)
+    if line.low is not None and line.high is not None:
+        low, high = np.asarray(line.low, float), np.asarray(line.high, float)
+        if few:
+            reach = [values - low, high - values]
+            axes.errorbar(steps, values, yerr=reach, fmt="none", ecolor=colour, elinewidth=1, capsize=2.5)
+        else:
+            starts = np.arange(0, len(steps), math.ceil(len(steps) / _MOST_IN_A_BAND))
+            low, high = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
+            axes.fill_between(steps[starts], low, high, color=colour, alpha=0.16, linewidth=0)
+    smooth = _moving_mean(values, window) if len(values) >= _SMOOTHED_FROM else values
     rounding = 1e-9 * np.max(np.abs(values))
-    if np.std(values - smooth) <= _ROUGH * np.ptp(values) + rounding:  # smoothing would only blunt a schedule's corners
-        axes.plot(steps, values, color=colour, linestyle=dashes, linewidth=1.5)
-        return ""
+    if np.std(values - smooth) <= _ROUGH * np.ptp(values) + rounding:  # smoothing would blunt a schedule's corners
+        axes.plot(steps, values, color=colour, linestyle=dashes, linewidth=1.5, marker="o" * few, markersize=2.8)
+        return False
     axes.plot(steps, values, color=colour, linewidth=0.7, alpha=0.38)
     axes.plot(steps, smooth, color=colour, linestyle=dashes, linewidth=1.6)
-    return f"strong: mean of {window}"
+    return True
 
 
 def _moving_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """Centred; towards the ends over what there is."""
+    """Centred; towards the ends over fewer values."""
     sums, counts = (np.convolve(each, np.ones(window), "same") for each in (values, np.ones(len(values))))
     return sums / counts
-
-
-def _points_per_bin(length: int) -> int:
-    return math.ceil(length / _MOST_POINTS)
-
-
-def _bin_starts(length: int) -> np.ndarray:
-    """Index at which each bin begins."""
-    return np.arange(0, length, _points_per_bin(length))
-
-
-def _bin_means(values: np.ndarray) -> np.ndarray:
-    starts = _bin_starts(len(values))
-    return np.add.reduceat(values, starts) / np.diff([*starts, len(values)])
-
-
-def _bin_ranges(steps: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean step, lowest and highest value of each bin, so that no peak is lost; all points where they are few."""
-    starts = _bin_starts(len(steps))
-    return _bin_means(steps), np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
-
-
-def _draw_bands(axes: Axes, bands: Sequence[Band]) -> None:
-    for number, band in enumerate(bands):
-        if number % 2:
-            axes.axvspan(band.start, band.end, color=INK, alpha=0.06, linewidth=0)
-        axes.annotate(
-            drawable(band.name, _LONGEST_NAME // 2),
-            ((band.start + band.end) / 2, 1),
-            xycoords=("data", "axes fraction"),
-            ha="center",
-            va="bottom",
-            fontsize=7.5,
-        )
-
-
-def _limit_to_0_and_1(axes: Axes, lines: Sequence[Line]) -> None:
-    """Room above 100 % or below 0 % would suggest that there is something."""
-    values = [value for line in lines for column in (line.values, line.low, line.high) for value in column or ()]
-    if min(values) < 0 or max(values) > 1:
-        return
-    bottom, top = axes.get_ylim()
-    axes.set_ylim(max(bottom, -0.015), min(top, 1.015))
-
-
-def _add_legend(chart: Figure, names: Sequence[str], handles: Sequence[Artist]) -> None:
-    """Add a legend whose entries stand beside each other as far as they fit."""
-    names = [drawable(name, _LONGEST_NAME) for name in names]
-    columns = max(1, min(len(names), 52 // (max(map(len, names)) + 5)))
-    chart.legend(handles, names, loc="outside upper left", ncols=columns)
-
-
-def _description(lines: Sequence[Line], percent: bool) -> str:
-    """Description for a reader who cannot see the chart."""
-    shown = _percent if percent else _plain
-    return "; ".join(
-        f"{line.name or 'from'}: {shown(line.values[0])} at step {line.steps[0]:g}, "
-        f"{shown(line.values[-1])} at step {line.steps[-1]:g}"
-        for line in lines
-    )
 
 
 def _percent(value: float, _: object = None) -> str:

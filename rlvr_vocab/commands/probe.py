@@ -13,7 +13,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from rlvr_vocab.analysis.compare.comparison import interval_points
 from rlvr_vocab.analysis.probe.findings import ProbedRun, ProbeFindings, probe_findings
 from rlvr_vocab.analysis.probe.page import probe_page
 from rlvr_vocab.analysis.report.page import render
@@ -174,21 +173,14 @@ def _require_same(place: Path, wanted: dict[str, Any]) -> None:
 
 def _print(console: Console, found: ProbeFindings) -> None:
     table = Table(box=None, pad_edge=False)
-    for name in ("copies in the thought", found.measure.name, "less redrawn", "95 % interval", "log p(gold)"):
+    for name in ("copies in the thought", found.metric.name, "less redrawn", "95 % interval", "log p(gold)"):
         table.add_column(name, justify="left" if name.startswith("copies") else "right")
     for each in found.arms:
-        against = each.against_redrawn
-        table.add_row(
-            each.arm.replace("_", " "),
-            found.measure.value(each.value),
-            "" if against is None else against.measure.difference(against.difference),
-            "" if against is None else interval_points(against),
-            "-" if each.gold_logp is None else f"{each.gold_logp:.3f}",
-        )
+        table.add_row(each.arm.replace("_", " "), found.metric.value(each.value), *each.texts)
     console.print(table)
     console.print(found.sentence, markup=False)
     if found.used is not None:
-        console.print(f"Bits about the answer in the choices: {found.used.in_words()}.", markup=False)
+        console.print(f"Bits about the answer in the choices: {found.used.text()}.", markup=False)
 
 
 def _command(settings: ProbeSettings) -> str:

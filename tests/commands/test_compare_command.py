@@ -156,7 +156,7 @@ def test_the_page_is_whole_and_escaped(made: Maker) -> None:
     assert "rlvr-vocab compare" in page and "higher" in page
 
 
-def test_what_a_probe_said_of_a_run_stands_beside_it(made: Maker) -> None:
+def test_the_verdict_of_a_probe_stands_beside_it(made: Maker) -> None:
     runs = [*three(made, "b"), *three(made, "r", n=100)]
     compare(runs)
     page = Path("compared/comparison.html")
@@ -166,7 +166,7 @@ def test_what_a_probe_said_of_a_run_stands_beside_it(made: Maker) -> None:
     (probe / "probe.json").write_text(json.dumps({"verdict": "no sign of meaning", "sentence": "No."}))
     _, found = compare(runs)
     assert "no sign of meaning" in page.read_text() and "not probed" in page.read_text()
-    told = [run["copies_mean"] for arm in found["arms"] for run in arm["runs"]]
+    told = [run["probe"] for arm in found["arms"] for run in arm["runs"]]
     assert told == [*[None] * (len(runs) - 1), "no sign of meaning"]
 
 

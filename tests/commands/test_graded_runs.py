@@ -154,7 +154,7 @@ def test_compare_takes_the_mean_rewards_and_refuses_runs_that_were_graded_otherw
         for rate, arm in arms.items()
     }
     found = json.loads((tmp_path / "out" / "comparison.json").read_text())
-    assert (found["measure"]["is_share"], found["measure"]["grader"]) == (False, "2 × variety + short_format")
+    assert (found["metric"]["is_share"], found["metric"]["grader"]) == (False, "2 × variety + short_format")
     [compared] = found["comparisons"]
     differences = scores["2e-2"] - scores["1e-2"]
     assert compared["difference"] == pytest.approx(differences.mean())
@@ -162,7 +162,7 @@ def test_compare_takes_the_mean_rewards_and_refuses_runs_that_were_graded_otherw
     assert compared["low"] < compared["difference"] < compared["high"]
     least = stats.sem(differences.mean(axis=0)) * stats.t.ppf(0.975, 19)  # of the problems alone
     assert compared["high"] - compared["difference"] >= 0.99 * least
-    assert "reward by 2 × variety + short_format (what each run measured at its end)" in shown and "points" not in shown
+    assert "reward by 2 × variety + short_format (measured by each run at its end)" in shown and "points" not in shown
     other = train("other", "[own.py:correctness_reward]", "seed=1", "training.learning_rate=2e-2")
     words = ["compare", f"runs=[{style},{other}]", "key=training.learning_rate", f"out={tmp_path / 'none'}"]
     assert main(words) == 2

@@ -1,11 +1,10 @@
-"""Two arms against each other, or several against one: difference, interval, smallest effect, verdict in words."""
+"""Two arms against each other, or several against one: difference, interval, smallest effect, verdict."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -17,17 +16,37 @@ from rlvr_vocab.analysis.compare.interval import (
     p_value,
     smallest_effect,
 )
-from rlvr_vocab.analysis.compare.runs import ArmResults, match_scores
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.results import ACCURACY, HeldOutMetric
-from rlvr_vocab.text import pluralize
+from rlvr_vocab.text import listed, pluralize
 
+# Share of the problems of the run that has fewest: with less in common, the runs are not on one problem set.
+_ON_ONE_SET = 0.5
 _RUNS_FOR_A_FIRM_EFFECT = 5  # runs of an arm
-ROUGH_EFFECT = (
-    "With so few runs the smallest effect is itself a rough estimate: the same experiment with other seeds may report "
-    "one that differs by a factor of two."
-)
 Verdict = Literal["higher", "lower", "not distinguishable", "one run each"]
+
+
+@dataclass(frozen=True)
+class RunResults:
+    """The scores of one run on held-out problems.
+
+    Attributes:
+        seed: runs of two arms with one seed are a pair.
+        problems: for each sample its problem, as anything that is equal for the same problem.
+        scores: for each sample 1 for right and 0 for wrong, or, where nothing is, its score.
+    """
+
+    seed: Hashable
+    problems: Sequence[Hashable]
+    scores: Sequence[float]
+
+
+@dataclass(frozen=True)
+class ArmResults:
+    """The runs of one arm: one configuration with several seeds."""
+
+    name: str
+    runs: Sequence[RunResults]
 
 
 @dataclass(frozen=True)
@@ -35,25 +54,18 @@ class Comparison:
     """The difference between an arm and the baseline.
 
     Attributes:
-        verdict: of the other arm against the baseline; `one run each` where an arm has one run only, so that the
-            figures are of two models and say nothing about the arms.
-        paired: whether runs of one seed were taken as pairs.
-        seeds: those of the pairs; empty where the runs are not paired.
-        baseline_scores, other_scores: the mean score of each run, on the problems that are compared.
-        problems: how many different ones; `left_out`: how many were not answered by all whom it takes.
-        left_out_runs: those without a partner, where runs are paired.
-        difference: of the arms' means, other minus baseline; low, high: its interval, within what can be.
-        p: the chance of a difference as far from zero where there is none; `adjusted_p` for all comparisons (Holm).
+        verdict: of the other arm; `one run each` where an arm has one run, so that only two models are compared.
+        paired: whether runs of one seed were taken as pairs; left_out_runs: those without a partner.
+        problems: how many different ones; left_out: how many were not answered by all.
+        baseline_scores, other_scores: the mean score of each run.
+        low, high: the interval of `difference`, within what can be; p: its p-value, `adjusted_p` after Holm.
         smallest_effect: the true difference that would have been claimed with a chance of `power`.
-        comparisons: how many arms are compared with the baseline.
-        measure: what the scores are of.
     """
 
     baseline: str
     other: str
     verdict: Verdict
     paired: bool
-    seeds: tuple[Hashable, ...]
     baseline_scores: tuple[float, ...]
     other_scores: tuple[float, ...]
     problems: int
@@ -69,12 +81,16 @@ class Comparison:
     power: float
     comparisons: int
     variance: DifferenceVariance
-    measure: HeldOutMetric = ACCURACY
+    metric: HeldOutMetric = ACCURACY
 
     @property
     def counts(self) -> tuple[int, int]:
         """Number of runs of each arm."""
         return len(self.baseline_scores), len(self.other_scores)
+
+    @property
+    def interval(self) -> str:
+        return self.metric.interval(self.low, self.high)
 
 
 def compare_arms(
@@ -83,29 +99,19 @@ def compare_arms(
     confidence: float = 0.95,
     power: float = 0.8,
     paired: bool | None = None,
-    measure: HeldOutMetric = ACCURACY,
+    metric: HeldOutMetric = ACCURACY,
 ) -> Comparison:
-    """The difference between two arms on the same problems.
-
-    Args:
-        confidence: of the interval; with no difference, one is claimed in at most 1 - confidence of comparisons.
-        power: of the smallest effect.
-        paired: see `matched`.
-
-    Raises:
-        UserError: the arms cannot be compared.
+    """The difference between two arms on the same problems; arguments as in `compare_with_baseline`.
 
     Example:
-        >>> easy, hard = range(40), range(40, 80)
-        >>> def run(seed, solved):
-        ...     return RunResults(seed, [*easy, *hard], [float(each in solved) for each in (*easy, *hard)])
-        >>> plain = ArmResults("plain", [run(seed, range(40 + seed)) for seed in range(3)])
-        >>> better = ArmResults("better", [run(seed, range(60 + seed)) for seed in range(3)])
+        >>> run = lambda seed, right: RunResults(seed, range(80), [float(problem < right) for problem in range(80)])
+        >>> plain = ArmResults("plain", [run(seed, 40 + seed) for seed in range(3)])
+        >>> better = ArmResults("better", [run(seed, 60 + seed) for seed in range(3)])
         >>> found = compare_arms(plain, better)
         >>> found.verdict, round(found.difference, 3)
         ('higher', 0.25)
     """
-    return compare_with_baseline(baseline, [other], confidence, power, paired, measure)[0]
+    return compare_with_baseline(baseline, [other], confidence, power, paired, metric)[0]
 
 
 def compare_with_baseline(
@@ -114,27 +120,71 @@ def compare_with_baseline(
     confidence: float = 0.95,
     power: float = 0.8,
     paired: bool | None = None,
-    measure: HeldOutMetric = ACCURACY,
+    metric: HeldOutMetric = ACCURACY,
 ) -> tuple[Comparison, ...]:
-    """Each of several arms against the baseline.
+    """Each of several arms against the baseline; with several, the verdicts rest on p-values after Holm (1979).
 
-    With several, the verdicts rest on p-values by Holm (1979), so that one false claim among all of them is as rare as
-    in a single comparison. Intervals stand each for itself; the smallest effect is that of the strictest step.
+    Args:
+        paired: see `match_scores`.
+
+    Raises:
+        UserError: the arms cannot be compared.
     """
-    figures = partial(_figures, confidence=confidence, power=power, paired=paired, measure=measure)
-    found = [figures(baseline, other, comparisons=len(others)) for other in others]
+    found = [_compared(baseline, other, confidence, power, paired, metric, len(others)) for other in others]
     adjusted = holm([each.p for each in found])
     return tuple(
         replace(each, adjusted_p=p, verdict=_verdict(each, p)) for each, p in zip(found, adjusted, strict=True)
     )
 
 
+def _compared(
+    baseline: ArmResults,
+    other: ArmResults,
+    confidence: float,
+    power: float,
+    paired: bool | None,
+    metric: HeldOutMetric,
+    comparisons: int,
+) -> Comparison:
+    scores = match_scores(baseline, other, paired)
+    both = np.concatenate([scores.baseline.ravel(), scores.other.ravel()])
+    largest = 1.0 if metric.is_share else float(np.nanmax(both) - np.nanmin(both))
+    if not largest:
+        raise UserError(f"{baseline.name} and {other.name}: all answers have the same {metric.name}; nothing differs")
+    variance = difference_variance(scores.baseline, scores.other, paired=scores.paired, largest=largest)
+    of_baseline, of_other = (np.nanmean(table, axis=1) for table in (scores.baseline, scores.other))
+    difference = float(of_other.mean() - of_baseline.mean())
+    half, bound = half_width(variance, 1 - confidence), 1.0 if metric.is_share else math.inf
+    p = p_value(variance, difference)
+    return Comparison(
+        baseline=baseline.name,
+        other=other.name,
+        verdict="not distinguishable",
+        paired=scores.paired,
+        baseline_scores=tuple(map(float, of_baseline)),
+        other_scores=tuple(map(float, of_other)),
+        problems=scores.baseline.shape[1],
+        left_out=scores.left_out,
+        left_out_runs=len(baseline.runs) + len(other.runs) - len(of_baseline) - len(of_other),
+        difference=difference,
+        low=max(difference - half, -bound),
+        high=min(difference + half, bound),
+        p=p,
+        adjusted_p=p,
+        smallest_effect=smallest_effect(variance, (1 - confidence) / comparisons, power),
+        confidence=confidence,
+        power=power,
+        comparisons=comparisons,
+        variance=variance,
+        metric=metric,
+    )
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """P-values adjusted for their number (Holm 1979, "A simple sequentially rejective multiple test procedure").
 
-    Example:
-        >>> holm([0.01, 0.04, 0.03])
-        [0.03, 0.06, 0.06]
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
     """
     adjusted, so_far = [0.0] * len(p_values), 0.0
     for step, number in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
@@ -143,126 +193,138 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _figures(
-    baseline: ArmResults,
-    other: ArmResults,
-    *,
-    confidence: float,
-    power: float,
-    paired: bool | None,
-    measure: HeldOutMetric,
-    comparisons: int,
-) -> Comparison:
-    scores = match_scores(baseline, other, paired)
-    if not (measure.is_share or scores.range):
-        raise UserError(f"{baseline.name} and {other.name}: all answers have the same {measure.name}; nothing differs")
-    largest = 1.0 if measure.is_share else math.inf
-    variance, error = difference_variance(scores, 1.0 if measure.is_share else scores.range), 1 - confidence
-    of_baseline, of_other = (np.nanmean(table, axis=1) for table in (scores.baseline, scores.other))
-    difference = float(of_other.mean() - of_baseline.mean())
-    half = half_width(variance, error)
-    p = p_value(variance, difference)
-    return Comparison(
-        baseline=baseline.name,
-        other=other.name,
-        verdict="not distinguishable",
-        paired=scores.seeds is not None,
-        seeds=scores.seeds or (),
-        baseline_scores=tuple(map(float, of_baseline)),
-        other_scores=tuple(map(float, of_other)),
-        problems=scores.baseline.shape[1],
-        left_out=scores.left_out,
-        left_out_runs=len(baseline.runs) + len(other.runs) - len(of_baseline) - len(of_other),
-        difference=difference,
-        low=max(difference - half, -largest),
-        high=min(difference + half, largest),
-        p=p,
-        adjusted_p=p,
-        smallest_effect=smallest_effect(variance, error / comparisons, power),
-        confidence=confidence,
-        power=power,
-        comparisons=comparisons,
-        variance=variance,
-        measure=measure,
-    )
-
-
-def _verdict(figures: Comparison, p: float) -> Verdict:
-    if not figures.variance.seeds:
+def _verdict(found: Comparison, p: float) -> Verdict:
+    if not found.variance.seeds:
         return "one run each"
-    if p >= 1 - figures.confidence:
+    if p >= 1 - found.confidence:
         return "not distinguishable"
-    return "higher" if figures.difference > 0 else "lower"
+    return "higher" if found.difference > 0 else "lower"
 
 
-def seed_deviation(scores: Sequence[float]) -> float | None:
-    """Standard deviation over the runs of an arm; None for a single one."""
-    return float(np.std(scores, ddof=1)) if len(scores) > 1 else None
+# --- matching by problem and seed ---
+
+Scores = Mapping[Hashable, float]
+
+
+@dataclass(frozen=True)
+class MatchedScores:
+    """The scores of two arms on the same problems.
+
+    Attributes:
+        baseline, other: mean score, shape (runs of the arm, problems). Rows of pairs are in the order of the seeds,
+            with NaN where that pair has not answered that problem.
+        left_out: problems that some run answered, but not its pair, or, unpaired, not all runs.
+    """
+
+    baseline: np.ndarray
+    other: np.ndarray
+    left_out: int
+    paired: bool
+
+
+def match_scores(baseline: ArmResults, other: ArmResults, paired: bool | None = None) -> MatchedScores:
+    """Match the scores of two arms by problem, and by seed where runs are paired.
+
+    Args:
+        paired: whether runs with one seed belong together. None: where both arms have the same seeds, or where the
+            problems are others for each seed, so that only runs with one seed have answered the same.
+
+    Raises:
+        UserError: an arm has no run or two with one seed, or the arms have no seed or no problem in common.
+    """
+    one, two = _by_seed(baseline), _by_seed(other)
+    runs = [*one.values(), *two.values()]
+    in_all = _in_all(runs)
+    if paired is None:
+        paired = one.keys() == two.keys() or len(in_all) < _ON_ONE_SET * min(map(len, runs))
+    if paired:
+        return _pairs(one, two)
+    if not in_all:
+        raise UserError("no held-out problem was answered by all runs: nothing can be compared problem by problem")
+    tables = [np.array([[run[problem] for problem in in_all] for run in arm.values()]) for arm in (one, two)]
+    return MatchedScores(tables[0], tables[1], len(set().union(*runs)) - len(in_all), paired=False)
+
+
+def _pairs(one: Mapping[Hashable, Scores], two: Mapping[Hashable, Scores]) -> MatchedScores:
+    common = {seed: _in_all([one[seed], two[seed]]) for seed in one if seed in two}
+    if not common:
+        raise UserError(f"the arms have no seed in common ({listed(one)} and {listed(two)}), and no problems either")
+    seeds = [seed for seed, problems in common.items() if problems]
+    if not seeds:
+        raise UserError("the arms have no held-out problem in common: nothing can be compared problem by problem")
+    columns = {problem: number for number, problem in enumerate({each: 0 for s in seeds for each in common[s]})}
+    tables = np.full((2, len(seeds), len(columns)), np.nan)
+    for table, runs in zip(tables, (one, two), strict=True):
+        for row, seed in enumerate(seeds):
+            table[row, [columns[each] for each in common[seed]]] = [runs[seed][each] for each in common[seed]]
+    left_out = sum(len(one[seed].keys() ^ two[seed].keys()) for seed in common)
+    return MatchedScores(tables[0], tables[1], left_out, paired=True)
+
+
+def _by_seed(arm: ArmResults) -> dict[Hashable, Scores]:
+    seeds = [run.seed for run in arm.runs]
+    for seed in seeds:
+        if seeds.count(seed) > 1:
+            raise UserError(f"{arm.name} has two runs with seed {seed}: they are one and the same experiment")
+    runs = {run.seed: _problem_means(run) for run in arm.runs}
+    if not runs or not all(runs.values()):
+        raise UserError(f"{arm.name} has no results to compare")
+    return runs
+
+
+def _problem_means(run: RunResults) -> Scores:
+    """The mean score of each problem over its samples."""
+    numbers: dict[Hashable, int] = {}
+    at = [numbers.setdefault(problem, len(numbers)) for problem in run.problems]
+    means = np.bincount(at, np.asarray(run.scores, float)) / np.bincount(at) if at else ()
+    return dict(zip(numbers, map(float, means), strict=True))
+
+
+def _in_all(runs: Sequence[Scores]) -> list[Hashable]:
+    common = set(runs[0]).intersection(*runs[1:])
+    return [problem for problem in runs[0] if problem in common]
+
+
+# --- in words ---
 
 
 def verdict_sentence(found: Comparison) -> str:
-    """One sentence: the verdict, the figures that it rests on, and what could have been seen."""
+    """The verdict, its figures, and the effect that could have been shown, in a sentence."""
+    difference, counts = found.metric.difference(found.difference), found.counts
+    interval = f"{100 * found.confidence:g} % interval {found.interval}"
+    sample = f"{pluralize(counts[0], 'pair')} of runs" if found.paired else f"{counts[0]} against {counts[1]} runs"
+    sample += f" on {pluralize(found.problems, 'problem')}"
     if found.verdict == "one run each":
-        return _of_models(found)
-    figures = (
-        f"difference {found.measure.difference(found.difference)}, {interval_text(found)}, {p_text(found.adjusted_p)}"
-    )
-    figures += f" after Holm's correction for {found.comparisons} comparisons" * (found.comparisons > 1)
-    if found.verdict == "not distinguishable":
+        models = "The single models" if counts == (1, 1) else "The trained models"
+        apart = "differ" if found.low > 0 or found.high < 0 else "are not distinguishable"
         return (
-            f"{found.other} and {found.baseline} are not distinguishable ({figures}; the smallest effect that could "
-            f"have been shown with {sample_text(found)} is {effect_text(found)}"
-            f"{', itself a rough estimate' if is_rough(found) else ''})."
+            f"One run of an arm cannot tell the arms apart, since the variance over seeds is unknown. {models} {apart} "
+            f"on problems like these (difference {difference} for {found.other}, {interval}, {sample}). "
+            "Train each arm with three seeds or more."
         )
-    return f"{found.other} is {found.verdict} than {found.baseline} ({figures}; {sample_text(found)})."
-
-
-def _of_models(found: Comparison) -> str:
-    zero_outside = found.low > 0 or found.high < 0
-    models = "The single models" if found.counts == (1, 1) else "The models that were trained"
-    apart = "differ on problems like these" if zero_outside else "are not distinguishable on problems like these"
-    difference = found.measure.difference(found.difference)
+    figures = f"difference {difference}, {interval}, {p_text(found.adjusted_p)}"
+    if found.comparisons > 1:
+        figures += f" after Holm's correction for {found.comparisons} comparisons"
+    if found.verdict != "not distinguishable":
+        return f"{found.other} is {found.verdict} than {found.baseline} ({figures}; {sample})."
     return (
-        f"One run of an arm cannot tell the arms apart: the luck of a seed is not seen. {models} {apart} "
-        f"(difference {difference} for {found.other}, {interval_text(found)}, {sample_text(found)}). "
-        "Train each arm with three seeds or more."
+        f"{found.other} and {found.baseline} are not distinguishable ({figures}; the smallest effect that could "
+        f"have been shown with {sample} is {effect_text(found)}{', a rough estimate' * is_rough(found)})."
     )
-
-
-def sample_text(found: Comparison) -> str:
-    """The number of runs and problems of a comparison."""
-    counts = found.counts
-    on = f"on {pluralize(found.problems, 'problem')}"
-    if found.paired:
-        return f"{pluralize(counts[0], 'pair')} of runs {on}"
-    return f"{counts[0]} against {pluralize(counts[1], 'run')} {on}"
 
 
 def effect_text(found: Comparison) -> str:
     """The smallest effect; a difference of two shares is at most 100 points."""
-    if found.measure.is_share and found.smallest_effect >= 1:
+    if found.metric.is_share and found.smallest_effect >= 1:
         return "more than there can be"
-    return found.measure.difference(found.smallest_effect, sign=False)
+    return found.metric.difference(found.smallest_effect, sign=False)
 
 
 def is_rough(found: Comparison) -> bool:
     """Whether the smallest effect is an estimate from very few runs."""
-    possible = not found.measure.is_share or found.smallest_effect < 1
+    possible = not found.metric.is_share or found.smallest_effect < 1
     return min(found.counts) < _RUNS_FOR_A_FIRM_EFFECT and possible
 
 
-def p_figure(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"{p:.2g}"
-
-
 def p_text(p: float) -> str:
-    return f"p {p_figure(p)}" if p < 0.001 else f"p = {p_figure(p)}"
-
-
-def interval_text(found: Comparison) -> str:
-    return f"{100 * found.confidence:g} % interval {interval_points(found)}"
-
-
-def interval_points(found: Comparison) -> str:
-    """The ends of the interval, of shares in percentage points."""
-    return " to ".join(found.measure.difference(end).removesuffix(" points") for end in (found.low, found.high))
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"

@@ -1,13 +1,12 @@
 """The variance of the difference of two arms, and from it the interval, the p-value and the smallest effect.
 
-A difference D of mean scores would be another with other held-out problems and with other seeds of training. The two
-draws are crossed: every seed answers many problems, a problem may be answered by many seeds. Their variances add up but
-for what both contain, which must not be counted twice (Cameron, Gelbach, Miller 2011, "Robust inference with
-multiway clustering"; Owen 2007, "The pigeonhole bootstrap"):
+A difference D of mean scores varies with the held-out problems and with the seeds of training. The two are crossed:
+every seed answers many problems, a problem may be answered by many seeds. Their variances add up, less the part that
+both contain (Cameron, Gelbach, Miller 2011; Owen 2007, "The pigeonhole bootstrap"):
 
     V = V_problems + V_seeds - V_both
 
-With few seeds the terms of that paper are biased, so they are made unbiased here (docs/comparing.md derives them).
+With few seeds the terms of these papers are biased; here they are unbiased (docs/evaluation.md derives them).
 """
 
 from __future__ import annotations
@@ -19,11 +18,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import optimize, special
 
-from rlvr_vocab.analysis.compare.runs import MatchedScores
-
-# Intervals are made for seven tenths of the error that they are named for: a 95 % interval is one of 96.5 %. Scores
-# are shares, variances are estimates, degrees of freedom an approximation, and all of that together must not carry the
-# share of false claims above what is promised. benchmarks/compare_calibration.py measures what becomes of it.
+# A 95 % interval is computed as one of 96.5 %. Scores are shares, variances are estimates and degrees of freedom an
+# approximation; together they must not raise the share of false claims above the promised one.
+# benchmarks/compare_calibration.py measures it.
 CAUTION = 0.7
 _DRAWS = 256
 _SMALLEST_P = 1e-12
@@ -31,10 +28,10 @@ _SMALLEST_P = 1e-12
 
 @dataclass(frozen=True)
 class SeedVariance:
-    """Variance over the draw of the seeds, or that of one arm.
+    """Variance over the draw of the seeds, of both arms or of one.
 
     Attributes:
-        variance: as observed: it contains the variance of the answers of each seed.
+        variance: as observed, so that it contains the variance of the answers of each seed.
         of_problems: the part of the variance over problems that it contains.
         df: its degrees of freedom.
     """
@@ -49,9 +46,8 @@ class DifferenceVariance:
     """The parts of the variance of a difference of means.
 
     Attributes:
-        problems: variance over the draw of the problems, the seeds fixed.
-        problems_df: its degrees of freedom.
-        seeds: one part, or one for each arm; none where an arm has one run, and nothing can be said of seeds.
+        problems: variance over the draw of the problems, the seeds fixed; problems_df: its degrees of freedom.
+        seeds: one part, or one for each arm; empty where an arm has one run.
     """
 
     problems: float
@@ -73,36 +69,28 @@ class DifferenceVariance:
         return max(self.only_problems + self.of_seeds, self.problems)
 
 
-def difference_variance(scores: MatchedScores, largest: float = 1.0) -> DifferenceVariance:
+def difference_variance(
+    baseline: np.ndarray, other: np.ndarray, *, paired: bool, largest: float = 1.0
+) -> DifferenceVariance:
     """The variance of the difference of the means of two arms.
 
+    Without pairs each arm has a seed variance of its own. Arms with as many runs share degrees of freedom, as in
+    Welch's test (1947); with unequal numbers that test claims too often, and each arm keeps its own.
+
     Args:
+        baseline, other: scores of shape (runs, problems); of pairs, NaN where a pair has not answered.
         largest: how far apart two scores can lie.
     """
-    if scores.seeds is None:
-        return _of_unpaired(scores.baseline, scores.other, largest)
-    return _of_paired(scores.other - scores.baseline, largest)
-
-
-def _of_paired(differences: np.ndarray, largest: float) -> DifferenceVariance:
-    """Args: differences of shape (seeds, problems), NaN where a pair has not answered."""
-    count = differences.shape[1]
-    problems = max(_of_problems(differences), _one_problem(count, largest))
-    return DifferenceVariance(problems, max(count - 1, 1), (_of_seeds(differences),) if len(differences) > 1 else ())
-
-
-def _of_unpaired(baseline: np.ndarray, other: np.ndarray, largest: float) -> DifferenceVariance:
-    """Each arm has a seed variance of its own.
-
-    Arms with as many runs have degrees of freedom together, as in Welch's test (1947). With unequal numbers that test
-    claims too often (two runs against ten: twice as often as it says), and each arm keeps its own.
-    """
     count = baseline.shape[1]
-    problems = max(_of_problems((other.mean(0) - baseline.mean(0))[None]), _one_problem(count, largest))
+    differences = other - baseline if paired else (other.mean(0) - baseline.mean(0))[None]
+    # One problem answered otherwise in all runs: where all answers are alike, the variance is not zero but unseen.
+    problems, df = max(_of_problems(differences), (largest / count) ** 2), max(count - 1, 1)
     if min(len(baseline), len(other)) < 2:
-        return DifferenceVariance(problems, max(count - 1, 1))
+        return DifferenceVariance(problems, df)
+    if paired:
+        return DifferenceVariance(problems, df, (_of_seeds(differences),))
     arms = _of_seeds(baseline), _of_seeds(other)
-    return DifferenceVariance(problems, max(count - 1, 1), arms if len(baseline) != len(other) else (_pooled(arms),))
+    return DifferenceVariance(problems, df, arms if len(baseline) != len(other) else (_pooled(arms),))
 
 
 def _pooled(parts: Sequence[SeedVariance]) -> SeedVariance:
@@ -134,18 +122,12 @@ def _of_seeds(values: np.ndarray) -> SeedVariance:
     return SeedVariance(float(np.nanmean(values, axis=1).var(ddof=1) / rows), max(both, 0.0), rows - 1)
 
 
-def _one_problem(count: int, largest: float) -> float:
-    """One problem answered otherwise in all runs: where all answers are alike, the variance is not zero but unseen."""
-    return (largest / count) ** 2
-
-
 def half_width(variance: DifferenceVariance, error: float) -> float:
     """Half of the interval that misses the true difference with a chance of at most `error`.
 
-    The quantile of Student's t is the mean of that for the problems and those for the seeds, weighted by their
-    variances (Cochran and Cox 1950, "Experimental designs"): with two seeds in three the usual
-    approximation by Satterthwaite's degrees of freedom claims too often. The interval is never narrower than that
-    of the problems alone.
+    The quantile of Student's t is the mean of those for the problems and for the seeds, weighted by their variances
+    (Cochran and Cox 1950, "Experimental designs"): with two or three seeds Satterthwaite's approximation claims too
+    often. The interval is never narrower than that of the problems alone.
     """
     return float(_half_widths(variance, np.array([[each.variance] for each in variance.seeds]), error)[0])
 
@@ -180,13 +162,19 @@ def p_value(variance: DifferenceVariance, difference: float) -> float:
 
 
 def smallest_effect(variance: DifferenceVariance, error: float, power: float) -> float:
-    """The true difference that a comparison like this one claims, as a difference in its direction, with that chance.
+    """The minimum detectable effect: the true difference that this rule claims with a chance of `power`.
 
-    The power is that of the very rule above, over the difference (normal) and of the variance of the seeds
-    (chi-squared). The standard deviation over few seeds is too small on average; the one used here is right on average.
+    The power is taken over the difference (normal) and the variance of the seeds (chi-squared). The standard deviation
+    over few seeds is too small on average; here it is corrected (c4 of control charts), and no less than what the
+    problems put into it.
     """
-    unbiased = _with_unbiased_deviation(variance)
-    widths = _half_widths(unbiased, _drawn(unbiased.seeds), error)
+    seeds = variance.seeds
+    if seeds:
+        half = degrees_of_freedom(seeds) / 2
+        shrunk = math.exp(special.gammaln(half + 0.5) - special.gammaln(half)) / math.sqrt(half)
+        seeds = tuple(replace(each, variance=max(each.variance / shrunk**2, each.of_problems)) for each in seeds)
+    unbiased = replace(variance, seeds=seeds)
+    widths = _half_widths(unbiased, _drawn(seeds), error)
     deviation = math.sqrt(unbiased.total)
 
     def missing(effect: float) -> float:
@@ -197,21 +185,8 @@ def smallest_effect(variance: DifferenceVariance, error: float, power: float) ->
 
 
 def _drawn(parts: Sequence[SeedVariance]) -> np.ndarray:
-    """Variances as they may be seen, each combination of them as likely as any other; shape (parts, combinations)."""
+    """Quantiles of the observed variances, all combinations of them; shape (parts, combinations)."""
     number = _DRAWS if len(parts) < 2 else math.isqrt(_DRAWS) * 2
     shares = (np.arange(number) + 0.5) / number
     drawn = [each.variance * special.chdtri(each.df, 1 - shares) / each.df for each in parts]
     return np.array([each.ravel() for each in np.meshgrid(*drawn)])
-
-
-def _with_unbiased_deviation(variance: DifferenceVariance) -> DifferenceVariance:
-    """Scale the seed variances so that their standard deviation is right on average (c4 of control charts).
-
-    What the problems put into them is known much better: they cannot be less than that.
-    """
-    if not variance.seeds:
-        return variance
-    half = degrees_of_freedom(variance.seeds) / 2
-    shrunk = math.exp(special.gammaln(half + 0.5) - special.gammaln(half)) / math.sqrt(half)
-    seeds = (replace(each, variance=max(each.variance / shrunk**2, each.of_problems)) for each in variance.seeds)
-    return replace(variance, seeds=tuple(seeds))

@@ -1,7 +1,7 @@
 """Whether the choice among the ids of a text carries meaning: contrasts of arms, a verdict, bits that are used.
 
-One contrast decides, fixed beforehand: redrawn choices against permuted ones, in what is measured on held-out
-problems. The others are corrected for their number (Holm), and the verdict does not rest on them.
+One contrast decides, fixed beforehand: redrawn choices against permuted ones, by the metric of the held-out problems.
+The others are corrected for their number (Holm), and the verdict does not rest on them.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from typing import Literal
 
 import numpy as np
 
-from rlvr_vocab.analysis.compare.comparison import Comparison, compare_arms, holm, interval_text, p_text
-from rlvr_vocab.analysis.compare.runs import ArmResults, RunResults
+from rlvr_vocab.analysis.compare.comparison import ArmResults, Comparison, RunResults, compare_arms, holm, p_text
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.record.probe import ARMS, PermutedThought, ProbeAnswer
 from rlvr_vocab.record.results import HeldOutMetric
 from rlvr_vocab.statistics import Interval, mean_interval
 
 ProbeVerdict = Literal["carries meaning", "no sign of meaning", "too few problems to tell", "cannot tell"]
-# What is asked beside the primary contrast.
+# The contrasts beside the primary one.
 CONTRASTS = {
     "harm": "own against redrawn: does redrawing do harm?",
     "transplanted": "redrawn against transplanted",
@@ -31,18 +30,14 @@ CONTRASTS = {
     "donor": "towards the donor's answer, log p",
 }
 _LEAST_EXCHANGED = 0.1  # share of the choices that the permuted arm must have changed to tell anything
-# In nats; `grader` is what a measure is called where there is no share of right answers.
-_GOLD_LOGP = HeldOutMetric(is_share=False, grader="log p of the gold answer")
+_GOLD_LOGP = HeldOutMetric(is_share=False, grader="log p of the gold answer")  # in nats, as the next
 _DONOR_LOGP = HeldOutMetric(is_share=False, grader="log p of the donor's answer")
+ValueOf = Callable[[ProbeAnswer], float | None]
 
 
 @dataclass(frozen=True)
 class ProbedRun:
-    """The answers of one run by arm, and the text of each problem by its number.
-
-    Attributes:
-        permuted: the gold answers after many permutations.
-    """
+    """The answers of one run by arm, the text of each problem by its number, gold answers after many permutations."""
 
     folder: str
     problems: Sequence[str]
@@ -53,13 +48,7 @@ class ProbedRun:
 
 @dataclass(frozen=True)
 class ArmFigures:
-    """The means of an arm.
-
-    Attributes:
-        value: accuracy, or the score.
-        gold_logp: over the answers that have one.
-        exchanged: share of the choices that are not the own ones.
-    """
+    """The means of an arm; `value` is accuracy, or the score; `exchanged` the share of choices that are not the own."""
 
     arm: str
     value: float
@@ -68,6 +57,14 @@ class ArmFigures:
     exchanged: float
     against_redrawn: Comparison | None
 
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        """Difference from the redrawn arm, its interval, and log p of the gold answer."""
+        against = self.against_redrawn
+        difference = "-" if against is None else against.metric.difference(against.difference)
+        gold = "-" if self.gold_logp is None else f"{self.gold_logp:.3f}".replace("-", "−")
+        return difference, "-" if against is None else against.interval, gold
+
 
 @dataclass(frozen=True)
 class UsedBits:
@@ -75,9 +72,9 @@ class UsedBits:
 
     Attributes:
         own: of log2 p(gold | own ids) - log2 mean p(gold | permuted ids).
-        redrawn: the same with the mean of log2 p(gold | ids) over own and redrawn ids. Where redrawing does no harm it
-            has the same expectation as `own`, without most of the chance by which one thought's ids were drawn.
-        bias: about by how much the logarithm of a mean over so few permutations makes both too large, to first order.
+        redrawn: the same with the mean of log2 p(gold | ids) over own and redrawn ids: where redrawing does no harm it
+            has the same expectation, with less variance.
+        bias: of both, to first order, by the logarithm of a mean over so few permutations.
     """
 
     own: Interval
@@ -85,7 +82,7 @@ class UsedBits:
     bias: float
     permutations: int
 
-    def in_words(self) -> str:
+    def text(self) -> str:
         """Both figures less the bias."""
         own, redrawn = (
             f"{each.estimate - self.bias:+.3f} ({each.low - self.bias:+.3f} to {each.high - self.bias:+.3f})"
@@ -99,12 +96,11 @@ class UsedBits:
 
 @dataclass(frozen=True)
 class ProbeFindings:
-    """What a probe found.
+    """The findings of a probe.
 
     Attributes:
         primary: redrawn against permuted choices; higher where places matter.
         contrasts: the others, by their names in `CONTRASTS`; their p-values are adjusted for their number.
-        telling_effect: from which effect on one would have been worth telling.
     """
 
     verdict: ProbeVerdict
@@ -114,35 +110,36 @@ class ProbeFindings:
     arms: Sequence[ArmFigures]
     used: UsedBits | None
     telling_effect: float
-    measure: HeldOutMetric
+    metric: HeldOutMetric
     runs: Sequence[str]
     thoughts: int
     without_thought: int
 
 
-def probe_findings(runs: Sequence[ProbedRun], measure: HeldOutMetric, telling_effect: float) -> ProbeFindings:
+def probe_findings(runs: Sequence[ProbedRun], metric: HeldOutMetric, telling_effect: float) -> ProbeFindings:
     """The verdict and everything beside it.
 
     Args:
         telling_effect: a probe that would have missed so large an effect tells nothing.
     """
-    value, gold = (lambda each: each.value), (lambda each: each.gold_logp)
-    primary = _contrast(runs, "permuted", "redrawn", value, measure)
-    asked: dict[str, Comparison | None] = {
-        "harm": _contrast(runs, "redrawn", "own", value, measure),
-        "transplanted": _contrast(runs, "transplanted", "redrawn", value, measure),
-        "permuted_gold": _contrast(runs, "permuted", "redrawn", gold, _GOLD_LOGP),
-        "transplanted_gold": _contrast(runs, "transplanted", "redrawn", gold, _GOLD_LOGP),
-        "donor": _towards_donors(runs),
-    }
+    primary = _contrast(runs, "permuted", "redrawn", _value, metric)
     if primary is None:
         raise UserError("the grader of the run has one score for all answers, or none: nothing can be said of them")
+    without_donors = _results(runs, "transplanted", lambda each: each.permuted_donor_logp)
+    with_donors = _results(runs, "transplanted", lambda each: each.donor_logp)
+    asked: dict[str, Comparison | None] = {
+        "harm": _contrast(runs, "redrawn", "own", _value, metric),
+        "transplanted": _contrast(runs, "transplanted", "redrawn", _value, metric),
+        "permuted_gold": _contrast(runs, "permuted", "redrawn", _gold, _GOLD_LOGP),
+        "transplanted_gold": _contrast(runs, "transplanted", "redrawn", _gold, _GOLD_LOGP),
+        "donor": _compared(replace(without_donors, name="permuted"), with_donors, _DONOR_LOGP),
+    }
     contrasts = {name: found for name, found in asked.items() if found is not None}
     adjusted = holm([found.p for found in contrasts.values()])
     contrasts = {
         name: replace(found, adjusted_p=p) for (name, found), p in zip(contrasts.items(), adjusted, strict=True)
     }
-    arms = [figures for arm in ARMS if (figures := _figures(runs, arm, measure)) is not None]
+    arms = [figures for arm in ARMS if (figures := _figures(runs, arm, metric)) is not None]
     exchanged = next(each.exchanged for each in arms if each.arm == "permuted")
     obstacle = _obstacle(primary, contrasts.get("harm"), exchanged, telling_effect)
     verdict = _verdict(primary, obstacle, telling_effect)
@@ -154,7 +151,7 @@ def probe_findings(runs: Sequence[ProbedRun], measure: HeldOutMetric, telling_ef
         arms=arms,
         used=_used_bits(runs),
         telling_effect=telling_effect,
-        measure=measure,
+        metric=metric,
         runs=[run.folder for run in runs],
         thoughts=sum(len({(each.problem, each.sample) for each in run.answers["own"]}) for run in runs),
         without_thought=sum(run.without_thought for run in runs),
@@ -163,15 +160,15 @@ def probe_findings(runs: Sequence[ProbedRun], measure: HeldOutMetric, telling_ef
 
 def _obstacle(primary: Comparison, harm: Comparison | None, exchanged: float, telling_effect: float) -> str:
     """Why no number of problems would let this probe rule an effect out; empty where some would."""
-    measure, redrawn = primary.measure, float(np.mean(primary.other_scores))
+    metric, redrawn = primary.metric, float(np.mean(primary.other_scores))
     if exchanged < _LEAST_EXCHANGED:
         return f"dealing them out anew exchanged {exchanged:.0%} of the choices"
-    if measure.is_share and redrawn < telling_effect:
-        return f"after redrawn choices {measure.value(redrawn)} of the answers are right, and hardly fewer can be"
+    if metric.is_share and redrawn < telling_effect:
+        return f"after redrawn choices {metric.value(redrawn)} of the answers are right, and hardly fewer can be"
     if harm is not None and harm.low > 0:
         return (
-            f"own choices are better than redrawn ones ({measure.difference(harm.difference)}, {interval_text(harm)}): "
-            "what was thought after a choice goes with it, which redrawing breaks"
+            f"own choices are better than redrawn ones ({metric.difference(harm.difference)}, 95 % interval "
+            f"{harm.interval}): the thought depends on earlier choices, which redrawing breaks"
         )
     return ""
 
@@ -186,9 +183,9 @@ def _verdict(primary: Comparison, obstacle: str, telling_effect: float) -> Probe
 
 
 def _sentence(verdict: ProbeVerdict, primary: Comparison, obstacle: str) -> str:
-    measure = primary.measure
-    figures = f"{measure.difference(primary.difference)}, {interval_text(primary)}, {p_text(primary.p)}"
-    seen = f"an effect of {measure.difference(primary.smallest_effect, sign=False)} would have been seen"
+    metric = primary.metric
+    figures = f"{metric.difference(primary.difference)}, 95 % interval {primary.interval}, {p_text(primary.p)}"
+    seen = f"an effect of {metric.difference(primary.smallest_effect, sign=False)} would have been seen"
     dealt = "with the copies dealt out anew over all thoughts, answers are"
     rest = {
         "carries meaning": f"{dealt} worse",
@@ -199,44 +196,39 @@ def _sentence(verdict: ProbeVerdict, primary: Comparison, obstacle: str) -> str:
     return f"{verdict.capitalize()}: {rest[verdict]} (redrawn less permuted: {figures})."
 
 
-ValueOf = Callable[[ProbeAnswer], float | None]
+def _value(answer: ProbeAnswer) -> float | None:
+    return answer.value
+
+
+def _gold(answer: ProbeAnswer) -> float | None:
+    return answer.gold_logp
 
 
 def _contrast(
-    runs: Sequence[ProbedRun],
-    baseline: str,
-    other: str,
-    value_of: ValueOf,
-    measure: HeldOutMetric,
+    runs: Sequence[ProbedRun], baseline: str, other: str, value_of: ValueOf, metric: HeldOutMetric
 ) -> Comparison | None:
+    return _compared(_results(runs, baseline, value_of), _results(runs, other, value_of), metric)
+
+
+def _compared(baseline: ArmResults, other: ArmResults, metric: HeldOutMetric) -> Comparison | None:
     """The other arm against the baseline, paired by problem and by run; None where values are missing or all one."""
-    return _compared(_results(runs, baseline, value_of), _results(runs, other, value_of), measure)
-
-
-def _towards_donors(runs: Sequence[ProbedRun]) -> Comparison | None:
-    """How much likelier a donor's answer is after its choices than after permuted ones."""
-    without = _results(runs, "transplanted", lambda each: each.permuted_donor_logp)
-    with_donors = _results(runs, "transplanted", lambda each: each.donor_logp)
-    return _compared(replace(without, name="permuted"), with_donors, _DONOR_LOGP)
-
-
-def _compared(baseline: ArmResults, other: ArmResults, measure: HeldOutMetric) -> Comparison | None:
     scores = [run.scores for each in (baseline, other) for run in each.runs]
-    if not all(scores) or not (measure.is_share or len({score for each in scores for score in each}) > 1):
+    if not all(scores) or not (metric.is_share or len({score for each in scores for score in each}) > 1):
         return None
-    return compare_arms(baseline, other, paired=True, measure=measure)
+    return compare_arms(baseline, other, paired=True, metric=metric)
 
 
 def _results(runs: Sequence[ProbedRun], arm: str, value_of: ValueOf) -> ArmResults:
     found = []
     for run in runs:
-        told = [(each.problem, value) for each in run.answers.get(arm, ()) if (value := value_of(each)) is not None]
-        found.append(RunResults(run.folder, [run.problems[number] for number, _ in told], [value for _, value in told]))
+        known = [(each.problem, value) for each in run.answers.get(arm, ()) if (value := value_of(each)) is not None]
+        problems = [run.problems[number] for number, _ in known]
+        found.append(RunResults(run.folder, problems, [value for _, value in known]))
     return ArmResults(arm, found)
 
 
-def _figures(runs: Sequence[ProbedRun], arm: str, measure: HeldOutMetric) -> ArmFigures | None:
-    """None for an arm that was not asked for, or that no thought could be given."""
+def _figures(runs: Sequence[ProbedRun], arm: str, metric: HeldOutMetric) -> ArmFigures | None:
+    """None for an arm without answers."""
     answers = [each for run in runs for each in run.answers.get(arm, ())]
     values = [value for each in answers if (value := each.value) is not None]
     if not values:
@@ -248,7 +240,7 @@ def _figures(runs: Sequence[ProbedRun], arm: str, measure: HeldOutMetric) -> Arm
         float(np.mean(gold)) if gold else None,
         float(np.mean([each.copies_logp for each in answers])),
         float(np.mean([each.exchanged for each in answers])),
-        None if arm == "redrawn" else _contrast(runs, "redrawn", arm, lambda each: each.value, measure),
+        None if arm == "redrawn" else _contrast(runs, "redrawn", arm, _value, metric),
     )
 
 
@@ -257,10 +249,9 @@ def _used_bits(runs: Sequence[ProbedRun]) -> UsedBits | None:
     by_problem: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     permutations = 0
     for run in runs:
-        own = _gold_bits(run.answers["own"])  # all draws of a thought have the same own ids
-        redrawn = _gold_bits(run.answers["redrawn"])
+        own, redrawn = _gold_bits(run.answers["own"]), _gold_bits(run.answers["redrawn"])
         for each in run.permuted:
-            of_own, *_ = own[each.problem, each.sample]
+            of_own, *_ = own[each.problem, each.sample]  # all draws of a thought have the same own ids
             drawn = [of_own, *redrawn[each.problem, each.sample]]
             of_permuted, bias = _mean_in_bits(np.array(each.gold_logps))
             figures = of_own - of_permuted, float(np.mean(drawn)) - of_permuted, bias
@@ -275,7 +266,7 @@ def _used_bits(runs: Sequence[ProbedRun]) -> UsedBits | None:
 
 
 def _gold_bits(answers: Sequence[ProbeAnswer]) -> dict[tuple[int, int], list[float]]:
-    """log2 p(gold) by problem and sample; of one thought all have one, or none."""
+    """log2 p(gold) by problem and sample."""
     found: dict[tuple[int, int], list[float]] = defaultdict(list)
     for each in answers:
         if each.gold_logp is not None:
@@ -286,6 +277,6 @@ def _gold_bits(answers: Sequence[ProbeAnswer]) -> dict[tuple[int, int], list[flo
 def _mean_in_bits(logps: np.ndarray) -> tuple[float, float]:
     """log2 of the mean of p, and by how much it is too small, to first order."""
     share = np.exp(logps - logps.max())  # of the likeliest
-    variance = share.var(ddof=1) if len(share) > 1 else 0.0  # one permutation tells none
+    variance = share.var(ddof=1) if len(share) > 1 else 0.0
     bits = (logps.max() + np.log(share.mean())) / np.log(2)
     return float(bits), float(variance / (2 * len(share) * share.mean() ** 2) / np.log(2))

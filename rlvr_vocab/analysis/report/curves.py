@@ -9,7 +9,7 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from rlvr_vocab.analysis.charts import Band, Chart, Line, line_chart, stacked_chart
+from rlvr_vocab.analysis.charts import Band, Chart, Line, line_chart
 from rlvr_vocab.analysis.report.page import chart_grid, facts, paragraph
 from rlvr_vocab.record.metrics import PHASES, RunRecord
 from rlvr_vocab.record.results import HeldOutMetric
@@ -200,7 +200,7 @@ def _seconds(record: RunRecord, bands: Sequence[Band]) -> Chart | None:
     if not drawn:
         return None
     title = "Where the seconds of a step go"
-    return Chart(title, stacked_chart(drawn, y_label="seconds", title=title, bands=bands))
+    return Chart(title, line_chart(drawn, y_label="seconds", title=title, bands=bands))
 
 
 def _per_function(record: RunRecord) -> Iterator[CurveSpec]:

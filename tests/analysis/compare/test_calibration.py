@@ -8,8 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from rlvr_vocab.analysis.compare.comparison import Comparison, compare_arms
-from rlvr_vocab.analysis.compare.runs import ArmResults, RunResults
+from rlvr_vocab.analysis.compare.comparison import ArmResults, Comparison, RunResults, compare_arms
 
 SIMULATIONS = 300
 PROBLEMS = 120

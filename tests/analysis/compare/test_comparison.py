@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rlvr_vocab.analysis.compare.comparison import compare_arms, compare_with_baseline, holm, verdict_sentence
+from rlvr_vocab.analysis.compare.comparison import (
+    ArmResults,
+    RunResults,
+    compare_arms,
+    compare_with_baseline,
+    holm,
+    match_scores,
+    verdict_sentence,
+)
 from rlvr_vocab.analysis.compare.interval import (
     CAUTION,
     DifferenceVariance,
@@ -16,7 +24,6 @@ from rlvr_vocab.analysis.compare.interval import (
     p_value,
     smallest_effect,
 )
-from rlvr_vocab.analysis.compare.runs import ArmResults, MatchedScores, RunResults, match_scores
 from rlvr_vocab.errors import UserError
 
 
@@ -117,7 +124,7 @@ def test_the_parts_of_the_variance_add_up_to_that_of_the_difference(own: bool) -
         columns = np.full((seeds, seeds * problems), np.nan) if own else values
         for row in range(seeds if own else 0):
             columns[row, row * problems : (row + 1) * problems] = values[row]
-        luck = difference_variance(MatchedScores(np.zeros_like(columns), columns, 0, tuple(range(seeds))))
+        luck = difference_variance(np.zeros_like(columns), columns, paired=True)
         differences.append(values.mean())
         parts.append((luck.problems, luck.of_seeds, sum(each.of_problems for each in luck.seeds)))
     of_problems, of_seeds, both = np.mean(parts, axis=0)
@@ -179,21 +186,19 @@ def test_problems_are_matched_by_what_they_are_and_not_by_their_place() -> None:
     one = arm("a", {0: {"x": 1.0, "y": 0.0, "z": 1.0}})
     two = arm("b", {0: {"z": 1.0, "w": 1.0, "y": 1.0}})
     scores = match_scores(one, two)
-    assert scores.seeds is not None
+    assert scores.paired
     assert (sorted(scores.other[0] - scores.baseline[0]), scores.left_out) == ([0.0, 1.0], 2)
 
 
 def test_how_runs_are_matched() -> None:
     four = np.zeros((4, 10))
-    same = match_scores(arm("a", table(four)), arm("b", table(four)))
-    assert same.seeds == (0, 1, 2, 3)
+    assert match_scores(arm("a", table(four)), arm("b", table(four))).paired
     other_seeds = match_scores(arm("a", table(four)), arm("b", table(four[:3], [4, 5, 6])))
-    assert other_seeds.seeds is None and other_seeds.other.shape == (3, 10)
-    one_missing = match_scores(arm("a", table(four)), arm("b", table(four[:3])))
-    assert one_missing.seeds is None
+    assert not other_seeds.paired and other_seeds.other.shape == (3, 10)
+    assert not match_scores(arm("a", table(four)), arm("b", table(four[:3]))).paired
     own = match_scores(arm("a", table(four, own=True)), arm("b", table(four[:3], own=True)))
-    assert own.seeds == (0, 1, 2)
-    assert match_scores(arm("a", table(four)), arm("b", table(four)), paired=False).seeds is None
+    assert own.paired and own.other.shape == (3, 30)
+    assert not match_scores(arm("a", table(four)), arm("b", table(four)), paired=False).paired
 
 
 @pytest.mark.parametrize(
