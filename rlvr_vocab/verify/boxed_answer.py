@@ -1,7 +1,7 @@
-r"""The answer in the last box, or in the last boxes: `\boxed{1}` and `\boxed{2}` say what one box with `1; 2` says.
+r"""Extracts the final answer of a text: its last box, or where else the caller allows it.
 
-What stands between such boxes does nothing but join them. In doubt only the last box counts, as the others may hold
-intermediate results.
+Last boxes side by side, `\boxed{1}` and `\boxed{2}`, are one box with `1; 2`, where the words between them only join
+them. In doubt only the last box counts, as the others may hold intermediate results.
 """
 
 from __future__ import annotations
@@ -47,43 +47,53 @@ _JOINING = _COUNTING.union(("as", "the", "a", "an", "one", "is", "are", "solutio
 
 @dataclass(frozen=True)
 class _Words:
-    """What stands before a box: plain words, the name that the box is the value of, whether it is a point of a list."""
+    """The words before a box, the name that the box is the value of, and whether it is a point of a list."""
 
     plain: str
     name: str
     is_bullet: bool
+
+    @classmethod
+    def of(cls, text: str) -> _Words:
+        plain = _MARKUP.sub(lambda markup: markup[1] or " ", text)
+        name = _NAME.search(plain)
+        unnamed = plain[: name.start()] if name else plain
+        without_bullet = _BULLET.sub(" ", unnamed)
+        return cls(without_bullet, (name[1] + (name[2] or "")) if name else "", without_bullet != unnamed)
 
     @property
     def letter(self) -> str:
         """The name without its index: `x_1` and `x_2` are two values of `x`."""
         return self.name.partition("_")[0].rstrip("0123456789")
 
+    def joins(self, previous: _Words) -> bool:
+        """Whether the words set the box beside the previous one, and nothing else."""
+        words = set(re.findall(r"[^\s.,;:]+", _NUMBERED.sub("case", self.plain.lower())))
+        if words:
+            return words <= _JOINING and not words.isdisjoint(_COUNTING)
+        has_other_name = previous.name != self.name and "" not in (previous.name, self.name)
+        return self.is_bullet or has_other_name or re.search("[,;]", self.plain) is not None
+
 
 def boxed_answer(text: str) -> str | None:
-    r"""What the last box holds, or all boxes after the last correction, where they stand side by side.
-
-    >>> boxed_answer(r"$x=\boxed{1}$ or $x=\boxed{3}$. No wait, $x=\boxed{1}$ or $x=\boxed{2}$.")
-    '1; 2'
-    >>> boxed_answer(r"With \boxed{1} we get \boxed{2}.")
-    '2'
-    """
+    """The contents of the last box, or of all boxes after the last correction where they stand side by side."""
     answer = last_box(text)
     if not answer or not 2 <= boxes_opened(text) <= _MOST_BOXES:
         return answer
-    return _side_by_side(*boxes_between(text)) or answer
+    return _side_by_side(*_boxes_between(text)) or answer
 
 
 def _side_by_side(boxes: list[str], between: list[str]) -> str | None:
     """A list of the boxes after the last correction; None where they are no list, or in doubt."""
-    corrected = max((place for place, said in enumerate(between) if _CORRECTION.search(said)), default=0)
+    corrected = max((place for place, text in enumerate(between) if _CORRECTION.search(text)), default=0)
     boxes, between = boxes[corrected:], between[corrected:]
     if len(set(boxes)) < 2 or any(_SEVERAL.search(_IN_BRACKETS.sub("", box)) for box in boxes):
         return None
     sentence, behind = _SENTENCE_END.split(_CORRECTION.split(between[0])[-1])[-1], between[-1]
     if _TAKEN_BACK.search(sentence) or _TAKEN_BACK.search(behind) or _ANOTHER_ANSWER.search(behind):
         return None
-    words = [_words(sentence), *map(_words, between[1:-1])]
-    if _PART_OF_MORE.search(words[0].plain) or not all(_joins(*pair) for pair in pairwise(words)):
+    words = [_Words.of(sentence), *map(_Words.of, between[1:-1])]
+    if _PART_OF_MORE.search(words[0].plain) or not all(after.joins(before) for before, after in pairwise(words)):
         return None
     letters = {each.letter for each in words}
     if len(letters) == 1 or letters == {"", words[0].letter}:
@@ -91,33 +101,10 @@ def _side_by_side(boxes: list[str], between: list[str]) -> str | None:
     return None if "" in letters else "; ".join(f"{each.name}={box}" for each, box in zip(words, boxes, strict=True))
 
 
-def _words(said: str) -> _Words:
-    plain = _MARKUP.sub(lambda markup: markup[1] or " ", said)
-    name = _NAME.search(plain)
-    unnamed = plain[: name.start()] if name else plain
-    without_bullet = _BULLET.sub(" ", unnamed)
-    return _Words(without_bullet, (name[1] + (name[2] or "")) if name else "", without_bullet != unnamed)
-
-
-def _joins(box: _Words, next_box: _Words) -> bool:
-    """Whether what stands between two boxes sets them side by side, and says nothing else."""
-    said = set(re.findall(r"[^\s.,;:]+", _NUMBERED.sub("case", next_box.plain.lower())))
-    if said:
-        return said <= _JOINING and not said.isdisjoint(_COUNTING)
-    has_other_name = box.name != next_box.name and "" not in (box.name, next_box.name)
-    return next_box.is_bullet or has_other_name or re.search("[,;]", next_box.plain) is not None
-
-
 def last_box(text: str) -> str | None:
     r"""The contents of the last `\boxed{…}`; None without one, or where the last one is not closed.
 
-    A box that was cut off takes back the ones before it: what stands in those is not the final answer. An empty one, of
-    which prose speaks, does not.
-
-    >>> last_box(r"\boxed{41}, no: \boxed{\frac{1}{2}}.")
-    '\\frac{1}{2}'
-    >>> last_box(r"\boxed{41}, no: \boxed{4") is None
-    True
+    A box that was cut off takes back the ones before it. An empty one, which prose mentions, does not.
     """
     starts = [box.end() for box in _BOX.finditer(text)]
     while starts:
@@ -145,12 +132,8 @@ def _contents(text: str, start: int) -> tuple[str, int] | None:
     return inside[:-2] if is_stray else inside, closed
 
 
-def boxes_between(text: str) -> tuple[list[str], list[str]]:
-    r"""The contents of all boxes, and what stands before, between and behind them; no box where one is not closed.
-
-    >>> boxes_between(r"It is \boxed{1} or \boxed{2}.")
-    (['1', '2'], ['It is ', ' or ', '.'])
-    """
+def _boxes_between(text: str) -> tuple[list[str], list[str]]:
+    """The contents of all boxes, and the texts before, between and behind them; no box where one is not closed."""
     boxes, between, end = [], [], 0
     for box in _BOX.finditer(text):
         if box.start() < end:
@@ -167,11 +150,7 @@ def boxes_between(text: str) -> tuple[list[str], list[str]]:
 
 
 def boxes_opened(text: str) -> int:
-    r"""How many boxes a text opens.
-
-    >>> boxes_opened(r"\boxed{41}, no: \boxed{4")
-    2
-    """
+    """The number of boxes that a text opens."""
     return len(_BOX.findall(text))
 
 
@@ -179,11 +158,7 @@ _PHRASE = re.compile(r"\banswer(?: to (?:the|this) (?:problem|question))?(?: is:
 
 
 def final_answer(text: str, sources: Sequence[str]) -> str | None:
-    r"""The answer that a text states, looked for in one source after the other; None where none has one.
-
-    Args:
-        text: what follows the thinking.
-        sources: names of `SOURCES`, the first that holds an answer decides.
+    """The answer in the text after the thinking, by the first of `SOURCES` that holds one; None where none does.
 
     >>> final_answer("So the answer is 42.", ["box", "phrase"])
     '42'
@@ -193,7 +168,7 @@ def final_answer(text: str, sources: Sequence[str]) -> str | None:
 
 
 def answer_tag(text: str) -> str | None:
-    """What stands in the last `<answer>…</answer>`, a box inside it taken off."""
+    """The contents of the last `<answer>…</answer>`, without a box inside it."""
     start = text.rfind("<answer>")
     end = text.find("</answer>", start)
     if start < 0 or end < 0:
@@ -205,21 +180,16 @@ def answer_tag(text: str) -> str | None:
 def after_hashes(text: str) -> str | None:
     """The line after the last `####`, as GSM8K writes its answers."""
     _, marker, rest = text.rpartition("####")
-    return _first_line(rest) if marker else None
+    return rest.strip().partition("\n")[0].strip() if marker else None
 
 
 def after_phrase(text: str) -> str | None:
-    """What follows the last "the answer is" or "answer:", to the end of its sentence."""
+    """The rest of the sentence after the last "the answer is" or "answer:"."""
     starts = [match.end() for match in _PHRASE.finditer(text)]
     if not starts:
         return None
-    sentence = re.split(r"\.(?:\s|$)", _first_line(text[starts[-1] :]))[0]
-    return sentence.strip().strip("*").strip() or None
-
-
-def _first_line(text: str) -> str:
-    stripped = text.strip()
-    return stripped.split("\n", 1)[0].strip()
+    line = text[starts[-1] :].strip().partition("\n")[0].strip()
+    return re.split(r"\.(?:\s|$)", line)[0].strip().strip("*").strip() or None
 
 
 SOURCES: dict[str, Callable[[str], str | None]] = {

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Protocol
 
+from rlvr_vocab.verify.reading.cleaning import same_words
 from rlvr_vocab.verify.reading.numbers import read_number
 from rlvr_vocab.verify.reading.reader import INFINITY, MINUS_INFINITY
 from rlvr_vocab.verify.reading.readings import (
@@ -30,7 +31,6 @@ from rlvr_vocab.verify.reading.readings import (
     as_latex,
 )
 from rlvr_vocab.verify.reading.units import DEGREE, PERCENT, Unit, same_value
-from rlvr_vocab.verify.reading.wording import same_words
 
 
 class Algebra(Protocol):

@@ -48,28 +48,25 @@ _PROGRAM = (
 )
 _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",  # the order of a set decides which form sympy finds: the same in every run
-    "PYTHONWARNINGS": "ignore",  # nobody sees them, and as errors they would change verdicts
+    "PYTHONWARNINGS": "ignore",  # as errors they would change verdicts
     "OMP_NUM_THREADS": "1",  # there are as many workers as cores
 }
 # A terminal or a batch scheduler sends these to every process of a job; they are the caller's to answer.
 _SIGNALS_FOR_THE_CALLER = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-# To write to a dead process is an error to handle, not the signal that ends a caller who has SIGPIPE at its default.
+# Writing to a dead process must not end a caller that has SIGPIPE at its default.
 _SEND_FLAGS = socket.MSG_NOSIGNAL if sys.platform == "linux" else 0
 
 Failure = Literal["timeout", "too large", "died", "error"]
-Progress = Callable[[int, int], object]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one item.
+    """The result of one item.
 
     Attributes:
         value: what the task returned; None where it failed.
         failure: "timeout", past the deadline; "too large", out of memory; "died", the worker crashed; "error", the
             task raised; None where it returned.
-        detail: the failure in a few words.
-        milliseconds: how long the item took.
     """
 
     value: Any
@@ -79,34 +76,30 @@ class Outcome:
 
 
 class WorkerPool:
-    """Processes that apply a function to untrusted items. They start with the first `run`.
+    """Processes that apply a function to untrusted items. They start with the first `run` and end with the pool.
 
     `run` may be called from any thread, inside a running event loop and after `os.fork`, one batch at a time; it uses
     no signals. `task` is a "module:function" from a JSON value to one; `preload` names functions to call before any
     item, outside all limits; `workers` is by default the number of usable cores, up to eight.
-
-    Example:
-        >>> pool = WorkerPool("math:sqrt")
-        >>> [(outcome.value, outcome.detail) for outcome in pool.run([9, -1], deadline=2.0)]
-        [(3.0, ''), (None, 'ValueError: math domain error')]
     """
 
     def __init__(self, task: str, *, workers: int | None = None, preload: Sequence[str] = ()) -> None:
         self._task, self._preload, self._size = task, preload, workers or usable_cores()
         self._workers: list[_Worker] = []
         self._lock = threading.Lock()
-        self._finalizer = weakref.finalize(self, _end_all, self._workers)  # also when the interpreter ends
-        self._is_closed = False
+        weakref.finalize(self, _end_all, self._workers)  # also when the interpreter ends
         _POOLS.add(self)
 
-    def run(self, items: Sequence[Any], deadline: float, on_progress: Progress | None = None) -> list[Outcome]:
+    def run(
+        self, items: Sequence[Any], deadline: float, on_progress: Callable[[int, int], object] | None = None
+    ) -> list[Outcome]:
         """Apply the task to every item, each for `deadline` seconds from when a worker gets it.
 
         Returns:
             One outcome per item, in their order. `on_progress` gets the numbers of outcomes and of items after each.
 
         Raises:
-            RuntimeError: the pool is closed, or its processes cannot be started.
+            RuntimeError: the processes cannot be started.
         """
         outcomes: dict[int, Outcome] = {}
         with self._lock:
@@ -117,9 +110,6 @@ class WorkerPool:
                         on_progress(len(outcomes), len(items))
             except BaseException:  # an interruption too: answers to come would be taken for answers to the next items
                 _end_all(self._workers)
-                python_is_ending = not self._finalizer.alive and not self._is_closed
-                if python_is_ending and threading.current_thread() is not threading.main_thread():
-                    threading.Event().wait()  # a daemon thread: it ends without a word
                 raise
         return [outcomes[place] for place in range(len(items))]
 
@@ -130,8 +120,6 @@ class WorkerPool:
             worker.end()
             self._workers.remove(worker)
         while waiting or busy:
-            if not self._finalizer.alive:
-                raise RuntimeError("this pool of worker processes is closed")
             while waiting and len(busy) < self._size:
                 idle = [worker for worker in self._workers if worker not in busy]
                 if not idle:
@@ -160,11 +148,6 @@ class WorkerPool:
                     raise RuntimeError(f"the worker processes for {self._task} cannot start: {outcome.detail}")
                 else:
                     yield worker.place, outcome
-
-    def close(self) -> None:
-        """End the processes, for good."""
-        self._is_closed = True
-        self._finalizer()
 
 
 class _Worker:
@@ -208,14 +191,14 @@ class _Worker:
             self.connection.sendall(_line([self._items, self._item, self._deadline]), _SEND_FLAGS)
 
     def read(self) -> Outcome | None:
-        """Read what has come: the outcome of the item; None while it is still to come."""
+        """Read from the connection: the outcome of the item; None while it is still to come."""
         try:
             more = self.connection.recv(2**18)
         except ConnectionError:
             more = b""
         self._received += more
         if not more:
-            return self._ended()
+            return self._describe_exit()
         if not self._received.endswith(b"\n") and len(self._received) <= LONGEST_ANSWER:
             return None
         if not self.is_ready:
@@ -226,35 +209,35 @@ class _Worker:
             match json.loads(self._received):
                 case [self._items, value, str() as error, float() as milliseconds]:
                     return Outcome(value, "error" if error else None, error, milliseconds)
-        return self._lost("died", "the worker wrote something that is no answer")
+        return self._reap("died", "the worker wrote something that is no answer")
 
     def overdue(self) -> Outcome:
         if not self.is_ready:
             raise RuntimeError(f"the worker processes for {self._task} did not start within {START_LIMIT:g} s")
-        return self._lost("timeout", f"no answer within {self._deadline:g} s")
+        return self._reap("timeout", f"no answer within {self._deadline:g} s")
 
-    def _ended(self) -> Outcome:
-        """What became of the item of a process that has ended unasked."""
+    def _describe_exit(self) -> Outcome:
+        """The outcome of the item of a process that has ended unasked."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(END_LIMIT)
         self.process.kill()
         code = self.process.wait()
         if not self.is_ready and code >= 0:
             self._output.seek(0)
-            last = self._output.read().decode(errors="replace").strip().rpartition("\n")[2] or "it said nothing"
-            raise RuntimeError(f"the worker processes for {self._task} cannot start: {last}")
+            last = self._output.read().decode(errors="replace").strip().rpartition("\n")[2]
+            raise RuntimeError(f"the worker processes for {self._task} cannot start: {last or f'exit code {code}'}")
         if code == OUT_OF_MEMORY:
             self.is_innocent = self._items > 1  # earlier items may have filled the memory
-            return self._lost("too large", f"more than {MEMORY_LIMIT / 1e6:.0f} MB of memory")
+            return self._reap("too large", f"more than {MEMORY_LIMIT / 1e6:.0f} MB of memory")
         if code == -signal.SIGALRM:  # the caller was stopped for so long that the worker's own alarm came first
             return self.overdue()
         if code >= 0:
-            return self._lost("died", f"the worker ended with exit code {code}")
-        # Anybody's worker may be killed: by a person, or by the system when the machine runs out of memory.
+            return self._reap("died", f"the worker ended with exit code {code}")
+        # Any worker may be killed: by a person, or by the system when the machine runs out of memory.
         self.is_innocent = code == -signal.SIGKILL
-        return self._lost("died", f"the worker was ended by {signal.Signals(-code).name}")
+        return self._reap("died", f"the worker was ended by {signal.Signals(-code).name}")
 
-    def _lost(self, failure: Failure, detail: str) -> Outcome:
+    def _reap(self, failure: Failure, detail: str) -> Outcome:
         self.end()
         return Outcome(None, failure, detail, 1000 * (time.monotonic() - self.until + self._deadline))
 
@@ -268,11 +251,6 @@ class _Worker:
     def disconnect(self) -> None:
         self.connection.close()
         self._output.close()
-
-    def forget(self) -> None:
-        """In a forked child: let go of what belongs to the parent, and leave it running."""
-        self.disconnect()
-        self.process.returncode = 0  # no child of this process: its Popen would warn that it still runs
 
 
 def _readable(workers: Sequence[_Worker]) -> set[int]:
@@ -300,10 +278,13 @@ _POOLS: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
 
 
 def _reset_after_fork() -> None:
+    """The workers stay the parent's, and so may the lock that another of its threads holds."""
     for pool in _POOLS:
-        pool._lock = threading.Lock()  # another thread of the parent may have held it
-        while pool._workers:
-            pool._workers.pop().forget()
+        pool._lock = threading.Lock()
+        for worker in pool._workers:
+            worker.disconnect()
+            worker.process.returncode = 0  # no child of this process: its Popen would warn that it still runs
+        pool._workers.clear()
 
 
 os.register_at_fork(after_in_child=_reset_after_fork)
@@ -329,7 +310,6 @@ def work(connection_fd: int, settings: str) -> None:
 
 
 def _load(name: str) -> Callable[..., Any]:
-    """The function called "module:function"."""
     module, _, function = name.partition(":")
     return getattr(importlib.import_module(module), function)
 

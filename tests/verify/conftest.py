@@ -40,8 +40,7 @@ def make_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[MakePool]:
         return made[-1]
 
     yield make
-    for pool in made:
-        pool.close()
+    made.clear()
 
 
 @pytest.fixture

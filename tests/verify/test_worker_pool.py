@@ -29,11 +29,6 @@ def test_processes_start_when_they_are_needed_and_stay(make_pool: MakePool, proc
     for _ in range(20):
         pool.values(*echoes(1, 2, 3))
     assert processes() == kept
-    pool.close()
-    pool.close()
-    assert processes() == []
-    with pytest.raises(RuntimeError, match="is closed"):
-        pool.run(echoes(1))
 
 
 def test_a_pool_that_nobody_holds_ends_its_processes(make_pool: MakePool, processes: Processes) -> None:

@@ -1,7 +1,7 @@
-r"""One spelling for what LaTeX and plain text write in many: `\dfrac12`, `\frac{1}{2}` and `{1\over 2}` become one.
+r"""One spelling for the many of LaTeX and plain text: `\dfrac12`, `\frac{1}{2}` and `{1\over 2}` become one.
 
-What comes out is still LaTeX, without delimiters, sizes and spacing, with `*` for products, `\degree` for degrees and
-braces around every argument.
+The result is LaTeX without delimiters, sizes and spacing, with `*` for products, `\degree` for degrees and braces
+around every argument.
 """
 
 from __future__ import annotations
@@ -35,11 +35,7 @@ _FACES = ("<wide>", "<narrow>", "<font>")
 
 
 def ascii_latex(text: str) -> str:
-    r"""A text with its Unicode mathematics as LaTeX, and every kind of white space as a space; the rest as it was.
-
-    >>> ascii_latex("½π ≤ x²")
-    '\\frac{1}{2}\\pi  \\le  x^{2}'
-    """
+    """A text with its Unicode mathematics as LaTeX, and every kind of white space as a space; the rest as it was."""
     if not text.isascii():
         text = _SUPERSCRIPT_RUN.sub(lambda run: f"^{{{run[0].translate(_SUPERSCRIPTS)}}}", text)
         text = _SUBSCRIPT_RUN.sub(lambda run: f"_{{{run[0].translate(_SUBSCRIPTS)}}}", text)
@@ -137,15 +133,11 @@ _FULL_STOP = re.compile(r"(?<![0-9])\.$|(?<=[0-9}\])$])\.$")
 
 
 def clean(text: str) -> str:
-    r"""The one spelling of an answer, which `ascii_latex` has made ASCII.
-
-    >>> clean(r"$\dfrac12$."), clean("1{,}234 "), clean(r"\left( -\infty,\, 3 \right]")
-    ('\\frac{1}{2}', '1234', '(-\\infty,3]')
-    """
+    """The one spelling of an answer, which `ascii_latex` has made ASCII."""
     text = _without_wrappers(text.replace("...", r"\dots "))
     if with_unit := NUMBER_WITH_UNIT.fullmatch(text):
         text = with_unit["number"] + (r"\text{%s}" if with_unit["unit"][0].isalpha() else "%s") % with_unit["unit"]
-    text = _THOUSANDS.sub(_joined, text)
+    text = _THOUSANDS.sub(_without_separators, text)
     text = _WIDE_SPACE.sub(";", _without_unseen(_INVISIBLE_DELIMITER.sub(" ", text)))
     text = _COMMAND.sub(lambda command: _COMMANDS.get(command[0], command[0]), text).replace("~", " ")
     text = _DOLLAR.sub(" ", _BETWEEN_NUMBERS.sub(r"\1;", without_fonts(text)))
@@ -173,8 +165,8 @@ def _without_wrappers(text: str) -> str:
     return text
 
 
-def _joined(number: re.Match[str]) -> str:
-    r"""`1{,}234` without what sets its thousands apart; `1,234` as it stands."""
+def _without_separators(number: re.Match[str]) -> str:
+    """`1{,}234` as 1234; `1,234` as it stands, since it may be a list."""
     return number[0] if re.fullmatch("[0-9,]+", number[0]) else re.sub("[^0-9]", "", number[0])
 
 
@@ -221,12 +213,9 @@ _TOKEN = re.compile(r"\\(?:[A-Za-z]+|.)|.", re.DOTALL)
 
 
 def with_braces(text: str) -> str:
-    r"""The text with braces around the arguments of powers, indices, fractions, roots and accents.
+    """The text with braces around the arguments of powers, indices, fractions, roots and accents.
 
-    Plain text is understood too: an exponent is a whole number (`2^10`) or what stands in round brackets.
-
-    >>> with_braces(r"\frac1\sqrt3 x^(n+1)")
-    '\\frac{1}{\\sqrt{3}} x^{n+1}'
+    In plain text an exponent is a whole number (`2^10`) or the contents of round brackets (`x^(n+1)`).
     """
     tokens = _TOKEN.findall(text)
     units: list[str] = []  # what comes behind, the nearest last: groups, macros with their arguments, characters
@@ -311,11 +300,7 @@ _FRACTION = re.compile(rf"\\frac *\{{ *{_UNIT} *\}} *\{{ *{_UNIT} *\}}")
 
 
 def without_fonts(text: str) -> str:
-    r"""Words and units as `\text{…}`, everything else without its font.
-
-    >>> without_fonts(r"9.8\mathrm{m/s^2}"), without_fonts(r"\mathbf{v}=\textbf{(3)}"), without_fonts(r"\mathrm{sin} x")
-    ('9.8\\text{m/s}^{2}', 'v=(3)', '\\sin  x')
-    """
+    r"""Words and units as `\text{…}`, everything else without its font."""
     for font in reversed(list(_FONT.finditer(text))):
         end = group_end(text, font.end())
         if end is None:
@@ -339,3 +324,60 @@ def _without_font(inner: str, is_text: bool, behind_number: bool) -> str:
         return bare
     is_words = is_text or len(bare) == 1 or _WORDS.fullmatch(bare)
     return rf"\text{{{inner}}}" if is_words else f"{{{inner}}}"
+
+
+_MACRO = re.compile(r"\\[A-Za-z]+")
+_QUOTED = re.compile(r"(?<![A-Za-z0-9}])'([^']*)'(?![A-Za-z0-9])")
+_QUOTES = re.compile(r"[\"`]|''")
+_TYPESETTING = re.compile(r"\\([$&_])|(?<=[A-Za-z])_|[{}]")
+_SPACES_THAT_JOIN_NOTHING = re.compile(r"(?<![0-9]) +(?![A-Za-z])|(?<![A-Za-z]) +(?![0-9])")
+_DASHES = re.compile(r"-{2,3}")
+_PUNCTUATION = re.compile(r"\.(?![0-9])|(?<![0-9])\.|(?<=[A-Za-z]{2})[:!?]+(?= |$)")
+_COMMA = re.compile(r"[,;]+(?![0-9])|(?<![0-9])[,;]+")
+_END_OF_LIST = re.compile(r" , and(?= )")
+_WORD = re.compile(r"[A-Za-z]+(?:['-][A-Za-z]+)*")
+_SHORT_WORDS = "a an and at by if in is it no nor of on or to we he yes odd even true false none"
+WORDS_OF_TWO_LETTERS = tuple(word for word in _SHORT_WORDS.split() if len(word) == 2)
+
+_NEVER_IN_FORMULAS = re.compile(r"[^\x00-\x7f]|[\"@#~`?:]")
+_WORD_ALONE = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{3,}(?=[ .]|$)|[A-Za-z]{4,}|[A-Za-z]{2,} [A-Za-z]{2,}")
+_TWO_VARIABLES = re.compile(r"[a-z]{2}")
+
+
+def plain_words(cleaned: str) -> str:
+    """A text without punctuation, quotes, and the capitals of words. A comma stays, see `same_words`."""
+    text = _QUOTED.sub(r" \1 ", _QUOTES.sub(" ", _TEXT_GROUP.sub(r" \1 ", cleaned)))
+    text = _COMMA.sub(" , ", _DASHES.sub("-", _PUNCTUATION.sub(" ", text)))
+    words = " ".join(map(_without_capitals, text.split()))
+    return _END_OF_LIST.sub(" ,", words).strip(" ,")
+
+
+def same_words(one: str, other: str) -> bool:
+    """Whether two results of `plain_words` are equal: between the parts of a list a comma is an `and`, or nothing."""
+    return any(one.replace(" ,", comma) == other.replace(" ,", comma) for comma in (" and", ""))
+
+
+def without_typesetting(cleaned: str) -> str:
+    """A code without its typesetting, with one kind of dash and comma, and spaces only between words or numbers."""
+    text = _TYPESETTING.sub(lambda part: part[1] or "", _TEXT_GROUP.sub(r"\1", cleaned))
+    text = _DASHES.sub("-", _SPACES_THAT_JOIN_NOTHING.sub("", text.strip()))
+    return text.replace(";", ",")
+
+
+def _without_capitals(word: str) -> str:
+    """Short words in capitals stay: they may be points, or products of variables other than the small ones."""
+    if not _WORD.fullmatch(word):
+        return word
+    is_lower_or_title = word[1:].islower() and len(word) > 2
+    is_loud = word.isupper() and len(word) > 5
+    return word.lower() if is_lower_or_title or is_loud or word.lower() in _SHORT_WORDS.split() else word
+
+
+def is_formula(cleaned: str) -> bool:
+    """Whether a cleaned text is mathematics rather than words, as far as its letters tell."""
+    letters = _MACRO.sub("\\\\", cleaned)
+    if r"\text" in cleaned or _NEVER_IN_FORMULAS.search(cleaned) or _WORD_ALONE.search(letters):
+        return False
+    if cleaned.isalpha() and len(cleaned) > 1:
+        return _TWO_VARIABLES.fullmatch(cleaned) is not None and cleaned not in _SHORT_WORDS.split()
+    return re.search(r"[A-Za-z0-9]", cleaned) is not None

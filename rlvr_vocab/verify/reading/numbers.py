@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from fractions import Fraction
 
 from rlvr_vocab.verify.reading.scanning import MAX_BITS, MAX_DIGITS, TooLarge, Unreadable
@@ -42,10 +43,7 @@ def read_number(text: str) -> Fraction | None:
 
     Raises:
         TooLarge: more digits than an answer has.
-        Unreadable: a zero with a sign, which says nothing or hides something.
-
-    >>> read_number(r"-2\frac{1}{3}"), read_number("1,234.50"), read_number(r"0.1\overline{6}"), read_number("2*10^{3}")
-    (Fraction(-7, 3), Fraction(2469, 2), Fraction(1, 6), Fraction(2000, 1))
+        Unreadable: a zero with a sign.
     """
     for pattern, value_of in _READERS:
         if found := pattern.fullmatch(text):
@@ -77,14 +75,6 @@ def _scientific(found: re.Match[str]) -> Fraction | None:
     return None if power is None else _decimal(found["factor"]) * power
 
 
-def _power(found: re.Match[str]) -> Fraction | None:
-    return power_of(_decimal(found["base"].strip("()")), found["power"])
-
-
-def _factorial(found: re.Match[str]) -> Fraction:
-    return Fraction(math.factorial(int(found["of"])))
-
-
 def _repeating(found: re.Match[str]) -> Fraction:
     period = found["bar"] or found["round"] or re.sub(r"[^0-9]", "", found["dots"])
     return _periodic(found["whole"], found["fixed"], period)
@@ -93,22 +83,20 @@ def _repeating(found: re.Match[str]) -> Fraction:
 def _going_on(found: re.Match[str]) -> Fraction | None:
     """`0.333…`: periodic where its end shows one digit three times, or a longer block twice."""
     block = _PERIOD_SHOWN.search(found["shown"])
-    if block is None:
-        return None
-    return _periodic(found["whole"], found["shown"][: block.start()], block[1] or block[2])
+    return None if block is None else _periodic(found["whole"], found["shown"][: block.start()], block[1] or block[2])
 
 
-_READERS = (
+_READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Fraction | None]], ...] = (
     (_WHOLE, _plain),
     (_FRACTION, _fraction),
     (_SLASHED, _fraction),
     (_MIXED, _mixed),
     (_SCIENTIFIC, _scientific),
     (_E_NOTATION, _scientific),
-    (_POWER, _power),
+    (_POWER, lambda found: power_of(_decimal(found["base"].strip("()")), found["power"])),
     (_REPEATING, _repeating),
     (_GOES_ON, _going_on),
-    (_FACTORIAL, _factorial),
+    (_FACTORIAL, lambda found: Fraction(math.factorial(int(found["of"])))),
 )
 
 

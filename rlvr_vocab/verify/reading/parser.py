@@ -1,8 +1,7 @@
-r"""Reads cleaned LaTeX as a formula, strictly: what two careful readers could take differently is not read at all.
+r"""Reads cleaned LaTeX as a formula, strictly: a text that two careful readers could take differently is refused.
 
-`1/2x`, `x2`, `3\frac{1}{2}x`, `\sin x(1+x)`, `\sin(x)^2` and `f(x)` are such cases, and so is a macro that is not named
-here: formulas with these are the same only where they are written alike. Nothing is evaluated, so that reading
-untrusted text is cheap.
+`1/2x`, `x2`, `3\frac{1}{2}x`, `\sin x(1+x)`, `\sin(x)^2`, `f(x)` and unknown macros are such cases. Nothing is
+evaluated, so that reading untrusted text is cheap.
 """
 
 from __future__ import annotations
@@ -78,14 +77,11 @@ _FUNCTION_LETTERS = frozenset("fghFGH")
 
 
 def parse(latex: str) -> Formula:
-    r"""The formula that cleaned LaTeX says.
+    """The formula of cleaned LaTeX.
 
     Raises:
-        Unreadable: it says none, or may say two.
+        Unreadable: it is none, or may be two.
         TooLarge: it is nested more deeply than an answer is.
-
-    >>> parse("2x")
-    Call(name='*', arguments=(Exact(value=Fraction(2, 1)), Symbol(name='x')))
     """
     return _Parser(latex).whole()
 
@@ -113,7 +109,7 @@ class _Parser:
     def _next(self) -> str:
         return self._ahead(0)
 
-    def _ahead(self, count: int) -> str:
+    def _ahead(self, count: int = 1) -> str:
         """The token `count` places behind the next one; empty at the end."""
         return self._tokens[self._position + count] if self._position + count < len(self._tokens) else ""
 
@@ -152,7 +148,7 @@ class _Parser:
         sign = self._take() if self._next in ("+", "-") else ""
         factors = [self._factor()]
         while self._next in ("*", "/") or self._begins_factor():
-            factors.append(self._divisor() if self._next == "/" else self._next_factor())
+            factors.append(self._inverse() if self._next == "/" else self._next_factor())
         product = factors[0] if len(factors) == 1 else Call("*", tuple(factors))
         return Call("neg", (product,)) if sign == "-" else product
 
@@ -163,16 +159,13 @@ class _Parser:
             raise self._unreadable(f"{self._next!r} behind a factor")
         return self._factor()
 
-    def _divisor(self) -> Formula:
+    def _inverse(self) -> Formula:
         self._expect("/")
-        divisor = self._negative_factor() if self._next == "-" else self._factor()
+        sign = self._take() if self._next == "-" else ""
+        divisor = self._factor()
         if self._next == "/" or self._begins_factor():
             raise self._unreadable("a slash with more than one factor behind it")
-        return Call("inverse", (divisor,))
-
-    def _negative_factor(self) -> Formula:
-        self._expect("-")
-        return Call("neg", (self._factor(),))
+        return Call("inverse", (Call("neg", (divisor,)) if sign else divisor,))
 
     def _begins_factor(self) -> bool:
         closes = bool(self._fences) and self._next == _CLOSING[self._fences[-1]]
@@ -195,7 +188,7 @@ class _Parser:
 
     def _exponent(self) -> Formula:
         self._expect("^")
-        if self._ahead(1) == "(":
+        if self._ahead() == "(":
             raise self._unreadable("an exponent in round brackets")  # which may be the order of a derivative
         return self._group()
 
@@ -211,9 +204,23 @@ class _Parser:
             return self._symbol(token)
         if token in _ACCENTS:
             return self._accented(token)
-        if token == "{":
-            return self._bare_group()
-        return self._with_arguments(token)
+        if token == r"\frac":
+            first = self._ahead()
+            above = self._group()
+            if first == "d" == self._ahead():
+                raise self._unreadable("a derivative")
+            return Call("*", (above, Call("inverse", (self._group(),))))
+        if token == r"\sqrt":
+            degree = self._fenced(self._take()) if self._next == "[" else Exact(Fraction(2))
+            return Call("root", (self._group(), degree))
+        if token == r"\binom":
+            return Call("binom", (self._group(), self._group()))
+        if token != "{":
+            raise self._unreadable(f"an unexpected {token!r}")
+        inside = self._fenced("{")  # braces that do not show, so a sum between them would fall apart
+        if isinstance(inside, Call) and inside.name in ("+", "neg"):
+            raise self._unreadable("a sum in braces")
+        return inside
 
     def _number(self, digits: str) -> Formula:
         if len(digits) > MAX_DIGITS:
@@ -227,8 +234,11 @@ class _Parser:
     def _symbol(self, letter: str) -> Symbol:
         primes, index = self._primes(), ""
         if self._next == "_":
-            self._take()
-            index = f"_{self._index()}"
+            start, depth = self._position, 0
+            while self._position <= start + 1 or depth:  # the braces and the tokens between them
+                token = self._take()
+                depth += (token == "{") - (token == "}")
+            index = "".join(self._tokens[start : self._position])
         primes += self._primes()
         if letter in _FUNCTION_LETTERS and self._next == "(":
             raise self._unreadable(f"a function {letter}, or a product")
@@ -240,22 +250,14 @@ class _Parser:
             primes += self._take()
         return primes
 
-    def _index(self) -> str:
-        """The tokens between braces, which are part of a name."""
-        start, depth = self._position, 0
-        while self._position == start or depth:
-            token = self._take()
-            depth += (token == "{") - (token == "}")
-        return "".join(self._tokens[start : self._position])
-
     def _accented(self, accent: str) -> Formula:
         self._expect("{")
         letter = self._take()
         if not letter.isalpha() and letter not in _SYMBOLS:
             raise self._unreadable(f"{accent} over more than a letter")
-        symbol = self._symbol(letter)
+        name = self._symbol(letter).name
         self._expect("}")
-        return Symbol(f"{accent} {symbol.name}")
+        return Symbol(f"{accent} {name}")
 
     def _fenced(self, opened: str) -> Formula:
         """What stands between brackets of which the opening one has been taken."""
@@ -270,34 +272,11 @@ class _Parser:
         self._expect("{")
         return self._fenced("{")
 
-    def _bare_group(self) -> Formula:
-        """Braces that hold no argument: they do not show, so a sum between them would fall apart."""
-        inside = self._fenced("{")
-        if isinstance(inside, Call) and inside.name in ("+", "neg"):
-            raise self._unreadable("a sum in braces")
-        return inside
-
-    def _with_arguments(self, macro: str) -> Formula:
-        if macro == r"\frac":
-            first = self._ahead(1)
-            above = self._group()
-            if first == "d" == self._ahead(1):
-                raise self._unreadable("a derivative")
-            return Call("*", (above, Call("inverse", (self._group(),))))
-        if macro == r"\sqrt":
-            degree = self._degree_of_root()
-            return Call("root", (self._group(), degree))
-        if macro == r"\binom":
-            return Call("binom", (self._group(), self._group()))
-        raise self._unreadable(f"an unexpected {macro!r}")
-
-    def _degree_of_root(self) -> Formula:
-        if self._next != "[":
-            return Exact(Fraction(2))
-        return self._fenced(self._take())
-
     def _function(self, name: str) -> Formula:
-        base = self._base_of_log() if name == "log" and self._next == "_" else None
+        base = None
+        if name == "log" and self._next == "_":
+            self._take()
+            base = self._group()
         power = self._exponent() if self._next == "^" else None
         if power == Call("neg", (Exact(Fraction(1)),)) and name in WITH_INVERSE:
             name, power = f"arc{name}", None
@@ -309,10 +288,6 @@ class _Parser:
         else:
             value = Call(name, (argument,) if base is None else (argument, base))
         return value if power is None else Call("^", (value, power))
-
-    def _base_of_log(self) -> Formula:
-        self._expect("_")
-        return self._group()
 
     def _argument(self) -> Formula:
         r"""What a function is applied to: what stands in brackets, or `2x` in `\sin 2x\cos x`, but nothing unclear."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
 
-from rlvr_vocab.verify.reading.cleaning import ascii_latex, clean
+from rlvr_vocab.verify.reading.cleaning import ascii_latex, clean, is_formula, plain_words
 from rlvr_vocab.verify.reading.numbers import read_number
 from rlvr_vocab.verify.reading.readings import (
     Approximation,
@@ -31,7 +31,6 @@ from rlvr_vocab.verify.reading.readings import (
 )
 from rlvr_vocab.verify.reading.scanning import TooLarge, Unreadable, bracket_end, require_bounded, separators, split_at
 from rlvr_vocab.verify.reading.units import DEGREE, DENIALS, split_unit
-from rlvr_vocab.verify.reading.wording import is_formula, plain_words
 
 ReadPart = Callable[[str], Reading]
 

@@ -39,11 +39,7 @@ def require_bounded(text: str) -> None:
 
 
 def group_end(text: str, start: int) -> int | None:
-    r"""One past the brace that closes the one at `start`, None where none does.
-
-    >>> group_end(r"{a\}b}c", 0), group_end(r"{a\}", 0)
-    (6, None)
-    """
+    """One past the brace that closes the one at `start`, None where none does."""
     depth = 0
     for token in _BRACE.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(token[0], 0)
@@ -63,25 +59,18 @@ def bracket_end(text: str, start: int) -> int | None:
 
 
 def separators(pattern: str, except_in: str = r"\Z") -> re.Pattern[str]:
-    """What `split_at` looks for: separators, what they are no separators in, and all that may enclose them."""
+    """The pattern of `split_at`: separators, what they are no separators in, and all that may enclose them."""
     return re.compile(rf"(?:{except_in})|(?P<separator>{pattern})|\\(?:[A-Za-z]+|.)|[()\[\]{{}}]", re.DOTALL)
 
 
 def split_at(text: str, wanted: re.Pattern[str]) -> list[tuple[str, str]]:
-    r"""Split where a separator stands outside all brackets and environments.
-
-    Args:
-        text: cleaned LaTeX.
-        wanted: made by `separators`.
+    r"""Split cleaned LaTeX where a separator stands outside all brackets and environments.
 
     Returns:
         Pairs of a separator and the part after it; the first separator is empty.
 
     Raises:
         Unreadable: brackets that do not match.
-
-    >>> split_at("1,(2,3)", separators(","))
-    [('', '1'), (',', '(2,3)')]
     """
     parts, begin, depth, separator = [], 0, 0, ""
     for token in wanted.finditer(text):

@@ -1,4 +1,4 @@
-r"""What stands around a number and is not part of it: currency before it, a unit, a per cent sign, a scale after it."""
+r"""Units of numbers: a currency before one, a unit, a per cent sign or a scale behind it."""
 
 from __future__ import annotations
 
@@ -54,8 +54,14 @@ _BARE_UNITS = frozenset(
     for spelling in (*_BY_SPELLING, *_SCALES, "square", "cubic", "sq", "year")
     if len(spelling) > 2 or spelling in ("cm", "mm", "km", "kg", "ft", "yd", "lb", "oz", "hr", "sq")
 )
+
+
+def _words(table: str) -> frozenset[str]:
+    return frozenset(table.split())
+
+
 # Words that make another number of the one before them, beside those of _CHANGES_NUMBER.
-_NUMBER_WORDS = """
+_NUMBERS = _words("""
     one two three four five six seven eight nine ten eleven twelve hundred thousand lakh lac crore wan oku myriad googol
     googolplex zillion gazillion bazillion jillion mille mil mio bn mn mln mld mrd bln trn tril thou thsd
     dozen gross ream couple pair duo trio quartet quintet sextet septet octet nonet dyad triad tetrad
@@ -63,29 +69,26 @@ _NUMBER_WORDS = """
     permille permil ppm ppb ppt pct percentage basis kilo mega giga tera peta exa zetta yotta ronna quetta hecto deca
     deka myria deci centi milli micro nano pico femto atto zepto yocto
     twice thrice double treble quadruple doubled tripled halved inverse reciprocal ish
-"""
+""")
 # The same, but not in the plural: 5 logs.
-_OPERATORS = """
+_OPERATORS = _words("""
     minus plus times over divided multiplied into out root sqrt factorial choose squared cubed power mod modulo base
     remainder fold log ln sine cosine sin cos tan exp pi infinity binary octal hexadecimal recurring repeating periodic
-"""
+""")
+# Words that take an answer back, or say that it may be another.
+DENIALS = _words("""
+    not no nor neither never none nope cannot wrong false incorrect incorrectly invalid impossible maybe possibly
+    perhaps probably unsure unclear unknown guess error except excluding unless instead rather
+""")
 # With one of these among them, words after a number are not what the number counts either.
-_NOT_COUNTED = """
+_NOT_COUNTED = DENIALS | _words("""
     or and to by between more less fewer than about approximately approx approximate nearly almost roughly around
     estimated rounded under above below exceeding exactly least most if when for where with without except only is are
     was right true correct the other another point each either neither both percent debt loss deficit too zero negative
     positive answer solution undetermined undefined
-"""
-# Words that take an answer back, or say that it may be another.
-_DENIALS = """
-    not no nor neither never none nope cannot wrong false incorrect incorrectly invalid impossible maybe possibly
-    perhaps probably unsure unclear unknown guess error except excluding unless instead rather
-"""
-DENIALS = frozenset(_DENIALS.split())
+""")
 # What is counted is never these alone: 5 squared, a score, a grand, fivefold, and some 5.
 _NOT_COUNTED_ALONE = frozenset(("square", "cube", "score", "grand", "odd", "something", "arab", "kharab", "bil"))
-_NUMBERS, _OPERATOR_WORDS = frozenset(_NUMBER_WORDS.split()), frozenset(_OPERATORS.split())
-_NOT_COUNTED_WORDS = DENIALS.union(_NOT_COUNTED.split())
 _CHANGES_NUMBER = re.compile(
     r"\w*illi(?:on|ard)\w*|(?:twen|thir|four|for|fif|six|seven|eigh|nine)t(?:een|y|ie)|\w*(?:eenth|ieth|llionth|fth)"
     r"|(?:two|three|four|five|six|seven|eight|nine|ten|hundred|thousand|many)fold"
@@ -113,28 +116,18 @@ PERCENT, DEGREE, RADIAN = Unit("percent"), Unit("degree"), Unit("radian")
 
 
 def split_unit(text: str) -> tuple[str, Unit | None, int]:
-    r"""Take a unit off a cleaned answer.
-
-    Returns:
-        What is left, the unit, None where there is none, and the scale that the words named.
-
-    >>> split_unit(r"10\text{cm}^{2}"), split_unit(r"\$5"), split_unit(r"5\text{ million}")
-    (('10', Unit(name='cm', power=2), 1), ('5', Unit(name='dollar', power=1), 1), ('5', None, 1000000))
-    """
+    r"""Take a unit off a cleaned answer: the rest, the unit or None, and the scale of words like `million`."""
     leading = _LEADING.fullmatch(text)
+    rest = leading["sign"] + leading["rest"] if leading else text
+    found = _TRAILING_SIGN.search(rest) or _TRAILING_TEXT.search(rest) or _bare_words(rest)
+    named = _named(found["words"], found.groupdict().get("power")) if found and found.start() else None
+    unit, scale = named or (None, 1)
+    if found and named:
+        rest = rest[: found.start()].strip()
     if leading is None:
-        return _split_trailing(text)
-    rest, unit, scale = _split_trailing(leading["sign"] + leading["rest"])
+        return rest, unit, scale
     currency = Unit(_CURRENCIES[leading["currency"]])
     return (rest, currency, scale) if unit in (None, currency) else (text, None, 1)
-
-
-def _split_trailing(text: str) -> tuple[str, Unit | None, int]:
-    found = _TRAILING_SIGN.search(text) or _TRAILING_TEXT.search(text) or _bare_words(text)
-    named = _named(found["words"], found.groupdict().get("power")) if found and found.start() else None
-    if found is None or named is None:
-        return text, None, 1
-    return text[: found.start()].strip(), *named
 
 
 def _bare_words(text: str) -> re.Match[str] | None:
@@ -172,20 +165,16 @@ def _unit_name(words: list[str]) -> str | None:
         if spelling in _BY_SPELLING:
             return _BY_SPELLING[spelling]
     countable = words and all(re.fullmatch(r"[A-Za-z/']{3,}|of|in", word) for word in words)
-    says_more = any(word in _NOT_COUNTED_WORDS or changes_number(word) for word in folded.split())
+    says_more = any(word in _NOT_COUNTED or changes_number(word) for word in folded.split())
     says_more = says_more or _singular(folded) in _NOT_COUNTED_ALONE
     return _singular(folded) if countable and not says_more else None
 
 
 def changes_number(word: str) -> bool:
-    """Whether a word behind a number makes another number of it, in the singular or the plural.
-
-    >>> changes_number("lakhs"), changes_number("quadrillion"), changes_number("apples")
-    (True, True, False)
-    """
+    """Whether a word behind a number makes another number of it, in the singular or the plural: lakhs, quadrillion."""
     stems = (word.lower(), re.sub("(?<=[sx])es$|s$", "", word.lower()))
     is_number = any(stem in _NUMBERS or _CHANGES_NUMBER.fullmatch(stem) for stem in stems)
-    return is_number or word.lower() in _OPERATOR_WORDS
+    return is_number or word.lower() in _OPERATORS
 
 
 def _singular(name: str) -> str:
