@@ -1,6 +1,6 @@
-r"""Reads an answer as what it is: number, text, letter, tuple, interval, set, matrix, equation, expression.
+r"""Reads an answer as a number, text, letter, tuple, interval, set, matrix, equation or expression.
 
-Structure is read here, from cleaned LaTeX; only what stands between commas and relation signs is left to algebra.
+Structure is read here, from cleaned LaTeX; the formulas between commas and relation signs are left to algebra.
 """
 
 from __future__ import annotations
@@ -67,9 +67,6 @@ def read(text: str) -> Reading:
     Raises:
         TooLarge: it is longer, deeper or bigger than an answer can be.
         Unreadable: there is nothing in it.
-
-    >>> str(read(r"$\\left(-\\infty, \\tfrac12\\right]$")), str(read("x = 1,234")), str(read("Friday."))
-    ('(-\\\\infty, 1/2]', 'x = 1234', "'friday'")
     """
     cleaned = cleaned_answer(text)
     try:
@@ -79,12 +76,7 @@ def read(text: str) -> Reading:
 
 
 def cleaned_answer(text: str) -> str:
-    """An answer in the one spelling of `clean`.
-
-    Raises:
-        TooLarge: it is longer or deeper than an answer can be.
-        Unreadable: there is nothing in it.
-    """
+    """An answer in the one spelling of `clean`; raises like `read`."""
     require_bounded(text)
     text = ascii_latex(text)
     require_bounded(text)
@@ -102,17 +94,26 @@ def _read(text: str, depth: int) -> Reading:
     text = _HALF_BRACKET.sub(r"\g<text>(\g<letter>)", text)
     if words := _ONLY_TEXT.fullmatch(text):
         return read_part(words[1].strip(" .,;:"))
+    if letter := _LETTER.fullmatch(text):
+        return Choice(letter["letter"])
     return (
-        read_letter(text)
-        or _several(text, read_part)
-        or read_labelled(text, read_part)
-        or read_relation(text, read_part)
+        _several(text, read_part)
+        or _labelled(text, read_part)
+        or _relation(text, read_part)
         or _union(text, read_part)
         or _bracketed(text, read_part)
-        or read_matrix(text, read_part)
+        or _matrix(text, read_part)
         or _based(text)
         or _quantity(text)
     )
+
+
+def _read_all(parts: Sequence[str], where: str, read_part: ReadPart) -> list[Reading]:
+    if len(parts) > _MOST_ITEMS:
+        raise TooLarge(f"{len(parts)} items")
+    if not all(parts):
+        raise Unreadable(f"an empty place in a {where}")
+    return [read_part(part) for part in parts]
 
 
 def _several(text: str, read_part: ReadPart) -> Reading | None:
@@ -121,11 +122,7 @@ def _several(text: str, read_part: ReadPart) -> Reading | None:
     parts = [part.strip(" ,") for _, part in (joined if len(joined) > 1 else split_at(text, _COMMAS_OF_LIST))]
     if len(parts) == 1:
         return _plus_minus(text, read_part)
-    if len(parts) > _MOST_ITEMS:
-        raise TooLarge(f"{len(parts)} items")
-    if not all(parts):
-        raise Unreadable("an empty place in a list")
-    items = _flat([read_part(part) for part in parts])
+    items = _flat(_read_all(parts, "list", read_part))
     if any(isinstance(item, Text) for item in items):
         return Text(plain_words(text))
     return _one_range(items, text, joined=len(joined) > 1) or Items(items)
@@ -136,17 +133,23 @@ def _flat(readings: list[Reading]) -> tuple[Reading, ...]:
 
 
 def _one_range(items: tuple[Reading, ...], text: str, joined: bool) -> Reading | None:
-    """What `x < 1` or `x > 3` allows x to be, or `x > 1` and `x < 3`; None where the items are something else."""
+    """The range of x in `x < 1` or `x > 3`, or in `x > 1` and `x < 3`; None where the items are something else."""
     bounds = [item for item in items if isinstance(item, Inequality) and item.solved]
     if not joined or len(bounds) < len(items) or len({item.name for item in bounds}) > 1:
         return None
+    ranges = [item.solved for item in bounds if item.solved]
     if "and" not in text:
-        return Union(tuple(item.solved for item in bounds if item.solved))
-    return intersection(*bounds) if len(bounds) == 2 and "or" not in text else None
+        return Union(tuple(ranges))
+    if len(ranges) != 2 or "or" in text:
+        return None
+    lower, upper = ranges if ranges[0].items[1] == INFINITY else ranges[::-1]
+    if lower.items[1] != INFINITY or upper.items[0] != MINUS_INFINITY:
+        return None
+    return Bracketed(lower.opened, (lower.items[0], upper.items[1]), upper.closed)
 
 
 def _plus_minus(text: str, read_part: ReadPart) -> Reading | None:
-    r"""`a \pm b` is two answers; with more than one independent sign nobody knows which are meant."""
+    r"""`a \pm b` is two answers; more than one independent sign is ambiguous."""
     signs = [sign[1] for sign in _SIGN.finditer(text)]
     if not signs or signs.count("pm") > 1 or text.startswith((r"\{", r"\begin")):
         return None
@@ -173,15 +176,8 @@ def _bracketed(text: str, read_part: ReadPart) -> Reading | None:
         return _collection(inner, parts, read_part)
     if len(parts) == 1:
         return read_part(inner) if pair == ("(", ")") and inner else None
-    if len(parts) > _MOST_ITEMS:
-        raise TooLarge(f"{len(parts)} items")
-    if not all(parts):
-        raise Unreadable("an empty place in a tuple")
-    return _open_at_infinity(pair[0], tuple(map(read_part, parts)), pair[1])
-
-
-def _open_at_infinity(opened: str, items: tuple[Reading, ...], closed: str) -> Bracketed:
-    if len(items) == 2:
+    items, (opened, closed) = tuple(_read_all(parts, "tuple", read_part)), pair
+    if len(items) == 2:  # an interval is open at infinity
         opened = "(" if items[0] == MINUS_INFINITY and opened == "[" else opened
         closed = ")" if items[1] == INFINITY and closed == "]" else closed
     return Bracketed(opened, items, closed)
@@ -193,11 +189,7 @@ def _collection(inner: str, parts: list[str], read_part: ReadPart) -> Reading:
     condition = split_at(inner, _SUCH_THAT)
     if len(condition) == 2 and plain_name(condition[0][1].removesuffix(r"\in\mathbb{R}")):
         return read_part(condition[1][1])
-    if len(parts) > _MOST_ITEMS:
-        raise TooLarge(f"{len(parts)} items")
-    if not all(parts):
-        raise Unreadable("an empty place in a set")
-    return Collection(_flat([read_part(part) for part in parts]))
+    return Collection(_flat(_read_all(parts, "set", read_part)))
 
 
 def _based(text: str) -> Reading | None:
@@ -240,28 +232,21 @@ _SAYS_MORE = re.compile(
 )
 
 
-def read_letter(text: str) -> Choice | None:
-    """The choice that a cleaned text consists of."""
-    alone = _LETTER.fullmatch(text)
-    return Choice(alone["letter"]) if alone else None
-
-
-def read_labelled(text: str, read_part: ReadPart) -> Choice | None:
-    """The choice at the head of what it stands for; None where what follows says more than that."""
+def _labelled(text: str, read_part: ReadPart) -> Choice | None:
+    """The choice at the head of its content; None where the content takes it back."""
     found = _LABELLED.fullmatch(text)
     if found is None:
         return None
-    content = read_part(found["content"])
-    says_no_more = (
-        isinstance(content, Number)
-        or (isinstance(content, Expression) and not _SAYS_MORE.fullmatch(content.latex))
-        or (
-            isinstance(content, Text)
-            and re.search("[A-Za-z0-9]", content.words)
-            and not _SAYS_MORE.search(content.words)
-        )
-    )
-    return Choice(next(filter(None, found.groups())), content) if says_no_more else None
+    match content := read_part(found["content"]):
+        case Number():
+            is_content = True
+        case Expression(latex):
+            is_content = not _SAYS_MORE.fullmatch(latex)
+        case Text(words):
+            is_content = re.search("[A-Za-z0-9]", words) is not None and not _SAYS_MORE.search(words)
+        case _:
+            is_content = False
+    return Choice(next(filter(None, found.groups())), content) if is_content else None
 
 
 def label_of(text: str) -> str | None:
@@ -279,12 +264,7 @@ _ROW_END = re.compile(r"\\\\(?:\[[^\]]*\])?|\\cr(?![A-Za-z])")
 _DELIMITERS = {"pmatrix": "()", "bmatrix": "[]", "vmatrix": "||", "Bmatrix": "{}", "Vmatrix": r"\|"}
 
 
-def read_matrix(text: str, read_part: ReadPart) -> Matrix | None:
-    """The matrix that a text is, None where it is none.
-
-    Raises:
-        Unreadable: rows of different lengths, or entries that a factor cannot multiply.
-    """
+def _matrix(text: str, read_part: ReadPart) -> Matrix | None:
     found = _ENVIRONMENT.fullmatch(text)
     if found is None or r"\begin" in found["body"]:
         return None
@@ -322,13 +302,8 @@ _MOST_SIDES = 20
 _LEFT_BRACKET, _RIGHT_BRACKET = {"<": "(", r"\le": "["}, {"<": ")", r"\le": "]"}
 
 
-def read_relation(text: str, read_part: ReadPart) -> Reading | None:
-    r"""The relation that a text states, None where it states none; `x \in S` names a set as `x = 5` names a number.
-
-    Raises:
-        Unreadable: it states several kinds of relation at once.
-        TooLarge: it is a chain of many.
-    """
+def _relation(text: str, read_part: ReadPart) -> Reading | None:
+    r"""The relation that a text states, None where it is none; `x \in S` names a set as `x = 5` names a number."""
     if not _RELATION.search(text):
         return None
     about = [part for _, part in split_at(text, _ABOUT)]
@@ -340,22 +315,18 @@ def read_relation(text: str, read_part: ReadPart) -> Reading | None:
     if len(about) > 1:
         return _approximation(about, read_part)
     if len(members) == 2 and (name := plain_name(members[0])):
-        sides = Expression(name), _set(read_part(members[1]))
-        if isinstance(sides[1], Bracketed):
-            return Inequality(sides, (r"\in",), name, sides[1])
-        return Equality(sides, (name, None))
+        elements = read_part(members[1])
+        if isinstance(elements, Bracketed):
+            return Inequality((Expression(name), elements), (r"\in",), name, elements)
+        is_named_set = isinstance(elements, Expression) and elements.latex.startswith((r"\mathbb", r"\emptyset"))
+        if not is_named_set and not isinstance(elements, Collection | Union):
+            raise Unreadable(f"{elements} has no elements")
+        return Equality((Expression(name), elements), (name, None))
     if (len(members) > 1) + (len(equal) > 1) + (len(ordered) > 1) > 1 or len(members) > 1:
         raise Unreadable("relations of several kinds")
     if len(equal) > 1:
         return Equality(tuple(map(read_part, equal)), tuple(map(plain_name, equal)))
     return _inequality(ordered, read_part) if len(ordered) > 1 else None
-
-
-def _set(reading: Reading) -> Reading:
-    is_named_set = isinstance(reading, Expression) and reading.latex.startswith((r"\mathbb", r"\emptyset"))
-    if is_named_set or isinstance(reading, Bracketed | Collection | Union):
-        return reading
-    raise Unreadable(f"{reading} has no elements")
 
 
 def _approximation(parts: Sequence[str], read_part: ReadPart) -> Reading:
@@ -373,38 +344,23 @@ def _approximation(parts: Sequence[str], read_part: ReadPart) -> Reading:
 
 
 def _inequality(ordered: Sequence[tuple[str, str]], read_part: ReadPart) -> Inequality:
-    """Written with `<` and `≤` alone, from the smaller to the larger side."""
+    """Written with `<` and `≤` alone, from the smaller to the larger side; solved for the one name in it."""
     signs = tuple(sign for sign, _ in ordered[1:])
     texts = [part for _, part in ordered]
     if all(sign in (">", r"\ge") for sign in signs):
         signs, texts = tuple(_MIRRORED[sign] for sign in reversed(signs)), texts[::-1]
     sides, names = tuple(map(read_part, texts)), [plain_name(part) for part in texts]
-    if not all(sign in _LEFT_BRACKET for sign in signs):
-        return Inequality(sides, signs, None, None)
-    return Inequality(sides, signs, *_interval(sides, names, signs))
-
-
-def _interval(
-    sides: Sequence[Reading], names: Sequence[str | None], signs: Sequence[str]
-) -> tuple[str | None, Bracketed | None]:
-    """The name that stands alone on one side or in the middle, and the interval that it is in."""
-    if len(sides) == 2 and names[0] and not names[1]:
-        return names[0], Bracketed("(", (MINUS_INFINITY, sides[1]), _RIGHT_BRACKET[signs[0]])
-    if len(sides) == 2 and names[1] and not names[0]:
-        return names[1], Bracketed(_LEFT_BRACKET[signs[0]], (sides[0], INFINITY), ")")
-    if len(sides) == 3 and names[1] and not names[0] and not names[2]:
-        return names[1], Bracketed(_LEFT_BRACKET[signs[0]], (sides[0], sides[2]), _RIGHT_BRACKET[signs[1]])
-    return None, None
-
-
-def intersection(one: Inequality, other: Inequality) -> Bracketed | None:
-    """What `x > 1` and `x < 3` allow x to be together; None where they are not a lower and an upper bound."""
-    if one.solved is None or other.solved is None or one.name != other.name:
-        return None
-    lower, upper = (one.solved, other.solved) if one.solved.items[1] == INFINITY else (other.solved, one.solved)
-    if lower.items[1] != INFINITY or upper.items[0] != MINUS_INFINITY:
-        return None
-    return Bracketed(lower.opened, (lower.items[0], upper.items[1]), upper.closed)
+    name: str | None = None
+    solved: Bracketed | None = None
+    if all(sign in _LEFT_BRACKET for sign in signs):
+        match names:
+            case [str(name), None]:
+                solved = Bracketed("(", (MINUS_INFINITY, sides[1]), _RIGHT_BRACKET[signs[0]])
+            case [None, str(name)]:
+                solved = Bracketed(_LEFT_BRACKET[signs[0]], (sides[0], INFINITY), ")")
+            case [None, str(name), None]:
+                solved = Bracketed(_LEFT_BRACKET[signs[0]], (sides[0], sides[2]), _RIGHT_BRACKET[signs[1]])
+    return Inequality(sides, signs, name if solved else None, solved)
 
 
 _VARIABLE = r"(?:[A-Za-z]|\\(?!(?:pi|infty|emptyset|frac|sqrt|text|begin|ln|log|exp)(?![A-Za-z]))[a-z]+)"
@@ -423,12 +379,9 @@ _TAKES_BACK = re.compile(rf"\b(?:{'|'.join(sorted(DENIALS))}|minus|negative|half
 
 
 def plain_name(text: str) -> str | None:
-    r"""The name that a side of an equation is, None where it is a value.
+    """The name that a side of an equation is, None where it is a value.
 
     Of several names in brackets, `(x,y)`, the order must be the common one: in another, so would be the values.
-
-    >>> plain_name("x"), plain_name("f(x)"), plain_name("2x"), plain_name(r"\pi"), plain_name("(y,x)")
-    ('x', 'f(x)', None, None, None)
     """
     text = text.strip()
     if words := re.fullmatch(r"\\text\{ *([A-Za-z ]+?) *\}", text):
