@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
-from rlvr_vocab.training.models.quantization import compute_one_policy, quantization_config
+from rlvr_vocab.training.models.lora import compute_one_policy, quantization_config
 
 PROMPT = [{"role": "user", "content": "Natalia sold 48 clips in April and half as many in May. How many in all?"}]
 NEW_TOKENS = 48

@@ -40,7 +40,7 @@ from rlvr_vocab.terminal import make_console, progress_bar, quiet_libraries
 from rlvr_vocab.text import pluralize
 from rlvr_vocab.training.arguments import asks_for_bf16
 from rlvr_vocab.training.metrics.step_clock import peak_memory
-from rlvr_vocab.training.models.quantization import quantization_config
+from rlvr_vocab.training.models.lora import quantization_config
 from rlvr_vocab.training.models.tiny import CONTEXT, vocabulary_texts, write_tiny_model
 from rlvr_vocab.training.models.warmup import WorkedProblem, warm_up
 from rlvr_vocab.vocab.chat import find_turn_ids, prompt_is_thinking

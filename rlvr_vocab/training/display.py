@@ -5,42 +5,54 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TextIO, cast
+from typing import Any, TextIO, cast
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.columns import Columns
+from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.file_proxy import FileProxy
 from rich.live import Live
-from rich.segment import Segment
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
-from rlvr_vocab.record.metrics import PHASES
 from rlvr_vocab.signals import stop_signals
 from rlvr_vocab.terminal import can_redraw, clock
 
-_DRAWN_PER_SECOND = 2
 _SHOW_CURSOR = b"\x1b[?25h\r\n"
-_OF_A_STEP = "loss"
+_NAME = 18  # cells of the longest name
+_COMPLETION_LINES = 4
+# Name on the screen, key in a row, format of the value; in this order.
+DISPLAYED = (
+    ("reward", "reward", "{:.2f}"),
+    ("spread in groups", "groups/reward_std", "{:.2f}"),
+    ("accuracy", "rewards/accuracy/mean", "{:.2f}"),
+    ("held out", "eval/reward", "{:.2f}"),
+    ("held out", "eval/accuracy", "{:.1%}"),  # replaces the reward where answers are right or wrong
+    ("in format", "eval/format", "{:.0%}"),
+    ("length", "completions/mean_length", "{:.0f}"),
+    ("cut off", "completions/clipped_ratio", "{:.0%}"),
+    ("reasoning tokens", "thinking/reasoning_share", "{:.0%}"),
+    ("thrown away", "dynamic/completions_thrown_away", "{:.0f}"),
+    ("kl", "kl", "{:.3f}"),
+    ("entropy", "entropy", "{:.2f}"),
+    ("seconds a step", "step_time", "{:.3g}"),
+    ("sampled tokens/s", "time/sampled_tokens_per_second", "{:.0f}"),
+    ("trained tokens/s", "time/trained_tokens_per_second", "{:.0f}"),
+)
 
 
 @contextmanager
 def live_display(console: Console, title: str) -> Iterator[LiveDisplay]:
-    """The display that suits the console, as long as the block runs; what the block writes otherwise goes above it."""
+    """The display that suits the console, while the block runs; other output of the block appears above it."""
     if not can_redraw(console):
         yield PlainLines(console, title)
         return
     display = TerminalDisplay(console, title)
-    live = Live(
-        display,
-        console=console,
-        refresh_per_second=_DRAWN_PER_SECOND,
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )
-    at_once, stop_signals.at_once = stop_signals.at_once, lambda: _give_the_cursor_back(console)
+    live = Live(display, console=console, refresh_per_second=2, redirect_stdout=False, redirect_stderr=False)
+    at_once, stop_signals.at_once = stop_signals.at_once, lambda: _show_cursor(console)
     try:  # a signal may come while it starts, when `with live` would not end it
         live.start(refresh=True)
         with redirecting_output(console):
@@ -50,124 +62,8 @@ def live_display(console: Console, title: str) -> Iterator[LiveDisplay]:
         stop_signals.at_once = at_once
 
 
-def _give_the_cursor_back(console: Console) -> None:
+def _show_cursor(console: Console) -> None:
     os.write(console.file.fileno(), _SHOW_CURSOR)
-
-
-class PlainLines:
-    """The display of a file, a pipe, a terminal that cannot move its cursor: whole lines."""
-
-    def __init__(self, console: Console, title: str) -> None:
-        self._console, self._title = console, title
-        self._metrics, self._time = LatestMetrics(), TimeLeft(0)
-
-    def begins(self, step: int, steps: int) -> None:
-        """The training begins after `step`, in a run that is resumed not 0."""
-        self._time = TimeLeft(step)
-
-    def row(self, row: Mapping[str, Any], step: int, steps: int) -> None:
-        own = self._metrics.update(row)
-        self._time.update(step)
-        left = self._time.seconds(steps)
-        values = self._metrics.values() if _OF_A_STEP in row else own
-        words = [f"{self._title} {step}/{steps}", *(f"{name} {value}" for name, value in values.items())]
-        self._print("  ".join(words if left is None else [*words, f"left {clock(left)}"]))
-
-    def finding(self, words: str, evidence: str) -> None:
-        self._print(f"finding: {words}: {evidence}")
-
-    def completion(self, text: Text) -> None:
-        """Show a completion, control characters escaped, with a word on where it is from."""
-        self._print(text.plain)
-
-    def _print(self, line: str) -> None:
-        # A completion may hold what the encoding of a log file has no bytes for.
-        encoding = self._console.encoding
-        line = line.encode(encoding, "backslashreplace").decode(encoding)
-        self._console.print(line, markup=False, soft_wrap=True)
-
-
-class TerminalDisplay:
-    """Lines that stay where they are, drawn twice a second by a thread of their own, with the last of everything."""
-
-    def __init__(self, console: Console, title: str) -> None:
-        self._console = console
-        self._state = DisplayState(title)
-        self._metrics, self._time = LatestMetrics(), TimeLeft(0)
-
-    def begins(self, step: int, steps: int) -> None:
-        self._time = TimeLeft(step)
-        self._state = replace(self._state, step=step, steps=steps)
-
-    def row(self, row: Mapping[str, Any], step: int, steps: int) -> None:
-        self._metrics.update(row)
-        self._time.update(step)
-        self._state = replace(self._state, step=step, steps=steps, metrics=self._metrics.values())
-
-    def finding(self, words: str, evidence: str) -> None:
-        self._state = replace(self._state, finding=words)
-
-    def completion(self, text: Text) -> None:
-        self._state = replace(self._state, completion=text)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        state = replace(self._state, seconds_left=self._time.seconds(self._state.steps), notice=_notice())
-        # What the terminal has: an exported `COLUMNS`, which Rich believes, does not follow a resize.
-        columns = max(2, min(console.width, os.get_terminal_size(console.file.fileno()).columns or console.width))
-        for line in display_lines(state, columns - 1, console)[: max(1, options.size.height - 1)]:
-            # Whoever prints above may have asked for lines that are not to be wrapped.
-            yield from line.render(console)
-            yield Segment.line()
-
-
-LiveDisplay = PlainLines | TerminalDisplay
-
-
-def _notice() -> str | None:
-    told = stop_signals.reason
-    return None if told is None else f"{told}: stopping after this step; a second signal ends at once"
-
-
-class DisplayedMetric(NamedTuple):
-    """A name on the screen, the key in a row, and the format of the value, or what makes words of the row."""
-
-    name: str
-    key: str
-    form: str | Callable[[Mapping[str, Any]], str]
-
-    def shown(self, row: Mapping[str, Any]) -> str:
-        return self.form.format(float(row[self.key])) if isinstance(self.form, str) else self.form(row)
-
-
-def longest_phase(row: Mapping[str, Any]) -> str:
-    """The phase of a step that takes most of it, and which part.
-
-    >>> longest_phase({"step_time": 4.0, "time/generation": 3.0, "time/forward": 1.0})
-    'generation 75%'
-    """
-    phase = max(PHASES, key=lambda name: row.get(name, 0.0))
-    return f"{phase.removeprefix('time/')} {row.get(phase, 0.0) / row['step_time']:.0%}"
-
-
-# What a person wants to see of a step, in this order.
-DISPLAYED = (
-    DisplayedMetric("reward", "reward", "{:.2f}"),
-    DisplayedMetric("spread in groups", "groups/reward_std", "{:.2f}"),
-    DisplayedMetric("accuracy", "rewards/accuracy/mean", "{:.2f}"),
-    DisplayedMetric("held out", "eval/reward", "{:.2f}"),
-    DisplayedMetric("held out", "eval/accuracy", "{:.1%}"),  # in its place where answers are right or wrong
-    DisplayedMetric("in format", "eval/format", "{:.0%}"),
-    DisplayedMetric("length", "completions/mean_length", "{:.0f}"),
-    DisplayedMetric("cut off", "completions/clipped_ratio", "{:.0%}"),
-    DisplayedMetric("reasoning tokens", "thinking/reasoning_share", "{:.0%}"),
-    DisplayedMetric("thrown away", "dynamic/completions_thrown_away", "{:.0f}"),
-    DisplayedMetric("kl", "kl", "{:.3f}"),
-    DisplayedMetric("entropy", "entropy", "{:.2f}"),
-    DisplayedMetric("seconds a step", "step_time", "{:.3g}"),
-    DisplayedMetric("longest phase", "time/other", longest_phase),  # which every step has that was timed
-    DisplayedMetric("sampled tokens/s", "time/sampled_tokens_per_second", "{:.0f}"),
-    DisplayedMetric("trained tokens/s", "time/trained_tokens_per_second", "{:.0f}"),
-)
 
 
 class LatestMetrics:
@@ -178,27 +74,24 @@ class LatestMetrics:
         self._step = 0
 
     def update(self, row: Mapping[str, Any]) -> dict[str, str]:
-        """Take over a row; the formatted values that it brings, by name."""
+        """Add a row; return its formatted values by name."""
         self._step = row["step"]
-        found = [each for each in DISPLAYED if row.get(each.key) is not None]
-        values = {each.name: each.shown(row) for each in found}
+        values = {name: form.format(float(row[key])) for name, key, form in DISPLAYED if row.get(key) is not None}
         self._latest.update({name: (self._step, value) for name, value in values.items()})
         return values
 
     def values(self) -> dict[str, str]:
-        """All that there are, by name, in the order of `DISPLAYED`."""
-        found = [(each.name, *self._latest[each.name]) for each in DISPLAYED if each.name in self._latest]
-        return {name: value if step == self._step else f"{value} (step {step})" for name, step, value in found}
+        """All values so far by name, in the order of `DISPLAYED`."""
+        found = {name: self._latest[name] for name, _, _ in DISPLAYED if name in self._latest}
+        return {
+            name: value if step == self._step else f"{value} (step {step})" for name, (step, value) in found.items()
+        }
 
 
 class TimeLeft:
-    """How long the steps that are still to be taken will take: each as long as one took until now, on average."""
+    """The time of the remaining steps, by the mean of those since `step`, the last one before this start."""
 
     def __init__(self, step: int) -> None:
-        """
-        Args:
-            step: the last one that was taken before; in a run that is resumed others went before.
-        """
         self._first = self._step = step
         self._began = self._at = time.monotonic()
 
@@ -214,129 +107,131 @@ class TimeLeft:
         return max(0.0, seconds_per_step * (steps - self._step) - (time.monotonic() - self._at))
 
 
-_WIDEST_BAR = 40
-_NAME, _CELL = 18, 37  # the longest name, and beside it the longest value, such as `45.0% (step 12000)`
+class PlainLines:
+    """The display of a file, a pipe, or a terminal that cannot move its cursor: whole lines."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        self._console, self._title = console, title
+        self._metrics, self._time = LatestMetrics(), TimeLeft(0)
+
+    def begins(self, step: int, steps: int) -> None:
+        """The training begins after `step`; not 0 in a run that is resumed."""
+        self._time = TimeLeft(step)
+
+    def row(self, row: Mapping[str, Any], step: int, steps: int) -> None:
+        own = self._metrics.update(row)
+        self._time.update(step)
+        left = self._time.seconds(steps)
+        values = self._metrics.values() if "loss" in row else own  # without it an evaluation, not a step
+        parts = [f"{self._title} {step}/{steps}", *(f"{name} {value}" for name, value in values.items())]
+        self._print("  ".join(parts if left is None else [*parts, f"left {clock(left)}"]))
+
+    def finding(self, title: str, evidence: str) -> None:
+        self._print(f"finding: {title}: {evidence}")
+
+    def completion(self, text: Text) -> None:
+        """Show a completion, control characters escaped, after its step and reward."""
+        self._print(text.plain)
+
+    def _print(self, line: str) -> None:
+        encoding = self._console.encoding  # a log file may have no bytes for a character
+        line = line.encode(encoding, "backslashreplace").decode(encoding)
+        self._console.print(line, markup=False, soft_wrap=True)
 
 
-@dataclass(frozen=True)
-class DisplayState:
-    """One state of the display.
+class TerminalDisplay:
+    """Steady lines with the latest of everything, drawn twice a second by Rich's thread."""
 
-    Attributes:
-        metrics: formatted values by the names on the screen.
-        finding: the last one, in a line.
-        completion: one of them, with a word on where it is from.
-        notice: what the run is about to do, such as to stop.
-    """
+    def __init__(self, console: Console, title: str) -> None:
+        self._title, self._step, self._steps = title, 0, 0
+        self._metrics, self._time = LatestMetrics(), TimeLeft(0)
+        self._finding: str | None = None
+        self._completion: Text | None = None
 
-    title: str
-    step: int = 0
-    steps: int = 0
-    seconds_left: float | None = None
-    metrics: Mapping[str, str] = field(default_factory=dict)
-    finding: str | None = None
-    completion: Text | None = None
-    notice: str | None = None
+    def begins(self, step: int, steps: int) -> None:
+        self._time, self._step, self._steps = TimeLeft(step), step, steps
 
+    def row(self, row: Mapping[str, Any], step: int, steps: int) -> None:
+        self._metrics.update(row)
+        self._time.update(step)
+        self._step, self._steps = step, steps
 
-def display_lines(state: DisplayState, width: int, console: Console) -> list[Text]:
-    """The lines of a state, none wider than `width` cells; the most important ones first."""
-    lines = [_headline(state, width)]
-    if state.notice is not None:
-        lines.append(Text(state.notice, style="yellow"))
-    lines += _grid(state.metrics, width)
-    found = ("none so far", "dim") if state.finding is None else (state.finding, "yellow")
-    lines.append(Text.assemble((f"{'finding':<{_NAME}}" if width >= _CELL else "finding: ", "dim"), found))
-    if state.completion is not None:
-        first, *others = state.completion.wrap(console, width, overflow="fold")
-        # The answer stands at the end.
-        lines += [first, *others] if len(others) < 3 else [first, others[0], Text("…", style="dim"), others[-1]]
-    for line in lines:
-        line.truncate(width, overflow="ellipsis")
-        line.rstrip()
-    return lines
+    def finding(self, title: str, evidence: str) -> None:
+        self._finding = title
 
+    def completion(self, text: Text) -> None:
+        self._completion = text
 
-def _headline(state: DisplayState, width: int) -> Text:
-    left = "" if state.seconds_left is None else f"  left {clock(state.seconds_left)}"
-    counted = f"{state.step}/{state.steps}{left}"
-    room = min(_WIDEST_BAR, width - len(state.title) - len(counted) - 2)
-    if room < 3:
-        return Text(f"{state.title} {counted}")
-    done = int(room * min(1.0, state.step / max(state.steps, 1)))
-    bar = ("━" * done, "magenta"), ("─" * (room - done), "bright_black")
-    return Text.assemble((state.title, "bold"), " ", *bar, " ", counted)
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        # A print above may have asked for lines that are not wrapped.
+        yield from console.render(self._lines(console, options.max_width), options.update(no_wrap=None, overflow=None))
 
-
-def _grid(metrics: Mapping[str, str], width: int) -> Iterator[Text]:
-    columns = width // _CELL
-    if not columns:  # the value first: a name can be guessed from its beginning
-        yield from (Text.assemble((value, "cyan"), (f" {name}", "dim")) for name, value in metrics.items())
-        return
-    cells = list(metrics.items())
-    for first in range(0, len(cells), columns):
-        line = Text()
-        for name, value in cells[first : first + columns]:
-            line.append(f"{name:<{_NAME}}", style="dim").append(f"{value:<{_CELL - _NAME}}", style="cyan")
-        yield line
+    def _lines(self, console: Console, width: int) -> Group:
+        left = self._time.seconds(self._steps)
+        head = Table.grid(padding=(0, 1))
+        count = f"{self._step}/{self._steps}" + ("" if left is None else f"  left {clock(left)}")
+        bar = ProgressBar(total=max(self._steps, 1), completed=self._step, width=max(1, min(40, width // 3)))
+        head.add_row(Text(self._title, style="bold"), bar, count)
+        cells = [
+            Text.assemble((f"{name:<{_NAME}}", "dim"), (value, "cyan"), no_wrap=True, overflow="ellipsis")
+            for name, value in tuple(self._metrics.values().items())  # the training's thread may add one meanwhile
+        ]
+        finding = ("none so far", "dim") if self._finding is None else (self._finding, "yellow")
+        lines: list[Any] = [
+            head,
+            Columns(cells, equal=True, padding=(0, 2)),
+            Text.assemble((f"{'finding':<{_NAME}}", "dim"), finding),
+        ]
+        if stop_signals.reason is not None:
+            notice = f"{stop_signals.reason}: stopping after this step; a second signal ends at once"
+            lines.insert(1, Text(notice, style="yellow"))
+        if self._completion is not None:
+            first, *others = self._completion.wrap(console, width, overflow="fold")
+            if len(others) >= _COMPLETION_LINES:  # the answer stands at the end
+                others = [others[0], Text("…", style="dim"), others[-1]]
+            lines += [first, *others]
+        return Group(*lines)
 
 
-class LineRedirect:
-    r"""Stands in for a stream. Colours stay, other control sequences are left out, `\r` begins a line again.
+LiveDisplay = PlainLines | TerminalDisplay
 
-    Rich has such a stream too, which reads `[/b]` in an unfinished line as markup and raises, and which in a forked
-    process waits for a lock that nobody there gives back.
+
+class OutputAboveDisplay(FileProxy):
+    """Rich's stream above a live display, safe for unfinished lines and forked processes.
+
+    Rich reads an unfinished line that is flushed as markup, and in a forked process it waits for a lock for ever.
     """
 
     def __init__(self, console: Console, stream: TextIO) -> None:
-        self._console, self._stream = console, stream
-        self._pending = ""
-        self._lock = threading.RLock()
-        self._process = os.getpid()
-
-    @property
-    def rich_proxied_file(self) -> TextIO:
-        """Where a Rich console that finds this in the place of its stream is to write."""
-        return self._stream
+        super().__init__(console, stream)
+        self._process, self._unfinished = os.getpid(), False
 
     def write(self, text: str) -> int:
         if os.getpid() != self._process:
-            return self._stream.write(text)
-        with self._lock:
-            *lines, rest = (self._pending + text).split("\n")
-            self._pending = rest.rsplit("\r", 1)[-1]
-            for line in lines:
-                self._show(line)
+            return self.rich_proxied_file.write(text)
+        self._unfinished = not text.endswith("\n") if text else self._unfinished
+        super().write(text.replace("\r\n", "\n"))
         return len(text)
 
     def flush(self) -> None:
         """A line that has not ended waits for its end."""
         if os.getpid() != self._process:
-            self._stream.flush()
+            self.rich_proxied_file.flush()
 
     def end(self) -> None:
-        """Show what is left of a line that never ended."""
-        with self._lock:
-            if self._pending:
-                self._show(self._pending)
-            self._pending = ""
-
-    def _show(self, line: str) -> None:
-        self._console.print(Text.from_ansi(line.rstrip("\r")), soft_wrap=True)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        """Show a line that never ended."""
+        if self._unfinished:
+            self.write("\n")
 
 
 @contextmanager
 def redirecting_output(console: Console) -> Iterator[None]:
-    """Inside the block standard output and errors, as far as they reach a terminal, appear above the display.
+    """Inside the block stdout and stderr, if they are terminals, appear above the display.
 
-    That includes handlers of `logging` that took hold of a stream before. What is written past Python, by a library
-    in C for instance, is not seen here.
+    That includes handlers of `logging` that hold one of them, and excludes output past Python, of a C library.
     """
     stdout, stderr = sys.stdout, sys.stderr
-    redirects = {id(stream): LineRedirect(console, stream) for stream in (stdout, stderr) if stream.isatty()}
+    redirects = {id(stream): OutputAboveDisplay(console, stream) for stream in (stdout, stderr) if stream.isatty()}
     held = [(handler, handler.stream) for handler in _stream_handlers() if id(handler.stream) in redirects]
     try:
         sys.stdout, sys.stderr = (cast(TextIO, redirects.get(id(stream), stream)) for stream in (stdout, stderr))
@@ -346,9 +241,9 @@ def redirecting_output(console: Console) -> Iterator[None]:
     finally:
         for handler, stream in held:
             handler.setStream(stream)
+        sys.stdout, sys.stderr = stdout, stderr
         for each in redirects.values():
             each.end()
-        sys.stdout, sys.stderr = stdout, stderr
 
 
 def _stream_handlers() -> list[logging.StreamHandler[Any]]:

@@ -30,7 +30,7 @@ def make_trainer() -> Callable[..., Any]:
     from datasets import Dataset
 
     from rlvr_vocab.training.arguments import grpo_config
-    from rlvr_vocab.training.models.quantization import quantization_config
+    from rlvr_vocab.training.models.lora import quantization_config
     from rlvr_vocab.training.trainer import RegionGRPOTrainer
 
     of_trainer = signature(RegionGRPOTrainer.__init__).parameters

@@ -16,7 +16,7 @@ from rlvr_vocab.runs.model import source_kwargs, untrained_base
 from rlvr_vocab.runs.model_folder import naming_model_keys
 from rlvr_vocab.text import nearest_and_all
 from rlvr_vocab.training.arguments import grpo_config
-from rlvr_vocab.training.models.quantization import linear_layers, skeleton, vocabulary_modules
+from rlvr_vocab.training.models.lora import linear_layers, skeleton, vocabulary_modules
 from rlvr_vocab.vocab.expand import read_base
 
 logger = logging.getLogger(__name__)

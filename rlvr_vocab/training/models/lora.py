@@ -1,46 +1,46 @@
-"""A LoRA adapter on a run's model, with the rows of the reasoning vocabulary that train beside it."""
+"""LoRA adapters over whole or quantized layers, with the rows of the reasoning vocabulary that train beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from types import MethodType
+from typing import Any, Literal
 
 import torch
 from peft import LoraConfig, PeftModel
 from peft.tuners.lora import LoraLayer
 from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.training.models.quantization import compute_one_policy
 from rlvr_vocab.training.settings import Lora
 from rlvr_vocab.vocab.layout import VocabLayout
 from rlvr_vocab.vocab.peft.trained_difference import train_differences
 from rlvr_vocab.vocab.peft.trained_rows import add_trained_rows, first_trained_row
+from rlvr_vocab.vocab.read_as_data import NO_CODE
 from rlvr_vocab.vocab.reasoning_rows import held_rows
 
-# Fields of PEFT's configuration that mean something here.
+Bits = Literal[4, 8]
+# The fields of PEFT's configuration that `Lora` has.
 _OF_LORA_CONFIG = ("r", "lora_alpha", "lora_dropout", "target_modules", "task_type")
 
 
 def lora_config(lora: Lora) -> LoraConfig:
     """PEFT's configuration of the adapter."""
-    targets = lora.target_modules if isinstance(lora.target_modules, str) else list(lora.target_modules)
     return LoraConfig(
         r=lora.r,
         lora_alpha=lora.lora_alpha,
-        target_modules=targets,
+        target_modules=lora.target_modules if isinstance(lora.target_modules, str) else list(lora.target_modules),
         lora_dropout=lora.lora_dropout,
         task_type="CAUSAL_LM",
     )
 
 
 def as_lora(config: LoraConfig | Lora | None) -> Lora | None:
-    """An adapter as PEFT describes it, as ours, with the rows of the reasoning vocabulary beside it.
-
-    Raises:
-        UserError: it sets something that ours has not.
-    """
+    """A `Lora` with the settings of PEFT's configuration; UserError for a setting that `Lora` lacks."""
     if config is None or isinstance(config, Lora):
         return config
     usual, given = LoraConfig().to_dict(), config.to_dict()
@@ -59,10 +59,9 @@ def as_lora(config: LoraConfig | Lora | None) -> Lora | None:
 
 
 def complete_adapter(model: PeftModel, lora: Lora, layout: VocabLayout) -> None:
-    """Bring an adapter to what training asks for: rows beside it, float32, its own dropout, one arithmetic.
+    """Add the rows that train beside an adapter; make it float32, with its dropout, and mergeable without loss.
 
-    TRL makes the adapter of a quantized model bfloat16, in which small updates round away, and switches every dropout
-    of a model off, where ours is the base model's alone.
+    TRL makes the adapter of a quantized model bfloat16, which rounds small updates away, and disables its dropout.
     """
     held, first = held_rows(model), first_trained_row(lora.train_rows, layout)
     if held is not None and lora.train_rows == "all":
@@ -84,10 +83,9 @@ def complete_adapter(model: PeftModel, lora: Lora, layout: VocabLayout) -> None:
 
 
 class ExactMerge:
-    """Lets a model's adapter be merged for vLLM at every step and taken out again without a trace.
+    """Merges a model's adapter for vLLM at every step, and restores the frozen weights to the bit.
 
-    PEFT adds the update to a weight and subtracts it again, which rounds twice: in bfloat16 the frozen weights, and
-    with them the reference policy, would wander off step by step.
+    PEFT subtracts the update again, which rounds: in bfloat16 frozen weights and reference would drift.
     """
 
     def __init__(self, model: PeftModel) -> None:
@@ -113,13 +111,13 @@ class ExactMerge:
 
 
 def _kept(weight: nn.Parameter) -> torch.Tensor:
-    """What a weight is restored from: a copy in main memory, or, where merging puts another in its place, itself."""
+    """A copy in main memory; a quantized weight itself, which merging replaces."""
     return weight.data.to("cpu", copy=True) if weight.is_floating_point() else weight
 
 
 @contextmanager
 def without_dropout(model: nn.Module) -> Iterator[None]:
-    """Inside the block adapters drop nothing: samples, and what updates are compared with, are the whole policy's."""
+    """Inside the block adapters have no dropout."""
     active = [dropout for dropout in _dropouts(model) if dropout.training]
     for dropout in active:
         dropout.eval()
@@ -131,10 +129,90 @@ def without_dropout(model: nn.Module) -> Iterator[None]:
 
 
 def has_dropout(model: nn.Module) -> bool:
-    """Whether a pass through the model as it stands would drop something of an adapter."""
+    """Whether an adapter of the model has active dropout."""
     return any(dropout.training and dropout.p > 0 for dropout in _dropouts(model))
 
 
 def _dropouts(model: nn.Module) -> list[nn.Dropout]:
     layers = [module for module in model.modules() if isinstance(module, LoraLayer)]
     return [each for layer in layers for each in layer.lora_dropout.values() if isinstance(each, nn.Dropout)]
+
+
+def quantization_config(bits: Bits, initial_model: str | Path, compute_dtype: torch.dtype) -> BitsAndBytesConfig:
+    """4 bit: NF4 with double quantization (QLoRA, arXiv 2305.14314); 8 bit: LLM.int8() (arXiv 2208.07339).
+
+    Args:
+        compute_dtype: the type that 4-bit weights are multiplied in; 8-bit ones follow their inputs.
+    """
+    # By their names in this architecture; Transformers only guesses the head.
+    kept = vocabulary_modules(skeleton(initial_model))
+    if bits == 8:
+        return BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=kept)
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=compute_dtype,
+        llm_int8_skip_modules=kept,
+    )
+
+
+def compute_one_policy(model: nn.Module) -> None:
+    """Make quantized layers compute the same when they sample, score and are evaluated.
+
+    8 bit: LLM.int8() rounds inputs by their whole batch (docs/lora.md); here they are not rounded. 4 bit: on a CPU with
+    AVX512-BF16, evaluation mode repacks the weights for a kernel without a backward pass, so the layers stay in
+    training mode.
+    """
+    for layer in quantized_layers(model):
+        if type(layer).__name__ == "Linear8bitLt":
+            layer.forward = MethodType(_multiply_in_8_bit, layer)
+        layer.train()
+        layer.train = MethodType(_stay, layer)  # type: ignore[method-assign]
+
+
+def quantized_layers(model: nn.Module) -> list[nn.Module]:
+    if not (getattr(model, "is_loaded_in_8bit", False) or getattr(model, "is_loaded_in_4bit", False)):
+        return []
+    import bitsandbytes as bnb
+
+    return [module for module in model.modules() if isinstance(module, bnb.nn.Linear8bitLt | bnb.nn.Linear4bit)]
+
+
+def _multiply_in_8_bit(layer: Any, inputs: torch.Tensor) -> torch.Tensor:
+    # Not a plain product with the restored weights: autograd would keep those of every layer for the backward pass.
+    from bitsandbytes.autograd._functions import MatMul8bitFp
+
+    if layer.weight.CB is not None:
+        layer.init_8bit_state()
+    bias = None if layer.bias is None else layer.bias.to(inputs.dtype)
+    return MatMul8bitFp.apply(inputs, layer.weight, None, bias, layer.state)
+
+
+def _stay(layer: Any, mode: bool = True) -> Any:
+    return layer
+
+
+def skeleton(source: str | Path, **source_kwargs: Any) -> PreTrainedModel:
+    """The model of a folder or a hub name on torch's meta device, without memory."""
+    config = AutoConfig.from_pretrained(str(source), **{**NO_CODE, **source_kwargs})
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(
+            config, trust_remote_code=source_kwargs.get("trust_remote_code") or False
+        )
+
+
+def vocabulary_modules(model: PreTrainedModel) -> list[str]:
+    """Names of the modules that hold a row per token: the embedding and the head."""
+    tables = (model.get_input_embeddings(), model.get_output_embeddings())
+    return [name for name, module in model.named_modules() if any(module is table for table in tables)]
+
+
+def linear_layers(model: PreTrainedModel) -> list[str]:
+    """Names of the layers that an adapter can be put on, embedding and head apart."""
+    tables = vocabulary_modules(model)
+    return [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear | Conv1D) and name not in tables
+    ]

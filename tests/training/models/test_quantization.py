@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 from transformers.integrations.bitsandbytes import dequantize_bnb_weight
 
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_completions
-from rlvr_vocab.training.models.quantization import linear_layers, quantization_config, quantized_layers, skeleton
+from rlvr_vocab.training.models.lora import linear_layers, quantization_config, quantized_layers, skeleton
 from rlvr_vocab.training.settings import Lora
 
 bnb = pytest.importorskip("bitsandbytes", reason="the extra quantization is not installed")

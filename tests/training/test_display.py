@@ -1,0 +1,281 @@
+"""The display of a run: steady on a terminal, whole lines elsewhere, and other output above it."""
+
+import fcntl
+import io
+import logging
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from rlvr_vocab.training import display
+from rlvr_vocab.training.display import (
+    LatestMetrics,
+    PlainLines,
+    TerminalDisplay,
+    TimeLeft,
+    live_display,
+    redirecting_output,
+)
+
+
+class PseudoTerminal:
+    """`file` is what a program writes to, and `slave` its descriptor."""
+
+    def __init__(self, columns=80):
+        self._master, self.slave = os.openpty()
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, columns, 0, 0))
+        self.file = os.fdopen(os.dup(self.slave), "w", encoding="utf-8")
+        self._written = bytearray()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def wait_for(self, text):
+        deadline = time.monotonic() + 10
+        while text not in self._written.decode(errors="replace"):
+            assert time.monotonic() < deadline, self._written
+            time.sleep(0.05)
+
+    def close(self):
+        self.file.close()
+        os.close(self.slave)
+        self._reader.join(10)
+        os.close(self._master)
+        return bytes(self._written).decode()
+
+    def _read(self):
+        try:
+            while piece := os.read(self._master, 65_536):
+                self._written += piece
+        except OSError:  # a pseudo-terminal whose other end is closed
+            return
+
+
+@pytest.fixture(autouse=True)
+def a_usual_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name in ("NO_COLOR", "COLUMNS", "LINES", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def row(step, **more):
+    figures = {"reward": step / 1_000, "groups/reward_std": 0.25, "completions/mean_length": 23.4, "entropy": 0.6}
+    return {"step": step, "loss": 0.0, **figures, **more}
+
+
+def console_on(file, monkeypatch):
+    """Standard output and errors go where the console writes."""
+    monkeypatch.setattr(sys, "stdout", file)
+    monkeypatch.setattr(sys, "stderr", file)
+    return Console(highlight=False)
+
+
+def test_the_last_drawing_shows_the_newest_of_everything_and_other_output_stands_above(monkeypatch):
+    terminal = PseudoTerminal(100)
+    with live_display(console_on(terminal.file, monkeypatch), "GRPO") as shown:
+        shown.begins(0, 60)
+        for step in range(1, 61):
+            shown.row(row(step), step, 60)
+            if step == 20:
+                print("a print\x1b[5A [/b]")
+                shown.finding("KL above its limit (step 20)", "kl was 0.7")
+            if step == 40:
+                print("a warning", file=sys.stderr)
+                shown.completion(Text("step 40, reward 1.00: ok"))
+    plain = re.sub(r"\x1b\[[?\d;]*[a-zA-Z]", "", terminal.close()).replace("\r", "\n")
+    lines = [" ".join(line.split()) for line in plain.split("\n") if line.strip()]
+    assert lines.count("a print [/b]") == lines.count("a warning") == 1
+    drawing = lines[-5:]
+    assert drawing[0].startswith("GRPO ") and drawing[0].endswith(" 60/60")
+    assert drawing[1].split()[:4] == ["reward", "0.06", "spread", "in"]
+    assert drawing[3:] == ["finding KL above its limit (step 20)", "step 40, reward 1.00: ok"]
+
+
+@pytest.mark.parametrize("width", [5, 20, 37, 80, 250])
+def test_no_line_is_wider_than_the_terminal_and_the_end_of_a_completion_is_shown(width, monkeypatch):
+    monkeypatch.setattr(display.stop_signals, "reason", "SIGINT")
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, legacy_windows=False)
+    shown = TerminalDisplay(console, "stage 1/2 form")
+    shown.begins(0, 200)
+    shown.row(row(120, **{"eval/accuracy": 0.45}), 120, 200)
+    shown.completion(Text("step 100, reward 1.00: " + "seven times six " * 60 + "漢字" * 30 + " is 42"))
+    lines = console.render_lines(shown, console.options)
+    assert all(sum(segment.cell_length for segment in line) <= width for line in lines)
+    text = "\n".join("".join(segment.text for segment in line).rstrip() for line in lines)
+    assert text.endswith("42") and "…" in text and len(lines) < 60
+    if width > 79:
+        assert "120/200" in text and "SIGINT: stopping after this step" in text and "45.0%" in text
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    terminal = PseudoTerminal()
+    with live_display(console_on(terminal.file, monkeypatch), "GRPO") as shown:
+        for step in (1, 2, 3):
+            shown.row(row(step), step, 3)
+    written = terminal.close()
+    assert "\x1b" not in written and len(written.splitlines()) == 3
+
+
+def test_a_pipe_gets_one_plain_line_a_step(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as reader:
+        with os.fdopen(writing, "w") as file, live_display(console_on(file, monkeypatch), "GRPO") as shown:
+            shown.begins(4, 10)
+            shown.row(row(5, kl=0.25), 5, 10)
+            shown.row({"step": 5, "eval/accuracy": 0.5}, 5, 10)
+            shown.finding("KL above its limit (step 5)", "kl was 0.7")
+            shown.completion(Text("step 5, reward 1.00: ").append("6*7=42 [/b]", style="bold magenta"))
+            shown.row(row(10), 10, 10)
+        lines = reader.read().splitlines()
+    figures = "reward 0.01  spread in groups 0.25"
+    assert lines == [
+        f"GRPO 5/10  {figures}  length 23  kl 0.250  entropy 0.60  left 0:00",
+        "GRPO 5/10  held out 50.0%  left 0:00",
+        "finding: KL above its limit (step 5): kl was 0.7",
+        "step 5, reward 1.00: 6*7=42 [/b]",
+        f"GRPO 10/10  {figures}  held out 50.0% (step 5)  length 23  kl 0.250 (step 5)  entropy 0.60",
+    ]
+
+
+def test_a_log_file_that_cannot_hold_a_character_gets_its_escape():
+    written = io.BytesIO()
+    file = io.TextIOWrapper(written, encoding="ascii", write_through=True)
+    PlainLines(Console(file=file, width=200), "GRPO").completion(Text("⟦6⟧ × 7"))
+    assert written.getvalue() == rb"\u27e66\u27e7 \xd7 7" + b"\n"
+
+
+_INTERRUPTED = """
+import sys, time
+from rich.console import Console
+from rlvr_vocab.signals import stop_signals
+from rlvr_vocab.errors import Interrupted
+from rlvr_vocab.training.display import live_display
+try:
+    with stop_signals.listening():
+        stop_signals.defer_signals = FINISHES
+        with live_display(Console(), "GRPO") as display:
+            print("ready", flush=True)
+            time.sleep(20)
+except Interrupted as error:
+    print("interrupted:", error)
+    sys.exit(75)
+"""
+
+
+@pytest.mark.parametrize(("finishes", "code", "last"), [(False, 75, "interrupted: by SIGINT"), (True, 130, "")])
+def test_a_signal_restores_the_cursor(finishes, code, last):
+    """Outside of a step the first one ends the run; within a step the second one ends the process at once."""
+    terminal = PseudoTerminal()
+    command = [sys.executable, "-c", _INTERRUPTED.replace("FINISHES", str(finishes))]
+    process = subprocess.Popen(command, stdin=terminal.slave, stdout=terminal.slave, stderr=terminal.slave)
+    terminal.wait_for("ready")
+    process.send_signal(signal.SIGINT)
+    if finishes:
+        terminal.wait_for("SIGINT: stopping after this step")
+        process.send_signal(signal.SIGINT)
+    assert process.wait(10) == code
+    hidden, _, shown = terminal.close().rpartition("\x1b[?25h")
+    assert "\x1b[?25l" in hidden and "\x1b[?25l" not in shown
+    assert shown.strip().startswith(last)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def on_terminals(monkeypatch):
+    """A console on a terminal; standard output and errors are now terminals of their own."""
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    return Console(file=Terminal(), force_terminal=True, color_system="standard", width=60, highlight=False)
+
+
+def test_whole_lines_reach_the_screen_whatever_is_in_them(monkeypatch):
+    screen = on_terminals(monkeypatch)
+    out = sys.stdout
+    with redirecting_output(screen):
+        print("half [/b]", end="")
+        sys.stdout.flush()
+        assert screen.file.getvalue() == ""
+        print(" a line")
+        sys.stderr.write("10 %\r20 %\r\n\x1b[31mred\x1b[0m \x1b[3Aup\nnever [/b] ended")
+    assert sys.stdout is out
+    expected = "half [/b] a line\n20 %\n\x1b[31mred\x1b[0m up\nnever [/b] ended\n"
+    assert screen.file.getvalue() == expected
+
+
+def test_a_logger_that_holds_the_old_stream_does_not_write_past_the_display(monkeypatch):
+    screen = on_terminals(monkeypatch)
+    logger, handler = logging.getLogger("rlvr_vocab_test_redirect"), logging.StreamHandler(sys.stderr)
+    before, in_use = handler.stream, [handler, logging.lastResort]  # the other has no stream of its own
+    monkeypatch.setattr(logger, "handlers", in_use)
+    with redirecting_output(screen):
+        logger.warning("[b]said[/b]")
+    assert screen.file.getvalue() == "[b]said[/b]\n" * 2
+    assert before.getvalue() == "" and handler.stream is before
+
+
+def test_a_stream_that_goes_to_a_file_goes_there(monkeypatch):
+    screen = on_terminals(monkeypatch)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with redirecting_output(screen):
+        sys.stderr.write("an error\n")
+        print("a line")
+    assert sys.stderr.getvalue() == "an error\n" and screen.file.getvalue() == "a line\n"
+
+
+def test_a_forked_process_writes_where_it_always_did(tmp_path, monkeypatch):
+    screen = on_terminals(monkeypatch)
+    with (tmp_path / "written").open("w") as file:
+        terminal = Terminal()
+        terminal.write, terminal.flush = file.write, file.flush
+        monkeypatch.setattr(sys, "stdout", terminal)
+        with redirecting_output(screen):
+            child = os.fork()
+            if child == 0:
+                print("of the child", flush=True)
+                os._exit(0)
+            os.waitpid(child, 0)
+    assert (tmp_path / "written").read_text() == "of the child\n" and screen.file.getvalue() == ""
+
+
+def test_a_metric_that_is_not_of_the_newest_step_names_its_step():
+    metrics = LatestMetrics()
+    metrics.update({"step": 1, "loss": 0.1, "reward": 0.456, "kl": 0.25, "thinking/reasoning_share": 0.5})
+    metrics.update({"step": 2, "eval/accuracy": 0.45, "eval/format": 0.9})
+    assert metrics.update({"step": 3, "loss": 0.1, "reward": 0.5, "groups/reward_std": None}) == {"reward": "0.50"}
+    assert metrics.values() == {
+        "reward": "0.50",
+        "held out": "45.0% (step 2)",
+        "in format": "90% (step 2)",
+        "reasoning tokens": "50% (step 1)",
+        "kl": "0.250 (step 1)",
+    }
+
+
+def test_the_time_left_is_that_of_the_steps_of_this_process_alone(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    time_left = TimeLeft(step=40)
+    assert time_left.seconds(50) is None
+    for step, now[0] in ((41, 103.0), (43, 105.0)):  # 3 s, and twice 1 s
+        time_left.update(step)
+    assert time_left.seconds(50) == pytest.approx(7 * 5 / 3)
+    now[0] += 2.0
+    assert time_left.seconds(50) == pytest.approx(7 * 5 / 3 - 2)
+    now[0] += 1_000.0
+    assert time_left.seconds(50) == 0.0
+    time_left.update(50)
+    assert time_left.seconds(50) is None
