@@ -176,12 +176,9 @@ class TerminalDisplay:
             Text.assemble((f"{name:<{_NAME}}", "dim"), (value, "cyan"), no_wrap=True, overflow="ellipsis")
             for name, value in tuple(self._metrics.values().items())  # the training's thread may add one meanwhile
         ]
-        finding = ("none so far", "dim") if self._finding is None else (self._finding, "yellow")
-        lines: list[Any] = [
-            head,
-            Columns(cells, equal=True, padding=(0, 2)),
-            Text.assemble((f"{'finding':<{_NAME}}", "dim"), finding),
-        ]
+        found = ("none so far", "dim") if self._finding is None else (self._finding, "yellow")
+        finding = Text.assemble((f"{'finding':<{_NAME}}", "dim"), found)
+        lines: list[Any] = [head, Columns(cells, equal=True, padding=(0, 2)), finding]
         if stop_signals.reason is not None:
             notice = f"{stop_signals.reason}: stopping after this step; a second signal ends at once"
             lines.insert(1, Text(notice, style="yellow"))
