@@ -39,7 +39,15 @@ def _runs_meant(folders: tuple[Path, ...]) -> tuple[Path, ...]:
         if not fitting:
             raise ValueError(f"no folder of a run fits {folder}")
         found += map(_named, fitting)
-    return tuple(found)
+    return _each_once(tuple(found))
+
+
+def _each_once(folders: tuple[Path, ...]) -> tuple[Path, ...]:
+    places = [folder.resolve() for folder in folders]
+    for place, folder in zip(places, folders, strict=True):
+        if places.count(place) > 1:
+            raise ValueError(f"{folder} is given twice")
+    return folders
 
 
 def _named(folder: Path) -> Path:
@@ -140,7 +148,7 @@ class EvaluateSettings:
     rewards: without functions where the run of the checkpoint says what grades; grader, threshold: see `grader_spec`.
     """
 
-    checkpoint: UserPath | Annotated[tuple[UserPath, ...], MinLen(1)]
+    checkpoint: UserPath | Annotated[tuple[UserPath, ...], MinLen(1), AfterValidator(_each_once)]
     base: UserPath | None
     dataset: DatasetSettings
     rewards: RewardSettings

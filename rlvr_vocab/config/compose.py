@@ -16,6 +16,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from typing_extensions import is_typeddict
 
 from rlvr_vocab.config.command_table import COMMANDS
 from rlvr_vocab.config.recorded import CONF, escaped, read_recorded, read_yaml, yaml_line
@@ -263,8 +264,8 @@ def translate(words: Sequence[str], command: str) -> tuple[list[str], set[str], 
 def _check_key(key: str, keys: Mapping[str, Any]) -> None:
     """Raises UserError where no command has the key; TRL's fields are looked at when they are read."""
     parts = key.split(".")
-    above = [".".join(parts[:depth]) for depth in range(1, len(parts))]
-    free = any(dict in {get_origin(kind) or kind for kind in alternatives(keys.get(each))} for each in above)
+    kinds = [kind for depth in range(1, len(parts)) for kind in alternatives(keys.get(".".join(parts[:depth])))]
+    free = any((get_origin(kind) or kind) is dict or is_typeddict(kind) for kind in kinds)
     if key in keys or free:
         return
     if "training" in keys:

@@ -15,12 +15,13 @@ from typing_extensions import TypedDict  # pydantic takes that of typing from Py
 
 from rlvr_vocab.bounds import Count, NotNegative, Seed, UserPath
 from rlvr_vocab.config.trl_fields import NONE_BELOW_0, GrpoFields
-from rlvr_vocab.config.values import NO_KEY, ONE_KEY
+from rlvr_vocab.config.values import INLINE, NO_KEY, ONE_KEY
 from rlvr_vocab.data.arithmetic import ArithmeticTask
 from rlvr_vocab.data.reasoning_gym.tasks import REASONING_GYM, GymProblems, GymTask, without_worked_solutions
 from rlvr_vocab.data.source import AnswerFormat, Columns, DecimalMark, ProblemSource, PromptStyle, Split
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.reward import RewardSpec
+from rlvr_vocab.text import nearest_word
 from rlvr_vocab.training.settings import (
     CurriculumSettings,
     KLOver,
@@ -45,7 +46,7 @@ ThinkTags = Annotated[tuple[str, str], AfterValidator(_two_tags)]
 
 
 @with_config(ConfigDict(extra="allow"))
-class ModelKwargs(TypedDict):
+class FromPretrained(TypedDict):
     """Arguments of from_pretrained that are checked: a word such as `no`, a text here, would switch one on."""
 
     torch_dtype: Literal["bf16", "fp16", "fp32", "bfloat16", "float16", "float32"]
@@ -55,6 +56,32 @@ class ModelKwargs(TypedDict):
     local_files_only: NotRequired[bool | None]
     low_cpu_mem_usage: NotRequired[bool | None]
     force_download: NotRequired[bool | None]
+
+
+_KWARGS_NOT_USED = {
+    "quantization_config": "set model.model_kwargs.load_in_8bit or model.model_kwargs.load_in_4bit to true",
+    **dict.fromkeys(("use_safetensors", "weights_only"), "weights are read as safetensors alone; leave it out"),
+}
+
+
+def _no_other_spelling(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Any argument may pass through, but none that is nearly one of ours."""
+    for key in kwargs:
+        nearest = nearest_word(key, NOT_FOR_FROM_PRETRAINED)
+        mistyped = key not in NOT_FOR_FROM_PRETRAINED and nearest and abs(len(key) - len(nearest)) <= 2
+        if key == "dtype" or mistyped:
+            raise UserError(f"unknown key model.model_kwargs.{key}; did you mean model.model_kwargs.{nearest}?")
+        if key in _KWARGS_NOT_USED:
+            raise UserError(f"model.model_kwargs.{key} is not used here: {_KWARGS_NOT_USED[key]}")
+    return kwargs
+
+
+if TYPE_CHECKING:
+    Grpo = dict[str, Any]
+    ModelKwargs = dict[str, Any]
+else:
+    Grpo = GrpoFields
+    ModelKwargs = Annotated[FromPretrained, AfterValidator(_no_other_spelling)]
 
 
 @dataclass(frozen=True)
@@ -70,20 +97,43 @@ class ModelSettings:
     init_noise: NotNegative
     pure_bf16: bool
     chat_template: UserPath | None
-    model_kwargs: dict[str, Any]
+    model_kwargs: ModelKwargs
     generation_kwargs: dict[str, Any]
     lora: Lora
     tiny: TinyShape | None
 
     def __post_init__(self) -> None:
-        """`source_ids` alone give the number of reasoning tokens; together they must agree."""
-        ids, n = self.source_ids, self.reasoning_vocab_size
+        ids, n, lora = self.source_ids, self.reasoning_vocab_size, self.lora
         if ids is not None and n not in (0, len(ids)):
             raise UserError(f"model.source_ids has {len(ids)} ids but model.reasoning_vocab_size={n}: give one of them")
         if ids is not None:
             object.__setattr__(self, "reasoning_vocab_size", len(ids))
         if (self.tiny is not None) != (self.name == "tiny"):
             raise UserError(f"model.name={self.name}: model.tiny belongs to model=tiny alone, choose that file")
+        if self.reasoning_rank == 0 and self.init_noise:
+            raise UserError(
+                f"model.init_noise={self.init_noise} with model.reasoning_rank=0: such a copy is what its source is; "
+                "set model.init_noise=0, or a rank of 1 or more"
+            )
+        if self.model_kwargs.get("load_in_8bit") and self.model_kwargs.get("load_in_4bit"):
+            raise UserError("model.model_kwargs.load_in_8bit=true and load_in_4bit=true: choose one of them")
+        if not lora.target_modules or not all(name.strip() for name in lora.target_modules):
+            raise UserError("model.lora.target_modules: name a module or more, as in [q_proj,v_proj], or all-linear")
+        if self.needs_adapter is not None and lora.enabled is False:
+            raise UserError(
+                f"{self.needs_adapter} trains an adapter, nothing else can train: leave model.lora.enabled=false out"
+            )
+        if self.pure_bf16 and self.trains_adapter:
+            raise UserError(
+                "model.pure_bf16=true is for a model whose own weights train: an adapter stays float32 and costs "
+                f"little memory, the frozen weights are {self.dtype} already; leave it out"
+            )
+        if self.adds_copies and self.trains_adapter and lora.train_rows == "all" and self.reasoning_rank is not None:
+            raise UserError(
+                f"model.lora.train_rows=all with model.reasoning_rank={self.reasoning_rank}: rows beside an adapter "
+                "train whole or as differences from their sources; set model.lora.train_rows=reasoning, or "
+                "model.reasoning_rank=null"
+            )
 
     @property
     def bits(self) -> Literal[4, 8] | None:
@@ -109,7 +159,7 @@ class ModelSettings:
     @property
     def dtype(self) -> str:
         """torch_dtype by its long name: "bfloat16", "float16" or "float32"."""
-        short = self.model_kwargs["torch_dtype"]
+        short = str(self.model_kwargs["torch_dtype"])
         return LONG_DTYPE_NAMES.get(short, short)
 
     @property
@@ -160,17 +210,11 @@ class DatasetSettings:
             )
 
 
-if TYPE_CHECKING:
-    Grpo = dict[str, Any]
-else:
-    Grpo = GrpoFields
-
-
 @dataclass(frozen=True)
 class TrainingSettings:
     """grpo: the arguments of GRPOConfig, all but output_dir and report_to."""
 
-    grpo: Grpo
+    grpo: Grpo = field(metadata={INLINE: True})
     max_prompt_length: Count | None
     warmup_ratio: Annotated[float, Ge(0), Lt(1)] | None
     kl_log_steps: NONE_BELOW_0 | None

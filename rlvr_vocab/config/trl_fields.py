@@ -56,7 +56,7 @@ class GrpoFields(TypedDict):
     epsilon_high: NotNegative | None
     entropy_coef: float
     gradient_checkpointing: bool
-    eval_steps: Steps | None
+    eval_steps: Annotated[Steps, Gt(0)] | None
     save_strategy: Annotated[Literal["no", "steps", "epoch", "best"], BeforeValidator(_no_is_text)]
     save_steps: Steps
     save_total_limit: Count | None

@@ -16,8 +16,8 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import did_you_mean, nearest_keys, visible_text, writable
 
 LARGEST_WHOLE_NUMBER = 2**63 - 1
-# Of a field's metadata: it is no key of a configuration; it is one, whatever its type holds.
-NO_KEY, ONE_KEY = "no key", "one key"
+# Metadata of a field: it is no key; it is one key, without those of its type; the keys of its type take its place.
+NO_KEY, ONE_KEY, INLINE = "no key", "one key", "inline"
 _CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
@@ -86,7 +86,7 @@ def keys_of(kind: Any, prefix: str = "") -> Mapping[str, Any]:
     for name, hint in get_type_hints(kind).items():
         if NO_KEY in metadata.get(name, ()):
             continue
-        if is_typeddict(hint):  # TRL's fields stand beside ours
+        if INLINE in metadata.get(name, ()):
             found |= keys_of(hint, prefix)
             continue
         key = f"{prefix}.{name}".removeprefix(".")
@@ -96,7 +96,7 @@ def keys_of(kind: Any, prefix: str = "") -> Mapping[str, Any]:
         for part in alternatives(hint):
             listed = get_origin(part) is tuple
             element = get_args(part)[0] if listed else part
-            if isinstance(element, type) and is_dataclass(element):
+            if is_typeddict(element) or (isinstance(element, type) and is_dataclass(element)):
                 found |= keys_of(element, f"{key}[]" if listed else key)
     return found
 

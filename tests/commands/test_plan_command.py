@@ -99,12 +99,10 @@ def test_what_nothing_makes_fit_is_one_line(capsys):
     [
         (("gpu=h10",), "gpu=h10: no such card; did you mean h100"),
         (("fit=much",), "fit=much: expected the memory of a card, as 24GiB"),
-        (("sharding=fsdp2",), "sharding=fsdp2: over one card there is nothing to share"),
         (("calibrate=true", "gpus=2"), "calibrate=true: steps are run in this machine"),
         (("model.name=nobody/nothing",), "model.name=nobody/nothing: its shape is not at hand"),
         (("training.num_generations=7",), "training.num_generations=7 does not divide"),
         (("experiment=quickstart_stages", "calibrate=true"), "calibrate=true: not for a run in stages"),
-        (("completion_tokens=5000",), "completion_tokens=5000: completions end at training.max_completion_length=1024"),
         (("calibrat=true",), "unknown key calibrat; did you mean calibrate?"),
     ],
 )

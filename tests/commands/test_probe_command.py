@@ -156,7 +156,7 @@ def test_what_cannot_be_probed_is_refused(train, capsys, tmp_path):
     baseline = train("baseline", "model.reasoning_vocab_size=0")
     assert "no reasoning tokens" in error_of(capsys, f"run={baseline}")
     run = train("moved")
-    assert "stands there twice" in error_of(capsys, f"run=[{run},{run}]")
+    assert "is given twice" in error_of(capsys, f"run=[{run},{run}]")
     assert "did you mean permuted?" in error_of(capsys, f"run={train('moved')}", "arms=[permutted]")
 
 

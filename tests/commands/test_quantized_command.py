@@ -39,8 +39,7 @@ def test_a_quantized_run_says_that_it_trains_an_adapter_and_ends_well(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "load_in_4bit=true: the weights themselves cannot train, so LoRA is switched on" in done.stdout
-    paged = "training.optim=paged_adamw_8bit: without a GPU there is nothing to page, its state stays in memory\n"
-    assert done.stderr == paged
+    assert done.stderr == ""
     metrics = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert abs(metrics[0]["kl"]) < 1e-6 < metrics[1]["kl"]
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())

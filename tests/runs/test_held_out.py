@@ -74,7 +74,7 @@ def test_the_format_is_what_the_format_reward_says():
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (["training.eval_steps=0"], "training.eval_steps=0: must be above 0"),
+        (["training.eval_steps=0"], "training.eval_steps=0: should be greater than 0"),
         (["training.eval_steps=5", "dataset.max_eval_samples=0"], "nothing is held out"),
         (["training.eval_strategy=steps", "dataset.eval_fraction=0"], "nothing is held out"),
         (["training.metric_for_best_model=acuracy"], "did you mean accuracy"),

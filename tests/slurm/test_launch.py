@@ -162,17 +162,13 @@ def test_the_log_folder_that_a_script_names_is_part_of_the_repository(script):
     assert (ROOT / log).parent.joinpath(".gitignore").is_file()
 
 
-def test_the_examples_in_the_scripts_heads_would_be_accepted(monkeypatch):
-    from rlvr_vocab.config.checks import machine
-    from rlvr_vocab.config.checks.machine import check_vllm
+def test_the_examples_in_the_scripts_heads_would_be_accepted():
     from rlvr_vocab.config.load import read_settings
 
-    monkeypatch.setattr(machine, "installed", lambda package: True)
     for script, arm in zip(SCRIPTS, ("0", "full"), strict=True):
         text = (ROOT / "slurm" / script).read_text(encoding="utf-8")
         [example] = re.findall(rf"^# .*bash slurm/{script} (.*)$", text, re.MULTILINE)
-        settings = read_settings("train", [f"model.reasoning_vocab_size={arm}", *shlex.split(example)])
-        check_vllm(settings.training.grpo)  # type: ignore[union-attr]
+        read_settings("train", [f"model.reasoning_vocab_size={arm}", *shlex.split(example)])
 
 
 def test_a_time_limit_can_be_left_to_plan(scripts):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 
 import torch
@@ -18,8 +17,6 @@ from rlvr_vocab.text import nearest_and_all
 from rlvr_vocab.training.arguments import grpo_config
 from rlvr_vocab.training.models.lora import linear_layers, skeleton, vocabulary_modules
 from rlvr_vocab.vocab.expand import read_base
-
-logger = logging.getLogger(__name__)
 
 _SHARDED = "accelerate_configs/ddp.yaml trains it in several processes, whole in each"
 
@@ -109,17 +106,14 @@ def _on_cpu(settings: RunSettings) -> bool:
 
 
 def _check_without_gpu(settings: RunSettings) -> None:
-    grpo, attention = settings.training.grpo, settings.model.model_kwargs.get("attn_implementation")
+    attention = settings.model.model_kwargs.get("attn_implementation")
     if attention in FLASH_PACKAGES or attention == "flex_attention" or "/" in (attention or ""):
         # Flex attention computes on a CPU, but has no backward pass there.
         raise UserError(f"{ATTENTION}={attention} needs a GPU, and there is none here: set {ATTENTION}=sdpa")
-    if grpo.get("use_liger_kernel"):
+    if settings.training.grpo.get("use_liger_kernel"):
         raise UserError(
             "training.use_liger_kernel=true needs a GPU, and there is none here: set training.use_liger_kernel=false"
         )
-    optim = grpo.get("optim") or ""
-    if optim.startswith("paged_"):
-        logger.warning("training.optim=%s: without a GPU there is nothing to page, its state stays in memory", optim)
 
 
 TARGETS = "model.lora.target_modules"

@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING
 
 from rlvr_vocab.bounds import Count, NotNegative
 from rlvr_vocab.config.checks import machine
-from rlvr_vocab.config.checks.model import check_adapter, check_model
-from rlvr_vocab.config.checks.run import check_batches, check_dataset, check_gold_answers, check_loss, check_rewards
+from rlvr_vocab.config.checks.run import (
+    check_batches,
+    check_dataset,
+    check_gold_answers,
+    check_loss,
+    check_model,
+    check_rewards,
+)
 from rlvr_vocab.config.command_table import (
     CheckSettings,
     CompareSettings,
@@ -40,10 +46,10 @@ from rlvr_vocab.record.probe import ARMS
 from rlvr_vocab.record.results import grader_text, same_grader
 from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader
-from rlvr_vocab.runs.folder import check_new_file, check_new_folder
+from rlvr_vocab.runs.folder import check_new_file, check_new_folder, check_no_file_in_the_way
 from rlvr_vocab.runs.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder
 from rlvr_vocab.runs.rewards import dummy_context, grader_of_checkpoint, grader_of_run
-from rlvr_vocab.text import did_you_mean
+from rlvr_vocab.text import did_you_mean, nearest_and_all
 from rlvr_vocab.vocab.layout import VocabLayout, refuse_expanded
 from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_CONFIG, is_adapter
 
@@ -80,24 +86,19 @@ def check_report(settings: ReportSettings) -> None:
 def check_compare(settings: CompareSettings) -> None:
     if len(settings.runs) < 2:
         raise UserError("runs: give two runs at least, as in runs=[out/a,out/b]")
-    for number, run in enumerate(settings.runs):
+    for run in settings.runs:
         check_is_run(run, "runs")
-        if run.resolve() in [other.resolve() for other in settings.runs[:number]]:
-            raise UserError(f"runs: {run} is given twice")
 
 
 def check_probe(settings: ProbeSettings) -> None:
-    unknown = [arm for arm in settings.arms or () if arm not in ARMS]
-    if unknown:
-        raise UserError(f"arms: no arm {unknown[0]}{did_you_mean(unknown[0], ARMS)}; there are {', '.join(ARMS)}")
-    if len({run.absolute() for run in settings.run}) < len(settings.run):
-        raise UserError("run: the same run stands there twice")
+    for arm in settings.arms or ():
+        if arm not in ARMS:
+            raise UserError(f"arms: no arm {arm}{nearest_and_all(arm, ARMS)}")
     check_new_file(settings.folder / PROBE, "out", ())
     for run in settings.run:
         check_is_run(run, "run")
-        model = run / FINAL_MODEL
-        check_checkpoint_folder(model, None)
-        if not VocabLayout.load(model).size:
+        check_checkpoint_folder(run / FINAL_MODEL, None)
+        if not VocabLayout.load(run / FINAL_MODEL).size:
             raise UserError(f"run={run}: has no reasoning tokens whose choice could mean anything")
     _check_backend(settings.backend, [run / FINAL_MODEL for run in settings.run], "leave backend=transformers")
 
@@ -150,12 +151,14 @@ def check_check(settings: CheckSettings) -> None:
 
 
 def check_evaluate(settings: EvaluateSettings) -> None:
-    check_each_checkpoint(settings)
+    for checkpoint in settings.checkpoints:
+        check_checkpoint_folder(checkpoint, settings.base)
+    merge_first = "fold it into its base first, rlvr-vocab merge checkpoint={0} out=…, or leave backend=transformers"
+    _check_backend(settings.backend, settings.checkpoints, merge_first)
     check_dataset(settings.dataset)
     check_graders(settings)
     for folder in settings.folders:
-        if folder.is_file():
-            raise UserError(f"out={folder}: a file is in the way; give a folder")
+        check_no_file_in_the_way(folder, "out")
 
 
 def check_graders(settings: EvaluateSettings) -> None:
@@ -180,58 +183,37 @@ def _check_backend(backend: str, checkpoints: Sequence[Path], for_adapter: str) 
         machine.require("vllm", "backend=vllm", "leave backend=transformers")
 
 
-def check_each_checkpoint(settings: EvaluateSettings) -> None:
-    """Every checkpoint can be sampled, by the backend that is asked for, and is asked for once."""
-    checkpoints = settings.checkpoints
-    for number, checkpoint in enumerate(checkpoints):
-        if checkpoint.absolute() in [other.absolute() for other in checkpoints[:number]]:
-            raise UserError(f"checkpoint={checkpoint}: given twice")
-        check_checkpoint_folder(checkpoint, settings.base)
-    _check_backend(
-        settings.backend,
-        checkpoints,
-        "fold it into its base first, rlvr-vocab merge checkpoint={0} out=…, or leave backend=transformers",
-    )
-
-
 def check_expand(settings: ExpandSettings) -> None:
     check_model(settings.model)
     check_new_folder(settings.out, "out")
 
 
 def check_score(settings: ScoreSettings) -> None:
-    """Refuse what cannot be scored before anything heavy loads.
-
-    Raises:
-        UserError: the first thing that is wrong.
-    """
-    _check_what_is_scored(settings)
-    check_rewards(settings.rewards)
-    if settings.completions is not None:
-        check_completions(settings.completions)
-    if settings.dataset is not None:
-        check_dataset(settings.dataset)
-        check_gold_answers(settings.rewards, settings.dataset)
-        if settings.dataset.columns.answer is None and settings.model is None:
-            raise UserError("dataset.columns.answer=null: no gold answers to score; give a model=… that answers")
-    if settings.model is not None:
-        _check_sampling_model(settings.model)
-    if settings.out is not None:
-        check_new_file(settings.out, "out", _files_read(settings))
-
-
-def _check_what_is_scored(settings: ScoreSettings) -> None:
-    if settings.completions is not None and (settings.dataset is not None or settings.model is not None):
-        other = "dataset" if settings.dataset is not None else "model"
+    completions, dataset, model = settings.completions, settings.dataset, settings.model
+    if completions is not None and (dataset is not None or model is not None):
+        other = "dataset" if dataset is not None else "model"
         raise UserError(f"completions=… and {other}=… are two things to score: give one")
-    if settings.completions is None and settings.dataset is None:
-        if settings.model is not None:
-            raise UserError(f"model.name={settings.model.name} needs problems to answer: choose them with dataset=…")
+    if completions is None and dataset is None and model is not None:
+        raise UserError(f"model.name={model.name} needs problems to answer: choose them with dataset=…")
+    if completions is None and dataset is None:
         raise UserError(
             "nothing to score: give completions=FILE, dataset=… for its gold answers, or model=… dataset=… for samples"
         )
-    if settings.think_tags is not None and settings.model is not None:
+    if settings.think_tags is not None and model is not None:
         raise UserError("think_tags is for completions and gold answers; a model has model.think_tags")
+    check_rewards(settings.rewards)
+    if completions is not None:
+        check_completions(completions)
+    if dataset is not None:
+        check_dataset(dataset)
+        check_gold_answers(settings.rewards, dataset)
+        if dataset.columns.answer is None and model is None:
+            raise UserError("dataset.columns.answer=null: no gold answers to score; give a model=… that answers")
+    if model is not None:
+        _check_sampling_model(model)
+    if settings.out is not None:
+        of_dataset = (dataset.name, dataset.eval_split) if dataset is not None else ()
+        check_new_file(settings.out, "out", [str(each) for each in (completions, *of_dataset) if each])
 
 
 def _check_sampling_model(model: ModelSettings) -> None:
@@ -242,12 +224,6 @@ def _check_sampling_model(model: ModelSettings) -> None:
         if key not in _SAMPLING:
             raise UserError(f"{where}={value}: samples are drawn as in training, with {' and '.join(_SAMPLING)} alone")
         read(Count if key == "max_new_tokens" else NotNegative, value, where)
-
-
-def _files_read(settings: ScoreSettings) -> list[str]:
-    named = [settings.completions] if settings.completions is not None else []
-    names = [settings.dataset.name, settings.dataset.eval_split or ""] if settings.dataset is not None else []
-    return [*map(str, named), *filter(None, names)]
 
 
 def check_completions(path: Path) -> None:
@@ -262,32 +238,28 @@ def check_completions(path: Path) -> None:
 
 
 def check_plan(settings: PlanSettings) -> None:
-    """Raises UserError for the first thing that is wrong; what this machine lacks for the run is no fault of a plan."""
+    """The settings can be planned; a package or a file that this machine lacks is no fault of a plan."""
     check_model(settings.model)
-    check_adapter(settings.model)
     for each in (settings, *(stage.run for stage in settings.stages)):
         check_batches(each.training.grpo, settings.gpus)
         check_loss(each.training.grpo)
-        longest = each.training.grpo["max_completion_length"]
-        if settings.completion_tokens is not None and settings.completion_tokens > longest:
-            raise UserError(
-                f"completion_tokens={settings.completion_tokens:g}: completions end at "
-                f"training.max_completion_length={longest}"
-            )
     architecture_of_run(settings)
     if settings.gpu is not None:
         device_named(settings.gpu)
     if settings.fit_gib is not None and settings.gpu == CPU:
         raise UserError(f"fit={settings.fit} with gpu=cpu: it is for a card; name one of {', '.join(CARDS)}, or none")
-    if settings.sharding != "none" and settings.gpus == 1:
-        raise UserError(f"sharding={settings.sharding}: over one card there is nothing to share; set gpus")
-    if settings.calibrate and (settings.gpus > 1 or settings.gpu not in (None, CPU)):
-        raise UserError("calibrate=true: steps are run in this machine, by one process; leave gpu and gpus out")
-    if settings.calibrate and settings.stages:
-        raise UserError("calibrate=true: not for a run in stages, which it would have to run whole; set stages=null")
-    if settings.calibrate and settings.fit is not None:
-        raise UserError("calibrate=true with fit: settings are first found, then measured; give one of them")
     if settings.calibrate:
-        grader_of_run(settings)  # whose code the steps will import
+        _check_calibration(settings)
     if settings.out is not None:
         check_new_file(settings.out, "out", ())
+
+
+def _check_calibration(settings: PlanSettings) -> None:
+    """One process of this machine runs steps of a run in one piece."""
+    if settings.gpus > 1 or settings.gpu not in (None, CPU):
+        raise UserError("calibrate=true: steps are run in this machine, by one process; leave gpu and gpus out")
+    if settings.stages:
+        raise UserError("calibrate=true: not for a run in stages, which it would have to run whole; set stages=null")
+    if settings.fit is not None:
+        raise UserError("calibrate=true with fit: settings are first found, then measured; give one of them")
+    grader_of_run(settings)  # whose code the steps will import

@@ -1,16 +1,12 @@
-"""What this machine has: a W&B login, which a run may need before it starts, and optional packages."""
+"""What a run needs of this machine before it starts: a W&B login and optional packages."""
 
 from __future__ import annotations
 
-import netrc
 import os
 import sys
-from collections.abc import Mapping
 from importlib.metadata import distributions, packages_distributions, version
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
 from packaging.version import Version
 
@@ -38,18 +34,9 @@ def check_wandb_login(logging: LoggingSettings) -> None:
 def has_wandb_key() -> bool:
     if os.environ.get("WANDB_API_KEY"):
         return True
-    host = urlparse(os.environ.get("WANDB_BASE_URL") or WANDB_URL).hostname or ""
-    files = [os.environ.get("NETRC"), *(str(Path.home() / name) for name in (".netrc", "_netrc"))]
-    return any(netrc_has(Path(file), host) for file in files if file)
+    from requests.utils import get_netrc_auth  # as W&B looks for it
 
-
-def netrc_has(path: Path, host: str) -> bool:
-    if not path.is_file():
-        return False
-    try:
-        return host in netrc.netrc(str(path)).hosts
-    except (netrc.NetrcParseError, OSError):
-        return False  # a file that W&B could not read either
+    return get_netrc_auth(os.environ.get("WANDB_BASE_URL") or WANDB_URL) is not None
 
 
 def installed(package: str) -> bool:
@@ -91,18 +78,10 @@ def check_attention(name: Any) -> None:
         raise UserError(f"{ATTENTION}={name}: {package} is not installed; install it, or set {ATTENTION}=sdpa")
 
 
-def check_attention_precision(name: Any, dtype: str, grpo: Mapping[str, Any]) -> None:
-    """Flash attention computes in 16 bits alone: the weights have to be, or autocast."""
-    if name in FLASH_PACKAGES and dtype == "float32" and not (grpo.get("bf16") or grpo.get("fp16")):
-        raise UserError(f"{ATTENTION}={name} computes in 16 bits: set training.bf16=true, or {ATTENTION}=sdpa")
-
-
 OLDEST, NEWEST = Version("0.22.0"), Version("0.31.0")  # what TRL 1.16 supports
 
 
-def check_vllm(grpo: Mapping[str, Any]) -> None:
-    if not grpo.get("use_vllm"):
-        return
+def check_vllm() -> None:
     if not installed("vllm"):
         raise UserError(
             "training.use_vllm=true: vllm is not installed; see docs/vllm.md, or set training.use_vllm=false"
