@@ -14,8 +14,6 @@ from rlvr_vocab.rewards.library.answers import (
     numeric,
     whole_text_number,
 )
-from rlvr_vocab.verify.reading.readings import Number
-from rlvr_vocab.verify.reading.units import PERCENT
 
 CASES = [
     (r"<think>6 * 7</think>\boxed{42}", "42", 1.0),
@@ -26,25 +24,15 @@ CASES = [
     (r"<think>x</think>\boxed{41}. No wait, \boxed{42}", "42", 1.0),
     (r"<think>x</think>\boxed{42}. No wait, \boxed{41}", "42", 0.0),
     (r"<think>x</think>\boxed{42}. No wait, \boxed{4", "42", 0.0),  # cut off
-    ("<think>x</think>", "42", 0.0),
     ("", "42", 0.0),
     ("The answer is $42$.", "42", 0.0),  # no box
     (r"\boxed{}", "42", 0.0),
     (r"\boxed 42", "42", 1.0),
     (r"\fbox{42}", "42", 1.0),
-    (r"\boxed{042}", "42", 1.0),
-    (r"\boxed{-3}", "-3", 1.0),
-    (r"\boxed{3}", "-3", 0.0),
-    (r"\boxed{ 1000 }", "1000", 1.0),
-    (r"\boxed{1,000}", "1000", 1.0),
-    (r"\boxed{\frac{1}{2}}", "0.5", 1.0),
-    (r"\boxed{\frac{1}{2}}", r"$\frac12$", 1.0),
     (r"\boxed{\frac{1}{2}}", r"\boxed{\frac12}", 1.0),
-    (r"\boxed{2\pi}", "2", 0.0),
-    (r"\boxed{2\pi}", r"2\pi", 1.0),
-    (r"\boxed{x+1}", "1+x", 1.0),
     (r"\boxed{72}", 72.0, 1.0),
-    (r"\boxed{72.0}", 72, 1.0),
+    (r"\boxed{42}", None, None),
+    (r"\boxed{42}", "$$", None),
     (r"\boxed{1/2}", 0.5, 1.0),
     (r"\boxed{[1, 2]}", [1, 2], None),
     (r"\boxed{True}", True, None),
@@ -61,10 +49,6 @@ def test_turns_are_scored(turn, gold, score):
 def test_scores_keep_the_order_of_a_batch():
     turns, golds, scores = zip(*CASES, strict=True)
     assert accuracy(turns, solution=golds) == list(scores)
-
-
-def test_gold_answers_may_be_numbers_or_missing():
-    assert accuracy([r"\boxed{42}"] * 5, solution=[42, 42.0, "", None, "$$"]) == [1.0, 1.0, None, None, None]
 
 
 @pytest.mark.parametrize(
@@ -272,11 +256,6 @@ def test_a_solution_is_needed_for_every_completion(function):
 )
 def test_a_text_that_is_a_number_is_read_exactly(text, value):
     assert whole_text_number(text).value == value
-
-
-@pytest.mark.parametrize("text", ["50%", r"50 \%", r"$50\%$"])
-def test_a_percent_sign_is_kept_apart(text):
-    assert whole_text_number(text) == Number(Fraction(50), PERCENT)
 
 
 @pytest.mark.parametrize(

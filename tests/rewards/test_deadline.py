@@ -12,7 +12,7 @@ import pytest
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.rewards.build import DEADLINE, RewardContext, build_rewards
 from rlvr_vocab.rewards.deadline import Deadline, DeadlineThread, TimedOut
-from rlvr_vocab.rewards.guard import Reward, dry_run
+from rlvr_vocab.rewards.guard import Reward
 from rlvr_vocab.rewards.reward import RewardSpec
 
 TURNS = ["a", "b", "c"]
@@ -51,7 +51,7 @@ def judge():
         each.let_go.set()
 
 
-def said(caplog):
+def warnings(caplog):
     return [record.getMessage() for record in caplog.records]
 
 
@@ -63,7 +63,7 @@ def test_a_call_that_is_late_costs_its_rows_and_is_told_with_function_and_second
     assert 0.2 <= time.monotonic() - started < 5
     assert function.failures == 3
     assert logged == [("rewards/mine/failures", 3.0), ("rewards/mine/timeouts", 3.0)]
-    assert said(caplog) == ["reward mine had not returned by its deadline of 0.2 seconds: all of them score None"]
+    assert warnings(caplog) == ["reward mine had not returned by its deadline of 0.2 seconds: all of them score None"]
 
 
 def test_a_function_that_hangs_is_not_called_again_until_its_call_has_ended(judge, caplog):
@@ -75,7 +75,7 @@ def test_a_function_that_hangs_is_not_called_again_until_its_call_has_ended(judg
     assert time.monotonic() - started < 0.2  # at once, all five
     assert slow.called == [["b"]] and function.failures == 6
     hanging = "still hangs in a call that began 0 seconds ago and was not called again"
-    assert said(caplog)[1:] == [f"reward slow {hanging}: all of them score None"] * 5
+    assert warnings(caplog)[1:] == [f"reward slow {hanging}: all of them score None"] * 5
     slow.let_go.set()
     assert called_again(function, ["a"]) == [1.0]
     assert slow.called == [["b"], ["a"]]
@@ -102,7 +102,7 @@ def test_rows_that_are_tried_again_share_the_deadline_and_those_scored_before_it
     started = time.monotonic()
     assert function(completions=["a", "b", "c", "d", "e"]) == [1.0, 1.0, None, None, None]
     assert time.monotonic() - started < 1  # of one row, not of three
-    first, second, _ = said(caplog)
+    first, second, _ = warnings(caplog)
     assert first.startswith("reward mine had not returned by its deadline of 0.3 seconds for row 3 ('c')")
     assert "still hangs" in second and "for row 4 ('d')" in second
 
@@ -128,7 +128,7 @@ def test_a_timeout_of_an_asynchronous_function_itself_is_an_error_of_its_own(cap
         raise TimeoutError("the service took too long")
 
     assert Reward(judge, "mine", deadline=LONG_ENOUGH)(completions=["a"]) == [None]
-    assert "raised TimeoutError: the service took too long (test_deadline.py, line " in said(caplog)[0]
+    assert "raised TimeoutError: the service took too long (test_deadline.py, line " in warnings(caplog)[0]
 
 
 def test_a_function_sees_the_context_of_its_caller_and_one_thread_for_all_its_calls():
@@ -218,53 +218,10 @@ def test_a_function_that_never_returns_does_not_hold_up_the_end_of_the_program()
     assert "reward forever had not returned by its deadline of 0.2 seconds" in answer.stderr
 
 
-@pytest.fixture
-def mine(tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text(
-        "import signal, time\n"
-        "def sleeps(completions, seconds=0):\n"
-        "    time.sleep(seconds)\n"
-        "    return [1.0] * len(completions)\n"
-        "def alarm(completions, **columns):\n"
-        "    signal.signal(signal.SIGALRM, signal.SIG_DFL)\n"
-        "    return [1.0] * len(completions)\n"
-    )
-    return lambda function: f"{path}:{function}"
-
-
-def built(*arguments, **fields):
-    [reward] = build_rewards([RewardSpec(*arguments, **fields)], RewardContext())
-    return reward
-
-
-def test_functions_of_the_user_have_a_deadline_unless_told_otherwise_and_the_library_needs_none(mine):
-    assert built(mine("sleeps")).deadline == DEADLINE == 300
-    assert built(mine("sleeps"), deadline=5.0).deadline == 5
-    assert built(mine("sleeps"), deadline=None).deadline is None
-    assert built("accuracy").deadline is None and built("debug").deadline is None
-
-
-def test_a_deadline_for_the_library_is_refused():
+def test_user_code_has_a_deadline_unless_it_is_null_and_the_library_has_none(tmp_path):
+    (tmp_path / "mine.py").write_text("def fine(completions): return [1.0] * len(completions)\n")
+    mine = f"{tmp_path}/mine.py:fine"
+    specs = [RewardSpec(mine), RewardSpec(mine, deadline=5.0), RewardSpec(mine, deadline=None), RewardSpec("accuracy")]
+    assert [reward.deadline for reward in build_rewards(specs, RewardContext())] == [DEADLINE, 5.0, None, None]
     with pytest.raises(UserError, match="boxed takes no deadline beside its name: it is of the library"):
-        built("boxed", deadline=5.0)
-
-
-ROWS = [{"prompt": [{"role": "user", "content": "1?"}], "solution": "1"}]
-REPLIES = [[{"role": "assistant", "content": "1"}]]
-
-
-def test_a_function_that_is_late_in_its_trial_is_refused_with_the_key_to_change(mine):
-    with pytest.raises(UserError) as caught:
-        dry_run(built(mine("sleeps"), params={"seconds": 2}, deadline=0.1), ROWS, REPLIES)
-    assert str(caught.value) == (
-        "reward sleeps had not returned by its deadline of 0.1 seconds in its trial; "
-        "a larger `deadline` beside its name gives it more time, null any time"
-    )
-
-
-def test_a_function_that_needs_the_main_thread_is_told_how_to_get_it(mine):
-    with pytest.raises(UserError, match=r"signal only works in main thread.*`deadline: null` beside its name lets it"):
-        dry_run(built(mine("alarm")), ROWS, REPLIES)
-    [score] = dry_run(built(mine("alarm"), deadline=None), ROWS, REPLIES)
-    assert score.value == 1.0
+        build_rewards([RewardSpec("boxed", deadline=5.0)], RewardContext())

@@ -46,10 +46,6 @@ def test_think_format_agrees_with_trl_but_where_it_says_so():
     assert (think_format(["\n" + same[0]]), theirs[-1:]) == ([1.0], [0.0])
 
 
-def test_tags_may_have_other_names():
-    assert think_format(["[r]<think>[/r]x", "<think>a</think>b"], think_tags=("[r]", "[/r]")) == [1.0, 0.0]
-
-
 ON_LINES = "<reasoning>\n6 * 7\nis 42\n</reasoning>\n<answer>\n42\n</answer>\n"
 
 

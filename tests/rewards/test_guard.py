@@ -1,8 +1,10 @@
-"""A reward function's mistakes cost rows, not runs: each is None, counted, and told with function, row and value."""
+"""A reward function's mistakes cost rows, not runs: each is None, counted, and warned about; a dry run refuses them."""
 
 import asyncio
 import importlib
 import math
+import signal
+import time
 from collections import deque
 from decimal import Decimal
 
@@ -12,7 +14,7 @@ import pytest
 import torch
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.rewards.guard import Reward, score_of
+from rlvr_vocab.rewards.guard import Reward, dry_run, score_of
 from rlvr_vocab.rewards.reward import Score, reward
 from rlvr_vocab.verify.verifier import DIFFERENT, TIMEOUT, Verdict
 
@@ -34,34 +36,8 @@ def raising_on(*turns, error=KeyError):
     return function
 
 
-def said(caplog):
+def warnings(caplog):
     return [record.getMessage() for record in caplog.records]
-
-
-def test_good_scores_pass_as_they_are_and_nothing_is_said(caplog):
-    function = guarded(lambda completions: [1, None, 0.5, True, -2.0])
-    assert function(completions=TURNS) == [1.0, None, 0.5, 1.0, -2.0]
-    assert function.failures == 0 and not caplog.records
-    assert function.__name__ == "mine"
-
-
-def test_a_row_for_which_the_function_raises_scores_none_and_the_others_keep_their_scores(caplog):
-    function = guarded(raising_on("b", "d"))
-    assert function(completions=TURNS) == [1.0, None, 1.0, None, 1.0]
-    assert function.failures == 2
-    first, second = said(caplog)
-    assert first.startswith("reward mine raised KeyError: 'b' (test_guard.py, line ")
-    assert first.endswith(" for row 2 ('b'): it scores None (such rows so far: 1)")
-    assert "for row 4 ('d')" in second
-
-
-def test_a_value_that_is_no_score_costs_its_row_alone(caplog):
-    function = guarded(lambda completions: [1.0, "yes", math.nan, [1.0], math.inf])
-    assert function(completions=TURNS) == [1.0, None, None, None, None]
-    first, second, third = said(caplog)
-    assert first == "reward mine returned 'yes' (a str), not a number for row 2 ('b'): it scores None " \
-                    "(such rows so far: 1)"  # fmt: skip
-    assert "returned nan, which is no finite float32 for row 3" in second and "returned [1.0] (a list)" in third
 
 
 @pytest.mark.parametrize(
@@ -119,22 +95,29 @@ def test_sequences_arrays_and_tensors_are_lists(result):
     ("result", "why"),
     [
         (None, "None, not a list"),
-        (1.0, "1.0 (a float), not a list"),
         ("11111", "'11111' (a str), not a list"),
         ({"a": 1.0}, "{'a': 1.0} (a dict), not a list"),
-        pytest.param(iter("12345"), None, id="an iterator"),
+        (iter([1.0] * 5), None),
         (np.ones((1, 2)), "array([[1., 1.]]) (a ndarray) of shape (1, 2), not a list"),
         ([1.0], "1 value for 5 rows"),
         ([1.0] * 6, "6 values for 5 rows"),
     ],
-    ids=str,
 )
-def test_a_result_that_is_no_list_of_the_batch_costs_all_rows_and_is_told_once(result, why, caplog):
+def test_a_result_that_is_no_list_of_the_batch_costs_all_rows_with_one_warning(result, why, caplog):
     function = guarded(lambda completions: result)
-    assert function(completions=TURNS) == [None] * 5
-    assert function.failures == 5
-    [line] = said(caplog)
+    assert function(completions=TURNS) == [None] * 5 and function.failures == 5
+    [line] = warnings(caplog)
     assert why is None or line == f"reward mine returned {why}: all of them score None"
+
+
+def test_a_value_that_is_no_score_costs_its_row_alone(caplog):
+    function = guarded(lambda completions: [1, "yes", math.nan, None, True])
+    assert function(completions=TURNS) == [1.0, None, None, None, 1.0] and function.failures == 2
+    first, second = warnings(caplog)
+    assert first == (
+        "reward mine returned 'yes' (a str), not a number for row 2 ('b'): it scores None (such rows so far: 1)"
+    )
+    assert "returned nan, which is no finite float32 for row 3" in second
 
 
 def test_a_fault_of_the_batch_that_no_row_alone_has_costs_no_row_and_is_told(caplog):
@@ -153,13 +136,14 @@ def test_a_fault_of_the_batch_that_no_row_alone_has_costs_no_row_and_is_told(cap
 
 
 @pytest.mark.parametrize("deadline", [None, LONG_ENOUGH])
-@pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError, StopIteration])
-def test_what_is_raised_costs_its_row_and_reads_alike_with_and_without_a_deadline(error, deadline, caplog):
+@pytest.mark.parametrize("error", [KeyError, SystemExit, asyncio.CancelledError, StopIteration])
+def test_a_row_that_raises_costs_itself_with_and_without_a_deadline(error, deadline, caplog):
     function = raising_on("c", error=error)
     assert Reward(function, "mine", deadline=deadline)(completions=TURNS) == [1.0, 1.0, None, 1.0, 1.0]
-    [line] = said(caplog)
+    [line] = warnings(caplog)
     where = f"(test_guard.py, line {function.__code__.co_firstlineno + 3})"
     assert line.startswith(f"reward mine raised {error.__name__}") and where in line
+    assert line.endswith(" for row 3 ('c'): it scores None (such rows so far: 1)")
 
 
 @pytest.mark.parametrize("deadline", [None, LONG_ENOUGH])
@@ -167,16 +151,6 @@ def test_what_is_raised_costs_its_row_and_reads_alike_with_and_without_a_deadlin
 def test_an_interruption_and_wrong_use_are_raised_where_the_function_was_called(error, deadline):
     with pytest.raises(error, match="c"):
         Reward(raising_on("c", error=error), "mine", deadline=deadline)(completions=TURNS)
-
-
-def test_an_object_that_cannot_be_looked_at_costs_its_row():
-    class Closed:
-        @property
-        def ndim(self):
-            raise ValueError("closed")
-
-    function = guarded(lambda completions: [1.0, Closed(), 1.0, 1.0, 1.0])
-    assert function(completions=TURNS) == [1.0, None, 1.0, 1.0, 1.0]
 
 
 async def length(completions):
@@ -216,20 +190,9 @@ def test_single_rows_get_their_cells_and_what_belongs_to_the_whole_batch():
 def test_the_first_three_mistakes_are_told_then_every_tenth_then_every_hundredth(caplog):
     function = guarded(lambda completions: ["no"] * len(completions))
     function(completions=["a"] * 250)
-    told = [int(line.rpartition(": ")[2].rstrip(")")) for line in said(caplog)]
+    told = [int(line.rpartition(": ")[2].rstrip(")")) for line in warnings(caplog)]
     assert told == [1, 2, 3, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 200]
     assert function.failures == 250
-
-
-def test_a_trial_has_the_reasons_of_the_function_and_of_its_mistakes_and_counts_and_tells_nothing(caplog):
-    function = guarded(raising_on("b", error=ValueError))
-    kept, failed = function.explain(completions=["a", "b"])
-    assert kept == Score(1.0, "")
-    assert failed.failed == "row" and failed.value is None
-    assert failed.reason.startswith("raised ValueError: b (test_guard.py, line ")
-    [one, other] = guarded(lambda completions: "no").explain(completions=["a", "b"])
-    assert one == other == Score(None, "returned 'no' (a str), not a list", failed="batch")
-    assert function.failures == 0 and not caplog.records
 
 
 def logged_by(function, **columns):
@@ -292,3 +255,67 @@ def test_what_a_function_says_or_logs_can_be_written_as_utf_8(function, deadline
     guarded(completions=["a", "b"], log_extra=lambda column, values: logged.update({column: values}))
     assert set(map(len, logged.values())) == {2}
     "".join([*logged, *(text for values in logged.values() for text in values)]).encode("utf-8")
+
+
+ROWS = [{"prompt": [{"role": "user", "content": f"{number}?"}], "solution": str(number)} for number in (1, 2, 3)]
+REPLIES = [[{"role": "assistant", "content": f"\\boxed{{{number}}}"}] for number in (1, 2, 3)]
+
+
+def refusal(function, **more):
+    with pytest.raises(UserError) as caught:
+        dry_run(Reward(function, "mine", **more), ROWS, REPLIES)
+    return str(caught.value)
+
+
+def test_a_dry_run_passes_what_a_trainer_passes():
+    def thorough(prompts, completions, completion_ids, solution, trainer_state, log_extra, log_metric):
+        assert [prompt[0]["content"] for prompt in prompts] == ["1?", "2?", "3?"]
+        assert [turn[0]["content"] for turn in completions] == ["\\boxed{1}", "\\boxed{2}", "\\boxed{3}"]
+        assert solution == ["1", "2", "3"]
+        assert [len(ids) for ids in completion_ids] == [9, 9, 9]
+        assert trainer_state.global_step / trainer_state.max_steps == 0
+        log_extra("seen", solution)
+        log_metric("rows", 3.0)
+        return [1.0, None, 0]
+
+    scores = dry_run(Reward(thorough, "mine"), ROWS, REPLIES)
+    assert [score.value for score in scores] == [1.0, None, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (
+            lambda solution, **columns: [1 / (int(answer) - 2) for answer in solution],
+            "raised ZeroDivisionError: division by zero (test_guard.py",
+        ),
+        (
+            lambda completions, **columns: [1.0, 1.0, "yes"],
+            r"returned 'yes' (a str), not a number for row 3 ('\\boxed{3}') in its trial",
+        ),
+        (
+            lambda completions, **columns: [1.0],
+            "returned 1 value for 3 rows; it must return a list with a number or None per row",
+        ),
+    ],
+)
+def test_a_mistake_in_a_dry_run_is_refused_with_its_row(function, message):
+    assert refusal(function).startswith(f"reward mine {message}")
+
+
+def sleeps(completions, **columns):
+    time.sleep(2)
+
+
+def sets_an_alarm(completions, **columns):
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    return [1.0] * len(completions)
+
+
+def test_a_dry_run_that_needs_more_time_or_the_main_thread_names_the_key():
+    assert refusal(sleeps, deadline=0.1) == (
+        "reward mine had not returned by its deadline of 0.1 seconds in its trial; "
+        "a larger `deadline` beside its name gives it more time, null any time"
+    )
+    assert "`deadline: null` beside its name lets it run in the main thread" in refusal(sets_an_alarm, deadline=60.0)
+    assert dry_run(Reward(sets_an_alarm, "mine"), ROWS, REPLIES)[0].value == 1.0

@@ -102,11 +102,6 @@ def test_cosine_length_asks_its_grader_with_columns_tags_and_nothing_to_log_with
     assert seen == {"solution": ["7"] * 3, "level": ["a", "b", "c"], "think_tags": ("[r]", "[/r]")}
 
 
-def test_cosine_length_is_graded_by_accuracy_where_nothing_is_said():
-    scores = cosine_length([r"\boxed{7}", r"\boxed{8}"], ["7", "7"], ids(0, 0), max_completion_length=10)
-    assert scores == [1.0, -1.0]
-
-
 OPEN, CLOSE, STANDARD = 90, 91, 100
 IDS = {"standard_size": STANDARD, "think_open_id": OPEN, "think_close_id": CLOSE}
 
@@ -123,6 +118,7 @@ IDS = {"standard_size": STANDARD, "think_open_id": OPEN, "think_close_id": CLOSE
         ("<think>a</think>b<think>c</think>", [101, CLOSE, 2, OPEN, 103, CLOSE], 2, 4),
         ("<think>a<think>b", [OPEN, 101, OPEN, 102], 2, 3),  # an opening tag within was chosen while thinking
         ("a<think>b", [101, OPEN, 102], 1, 1),  # a reasoning id outside is no matter
+        ("<think>", [OPEN, STANDARD - 1, STANDARD], 1, 2),  # the first id after the standard ones
         ("<think>", [OPEN], None, 0),
         ("a", [1], None, 0),
         ("a</think>b", [1, CLOSE, 2], None, 0),
@@ -132,10 +128,6 @@ def test_reasoning_tokens_are_counted_among_those_sampled_while_thinking(text, i
     [score] = reasoning_share.explain([text], [ids], **IDS)
     assert score.value == (reasoning_tokens / tokens if tokens else None)
     assert score.reason == (f"{reasoning_tokens} of {tokens} thinking tokens" if tokens else "no thinking")
-
-
-def test_the_first_id_after_the_standard_ones_is_a_reasoning_token():
-    assert reasoning_share(["<think>"] * 2, [[OPEN, STANDARD - 1], [OPEN, STANDARD]], **IDS) == [0.0, 1.0]
 
 
 def test_a_target_is_approached_from_both_sides():

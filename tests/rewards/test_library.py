@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 import trl.rewards
-import yaml
 
 import rlvr_vocab.rewards
 from rlvr_vocab.errors import UserError
@@ -279,33 +278,3 @@ def test_every_reward_function_works_in_trls_own_trainer(make_shape, tmp_path):
     # What the tiny model says is noise: at most 16 tokens, so the punishment of the last 4 is between -1 and 0.
     assert -1.0 <= logged["rewards/overlong/mean"] <= 0.0 and logged["rewards/length/mean"] == 1.0
     assert math.isfinite(logged["loss"]) and math.isfinite(logged["reward"])
-
-
-def documented_parameters():
-    """reward -> parameter -> default as it stands in docs/rewards.md, None for what is needed."""
-    text = (Path(__file__).parents[2] / "docs" / "rewards.md").read_text(encoding="utf-8")
-    sections = re.findall(r"^### `(\w+)`\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
-    found = {}
-    for name, section in sections:
-        [paragraph] = re.findall(r"^- Parameters: (.*?)(?=^- )", section, re.MULTILINE | re.DOTALL)
-        spans = [span.partition(": ") for span in re.findall(r"`([a-z_]+(?:: [^`{]+)?)`", paragraph)]
-        found[name] = {parameter: yaml.safe_load(default) if default else None for parameter, _, default in spans}
-    return found
-
-
-@pytest.mark.parametrize("name", sorted({function.__name__ for function in LIBRARY.values()} - {"accuracy"}))
-def test_the_document_names_every_parameter_with_its_default(name):
-    parameters = inspect.signature(LIBRARY[name]).parameters
-    actual = {
-        setting: None
-        if default is inspect.Parameter.empty
-        else list(default)
-        if isinstance(default, tuple)
-        else default
-        for setting in LIBRARY[name].settings - {"think_tags"}
-        for default in [parameters[setting].default]
-    }
-    documented = documented_parameters()[name]
-    assert {key: value for key, value in documented.items() if key in actual} == actual
-    # Other words in that paragraph are values of a parameter.
-    assert documented.keys() - actual.keys() <= {"words", "characters", "answer", "thinking"}
