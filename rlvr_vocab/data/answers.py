@@ -9,10 +9,7 @@ from typing import Any
 
 from rlvr_vocab.verify.reading.scanning import group_end
 
-NOT_AN_ANSWER = "answer is neither text nor a number"
 MISSING_ANSWER = "missing answer"
-NO_HASH = 'no "####" in the answer'
-NO_BOX = r"no complete \boxed{...} in the answer"
 
 GROUPED_NUMBER = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 BOX_OPENING = re.compile(r"\\boxed\s*\{")
@@ -54,10 +51,11 @@ def cell_answer(value: object, answer_format: str, decimal: str = "point") -> An
     if value is None or is_nan(value):
         raise UnusableRow(MISSING_ANSWER, value)
     text = plain_text(value)
-    if answer_format == "bare" and _is_handed_on(value, text):
+    is_number = isinstance(value, int | float) and text is not None
+    if answer_format == "bare" and (is_number or isinstance(value, bool | list | dict)):
         return value
     if text is None:
-        raise UnusableRow(NOT_AN_ANSWER, value)
+        raise UnusableRow("answer is neither text nor a number", value)
     if text.strip() == "":
         raise UnusableRow(MISSING_ANSWER, value)
     answer = EXTRACTORS[answer_format](with_decimal_points(text) if decimal == "comma" else text).strip()
@@ -66,13 +64,8 @@ def cell_answer(value: object, answer_format: str, decimal: str = "point") -> An
     return answer
 
 
-def _is_handed_on(value: object, text: str | None) -> bool:
-    """Whether a cell is a value of JSON's other than text, which rewards get as it is."""
-    return isinstance(value, bool | list | dict) or (isinstance(value, int | float) and text is not None)
-
-
 def gold_text(gold: object) -> str | None:
-    """A gold answer as those rewards take it that compare text, nothing for a missing one; None where it is no text.
+    """A gold answer as rewards that compare text take it: "" for a missing one; None where it is no text.
 
     Example:
         >>> gold_text(72.0), gold_text("1/2"), gold_text([3, 4])
@@ -101,14 +94,9 @@ def plain_text(value: object) -> str | None:
         exact_integer = value.is_integer() and abs(value) <= LARGEST_EXACT_FLOAT
         return str(int(value)) if exact_integer else repr(value)
     if isinstance(value, Decimal) and value.is_finite():
-        return plain_decimal(value)
+        digits = format(value, "f")
+        return digits.rstrip("0").rstrip(".") if "." in digits else digits
     return None
-
-
-def plain_decimal(value: Decimal) -> str:
-    """A decimal without an exponent and without trailing zeros."""
-    digits = format(value, "f")
-    return digits.rstrip("0").rstrip(".") if "." in digits else digits
 
 
 def is_nan(value: object) -> bool:
@@ -120,7 +108,7 @@ def hash_answer(text: str) -> str:
     """What follows the last `####`, thousands separators of a plain number removed (GSM8K's `1,000`)."""
     _, marker, answer = text.rpartition("####")
     if not marker:
-        raise UnusableRow(NO_HASH, text)
+        raise UnusableRow('no "####" in the answer', text)
     answer = answer.strip()
     return answer.replace(",", "") if GROUPED_NUMBER.fullmatch(answer) else answer
 
@@ -131,7 +119,7 @@ def boxed_answer(text: str) -> str:
         end = group_end(text, opening.end() - 1)
         if end is not None:
             return text[opening.end() : end - 1]
-    raise UnusableRow(NO_BOX, text)
+    raise UnusableRow(r"no complete \boxed{...} in the answer", text)
 
 
 # A number with a decimal comma; dots, spaces or quotes between its thousands.

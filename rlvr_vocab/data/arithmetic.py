@@ -18,14 +18,9 @@ class ArithmeticTask:
     """Sums a+b, where a and b have up to `digits` digits; remainders of such an a; or sums of many digits.
 
     Args:
-        digits: Most digits of a number.
-        num_problems: Number of problems; no two have the same numbers, of a and b in whatever order.
         modulus: Ask for the remainder of one number by this, in place of a sum.
         terms: Ask for the sum of so many digits, in place of two numbers.
-        partial_sums: What the working of such a sum has of each sum on the way, the last included.
-
-    Raises:
-        UserError: If there are not that many different problems, or `modulus` stands beside `terms`.
+        partial_sums: How the worked solution of such a sum writes each partial sum.
     """
 
     digits: Annotated[Whole, Ge(1), Le(9)] = 2
@@ -64,14 +59,13 @@ def _long_sums(task: ArithmeticTask, terms: int, seed: int) -> list[dict[str, st
         >>> _long_sums(ArithmeticTask(num_problems=1, partial_sums="last_digit"), terms=4, seed=0)
         [{'problem': '6+3+1+1=', 'answer': '11', 'reasoning': '901'}]
     """
-    numbers = random.Random(seed).sample(range(10**terms), task.num_problems)
-    return [_long_sum([int(digit) for digit in f"{number:0{terms}}"], task.partial_sums) for number in numbers]
-
-
-def _long_sum(digits: list[int], shown: Literal["whole", "last_digit"]) -> dict[str, str]:
-    sums = [str(each) for each in accumulate(digits)]
-    working = ",".join(sums[1:]) if shown == "whole" else "".join(each[-1] for each in sums[1:])
-    return {"problem": f"{'+'.join(map(str, digits))}=", "answer": sums[-1], "reasoning": working}
+    rows = []
+    for number in random.Random(seed).sample(range(10**terms), task.num_problems):
+        digits = f"{number:0{terms}}"
+        sums = [str(each) for each in accumulate(map(int, digits))]
+        working = ",".join(sums[1:]) if task.partial_sums == "whole" else "".join(each[-1] for each in sums[1:])
+        rows.append({"problem": f"{'+'.join(digits)}=", "answer": sums[-1], "reasoning": working})
+    return rows
 
 
 def _remainders(task: ArithmeticTask, modulus: int, seed: int) -> list[dict[str, str]]:
@@ -114,4 +108,20 @@ def worked_sum(a: int, b: int) -> str:
         column_sum = int(digit_a) + int(digit_b) + carry
         steps.append(f"{digit_a}+{digit_b}{'+1' if carry else ''}={column_sum}")
         carry = column_sum // 10
+    return ",".join(steps)
+
+
+def worked_difference(larger: int, smaller: int) -> str:
+    """The difference digit by digit from the right; where one is borrowed the next digit has a last `-1`.
+
+    Example:
+        >>> worked_difference(52, 34)
+        '12-4=8,5-3-1=1'
+    """
+    steps, borrowed = [], 0
+    for digit, taken in zip_longest(reversed(str(larger)), reversed(str(smaller)), fillvalue="0"):
+        left = int(digit) - int(taken) - borrowed
+        borrows = left < 0
+        steps.append(f"{'1' if borrows else ''}{digit}-{taken}{'-1' if borrowed else ''}={left % 10}")
+        borrowed = int(borrows)
     return ",".join(steps)

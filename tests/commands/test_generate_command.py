@@ -188,9 +188,9 @@ def test_prompts_are_read_from_lines_columns_and_conversations(tmp_path: Path) -
     assert read_prompts(written("a.jsonl", json.dumps({"messages": talk}))) == [talk]
     for name, text, said in (
         ("b.csv", "id,words\n1,one\n", "its columns are id, words"),
-        ("b.tsv", "id\tprompt\n1\tone\n2\t\n", "row 2 is empty$"),
-        ("c.jsonl", '{"prompt": " "}', "row 1 is empty$"),
-        ("b.jsonl", '{"prompt": 3}', "row 1 is 3, neither text nor a list of messages"),
+        ("b.tsv", "id\tprompt\n1\tone\n2\t\n", "row 2: empty problem"),
+        ("c.jsonl", '{"prompt": " "}', "row 1: empty problem"),
+        ("b.jsonl", '{"prompt": true}', "row 1: problem is neither text, a number nor a list of messages: True"),
         ("b.txt", "\n\n", "no prompts in it"),
     ):
         with pytest.raises(UserError, match=said):

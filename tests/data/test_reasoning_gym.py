@@ -15,8 +15,7 @@ import pytest
 from rlvr_vocab.data.load import check_source, load_problem_sets, read_problems
 from rlvr_vocab.data.reasoning_gym import tasks as tasks_module
 from rlvr_vocab.data.reasoning_gym.problems import difficulty_of, first_seed, wording_of
-from rlvr_vocab.data.reasoning_gym.tasks import SPLITS, GymProblems, GymTask
-from rlvr_vocab.data.reasoning_gym.worked_solutions import WORKED
+from rlvr_vocab.data.reasoning_gym.tasks import SPLITS, WORKED, GymProblems, GymTask
 from rlvr_vocab.data.reasoning_gym.workers import make_entries
 from rlvr_vocab.data.source import Columns, ProblemSource, PromptStyle, Split
 from rlvr_vocab.errors import UserError

@@ -10,50 +10,46 @@ from functools import lru_cache
 from typing import Any
 
 from rlvr_vocab.data.answers import MISSING_ANSWER
-from rlvr_vocab.data.reasoning_gym.tasks import SPLITS, GymProblems, GymTask
-from rlvr_vocab.data.reasoning_gym.worked_solutions import WORKED
+from rlvr_vocab.data.reasoning_gym.tasks import SPLITS, WORKED, GymProblems, GymTask
 from rlvr_vocab.data.reasoning_gym.workers import Entry, make_entries
-from rlvr_vocab.data.rows import DroppedRow, Problem, UsableRows, short_text
+from rlvr_vocab.data.rows import DroppedRow, Problem, UsableRows
 from rlvr_vocab.errors import is_main_process
 from rlvr_vocab.terminal import make_console, progress_bar
+from rlvr_vocab.text import short_text
 
 COLUMNS = ("problem", "answer", "reasoning", "task", "difficulty", "entry")
-REPEATED = "the same problem as an earlier one"
-NOT_MADE = "its generator failed"
 
 _SEEDS_OF_A_SPLIT = 2**30
-# Of a range, how many values make kinds of problems; and the characters of a difficulty.
-_NARROW, _LONGEST_DIFFICULTY = 20, 80
-# Problems of a task that are looked at for the words that it is asked in, and how many of them hold such a word.
+_NARROW = 20  # values of a range that make kinds of problems
+# Problems of a task that are searched for the words of its question, and how many of them hold such a word.
 _ASKED, _OFTEN = 20, 4
 
 
 @lru_cache(maxsize=2)  # a command may ask twice, and some families take a second for a problem
 def gym_rows(problems: GymProblems, split: str, seed: int) -> UsableRows:
-    """The problems of a split, task by task; repeated ones, and what a generator could not make, are dropped.
+    """The problems of a split, task by task; repeated ones and failures of a generator are dropped.
 
     A task may have no answer of its own and score others all the same: the solution of its problems is None.
 
     Raises:
-        UserError: A task takes too long, or too much memory.
+        UserError: a task takes too long, or too much memory.
     """
     usable: dict[str, Problem] = {}
     dropped: list[DroppedRow] = []
     for row_number, (task, entry) in enumerate(_entries(problems, split, seed), start=1):
-        if entry.failure or entry.answer == "":
-            reason = NOT_MADE if entry.failure else MISSING_ANSWER
-            shown = short_text(entry.failure) if entry.failure else _end_of(entry.question)
-            dropped.append(DroppedRow(row_number, f"{reason}, {task.name}", shown))
+        problem = Problem(entry.question, entry.answer, _row(task, entry), row_number) if not entry.failure else None
+        if problem is None or entry.answer == "":
+            reason, shown = (
+                ("its generator failed", entry.failure) if entry.failure else (MISSING_ANSWER, entry.question)
+            )
+        elif usable.setdefault(problem.key, problem) is not problem:
+            reason, shown = "the same problem as an earlier one", entry.question
+        else:
             continue
-        problem = Problem(entry.question, entry.answer, _row(task, entry), row_number)
-        if usable.setdefault(problem.key, problem) is not problem:
-            dropped.append(DroppedRow(row_number, f"{REPEATED}, {task.name}", _end_of(problem.text)))
+        # The end of a question tells it from others of its task.
+        shown = short_text(shown) if entry.failure else short_text(shown.strip()[-40:])
+        dropped.append(DroppedRow(row_number, f"{reason}, {task.name}", shown))
     return UsableRows(tuple(usable.values()), tuple(dropped), COLUMNS)
-
-
-def _end_of(text: str) -> str:
-    """What tells a problem from others of its task stands mostly at its end."""
-    return short_text(text.strip()[-40:])
 
 
 def _entries(problems: GymProblems, split: str, seed: int) -> Iterator[tuple[GymTask, Entry]]:
@@ -73,8 +69,8 @@ def _entries(problems: GymProblems, split: str, seed: int) -> Iterator[tuple[Gym
 def first_seed(seed: int, task: str, split: str) -> int:
     """The seed of the first problem of a task in a split; that of the next problem is one more, and so on.
 
-    The splits have no seed in common. Runs with neighbouring seeds begin far from each other, or one would have nearly
-    the problems of the other.
+    The splits have no seed in common. Neighbouring seeds of runs begin far from each other, or one run would have
+    nearly the problems of the other.
     """
     digest = hashlib.sha256(f"{seed} {task}".encode()).digest()
     return int.from_bytes(digest[:4]) % _SEEDS_OF_A_SPLIT + SPLITS.index(split) * _SEEDS_OF_A_SPLIT
@@ -92,7 +88,7 @@ def _row(task: GymTask, entry: Entry) -> dict[str, Any]:
 
 
 def difficulty_of(metadata: Mapping[str, Any]) -> str:
-    """What makes a problem as difficult as it is, in short: its place in a narrow range of the task, else the range.
+    """The difficulty of a problem in short: its place in a narrow range of the task, else the range.
 
     Example:
         >>> difficulty_of({"num_terms": 3, "difficulty": {"num_terms": (2, 6), "value": (1, 1000), "digits": (4, 4)}})
@@ -101,22 +97,20 @@ def difficulty_of(metadata: Mapping[str, Any]) -> str:
     settings = metadata.get("difficulty")
     if not isinstance(settings, dict):
         return "" if settings is None else str(settings)
-    shown = {name: _in_short(setting, metadata.get(name)) for name, setting in settings.items()}
-    return short_text(", ".join(f"{name} {value}" for name, value in shown.items() if value), _LONGEST_DIFFICULTY)
-
-
-def _in_short(setting: Any, own: Any) -> str:
-    match setting:
-        case (low, high) if isinstance(setting, tuple):
-            narrow = isinstance(own, int) and low <= own <= high < low + _NARROW
-            return str(own) if narrow else "-".join(map(str, dict.fromkeys(setting)))
-        case bool() | int() | float() | str():
-            return str(setting)
-    return ""  # weights of kinds of problems, which are no difficulty
+    shown = []
+    for name, setting in settings.items():
+        own = metadata.get(name)
+        match setting:
+            case (low, high) if isinstance(setting, tuple):
+                narrow = isinstance(own, int) and low <= own <= high < low + _NARROW
+                shown.append(f"{name} {own if narrow else '-'.join(map(str, dict.fromkeys(setting)))}")
+            case bool() | int() | float() | str():  # not the weights of kinds of problems, which are no difficulty
+                shown.append(f"{name} {setting}")
+    return short_text(", ".join(shown), limit=80)
 
 
 def wording_of(tasks: Sequence[GymTask]) -> list[str]:
-    """The words that the tasks are asked in, for a tokenizer: each of them stands in several problems of its task."""
+    """The words of the tasks' questions, for a tokenizer: each of them stands in several problems of its task."""
     words: dict[str, None] = {}
     for task in tasks:
         entries = make_entries(task.name, task.params, 0, _ASKED)

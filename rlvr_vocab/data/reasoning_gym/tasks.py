@@ -1,8 +1,9 @@
-"""Which task families of reasoning-gym a problem set is made of, what they take, and how many problems of each."""
+"""Task families of reasoning-gym that a problem set is made of, and worked solutions of three of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib.util import find_spec
 from itertools import pairwise
@@ -10,30 +11,24 @@ from typing import Annotated, Any
 
 from annotated_types import Gt
 
+from rlvr_vocab.data.arithmetic import worked_difference, worked_sum
 from rlvr_vocab.data.files import one_line
-from rlvr_vocab.data.reasoning_gym.worked_solutions import WORKED
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.text import did_you_mean
 
 REASONING_GYM = "reasoning_gym"
-# From seeds that have none in common.
-SPLITS = ("train", "held_out", "test")
+SPLITS = ("train", "held_out", "test")  # from seeds that have none in common
 INSTALL = "pip install -e '.[gym]' (it builds a small extension, which wants a C compiler)"
 
 # Fields of every family's configuration that are no parameters here, and the keys that decide them.
 _OF_THE_RUN = {"seed": "seed", "size": "dataset.num_problems"}
 _MIXTURE = "composite"  # a family of families, which `tasks` is already
+_TERM = re.compile(r"([+-]?) ?(-?\d+)")
 
 
 @dataclass(frozen=True)
 class GymTask:
-    """A task family.
-
-    Args:
-        name: What reasoning-gym calls it.
-        weight: Its share of the problems, relative to the weights of the others.
-        params: Fields of its configuration, which decide how difficult it is; the others have their defaults.
-    """
+    """A task family by its name, its share of the problems, and fields of its configuration (the difficulty)."""
 
     name: str
     weight: Annotated[float, Gt(0)] = 1.0
@@ -42,12 +37,11 @@ class GymTask:
 
 @dataclass(frozen=True)
 class GymProblems:
-    """What a problem set is made of.
+    """The task families of a problem set.
 
     Args:
-        tasks: The families.
-        num_problems: How many problems are made to train on and to hold out.
-        num_held_out: How many of these are held out; as many has the split `test`.
+        num_problems: Problems to train on and to hold out, together.
+        num_held_out: Held-out problems among these; the split `test` has as many.
     """
 
     tasks: tuple[GymTask, ...]
@@ -55,7 +49,7 @@ class GymProblems:
     num_held_out: int
 
     def shares(self, split: str) -> list[int]:
-        """How many problems of each task a split has, by the weights.
+        """Problems of each task in a split, by the weights.
 
         Example:
             >>> GymProblems((GymTask("lcm", 2.0), GymTask("gcd")), num_problems=100, num_held_out=10).shares("train")
@@ -77,12 +71,7 @@ def require_reasoning_gym(who: str) -> None:
 
 
 def check_tasks(problems: GymProblems) -> None:
-    """Refuse tasks that cannot be made before anything heavy loads.
-
-    Raises:
-        UserError: The package is missing, a task or one of its parameters is unknown or refused, or there are more
-            tasks than problems.
-    """
+    """Raises UserError for tasks that cannot be made: unknown names, refused values, too few problems."""
     require_reasoning_gym(f"dataset={REASONING_GYM}")
     if not problems.tasks:
         raise UserError("dataset.tasks is empty: name at least one, as in dataset.tasks=[chain_sum]")
@@ -118,6 +107,62 @@ def _check_task(task: GymTask) -> None:
         raise UserError(f"dataset.tasks: {task.name} refuses {given}: {one_line(error)}") from error
 
 
+def worked_chain(metadata: Mapping[str, Any]) -> str:
+    """A chain of sums and differences, one after the other, each digit by digit from the right.
+
+    A `-:` in front means that the result is negative.
+
+    Example:
+        >>> worked_chain({"expression": "52 - 34 + 7"})
+        '12-4=8,5-3-1=1;18+7:8+7=15,1+0+1=2'
+        >>> worked_chain({"expression": "34 - 52"})
+        '-:12-4=8,5-3-1=1'
+    """
+    signed = [(match[1], int(match[2])) for match in _TERM.finditer(metadata["expression"])]
+    total, *terms = [-number if sign == "-" else number for sign, number in signed]
+    steps: list[str] = []
+    for term in terms:
+        larger, smaller = max(abs(total), abs(term)), min(abs(total), abs(term))
+        same_sign = (total < 0) == (term < 0)
+        digits = worked_sum(abs(total), abs(term)) if same_sign else worked_difference(larger, smaller)
+        name = f"{total}{term:+}:" if steps else ""
+        total += term
+        steps.append(f"{name}{'-:' if total < 0 else ''}{digits}")
+    return ";".join(steps)
+
+
+def worked_spelling(metadata: Mapping[str, Any]) -> str:
+    """The letters of a word, and the same from the last to the first.
+
+    Example:
+        >>> worked_spelling({"word": "sun"})
+        's,u,n;n,u,s'
+    """
+    letters = metadata["word"]
+    return f"{','.join(letters)};{','.join(reversed(letters))}"
+
+
+def worked_bits(metadata: Mapping[str, Any]) -> str:
+    """A number halved until 1 is left, an odd one marked; the marks are the bits.
+
+    Example:
+        >>> worked_bits({"number": 11})
+        '11*,5*,2,1*:3'
+    """
+    halves = [metadata["number"]]
+    while halves[-1] > 1:
+        halves.append(halves[-1] // 2)
+    marked = ",".join(f"{number}{'*' * (number % 2)}" for number in halves)
+    return f"{marked}:{sum(number % 2 for number in halves)}"
+
+
+# Worked solutions by task family, from the metadata of a problem.
+WORKED: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "chain_sum": worked_chain,
+    "spell_backward": worked_spelling,
+    "count_bits": worked_bits,
+}
+
+
 def without_worked_solutions(tasks: Sequence[GymTask]) -> list[str]:
-    """The names of tasks that there are no worked solutions for."""
     return [task.name for task in tasks if task.name not in WORKED]

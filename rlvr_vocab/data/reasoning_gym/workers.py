@@ -1,6 +1,6 @@
-"""The processes in which the code of reasoning-gym runs: it makes problems there, and scores what a model answered.
+"""Worker processes that run reasoning-gym: they make problems, and score a model's answers.
 
-What a generator makes may depend on Python's hash seed, which the workers of a pool have in common, and some scorers
+A generator's problems may depend on Python's hash seed, which the workers of a pool have in common, and some scorers
 evaluate an answer as Python.
 """
 
@@ -31,11 +31,9 @@ _EVALUATES = re.compile(r"\b(?:eval|exec|parse_expr|sympify)\(")
 
 @dataclass(frozen=True)
 class Entry:
-    """A problem as its generator gave it, or why it gave none.
+    """A problem, or the exception of its generator as `failure`.
 
-    Attributes:
-        encoded: all of it as JSON text that keeps tuples, with the task and its parameters: what its scorer needs.
-        failure: what the generator raised; empty where there is a problem.
+    `encoded` is the whole problem with its task and parameters, as its scorer needs it: JSON text that keeps tuples.
     """
 
     encoded: str = ""
@@ -48,11 +46,7 @@ class Entry:
 def make_entries(
     task: str, params: dict[str, Any], seed: int, count: int, on_progress: Callable[[int], None] = lambda done: None
 ) -> list[Entry]:
-    """The first problems of a task family under a seed, in their order.
-
-    Raises:
-        UserError: they take too long, or too much memory.
-    """
+    """The first problems of a task family under a seed; raises UserError where they take too long or much memory."""
     starts = range(0, count, _TOGETHER)
     items = [["make", task, params, seed, count, start, min(start + _TOGETHER, count)] for start in starts]
     outcomes = _pool().run(items, _SECONDS, lambda done, total: on_progress(min(done * _TOGETHER, count)))
@@ -63,27 +57,17 @@ def make_entries(
                 f"dataset.tasks: {task} could not make {_TOGETHER} problems: {outcome.detail}; make them easier with "
                 "its params, or leave it out"
             )
-        entries += [_entry(text, failure) for text, failure in outcome.value]
+        for text, failure in outcome.value:
+            read = decoded(json.loads(text)) if text else {}
+            entries.append(Entry(text, read.get("question", ""), read.get("answer"), read.get("metadata"), failure))
     return entries
 
 
-def _entry(text: str, failure: str) -> Entry:
-    if failure:
-        return Entry(failure=failure)
-    read = decoded(json.loads(text))
-    return Entry(text, read["question"], read["answer"], read["metadata"])
-
-
 def score_answers(pairs: Sequence[tuple[str, str]], deadline: float, allow_unsafe: bool) -> list[Outcome]:
-    """What the scorer of its own task gives each answer.
-
-    Args:
-        pairs: an encoded entry, and the answer.
-        deadline: seconds for one answer.
-        allow_unsafe: evaluate answers where the system cannot confine that.
+    """Scores of pairs of an encoded entry and an answer, each by the scorer of its own task within `deadline` seconds.
 
     Raises:
-        CannotConfine: the system has not what it takes.
+        CannotConfine: the system cannot confine a scorer that evaluates answers, and not `allow_unsafe`.
     """
     outcomes = _pool().run([["score", *pair, deadline, not allow_unsafe] for pair in pairs], deadline)
     for outcome in outcomes:
@@ -102,21 +86,19 @@ def preload() -> None:
 
 
 def work(item: list[Any]) -> Any:
-    """What a worker does."""
     job, *arguments = item
     return _make(*arguments) if job == "make" else _score(*arguments)
 
 
 @lru_cache(maxsize=128)
 def _family(task: str, params: str, seed: int, size: int) -> Any:
-    """A data set of reasoning-gym; `params` as JSON text."""
     from reasoning_gym.factory import create_dataset
 
     return create_dataset(task, **json.loads(params), seed=seed, size=size)
 
 
 def _make(task: str, params: dict[str, Any], seed: int, count: int, start: int, stop: int) -> list[tuple[str, str]]:
-    """Each entry encoded, or nothing and why."""
+    """Each entry encoded, or empty text and its failure."""
     import numpy
 
     family = _family(task, json.dumps(params), seed, count)
@@ -128,12 +110,12 @@ def _make(task: str, params: dict[str, Any], seed: int, count: int, start: int, 
             entry = {**family[place], "task": task, "params": params}
             made.append((json.dumps(encoded(entry)), ""))
         except Exception as error:  # noqa: BLE001 - whatever a generator raises costs one problem
-            made.append(("", _in_words(error)))
+            made.append(("", _described(error)))
     return made
 
 
 def _score(entry: str, answer: str, deadline: float, confined: bool) -> float | str:
-    """A score, or why the system cannot confine the scorer, where that is wanted."""
+    """A score, or why the system cannot confine the scorer."""
     read = decoded(json.loads(entry))
     family = _family(read["task"], json.dumps(read["params"]), 0, 1)
     if not _evaluates(type(family).__module__):
@@ -148,7 +130,7 @@ def _evaluates(module: str) -> bool:
 
 
 def _scored_apart(score: Callable[[], float], deadline: float, confined: bool) -> float | str:
-    """The score from a process for this answer alone, which an answer that is evaluated can change nothing beyond."""
+    """The score from a process for this answer alone: an answer that is evaluated changes nothing outside it."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -156,22 +138,22 @@ def _scored_apart(score: Callable[[], float], deadline: float, confined: bool) -
             limit(deadline, _SCORING_MEMORY, 0)
             if confined:
                 confine(readable_paths())
-            said: dict[str, Any] = {"score": score()}
+            result: dict[str, Any] = {"score": score()}
         except CannotConfine as error:
-            said = {"cannot_confine": str(error)}
+            result = {"cannot_confine": str(error)}
         except BaseException as error:  # noqa: BLE001 - whatever a scorer raises is its answer
-            said = {"raised": _in_words(error)}
-        os.write(writing, json.dumps(said).encode("ascii"))
+            result = {"raised": _described(error)}
+        os.write(writing, json.dumps(result).encode("ascii"))
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         answered = pipe.read()
     os.waitpid(child, 0)
-    said = json.loads(answered) if answered else {"raised": "its process ended"}
-    if "raised" in said:
-        raise RuntimeError(said["raised"])
-    return said["score"] if "score" in said else said["cannot_confine"]
+    result = json.loads(answered) if answered else {"raised": "its process ended"}
+    if "raised" in result:
+        raise RuntimeError(result["raised"])
+    return result["score"] if "score" in result else result["cannot_confine"]
 
 
-def _in_words(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:LONGEST_DETAIL]
