@@ -1,8 +1,8 @@
-"""Forecasts of `rlvr-vocab plan` against what runs take: peak memory by phase, and seconds of a step after `calibrate`.
+"""Forecasts of `rlvr-vocab plan` against what runs take: peak memory by phase, and seconds of a step.
 
     python benchmarks/plan.py OUT MODEL [MODEL …] [--only low_rank] [--seed 0] [--steps 4] [key=value …]
 
-Each setting is planned, planned with `calibrate=true`, then run. MODEL is a folder. How many completions there are at a
+Each setting is planned, then run. MODEL is a folder. How many completions there are at a
 time, in how many batches and how long they may be is drawn by the seed, for each model and setting apart: with a seed
 that nobody has used these are settings that nobody has seen. A setting that is in OUT is not run again, and what was
 found stands in OUT/plan.json.
@@ -21,7 +21,7 @@ from typing import Any
 
 from recipe_runs import PROGRAM
 
-from rlvr_vocab.plan.outcome import measured_in
+from rlvr_vocab.plan.forecast import measured_figures
 from rlvr_vocab.record.files import METRICS, SUMMARY
 from rlvr_vocab.record.metrics import read_metrics
 
@@ -90,14 +90,11 @@ def one(arguments: argparse.Namespace, model: str, setting: str, further: list[s
     words += [f"training.max_steps={arguments.steps}", *further]
     folder, forecast_file = arguments.out / "run", arguments.out / "forecast.json"
     shutil.rmtree(folder, ignore_errors=True)
-    forecasts = []
-    for calibrate in ("false", "true"):
-        forecast_file.unlink(missing_ok=True)
-        rlvr_vocab("plan", *words, "gpu=cpu", f"calibrate={calibrate}", f"out={forecast_file}")
-        forecasts.append(json.loads(forecast_file.read_text()))
-    planned, calibrated = forecasts
+    forecast_file.unlink(missing_ok=True)
+    rlvr_vocab("plan", *words, "gpu=cpu", f"out={forecast_file}")
+    planned = json.loads(forecast_file.read_text())
     rlvr_vocab("train", *words, f"output_dir={folder}")
-    measured = measured_in(read_metrics(folder / METRICS))
+    measured = measured_figures(read_metrics(folder / METRICS))
     summary = json.loads((folder / SUMMARY).read_text())
     forecast_file.unlink()
     shutil.rmtree(folder)
@@ -106,9 +103,8 @@ def one(arguments: argparse.Namespace, model: str, setting: str, further: list[s
         "memory": {phase: sum(parts.values()) / 2**30 for phase, parts in planned["memory"].items()},
         "measured_memory": summary["peak_memory"],
         "phase": planned["peak_phase"],
-        "uncalibrated_seconds": sum(planned["step_seconds"].values()),
-        "seconds": sum(calibrated["step_seconds"].values()),
-        "measured_seconds": sum(measured.seconds.values()),
+        "seconds": sum(planned["step_seconds"].values()),
+        "measured_seconds": measured["seconds, step"],
     }
 
 

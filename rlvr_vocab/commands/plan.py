@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from rlvr_vocab.config.command_table import PlanSettings
-from rlvr_vocab.config.recorded import config_yaml
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.config.values import as_typed
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write
 from rlvr_vocab.plan.devices import GIB, Device, device_named, device_with
 from rlvr_vocab.plan.fit import Fit, fit_into, summary_of, with_value
-from rlvr_vocab.plan.forecast import Circumstances, corrected, forecast_of
-from rlvr_vocab.plan.outcome import Forecast, measured_in
-from rlvr_vocab.plan.problems import ProblemsAhead, problems_ahead
-from rlvr_vocab.plan.workload import architecture_of_run, checkpoints_activations, copies_of
-from rlvr_vocab.record.files import METRICS
-from rlvr_vocab.record.metrics import read_metrics
+from rlvr_vocab.plan.forecast import Circumstances, Forecast, forecast_of
+from rlvr_vocab.plan.workload import (
+    ProblemsAhead,
+    architecture_of_run,
+    checkpoints_activations,
+    copies_of,
+    problems_ahead,
+)
 from rlvr_vocab.terminal import make_console, print_section
 from rlvr_vocab.text import pluralize
-
-_MEASURED_STEPS = 2
 
 
 def run(settings: PlanSettings) -> int:
@@ -46,8 +42,6 @@ def run(settings: PlanSettings) -> int:
     )
     fit = None if settings.fit_gib is None else fit_into(settings, where, settings.fit_gib)
     forecast = forecast_of(settings, where) if fit is None else fit.forecast
-    if settings.calibrate:
-        forecast = _calibrated(settings, where, console)
     if settings.out is not None:
         atomic_write(settings.out, forecast.to_json())
     match settings.format:
@@ -78,27 +72,6 @@ def _ahead(settings: PlanSettings) -> ProblemsAhead:
     told = () if settings.prompt_tokens is None else (settings.prompt_tokens,)
     found = ProblemsAhead() if told and settings.train_problems else problems_ahead(settings)
     return ProblemsAhead(settings.train_problems or found.count, told or found.prompts)
-
-
-def _calibrated(settings: PlanSettings, where: Circumstances, console: Console) -> Forecast:
-    """The forecast after two steps of the run itself, in a process of its own whose folder is thrown away."""
-    with tempfile.TemporaryDirectory() as folder:
-        config, output = Path(folder, "config.yaml"), Path(folder, "run")
-        config.write_text(config_yaml(settings.run_config), encoding="utf-8")
-        short = [
-            *(f"config={config}", f"output_dir={output}", "exp_name=calibration", "report=false", "max_hours=null"),
-            *("logging.enabled=false", "warmup.max_steps=0", "dataset.max_eval_samples=1"),
-            *(f"training.max_steps={_MEASURED_STEPS}", "training.logging_steps=1", "training.eval_steps=null"),
-            *("training.save_strategy=no", "training.kl_log_steps=0", "trust_code=true"),
-        ]
-        if settings.format == "text":
-            console.print(f"running {pluralize(_MEASURED_STEPS, 'step')} of the real thing", style="dim")
-        command = [sys.executable, "-m", "rlvr_vocab.cli", "train", *short]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
-            raise UserError(f"calibrate=true: the steps ended with code {done.returncode}: {' '.join(said)}")
-        return corrected(settings, where, measured_in(read_metrics(output / METRICS)))
 
 
 def _show(settings: PlanSettings, where: Circumstances, forecast: Forecast, fit: Fit | None, console: Console) -> None:
@@ -135,10 +108,9 @@ def _of_model(run: RunSettings, forecast: Forecast) -> Iterator[str]:
 def _of_memory(run: RunSettings, where: Circumstances, forecast: Forecast) -> Iterator[str]:
     peak, room = forecast.peak, forecast.device_memory
     yield _room(forecast)
-    if not forecast.calibrated:
-        checkpointing = checkpoints_activations(run)
-        other = forecast_of(with_value(run, "training.gradient_checkpointing", as_typed(not checkpointing)), where)
-        yield f"{other.peak / GIB:.1f} {'without' if checkpointing else 'with'} gradient checkpointing"
+    checkpointing = checkpoints_activations(run)
+    other = forecast_of(with_value(run, "training.gradient_checkpointing", as_typed(not checkpointing)), where)
+    yield f"{other.peak / GIB:.1f} {'without' if checkpointing else 'with'} gradient checkpointing"
     if peak > room:
         yield f"rlvr-vocab plan … fit={room / GIB:.0f}GiB finds settings that fit"
 
@@ -164,8 +136,7 @@ def _memory_table(forecast: Forecast) -> Table:
 def _of_time(forecast: Forecast) -> Iterator[str]:
     low, high = forecast.step_range
     phases = ", ".join(f"{phase} {_duration(seconds)}" for phase, seconds in forecast.step_seconds.items())
-    how = "two steps were measured" if forecast.calibrated else "from data sheets: calibrate=true measures"
-    yield f"{_duration(forecast.seconds)} a step, {_duration(low)} to {_duration(high)} ({how})"
+    yield f"{_duration(forecast.seconds)} a step, {_duration(low)} to {_duration(high)} (from data sheets)"
     yield f"of which {phases}"
     total = forecast.total_range
     if total is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from os.path import commonpath
 from pathlib import Path
@@ -294,7 +294,6 @@ class PlanSettings(RunSettings):
     gpus: Count
     sharding: Literal["none", "fsdp2", "deepspeed_zero3"]
     fit: Annotated[str | None, AfterValidator(_memory_of_a_card)]
-    calibrate: bool
     prompt_tokens: Count | None
     completion_tokens: Count | None
     train_problems: Count | None
@@ -306,12 +305,6 @@ class PlanSettings(RunSettings):
         """Memory of a card that the run is made to fit into."""
         found = None if self.fit is None else _GIB.fullmatch(self.fit.strip())
         return None if found is None else float(found[1])
-
-    @property
-    def run_config(self) -> dict[str, Any]:
-        """The configuration of the run alone, as `train config=FILE` takes it."""
-        own = {each.name for each in fields(self)} - {each.name for each in fields(RunSettings)}
-        return {key: value for key, value in self.resolved.items() if key not in own}
 
 
 def other_sets(settings: CheckSettings) -> list[ProblemSource]:

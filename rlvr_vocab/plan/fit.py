@@ -9,10 +9,8 @@ from typing import Any
 from rlvr_vocab.config.sections import RunSettings
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.plan.devices import GIB, device_with
-from rlvr_vocab.plan.forecast import Circumstances, forecast_of
-from rlvr_vocab.plan.outcome import Forecast
-from rlvr_vocab.plan.problems import problems_ahead
-from rlvr_vocab.plan.workload import checkpoints_activations, drawn_together
+from rlvr_vocab.plan.forecast import Circumstances, Forecast, forecast_of
+from rlvr_vocab.plan.workload import checkpoints_activations, drawn_together, problems_ahead
 
 # Of the card's memory, left free: a forecast is a forecast.
 HEADROOM = 0.08

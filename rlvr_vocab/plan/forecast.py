@@ -1,26 +1,103 @@
-"""The forecast of a run, of all its stages together: memory and seconds; what measured steps correct in it."""
+"""The forecast of a run, of all its stages together: memory and seconds; and its grades against what a run took."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.files import json_text, read_json_if_there
 from rlvr_vocab.plan.architecture import Architecture
-from rlvr_vocab.plan.devices import Device
+from rlvr_vocab.plan.devices import GIB, Device
 from rlvr_vocab.plan.memory import BACKWARD, FORWARD, GENERATION, LOGPROBS, OPTIMIZER, memory_by_phase
-from rlvr_vocab.plan.outcome import Forecast, Measured
-from rlvr_vocab.plan.problems import ProblemsAhead, longest_met
-from rlvr_vocab.plan.workload import Sharding, Workload, scale_of, workload_of
+from rlvr_vocab.plan.workload import (
+    ProblemsAhead,
+    Sharding,
+    Workload,
+    longest_met,
+    problems_by_configuration,
+    workload_of,
+)
+from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, PHASES
 
+FORECAST = "forecast.json"
 # Of the peak: what products of a trainer reach, and what a stream of weights does of the bandwidth.
 _TRAINING, _STREAMING = 0.35, 0.6
 # Seconds that Python and the launching of kernels take whatever the sizes: for a layer, in a forward pass and in a
 # token of `generate`; for a token beside its layers; for a step of vLLM.
 _LAUNCHES_OF_A_LAYER, _LAUNCHES_OF_A_TOKEN, _STEP_OF_VLLM = 0.8e-3, 4e-3, 4e-3
-# A forecast that nothing has been measured for may be off by so much, either way; a calibrated one by so little.
-UNCERTAINTY, CALIBRATED_UNCERTAINTY = 2.0, 1.25
+UNCERTAINTY = 2.0  # a forecast of seconds may be off by this factor, either way
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Bytes by phase and part, and seconds by phase, of one process.
+
+    Attributes:
+        memory: at the peak of each phase, by part.
+        step_seconds: of an optimisation step by phase, at the mean length of completions.
+        step_range: seconds of a step, from short completions and a fast machine to long ones and a slow one.
+        steps, epochs, problems: None where their number is not known.
+        completion: tokens of one: low, mean, high; `sampled`, `trained`: tokens of a step, of all processes.
+    """
+
+    device: str
+    device_memory: float
+    processes: int
+    trained_weights: int
+    frozen_weights: int
+    memory: Mapping[str, Mapping[str, float]]
+    step_seconds: Mapping[str, float]
+    step_range: tuple[float, float]
+    steps: int | None
+    epochs: float | None
+    problems: int | None
+    completions: float
+    completion: tuple[float, float, float]
+    prompt: int
+    sampled: float
+    trained: float
+
+    @property
+    def peak_phase(self) -> str:
+        return max(self.memory, key=self.peak_of)
+
+    @property
+    def peak(self) -> float:
+        """Bytes."""
+        return self.peak_of(self.peak_phase)
+
+    def peak_of(self, phase: str) -> float:
+        return sum(self.memory[phase].values())
+
+    @property
+    def seconds(self) -> float:
+        """Of a step."""
+        return sum(self.step_seconds.values())
+
+    @property
+    def total_range(self) -> tuple[float, float] | None:
+        """Seconds of all steps; None where nobody knows how many there are."""
+        if self.steps is None:
+            return None
+        low, high = self.step_range
+        return self.steps * low, self.steps * high
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """Memory by phase (GiB) and seconds of a step by phase and in all, as `measured_figures` names them."""
+        memory = {f"memory, {phase}": self.peak_of(phase) / GIB for phase in self.memory}
+        seconds = {f"seconds, {phase}": value for phase, value in self.step_seconds.items()}
+        return {**memory, **seconds, "seconds, step": self.seconds}
+
+    def to_json(self) -> str:
+        derived = {"peak_phase": self.peak_phase, "peak": self.peak, "total_range": self.total_range}
+        return json_text({**asdict(self), **derived})
 
 
 @dataclass(frozen=True)
@@ -62,21 +139,6 @@ def forecast_of(run: RunSettings, where: Circumstances) -> Forecast:
     )
 
 
-def corrected(run: RunSettings, where: Circumstances, measured: Measured) -> Forecast:
-    """The forecast after steps of the real thing were measured: their lengths, seconds and memory in place of ours."""
-    own = forecast_of(run, replace(where, completion=where.completion or measured.completion))
-    same = forecast_of(run, replace(where, completion=measured.completion))
-    seconds = calibrated(own.step_seconds, measured.seconds, same.step_seconds)
-    total, off = sum(seconds.values()), CALIBRATED_UNCERTAINTY
-    memory = {
-        phase: {**parts, "correction": measured.memory[phase] - own.peak_of(phase)}
-        if phase in measured.memory
-        else parts
-        for phase, parts in own.memory.items()
-    }
-    return replace(own, memory=memory, step_seconds=seconds, step_range=(total / off, total * off), calibrated=True)
-
-
 def _of_stage(run: RunSettings, where: Circumstances) -> Forecast:
     work = workload_of(
         run,
@@ -86,14 +148,18 @@ def _of_stage(run: RunSettings, where: Circumstances) -> Forecast:
         shape=where.shape,
         copies=where.copies,
     )
-    scale, device, usual = scale_of(run, work, where.ahead.count, where.completion), where.device, work
+    device, usual, grpo = where.device, work, run.training.grpo
+    problems = where.ahead.count or problems_by_configuration(run)
+    steps, epochs, completions = _length(run, work, problems)
+    most = float(work.completion)
+    completion = (most / 4, most / 2, most) if where.completion is None else (where.completion,) * 3
     if where.ahead.prompts:
-        group, prompts = run.training.grpo["num_generations"], where.ahead.prompts
-        asked = (scale.steps or math.inf) * scale.completions / group
+        group, prompts = grpo["num_generations"], where.ahead.prompts
+        asked = (steps or math.inf) * completions / group
         # Prompts that are asked together are padded to the longest of them.
         usual = replace(work, prompt=longest_met(prompts, work.drawn / group))
         work = replace(work, prompt=longest_met(prompts, asked))
-    low, middle, high = (seconds_by_phase(usual, device, tokens) for tokens in scale.completion)
+    low, middle, high = (seconds_by_phase(usual, device, tokens) for tokens in completion)
     return Forecast(
         device=device.name,
         device_memory=device.memory,
@@ -103,15 +169,26 @@ def _of_stage(run: RunSettings, where: Circumstances) -> Forecast:
         memory=memory_by_phase(work, device),
         step_seconds=middle,
         step_range=(sum(low.values()) / UNCERTAINTY, sum(high.values()) * UNCERTAINTY),
-        steps=scale.steps,
-        epochs=scale.epochs,
-        problems=scale.problems,
-        completions=scale.completions,
-        completion=scale.completion,
+        steps=steps,
+        epochs=epochs,
+        problems=problems,
+        completions=completions,
+        completion=completion,
         prompt=work.prompt,
-        sampled=scale.completions * scale.completion[1],
-        trained=scale.completions * work.iterations * scale.completion[1],
+        sampled=completions * completion[1],
+        trained=completions * work.iterations * completion[1],
     )
+
+
+def _length(run: RunSettings, work: Workload, problems: int | None) -> tuple[int | None, float | None, float]:
+    """Steps of a run, passes over its problems, and completions sampled for a step by all processes."""
+    grpo, trained = run.training.grpo, work.at_once * work.batches * work.processes
+    of_epoch = None if problems is None else problems * grpo["num_generations"] * work.iterations / trained
+    steps = grpo["max_steps"]
+    if steps is None and of_epoch is not None:
+        steps = max(1, round(grpo["num_train_epochs"] * of_epoch))
+    epochs = None if steps is None or of_epoch is None else steps / of_epoch
+    return steps, epochs, trained / work.iterations
 
 
 def _mean_seconds(parts: Sequence[Forecast]) -> Mapping[str, float]:
@@ -141,17 +218,6 @@ def seconds_by_phase(work: Workload, device: Device, completion: float) -> dict[
         OPTIMIZER: 7 * work.trained_weights * work.trained_bytes / work.shards / (device.bandwidth * _STREAMING),
     }
     return {phase: seconds for phase, seconds in found.items() if seconds}
-
-
-def calibrated(
-    seconds: Mapping[str, float], measured: Mapping[str, float], forecast: Mapping[str, float]
-) -> dict[str, float]:
-    """Seconds by phase, each corrected by what was measured over what was forecast for the same work.
-
-    Phases that were measured and not foreseen count as they are.
-    """
-    found = {phase: value * measured[phase] / forecast[phase] for phase, value in seconds.items() if phase in measured}
-    return {**found, **{phase: value for phase, value in measured.items() if phase not in seconds}}
 
 
 def forward_flops(work: Workload, completion: float) -> float:
@@ -186,3 +252,29 @@ def _generation(work: Workload, device: Device, completion: float) -> float:
     computed = work.drawn * forward_flops(work, completion) / completion / _rate(work, device)
     of_step = streamed + computed + overhead if device.is_cpu else max(streamed, computed, overhead)
     return steps * of_step
+
+
+def read_forecast(folder: Path) -> Forecast | None:
+    """The forecast of a run; None for a run without a readable one, which only its grades depend on."""
+    names = Forecast.__dataclass_fields__
+    try:
+        content = read_json_if_there(folder / FORECAST)
+        return None if content is None else Forecast(**{name: content[name] for name in names if name in content})
+    except (UserError, TypeError):  # damaged, or of a version with other fields
+        return None
+
+
+def measured_figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Memory by phase (GiB) and seconds of a step by phase and in all, from the logged rows of a run.
+
+    Seconds are those of the second half: the first step makes the optimizer's state, and is slower than later ones.
+    """
+    steps = [row for row in rows if "step_time" in row]
+    last, figures = steps[len(steps) // 2 :], {}
+    for key in PHASES:
+        peaks = [row[MEMORY_OF_PHASE[key]] for row in steps if MEMORY_OF_PHASE[key] in row]
+        if peaks and max(peaks):
+            figures[f"memory, {key.removeprefix('time/')}"] = max(peaks)
+    seconds = {f"seconds, {key.removeprefix('time/')}": fmean(row.get(key, 0.0) for row in last) for key in PHASES}
+    figures |= {name: value for name, value in seconds.items() if value}
+    return {**figures, "seconds, step": sum(seconds.values())}

@@ -1,16 +1,30 @@
-"""What a run asks of the machine: its model, what of it trains, and how many tokens go through it at once."""
+"""Work that a run asks of the machine: its model, the part that trains, its batches, and its problems.
+
+Problems that are made here or lie in a file are read; a set of the hub is not, nor is a tokenizer that this machine
+does not have.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal
 
-from rlvr_vocab.config.sections import RunSettings
+from rlvr_vocab.config.sections import RunSettings, problem_source, problem_split, prompt_style
 from rlvr_vocab.config.trl_fields import held_out_batch
-from rlvr_vocab.plan.architecture import Architecture, architecture_of
-from rlvr_vocab.plan.problems import problems_by_configuration
+from rlvr_vocab.data.files import local_file
+from rlvr_vocab.data.load import read_problems
+from rlvr_vocab.data.reasoning_gym.tasks import REASONING_GYM, GymProblems
+from rlvr_vocab.data.reasoning_gym.workers import make_entries
+from rlvr_vocab.data.rows import Messages, build_messages, prompt_of
+from rlvr_vocab.data.source import ARITHMETIC
+from rlvr_vocab.plan.architecture import Architecture, architecture_of, folder_at_hand
 from rlvr_vocab.training.settings import Lora, TinyShape
+from rlvr_vocab.vocab.chat_template import chat_texts, template_text
+
+if TYPE_CHECKING:
+    from transformers import TokenizersBackend
 
 Sharding = Literal["none", "fsdp2", "deepspeed_zero3"]
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -29,6 +43,17 @@ _OPTIMIZER_BYTES = {
     "adafactor": 0.1,
     "sgd": 0,
 }
+# Problems to train on of the shipped sets, as far as their pages tell.
+_SHIPPED = {
+    "agentica-org/DeepScaleR-Preview-Dataset": 40_315,
+    "openai/gsm8k": 7_473,
+    "DigitalLearningGmbH/MATH-lighteval": 7_500,
+}
+# Prompts whose tokens are counted: so many by chance, and of all others those with most characters.
+_SAMPLE, _LONGEST = 1_000, 20
+_OF_A_TASK = 20  # problems of reasoning-gym that are made to be looked at
+# Where there is no tokenizer: characters of English and mathematics for a token, and tokens around each message.
+_CHARACTERS, _AROUND = 3, 6
 
 
 @dataclass(frozen=True)
@@ -159,23 +184,6 @@ class Workload:
         return self.architecture.weights + own_rows * self.architecture.tables
 
 
-@dataclass(frozen=True)
-class Scale:
-    """How long a run is.
-
-    Attributes:
-        steps: of optimisation, and passes over the problems; None where nobody says how many of these there are.
-        completion: tokens of one, in the mean, from low to high.
-        completions: sampled for an optimisation step, by all processes.
-    """
-
-    steps: int | None
-    epochs: float | None
-    problems: int | None
-    completions: float
-    completion: tuple[float, float, float]
-
-
 def workload_of(
     run: RunSettings,
     *,
@@ -239,21 +247,6 @@ def workload_of(
     )
 
 
-def scale_of(run: RunSettings, workload: Workload, problems: int | None, completion: float | None) -> Scale:
-    """How long it is; `problems`, `completion` (mean tokens) are None where the configuration is to tell."""
-    grpo = run.training.grpo
-    problems = problems or problems_by_configuration(run)
-    trained = workload.at_once * workload.batches * workload.processes
-    of_epoch = None if problems is None else problems * grpo["num_generations"] * workload.iterations / trained
-    steps = grpo["max_steps"]
-    if steps is None and of_epoch is not None:
-        steps = max(1, round(grpo["num_train_epochs"] * of_epoch))
-    epochs = None if steps is None or of_epoch is None else steps / of_epoch
-    most = float(workload.completion)
-    spread = (most / 4, most / 2, most) if completion is None else (completion, completion, completion)
-    return Scale(steps, epochs, problems, trained / workload.iterations, spread)
-
-
 def architecture_of_run(run: RunSettings) -> Architecture:
     model = run.model
     return architecture_of(model.name) if model.tiny is None else tiny_architecture(model.tiny)
@@ -313,3 +306,102 @@ def _held_out(run: RunSettings) -> int:
         return 0
     batch = held_out_batch(run.training.grpo)
     return batch if dataset.max_eval_samples is None else min(batch, dataset.max_eval_samples)
+
+
+@dataclass(frozen=True)
+class ProblemsAhead:
+    """What a stage trains on.
+
+    Attributes:
+        count: how many problems; None where nobody says.
+        prompts: tokens of each, or of a sample of them; none where the problems are not at hand.
+    """
+
+    count: int | None = None
+    prompts: tuple[int, ...] = ()
+
+
+def problems_ahead(run: RunSettings) -> ProblemsAhead:
+    """What a run trains on; for one in stages, the prompts of all, and the count where all take the same set.
+
+    Raises:
+        UserError: a problem set that is at hand cannot be read, or the model's chat template refuses it.
+    """
+    stages = [stage.run for stage in run.stages] or [run]
+    ahead = [_of_stage(stage) for stage in {stage.dataset: stage for stage in stages}.values()]
+    prompts = tuple(length for each in ahead for length in each.prompts)
+    return ProblemsAhead(ahead[0].count if len(ahead) == 1 else None, prompts)
+
+
+def longest_met(prompts: Sequence[int], draws: float) -> int:
+    """Tokens of the longest prompt that so many draws probably meet; of all of them where they are many."""
+    return sorted(prompts)[min(len(prompts) - 1, int(len(prompts) * (1 - 1 / (draws + 1))))]
+
+
+def problems_by_configuration(run: RunSettings) -> int | None:
+    """Problems to train on, as far as the configuration alone tells."""
+    dataset = run.dataset
+    known, held_out = dataset.num_problems, dataset.eval_fraction
+    if known is None:
+        known, held_out = _SHIPPED.get(dataset.name), held_out if dataset.eval_split is None else 0.0
+    found = None if known is None else round(known * (1 - held_out))
+    most = dataset.max_train_samples
+    return found if most is None else min(most, found or most)
+
+
+def _of_stage(run: RunSettings) -> ProblemsAhead:
+    dataset, style, source = run.dataset, prompt_style(run.dataset), problem_source(run.dataset)
+    count = problems_by_configuration(run)
+    if isinstance(source.generator, GymProblems):
+        prompts = [build_messages(text, style) for text in _of_gym(source.generator)]
+    elif source.name == ARITHMETIC or local_file(source.name) is not None:
+        trained = read_problems(source, problem_split(dataset, run.seed)).trained
+        count, prompts = len(trained), [prompt_of(problem, style) for problem in trained]
+    else:
+        prompts = []
+    lengths = _lengths(run, _sample(prompts)) if prompts else []
+    limit = run.training.max_prompt_length
+    return ProblemsAhead(count, tuple(length for length in lengths if limit is None or length <= limit))
+
+
+def _of_gym(problems: GymProblems) -> list[str]:
+    """Some problems of each task; none where the package is not installed."""
+    if find_spec(REASONING_GYM) is None:
+        return []
+    return [entry.question for task in problems.tasks for entry in make_entries(task.name, task.params, 0, _OF_A_TASK)]
+
+
+def _sample(prompts: list[Messages]) -> list[Messages]:
+    """The first, which stand in an order of chance, and the longest of the others."""
+    others = sorted(prompts[_SAMPLE:], key=_characters, reverse=True)
+    return [*prompts[:_SAMPLE], *others[:_LONGEST]]
+
+
+def _characters(prompt: Messages) -> int:
+    return sum(len(message["content"]) for message in prompt)
+
+
+def _lengths(run: RunSettings, prompts: list[Messages]) -> list[int]:
+    """Tokens of each prompt, estimated from its characters where there is no tokenizer to count with."""
+    tokenizer, template = _tokenizer(run), template_text(run.model.chat_template)
+    if tokenizer is None or (template is None and tokenizer.chat_template is None):
+        return [_characters(prompt) // _CHARACTERS + _AROUND * (len(prompt) + 1) for prompt in prompts]
+    texts = chat_texts(tokenizer, prompts, chat_template=template)
+    # The library itself: its wrapper in Transformers takes thrice as long, and masks nobody asked for.
+    encoded = tokenizer.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+    return [len(each) for each in encoded]
+
+
+def _tokenizer(run: RunSettings) -> TokenizersBackend | None:
+    model = run.model
+    if model.tiny is not None:
+        from rlvr_vocab.training.models.tiny import tiny_tokenizer, vocabulary_texts
+
+        texts = vocabulary_texts(run.dataset.system_prompt, run.dataset.tasks or ())
+        return tiny_tokenizer(texts, model.think_tags)
+    folder = folder_at_hand(model.name)
+    if folder is None or not (folder / "tokenizer.json").is_file():
+        return None
+    from transformers import TokenizersBackend
+
+    return TokenizersBackend.from_pretrained(str(folder))

@@ -24,10 +24,8 @@ from rlvr_vocab.errors import UserError
 from rlvr_vocab.files import atomic_write, json_text
 from rlvr_vocab.plan.architecture import architecture_of
 from rlvr_vocab.plan.devices import CPU, GIB, Device, card_called, device_named, device_with
-from rlvr_vocab.plan.forecast import Circumstances, forecast_of
-from rlvr_vocab.plan.outcome import FORECAST, grades, measured_in, read_forecast
-from rlvr_vocab.plan.problems import ProblemsAhead
-from rlvr_vocab.plan.workload import Sharding
+from rlvr_vocab.plan.forecast import FORECAST, Circumstances, forecast_of, measured_figures, read_forecast
+from rlvr_vocab.plan.workload import ProblemsAhead, Sharding
 from rlvr_vocab.record.files import SUMMARY, SUMMARY_KEYS, is_finished, read_record
 from rlvr_vocab.record.manifest import MANIFEST, damage_of_run, write_run_manifest
 from rlvr_vocab.record.metrics import MEMORY_OF_PHASE, is_number
@@ -139,9 +137,11 @@ def _graded_forecast(folder: Path, rows: Rows) -> list[dict[str, Any]]:
     forecast = read_forecast(folder)
     if forecast is None or not any("step_time" in row for row in rows):
         return []
+    measured = measured_figures(rows)
     return [
-        {"name": name, "forecast": round(foreseen, 3), "measured": round(measured, 3)}
-        for name, foreseen, measured in grades(forecast, measured_in(rows))
+        {"name": name, "forecast": round(foreseen, 3), "measured": round(measured[name], 3)}
+        for name, foreseen in forecast.figures.items()
+        if name in measured
     ]
 
 

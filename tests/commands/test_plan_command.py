@@ -99,11 +99,9 @@ def test_what_nothing_makes_fit_is_one_line(capsys):
     [
         (("gpu=h10",), "gpu=h10: no such card; did you mean h100"),
         (("fit=much",), "fit=much: expected the memory of a card, as 24GiB"),
-        (("calibrate=true", "gpus=2"), "calibrate=true: steps are run in this machine"),
         (("model.name=nobody/nothing",), "model.name=nobody/nothing: its shape is not at hand"),
         (("training.num_generations=7",), "training.num_generations=7 does not divide"),
-        (("experiment=quickstart_stages", "calibrate=true"), "calibrate=true: not for a run in stages"),
-        (("calibrat=true",), "unknown key calibrat; did you mean calibrate?"),
+        (("prompt_token=3",), "unknown key prompt_token; did you mean prompt_tokens?"),
     ],
 )
 def test_a_plan_that_cannot_be_made_is_refused_in_a_line(words, said, capsys):
@@ -259,14 +257,3 @@ def test_a_dropout_has_the_policy_score_its_samples_again():
     words = ["model=smollm2_135m", "model.lora.enabled=true"]
     assert workload_of(read_settings("train", words), has_bf16=True).scored_before
     assert not workload_of(read_settings("train", [*words, "model.lora.lora_dropout=0"]), has_bf16=True).scored_before
-
-
-@pytest.mark.slow
-def test_steps_of_the_real_thing_correct_a_forecast(tmp_path, capsys):
-    words = ["model=tiny", "dataset=arithmetic", "dataset.generator.num_problems=60", "training.max_steps=50"]
-    words += ["training.per_device_train_batch_size=8", "training.num_generations=8", "dataset.max_eval_samples=2"]
-    code, plan = planned(capsys, *words, "gpu=cpu", "calibrate=true", f"out={tmp_path / 'plan.json'}")
-    assert code == 0 and plan["calibrated"] and not list(tmp_path.glob("run*"))
-    low, high = plan["step_range"]
-    assert low < sum(plan["step_seconds"].values()) < high < 2 * low
-    assert json.loads((tmp_path / "plan.json").read_text())["peak"] == plan["peak"]

@@ -12,8 +12,8 @@ from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.sections import problem_source, problem_split, prompt_style
 from rlvr_vocab.data.load import load_problem_sets
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.plan import problems
-from rlvr_vocab.plan.problems import longest_met, problems_ahead
+from rlvr_vocab.plan import workload
+from rlvr_vocab.plan.workload import longest_met, problems_ahead
 from rlvr_vocab.runs.model import untrained_base
 
 TINY = ("model=tiny", "dataset=arithmetic", "dataset.generator.num_problems=60", "dataset.max_eval_samples=2")
@@ -44,8 +44,8 @@ def test_prompts_beyond_the_limit_are_left_out(tmp_path):
 
 
 def test_the_longest_prompts_are_counted_however_many_there_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(problems, "_SAMPLE", 3)
-    monkeypatch.setattr(problems, "_LONGEST", 1)
+    monkeypatch.setattr(workload, "_SAMPLE", 3)
+    monkeypatch.setattr(workload, "_LONGEST", 1)
     run = read_settings("train", ["model=tiny", *rows_file(tmp_path, [f"{10**i}+1" for i in range(20)])])
     ahead = problems_ahead(run)
     assert ahead.count == 20 and len(ahead.prompts) == 4
@@ -67,7 +67,7 @@ def test_of_a_set_on_the_hub_only_its_size_is_known():
 def test_problems_of_reasoning_gym_are_made_to_be_looked_at():
     pytest.importorskip("reasoning_gym")
     ahead = problems_ahead(read_settings("train", ["model=tiny", "dataset=reasoning_gym", "dataset.tasks=[gcd]"]))
-    assert len(ahead.prompts) == problems._OF_A_TASK and min(ahead.prompts) > 10
+    assert len(ahead.prompts) == workload._OF_A_TASK and min(ahead.prompts) > 10
 
 
 def test_a_file_that_cannot_be_read_is_named():
@@ -86,7 +86,7 @@ def test_few_draws_meet_no_extremes_and_many_meet_all():
 def test_prompts_are_counted_without_torch():
     program = (
         "import sys; from rlvr_vocab.config.load import read_settings; "
-        "from rlvr_vocab.plan.problems import problems_ahead; "
+        "from rlvr_vocab.plan.workload import problems_ahead; "
         f"found = problems_ahead(read_settings('train', {list(TINY)!r})).prompts; "
         "sys.exit(not found or bool({'torch', 'trl', 'datasets'} & set(sys.modules)))"
     )

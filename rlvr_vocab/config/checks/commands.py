@@ -48,7 +48,7 @@ from rlvr_vocab.rewards.build import RewardContext
 from rlvr_vocab.rewards.grader import Grader
 from rlvr_vocab.runs.folder import check_new_file, check_new_folder, check_no_file_in_the_way
 from rlvr_vocab.runs.model_folder import check_adapter_folder, check_checkpoint_folder, check_folder
-from rlvr_vocab.runs.rewards import dummy_context, grader_of_checkpoint, grader_of_run
+from rlvr_vocab.runs.rewards import dummy_context, grader_of_checkpoint
 from rlvr_vocab.text import did_you_mean, nearest_and_all
 from rlvr_vocab.vocab.layout import VocabLayout, refuse_expanded
 from rlvr_vocab.vocab.peft.adapter_base import ADAPTER_CONFIG, is_adapter
@@ -248,18 +248,5 @@ def check_plan(settings: PlanSettings) -> None:
         device_named(settings.gpu)
     if settings.fit_gib is not None and settings.gpu == CPU:
         raise UserError(f"fit={settings.fit} with gpu=cpu: it is for a card; name one of {', '.join(CARDS)}, or none")
-    if settings.calibrate:
-        _check_calibration(settings)
     if settings.out is not None:
         check_new_file(settings.out, "out", ())
-
-
-def _check_calibration(settings: PlanSettings) -> None:
-    """One process of this machine runs steps of a run in one piece."""
-    if settings.gpus > 1 or settings.gpu not in (None, CPU):
-        raise UserError("calibrate=true: steps are run in this machine, by one process; leave gpu and gpus out")
-    if settings.stages:
-        raise UserError("calibrate=true: not for a run in stages, which it would have to run whole; set stages=null")
-    if settings.fit is not None:
-        raise UserError("calibrate=true with fit: settings are first found, then measured; give one of them")
-    grader_of_run(settings)  # whose code the steps will import
