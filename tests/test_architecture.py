@@ -178,7 +178,7 @@ def test_every_room_has_a_floor() -> None:
         ("data", "from rlvr_vocab.vocab import layout"),
         ("vocab", "from ..training.trainer import Trainer"),
         ("vocab", "from rlvr_vocab import expand"),
-        ("training", "import rlvr_vocab.evaluation.accuracy as accuracy"),
+        ("training", "import rlvr_vocab.evaluation.evaluate as evaluate"),
         ("training", "def late():\n    from rlvr_vocab.exp import cli"),
         ("training", "import importlib\nimportlib.import_module('rlvr_vocab.cli')"),
         ("rewards", "def late():\n    from torch import Tensor"),

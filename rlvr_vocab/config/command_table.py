@@ -413,7 +413,7 @@ _ROWS = (
         "rlvr-vocab evaluate checkpoint=out/grpo_baseline/final_model dataset=gsm8k samples=4",
         EvaluateSettings,
         ("rewards", "dataset"),
-        module="rlvr_vocab.commands.evaluate.command",
+        module="rlvr_vocab.commands.evaluate",
     ),
     Command(
         "generate",

@@ -1,11 +1,11 @@
-"""What the results of one checkpoint come to: figures with intervals over problems."""
+"""Figures of the results of one checkpoint, with intervals over problems; majority votes by the verifier."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from rlvr_vocab.record.results import ProblemResult, ValueOf, problem_means
 from rlvr_vocab.statistics import (
@@ -18,6 +18,11 @@ from rlvr_vocab.statistics import (
     share_interval,
     usual_ks,
 )
+from rlvr_vocab.verify import verify
+
+# Called with pairs of answers; True where the two of a pair are equal.
+Equal = Callable[[Sequence[tuple[str, str]]], list[bool]]
+_RIGHT = 0
 
 
 @dataclass(frozen=True)
@@ -25,12 +30,10 @@ class EvaluationFigures:
     """The figures of one checkpoint.
 
     Attributes:
-        intervals: by name: `avg@k`, `pass@1` … `pass@k`, `maj@k`, `score`, `rewards/<name>`, `length`,
-            `thinking_length`, `cut_off`, `finished`, `closed_thinking`, `answered`, `format`, `reasoning_share`; one
-            that nothing can be said of is not there.
-        per_problem: of `avg@k`, `maj@k` and `score`, the value of each problem by its number, for pairing with another
-            checkpoint.
-        scored: how many of the answers to each problem have a score.
+        intervals: by name, `avg@k`, `pass@1` … `pass@k`, `maj@k`, `score`, `rewards/<name>` and those of `_form`;
+            without those that have no value.
+        per_problem: of `avg@k`, `maj@k` and `score`, by the number of the problem, for pairing with another checkpoint.
+        scored: the number of answers with a score, by the number of the problem.
     """
 
     intervals: dict[str, Interval]
@@ -39,11 +42,7 @@ class EvaluationFigures:
 
 
 def evaluation_figures(results: Sequence[ProblemResult], votes: Sequence[int | None]) -> EvaluationFigures:
-    """Figures of all samples of all problems; answers without a score count for no accuracy.
-
-    Args:
-        votes: what `votes_of` says of the results.
-    """
+    """Figures of all samples of all problems; `votes` by `votes_of`. Answers without a score count for no accuracy."""
     samples = 1 + max((result.sample for result in results), default=0)
     judged = _by_problem(results, votes)
     averages = problem_means(results, lambda result: result.right)
@@ -82,10 +81,7 @@ def figures_by_task(results: Sequence[ProblemResult], votes: Sequence[int | None
 
 
 def paired_differences(figures: EvaluationFigures, first: EvaluationFigures) -> dict[str, Interval]:
-    """How much more a checkpoint has of what the first one has, over the problems that both were scored on.
-
-    Their samples are those of both.
-    """
+    """The differences of a checkpoint to the first one, over the problems that both have scores for."""
     found = {}
     for name in figures.per_problem.keys() & first.per_problem.keys():
         mine, theirs = figures.per_problem[name], first.per_problem[name]
@@ -137,10 +133,10 @@ def _passes(groups: Sequence[_Group], samples: int) -> dict[str, Interval | None
 
 
 def format_of(results: Sequence[ProblemResult]) -> ValueOf:
-    """What tells whether an answer among these is in format: the run's own format reward, else the thinking.
+    """Whether an answer is in format: by the run's format reward, else by its thinking.
 
-    Where at least half of the answers think, one is in format that has closed its thinking, ended by itself and, where
-    answers are read, holds one. Where fewer think, and no reward looks at the form, nothing tells (None).
+    Where at least half of the answers think, one in format has closed its thinking, ended by itself and, where
+    answers are read, holds one. Where fewer think, it is None.
     """
     if any(result.in_format is not None for result in results):
         return lambda result: result.in_format
@@ -169,3 +165,54 @@ def _form(results: Sequence[ProblemResult]) -> dict[str, Interval | None]:
         **{name: _share(results, value_of) for name, value_of in shares.items()},
         "reasoning_share": ratio_interval(reasoning, thinking, len(results), ends=(0, 1)) if any(reasoning) else None,
     }
+
+
+def equal_by_verifier(pairs: Sequence[tuple[str, str]]) -> list[bool]:
+    """Equal in value, as an answer is to a gold answer; one that cannot be read equals only the same text."""
+    if not pairs:
+        return []
+    golds, answers = zip(*pairs, strict=True)
+    return [verdict.correct is True for verdict in verify(golds, answers)]
+
+
+def votes_of(results: Sequence[ProblemResult], equal: Equal = equal_by_verifier) -> list[int | None]:
+    """For each result the number of its answer within its problem, the same for equal answers; None for no answer.
+
+    Right answers are number 0. Each other text is compared with the first text of every answer so far, all problems at
+    once: few rounds, few pairs.
+    """
+    ballots: dict[int, VoteGroup] = defaultdict(VoteGroup)
+    for result in results:
+        ballot = ballots[result.problem]
+        if not result.right and result.answer is not None and result.answer not in ballot.waiting:
+            ballot.waiting.append(result.answer)
+    while any(ballot.waiting for ballot in ballots.values()):
+        _place_next([ballot for ballot in ballots.values() if ballot.waiting], equal)
+    return [_vote(result, ballots[result.problem]) for result in results]
+
+
+@dataclass
+class VoteGroup:
+    """The wrong answers of one problem: first texts by number - 1, the numbers of placed texts, texts to be placed."""
+
+    firsts: list[str] = field(default_factory=list)
+    numbers: dict[str, int] = field(default_factory=dict)
+    waiting: list[str] = field(default_factory=list)
+
+
+def _place_next(ballots: Sequence[VoteGroup], equal: Equal) -> None:
+    """Give the next waiting text of each ballot its number."""
+    pairs = [(first, ballot.waiting[0]) for ballot in ballots for first in ballot.firsts]
+    verdicts = iter(equal(pairs))
+    for ballot in ballots:
+        text, same = ballot.waiting.pop(0), [next(verdicts) for _ in ballot.firsts]
+        if True not in same:
+            ballot.firsts.append(text)
+            same.append(True)
+        ballot.numbers[text] = _RIGHT + 1 + same.index(True)
+
+
+def _vote(result: ProblemResult, ballot: VoteGroup) -> int | None:
+    if result.right:
+        return _RIGHT
+    return None if result.answer is None else ballot.numbers[result.answer]

@@ -16,7 +16,7 @@ from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from rlvr_vocab.errors import UserError
 from rlvr_vocab.evaluation.continuation import Continue
-from rlvr_vocab.evaluation.resumable import Sampler, seed_at
+from rlvr_vocab.evaluation.evaluate import Sampler, seed_at
 from rlvr_vocab.evaluation.sampling import Completion, Messages, SamplingSettings, require_room_in
 from rlvr_vocab.vocab.chat import assistant_turn
 from rlvr_vocab.vocab.chat_template import chat_ids

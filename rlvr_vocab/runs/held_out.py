@@ -15,7 +15,7 @@ from datasets import Dataset
 from rlvr_vocab.config.trl_fields import held_out_batch
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
+from rlvr_vocab.evaluation.evaluate import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.figures import format_of
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings, sample_completions
 from rlvr_vocab.record.files import MEASURED

@@ -22,7 +22,7 @@ from transformers import BitsAndBytesConfig
 from rlvr_vocab.config.sections import DatasetSettings, ModelSettings, RunSettings
 from rlvr_vocab.data.answers import cell_text
 from rlvr_vocab.device import has_bf16
-from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
+from rlvr_vocab.evaluation.evaluate import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import Checkpoint, SamplingSettings
 from rlvr_vocab.files import atomic_dir, make_readable
 from rlvr_vocab.record.files import INITIAL_MODEL

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from rlvr_vocab.cli import load_settings, main
-from rlvr_vocab.commands.evaluate import command as evaluate
+from rlvr_vocab.commands import evaluate
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.errors import UserError
 
@@ -218,8 +218,6 @@ def test_several_checkpoints_have_a_folder_each_and_are_paired_with_the_first(
     assert table[1].startswith(str(checkpoint)) and table[2].startswith(str(other)) and "+0.0% [" in table[2]
     alone = evaluated(checkpoint, tmp_path / "alone", words)
     assert alone == first
-    assert evaluated(other, out / "b" / "model", words) == second  # its answers are the same, so the differences hold
-    assert "differences" not in evaluated(other, out / "b" / "model", [*words, "samples=3"])
 
 
 def test_one_checkpoint_or_a_list_of_them_and_where_their_results_go() -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.evaluation.accuracy import accuracy_of, evaluate_checkpoint
+from rlvr_vocab.evaluation.evaluate import accuracy_of, evaluate_checkpoint
 from rlvr_vocab.evaluation.sampling import SamplingSettings, sample_completions
 from rlvr_vocab.record.results import ProblemResult, read_results, write_results
 from rlvr_vocab.rewards.grader import Grade, GraderSpec

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from rlvr_vocab.evaluation.accuracy import accuracy_of
-from rlvr_vocab.evaluation.figures import evaluation_figures, figures_by_task, paired_differences
-from rlvr_vocab.evaluation.votes import votes_of
+from rlvr_vocab.evaluation.evaluate import accuracy_of
+from rlvr_vocab.evaluation.figures import evaluation_figures, figures_by_task, paired_differences, votes_of
 from rlvr_vocab.record.results import ProblemResult
 
 

@@ -6,8 +6,14 @@ from pathlib import Path
 import pytest
 
 from rlvr_vocab.errors import UserError
-from rlvr_vocab.evaluation.accuracy import graded_results
-from rlvr_vocab.evaluation.resumable import complete_results, kept_results, questions_of, seed_at, seeded_sampler
+from rlvr_vocab.evaluation.evaluate import (
+    complete_results,
+    graded_results,
+    kept_results,
+    questions_of,
+    seed_at,
+    seeded_sampler,
+)
 from rlvr_vocab.evaluation.sampling import SamplingSettings
 from rlvr_vocab.record.results import ProblemResult
 from rlvr_vocab.rewards.build import RewardContext

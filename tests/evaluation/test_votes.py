@@ -1,6 +1,6 @@
 """Which answers are one answer: by the verifier's word, not by their text."""
 
-from rlvr_vocab.evaluation.votes import equal_by_verifier, votes_of
+from rlvr_vocab.evaluation.figures import equal_by_verifier, votes_of
 from rlvr_vocab.record.results import ProblemResult
 
 

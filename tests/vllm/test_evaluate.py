@@ -12,7 +12,7 @@ import torch
 pytest.importorskip("vllm", reason="vllm is not installed here: make test-vllm has an environment of its own")
 
 from rlvr_vocab.cli import main
-from rlvr_vocab.evaluation.resumable import seeded_sampler
+from rlvr_vocab.evaluation.evaluate import seeded_sampler
 from rlvr_vocab.evaluation.sampling import SamplingSettings, load_checkpoint
 from rlvr_vocab.evaluation.vllm_sampling import vllm_sampler
 from rlvr_vocab.vocab.layout import VocabLayout

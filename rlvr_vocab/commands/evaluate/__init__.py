@@ -1,1 +1,0 @@
-"""`rlvr-vocab evaluate`."""

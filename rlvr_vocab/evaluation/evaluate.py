@@ -1,0 +1,283 @@
+"""Answers to a problem set, sampled and graded; results on disk that an interrupted evaluation goes on with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rlvr_vocab.data.answers import cell_text
+from rlvr_vocab.errors import UserError
+from rlvr_vocab.evaluation.sampling import Checkpoint, Completion, Messages, SamplingSettings, sample_completions
+from rlvr_vocab.files import atomic_write_json, read_json
+from rlvr_vocab.record.files import EVALUATION_RESULTS, EVALUATION_SETTINGS, SUMMARY
+from rlvr_vocab.record.results import KINDS, ProblemResult, mean_over_problems, result_in, result_line, same_grader
+from rlvr_vocab.rewards.grader import Grade, Grader, GraderSpec
+from rlvr_vocab.text import pluralize
+from rlvr_vocab.vocab.layout import LAYOUT_FILE, VocabLayout
+from rlvr_vocab.vocab.peft.adapter_base import find_base, folder_with, is_adapter
+from rlvr_vocab.vocab.peft.weights_fingerprint import weights_fingerprint
+from rlvr_vocab.vocab.regions import ANSWERING, THINKING, regions_after, scored_regions
+
+# Called with the prompts of a batch and the place of its first question among all.
+Sampler = Callable[[Sequence[Messages], int], list[Completion]]
+# Files of a checkpoint, beside its weights, that change its prompts or how its answers are read.
+_READ_BESIDE = (LAYOUT_FILE, "tokenizer.json", "chat_template.jinja", "generation_config.json")
+
+
+@dataclass(frozen=True)
+class Question:
+    """One sample that a problem asks for; `row` has `prompt` (messages), `problem` (text) and the other columns."""
+
+    problem: int
+    sample: int
+    row: Mapping[str, Any]
+
+
+def evaluate_checkpoint(
+    checkpoint: Checkpoint,
+    rows: Iterable[Mapping[str, Any]],
+    grader: Grader,
+    settings: SamplingSettings,
+    samples: int = 1,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[ProblemResult]:
+    """Sample `samples` answers to each problem and grade them; `rows` as in `Question`."""
+    questions = [Question(index, sample, row) for index, row in enumerate(rows) for sample in range(samples)]
+    prompts = [question.row["prompt"] for question in questions]
+    completions = sample_completions(checkpoint, prompts, settings, on_progress)
+    return graded_results(questions, completions, grader, checkpoint.layout)
+
+
+def graded_results(
+    questions: Sequence[Question],
+    completions: Sequence[Completion],
+    grader: Grader,
+    layout: VocabLayout,
+) -> list[ProblemResult]:
+    """The graded completions, in the order of their questions."""
+    grades = grader.grades(
+        [question.row for question in questions],
+        [completion.turn for completion in completions],
+        [completion.completion_ids for completion in completions],
+    )
+    return [
+        _result(question, completion, grade, layout, grader)
+        for question, completion, grade in zip(questions, completions, grades, strict=True)
+    ]
+
+
+def accuracy_of(results: Sequence[ProblemResult]) -> float | None:
+    """The expected accuracy of one answer to a problem; None where nothing is right or wrong."""
+    return mean_over_problems(results, lambda result: result.right)
+
+
+def _result(
+    question: Question,
+    completion: Completion,
+    grade: Grade,
+    layout: VocabLayout,
+    grader: Grader,
+) -> ProblemResult:
+    thinking, reasoning, closed = _thinking_of(completion, layout)
+    return ProblemResult(
+        problem=question.problem,
+        sample=question.sample,
+        prompt=question.row["problem"],
+        solution=question.row.get("solution"),
+        completion=completion.turn,
+        score=grade.score,
+        tokens=len(completion.completion_ids),
+        thinking_tokens=thinking,
+        reasoning_tokens=reasoning,
+        closed=closed,
+        finished=completion.finished,
+        answer=grade.answer,
+        answer_read=grader.reads_answers,
+        completion_ids=completion.completion_ids,
+        threshold=grader.spec.threshold,
+        in_format=grade.in_format,
+        rewards=dict(grade.rewards),
+        **{name: cell_text(question.row.get(name)) or "" for name in KINDS},
+    )
+
+
+def _thinking_of(completion: Completion, layout: VocabLayout) -> tuple[int, int, bool]:
+    ids = torch.tensor([completion.prompt_ids + completion.completion_ids])
+    thinking = int((scored_regions(ids, layout)[0, len(completion.prompt_ids) :] == THINKING).sum())
+    reasoning = sum(token >= layout.standard_size for token in completion.completion_ids)
+    return thinking, reasoning, bool(thinking) and bool(regions_after(ids, layout)[0, -1] == ANSWERING)
+
+
+def questions_of(rows: Iterable[Mapping[str, Any]], samples: int) -> list[Question]:
+    """The first sample of every problem, then the second of every problem, …; more samples come at the end."""
+    listed = list(rows)
+    return [Question(problem, sample, row) for sample in range(samples) for problem, row in enumerate(listed)]
+
+
+def complete_results(
+    path: Path,
+    kept: Sequence[ProblemResult],
+    questions: Sequence[Question],
+    batch_size: int,
+    answer: Callable[[Sequence[Question], int], list[ProblemResult]],
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    before_writing: Callable[[], None] = lambda: None,
+) -> list[ProblemResult]:
+    """Results for all questions, in their order; those that are missing are appended to the file, batch by batch.
+
+    Args:
+        kept: the results that `kept_results` read from the file, which stays as it was until the first new batch.
+        answer: gives the results of one batch, from nothing but its questions and the place of the first.
+        before_writing: called before the first new results are written.
+    """
+    results = list(kept)
+    on_progress(len(results), len(questions))
+    for start, end in pairwise(_batch_ends(questions, batch_size)):
+        if start < len(kept):
+            continue
+        batch = answer(questions[start:end], start)
+        if start == len(kept):
+            before_writing()
+            _cut_after(path, len(kept))
+        _append(path, batch)
+        results += batch
+        on_progress(len(results), len(questions))
+    return results
+
+
+def kept_results(path: Path, questions: Sequence[Question], batch_size: int) -> list[ProblemResult]:
+    """The results in the file that form whole batches; UserError where they are not of these questions."""
+    if not path.exists():
+        return []
+    lines = path.read_bytes().split(b"\n")[:-1]  # what follows the last line break was being written
+    if len(lines) > len(questions):
+        raise UserError(
+            f"{path} holds {pluralize(len(lines), 'answer')} and {pluralize(len(questions), 'is', 'are')} asked for: "
+            "ask for as many samples as before or more, or choose another out"
+        )
+    whole = max(end for end in _batch_ends(questions, batch_size) if end <= len(lines))
+    results = [result_in(line, path, number) for number, line in enumerate(lines[:whole], start=1)]
+    for number, (result, question) in enumerate(zip(results, questions, strict=False), start=1):
+        if (result.problem, result.sample) != (question.problem, question.sample):
+            raise UserError(f"{path}, line {number}: not the answer that stands there; choose another out")
+    return results
+
+
+def seeded_sampler(checkpoint: Checkpoint, settings: SamplingSettings) -> Sampler:
+    """Samples each batch from its own seed, by `settings.seed` and the place of the batch."""
+
+    def sample(prompts: Sequence[Messages], first: int) -> list[Completion]:
+        whole = replace(settings, seed=seed_at(settings.seed, first), batch_size=len(prompts))
+        return sample_completions(checkpoint, prompts, whole)
+
+    return sample
+
+
+def seed_at(seed: int, place: int) -> int:
+    """A seed below 2**31 for the question or batch at a place, unrelated to that of the next."""
+    digest = hashlib.sha256(f"{seed} {place}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
+
+
+def _batch_ends(questions: Sequence[Question], batch_size: int) -> list[int]:
+    """0 and the end of each batch; none spans two samples of the problems, so that more samples change no batch."""
+    problems = sum(question.sample == 0 for question in questions)
+    rounds = range(0, len(questions), problems) if problems else ()
+    ends = range(batch_size, problems + batch_size, batch_size)
+    return [0, *(min(end, problems) + first for first in rounds for end in ends)]
+
+
+def _cut_after(path: Path, number: int) -> None:
+    """Truncate the file after so many lines: a killed process may have left part of a batch."""
+    if path.exists():
+        lines = path.read_bytes().split(b"\n")[:number]
+        os.truncate(path, sum(len(line) + 1 for line in lines))
+
+
+def _append(path: Path, results: Sequence[ProblemResult]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        file.write("".join(map(result_line, results)).encode("utf-8", errors="surrogatepass"))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def result_settings(
+    checkpoint: Path,
+    base: Path | None,
+    rows: Sequence[Mapping[str, Any]],
+    sampling: SamplingSettings,
+    backend: str,
+    grader: GraderSpec,
+) -> dict[str, Any]:
+    """Everything that results depend on, as plain values; the number of samples may grow."""
+    under = find_base(checkpoint, base) if is_adapter(checkpoint) else checkpoint
+    return {
+        "weights": weights_fingerprint(checkpoint),
+        "base_weights": None if under is checkpoint else weights_fingerprint(under),
+        "files": {name: _file_hash(checkpoint, base, name) for name in _READ_BESIDE},
+        "problems": len(rows),
+        "problems_sha256": _sha256([[row["prompt"], cell_text(row.get("solution"))] for row in rows]),
+        "grader": grader.record(),
+        "format": grader.form_record(),
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "max_new_tokens": sampling.max_new_tokens,
+        "seed": sampling.seed,
+        "batch_size": sampling.batch_size,
+        "backend": backend,
+    }
+
+
+def require_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
+    """UserError where the folder holds results with other settings; settings without results do not count."""
+    results = folder / EVALUATION_RESULTS
+    if not results.is_file() or not results.stat().st_size:
+        if (folder / SUMMARY).exists():
+            raise UserError(
+                f"out={folder}: holds a {SUMMARY} without its {EVALUATION_RESULTS}; choose another out, or delete it"
+            )
+        return
+    if not (folder / EVALUATION_SETTINGS).is_file():
+        raise UserError(
+            f"out={folder}: holds a {EVALUATION_RESULTS} without its {EVALUATION_SETTINGS}, of unknown settings; "
+            "choose another out, or delete it"
+        )
+    there = read_json(folder / EVALUATION_SETTINGS)
+    others = [key for key in settings if not _same(key, there.get(key), settings[key])]
+    if others:
+        shown = ", ".join(_difference(key, there.get(key), settings[key]) for key in others)
+        raise UserError(f"out={folder}: holds an evaluation with {shown}; choose another out, or delete it")
+
+
+def _same(key: str, there: Any, now: Any) -> bool:
+    return same_grader(there, now) if key == "grader" and there is not None else bool(there == now)
+
+
+def write_settings(folder: Path, settings: Mapping[str, Any], **more: Any) -> None:
+    """Write `settings.json`, before the first result; `more` is not compared."""
+    atomic_write_json(folder / EVALUATION_SETTINGS, {**settings, **more}, "out")
+
+
+def _difference(key: str, there: Any, now: Any) -> str:
+    if isinstance(now, int | float | str) and not key.endswith(("weights", "sha256")):
+        return f"{key}={there} (now {now})"
+    names = {"problems_sha256": "problems", "base_weights": "weights under the adapter"}
+    return f"other {names.get(key, key)}"
+
+
+def _file_hash(checkpoint: Path, base: Path | None, name: str) -> str | None:
+    path = folder_with(name, checkpoint, base) / name
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+
+
+def _sha256(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, ensure_ascii=True).encode()).hexdigest()
