@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from rlvr_vocab.config.checks import machine
 from rlvr_vocab.config.checks.run import check_configuration, check_rewards
 from rlvr_vocab.config.command_table import COMMANDS
-from rlvr_vocab.config.compose import compose, parse_command_line
+from rlvr_vocab.config.compose import as_mapping, compose, parse_command_line
 from rlvr_vocab.config.help import overview, printed
 from rlvr_vocab.config.load import read_settings
 from rlvr_vocab.config.recorded import config_yaml
@@ -33,7 +33,7 @@ LINKED_DOCUMENTS = [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 FENCE = re.compile(
     r"(?:<!-- (?P<note>[^\n]*?) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
-TABLE = re.compile(r"<!-- (?P<table>\w+)(?:: (?P<command>\w+))? -->\n(?P<rows>.*?)<!-- /(?P=table) -->", re.DOTALL)
+TABLE = re.compile(r"<!-- (?P<table>\w+) -->\n(?P<rows>.*?)<!-- /(?P=table) -->", re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 ROW = re.compile(r"^\| `(?P<key>[^`]+)` \| `(?P<default>[^`]+)` \| (?P<meaning>.*) \|$", re.MULTILINE)
 
@@ -42,8 +42,6 @@ RUNS_OF_THE_READER = (
     *("gsm8k_baseline_seed0", "gsm8k_reasoning_151646_seed0"),
 )
 
-# Shown for `train` alone; other commands take them too, as the document says above their tables.
-SHARED_SECTIONS = ("model.", "dataset.", "rewards.")
 # Sections that only one choice fills, shown with the values of that choice.
 FILLED_BY = {"model.tiny": "model=tiny", "dataset.generator": "dataset=arithmetic"}
 
@@ -72,10 +70,10 @@ def blocks(document: Path, *languages: str) -> list[Block]:
     return [block for block in found if block.language in languages]
 
 
-def table_rows(document: Path, table: str, command: str | None = None) -> str:
+def table_rows(document: Path, table: str) -> str:
     """The lines of the one table of a document that stands between comments with its name."""
     found = TABLE.finditer(document.read_text(encoding="utf-8"))
-    [rows] = [match["rows"] for match in found if (match["table"], match["command"]) == (table, command)]
+    [rows] = [match["rows"] for match in found if match["table"] == table]
     return rows
 
 
@@ -215,42 +213,33 @@ def test_the_readme_is_short() -> None:
 # --- configuration keys -------------------------------------------------------------------------
 
 
-def documented_keys(command: str) -> dict[str, str]:
+def documented_keys() -> dict[str, str]:
     """key -> default as it stands in docs/configuration.md."""
-    rows = list(ROW.finditer(table_rows(CONFIGURATION, "keys", command)))
+    rows = list(ROW.finditer(table_rows(CONFIGURATION, "keys")))
     keys = [row["key"] for row in rows]
     assert len(keys) == len(set(keys)), f"named twice: {sorted({key for key in keys if keys.count(key) > 1})}"
-    assert not [row["key"] for row in rows if not row["meaning"].strip()]
     return {row["key"]: row["default"] for row in rows}
 
 
-def keys_of(command: str, words: list[str]) -> dict[str, Any]:
+def keys_of_run(words: list[str]) -> dict[str, Any]:
     """key -> default as the shipped files have it, interpolations applied."""
-    config = compose(parse_command_line(command, words)).config
-    return dict(leaves(OmegaConf.to_container(config, resolve=True, throw_on_missing=False)))
+    return dict(leaves(as_mapping(compose(parse_command_line("train", words)).config, resolve=True)))
 
 
-def actual_keys(command: str) -> dict[str, Any]:
-    keys = keys_of(command, [])
+def actual_keys() -> dict[str, Any]:
+    keys = keys_of_run([])
     for section, choice in FILLED_BY.items():
-        if section in keys:
-            filled = keys_of(command, [choice])
-            keys |= {key: value for key, value in filled.items() if key.startswith(f"{section}.")}
-    if COMMANDS[command].over:  # which has a table of its own
-        keys = {key: value for key, value in keys.items() if key not in keys_of("train", [])}
-    return {key: value for key, value in keys.items() if command == "train" or not key.startswith(SHARED_SECTIONS)}
+        keys |= {key: value for key, value in keys_of_run([choice]).items() if key.startswith(f"{section}.")}
+    return keys
 
 
 def is_written_as(value: Any, cell: str) -> bool:
-    if value == "???":
-        return cell == "required"
     read = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={cell}"]))["value"]
     return str(value) == cell or (read == value and isinstance(read, bool) == isinstance(value, bool))
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command != "quickstart"])
-def test_the_key_tables_name_every_key_with_its_default_and_no_other(command: str) -> None:
-    documented, actual = documented_keys(command), actual_keys(command)
+def test_the_key_table_names_every_key_of_a_run_with_its_default_and_no_other() -> None:
+    documented, actual = documented_keys(), actual_keys()
     assert sorted(actual.keys() - documented.keys()) == [], "missing in docs/configuration.md"
     assert sorted(documented.keys() - actual.keys()) == [], "documented, but no such key"
     wrong = {key: (cell, actual[key]) for key, cell in documented.items() if not is_written_as(actual[key], cell)}
